@@ -1,0 +1,73 @@
+//! Raising what memory the command can pin, and trying whether it can.
+
+use std::num::NonZeroUsize;
+
+use caps::{CapSet, Capability};
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use crate::check::memlock::{self, Pinning};
+use crate::facts::limits::{Amount, Limit};
+use crate::facts::process::Process;
+use crate::sys::memory;
+
+/// Raises the limit as far as it goes, keeps a capability for the command, and
+/// proves by a lock larger than the limit what the kernel makes of it.
+pub fn raise(limit: Limit, process: &Process) -> (Limit, Pinning) {
+    let wanted = memlock::raised(limit, process);
+    if wanted != limit && set(wanted).is_err() {
+        // A seccomp filter or a security module may forbid what the capability allows.
+        let _ = set(Limit { soft: limit.hard, hard: limit.hard });
+    }
+    let limit = match getrlimit(Resource::RLIMIT_MEMLOCK) {
+        Ok((soft, hard)) => Limit { soft: Amount::from_rlim(soft), hard: Amount::from_rlim(hard) },
+        Err(_) => limit,
+    };
+    let kept = process.uid == 0 || keep_capability(process);
+    let pinning = match memlock::pinning(limit, process) {
+        Pinning::Capability if !kept => Pinning::Limited(limit.soft.to_rlim()),
+        pinning => pinning,
+    };
+    (limit, proven(pinning, limit))
+}
+
+fn set(limit: Limit) -> Result<(), Errno> {
+    setrlimit(Resource::RLIMIT_MEMLOCK, limit.soft.to_rlim(), limit.hard.to_rlim())
+}
+
+/// A process that is not root loses its capabilities at the exec unless they are
+/// ambient.
+fn keep_capability(process: &Process) -> bool {
+    let lock = Capability::CAP_IPC_LOCK;
+    process.capabilities.ambient.has(lock)
+        || process.capabilities.permitted.has(lock)
+            && caps::raise(None, CapSet::Inheritable, lock).is_ok()
+            && caps::raise(None, CapSet::Effective, lock).is_ok()
+            && caps::raise(None, CapSet::Ambient, lock).is_ok()
+}
+
+/// Larger than the limit of 8 MiB that is usual where nobody set one.
+const LEAST_PROBE: u64 = 16 * 1024 * 1024;
+
+/// Address space is plenty, but not endless.
+const LARGEST_PROBE: u64 = 1 << 40;
+
+/// What a real lock says about it.
+fn proven(pinning: Pinning, limit: Limit) -> Pinning {
+    let size = match (pinning, limit.soft) {
+        (Pinning::Limited(_), _) => return pinning,
+        (Pinning::Capability, Amount::Limited(bytes)) => {
+            bytes.saturating_add(1 << 20).clamp(LEAST_PROBE, LARGEST_PROBE)
+        }
+        _ => LEAST_PROBE,
+    };
+    let size = usize::try_from(size).ok().and_then(NonZeroUsize::new).map_or(1 << 24, NonZeroUsize::get);
+    match memory::pin_probe(size) {
+        // No such system call (a sandbox): the rules are all there is to go by.
+        Ok(()) | Err(Errno::ENOSYS) => pinning,
+        Err(_) => Pinning::Limited(match limit.soft {
+            Amount::Limited(bytes) => bytes,
+            Amount::Unlimited(_) => 0,
+        }),
+    }
+}

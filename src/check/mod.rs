@@ -1,0 +1,6 @@
+//! Findings that no setting cures: the user's own values, the limits, and what
+//! could not be read. Pure, like the plan.
+
+pub mod lint;
+pub mod memlock;
+pub mod unreadable;

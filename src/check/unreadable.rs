@@ -1,0 +1,25 @@
+//! Facts that could not be read, as findings.
+
+use crate::facts::Unreadable;
+use crate::plan::Finding;
+
+/// More than this many are summed up.
+const SHOWN: usize = 5;
+
+pub fn findings(unreadable: &[Unreadable]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = unreadable
+        .iter()
+        .take(SHOWN)
+        .map(|u| Finding::warning("unreadable", format!("Cannot use {}: {}.", u.path.display(), u.error)))
+        .collect();
+    if unreadable.len() > SHOWN {
+        findings.push(
+            Finding::warning(
+                "unreadable",
+                format!("{} more files could not be read.", unreadable.len() - SHOWN),
+            )
+            .with_fix("See \"unreadable\" in `rdma-init inspect --json`."),
+        );
+    }
+    findings
+}

@@ -1,0 +1,186 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use figment::value::{Dict, Value};
+
+use crate::config::Flag;
+
+/// Starts a GPU training container: fills in the NCCL variables that the user
+/// did not set, makes sure that memory can be pinned, then runs COMMAND.
+#[derive(Debug, Parser)]
+#[command(
+    name = "rdma-init",
+    version,
+    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|profiles>",
+    disable_help_subcommand = true,
+    after_help = AFTER_HELP
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub options: ConfigFlags,
+
+    #[command(subcommand)]
+    pub action: Option<Action>,
+
+    /// The command to run, with its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+const AFTER_HELP: &str = "\
+Every option is also a key of /etc/rdma-init.toml (or of the file that
+RDMA_INIT_CONFIG names) and a variable: --require-rdma, require-rdma = true,
+RDMA_INIT_REQUIRE_RDMA=true. A flag wins over a variable, a variable over the file.
+
+Exit codes: the command's own; 128+n when signal n killed it; 126 not executable;
+127 not found; 125 rdma-init itself failed; 121 refused to start the command.";
+
+/// The flags that are keys of the configuration.
+#[derive(Debug, Args)]
+pub struct ConfigFlags {
+    /// Which profile: auto, none, or one of `rdma-init profiles`
+    #[arg(long, global = true, value_name = "NAME")]
+    profile: Option<String>,
+
+    /// A folder with profiles of your own
+    #[arg(long, global = true, value_name = "FOLDER")]
+    profile_dir: Option<String>,
+
+    /// Raise the limit of pinned memory: off, warn, or enforce (refuse to start where it stays at 8 MiB or less)
+    #[arg(long, global = true, value_name = "MODE")]
+    memlock: Option<String>,
+
+    /// Refuse to start the command where no usable RDMA fabric is found
+    #[arg(long, global = true)]
+    require_rdma: bool,
+
+    /// A variable never to fill in (repeatable)
+    #[arg(long, global = true, value_name = "VARIABLE")]
+    keep: Vec<String>,
+
+    /// A variable to set, as if by you (repeatable)
+    #[arg(long, global = true, value_name = "VARIABLE=VALUE")]
+    set: Vec<String>,
+
+    /// After this time the command starts without the preparation [default: 10s]
+    #[arg(long, global = true, value_name = "TIME")]
+    prepare_timeout: Option<String>,
+
+    /// The exit code of a refusal [default: 121]
+    #[arg(long, global = true, value_name = "CODE")]
+    refuse_exit_code: Option<String>,
+
+    /// The report on standard error: text or json
+    #[arg(long, global = true, value_name = "FORMAT")]
+    log_format: Option<String>,
+
+    /// How much to report: error, warn, info or debug
+    #[arg(long, global = true, value_name = "LEVEL")]
+    log_level: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Show what the container has
+    Inspect {
+        /// As the facts document that --facts reads
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what would be set, and why
+    Plan {
+        #[command(flatten)]
+        host: Host,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the variables that would be set
+    Env {
+        #[command(flatten)]
+        host: Host,
+        #[arg(long, value_enum, default_value_t)]
+        format: EnvFormat,
+    },
+    /// List the profiles, or show one
+    Profiles {
+        /// The profile to show, as TOML
+        name: Option<String>,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Opens every RDMA device through the built-in libibverbs (for tests of the build)
+    #[command(hide = true)]
+    VerbsProbe,
+}
+
+/// The host to decide for.
+#[derive(Debug, Args)]
+pub struct Host {
+    /// A facts document captured elsewhere with `inspect --json`, or demo:NAME
+    #[arg(long, value_name = "FILE")]
+    pub facts: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum EnvFormat {
+    /// For eval in a POSIX shell
+    #[default]
+    Sh,
+    /// For tools that read .env files
+    Dotenv,
+    /// For /etc/nccl.conf
+    NcclConf,
+    Json,
+    /// For docker run --env-file
+    Docker,
+    /// Options for Open MPI's mpirun
+    Mpirun,
+}
+
+/// The names of the subcommands that a user may type.
+pub const ACTIONS: &[&str] = &["inspect", "plan", "env", "profiles"];
+
+impl ConfigFlags {
+    /// Those that were given, as a layer of the configuration.
+    pub fn into_flags(self) -> Vec<Flag> {
+        let mut flags: Vec<Flag> = Vec::new();
+        let texts = [
+            ("profile", self.profile),
+            ("profile-dir", self.profile_dir),
+            ("memlock", self.memlock),
+            ("prepare-timeout", self.prepare_timeout),
+            ("refuse-exit-code", self.refuse_exit_code),
+            ("log-format", self.log_format),
+            ("log-level", self.log_level),
+        ];
+        for (key, text) in texts {
+            flags.extend(text.map(|text| (key, Value::from(text))));
+        }
+        if self.require_rdma {
+            flags.push(("require-rdma", true.into()));
+        }
+        if !self.keep.is_empty() {
+            flags.push(("keep", self.keep.into()));
+        }
+        if !self.set.is_empty() {
+            flags.push(("set", assignments(&self.set)));
+        }
+        flags
+    }
+}
+
+/// A table, so that it is merged with the file's; the text as it is where it is
+/// none, for the configuration to refuse.
+fn assignments(texts: &[String]) -> Value {
+    let pairs: Option<Dict> = texts
+        .iter()
+        .map(|text| text.split_once('=').map(|(name, value)| (name.to_owned(), value.into())))
+        .collect();
+    match pairs {
+        Some(pairs) => pairs.into(),
+        None => texts.join("\n").into(),
+    }
+}

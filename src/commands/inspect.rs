@@ -1,0 +1,24 @@
+//! `rdma-init inspect`: what the container has.
+
+use std::io::Write;
+
+use crate::config::Config;
+use crate::facts::document::Document;
+use crate::facts::settings::Environment;
+use crate::{host, report};
+
+pub fn run(
+    out: &mut impl Write,
+    json: bool,
+    config: &Config,
+    environment: &Environment,
+) -> anyhow::Result<()> {
+    let facts = host::live_facts(&host::profiles(config)?, environment);
+    if json {
+        serde_json::to_writer_pretty(&mut *out, &Document::new(facts))?;
+        writeln!(out)?;
+    } else {
+        report::facts::write(out, &facts)?;
+    }
+    Ok(())
+}

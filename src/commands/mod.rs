@@ -1,0 +1,46 @@
+//! The commands that print, each a thin line from facts and plan to a report.
+
+mod env;
+mod inspect;
+mod plan;
+mod profiles;
+mod verbs_probe;
+
+use std::io::{self, Write};
+
+use crate::cli::Action;
+use crate::config::Config;
+use crate::facts::settings::Environment;
+use crate::host;
+
+/// Runs the command, printing to standard output.
+///
+/// # Errors
+/// A sentence for the user.
+pub fn run(action: Action, config: &Config, environment: &Environment) -> anyhow::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match action {
+        Action::Inspect { json } => inspect::run(&mut out, json, config, environment),
+        Action::Plan { host, json } => plan::run(&mut out, &host, json, config, environment),
+        Action::Env { host, format } => env::run(&mut out, &host, format, config, environment),
+        Action::Profiles { name, json } => profiles::run(&mut out, name.as_deref(), json, config),
+        Action::VerbsProbe => verbs_probe::run(&mut out),
+    }?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The facts and the plan that `plan` and `env` show.
+fn decide(
+    host: &crate::cli::Host,
+    config: &Config,
+    environment: &Environment,
+) -> anyhow::Result<(crate::facts::Facts, crate::plan::Plan)> {
+    let profiles = host::profiles(config)?;
+    let facts = match &host.facts {
+        None => host::live_facts(&profiles, environment),
+        Some(source) => host::captured_facts(source, &profiles, environment)?,
+    };
+    let plan = host::decide(&facts, &profiles, config);
+    Ok((facts, plan))
+}

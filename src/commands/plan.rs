@@ -1,0 +1,37 @@
+//! `rdma-init plan`: what would be set, and why.
+
+use std::io::Write;
+
+use crate::check::memlock::{self, Mode};
+use crate::cli::Host;
+use crate::config::Config;
+use crate::facts::settings::Environment;
+use crate::report::plan::{Detail, Document, Memlock, write};
+
+pub fn run(
+    out: &mut impl Write,
+    host: &Host,
+    json: bool,
+    config: &Config,
+    environment: &Environment,
+) -> anyhow::Result<()> {
+    let (facts, mut plan) = super::decide(host, config, environment)?;
+    let mut memlock = None;
+    if config.memlock != Mode::Off
+        && plan.fabric.pins_memory()
+        && let Some(before) = facts.limits.memlock
+    {
+        // What the run would raise it to, by the rules alone.
+        let after = memlock::raised(before, &facts.process);
+        let pinning = memlock::pinning(after, &facts.process);
+        plan.findings.extend(memlock::finding(pinning, &facts.process));
+        memlock = Some(Memlock { before, after, pinning });
+    }
+    if json {
+        serde_json::to_writer_pretty(&mut *out, &Document::new(&plan))?;
+        writeln!(out)?;
+    } else {
+        write(out, &plan, memlock.as_ref(), Detail::Full)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! Configuration: built-in defaults, a file, `RDMA_INIT_*` variables, flags.
+//!
+//! figment merges the layers and remembers where each value came from, so that
+//! an error can name the key, the value, and its file or variable.
+
+mod layers;
+mod values;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use figment::Figment;
+use figment::value::Value;
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::check::memlock;
+use crate::exit;
+use crate::facts::settings::Environment;
+use crate::plan::{Options, ProfileOption};
+
+pub use layers::{CONFIG_VARIABLE, DEFAULT_FILE, TERMINATION_LOG_VARIABLE};
+
+/// How long the preparation may take before the command starts without it.
+pub const DEFAULT_PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The whole configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    pub profile: ProfileOption,
+    /// A folder with profiles of the user's own.
+    pub profile_dir: Option<PathBuf>,
+    pub memlock: memlock::Mode,
+    /// Refuse to start the command where no fabric is found.
+    pub require_rdma: bool,
+    pub keep: BTreeSet<String>,
+    pub set: IndexMap<String, String>,
+    pub prepare_timeout: Duration,
+    /// 1 to 255.
+    pub refuse_exit_code: i32,
+    pub log_format: LogFormat,
+    pub log_level: LogLevel,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+}
+
+/// A configuration that cannot be used; a sentence for the user.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(String);
+
+/// The keys, as they are written in the file.
+pub const KEYS: &[&str] = &[
+    "keep",
+    "log-format",
+    "log-level",
+    "memlock",
+    "prepare-timeout",
+    "profile",
+    "profile-dir",
+    "refuse-exit-code",
+    "require-rdma",
+    "set",
+];
+
+/// A flag's key and its value.
+pub type Flag = (&'static str, Value);
+
+/// Merges the layers and checks every value.
+///
+/// # Errors
+/// The file cannot be read or is not TOML; a key is unknown; a value is bad.
+pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, ConfigError> {
+    let figment = layers::merge(environment, flags)?;
+    layers::refuse_unknown_keys(&figment)?;
+    let of = Lookup(&figment);
+    Ok(Config {
+        profile: of.get("profile", values::profile)?.unwrap_or_default(),
+        profile_dir: of.get("profile-dir", values::path)?,
+        memlock: of.get("memlock", values::word(&["off", "warn", "enforce"]))?.unwrap_or_default(),
+        require_rdma: of.get("require-rdma", values::boolean)?.unwrap_or_default(),
+        keep: of.get("keep", values::names)?.unwrap_or_default(),
+        set: of.get("set", values::assignments)?.unwrap_or_default(),
+        prepare_timeout: of.get("prepare-timeout", values::duration)?.unwrap_or(DEFAULT_PREPARE_TIMEOUT),
+        refuse_exit_code: of.get("refuse-exit-code", values::exit_code)?.unwrap_or(exit::REFUSED),
+        log_format: of.get("log-format", values::word(&["text", "json"]))?.unwrap_or_default(),
+        log_level: of
+            .get("log-level", values::word(&["error", "warn", "info", "debug"]))?
+            .unwrap_or_default(),
+    })
+}
+
+impl Config {
+    /// The part that the plan needs.
+    pub fn plan_options(&self) -> Options {
+        Options { profile: self.profile.clone(), keep: self.keep.clone(), set: self.set.clone() }
+    }
+}
+
+struct Lookup<'a>(&'a Figment);
+
+impl Lookup<'_> {
+    /// The value of a key, or `None` where no layer has it.
+    fn get<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&Value) -> Result<T, String>,
+    ) -> Result<Option<T>, ConfigError> {
+        let Ok(value) = self.0.find_value(key) else { return Ok(None) };
+        read(&value).map(Some).map_err(|expected| {
+            ConfigError(format!(
+                "the key {key} has the value {} in {}: {expected}",
+                values::shown(&value),
+                layers::source(self.0, key)
+            ))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn config(file: &str, variables: &[(&str, &str)], flags: Vec<Flag>) -> Result<Config, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.toml");
+        fs::write(&path, file).unwrap();
+        let path = path.to_str().unwrap();
+        let mut all = vec![("RDMA_INIT_CONFIG", path)];
+        all.extend(variables);
+        let entries: Vec<_> =
+            all.iter().map(|(k, v)| std::ffi::CString::new(format!("{k}={v}")).unwrap()).collect();
+        load(&Environment::new(&entries), flags).map_err(|e| e.to_string().replace(path, "c.toml"))
+    }
+
+    #[test]
+    fn a_later_layer_wins_and_defaults_are_the_readme_s() {
+        let defaults = config("", &[], vec![]).unwrap();
+        assert_eq!(defaults.profile, ProfileOption::Auto);
+        assert_eq!(defaults.memlock, memlock::Mode::Warn);
+        assert_eq!(defaults.prepare_timeout, Duration::from_secs(10));
+        assert_eq!((defaults.refuse_exit_code, defaults.require_rdma), (121, false));
+
+        let file = "profile = \"erdma\"\nmemlock = \"off\"\nprepare-timeout = \"2m\"\nkeep = [\"A\"]\n[set]\nX = \"1\"\nY = 2\n";
+        let variables =
+            [("RDMA_INIT_MEMLOCK", "enforce"), ("RDMA_INIT_KEEP", "B, C"), ("RDMA_INIT_REQUIRE_RDMA", "1")];
+        let flags = vec![("profile", "none".into()), ("prepare-timeout", "500ms".into())];
+        let merged = config(file, &variables, flags).unwrap();
+        assert_eq!(merged.profile, ProfileOption::None);
+        assert_eq!(merged.memlock, memlock::Mode::Enforce);
+        assert_eq!(merged.prepare_timeout, Duration::from_millis(500));
+        assert_eq!(merged.keep, BTreeSet::from(["B".to_owned(), "C".to_owned()]));
+        assert!(merged.require_rdma);
+        let set: Vec<_> = merged.set.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        assert_eq!(set, ["X=1", "Y=2"]);
+    }
+
+    #[test]
+    fn errors_name_key_value_and_source() {
+        let error = |file, variables: &[(&str, &str)], flags| config(file, variables, flags).unwrap_err();
+        assert_eq!(
+            error("memlok = \"off\"", &[], vec![]),
+            "unknown key memlok with the value \"off\" in the file c.toml; did you mean memlock?"
+        );
+        assert_eq!(
+            error("", &[("RDMA_INIT_COLOUR", "red")], vec![]),
+            "unknown key colour with the value \"red\" in the variable RDMA_INIT_COLOUR; the keys are keep, log-format, log-level, memlock, prepare-timeout, profile, profile-dir, refuse-exit-code, require-rdma, set"
+        );
+        assert_eq!(
+            error("", &[("RDMA_INIT_MEMLOCK", "on")], vec![]),
+            "the key memlock has the value \"on\" in the variable RDMA_INIT_MEMLOCK: expected one of off, warn, enforce"
+        );
+        assert_eq!(
+            error("require-rdma = 7", &[], vec![]),
+            "the key require-rdma has the value 7 in the file c.toml: expected true or false"
+        );
+        assert_eq!(
+            error("", &[], vec![("prepare-timeout", "10".into())]),
+            "the key prepare-timeout has the value \"10\" in the flag --prepare-timeout: expected a duration such as 500ms, 25s or 2m"
+        );
+        assert_eq!(
+            error("refuse-exit-code = 256", &[], vec![]),
+            "the key refuse-exit-code has the value 256 in the file c.toml: expected a number from 1 to 255"
+        );
+        assert_eq!(
+            error("", &[("RDMA_INIT_SET", "NCCL_DEBUG")], vec![]),
+            "the key set has the value \"NCCL_DEBUG\" in the variable RDMA_INIT_SET: expected VARIABLE=VALUE, one on each line"
+        );
+        let toml = error("a = 1\nb", &[], vec![]);
+        assert!(toml.starts_with("the file c.toml is not TOML, line 2:"), "{toml}");
+    }
+
+    #[test]
+    fn a_missing_file_counts_only_when_it_was_asked_for() {
+        let missing = Environment::from([("RDMA_INIT_CONFIG", "/no/such/file")]);
+        let error = load(&missing, vec![]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "cannot read the file /no/such/file (RDMA_INIT_CONFIG): No such file or directory (os error 2)"
+        );
+    }
+
+    #[test]
+    fn variables_of_a_kubernetes_service_named_rdma_init_are_not_ours() {
+        let variables = [
+            ("RDMA_INIT_SERVICE_HOST", "10.0.0.1"),
+            ("RDMA_INIT_SERVICE_PORT_HTTP", "80"),
+            ("RDMA_INIT_PORT", "tcp://10.0.0.1:80"),
+            ("RDMA_INIT_PORT_80_TCP_ADDR", "10.0.0.1"),
+        ];
+        assert!(config("", &variables, vec![]).is_ok());
+    }
+}

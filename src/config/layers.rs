@@ -1,0 +1,147 @@
+//! The layers, lowest first, and where a value came from.
+
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+
+use figment::value::{Dict, Map, Value};
+use figment::{Figment, Metadata, Profile, Provider};
+
+use super::{ConfigError, Flag, KEYS, values};
+use crate::facts::settings::Environment;
+
+/// The file that is read when no other is named.
+pub const DEFAULT_FILE: &str = "/etc/rdma-init.toml";
+
+/// Names another file.
+pub const CONFIG_VARIABLE: &str = "RDMA_INIT_CONFIG";
+
+/// Names another termination log; no key of the configuration.
+pub const TERMINATION_LOG_VARIABLE: &str = "RDMA_INIT_TERMINATION_LOG";
+
+const PREFIX: &str = "RDMA_INIT_";
+
+/// More than any configuration needs.
+const LONGEST: u64 = 1024 * 1024;
+
+/// One source of values, with the name that errors give it.
+struct Layer {
+    name: String,
+    values: Dict,
+}
+
+impl Provider for Layer {
+    fn metadata(&self) -> Metadata {
+        Metadata::named(self.name.clone())
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
+        Ok(Profile::Default.collect(self.values.clone()))
+    }
+}
+
+pub fn merge(environment: &Environment, flags: Vec<Flag>) -> Result<Figment, ConfigError> {
+    let mut figment = Figment::new();
+    if let Some(layer) = file(environment)? {
+        figment = figment.merge(layer);
+    }
+    for layer in variables(environment).chain(flags.into_iter().map(flag)) {
+        figment = figment.merge(layer);
+    }
+    Ok(figment)
+}
+
+fn file(environment: &Environment) -> Result<Option<Layer>, ConfigError> {
+    let asked_for = environment.get(CONFIG_VARIABLE).filter(|path| !path.is_empty());
+    let path = asked_for.unwrap_or(DEFAULT_FILE);
+    let text = match read(path) {
+        Ok(text) => text,
+        Err(error) if asked_for.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(error) => {
+            let why = asked_for.map(|_| format!(" ({CONFIG_VARIABLE})")).unwrap_or_default();
+            return Err(ConfigError(format!("cannot read the file {path}{why}: {error}")));
+        }
+    };
+    let values = toml::from_str(&text).map_err(|error: toml::de::Error| {
+        let start = error.span().map_or(0, |span| span.start);
+        let line = text.get(..start).unwrap_or_default().matches('\n').count() + 1;
+        let message = error.message().trim().replace('\n', ", ");
+        ConfigError(format!("the file {path} is not TOML, line {line}: {message}"))
+    })?;
+    Ok(Some(Layer { name: format!("the file {path}"), values }))
+}
+
+/// Reads a regular file; a FIFO must not hang the program.
+fn read(path: &str) -> std::io::Result<String> {
+    let file: File =
+        OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() > LONGEST {
+        return Err(std::io::Error::other(format!("not a regular file of at most {LONGEST} bytes")));
+    }
+    let mut text = String::new();
+    file.take(LONGEST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// A layer for each variable, so that an error can name it.
+fn variables(environment: &Environment) -> impl Iterator<Item = Layer> {
+    environment
+        .iter()
+        .filter(|(name, _)| {
+            name.starts_with(PREFIX)
+                && ![CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE].contains(name)
+                && !is_service_link(name)
+        })
+        .map(|(name, value)| {
+            let key = name[PREFIX.len()..].to_lowercase().replace('_', "-");
+            layer(format!("the variable {name}"), key, value.into())
+        })
+}
+
+/// What Kubernetes sets in every pod of a namespace with a service of our name.
+fn is_service_link(name: &str) -> bool {
+    name == "RDMA_INIT_PORT"
+        || ["RDMA_INIT_PORT_", "RDMA_INIT_SERVICE_"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+fn flag((key, value): Flag) -> Layer {
+    layer(format!("the flag --{key}"), key.to_owned(), value)
+}
+
+fn layer(name: String, key: String, value: Value) -> Layer {
+    Layer { name, values: Dict::from([(key, value)]) }
+}
+
+pub fn refuse_unknown_keys(figment: &Figment) -> Result<(), ConfigError> {
+    let all = figment.data().map_err(|error| ConfigError(error.to_string()))?;
+    let keys = all.values().flat_map(|dict| dict.iter());
+    for (key, value) in keys.filter(|(key, _)| !KEYS.contains(&key.as_str())) {
+        let nearest = KEYS.iter().min_by_key(|known| strsim::damerau_levenshtein(known, key));
+        let advice = match nearest.filter(|known| strsim::damerau_levenshtein(known, key) <= 3) {
+            Some(nearest) => format!("did you mean {nearest}?"),
+            None => format!("the keys are {}", KEYS.join(", ")),
+        };
+        return Err(ConfigError(format!(
+            "unknown key {key} with the value {} in {}; {advice}",
+            values::shown(value),
+            source(figment, key)
+        )));
+    }
+    Ok(())
+}
+
+/// The name of the layer that a key's value comes from.
+pub fn source(figment: &Figment, key: &str) -> String {
+    let metadata = figment
+        .find_metadata(key)
+        // A table is merged of several layers; each of its values has its own.
+        .or_else(|| {
+            let value = figment.find_value(key).ok()?;
+            let first = value.as_dict()?.values().next()?;
+            figment.get_metadata(first.tag())
+        });
+    metadata.map_or_else(|| "the configuration".to_owned(), |metadata| metadata.name.to_string())
+}

@@ -1,0 +1,124 @@
+//! From a merged value to a typed one. A variable and a flag give text, a file
+//! may give TOML's own types; both are taken. An error says what was expected.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use figment::value::{Num, Value};
+use indexmap::IndexMap;
+use serde::de::DeserializeOwned;
+
+use crate::plan::ProfileOption;
+
+/// The value as the user wrote it, or nearly.
+pub fn shown(value: &Value) -> String {
+    match value {
+        Value::String(_, text) => format!("{text:?}"),
+        Value::Char(_, c) => format!("{:?}", c.to_string()),
+        Value::Bool(_, b) => b.to_string(),
+        Value::Num(_, number) => num(number),
+        Value::Empty(..) => "(empty)".to_owned(),
+        Value::Array(_, items) => {
+            format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(", "))
+        }
+        Value::Dict(_, dict) => {
+            let pairs: Vec<_> = dict.iter().map(|(k, v)| format!("{k} = {}", shown(v))).collect();
+            format!("{{ {} }}", pairs.join(", "))
+        }
+    }
+}
+
+fn num(number: &Num) -> String {
+    if let Some(unsigned) = number.to_u128() {
+        return unsigned.to_string();
+    }
+    match number.to_i128() {
+        Some(signed) => signed.to_string(),
+        None => number.to_f64().map_or_else(|| "a number".to_owned(), |f| f.to_string()),
+    }
+}
+
+/// Text, or a plain value that can stand for it.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(_, text) => Some(text.clone()),
+        Value::Char(_, c) => Some(c.to_string()),
+        Value::Bool(_, b) => Some(b.to_string()),
+        Value::Num(_, number) => Some(num(number)),
+        _ => None,
+    }
+}
+
+pub fn profile(value: &Value) -> Result<ProfileOption, String> {
+    match text(value).as_deref() {
+        Some("auto") => Ok(ProfileOption::Auto),
+        Some("none") => Ok(ProfileOption::None),
+        Some(name) if !name.is_empty() => Ok(ProfileOption::Named(name.to_owned())),
+        _ => Err("expected auto, none or the name of a profile".to_owned()),
+    }
+}
+
+pub fn path(value: &Value) -> Result<PathBuf, String> {
+    match value.as_str() {
+        Some(path) if !path.is_empty() => Ok(path.into()),
+        _ => Err("expected a path".to_owned()),
+    }
+}
+
+/// One of these words, as the type's serde names are.
+pub fn word<T: DeserializeOwned>(words: &'static [&'static str]) -> impl FnOnce(&Value) -> Result<T, String> {
+    move |value| value.deserialize().map_err(|_| format!("expected one of {}", words.join(", ")))
+}
+
+pub fn boolean(value: &Value) -> Result<bool, String> {
+    match (value, text(value).as_deref()) {
+        (Value::Bool(_, b), _) => Ok(*b),
+        (Value::String(..) | Value::Char(..), Some("true" | "1" | "yes" | "on")) => Ok(true),
+        (Value::String(..) | Value::Char(..), Some("false" | "0" | "no" | "off")) => Ok(false),
+        _ => Err("expected true or false".to_owned()),
+    }
+}
+
+pub fn duration(value: &Value) -> Result<Duration, String> {
+    text(value)
+        .and_then(|text| humantime::parse_duration(&text).ok())
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "expected a duration such as 500ms, 25s or 2m".to_owned())
+}
+
+pub fn exit_code(value: &Value) -> Result<i32, String> {
+    text(value)
+        .and_then(|text| text.parse().ok())
+        .filter(|code| (1..=255).contains(code))
+        .ok_or_else(|| "expected a number from 1 to 255".to_owned())
+}
+
+/// A list, or one text with commas.
+pub fn names(value: &Value) -> Result<BTreeSet<String>, String> {
+    let expected = || "expected names of variables".to_owned();
+    let items = match value {
+        Value::Array(_, items) => items.iter().map(text).collect::<Option<Vec<_>>>().ok_or_else(expected)?,
+        _ => vec![text(value).ok_or_else(expected)?],
+    };
+    let names = items.iter().flat_map(|item| item.split([',', ' ', '\n']));
+    Ok(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
+}
+
+/// A table, or lines of `VARIABLE=VALUE`.
+pub fn assignments(value: &Value) -> Result<IndexMap<String, String>, String> {
+    let expected = || "expected VARIABLE=VALUE, one on each line".to_owned();
+    let pairs: Option<IndexMap<String, String>> = match value {
+        Value::Dict(_, dict) => dict.iter().map(|(name, value)| Some((name.clone(), text(value)?))).collect(),
+        _ => text(value).ok_or_else(expected)?.lines().map(assignment).collect(),
+    };
+    let sound =
+        |name: &str, value: &str| !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
+    pairs.filter(|pairs| pairs.iter().all(|(name, value)| sound(name, value))).ok_or_else(expected)
+}
+
+/// `VARIABLE=VALUE`.
+pub fn assignment(text: &str) -> Option<(String, String)> {
+    let (name, value) = text.split_once('=')?;
+    Some((name.to_owned(), value.to_owned()))
+}

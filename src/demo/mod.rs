@@ -1,0 +1,34 @@
+//! Hosts to try the program on without any hardware (`--facts demo:NAME`), as
+//! `inspect --json` would capture them.
+
+const HOSTS: &[(&str, &str)] = &[
+    ("acs-type1", include_str!("acs-type1.json")),
+    ("acs-type2", include_str!("acs-type2.json")),
+    ("cce-roce", include_str!("cce-roce.json")),
+    ("erdma", include_str!("erdma.json")),
+    ("infiniband", include_str!("infiniband.json")),
+];
+
+/// The names, sorted.
+pub fn names() -> Vec<&'static str> {
+    HOSTS.iter().map(|(name, _)| *name).collect()
+}
+
+/// The facts document of a host.
+pub fn host(name: &str) -> Option<&'static str> {
+    HOSTS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::document::Document;
+
+    #[test]
+    fn every_host_can_be_read() {
+        for name in names() {
+            let facts = Document::parse(host(name).unwrap());
+            assert!(facts.is_ok(), "{name}: {facts:?}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Exit codes, as the README documents them.
+
+use nix::errno::Errno;
+
+/// `rdma-init` itself failed: usage, configuration, fork.
+pub const FAILED: i32 = 125;
+/// The command is there but could not be executed, as in a shell.
+pub const NOT_EXECUTABLE: i32 = 126;
+/// The command was not found, as in a shell.
+pub const NOT_FOUND: i32 = 127;
+/// It refused to start the command (`require-rdma`, `memlock = "enforce"`);
+/// `refuse-exit-code` changes it.
+pub const REFUSED: i32 = 121;
+
+/// The code of a command that a signal killed.
+pub fn of_signal(signal: i32) -> i32 {
+    128 + signal
+}
+
+/// The code of a command that could not be executed.
+pub fn of_exec_error(error: Errno) -> i32 {
+    match error {
+        Errno::ENOENT | Errno::ENOTDIR => NOT_FOUND,
+        _ => NOT_EXECUTABLE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_those_of_a_shell() {
+        assert_eq!(of_signal(15), 143);
+        assert_eq!(of_exec_error(Errno::ENOENT), 127);
+        assert_eq!(of_exec_error(Errno::EACCES), 126);
+        assert_eq!(of_exec_error(Errno::ENOEXEC), 126);
+    }
+}

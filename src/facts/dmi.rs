@@ -1,0 +1,21 @@
+//! What the firmware calls the machine: `/sys/class/dmi/id`.
+
+use serde::{Deserialize, Serialize};
+
+use super::reader::Reader;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Dmi {
+    /// `Amazon EC2`, `Alibaba Cloud`, `Google`, `Microsoft Corporation`, ...
+    pub vendor: Option<String>,
+    /// On AWS the instance type.
+    pub product: Option<String>,
+}
+
+pub fn read(reader: &Reader) -> Dmi {
+    Dmi {
+        vendor: reader.text("/sys/class/dmi/id/sys_vendor"),
+        product: reader.text("/sys/class/dmi/id/product_name"),
+    }
+}

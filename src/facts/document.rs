@@ -1,0 +1,50 @@
+//! The facts as a JSON document: what `inspect --json` writes and `--facts` reads.
+
+use serde::{Deserialize, Serialize};
+
+use super::Facts;
+
+/// The document's version. It changes when a field changes its meaning or goes;
+/// a new field alone does not change it.
+pub const SCHEMA: &str = "rdma-init/facts/1";
+
+/// The facts with what a reader needs to know about them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Document {
+    pub schema: String,
+    /// The version of the program that wrote it.
+    #[serde(default)]
+    pub program: String,
+    #[serde(flatten)]
+    pub facts: Facts,
+}
+
+impl Document {
+    pub fn new(facts: Facts) -> Document {
+        Document { schema: SCHEMA.to_owned(), program: env!("CARGO_PKG_VERSION").to_owned(), facts }
+    }
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with the text, and where.
+    pub fn parse(text: &str) -> Result<Facts, String> {
+        let value: serde_json::Value =
+            serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+        match value.get("schema").and_then(|schema| schema.as_str()) {
+            Some(SCHEMA) => {}
+            Some(other) => {
+                return Err(format!(
+                    "its schema is {other:?}, and this program reads {SCHEMA:?}; \
+                     capture it again with `rdma-init inspect --json` of this version"
+                ));
+            }
+            None => {
+                return Err("it has no \"schema\": it was not written by `rdma-init inspect --json`".into());
+            }
+        }
+        serde_json::from_str::<Document>(text)
+            .map(|document| document.facts)
+            .map_err(|error| format!("it is not a facts document: {error}"))
+    }
+}

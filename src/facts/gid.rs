@@ -1,0 +1,196 @@
+//! GID tables: `ports/N/gids`, `ports/N/gid_attrs/{types,ndevs}`.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv6Addr};
+
+use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::reader::{self, Reader};
+
+/// The GID table of a port. Only slots that are in use are kept.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GidTable {
+    /// Number of slots, used and empty.
+    pub size: u32,
+    /// Number of slots read, from slot 0.
+    pub scanned: u32,
+    pub slots: Vec<Gid>,
+}
+
+/// A slot in use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gid {
+    pub index: u32,
+    /// An IPv4 address shows as `::ffff:a.b.c.d`.
+    pub gid: Ipv6Addr,
+    #[serde(rename = "type", default)]
+    pub kind: GidType,
+    /// The network interface that the GID comes from, by the name that it has in
+    /// its own network namespace. So the name alone does not tell a host's eth0
+    /// from a container's.
+    #[serde(default)]
+    pub netdev: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum GidType {
+    RoceV2,
+    /// `IB/RoCE v1`: on InfiniBand the only one, on Ethernet not routable.
+    IbOrRoceV1,
+    Other(String),
+    #[default]
+    Unknown,
+}
+
+impl From<String> for GidType {
+    fn from(text: String) -> GidType {
+        match text.as_str() {
+            "RoCE v2" => GidType::RoceV2,
+            "IB/RoCE v1" => GidType::IbOrRoceV1,
+            "" => GidType::Unknown,
+            _ => GidType::Other(text),
+        }
+    }
+}
+
+impl From<GidType> for String {
+    fn from(kind: GidType) -> String {
+        match kind {
+            GidType::RoceV2 => "RoCE v2".into(),
+            GidType::IbOrRoceV1 => "IB/RoCE v1".into(),
+            GidType::Other(text) => text,
+            GidType::Unknown => String::new(),
+        }
+    }
+}
+
+impl Gid {
+    /// The IP address that a GID of this kind stands for.
+    pub fn address(&self) -> IpAddr {
+        self.gid.to_ipv4_mapped().map_or(IpAddr::V6(self.gid), IpAddr::V4)
+    }
+
+    /// fe80::/10, not routable.
+    pub fn is_link_local(&self) -> bool {
+        self.gid.is_unicast_link_local()
+    }
+}
+
+/// An unbroken run of empty slots after which the scan may end. The kernel puts
+/// a new GID into the lowest free slot (`drivers/infiniband/core/cache.c`,
+/// `find_gid`), so a gap this long needs as many addresses to have been there
+/// at once and to have gone.
+const LONG_GAP: u32 = 128;
+
+/// Reads a table, empty slots with three system calls and used ones with nine.
+///
+/// After a long gap the rest is left unread, but only when the slots so far
+/// hold a GID of an address of our own: otherwise it may still come.
+pub fn read(reader: &Reader, port: &str, own: &BTreeSet<IpAddr>) -> GidTable {
+    let folder = reader.path(port);
+    let gids = folder.join("gids");
+    // Of the folder's entries only the number matters, which their names tell.
+    let size = u32::try_from(reader.names(format!("{port}/gids")).len()).unwrap_or(u32::MAX);
+    let mut table = GidTable { size, ..GidTable::default() };
+    let mut gap = 0;
+    let mut found_own = false;
+    for index in 0..size {
+        if gap >= LONG_GAP && found_own {
+            break;
+        }
+        table.scanned = index + 1;
+        gap += 1;
+        let path = gids.join(index.to_string());
+        let text = match reader.attribute(&path) {
+            Ok(text) => text,
+            // Drivers answer so for a slot that holds nothing.
+            Err(Errno::EINVAL | Errno::ENOENT) => continue,
+            Err(errno) => {
+                reader.remember(&path, reader::describe(errno));
+                continue;
+            }
+        };
+        let Ok(gid) = text.parse::<Ipv6Addr>() else {
+            reader.remember(&path, format!("is not a GID: {text:?}"));
+            continue;
+        };
+        if gid.is_unspecified() {
+            continue;
+        }
+        let attribute = |name: &str| {
+            let path = folder.join("gid_attrs").join(name).join(index.to_string());
+            reader.attribute(&path).ok().filter(|text| !text.is_empty())
+        };
+        let slot = Gid {
+            index,
+            gid,
+            kind: attribute("types").unwrap_or_default().into(),
+            netdev: attribute("ndevs"),
+        };
+        gap = 0;
+        found_own |= own.contains(&slot.address());
+        table.slots.push(slot);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn host(size: u32, used: &[(u32, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["gids", "gid_attrs/types", "gid_attrs/ndevs"] {
+            fs::create_dir_all(root.path().join("port").join(folder)).unwrap();
+        }
+        for index in 0..size {
+            let gid = used.iter().find(|(i, _)| *i == index).map(|(_, gid)| *gid);
+            let write = |folder: &str, text: &str| {
+                fs::write(root.path().join(format!("port/{folder}/{index}")), text).unwrap();
+            };
+            write("gids", gid.unwrap_or("0000:0000:0000:0000:0000:0000:0000:0000\n"));
+            if gid.is_some() {
+                write("gid_attrs/types", "RoCE v2\n");
+                write("gid_attrs/ndevs", "eth1\n");
+            }
+        }
+        root
+    }
+
+    fn scan(root: &tempfile::TempDir, own: &[&str]) -> (GidTable, Vec<String>) {
+        let reader = Reader::new(root.path());
+        let own = own.iter().map(|a| a.parse().unwrap()).collect();
+        let table = read(&reader, "/port", &own);
+        (table, reader.into_unreadable().into_iter().map(|u| u.error).collect())
+    }
+
+    #[test]
+    fn a_sparse_table_is_read_until_our_own_address_has_come() {
+        let near = (3, "0000:0000:0000:0000:0000:ffff:0a00:0001\n");
+        let far = (900, "0000:0000:0000:0000:0000:ffff:0a00:0002\n");
+        let root = host(1024, &[near, far]);
+        let (table, _) = scan(&root, &["10.0.0.1"]);
+        assert_eq!((table.size, table.scanned, table.slots.len()), (1024, 132, 1));
+        let (table, errors) = scan(&root, &["10.0.0.2"]);
+        assert_eq!((table.scanned, table.slots.len()), (1024, 2));
+        let last = &table.slots[1];
+        assert_eq!((last.index, last.address()), (900, "10.0.0.2".parse().unwrap()));
+        assert_eq!((&last.kind, last.netdev.as_deref()), (&GidType::RoceV2, Some("eth1")));
+        assert_eq!(errors, [""; 0]);
+    }
+
+    #[test]
+    fn a_slot_that_is_no_gid_is_named_and_the_others_stay() {
+        let root = host(3, &[(0, "\u{1b}garbage"), (2, "fe80:0000:0000:0000:0000:0000:0000:0001")]);
+        fs::remove_file(root.path().join("port/gid_attrs/types/2")).unwrap();
+        let (table, errors) = scan(&root, &[]);
+        assert_eq!(table.slots.len(), 1);
+        assert!(table.slots[0].is_link_local());
+        assert_eq!(table.slots[0].kind, GidType::Unknown);
+        assert_eq!(errors, ["is not a GID: \"\u{fffd}garbage\""]);
+    }
+}

@@ -1,0 +1,80 @@
+//! What the container has: plain data, and the readers that collect it.
+//!
+//! Readers do the I/O and judge nothing. Absence is normal and becomes `None` or
+//! an empty list; what is there but cannot be read becomes an [`Unreadable`].
+//! Values that the kernel may extend some day are kept as it wrote them.
+
+pub mod dmi;
+pub mod document;
+pub mod gid;
+pub mod gpu;
+pub mod limits;
+pub mod net;
+pub mod platform;
+pub mod process;
+pub mod rdma;
+pub mod reader;
+pub mod route;
+pub mod settings;
+pub mod shm;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+pub use reader::{Reader, Unreadable};
+
+/// Everything that the plan decides on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Facts {
+    /// RDMA devices, in the natural order of their names.
+    pub rdma: Vec<rdma::Hca>,
+    pub net: net::Net,
+    pub gpu: gpu::Gpus,
+    pub limits: limits::Limits,
+    pub process: process::Process,
+    pub shm: Option<shm::Shm>,
+    pub dmi: dmi::Dmi,
+    pub platform: platform::Platform,
+    /// The variables that the user set, and where.
+    pub settings: settings::Settings,
+    /// What is there but could not be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// Where facts come from: a root folder, so that tests can lay out a host of
+/// their own, and the parts of the live system that no file shows.
+pub struct Sources<'a> {
+    pub root: &'a Path,
+    /// The environment, as inherited.
+    pub environment: &'a settings::Environment,
+    /// Variables whose values matter, besides those that always do.
+    pub variables: &'a BTreeSet<String>,
+    /// Variables whose presence matters, besides those that always do.
+    pub markers: &'a BTreeSet<String>,
+    /// The addresses of the interfaces, in the kernel's order.
+    pub addresses: Vec<net::InterfaceAddress>,
+}
+
+/// Reads everything. Never fails; see [`Facts::unreadable`].
+pub fn read(sources: Sources) -> Facts {
+    let reader = Reader::new(sources.root);
+    let settings = settings::read(&reader, sources.environment, sources.variables);
+    let net = net::read(&reader, sources.addresses);
+    let own: BTreeSet<IpAddr> = net.own_addresses().collect();
+    Facts {
+        rdma: rdma::read(&reader, &own),
+        net,
+        gpu: gpu::read(&reader),
+        limits: limits::read(),
+        process: process::read(&reader),
+        shm: shm::read(&reader),
+        dmi: dmi::read(&reader),
+        platform: platform::read(sources.environment, sources.markers),
+        settings,
+        unreadable: reader.into_unreadable(),
+    }
+}

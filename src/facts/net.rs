@@ -1,0 +1,133 @@
+//! Network interfaces: `/sys/class/net`, getifaddrs(3) and the routes.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use serde::{Deserialize, Serialize};
+
+use super::reader::Reader;
+use super::route::{self, Route};
+
+/// The network as this container sees it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Net {
+    /// In the kernel's order, which is the order in which NCCL sees them.
+    pub interfaces: Vec<Interface>,
+    /// Unicast routes of the main table, IPv4 first.
+    pub routes: Vec<Route>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Interface {
+    pub name: String,
+    pub index: Option<u32>,
+    /// As `ip link` names them: UP, BROADCAST, RUNNING, MULTICAST, LOOPBACK.
+    pub flags: Vec<String>,
+    /// Bytes.
+    pub mtu: Option<u32>,
+    pub addresses: Vec<IpNet>,
+    /// The PCI device behind it, for a physical interface.
+    pub pci_address: Option<String>,
+}
+
+/// One address, or none, of an interface, as getifaddrs(3) lists them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InterfaceAddress {
+    pub name: String,
+    pub flags: Vec<String>,
+    pub address: Option<IpNet>,
+}
+
+impl Interface {
+    pub fn has_flag(&self, flag: &str) -> bool {
+        self.flags.iter().any(|f| f == flag)
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.has_flag("UP") && self.has_flag("RUNNING")
+    }
+}
+
+impl Net {
+    pub fn interface(&self, name: &str) -> Option<&Interface> {
+        self.interfaces.iter().find(|interface| interface.name == name)
+    }
+
+    /// Every address of this network namespace but the loopback's.
+    pub fn own_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.interfaces
+            .iter()
+            .flat_map(|interface| &interface.addresses)
+            .map(|net| net.addr())
+            .filter(|address| !address.is_loopback())
+    }
+}
+
+/// The addresses of the live system, in the kernel's order.
+pub fn system_addresses() -> Vec<InterfaceAddress> {
+    let Ok(list) = getifaddrs() else { return Vec::new() };
+    list.map(|entry| {
+        let address = entry.address.as_ref().and_then(ip);
+        let mask = entry.netmask.as_ref().and_then(ip);
+        InterfaceAddress {
+            name: entry.interface_name,
+            flags: flag_names(entry.flags),
+            address: address.and_then(|address| {
+                let prefix = mask.and_then(|mask| ipnet::ip_mask_to_prefix(mask).ok())?;
+                IpNet::new(address, prefix).ok()
+            }),
+        }
+    })
+    .collect()
+}
+
+fn ip(storage: &nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {
+    if let Some(v4) = storage.as_sockaddr_in() {
+        return Some(SocketAddr::from(std::net::SocketAddrV4::from(*v4)).ip());
+    }
+    storage.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip()))
+}
+
+const FLAGS: [(InterfaceFlags, &str); 6] = [
+    (InterfaceFlags::IFF_UP, "UP"),
+    (InterfaceFlags::IFF_BROADCAST, "BROADCAST"),
+    (InterfaceFlags::IFF_LOOPBACK, "LOOPBACK"),
+    (InterfaceFlags::IFF_POINTOPOINT, "POINTOPOINT"),
+    (InterfaceFlags::IFF_RUNNING, "RUNNING"),
+    (InterfaceFlags::IFF_MULTICAST, "MULTICAST"),
+];
+
+fn flag_names(flags: InterfaceFlags) -> Vec<String> {
+    FLAGS.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| (*name).to_owned()).collect()
+}
+
+pub fn read(reader: &Reader, addresses: Vec<InterfaceAddress>) -> Net {
+    let mut interfaces: Vec<Interface> = Vec::new();
+    for entry in addresses {
+        let position = interfaces.iter().position(|i| i.name == entry.name);
+        let position = position.unwrap_or_else(|| {
+            interfaces.push(describe(reader, &entry));
+            interfaces.len() - 1
+        });
+        interfaces[position].addresses.extend(entry.address);
+    }
+    Net { interfaces, routes: route::read(reader) }
+}
+
+fn describe(reader: &Reader, entry: &InterfaceAddress) -> Interface {
+    let folder = format!("/sys/class/net/{}", entry.name);
+    Interface {
+        name: entry.name.clone(),
+        index: reader.number(format!("{folder}/ifindex")),
+        flags: entry.flags.clone(),
+        mtu: reader.number(format!("{folder}/mtu")),
+        addresses: Vec::new(),
+        pci_address: reader
+            .link_name(format!("{folder}/device"))
+            .filter(|name| super::rdma::is_pci_address(name)),
+    }
+}

@@ -1,0 +1,291 @@
+//! RDMA devices: `/sys/class/infiniband`, `/sys/class/infiniband_verbs` and
+//! `/dev/infiniband`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use serde::{Deserialize, Serialize};
+
+use super::gid::{self, GidTable};
+use super::reader::{self, Reader};
+
+/// A host channel adapter, as the kernel shows it in this container. In the
+/// shared network namespace mode of the kernel that is every HCA of the host,
+/// whether or not this container may use it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hca {
+    pub name: String,
+    /// The kernel driver of the parent device (`mlx5_core`, `erdma`, `efa`);
+    /// a soft device has none.
+    pub driver: Option<String>,
+    pub pci_address: Option<String>,
+    /// -1 where the firmware does not tell.
+    pub numa_node: Option<i32>,
+    pub node_type: NodeType,
+    pub node_guid: Option<String>,
+    pub firmware: Option<String>,
+    /// The character device through which programs use the HCA.
+    pub uverbs: Option<Uverbs>,
+    pub ports: Vec<Port>,
+}
+
+/// `node_type` (`drivers/infiniband/core/sysfs.c`, `node_type_show`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum NodeType {
+    /// A channel adapter: InfiniBand or RoCE.
+    Ca,
+    /// iWARP. NCCL does not work on it.
+    Rnic,
+    /// Anything else, as the kernel wrote it.
+    Other(String),
+    #[default]
+    Unknown,
+}
+
+impl From<String> for NodeType {
+    fn from(text: String) -> NodeType {
+        match text.split(':').next().unwrap_or_default().trim() {
+            "1" => NodeType::Ca,
+            "4" => NodeType::Rnic,
+            "" => NodeType::Unknown,
+            _ => NodeType::Other(text),
+        }
+    }
+}
+
+impl From<NodeType> for String {
+    fn from(node_type: NodeType) -> String {
+        match node_type {
+            NodeType::Ca => "1: CA".into(),
+            NodeType::Rnic => "4: RNIC".into(),
+            NodeType::Other(text) => text,
+            NodeType::Unknown => String::new(),
+        }
+    }
+}
+
+/// `/dev/infiniband/uverbsN`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Uverbs {
+    /// `uverbs0`.
+    pub name: String,
+    pub access: Access,
+}
+
+/// What opening the device node gave.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum Access {
+    #[default]
+    Opened,
+    /// There is no such node: the HCA is not allotted to this container.
+    NoNode,
+    /// The error, with the errno's name.
+    Failed(String),
+}
+
+impl From<String> for Access {
+    fn from(text: String) -> Access {
+        match text.as_str() {
+            "opened" => Access::Opened,
+            "no node" => Access::NoNode,
+            _ => Access::Failed(text),
+        }
+    }
+}
+
+impl From<Access> for String {
+    fn from(access: Access) -> String {
+        match access {
+            Access::Opened => "opened".into(),
+            Access::NoNode => "no node".into(),
+            Access::Failed(text) => text,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Port {
+    /// Counted from 1.
+    pub number: u32,
+    pub link_layer: LinkLayer,
+    /// `ACTIVE`, `DOWN`, `INIT`, `ARMED`, ...
+    pub state: String,
+    /// `LinkUp`, `Polling`, `Disabled`, ...
+    pub physical_state: String,
+    /// As the kernel writes it: `200 Gb/sec (4X HDR)`.
+    pub rate: String,
+    /// The local identifier on an InfiniBand subnet; 0 on RoCE.
+    pub lid: Option<u32>,
+    pub gids: GidTable,
+}
+
+impl Port {
+    pub fn is_active(&self) -> bool {
+        self.state == "ACTIVE"
+    }
+
+    /// Gbit/s; 0 where the kernel's text is not understood.
+    pub fn gigabits(&self) -> f64 {
+        self.rate.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0.0)
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum LinkLayer {
+    InfiniBand,
+    Ethernet,
+    /// `Unspecified` (EFA), or what the kernel may add.
+    Other(String),
+    #[default]
+    Unknown,
+}
+
+impl From<String> for LinkLayer {
+    fn from(text: String) -> LinkLayer {
+        match text.as_str() {
+            "InfiniBand" => LinkLayer::InfiniBand,
+            "Ethernet" => LinkLayer::Ethernet,
+            "" => LinkLayer::Unknown,
+            _ => LinkLayer::Other(text),
+        }
+    }
+}
+
+impl From<LinkLayer> for String {
+    fn from(link_layer: LinkLayer) -> String {
+        match link_layer {
+            LinkLayer::InfiniBand => "InfiniBand".into(),
+            LinkLayer::Ethernet => "Ethernet".into(),
+            LinkLayer::Other(text) => text,
+            LinkLayer::Unknown => String::new(),
+        }
+    }
+}
+
+/// Reads all HCAs. `own` are the container's addresses: they decide how far a
+/// GID table has to be read.
+pub fn read(reader: &Reader, own: &BTreeSet<IpAddr>) -> Vec<Hca> {
+    let names = reader.names("/sys/class/infiniband");
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let uverbs = uverbs_by_hca(reader);
+    names.into_iter().map(|name| hca(reader, own, name, &uverbs)).collect()
+}
+
+fn hca(reader: &Reader, own: &BTreeSet<IpAddr>, name: String, uverbs: &BTreeMap<String, String>) -> Hca {
+    let folder = format!("/sys/class/infiniband/{name}");
+    let text = |file: &str| reader.text(format!("{folder}/{file}")).filter(|text| !text.is_empty());
+    Hca {
+        driver: reader.link_name(format!("{folder}/device/driver")),
+        pci_address: reader.link_name(format!("{folder}/device")).filter(|n| is_pci_address(n)),
+        numa_node: reader.number(format!("{folder}/device/numa_node")),
+        node_type: text("node_type").unwrap_or_default().into(),
+        node_guid: text("node_guid"),
+        firmware: text("fw_ver"),
+        uverbs: uverbs.get(&name).map(|node| Uverbs { name: node.clone(), access: try_open(reader, node) }),
+        ports: reader
+            .names(format!("{folder}/ports"))
+            .iter()
+            .filter_map(|number| number.parse().ok())
+            .map(|number| port(reader, own, &format!("{folder}/ports/{number}"), number))
+            .collect(),
+        name,
+    }
+}
+
+fn port(reader: &Reader, own: &BTreeSet<IpAddr>, folder: &str, number: u32) -> Port {
+    let text = |file: &str| reader.text(format!("{folder}/{file}")).unwrap_or_default();
+    Port {
+        number,
+        link_layer: text("link_layer").into(),
+        state: after_colon(&text("state")),
+        physical_state: after_colon(&text("phys_state")),
+        // A port that is down may refuse to tell its rate.
+        rate: reader.text_unless(format!("{folder}/rate"), &[Errno::EINVAL]).unwrap_or_default(),
+        lid: reader.text(format!("{folder}/lid")).and_then(|lid| hexadecimal(&lid)),
+        gids: gid::read(reader, folder, own),
+    }
+}
+
+/// `ACTIVE` of `4: ACTIVE`.
+fn after_colon(text: &str) -> String {
+    text.split_once(':').map_or(text, |(_, name)| name).trim().to_owned()
+}
+
+fn hexadecimal(text: &str) -> Option<u32> {
+    u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
+}
+
+/// Which uverbs node belongs to which HCA.
+fn uverbs_by_hca(reader: &Reader) -> BTreeMap<String, String> {
+    let class = "/sys/class/infiniband_verbs";
+    reader
+        .names(class)
+        .into_iter()
+        .filter(|name| name.starts_with("uverbs"))
+        .filter_map(|name| Some((reader.text(format!("{class}/{name}/ibdev"))?, name)))
+        .collect()
+}
+
+/// Opens the node and closes it again. libibverbs must not be the first to try:
+/// it waits for seconds on a node that the device cgroup denies.
+fn try_open(reader: &Reader, node: &str) -> Access {
+    let path = reader.path(Path::new("/dev/infiniband").join(node));
+    match open(&path, OFlag::O_RDWR | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK, Mode::empty()) {
+        Ok(_) => Access::Opened,
+        Err(Errno::ENOENT | Errno::ENOTDIR) => Access::NoNode,
+        Err(errno) => Access::Failed(reader::describe(errno)),
+    }
+}
+
+/// `0000:17:00.0`.
+pub fn is_pci_address(name: &str) -> bool {
+    let part = |text: Option<&str>, length: usize| {
+        text.is_some_and(|t| t.len() >= length && t.chars().all(|c| c.is_ascii_hexdigit()))
+    };
+    let mut parts = name.split([':', '.']);
+    part(parts.next(), 4)
+        && part(parts.next(), 2)
+        && part(parts.next(), 2)
+        && part(parts.next(), 1)
+        && parts.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_texts_are_understood_and_unknown_ones_kept() {
+        assert_eq!(NodeType::from("1: CA".to_owned()), NodeType::Ca);
+        assert_eq!(NodeType::from("4: RNIC".to_owned()), NodeType::Rnic);
+        let new = "7: unspecified".to_owned();
+        assert_eq!(String::from(NodeType::from(new.clone())), new);
+        assert_eq!(after_colon("4: ACTIVE"), "ACTIVE");
+        assert_eq!(hexadecimal("0x1f"), Some(31));
+        let port = Port { rate: "200 Gb/sec (4X HDR)".into(), ..Port::default() };
+        assert_eq!(port.gigabits(), 200.0);
+        assert_eq!(Port { rate: "2.5 Gb/sec (1X SDR)".into(), ..Port::default() }.gigabits(), 2.5);
+        assert_eq!(Port::default().gigabits(), 0.0);
+    }
+
+    #[test]
+    fn pci_addresses_are_told_from_other_devices() {
+        assert!(is_pci_address("0000:17:00.0"));
+        assert!(is_pci_address("10000:e1:00.1"));
+        for name in ["virtio0", "mlx5_core.sf.4", "0000:17:00", "", "VMBUS:01"] {
+            assert!(!is_pci_address(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Reading small kernel files below a root, without trusting them.
+
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::libc;
+use serde::{Deserialize, Serialize};
+
+/// More than any file that is read here has; what is longer is not what it
+/// seems to be.
+const LIMIT: u64 = 256 * 1024;
+
+/// Something that is there but could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unreadable {
+    pub path: PathBuf,
+    /// The error, with the errno's name where the kernel gave one.
+    pub error: String,
+}
+
+/// Reads below a root and remembers what went wrong.
+pub struct Reader {
+    root: PathBuf,
+    unreadable: RefCell<Vec<Unreadable>>,
+}
+
+impl Reader {
+    pub fn new(root: &Path) -> Reader {
+        Reader { root: root.to_owned(), unreadable: RefCell::default() }
+    }
+
+    /// Finds nothing.
+    pub fn nowhere() -> Reader {
+        Reader::new(Path::new("/proc/self/nowhere"))
+    }
+
+    pub fn into_unreadable(self) -> Vec<Unreadable> {
+        self.unreadable.into_inner()
+    }
+
+    /// The path below the root.
+    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// The text of a file without the last newline; `None` when it is absent
+    /// (remembering nothing) or unreadable (remembering it).
+    pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+        self.text_unless(path, &[])
+    }
+
+    /// As [`Reader::text`], where some errors mean absence for this file.
+    pub fn text_unless(&self, path: impl AsRef<Path>, absent: &[Errno]) -> Option<String> {
+        let path = self.path(path);
+        match read_regular(&path) {
+            Ok(text) => Some(text),
+            Err(Failure::Errno(Errno::ENOENT | Errno::ENOTDIR)) => None,
+            Err(Failure::Errno(errno)) if absent.contains(&errno) => None,
+            Err(failure) => {
+                self.remember(&path, failure.to_string());
+                None
+            }
+        }
+    }
+
+    /// The text of a kernel attribute of which there are very many, with the
+    /// fewest system calls: open, read, close.
+    pub fn attribute(&self, path: &Path) -> Result<String, Errno> {
+        let mut file = open(path)?;
+        let mut buffer = [0; 256];
+        let length = file.read(&mut buffer).map_err(errno)?;
+        Ok(clean(buffer.get(..length).unwrap_or_default()))
+    }
+
+    /// The text of a file as a number, a bad one remembered.
+    pub fn number<T: std::str::FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
+        let text = self.text(&path)?;
+        let number = text.trim().parse().ok();
+        if number.is_none() {
+            self.remember(&self.path(path), format!("is not a number: {text:?}"));
+        }
+        number
+    }
+
+    /// The names in a folder in natural order (`mlx5_2` before `mlx5_10`);
+    /// empty when it is absent or unreadable.
+    pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
+        let path = self.path(path);
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) => {
+                if error.kind() != ErrorKind::NotFound {
+                    self.remember(&path, describe(errno(error)));
+                }
+                return Vec::new();
+            }
+        };
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.sort_by(|a, b| natural(a, b));
+        names
+    }
+
+    /// The last component of what a link leads to (`driver -> .../mlx5_core`).
+    pub fn link_name(&self, path: impl AsRef<Path>) -> Option<String> {
+        let target = fs::read_link(self.path(path)).ok()?;
+        Some(target.file_name()?.to_str()?.to_owned())
+    }
+
+    /// Remembers a path that could not be made sense of.
+    pub fn remember(&self, path: &Path, error: impl Into<String>) {
+        let shown = path.strip_prefix(&self.root).map_or(path.to_owned(), |p| Path::new("/").join(p));
+        self.unreadable.borrow_mut().push(Unreadable { path: shown, error: error.into() });
+    }
+}
+
+#[derive(Debug)]
+enum Failure {
+    Errno(Errno),
+    NotRegular,
+    TooLong,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Failure::Errno(errno) => f.write_str(&describe(*errno)),
+            Failure::NotRegular => f.write_str("is not a regular file"),
+            Failure::TooLong => write!(f, "is longer than {LIMIT} bytes"),
+        }
+    }
+}
+
+/// `EACCES (Permission denied)`.
+pub fn describe(errno: Errno) -> String {
+    format!("{errno:?} ({})", errno.desc())
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// Not blocking, so that a FIFO in place of a file cannot hang the program.
+fn open(path: &Path) -> Result<File, Errno> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path).map_err(errno)
+}
+
+fn read_regular(path: &Path) -> Result<String, Failure> {
+    let file = open(path).map_err(Failure::Errno)?;
+    let metadata = file.metadata().map_err(|e| Failure::Errno(errno(e)))?;
+    if metadata.is_dir() {
+        return Err(Failure::Errno(Errno::EISDIR));
+    }
+    if !metadata.is_file() {
+        return Err(Failure::NotRegular);
+    }
+    let mut bytes = Vec::new();
+    file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(|e| Failure::Errno(errno(e)))?;
+    if bytes.len() as u64 > LIMIT {
+        return Err(Failure::TooLong);
+    }
+    Ok(clean(&bytes))
+}
+
+/// Text that is safe to print: bytes that are no UTF-8 replaced, control
+/// characters (but the newlines inside) too, trailing white space removed.
+fn clean(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .trim_end()
+        .chars()
+        .map(|c| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })
+        .collect()
+}
+
+/// Compares runs of digits as numbers.
+pub fn natural(a: &str, b: &str) -> Ordering {
+    let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
+    loop {
+        match (a.first(), b.first()) {
+            (None, None) => return Ordering::Equal,
+            (None, _) => return Ordering::Less,
+            (_, None) => return Ordering::Greater,
+            (Some(x), Some(y)) if x.is_ascii_digit() && y.is_ascii_digit() => {
+                let (number_a, rest_a) = digits(a);
+                let (number_b, rest_b) = digits(b);
+                // Without leading zeros, the longer number is the larger one.
+                let order = number_a.len().cmp(&number_b.len()).then(number_a.cmp(number_b));
+                if order != Ordering::Equal {
+                    return order;
+                }
+                (a, b) = (rest_a, rest_b);
+            }
+            (Some(x), Some(y)) if x == y => (a, b) = (&a[1..], &b[1..]),
+            (Some(x), Some(y)) => return x.cmp(y),
+        }
+    }
+}
+
+fn digits(text: &[u8]) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|c| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, rest) = text.split_at(end);
+    let zeros = number.iter().take_while(|c| **c == b'0').count();
+    (&number[zeros..], rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn names_sort_as_people_count() {
+        let mut names = vec!["mlx5_10", "mlx5_2", "mlx5_bond_0", "mlx5_1", "erdma_0"];
+        names.sort_by(|a, b| natural(a, b));
+        assert_eq!(names, ["erdma_0", "mlx5_1", "mlx5_2", "mlx5_10", "mlx5_bond_0"]);
+        assert_eq!(natural("a01", "a1"), Ordering::Equal);
+    }
+
+    #[test]
+    fn absence_is_nothing_and_everything_else_is_remembered() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        fs::write(path("good"), "4: ACTIVE\n").unwrap();
+        fs::write(path("binary"), b"a\xff\x1b[31mb\n").unwrap();
+        fs::write(path("huge"), vec![b'x'; LIMIT as usize + 1]).unwrap();
+        fs::write(path("word"), "eleven\n").unwrap();
+        fs::create_dir(path("folder")).unwrap();
+        nix::unistd::mkfifo(&path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        symlink("loop", path("loop")).unwrap();
+
+        let reader = Reader::new(root.path());
+        assert_eq!(reader.text("/good").as_deref(), Some("4: ACTIVE"));
+        assert_eq!(reader.text("/binary").as_deref(), Some("a\u{fffd}\u{fffd}[31mb"));
+        assert_eq!(reader.text("/missing"), None);
+        assert_eq!(reader.text("/good/below-a-file"), None);
+        assert_eq!(reader.names("/missing"), [""; 0]);
+        assert!(reader.unreadable.borrow().is_empty());
+
+        for name in ["/huge", "/folder", "/fifo", "/loop"] {
+            assert_eq!(reader.text(name), None, "{name}");
+        }
+        assert_eq!(reader.number::<u32>("/word"), None);
+        assert_eq!(reader.names("/good"), [""; 0]);
+        let errors: Vec<_> = reader
+            .into_unreadable()
+            .into_iter()
+            .map(|u| format!("{}: {}", u.path.display(), u.error))
+            .collect();
+        assert_eq!(
+            errors,
+            [
+                "/huge: is longer than 262144 bytes",
+                "/folder: EISDIR (Is a directory)",
+                "/fifo: is not a regular file",
+                "/loop: ELOOP (Too many symbolic links encountered)",
+                "/word: is not a number: \"eleven\"",
+                "/good: ENOTDIR (Not a directory)",
+            ]
+        );
+    }
+}

@@ -1,0 +1,162 @@
+//! Routes: `/proc/net/route` and `/proc/net/ipv6_route`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use serde::{Deserialize, Serialize};
+
+use super::reader::Reader;
+
+/// A unicast route out of an interface.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Route {
+    pub interface: String,
+    pub destination: IpNet,
+    #[serde(default)]
+    pub gateway: Option<IpAddr>,
+    /// The lowest wins among routes to the same destination.
+    #[serde(default)]
+    pub metric: u32,
+}
+
+impl Route {
+    pub fn is_default(&self) -> bool {
+        self.destination.prefix_len() == 0
+    }
+}
+
+// linux/route.h and linux/ipv6_route.h
+const RTF_UP: u32 = 0x1;
+const RTF_REJECT: u32 = 0x200;
+const RTF_LOCAL: u32 = 0x8000_0000;
+
+pub fn read(reader: &Reader) -> Vec<Route> {
+    let mut routes = Vec::new();
+    for (path, skip, parse) in
+        [("/proc/net/route", 1, parse_v4 as fn(&str) -> Parsed), ("/proc/net/ipv6_route", 0, parse_v6)]
+    {
+        let Some(text) = reader.text(path) else { continue };
+        for line in text.lines().skip(skip) {
+            match parse(line) {
+                Parsed::Route(route) => routes.push(route),
+                Parsed::Other => {}
+                Parsed::Malformed => {
+                    reader.remember(&reader.path(path), format!("has a line that is no route: {line:?}"));
+                }
+            }
+        }
+    }
+    routes
+}
+
+enum Parsed {
+    Route(Route),
+    /// A route that carries no traffic of a job out of the container.
+    Other,
+    Malformed,
+}
+
+impl From<Option<Parsed>> for Parsed {
+    fn from(parsed: Option<Parsed>) -> Parsed {
+        parsed.unwrap_or(Parsed::Malformed)
+    }
+}
+
+/// `Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT`,
+/// addresses in the machine's byte order (`fib_route_seq_show`).
+fn parse_v4(line: &str) -> Parsed {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let address = |index: usize| -> Option<Ipv4Addr> {
+        let number = u32::from_str_radix(fields.get(index)?, 16).ok()?;
+        Some(Ipv4Addr::from(number.to_ne_bytes()))
+    };
+    let route = || -> Option<Parsed> {
+        let flags = u32::from_str_radix(fields.get(3)?, 16).ok()?;
+        if flags & RTF_UP == 0 || flags & RTF_REJECT != 0 {
+            return Some(Parsed::Other);
+        }
+        let gateway = address(2)?;
+        Some(Parsed::Route(Route {
+            interface: (*fields.first()?).to_owned(),
+            destination: Ipv4Net::with_netmask(address(1)?, address(7)?).ok()?.into(),
+            gateway: (!gateway.is_unspecified()).then_some(gateway.into()),
+            metric: fields.get(6)?.parse().ok()?,
+        }))
+    };
+    route().into()
+}
+
+/// `destination length source length next-hop metric refcount use flags device`
+/// (`rt6_info_route`).
+fn parse_v6(line: &str) -> Parsed {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let address = |index: usize| -> Option<Ipv6Addr> {
+        Some(u128::from_str_radix(fields.get(index)?, 16).ok()?.into())
+    };
+    let route = || -> Option<Parsed> {
+        let flags = u32::from_str_radix(fields.get(8)?, 16).ok()?;
+        let destination = address(0)?;
+        let length = u8::from_str_radix(fields.get(1)?, 16).ok()?;
+        let interface = *fields.get(9)?;
+        if flags & RTF_UP == 0
+            || flags & (RTF_REJECT | RTF_LOCAL) != 0
+            || destination.is_multicast()
+            || interface == "lo"
+        {
+            return Some(Parsed::Other);
+        }
+        let gateway = address(4)?;
+        Some(Parsed::Route(Route {
+            interface: interface.to_owned(),
+            destination: Ipv6Net::new(destination, length).ok()?.into(),
+            gateway: (!gateway.is_unspecified()).then_some(gateway.into()),
+            metric: u32::from_str_radix(fields.get(5)?, 16).ok()?,
+        }))
+    };
+    route().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn both_tables_are_read_and_broken_lines_are_named() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("proc/net")).unwrap();
+        fs::write(
+            root.path().join("proc/net/route"),
+            "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
+             eth0\t00000000\t010AF40A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n\
+             eth1\t80800B19\t00000000\t0001\t0\t0\t0\tE0FFFFFF\t0\t0\t0\n\
+             eth2\t00000000\t00000000\t0201\t0\t0\t0\t00000000\t0\t0\t0\n\
+             garbage\n",
+        )
+        .unwrap();
+        fs::write(
+            root.path().join("proc/net/ipv6_route"),
+            "00000000000000000000000000000000 00 00000000000000000000000000000000 00 fd000000000000000000000000000001 00000400 00000001 00000000 00000003     eth0\n\
+             fd000000000000000000000000000005 80 00000000000000000000000000000000 00 00000000000000000000000000000000 00000000 00000002 00000000 80200001     eth0\n\
+             ff000000000000000000000000000000 08 00000000000000000000000000000000 00 00000000000000000000000000000000 00000100 00000002 00000000 00000001     eth0\n\
+             00000000000000000000000000000000 00 00000000000000000000000000000000 00 00000000000000000000000000000000 ffffffff 00000001 00000000 00200200       lo\n",
+        )
+        .unwrap();
+        let reader = Reader::new(root.path());
+        let routes: Vec<String> = read(&reader)
+            .iter()
+            .map(|r| format!("{} {} {:?} {}", r.interface, r.destination, r.gateway, r.metric))
+            .collect();
+        assert_eq!(
+            routes,
+            [
+                "eth0 0.0.0.0/0 Some(10.244.10.1) 100",
+                "eth1 25.11.128.128/27 None 0",
+                "eth0 ::/0 Some(fd00::1) 1024",
+            ]
+        );
+        let unreadable = reader.into_unreadable();
+        assert_eq!(unreadable.len(), 1);
+        assert_eq!(unreadable[0].error, "has a line that is no route: \"garbage\"");
+    }
+}

@@ -1,0 +1,173 @@
+//! The variables that the user has set, wherever NCCL would find them.
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::reader::Reader;
+use crate::nccl::conf;
+
+/// The environment as name and value, for looking things up; what is passed on
+/// to the command are the original bytes.
+#[derive(Debug, Clone, Default)]
+pub struct Environment(Vec<(String, String)>);
+
+impl Environment {
+    /// Values that are not UTF-8 are shown with replacement characters.
+    pub fn new(entries: &[CString]) -> Environment {
+        Environment(
+            entries
+                .iter()
+                .filter_map(|entry| {
+                    let bytes = entry.as_bytes();
+                    let equals = bytes.iter().position(|byte| *byte == b'=')?;
+                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    Some((text(&bytes[..equals]), text(&bytes[equals + 1..])))
+                })
+                .collect(),
+        )
+    }
+
+    /// The first of a name counts, as for getenv(3).
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+impl<const N: usize> From<[(&str, &str); N]> for Environment {
+    fn from(pairs: [(&str, &str); N]) -> Environment {
+        Environment(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec())
+    }
+}
+
+/// Variables in the order in which they count: of two with one name, the first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Settings(pub Vec<UserSetting>);
+
+/// A variable that the user has set. An empty value counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserSetting {
+    pub variable: String,
+    pub value: String,
+    /// `environment`, or a conf file with the line: `/etc/nccl.conf:3`.
+    pub origin: String,
+}
+
+/// The origin of a variable of the environment.
+pub const ENVIRONMENT: &str = "environment";
+
+impl Settings {
+    pub fn get(&self, variable: &str) -> Option<&UserSetting> {
+        self.0.iter().find(|setting| setting.variable == variable)
+    }
+
+    /// These settings with `over` before them.
+    pub fn under(mut self, over: Settings) -> Settings {
+        let mut all = over.0;
+        all.append(&mut self.0);
+        Settings(all)
+    }
+}
+
+/// Names that are always of interest.
+fn concerns_us(name: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "FI_PROVIDER",
+        "GLOO_SOCKET_IFNAME",
+        "NVSHMEM_HCA_LIST",
+        "NVSHMEM_IB_GID_INDEX",
+        "TP_SOCKET_IFNAME",
+        "UCX_NET_DEVICES",
+    ];
+    const PREFIXES: &[&str] = &["NCCL_", "FI_EFA_", "RDMAV_"];
+    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The environment, then the conf files in NCCL's order (`src/misc/param.cc`).
+pub fn read(reader: &Reader, environment: &Environment, also: &BTreeSet<String>) -> Settings {
+    let mut settings: Vec<UserSetting> = environment
+        .iter()
+        // What an image says of itself is no setting.
+        .filter(|(name, _)| *name != "NCCL_VERSION" && (concerns_us(name) || also.contains(*name)))
+        .map(|(name, value)| UserSetting {
+            variable: name.to_owned(),
+            value: value.to_owned(),
+            origin: ENVIRONMENT.to_owned(),
+        })
+        .collect();
+    for file in conf_files(environment) {
+        let Some(text) = reader.text(Path::new(&file)) else { continue };
+        settings.extend(conf::parse(&text).into_iter().map(|line| UserSetting {
+            variable: line.key,
+            value: line.value,
+            origin: format!("{file}:{}", line.number),
+        }));
+    }
+    Settings(settings)
+}
+
+fn conf_files(environment: &Environment) -> Vec<String> {
+    let own = match environment.get("NCCL_CONF_FILE") {
+        Some(file) if !file.is_empty() => Some(file.to_owned()),
+        // Older NCCL asks the user database for the home folder, which a static
+        // program cannot; in a container the two agree.
+        _ => environment.get("HOME").map(|home| format!("{home}/.nccl.conf")),
+    };
+    own.into_iter().chain(["/etc/nccl.conf".to_owned()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn environment_then_own_file_then_etc_and_an_empty_value_counts() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("etc")).unwrap();
+        fs::create_dir_all(root.path().join("root")).unwrap();
+        fs::write(root.path().join("etc/nccl.conf"), "NCCL_DEBUG=WARN\n# note\nNCCL_IB_TC=106\n").unwrap();
+        fs::write(root.path().join("root/.nccl.conf"), "NCCL_DEBUG=INFO\n").unwrap();
+        let environment = Environment::from([
+            ("HOME", "/root"),
+            ("AWS_SECRET_ACCESS_KEY", "hunter2"),
+            ("NCCL_IB_HCA", ""),
+            ("NCCL_VERSION", "2.21.5"),
+            ("TZ", "UTC"),
+        ]);
+        let also = BTreeSet::from(["TZ".to_owned()]);
+        let settings = read(&Reader::new(root.path()), &environment, &also);
+        let shown: Vec<_> =
+            settings.0.iter().map(|s| format!("{}={} {}", s.variable, s.value, s.origin)).collect();
+        assert_eq!(
+            shown,
+            [
+                "NCCL_IB_HCA= environment",
+                "TZ=UTC environment",
+                "NCCL_DEBUG=INFO /root/.nccl.conf:1",
+                "NCCL_DEBUG=WARN /etc/nccl.conf:1",
+                "NCCL_IB_TC=106 /etc/nccl.conf:3",
+            ]
+        );
+        assert_eq!(settings.get("NCCL_DEBUG").unwrap().value, "INFO");
+    }
+
+    #[test]
+    fn nccl_conf_file_replaces_the_one_in_the_home_folder() {
+        let files = |pairs| conf_files(&Environment::from(pairs));
+        let etc = "/etc/nccl.conf";
+        assert_eq!(files([("HOME", "/h"), ("NCCL_CONF_FILE", "/c")]), ["/c", etc]);
+        assert_eq!(files([("HOME", "/h"), ("NCCL_CONF_FILE", "")]), ["/h/.nccl.conf", etc]);
+    }
+}

@@ -1,0 +1,94 @@
+//! From a host to a decision, as every command and the run itself make it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+use crate::check::{lint, unreadable};
+use crate::config::Config;
+use crate::demo;
+use crate::facts::document::Document;
+use crate::facts::settings::{self, Environment};
+use crate::facts::{self, Facts, Reader, Sources, net};
+use crate::plan::{self, Plan, ProfileOption};
+use crate::profiles::Profiles;
+
+/// A facts document is not larger than this.
+const LONGEST: u64 = 64 * 1024 * 1024;
+
+/// The profiles, where the configured one is among them.
+///
+/// # Errors
+/// A profile is broken, or there is none of the configured name.
+pub fn profiles(config: &Config) -> anyhow::Result<Profiles> {
+    let profiles = Profiles::load(config.profile_dir.as_deref())?;
+    if let ProfileOption::Named(name) = &config.profile
+        && profiles.get(name).is_none()
+    {
+        bail!(no_such_profile(name, &profiles));
+    }
+    Ok(profiles)
+}
+
+pub fn no_such_profile(name: &str, profiles: &Profiles) -> String {
+    let names: Vec<&str> = profiles.names().collect();
+    format!("there is no profile {name:?}; there are {}", names.join(", "))
+}
+
+/// The facts of this container.
+pub fn live_facts(profiles: &Profiles, environment: &Environment) -> Facts {
+    facts::read(Sources {
+        root: Path::new("/"),
+        environment,
+        variables: &profiles.variables(),
+        markers: &profiles.markers(),
+        addresses: net::system_addresses(),
+    })
+}
+
+/// The facts of another container: a document, or an embedded one (`demo:NAME`).
+/// What the user sets in the environment here comes on top of what was set there.
+///
+/// # Errors
+/// The document cannot be read, or is none.
+pub fn captured_facts(
+    source: &Path,
+    profiles: &Profiles,
+    environment: &Environment,
+) -> anyhow::Result<Facts> {
+    let text = match source.to_str().and_then(|source| source.strip_prefix("demo:")) {
+        Some(name) => demo::host(name)
+            .with_context(|| {
+                format!("there is no demo host {name:?}; there are {}", demo::names().join(", "))
+            })?
+            .to_owned(),
+        None => read(source).with_context(|| format!("cannot read the facts in {}", source.display()))?,
+    };
+    let mut facts = Document::parse(&text)
+        .map_err(|why| anyhow::anyhow!("cannot use the facts in {}: {why}", source.display()))?;
+    // An empty root: the conf files of this machine are not those of that one.
+    let here = settings::read(&Reader::nowhere(), environment, &profiles.variables());
+    facts.settings = facts.settings.under(here);
+    Ok(facts)
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    if path == Path::new("-") {
+        std::io::stdin().take(LONGEST).read_to_string(&mut text)?;
+    } else {
+        File::open(path)?.take(LONGEST).read_to_string(&mut text)?;
+    }
+    Ok(text)
+}
+
+/// The plan with all findings that need nothing but the facts.
+pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
+    let options = config.plan_options();
+    let mut plan = plan::plan(facts, profiles, &options);
+    plan.findings.extend(lint::findings(facts, &options));
+    plan.findings.extend(unreadable::findings(&facts.unreadable));
+    plan
+}

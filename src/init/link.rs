@@ -1,0 +1,134 @@
+//! What PID 1 and the child that prepares tell each other.
+//!
+//! A pipe carries the configured deadline to PID 1 and closes by itself when
+//! the child execs. A one-time permit decides who goes on when the deadline and
+//! the exec fall together: the command must start once, not twice.
+
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::unistd::pipe2;
+
+/// The child's side.
+pub struct Link {
+    deadline: std::fs::File,
+    permit: Rc<Permit>,
+}
+
+/// PID 1's side.
+pub struct Watch {
+    deadline: std::fs::File,
+    permit: Rc<Permit>,
+}
+
+/// What PID 1 finds in the pipe.
+#[derive(Debug, PartialEq, Eq)]
+pub enum News {
+    /// The child has become the command, or is gone.
+    Closed,
+    /// The configured deadline, counted from the start; `None` for no deadline.
+    Deadline(Option<Duration>),
+    /// Nothing that can be read now.
+    Nothing,
+}
+
+/// Can be taken once, by one of the two processes.
+struct Permit(EventFd);
+
+impl Permit {
+    fn take(&self) -> bool {
+        self.0.read() == Ok(1)
+    }
+}
+
+/// Both sides; each process drops the one that is not its own.
+///
+/// # Errors
+/// EMFILE, ENFILE or ENOMEM.
+pub fn pair() -> Result<(Watch, Link), Errno> {
+    let (read, write) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+    let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+    let permit = Rc::new(Permit(EventFd::from_value_and_flags(1, flags)?));
+    Ok((Watch { deadline: read.into(), permit: Rc::clone(&permit) }, Link { deadline: write.into(), permit }))
+}
+
+const NO_DEADLINE: u64 = u64::MAX;
+
+impl Link {
+    /// Tells PID 1 the configured deadline, counted from the start.
+    pub fn set_deadline(&self, deadline: Option<Duration>) {
+        let millis = deadline.map_or(NO_DEADLINE, |d| d.as_millis().try_into().unwrap_or(u64::MAX - 1));
+        // A pipe that holds nothing else has room for it; were it gone, the
+        // default deadline would stand.
+        let _ = (&self.deadline).write_all(&millis.to_le_bytes());
+    }
+
+    /// Whether this process may go on to exec. `false` when PID 1 has given up
+    /// on it, and will kill it.
+    #[must_use]
+    pub fn claim_exec(&self) -> bool {
+        self.permit.take()
+    }
+}
+
+impl Watch {
+    /// Whether PID 1 may start the command in the child's place. `false` when
+    /// the child is already on its way.
+    #[must_use]
+    pub fn claim_start(&self) -> bool {
+        self.permit.take()
+    }
+
+    pub fn read(&self) -> News {
+        let mut message = [0; 8];
+        match (&self.deadline).read(&mut message) {
+            Ok(0) => News::Closed,
+            Ok(8) => match u64::from_le_bytes(message) {
+                NO_DEADLINE => News::Deadline(None),
+                millis => News::Deadline(Some(Duration::from_millis(millis))),
+            },
+            _ => News::Nothing,
+        }
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.deadline.as_fd()
+    }
+
+    /// The descriptors that PID 1 has to keep open.
+    pub fn raw_fds(&self) -> [i32; 2] {
+        [self.deadline.as_raw_fd(), self.permit.0.as_fd().as_raw_fd()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_side_gets_the_permit() {
+        let (watch, link) = pair().unwrap();
+        assert!(link.claim_exec());
+        assert!(!watch.claim_start());
+        let (watch, link) = pair().unwrap();
+        assert!(watch.claim_start());
+        assert!(!link.claim_exec());
+    }
+
+    #[test]
+    fn the_deadline_arrives_and_then_the_end() {
+        let (watch, link) = pair().unwrap();
+        assert_eq!(watch.read(), News::Nothing);
+        link.set_deadline(Some(Duration::from_millis(1500)));
+        assert_eq!(watch.read(), News::Deadline(Some(Duration::from_millis(1500))));
+        link.set_deadline(None);
+        assert_eq!(watch.read(), News::Deadline(None));
+        drop(link);
+        assert_eq!(watch.read(), News::Closed);
+    }
+}

@@ -1,0 +1,47 @@
+//! `rdma-init`: what a multi-node GPU training container should start with.
+//!
+//! ```text
+//!            PID 1                                    its child (same PID when not PID 1)
+//! block signals -> fork ----------------------------> config -> facts -> plan -> checks -> apply -> exec COMMAND
+//!      |                                              (figment) (read)  (pure)  (pure +   (rlimit,
+//! forward signals, reap, exit with the child's code                             probes)   caps, env)
+//! ```
+//!
+//! The modules, in the order of that flow:
+//!
+//! * [`start`]: from `main` to the exec; decides whether this is PID 1.
+//! * [`init`]: PID 1. It forks, forwards, reaps and exits, and nothing else.
+//! * [`cli`], [`config`]: what the user asked for, and in which layer.
+//! * [`run`]: the main job as a story, calling what follows.
+//! * [`facts`]: what the container has. Plain data, and readers that judge nothing.
+//! * [`profiles`]: what platforms publish, as TOML.
+//! * [`nccl`]: NCCL's own rules, as pure functions.
+//! * [`plan`]: what to set, and why. Pure: this host, this environment, in; these
+//!   settings, reasons and findings, out.
+//! * [`check`]: findings about what the user set, the limits, and what could not be read.
+//! * [`apply`]: carries it out: limits, capabilities, environment, files.
+//! * [`report`]: for people and for programs.
+//! * [`commands`], [`host`], [`demo`]: the commands that print, and the hosts they decide for.
+//! * [`verbs`]: RDMA itself, in processes of its own.
+//! * [`sys`]: the low-level parts, the only `unsafe` beside verbs.
+//! * [`exit`]: the exit codes.
+#![deny(unsafe_code)]
+
+pub mod apply;
+pub mod check;
+pub mod cli;
+pub mod commands;
+pub mod config;
+pub mod demo;
+pub mod exit;
+pub mod facts;
+pub mod host;
+pub mod init;
+pub mod nccl;
+pub mod plan;
+pub mod profiles;
+pub mod report;
+pub mod run;
+pub mod start;
+pub mod sys;
+pub mod verbs;

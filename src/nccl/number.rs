@@ -1,0 +1,71 @@
+//! How NCCL reads numbers.
+
+/// strtoll(3) with base 0, which integer variables go through
+/// (`ncclLoadParam`): `0x` and `0` prefixes, trailing text ignored, and 0 for
+/// what is no number at all.
+pub fn strtoll(text: &str) -> i64 {
+    let text = text.trim_start();
+    let (negative, text) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let hexadecimal = text
+        .strip_prefix("0x")
+        .or_else(|| text.strip_prefix("0X"))
+        .filter(|rest| rest.starts_with(|c: char| c.is_ascii_hexdigit()));
+    let (radix, digits) = match hexadecimal {
+        Some(rest) => (16, rest),
+        None if text.starts_with('0') => (8, text),
+        None => (10, text),
+    };
+    let mut value: i64 = 0;
+    for digit in digits.chars().map_while(|c| c.to_digit(radix)) {
+        let next = value
+            .checked_mul(i64::from(radix))
+            .and_then(|v| if negative { v.checked_sub(digit.into()) } else { v.checked_add(digit.into()) });
+        match next {
+            Some(next) => value = next,
+            None => return if negative { i64::MIN } else { i64::MAX },
+        }
+    }
+    value
+}
+
+/// atoi(3), which ports in lists go through.
+pub fn atoi(text: &str) -> i64 {
+    let text = text.trim_start();
+    let end = text
+        .char_indices()
+        .find(|(index, c)| !(c.is_ascii_digit() || (*index == 0 && matches!(c, '-' | '+'))))
+        .map_or(text.len(), |(index, _)| index);
+    text[..end].parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_the_c_library_reads_them() {
+        for (text, value) in [
+            ("22", 22),
+            ("022", 18),
+            ("0x16", 22),
+            ("22s", 22),
+            ("abc", 0),
+            ("", 0),
+            (" 7", 7),
+            ("-1", -1),
+            ("+3", 3),
+            ("0x", 0),
+            ("08", 0),
+            ("99999999999999999999", i64::MAX),
+        ] {
+            assert_eq!(strtoll(text), value, "{text:?}");
+        }
+        for (text, value) in [("1", 1), ("2x", 2), ("", 0), ("-1", -1), ("x", 0), ("010", 10)] {
+            assert_eq!(atoi(text), value, "{text:?}");
+        }
+    }
+}

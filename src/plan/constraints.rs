@@ -1,0 +1,115 @@
+//! Where the platform says that RDMA works, against what is here.
+
+use super::devices::Candidate;
+use super::{Finding, interface};
+use crate::facts::Facts;
+use crate::profiles::Profile;
+
+pub fn check(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(cards(facts, profile));
+    for name in &profile.constraints.interfaces_up {
+        findings.extend(interface_up(facts, profile, name));
+    }
+    findings.extend(nics(facts, ports, profile));
+    let platform = &facts.platform;
+    for (id, what, minimum, found) in [
+        ("nccl-too-old", "NCCL", &profile.constraints.nccl_min, &platform.nccl_version),
+        ("cuda-too-old", "CUDA", &profile.constraints.cuda_min, &platform.cuda_version),
+    ] {
+        if let (Some(minimum), Some(found)) = (minimum, found)
+            && let (Some(least), Some(here)) = (version(minimum), version(found))
+            && here < least
+        {
+            findings.push(
+                Finding::warning(id, format!("Profile {} needs {what} {minimum} or later, and the image says {found} ({what}_VERSION).", profile.name))
+                    .with_fix(format!("Use an image with {what} {minimum} or later.")),
+            );
+        }
+    }
+    findings
+}
+
+/// The leading numbers of `2.21.5-1+cuda12.4`.
+pub fn version(text: &str) -> Option<Vec<u32>> {
+    let numbers: Vec<u32> = text
+        .split('.')
+        .map_while(|part| {
+            let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+            part[..end].parse().ok()
+        })
+        .collect();
+    (!numbers.is_empty()).then_some(numbers)
+}
+
+fn cards(facts: &Facts, profile: &Profile) -> Option<Finding> {
+    let count = facts.gpu.count?;
+    let allowed = &profile.constraints.cards;
+    if allowed.is_empty() || allowed.contains(&count) {
+        return None;
+    }
+    let list: Vec<String> = allowed.iter().map(u32::to_string).collect();
+    let finding = Finding::warning(
+        "card-count",
+        format!(
+            "This container has {count} GPUs, and profile {} has RDMA for {} only.",
+            profile.name,
+            list.join(" or ")
+        ),
+    );
+    Some(match &profile.constraints.cards_note {
+        Some(note) => finding.with_fix(note.clone()),
+        None => finding,
+    })
+}
+
+fn interface_up(facts: &Facts, profile: &Profile, name: &str) -> Option<Finding> {
+    let problem = match facts.net.interface(name) {
+        None => "is not there",
+        Some(found) if !found.is_up() => "is down",
+        Some(found) if !interface::has_global_address(found) => "has no global address",
+        Some(_) => return None,
+    };
+    let finding = Finding::warning(
+        "interface-missing",
+        format!("Profile {} has RDMA behind the interface {name}, which {problem}.", profile.name),
+    );
+    Some(match &profile.hint {
+        Some(hint) => finding.with_fix(hint.clone()),
+        None => finding,
+    })
+}
+
+fn nics(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding> {
+    let nics = &profile.constraints.nics;
+    let mut names: Vec<&str> =
+        ports.iter().filter(|port| port.is_used()).map(|port| port.hca.name.as_str()).collect();
+    names.dedup();
+    let count = u32::try_from(names.len()).ok().filter(|count| *count > 0)?;
+    let product = facts.dmi.product.as_deref().unwrap_or_default();
+    let message = match nics.get(product) {
+        Some(published) if *published == count => return None,
+        Some(published) => format!("{product} has {published} RDMA NICs, and {count} are usable here."),
+        None if nics.is_empty() || nics.values().any(|published| *published == count) => return None,
+        None => format!(
+            "{count} RDMA NICs are usable here, which no instance type of profile {} has.",
+            profile.name
+        ),
+    };
+    Some(Finding::warning("nic-count", message).with_fix(
+        "Check that the container has all RDMA devices of the instance, and that their ports are ACTIVE.",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn versions_compare_by_number() {
+        assert_eq!(version("2.21.5-1+cuda12.4"), Some(vec![2, 21, 5]));
+        assert!(version("2.9") < version("2.19"));
+        assert!(version("12.1") <= version("12.1.0"));
+        assert_eq!(version("latest"), None);
+    }
+}

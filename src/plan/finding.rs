@@ -1,0 +1,54 @@
+//! Something that a person should know.
+
+use serde::Serialize;
+
+/// What is wrong, where it comes from, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Stable, for scripts to match on.
+    pub id: &'static str,
+    pub severity: Severity,
+    pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Good to know.
+    Info,
+    /// The job may be slow, or fail later.
+    Warning,
+    /// The job will not use the fabric, or fail.
+    Error,
+}
+
+impl Severity {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Info => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
+impl Finding {
+    pub fn info(id: &'static str, message: impl Into<String>) -> Finding {
+        Finding { id, severity: Severity::Info, message: message.into(), fix: None }
+    }
+
+    pub fn warning(id: &'static str, message: impl Into<String>) -> Finding {
+        Finding { severity: Severity::Warning, ..Finding::info(id, message) }
+    }
+
+    pub fn error(id: &'static str, message: impl Into<String>) -> Finding {
+        Finding { severity: Severity::Error, ..Finding::info(id, message) }
+    }
+
+    #[must_use]
+    pub fn with_fix(self, fix: impl Into<String>) -> Finding {
+        Finding { fix: Some(fix.into()), ..self }
+    }
+}

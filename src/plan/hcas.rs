@@ -1,0 +1,111 @@
+//! `NCCL_IB_HCA`.
+
+use super::Finding;
+use super::devices::{Candidate, visible_to_nccl};
+use super::setting::Proposal;
+use crate::nccl::list::Pattern;
+use crate::profiles::{self, Profile};
+
+const VARIABLE: &str = "NCCL_IB_HCA";
+
+/// More HCAs than this NCCL does not take (`MAX_IB_DEVS` since 2.19).
+const MOST: usize = 32;
+
+pub fn propose(ports: &[Candidate], profile: &Profile, findings: &mut Vec<Finding>) -> Vec<Proposal> {
+    let constant = profile.variables.get(VARIABLE);
+    if profile.fabric != Some(profiles::Fabric::Verbs) {
+        // Without verbs the published value, an empty one say, is all there is.
+        return constant
+            .map(|value| Proposal::from_profile(&profile.name, VARIABLE, value, "published"))
+            .into_iter()
+            .collect();
+    }
+    let used: Vec<&Candidate> = ports.iter().filter(|port| port.is_used()).collect();
+    if used.is_empty() {
+        return Vec::new();
+    }
+    if used.len() > MOST {
+        findings.push(Finding::warning(
+            "too-many-hcas",
+            format!("{} ports are usable, and NCCL takes the first {MOST} only.", used.len()),
+        ));
+    }
+    let evidence = evidence(ports);
+    if let Some(constant) = constant {
+        if selects_exactly(constant, ports) {
+            let proposal = Proposal::from_profile(
+                &profile.name,
+                VARIABLE,
+                constant,
+                "published, and it selects just the HCAs to use",
+            );
+            return vec![proposal.because(evidence)];
+        }
+        findings.push(Finding::info(
+            "published-hcas-differ",
+            format!(
+                "Profile {} publishes {VARIABLE}={constant}, which does not select just the HCAs to use here; the exact list is set instead.",
+                profile.name
+            ),
+        ));
+    }
+    let rule = match ports.len() - used.len() {
+        0 => format!("every HCA is usable ({})", used.len()),
+        _ => format!("the usable HCAs ({} of {} ports)", used.len(), ports.len()),
+    };
+    vec![Proposal::from_facts(VARIABLE, exact_list(ports), rule).because(evidence)]
+}
+
+/// Whether NCCL, given this pattern, takes all used ports and no other.
+fn selects_exactly(pattern: &str, ports: &[Candidate]) -> bool {
+    let pattern = Pattern::parse(pattern);
+    ports
+        .iter()
+        .filter(|port| visible_to_nccl(port.hca, port.port))
+        .all(|port| pattern.selects(&port.hca.name, Some(port.port.number)) == port.is_used())
+}
+
+/// `=mlx5_1,mlx5_2`: whole names, so that `mlx5_1` does not also mean `mlx5_10`.
+/// A port is named only where another port of the HCA must not be used.
+fn exact_list(ports: &[Candidate]) -> String {
+    let names = device_list(ports, |port| {
+        ports.iter().any(|other| {
+            other.hca.name == port.hca.name && !other.is_used() && visible_to_nccl(other.hca, other.port)
+        })
+    });
+    format!("={}", names.join(","))
+}
+
+/// The used ports by name, `NAME:PORT` where `with_port` says so, each once.
+pub fn device_list(ports: &[Candidate], with_port: impl Fn(&Candidate) -> bool) -> Vec<String> {
+    let mut names = Vec::new();
+    for port in ports.iter().filter(|port| port.is_used()) {
+        let name = if with_port(port) {
+            format!("{}:{}", port.hca.name, port.port.number)
+        } else {
+            port.hca.name.clone()
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn evidence(ports: &[Candidate]) -> Vec<String> {
+    ports
+        .iter()
+        .map(|port| match &port.verdict {
+            super::devices::Verdict::Used => format!(
+                "{}:{} ACTIVE, {}, {}",
+                port.hca.name,
+                port.port.number,
+                String::from(port.port.link_layer.clone()),
+                port.port.rate
+            ),
+            super::devices::Verdict::LeftOut(reason) => {
+                format!("{}:{} left out: {reason}", port.hca.name, port.port.number)
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,165 @@
+//! `NCCL_SOCKET_IFNAME`: the interface of the bootstrap, and of TCP.
+
+use std::net::IpAddr;
+
+use super::Finding;
+use super::setting::Proposal;
+use crate::facts::Facts;
+use crate::facts::net::Interface;
+use crate::facts::route::Route;
+use crate::nccl::list::Pattern;
+use crate::profiles::Profile;
+
+const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
+
+/// The interface that the processes of the job reach each other through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterfaceChoice {
+    pub name: String,
+    /// Whether the default route leaves through it.
+    pub is_default_route: bool,
+    pub rule: String,
+}
+
+/// From the routes: where the job's master is reached, else the default route,
+/// else the only interface that there is.
+pub fn choose(facts: &Facts) -> Option<InterfaceChoice> {
+    let default = default_route(facts);
+    let is_default_route = |name: &str| default.is_some_and(|route| route.interface == name);
+    if let Some((name, rule)) = to_master(facts) {
+        return Some(InterfaceChoice { is_default_route: is_default_route(&name), name, rule });
+    }
+    if let Some(route) = default {
+        return Some(InterfaceChoice {
+            name: route.interface.clone(),
+            is_default_route: true,
+            rule: "carries the default route".to_owned(),
+        });
+    }
+    let mut eligible = facts
+        .net
+        .interfaces
+        .iter()
+        .filter(|interface| is_eligible(interface) && interface.is_up() && has_global_address(interface));
+    match (eligible.next(), eligible.next()) {
+        (Some(only), None) => Some(InterfaceChoice {
+            name: only.name.clone(),
+            is_default_route: false,
+            rule: "the only interface that is up and has an address".to_owned(),
+        }),
+        _ => None,
+    }
+}
+
+/// By the route to `MASTER_ADDR`, where that is an address and not a name.
+fn to_master(facts: &Facts) -> Option<(String, String)> {
+    let master: IpAddr = facts.platform.master_addr.as_deref()?.trim_matches(['[', ']']).parse().ok()?;
+    if master.is_loopback() || master.is_unspecified() {
+        return None;
+    }
+    let own = facts
+        .net
+        .interfaces
+        .iter()
+        .filter(|interface| is_eligible(interface))
+        .find(|interface| interface.addresses.iter().any(|address| address.addr() == master));
+    if let Some(own) = own {
+        return Some((own.name.clone(), format!("has the address of MASTER_ADDR, {master}")));
+    }
+    let route = usable_routes(facts)
+        .filter(|route| route.destination.contains(&master))
+        .max_by_key(|route| (route.destination.prefix_len(), std::cmp::Reverse(route.metric)))?;
+    Some((route.interface.clone(), format!("carries the route to MASTER_ADDR, {master}")))
+}
+
+/// IPv4 before IPv6, then the lowest metric.
+fn default_route(facts: &Facts) -> Option<&Route> {
+    usable_routes(facts)
+        .filter(|route| route.is_default())
+        .min_by_key(|route| (route.destination.addr().is_ipv6(), route.metric))
+}
+
+fn usable_routes(facts: &Facts) -> impl Iterator<Item = &Route> {
+    facts.routes_of(is_eligible)
+}
+
+impl Facts {
+    fn routes_of(&self, eligible: fn(&Interface) -> bool) -> impl Iterator<Item = &Route> {
+        self.net.routes.iter().filter(move |route| self.net.interface(&route.interface).is_some_and(eligible))
+    }
+}
+
+/// Never the loopback, nor a bridge that only this host knows.
+fn is_eligible(interface: &Interface) -> bool {
+    !interface.has_flag("LOOPBACK")
+        && !["lo", "docker", "virbr"].iter().any(|prefix| interface.name.starts_with(prefix))
+}
+
+pub fn has_global_address(interface: &Interface) -> bool {
+    interface.addresses.iter().any(|net| match net.addr() {
+        IpAddr::V4(address) => !address.is_link_local() && !address.is_loopback(),
+        IpAddr::V6(address) => !address.is_unicast_link_local() && !address.is_loopback(),
+    })
+}
+
+pub fn propose(
+    facts: &Facts,
+    choice: Option<&InterfaceChoice>,
+    profile: &Profile,
+    findings: &mut Vec<Finding>,
+) -> Vec<Proposal> {
+    let constant = profile.variables.get(VARIABLE);
+    let published =
+        |rule: &str, constant: &str| vec![Proposal::from_profile(&profile.name, VARIABLE, constant, rule)];
+    match (choice, constant) {
+        (Some(choice), Some(constant)) if selected(facts, constant) == [choice.name.as_str()] => {
+            published(&format!("published, and {} {}", choice.name, choice.rule), constant)
+        }
+        (None, Some(constant)) if !selected(facts, constant).is_empty() => {
+            published("published, and there; no route tells more", constant)
+        }
+        (Some(choice), constant) => {
+            if let Some(constant) = constant {
+                findings.push(Finding::info(
+                    "published-interface-differs",
+                    format!(
+                        "Profile {} publishes {VARIABLE}={constant}, but here {} {}.",
+                        profile.name, choice.name, choice.rule
+                    ),
+                ));
+            }
+            vec![Proposal::from_facts(VARIABLE, pattern_for(facts, &choice.name), &choice.rule)]
+        }
+        (None, constant) => {
+            let published =
+                constant.map(|c| format!(" and the published {c} is not there")).unwrap_or_default();
+            findings.push(
+                Finding::warning(
+                    "no-interface",
+                    format!("No default route tells which interface the job's processes reach each other through{published}; {VARIABLE} stays unset."),
+                )
+                .with_fix(format!("Set {VARIABLE}.")),
+            );
+            Vec::new()
+        }
+    }
+}
+
+fn selected<'a>(facts: &'a Facts, pattern: &str) -> Vec<&'a str> {
+    let pattern = Pattern::parse(pattern);
+    facts
+        .net
+        .interfaces
+        .iter()
+        .filter(|interface| pattern.selects(&interface.name, None) && !interface.addresses.is_empty())
+        .map(|interface| interface.name.as_str())
+        .collect()
+}
+
+/// The name as platforms publish it; exact (`=eth0`) where it would otherwise
+/// also select an `eth0.100`.
+fn pattern_for(facts: &Facts, name: &str) -> String {
+    let ambiguous =
+        facts.net.interfaces.iter().any(|other| other.name != name && other.name.starts_with(name));
+    if ambiguous || name.len() == 1 { format!("={name}") } else { name.to_owned() }
+}

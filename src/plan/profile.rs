@@ -1,0 +1,138 @@
+//! Which profile: the named one, or the one whose evidence is there.
+
+use serde::Serialize;
+
+use super::devices::{Candidate, dominant_link_layer};
+use super::{Options, ProfileOption, no_profile};
+use crate::facts::Facts;
+use crate::profiles::{Condition, HcaEvidence, Profile, Profiles, fits};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ProfileChoice {
+    pub name: String,
+    /// What matched; empty for a profile that was asked for by name.
+    pub evidence: Vec<String>,
+}
+
+impl ProfileChoice {
+    pub fn is_named(&self) -> bool {
+        self.evidence.is_empty()
+    }
+}
+
+pub fn choose(
+    facts: &Facts,
+    candidates: &[Candidate],
+    profiles: &Profiles,
+    options: &Options,
+) -> (Option<ProfileChoice>, Profile) {
+    let found = match &options.profile {
+        ProfileOption::None => None,
+        ProfileOption::Named(name) => profiles.get(name).map(|profile| (profile, Vec::new())),
+        ProfileOption::Auto => by_evidence(facts, candidates, profiles),
+    };
+    match found {
+        Some((profile, evidence)) => {
+            (Some(ProfileChoice { name: profile.name.clone(), evidence }), profile.clone())
+        }
+        None => (None, no_profile()),
+    }
+}
+
+fn by_evidence<'a>(
+    facts: &Facts,
+    candidates: &[Candidate],
+    profiles: &'a Profiles,
+) -> Option<(&'a Profile, Vec<String>)> {
+    let matching = profiles.iter().filter_map(|profile| {
+        let evidence = profile.evidence.iter().find_map(|c| evidence(facts, candidates, c))?;
+        Some((profile, evidence))
+    });
+    // The first of equals, in the order of names.
+    matching.reduce(|best, next| if next.0.priority > best.0.priority { next } else { best })
+}
+
+/// What matched, when every condition holds.
+fn evidence(facts: &Facts, candidates: &[Candidate], condition: &Condition) -> Option<Vec<String>> {
+    let Condition {
+        hca,
+        no_hca,
+        link_layer,
+        interface,
+        interface_up,
+        dmi_vendor,
+        dmi_product,
+        gpu_model,
+        environment,
+        master_addr,
+    } = condition;
+    let mut evidence = Vec::new();
+    let mut holds = |wanted: bool, found: Option<String>| {
+        evidence.extend(found.clone());
+        !wanted || found.is_some()
+    };
+    let all = holds(hca.is_some(), hca.as_ref().and_then(|hca| matching_hcas(facts, hca)))
+        && holds(*no_hca, (*no_hca && facts.rdma.is_empty()).then(|| "no HCA".to_owned()))
+        && holds(
+            link_layer.is_some(),
+            link_layer.as_ref().and_then(|wanted| {
+                let dominant = String::from(dominant_link_layer(candidates)?);
+                (dominant == *wanted).then(|| format!("usable HCAs of link layer {wanted}"))
+            }),
+        )
+        && holds(
+            interface.is_some(),
+            interface.as_ref().and_then(|pattern| {
+                let found = facts.net.interfaces.iter().find(|i| fits(pattern, &i.name))?;
+                Some(format!("interface {}", found.name))
+            }),
+        )
+        && holds(
+            interface_up.is_some(),
+            interface_up.as_ref().and_then(|pattern| {
+                let found = facts.net.interfaces.iter().find(|i| fits(pattern, &i.name) && i.is_up())?;
+                Some(format!("interface {} up", found.name))
+            }),
+        )
+        && holds(
+            dmi_vendor.is_some(),
+            text("DMI vendor", dmi_vendor.as_deref(), facts.dmi.vendor.as_deref()),
+        )
+        && holds(
+            dmi_product.is_some(),
+            text("DMI product", dmi_product.as_deref(), facts.dmi.product.as_deref()),
+        )
+        && holds(
+            gpu_model.is_some(),
+            facts.gpu.models.iter().find_map(|model| text("GPU", gpu_model.as_deref(), Some(model))),
+        )
+        && holds(
+            environment.is_some(),
+            environment
+                .as_ref()
+                .and_then(|name| facts.platform.markers.contains(name).then(|| format!("variable {name}"))),
+        )
+        && holds(
+            master_addr.is_some(),
+            text("MASTER_ADDR", master_addr.as_deref(), facts.platform.master_addr.as_deref()),
+        );
+    all.then_some(evidence)
+}
+
+fn text(what: &str, pattern: Option<&str>, found: Option<&str>) -> Option<String> {
+    let (pattern, found) = (pattern?, found?);
+    fits(pattern, found).then(|| format!("{what} {found}"))
+}
+
+fn matching_hcas(facts: &Facts, wanted: &HcaEvidence) -> Option<String> {
+    let matching = facts.rdma.iter().filter_map(|hca| match &hca.driver {
+        Some(driver) => fits(&wanted.driver, driver).then(|| (hca, format!("driver {driver}"))),
+        None => fits(&wanted.name, &hca.name).then(|| (hca, "by name".to_owned())),
+    });
+    let matching: Vec<_> = matching.collect();
+    let (first, how) = matching.first()?;
+    Some(match matching.len() {
+        1 => format!("HCA {} ({how})", first.name),
+        count => format!("HCA {} ({how}) and {} more", first.name, count - 1),
+    })
+}

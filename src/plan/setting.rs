@@ -1,0 +1,62 @@
+//! A variable with its value and its reason.
+
+use serde::Serialize;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Setting {
+    pub variable: String,
+    /// `None` where it stays unset.
+    pub value: Option<String>,
+    pub outcome: Outcome,
+    /// Who decided: `facts`, `profile NAME`, `environment`, `/etc/nccl.conf:3`,
+    /// `configuration`.
+    pub source: String,
+    /// Why, in a few words.
+    pub rule: String,
+    /// What it was decided on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Put into the command's environment.
+    Filled,
+    /// Set by the user, and stands.
+    User,
+    /// Stays unset.
+    Unset,
+}
+
+/// A value that the plan would fill in, if the user did not decide it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proposal {
+    pub variable: String,
+    /// `None` to say that it is left unset on purpose.
+    pub value: Option<String>,
+    pub source: String,
+    pub rule: String,
+    pub evidence: Vec<String>,
+}
+
+impl Proposal {
+    pub fn from_facts(variable: &str, value: impl Into<String>, rule: impl Into<String>) -> Proposal {
+        Proposal {
+            variable: variable.to_owned(),
+            value: Some(value.into()),
+            source: "facts".to_owned(),
+            rule: rule.into(),
+            evidence: Vec::new(),
+        }
+    }
+
+    pub fn from_profile(profile: &str, variable: &str, value: &str, rule: &str) -> Proposal {
+        Proposal { source: format!("profile {profile}"), ..Proposal::from_facts(variable, value, rule) }
+    }
+
+    #[must_use]
+    pub fn because(self, evidence: Vec<String>) -> Proposal {
+        Proposal { evidence, ..self }
+    }
+}

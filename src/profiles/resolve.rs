@@ -1,0 +1,43 @@
+//! `extends`: a profile on top of another.
+
+use super::format::Profile;
+
+/// `profile` with the values of `base` where it has none of its own. Evidence is
+/// not inherited: what proves the base does not prove the extension.
+pub fn on_top_of(profile: &Profile, base: &Profile) -> Profile {
+    let mut variables = base.variables.clone();
+    variables.extend(profile.variables.clone());
+    let either = |own: &Vec<String>, base: &Vec<String>| {
+        let mut all = base.clone();
+        all.extend(own.iter().filter(|name| !base.contains(name)).cloned());
+        all
+    };
+    let constraints = profile.constraints.clone();
+    let base_constraints = base.constraints.clone();
+    Profile {
+        fabric: profile.fabric.clone().or(base.fabric.clone()),
+        default_route_hca: profile.default_route_hca.or(base.default_route_hca),
+        hands_off: either(&profile.hands_off, &base.hands_off),
+        // A variable that the extension sets is no longer left unset.
+        unset: either(&profile.unset, &base.unset)
+            .into_iter()
+            .filter(|name| !profile.variables.contains_key(name))
+            .collect(),
+        companions: either(&profile.companions, &base.companions),
+        hint: profile.hint.clone().or(base.hint.clone()),
+        variables,
+        constraints: super::Constraints {
+            cards: first_filled(constraints.cards, base_constraints.cards),
+            cards_note: constraints.cards_note.or(base_constraints.cards_note),
+            nccl_min: constraints.nccl_min.or(base_constraints.nccl_min),
+            cuda_min: constraints.cuda_min.or(base_constraints.cuda_min),
+            interfaces_up: first_filled(constraints.interfaces_up, base_constraints.interfaces_up),
+            nics: if constraints.nics.is_empty() { base_constraints.nics } else { constraints.nics },
+        },
+        ..profile.clone()
+    }
+}
+
+fn first_filled<T>(own: Vec<T>, base: Vec<T>) -> Vec<T> {
+    if own.is_empty() { base } else { own }
+}

@@ -1,0 +1,111 @@
+//! Variables in the formats of those who read them.
+
+use std::io::{self, Write};
+
+use crate::cli::EnvFormat;
+
+/// More than this NCCL cuts off (`src/misc/param.cc`).
+const NCCL_CONF_LONGEST: usize = 1023;
+
+/// Writes the variables; returns those that the format cannot hold.
+///
+/// # Errors
+/// Whatever the sink gives.
+pub fn write<'a>(
+    out: &mut impl Write,
+    variables: &[(&'a str, &'a str)],
+    format: EnvFormat,
+) -> io::Result<Vec<&'a str>> {
+    let mut left_out = Vec::new();
+    if format == EnvFormat::Json {
+        let map: serde_json::Map<String, serde_json::Value> =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
+        serde_json::to_writer_pretty(&mut *out, &map)?;
+        writeln!(out)?;
+        return Ok(left_out);
+    }
+    for &(name, value) in variables {
+        match line(name, value, format) {
+            Some(line) => writeln!(out, "{line}")?,
+            None => left_out.push(name),
+        }
+    }
+    Ok(left_out)
+}
+
+fn line(name: &str, value: &str, format: EnvFormat) -> Option<String> {
+    let is_one_line = !value.contains(['\n', '\r']);
+    match format {
+        EnvFormat::Sh => Some(format!("export {name}={}", quoted(value))),
+        EnvFormat::Dotenv => Some(format!("{name}={}", double_quoted(value))),
+        EnvFormat::NcclConf => {
+            let fits = is_one_line && value.len() <= NCCL_CONF_LONGEST && name.len() <= NCCL_CONF_LONGEST;
+            fits.then(|| format!("{name}={value}"))
+        }
+        EnvFormat::Docker => is_one_line.then(|| format!("{name}={value}")),
+        EnvFormat::Mpirun => Some(format!("-x {}", quoted(&format!("{name}={value}")))),
+        // Written as a whole.
+        EnvFormat::Json => None,
+    }
+}
+
+/// For a POSIX shell, whatever the bytes.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,/:=+@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// As the common dotenv readers take it.
+fn double_quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' | '$' | '`' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(variables: &[(&str, &str)], format: EnvFormat) -> (String, usize) {
+        let mut out = Vec::new();
+        let left_out = write(&mut out, variables, format).unwrap().len();
+        (String::from_utf8(out).unwrap(), left_out)
+    }
+
+    #[test]
+    fn each_format_holds_what_its_readers_understand() {
+        let plain = [("NCCL_IB_HCA", "=mlx5_1,mlx5_2"), ("E", "")];
+        let text = |format| written(&plain, format).0;
+        assert_eq!(text(EnvFormat::Sh), "export NCCL_IB_HCA==mlx5_1,mlx5_2\nexport E=''\n");
+        assert_eq!(text(EnvFormat::Dotenv), "NCCL_IB_HCA=\"=mlx5_1,mlx5_2\"\nE=\"\"\n");
+        assert_eq!(text(EnvFormat::NcclConf), "NCCL_IB_HCA==mlx5_1,mlx5_2\nE=\n");
+        assert_eq!(text(EnvFormat::Docker), "NCCL_IB_HCA==mlx5_1,mlx5_2\nE=\n");
+        assert_eq!(text(EnvFormat::Mpirun), "-x NCCL_IB_HCA==mlx5_1,mlx5_2\n-x E=\n");
+        assert_eq!(text(EnvFormat::Json), "{\n  \"NCCL_IB_HCA\": \"=mlx5_1,mlx5_2\",\n  \"E\": \"\"\n}\n");
+    }
+
+    #[test]
+    fn what_a_format_cannot_hold_is_left_out_and_told() {
+        let hard = [("A", "it's $HOME\nnext"), ("B", "1")];
+        assert_eq!(
+            written(&hard, EnvFormat::Sh),
+            ("export A='it'\\''s $HOME\nnext'\nexport B=1\n".into(), 0)
+        );
+        assert_eq!(written(&hard, EnvFormat::Docker), ("B=1\n".into(), 1));
+        assert_eq!(written(&hard, EnvFormat::NcclConf), ("B=1\n".into(), 1));
+        assert_eq!(written(&hard, EnvFormat::Dotenv).0, "A=\"it's \\$HOME\\nnext\"\nB=\"1\"\n");
+        let long = "x".repeat(1024);
+        assert_eq!(written(&[("A", &long)], EnvFormat::NcclConf), (String::new(), 1));
+    }
+}

@@ -1,0 +1,134 @@
+//! The facts, for people: `rdma-init inspect`.
+
+use std::io::{self, Write};
+
+use super::style::counted;
+use crate::check::memlock::amount;
+use crate::facts::Facts;
+use crate::facts::limits::{Amount, Limit};
+use crate::facts::net::Interface;
+use crate::facts::rdma::{Hca, Port};
+
+/// Writes everything that was found.
+///
+/// # Errors
+/// Whatever the sink gives.
+pub fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
+    writeln!(out, "RDMA devices: {}", counted(facts.rdma.len(), "HCA"))?;
+    for hca in &facts.rdma {
+        write_hca(out, hca)?;
+    }
+    writeln!(out, "Network interfaces")?;
+    for interface in &facts.net.interfaces {
+        write_interface(out, interface)?;
+    }
+    for route in facts.net.routes.iter().filter(|route| route.is_default()) {
+        let gateway = route.gateway.map(|g| format!(" via {g}")).unwrap_or_default();
+        writeln!(out, "  default route{gateway} on {}, metric {}", route.interface, route.metric)?;
+    }
+    write_machine(out, facts)?;
+    if !facts.settings.0.is_empty() {
+        writeln!(out, "Variables that are set")?;
+        for setting in &facts.settings.0 {
+            writeln!(out, "  {}={} ({})", setting.variable, setting.value, setting.origin)?;
+        }
+    }
+    if !facts.unreadable.is_empty() {
+        writeln!(out, "Could not be read")?;
+        for unreadable in &facts.unreadable {
+            writeln!(out, "  {}: {}", unreadable.path.display(), unreadable.error)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_hca(out: &mut impl Write, hca: &Hca) -> io::Result<()> {
+    let driver = hca.driver.as_deref().unwrap_or("no driver");
+    let mut about = vec![driver.to_owned(), String::from(hca.node_type.clone())];
+    about.extend(hca.pci_address.clone());
+    about.extend(hca.numa_node.map(|node| format!("NUMA node {node}")));
+    about.extend(hca.firmware.as_ref().map(|version| format!("firmware {version}")));
+    match &hca.uverbs {
+        Some(uverbs) => about.push(format!("{} {}", uverbs.name, String::from(uverbs.access.clone()))),
+        None => about.push("no uverbs device".to_owned()),
+    }
+    writeln!(out, "  {}: {}", hca.name, about.join(", "))?;
+    hca.ports.iter().try_for_each(|port| write_port(out, port))
+}
+
+fn write_port(out: &mut impl Write, port: &Port) -> io::Result<()> {
+    writeln!(
+        out,
+        "    port {}: {}, {}, {}, {}, GID table {} of {} slots used",
+        port.number,
+        String::from(port.link_layer.clone()),
+        port.state,
+        port.physical_state,
+        port.rate,
+        port.gids.slots.len(),
+        port.gids.size
+    )?;
+    for gid in &port.gids.slots {
+        writeln!(
+            out,
+            "      {:>4}  {:<39}  {:<15}  {:<10}  {}",
+            gid.index,
+            gid.gid.to_string(),
+            gid.gid.to_ipv4_mapped().map(|v4| v4.to_string()).unwrap_or_default(),
+            String::from(gid.kind.clone()),
+            gid.netdev.as_deref().unwrap_or_default()
+        )?;
+    }
+    Ok(())
+}
+
+fn write_interface(out: &mut impl Write, interface: &Interface) -> io::Result<()> {
+    let addresses: Vec<String> = interface.addresses.iter().map(ToString::to_string).collect();
+    let mtu = interface.mtu.map(|mtu| format!(", MTU {mtu}")).unwrap_or_default();
+    let pci = interface.pci_address.as_ref().map(|pci| format!(", {pci}")).unwrap_or_default();
+    writeln!(out, "  {}: {}{mtu}{pci}, {}", interface.name, interface.flags.join(" "), addresses.join(" "))
+}
+
+fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
+    let process = &facts.process;
+    writeln!(out, "Machine")?;
+    let gpus = facts.gpu.count.map_or("no NVIDIA GPU".to_owned(), |n| counted(n as usize, "GPU"));
+    writeln!(out, "  {gpus} {}", facts.gpu.models.join(", "))?;
+    if let (Some(vendor), product) = (&facts.dmi.vendor, &facts.dmi.product) {
+        writeln!(out, "  {vendor}, {}", product.as_deref().unwrap_or_default())?;
+    }
+    for (name, limit, is_bytes) in [
+        ("memlock", facts.limits.memlock, true),
+        ("nofile", facts.limits.nofile, false),
+        ("stack", facts.limits.stack, true),
+    ] {
+        if let Some(Limit { soft, hard }) = limit {
+            writeln!(out, "  {name}: soft {}, hard {}", shown(soft, is_bytes), shown(hard, is_bytes))?;
+        }
+    }
+    if let Some(shm) = facts.shm {
+        writeln!(out, "  /dev/shm: {}, {} free", amount(shm.size), amount(shm.available))?;
+    }
+    let sets = &process.capabilities;
+    writeln!(
+        out,
+        "  uid {}, capabilities effective {}, bounding {}, ambient {}{}",
+        process.uid,
+        String::from(sets.effective),
+        String::from(sets.bounding),
+        String::from(sets.ambient),
+        if process.initial_user_namespace { "" } else { ", in a user namespace" }
+    )?;
+    if !facts.platform.markers.is_empty() {
+        writeln!(out, "  environment has {}", facts.platform.markers.join(", "))?;
+    }
+    Ok(())
+}
+
+fn shown(amount_of: Amount, is_bytes: bool) -> String {
+    match amount_of {
+        Amount::Limited(number) if is_bytes => amount(number),
+        Amount::Limited(number) => number.to_string(),
+        Amount::Unlimited(_) => "unlimited".to_owned(),
+    }
+}

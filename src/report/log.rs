@@ -1,0 +1,154 @@
+//! Standard error at start-up: text for people, or a JSON line for each thing.
+
+use std::time::Duration;
+
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::plan::{self, Detail, Memlock};
+use crate::config::{LogFormat, LogLevel};
+use crate::plan::{Finding, Outcome, Plan, Severity};
+use crate::sys::stdio::Stderr;
+
+/// How long all messages together wait for somebody to read them.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The sink that never blocks, for tracing.
+#[derive(Debug, Clone)]
+struct Sink(Stderr);
+
+impl<'a> MakeWriter<'a> for Sink {
+    type Writer = Stderr;
+
+    fn make_writer(&'a self) -> Stderr {
+        self.0.clone()
+    }
+}
+
+/// What reports go through.
+pub struct Log {
+    stderr: Stderr,
+    format: LogFormat,
+    level: LogLevel,
+}
+
+impl Log {
+    /// Sets up tracing, once.
+    pub fn start(format: LogFormat, level: LogLevel) -> Log {
+        let stderr = Stderr::with_patience(PATIENCE);
+        let most = match level {
+            LogLevel::Error => tracing::Level::ERROR,
+            LogLevel::Warn => tracing::Level::WARN,
+            LogLevel::Info => tracing::Level::INFO,
+            LogLevel::Debug => tracing::Level::DEBUG,
+        };
+        let builder = tracing_subscriber::fmt()
+            .with_max_level(most)
+            .with_writer(Sink(stderr.clone()))
+            .with_target(false);
+        // Only the first of a process counts, and there is only one.
+        let _ = match format {
+            LogFormat::Text => {
+                tracing::subscriber::set_global_default(builder.with_ansi(false).without_time().finish())
+            }
+            LogFormat::Json => {
+                tracing::subscriber::set_global_default(builder.json().flatten_event(true).finish())
+            }
+        };
+        Log { stderr, format, level }
+    }
+
+    /// The decision and the findings.
+    pub fn plan(&self, plan: &Plan, memlock: Option<&Memlock>) {
+        match self.format {
+            LogFormat::Json => events(plan),
+            LogFormat::Text => self.put(|out| {
+                let shown = Plan {
+                    findings: plan
+                        .findings
+                        .iter()
+                        .filter(|finding| plan::shows(self.level, finding.severity))
+                        .cloned()
+                        .collect(),
+                    ..plan.clone()
+                };
+                if self.level >= LogLevel::Info {
+                    plan::write(out, &shown, memlock, Detail::Compact)
+                } else {
+                    prefixed(out, &shown.findings)
+                }
+            }),
+        }
+    }
+
+    /// Why the command is not started.
+    pub fn refusal(&self, reason: &str, exit_code: i32) {
+        self.error(&format!("refusing to start the command (exit code {exit_code}): {reason}"));
+    }
+
+    /// A sentence that is always shown.
+    pub fn error(&self, message: &str) {
+        match self.format {
+            LogFormat::Json => tracing::error!("{message}"),
+            LogFormat::Text => self.stderr.put(format!("rdma-init: {message}\n").as_bytes()),
+        }
+    }
+
+    /// In one piece, so that lines of several containers do not mix.
+    fn put(&self, write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) {
+        let mut text = Vec::new();
+        if write(&mut text).is_ok() {
+            self.stderr.put(&text);
+        }
+    }
+}
+
+/// Findings alone have to say who speaks.
+fn prefixed(out: &mut Vec<u8>, findings: &[Finding]) -> std::io::Result<()> {
+    if findings.is_empty() {
+        return Ok(());
+    }
+    out.extend_from_slice(concat!("rdma-init ", env!("CARGO_PKG_VERSION"), ":\n").as_bytes());
+    plan::write_findings(out, findings.iter())
+}
+
+fn events(plan: &Plan) {
+    let profile = plan.profile.as_ref().map(|choice| choice.name.as_str());
+    let used = plan.ports.iter().filter(|port| port.used).count();
+    let fabric = serde_json::to_string(&plan.fabric).unwrap_or_default();
+    tracing::info!(event = "plan", fabric, profile, ports_used = used, ports = plan.ports.len(), "decided");
+    for port in &plan.ports {
+        tracing::info!(
+            event = "port",
+            hca = port.hca,
+            port = port.port,
+            used = port.used,
+            reason = port.reason,
+            rate = port.rate,
+            "port"
+        );
+    }
+    for setting in &plan.settings {
+        let outcome = match setting.outcome {
+            Outcome::Filled => "filled",
+            Outcome::User => "user",
+            Outcome::Unset => "unset",
+        };
+        tracing::info!(
+            event = "variable",
+            variable = setting.variable,
+            value = setting.value,
+            outcome,
+            source = setting.source,
+            rule = setting.rule,
+            "variable"
+        );
+    }
+    for finding in &plan.findings {
+        let (id, fix, message) = (finding.id, finding.fix.as_deref(), &finding.message);
+        match finding.severity {
+            Severity::Error => tracing::error!(event = "finding", id, fix, "{message}"),
+            Severity::Warning => tracing::warn!(event = "finding", id, fix, "{message}"),
+            Severity::Info => tracing::info!(event = "finding", id, fix, "{message}"),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What people and programs read: everything writes to an `impl Write` or
+//! returns text, and nothing here decides anything.
+
+pub mod environment;
+pub mod facts;
+pub mod log;
+pub mod plan;
+pub mod style;

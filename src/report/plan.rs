@@ -1,0 +1,181 @@
+//! The decision, for people: the block at start-up, and `rdma-init plan`.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::style::{condensed, counted};
+use crate::check::memlock::{Pinning, amount};
+use crate::facts::limits::Limit;
+use crate::plan::{Fabric, Finding, Outcome, Plan, PortVerdict, Setting, Severity};
+
+/// The version of `plan --json`.
+pub const SCHEMA: &str = "rdma-init/plan/1";
+
+/// What was done about pinned memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memlock {
+    pub before: Limit,
+    pub after: Limit,
+    pub pinning: Pinning,
+}
+
+/// How much to show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// One line for each thing: at start-up.
+    Compact,
+    /// With the evidence: `rdma-init plan`.
+    Full,
+}
+
+/// Writes the block.
+///
+/// # Errors
+/// Whatever the sink gives.
+pub fn write(out: &mut impl Write, plan: &Plan, memlock: Option<&Memlock>, detail: Detail) -> io::Result<()> {
+    writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), headline(plan))?;
+    let width = plan.settings.iter().map(|s| s.variable.len()).max().unwrap_or_default();
+    write_ports(out, &plan.ports, width)?;
+    for setting in &plan.settings {
+        write_setting(out, setting, width)?;
+        if detail == Detail::Full {
+            for evidence in &setting.evidence {
+                writeln!(out, "  {:width$}        {evidence}", "")?;
+            }
+        }
+    }
+    if let Some(memlock) = memlock {
+        writeln!(out, "  {:5}  {:width$}  {}", "limit", "memlock", memlock_line(memlock))?;
+    }
+    write_findings(out, plan.findings.iter())
+}
+
+/// Writes findings, the fix below each.
+///
+/// # Errors
+/// Whatever the sink gives.
+pub fn write_findings<'a>(
+    out: &mut impl Write,
+    findings: impl Iterator<Item = &'a Finding>,
+) -> io::Result<()> {
+    let mut findings: Vec<&Finding> = findings.collect();
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    for finding in findings {
+        writeln!(out, "  {}: {}", finding.severity.as_str(), finding.message)?;
+        if let Some(fix) = &finding.fix {
+            writeln!(out, "      fix: {fix}")?;
+        }
+    }
+    Ok(())
+}
+
+/// `RoCE, 8 of 9 ports, profile generic-roce (usable HCAs of link layer Ethernet)`.
+fn headline(plan: &Plan) -> String {
+    let used: Vec<&PortVerdict> = plan.ports.iter().filter(|port| port.used).collect();
+    let fabric = match &plan.fabric {
+        Fabric::Verbs => {
+            let link_layer = match used.first().map(|port| String::from(port.link_layer.clone())) {
+                Some(name) if name == "Ethernet" => "RoCE".to_owned(),
+                Some(name) => name,
+                None => "RDMA".to_owned(),
+            };
+            let ports = counted(plan.ports.len(), "port");
+            match used.len() == plan.ports.len() {
+                true => format!("{link_layer}, {ports}"),
+                false => format!("{link_layer}, {} of {ports}", used.len()),
+            }
+        }
+        Fabric::Interface(name) => format!("RDMA behind the interface {name}, without verbs"),
+        Fabric::Plugin(count) => format!("{} for a net plugin", counted(*count, "HCA")),
+        Fabric::None(why) => format!("nothing to fill in: {why}"),
+    };
+    match &plan.profile {
+        None => fabric,
+        Some(choice) if choice.is_named() => format!("{fabric}, profile {} (by name)", choice.name),
+        Some(choice) => format!("{fabric}, profile {} ({})", choice.name, choice.evidence.join(", ")),
+    }
+}
+
+/// Ports with the same rate and verdict share a line.
+fn write_ports(out: &mut impl Write, ports: &[PortVerdict], width: usize) -> io::Result<()> {
+    let mut groups: Vec<(bool, String, Vec<&str>)> = Vec::new();
+    for port in ports {
+        let text = match &port.reason {
+            None => format!("{}, {}", String::from(port.link_layer.clone()), port.rate),
+            Some(reason) => reason.clone(),
+        };
+        match groups.iter_mut().find(|(_, known, _)| *known == text) {
+            Some((_, _, names)) => names.push(&port.hca),
+            None => groups.push((port.used, text, vec![&port.hca])),
+        }
+    }
+    for (used, text, names) in groups {
+        let verdict = if used { "use" } else { "skip" };
+        writeln!(out, "  {verdict:5}  {:width$}  {text}", condensed(&names))?;
+    }
+    Ok(())
+}
+
+fn write_setting(out: &mut impl Write, setting: &Setting, width: usize) -> io::Result<()> {
+    let verdict = match setting.outcome {
+        Outcome::Filled => "set",
+        Outcome::User => "yours",
+        Outcome::Unset => "unset",
+    };
+    let value = setting.value.as_deref().map(visible).unwrap_or_default();
+    let reason = match setting.outcome {
+        Outcome::User => setting.source.clone(),
+        _ => format!("{} ({})", setting.rule, setting.source),
+    };
+    writeln!(out, "  {verdict:5}  {:width$}  {value:<8}  {reason}", setting.variable)
+}
+
+/// A value that may come from a file, without what would move the cursor.
+fn visible(value: &str) -> String {
+    if value.is_empty() {
+        return "(empty)".to_owned();
+    }
+    value.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+fn memlock_line(memlock: &Memlock) -> String {
+    let soft = |limit: Limit| match limit.soft {
+        crate::facts::limits::Amount::Limited(bytes) => amount(bytes),
+        crate::facts::limits::Amount::Unlimited(_) => "unlimited".to_owned(),
+    };
+    let raised = match memlock.before == memlock.after {
+        true => String::new(),
+        false => format!(", raised from {}", soft(memlock.before)),
+    };
+    let how = match memlock.pinning {
+        Pinning::Capability => ", and CAP_IPC_LOCK lifts it",
+        Pinning::Unlimited | Pinning::Limited(_) => "",
+    };
+    format!("{}{raised}{how}", soft(memlock.after))
+}
+
+/// `plan --json`.
+#[derive(Debug, Serialize)]
+pub struct Document<'a> {
+    schema: &'static str,
+    program: &'static str,
+    #[serde(flatten)]
+    plan: &'a Plan,
+}
+
+impl<'a> Document<'a> {
+    pub fn new(plan: &'a Plan) -> Document<'a> {
+        Document { schema: SCHEMA, program: env!("CARGO_PKG_VERSION"), plan }
+    }
+}
+
+/// Whether a level shows findings of this severity.
+pub fn shows(level: crate::config::LogLevel, severity: Severity) -> bool {
+    use crate::config::LogLevel;
+    match severity {
+        Severity::Error => true,
+        Severity::Warning => level >= LogLevel::Warn,
+        Severity::Info => level >= LogLevel::Info,
+    }
+}

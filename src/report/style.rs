@@ -1,0 +1,52 @@
+//! Small things that several reports share.
+
+/// `mlx5_1..mlx5_8` for names that count up, else the names with commas.
+pub fn condensed(names: &[&str]) -> String {
+    let mut runs: Vec<(&str, &str)> = Vec::new();
+    for &name in names {
+        match runs.last_mut() {
+            Some((_, last)) if follows(last, name) => *last = name,
+            _ => runs.push((name, name)),
+        }
+    }
+    let shown: Vec<String> = runs
+        .iter()
+        .map(|(first, last)| match first == last {
+            true => (*first).to_owned(),
+            false if follows(first, last) => format!("{first}, {last}"),
+            false => format!("{first}..{last}"),
+        })
+        .collect();
+    shown.join(", ")
+}
+
+fn follows(first: &str, second: &str) -> bool {
+    let split = |name: &str| {
+        let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let (stem, number) = name.split_at(digits);
+        Some((stem.to_owned(), number.parse::<u64>().ok()?))
+    };
+    match (split(first), split(second)) {
+        (Some((stem_a, a)), Some((stem_b, b))) => stem_a == stem_b && a.checked_add(1) == Some(b),
+        _ => false,
+    }
+}
+
+/// `1 port`, `8 ports`.
+pub fn counted(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_count_up_are_condensed() {
+        assert_eq!(condensed(&["mlx5_1", "mlx5_2", "mlx5_3", "mlx5_5"]), "mlx5_1..mlx5_3, mlx5_5");
+        assert_eq!(condensed(&["erdma_0", "erdma_1"]), "erdma_0, erdma_1");
+        assert_eq!(condensed(&["mlx5_9", "mlx5_10", "mlx5_11"]), "mlx5_9..mlx5_11");
+        assert_eq!(condensed(&["ibp1s0", "rocep"]), "ibp1s0, rocep");
+        assert_eq!(condensed(&[]), "");
+    }
+}

@@ -1,0 +1,102 @@
+//! The main job, in order: configuration, facts, plan, checks, apply, exec.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use crate::apply::{environment, memlock as raise, termination_log};
+use crate::check::memlock::{self, Mode};
+use crate::config::{Config, TERMINATION_LOG_VARIABLE};
+use crate::exit;
+use crate::facts::Facts;
+use crate::facts::settings::Environment;
+use crate::host;
+use crate::plan::{Fabric, Plan, Severity};
+use crate::report::log::Log;
+use crate::report::plan::Memlock;
+use crate::sys::exec::Image;
+
+/// What the preparation came to.
+pub enum Prepared {
+    /// The command, ready to be executed.
+    Command(Image),
+    /// The command is not to be started; exit with this.
+    Exit(i32),
+}
+
+/// Everything up to the exec.
+///
+/// # Errors
+/// A sentence for the user: the configuration or a profile is at fault.
+pub fn prepare(config: &Config, command: Vec<CString>, inherited: Vec<CString>) -> anyhow::Result<Prepared> {
+    let log = Log::start(config.log_format, config.log_level);
+    let known = Environment::new(&inherited);
+    let profiles = host::profiles(config)?;
+    let facts = host::live_facts(&profiles, &known);
+    let mut plan = host::decide(&facts, &profiles, config);
+    let memlock = raise_memlock(config, &facts, &mut plan);
+    tracing::debug!(unreadable = facts.unreadable.len(), "facts read");
+
+    log.plan(&plan, memlock.as_ref());
+    if let Some(reason) = refusal(config, &plan) {
+        log.refusal(&reason, config.refuse_exit_code);
+        leave_behind(&log, &known, &reason);
+        return Ok(Prepared::Exit(config.refuse_exit_code));
+    }
+    Ok(Prepared::Command(Image::new(command, environment::with(inherited, plan.filled()))))
+}
+
+/// Raises the limit where the fabric needs it, and adds what is left to say.
+fn raise_memlock(config: &Config, facts: &Facts, plan: &mut Plan) -> Option<Memlock> {
+    if config.memlock == Mode::Off || !plan.fabric.pins_memory() {
+        return None;
+    }
+    let before = facts.limits.memlock?;
+    let (after, pinning) = raise::raise(before, &facts.process);
+    plan.findings.extend(memlock::finding(pinning, &facts.process));
+    Some(Memlock { before, after, pinning })
+}
+
+/// Why the command must not be started, if so.
+fn refusal(config: &Config, plan: &Plan) -> Option<String> {
+    if config.require_rdma
+        && let Fabric::None(why) = &plan.fabric
+    {
+        return Some(format!("RDMA is required (require-rdma), but {why}"));
+    }
+    let failed =
+        |finding: &&crate::plan::Finding| finding.id == "memlock" && finding.severity == Severity::Error;
+    if config.memlock == Mode::Enforce
+        && let Some(finding) = plan.findings.iter().find(failed)
+    {
+        return Some(format!("{} (memlock = \"enforce\")", finding.message));
+    }
+    None
+}
+
+/// Where Kubernetes shows it.
+fn leave_behind(log: &Log, known: &Environment, reason: &str) {
+    let path = known.get(TERMINATION_LOG_VARIABLE).filter(|path| !path.is_empty()).map(Path::new);
+    if let Err(error) = termination_log::write(&format!("rdma-init: {reason}\n"), path) {
+        let path = path.unwrap_or(Path::new("/dev/termination-log"));
+        log.error(&format!("cannot write the reason to {}: {error}", path.display()));
+    }
+}
+
+/// What to say when the command could not be executed.
+pub fn exec_failed(command: &std::ffi::OsStr, error: Errno) -> (String, i32) {
+    let name = String::from_utf8_lossy(command.as_bytes());
+    let code = exit::of_exec_error(error);
+    let advice = match error {
+        Errno::ENOENT if name.contains('/') => {
+            "there is no such file, or its interpreter or dynamic loader is not in the image"
+        }
+        Errno::ENOENT => "it is not in the PATH",
+        Errno::EACCES => "it is not an executable file that this user may run",
+        Errno::ENOEXEC => "it is not in a format that this machine can run",
+        _ => error.desc(),
+    };
+    (format!("cannot run {name}: {advice} ({error:?})."), code)
+}

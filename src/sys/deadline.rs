@@ -1,0 +1,103 @@
+//! The deadline of the preparation in place, where no PID 1 stands by.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::libc;
+
+use super::exec::Image;
+use super::signals::{self, Inherited};
+use super::stdio::Stderr;
+
+/// What the handler needs, leaked so that it outlives everything.
+struct Rescue {
+    image: Image,
+    inherited: Inherited,
+    message: Vec<u8>,
+}
+
+static RESCUE: AtomicPtr<Rescue> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The timer's signal: a real-time one, so that neither an alarm that the
+/// parent left pending nor a SIGALRM meant for the command is mistaken for it.
+fn timer_signal() -> i32 {
+    libc::SIGRTMAX() - 1
+}
+
+/// A running timer. It is not undone when this goes: see [`disarm`].
+pub struct Deadline {
+    timer: libc::timer_t,
+    started: Instant,
+}
+
+impl Deadline {
+    /// After this time, unless [`disarm`]ed, the process becomes `image`,
+    /// whatever it is doing: a system call that hangs is interrupted, a loop left.
+    ///
+    /// A POSIX timer, because it ends with the exec, and because an interval timer
+    /// that was inherited belongs to the command.
+    ///
+    /// # Errors
+    /// EAGAIN when the kernel has no timer left.
+    pub fn arm(
+        after: Duration,
+        image: Image,
+        inherited: Inherited,
+        message: String,
+    ) -> Result<Deadline, Errno> {
+        let rescue = Box::new(Rescue { image, inherited, message: message.into_bytes() });
+        RESCUE.store(Box::into_raw(rescue), Ordering::SeqCst);
+        // SAFETY: the handler calls only execve, sigaction, sigprocmask, poll, write,
+        // clock_gettime and _exit, which are async-signal-safe. The structures are
+        // plain data for the calls; sigevent is zeroed and then filled with what
+        // SIGEV_SIGNAL reads.
+        let timer = unsafe {
+            signals::handle(timer_signal(), take_over);
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_SIGNAL;
+            event.sigev_signo = timer_signal();
+            let mut timer: libc::timer_t = std::mem::zeroed();
+            Errno::result(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer))?;
+            timer
+        };
+        let deadline = Deadline { timer, started: Instant::now() };
+        deadline.set(Some(after));
+        Ok(deadline)
+    }
+
+    /// Another time, counted from the start; `None` for never.
+    pub fn set(&self, after: Option<Duration>) {
+        // A zero would stop the timer, so what is over already ends in a moment.
+        let left = after.map_or(Duration::ZERO, |after| {
+            after.saturating_sub(self.started.elapsed()).max(Duration::from_millis(1))
+        });
+        // SAFETY: the timer was created by `arm`; the time is plain data.
+        unsafe {
+            let mut time: libc::itimerspec = std::mem::zeroed();
+            time.it_value.tv_sec = left.as_secs().try_into().unwrap_or(libc::time_t::MAX);
+            time.it_value.tv_nsec = left.subsec_nanos().into();
+            libc::timer_settime(self.timer, 0, &time, std::ptr::null_mut());
+        }
+    }
+}
+
+/// From here on the handler does nothing. The timer itself ends with the exec.
+pub fn disarm() {
+    RESCUE.store(std::ptr::null_mut(), Ordering::SeqCst);
+}
+
+extern "C" fn take_over(signal: i32) {
+    let rescue = RESCUE.swap(std::ptr::null_mut(), Ordering::SeqCst);
+    if rescue.is_null() {
+        return;
+    }
+    // SAFETY: only `arm` stores a pointer, of a box that is never freed, and the
+    // swap made this the only user.
+    let rescue = unsafe { &mut *rescue };
+    Stderr::at_once().put(&rescue.message);
+    signals::set_default(signal);
+    rescue.inherited.restore();
+    let error = rescue.image.exec();
+    super::fork::exit_now(crate::exit::of_exec_error(error));
+}

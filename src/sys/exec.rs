@@ -1,0 +1,123 @@
+//! Replacing this process by the command.
+
+use std::ffi::{CStr, CString};
+
+use nix::errno::Errno;
+use nix::libc;
+
+/// A command with everything that `execve` needs, laid out beforehand: running
+/// it allocates nothing, so that it also works in a signal handler.
+#[derive(Debug)]
+pub struct Image {
+    candidates: Vec<CString>,
+    _arguments: Vec<CString>,
+    _environment: Vec<CString>,
+    argv: Vec<*const libc::c_char>,
+    shell_argv: Vec<*const libc::c_char>,
+    envp: Vec<*const libc::c_char>,
+}
+
+/// What `execvp` runs a file with that the kernel does not recognise.
+const SHELL: &CStr = c"/bin/sh";
+
+/// Where `execvp` looks when there is no `PATH` (glibc's `_CS_PATH`).
+const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
+
+impl Image {
+    /// `arguments[0]` is the command: a path when it has a slash, otherwise
+    /// looked up in the `PATH` of `environment`, as execvp(3) does.
+    pub fn new(arguments: Vec<CString>, environment: Vec<CString>) -> Image {
+        let candidates = match arguments.first() {
+            Some(command) => candidates(command, &environment),
+            None => Vec::new(),
+        };
+        let mut argv: Vec<_> = arguments.iter().map(|a| a.as_ptr()).collect();
+        argv.push(std::ptr::null());
+        // sh FILE ARG...: the second place is filled with the file that was tried.
+        let mut shell_argv = vec![SHELL.as_ptr(), std::ptr::null()];
+        shell_argv.extend(argv.iter().skip(1));
+        if argv.len() == 1 {
+            shell_argv.push(std::ptr::null());
+        }
+        let mut envp: Vec<_> = environment.iter().map(|e| e.as_ptr()).collect();
+        envp.push(std::ptr::null());
+        Image { candidates, _arguments: arguments, _environment: environment, argv, shell_argv, envp }
+    }
+
+    /// Tries every candidate; returns only when none could be run, with the
+    /// error that execvp(3) would give: EACCES when one was there but not
+    /// allowed, otherwise the last one.
+    pub fn exec(&mut self) -> Errno {
+        let mut denied = false;
+        let mut last = Errno::ENOENT;
+        for candidate in &self.candidates {
+            let path = candidate.as_ptr();
+            // SAFETY: all pointers lead to C strings that `self` owns, and both
+            // arrays end with a null pointer.
+            unsafe { libc::execve(path, self.argv.as_ptr(), self.envp.as_ptr()) };
+            last = Errno::last();
+            if last == Errno::ENOEXEC {
+                self.shell_argv[1] = path;
+                // SAFETY: as above; the array has a place for the file.
+                unsafe { libc::execve(SHELL.as_ptr(), self.shell_argv.as_ptr(), self.envp.as_ptr()) };
+                return Errno::last();
+            }
+            match last {
+                Errno::EACCES => denied = true,
+                Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE | Errno::ENODEV | Errno::ETIMEDOUT => {}
+                other => return other,
+            }
+        }
+        if denied { Errno::EACCES } else { last }
+    }
+}
+
+fn candidates(command: &CStr, environment: &[CString]) -> Vec<CString> {
+    let command = command.to_bytes();
+    if command.is_empty() {
+        return Vec::new();
+    }
+    if command.contains(&b'/') {
+        return CString::new(command).into_iter().collect();
+    }
+    let path =
+        environment.iter().find_map(|entry| entry.to_bytes().strip_prefix(b"PATH=")).unwrap_or(DEFAULT_PATH);
+    path.split(|byte| *byte == b':')
+        .filter_map(|folder| {
+            let mut full = folder.to_vec();
+            // An empty element of PATH means the working directory.
+            if !full.is_empty() {
+                full.push(b'/');
+            }
+            full.extend_from_slice(command);
+            CString::new(full).ok()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn c(text: &str) -> CString {
+        CString::new(text).unwrap()
+    }
+
+    #[test]
+    fn a_bare_name_is_looked_up_in_path_and_a_path_is_not() {
+        let environment = [c("PATH=/a::/b"), c("PATH=/never")];
+        assert_eq!(candidates(&c("x"), &environment), [c("/a/x"), c("x"), c("/b/x")]);
+        assert_eq!(candidates(&c("./x"), &environment), [c("./x")]);
+        assert_eq!(candidates(&c("x"), &[]), [c("/bin/x"), c("/usr/bin/x")]);
+        assert!(candidates(&c(""), &environment).is_empty());
+    }
+
+    #[test]
+    fn missing_and_denied_are_told_apart() {
+        let run = |command: &str| Image::new(vec![c(command)], vec![c("PATH=/nowhere")]).exec();
+        assert_eq!(run("no-such-command"), Errno::ENOENT);
+        assert_eq!(run("/no/such/command"), Errno::ENOENT);
+        assert_eq!(run("/"), Errno::EACCES);
+        assert_eq!(run(""), Errno::ENOENT);
+    }
+}

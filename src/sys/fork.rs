@@ -1,0 +1,65 @@
+//! Starting a child and learning how it ended.
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::unistd::{ForkResult, Pid, fork};
+
+/// Forks and runs `child` in the new process, which exits with its result.
+///
+/// The caller is single-threaded (this program starts no thread before the
+/// command runs), so the child may use all of libc.
+///
+/// # Errors
+/// EAGAIN or ENOMEM when the kernel cannot make another process.
+pub fn spawn(child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
+    // SAFETY: no other thread exists that could hold a lock in the child.
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => Ok(child),
+        ForkResult::Child => exit_now(child()),
+    }
+}
+
+/// Ends the process without running libc's exit handlers.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit(2) has no preconditions.
+    unsafe { libc::_exit(code) }
+}
+
+/// For a process that PID 1 has given up on: sleeps until the kill comes.
+pub fn wait_to_be_killed() -> ! {
+    loop {
+        nix::unistd::pause();
+    }
+}
+
+/// How a reaped process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    Exited(i32),
+    Killed(i32),
+}
+
+/// Reaps one process that has ended, any of ours; `None` when there is none (yet).
+///
+/// Not nix's `waitpid`: it has no name for real-time signals and loses the
+/// status of a process that one of them killed.
+pub fn reap() -> Option<(Pid, Ended)> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a valid place for one int. WNOHANG because the
+        // loop that calls this waits for signals, not for children.
+        let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
+        match pid {
+            0 => return None,
+            -1 if Errno::last() == Errno::EINTR => {}
+            -1 => return None,
+            pid if libc::WIFEXITED(status) => {
+                return Some((Pid::from_raw(pid), Ended::Exited(libc::WEXITSTATUS(status))));
+            }
+            pid if libc::WIFSIGNALED(status) => {
+                return Some((Pid::from_raw(pid), Ended::Killed(libc::WTERMSIG(status))));
+            }
+            _ => {}
+        }
+    }
+}

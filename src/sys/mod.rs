@@ -1,0 +1,13 @@
+//! The low-level parts: everything that needs `unsafe`, except verbs.
+//!
+//! Each function wraps one kernel or libc facility in a safe signature, with the
+//! reason at every unsafe block. No policy lives here.
+#![allow(unsafe_code)]
+
+pub mod deadline;
+pub mod environ;
+pub mod exec;
+pub mod fork;
+pub mod memory;
+pub mod signals;
+pub mod stdio;

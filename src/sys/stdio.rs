@@ -1,0 +1,114 @@
+//! Standard descriptors: messages that never block, and places that stay closed.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::Mode;
+
+/// A pipe that poll(2) calls writable has room for at least this much (`PIPE_BUF`).
+const PIPE_BUF: usize = 4096;
+
+/// Standard error as a sink that gives up rather than block or fail: whoever
+/// reads our messages must not be able to keep the command from starting, or
+/// PID 1 from reaping.
+#[derive(Debug, Clone)]
+pub struct Stderr {
+    gives_up: Instant,
+}
+
+impl Stderr {
+    /// `patience` is the longest time that all writes together wait for a reader.
+    pub fn with_patience(patience: Duration) -> Stderr {
+        Stderr { gives_up: Instant::now() + patience }
+    }
+
+    /// For PID 1: waits for nobody.
+    pub fn at_once() -> Stderr {
+        Stderr::with_patience(Duration::ZERO)
+    }
+
+    /// Writes what can be written and drops the rest.
+    pub fn put(&self, mut bytes: &[u8]) {
+        let stderr = std::io::stderr();
+        let fd = stderr.as_fd();
+        while !bytes.is_empty() && self.writable(fd) {
+            let chunk = &bytes[..bytes.len().min(PIPE_BUF)];
+            match nix::unistd::write(fd, chunk) {
+                Ok(0) => return,
+                Ok(written) => bytes = &bytes[written.min(bytes.len())..],
+                Err(Errno::EINTR | Errno::EAGAIN) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn writable(&self, fd: BorrowedFd) -> bool {
+        loop {
+            let left = self.gives_up.saturating_duration_since(Instant::now());
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+            let mut fds = [PollFd::new(fd, PollFlags::POLLOUT)];
+            match poll(&mut fds, timeout) {
+                Ok(0) => return false,
+                Ok(_) => {
+                    return fds[0].revents().is_some_and(|r| r.contains(PollFlags::POLLOUT));
+                }
+                Err(Errno::EINTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+impl std::io::Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.put(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Fills closed standard descriptors until the exec, so that no file that we
+/// open lands there and gets our messages. Close-on-exec: the command finds
+/// them closed, as they were.
+pub fn reserve_closed() {
+    for number in 0..=2 {
+        // SAFETY: only F_GETFD is asked of the number, which may be closed.
+        let fd = unsafe { BorrowedFd::borrow_raw(number) };
+        if fcntl(fd, FcntlArg::F_GETFD) == Err(Errno::EBADF)
+            && let Ok(null) = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())
+        {
+            // The kernel gives the lowest free number, which is this one.
+            std::mem::forget(null);
+        }
+    }
+}
+
+/// Closes every descriptor from 3 up, less those named: PID 1 must not keep the
+/// files, pipes and sockets alive that were meant for the command.
+pub fn close_inherited(keep: &mut [i32]) {
+    keep.sort_unstable();
+    let mut first = 3u32;
+    for &fd in keep.iter() {
+        let Ok(fd) = u32::try_from(fd) else { continue };
+        if fd >= first {
+            if fd > first {
+                close_range(first, fd - 1);
+            }
+            first = fd + 1;
+        }
+    }
+    close_range(first, u32::MAX);
+}
+
+fn close_range(first: u32, last: u32) {
+    // SAFETY: the descriptors belong to whoever started us; none of ours is in
+    // the range, as the caller named those.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+}
