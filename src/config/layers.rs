@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
 use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
@@ -78,7 +78,9 @@ fn read(path: &str) -> std::io::Result<String> {
     let file: File =
         OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path)?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.len() > LONGEST {
+    // A character device is /dev/null: no configuration at all.
+    let is_readable = metadata.is_file() || metadata.file_type().is_char_device();
+    if !is_readable || metadata.len() > LONGEST {
         return Err(std::io::Error::other(format!("not a regular file of at most {LONGEST} bytes")));
     }
     let mut text = String::new();

@@ -32,13 +32,8 @@ pub fn check(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Vec<Findi
 
 /// The leading numbers of `2.21.5-1+cuda12.4`.
 pub fn version(text: &str) -> Option<Vec<u32>> {
-    let numbers: Vec<u32> = text
-        .split('.')
-        .map_while(|part| {
-            let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-            part[..end].parse().ok()
-        })
-        .collect();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let numbers: Vec<u32> = text[..end].split('.').map_while(|part| part.parse().ok()).collect();
     (!numbers.is_empty()).then_some(numbers)
 }
 

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use indexmap::IndexMap;
+
 use crate::cli::EnvFormat;
 
 /// More than this NCCL cuts off (`src/misc/param.cc`).
@@ -18,9 +20,8 @@ pub fn write<'a>(
 ) -> io::Result<Vec<&'a str>> {
     let mut left_out = Vec::new();
     if format == EnvFormat::Json {
-        let map: serde_json::Map<String, serde_json::Value> =
-            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
-        serde_json::to_writer_pretty(&mut *out, &map)?;
+        let in_order: IndexMap<&str, &str> = variables.iter().copied().collect();
+        serde_json::to_writer_pretty(&mut *out, &in_order)?;
         writeln!(out)?;
         return Ok(left_out);
     }

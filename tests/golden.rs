@@ -1,0 +1,72 @@
+//! Golden hosts: this host, this environment, in; these settings, reasons and
+//! findings, out. See tests/cases/README.md for how to add one.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use support::{binary, repository};
+
+/// Runs a command of the program for a case, with the case's environment alone.
+fn run(case: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(binary());
+    command.env_clear().args(arguments).arg("--facts").arg(case.join("facts.json"));
+    let config = case.join("config.toml");
+    // A configuration of the machine that runs the test must not count.
+    command.env("RDMA_INIT_CONFIG", if config.exists() { config.as_path() } else { Path::new("/dev/null") });
+    if let Ok(environment) = fs::read_to_string(case.join("environment")) {
+        command.envs(environment.lines().filter_map(|line| line.split_once('=')));
+    }
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr}", case.display());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Compares with a file, or writes it when asked to.
+fn compare(file: &Path, found: &str) -> Option<String> {
+    if std::env::var_os("UPDATE_CASES").is_some() {
+        fs::write(file, found).unwrap();
+    }
+    let wanted = fs::read_to_string(file).unwrap_or_default();
+    (wanted != found).then(|| format!("{} differs.\n--- wanted\n{wanted}--- found\n{found}", file.display()))
+}
+
+#[test]
+fn every_case_comes_out_as_written() {
+    let mut cases: Vec<_> = fs::read_dir(repository("tests/cases"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    cases.sort();
+    let mut failures = Vec::new();
+    for case in &cases {
+        // Written by hand, from what is right: what must be set, and nothing else.
+        let expected = fs::read_to_string(case.join("expected.env")).unwrap_or_else(|error| {
+            panic!("{}: {error}", case.join("expected.env").display());
+        });
+        let mut wanted: Vec<&str> = expected.lines().collect();
+        let found = run(case, &["env", "--format", "docker"]);
+        let mut found: Vec<&str> = found.lines().collect();
+        wanted.sort_unstable();
+        found.sort_unstable();
+        if wanted != found {
+            failures.push(format!(
+                "{}: the variables differ.\n--- wanted\n{}\n--- found\n{}",
+                case.display(),
+                wanted.join("\n"),
+                found.join("\n")
+            ));
+        }
+        failures.extend(compare(&case.join("plan.txt"), &run(case, &["plan"])));
+        let about = fs::read_to_string(case.join("about.txt")).unwrap_or_default();
+        if about.trim().is_empty() {
+            failures.push(format!("{} has no about.txt", case.display()));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    println!("{} golden hosts", cases.len());
+}
