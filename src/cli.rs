@@ -90,10 +90,13 @@ pub enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Show what would be set, and why
+    /// Show what would be set, and why, as the report at start-up does
     Plan {
         #[command(flatten)]
         host: Host,
+        /// With everything that each value was decided on
+        #[arg(long)]
+        evidence: bool,
         #[arg(long)]
         json: bool,
     },

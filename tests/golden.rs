@@ -61,7 +61,7 @@ fn every_case_comes_out_as_written() {
                 found.join("\n")
             ));
         }
-        failures.extend(compare(&case.join("plan.txt"), &run(case, &["plan"])));
+        failures.extend(compare(&case.join("plan.txt"), &run(case, &["plan", "--evidence"])));
         let about = fs::read_to_string(case.join("about.txt")).unwrap_or_default();
         if about.trim().is_empty() {
             failures.push(format!("{} has no about.txt", case.display()));

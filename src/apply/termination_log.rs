@@ -30,5 +30,5 @@ pub fn write(reason: &str, configured: Option<&Path>) -> std::io::Result<()> {
         file => file?,
     };
     let end = (0..=LONGEST.min(reason.len())).rev().find(|end| reason.is_char_boundary(*end));
-    file.write_all(reason[..end.unwrap_or(0)].as_bytes())
+    file.write_all(&reason.as_bytes()[..end.unwrap_or(0)])
 }

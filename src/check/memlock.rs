@@ -121,7 +121,7 @@ pub fn amount(bytes: u64) -> String {
     for (size, unit) in units {
         if bytes >= size {
             let tenths = bytes / (size / 10).max(1);
-            return if bytes % size == 0 {
+            return if bytes.is_multiple_of(size) {
                 format!("{} {unit}", bytes / size)
             } else {
                 format!("{}.{} {unit}", tenths / 10, tenths % 10)

@@ -12,6 +12,7 @@ use crate::cli::Action;
 use crate::config::Config;
 use crate::facts::settings::Environment;
 use crate::host;
+use crate::report::plan::Detail;
 
 /// Runs the command, printing to standard output.
 ///
@@ -21,7 +22,14 @@ pub fn run(action: Action, config: &Config, environment: &Environment) -> anyhow
     let mut out = io::BufWriter::new(io::stdout().lock());
     match action {
         Action::Inspect { json } => inspect::run(&mut out, json, config, environment),
-        Action::Plan { host, json } => plan::run(&mut out, &host, json, config, environment),
+        Action::Plan { host, evidence, json } => {
+            let form = match (json, evidence) {
+                (true, _) => plan::Form::Json,
+                (false, true) => plan::Form::Text(Detail::Full),
+                (false, false) => plan::Form::Text(Detail::Compact),
+            };
+            plan::run(&mut out, &host, form, config, environment)
+        }
         Action::Env { host, format } => env::run(&mut out, &host, format, config, environment),
         Action::Profiles { name, json } => profiles::run(&mut out, name.as_deref(), json, config),
         Action::VerbsProbe => verbs_probe::run(&mut out),

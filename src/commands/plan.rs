@@ -8,10 +8,15 @@ use crate::config::Config;
 use crate::facts::settings::Environment;
 use crate::report::plan::{Detail, Document, Memlock, write};
 
+pub enum Form {
+    Text(Detail),
+    Json,
+}
+
 pub fn run(
     out: &mut impl Write,
     host: &Host,
-    json: bool,
+    form: Form,
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<()> {
@@ -27,11 +32,12 @@ pub fn run(
         plan.findings.extend(memlock::finding(pinning, &facts.process));
         memlock = Some(Memlock { before, after, pinning });
     }
-    if json {
-        serde_json::to_writer_pretty(&mut *out, &Document::new(&plan))?;
-        writeln!(out)?;
-    } else {
-        write(out, &plan, memlock.as_ref(), Detail::Full)?;
+    match form {
+        Form::Json => {
+            serde_json::to_writer_pretty(&mut *out, &Document::new(&plan))?;
+            writeln!(out)?;
+        }
+        Form::Text(detail) => write(out, &plan, memlock.as_ref(), detail)?,
     }
     Ok(())
 }

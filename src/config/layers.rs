@@ -119,20 +119,18 @@ fn layer(name: String, key: String, value: Value) -> Layer {
 
 pub fn refuse_unknown_keys(figment: &Figment) -> Result<(), ConfigError> {
     let all = figment.data().map_err(|error| ConfigError(error.to_string()))?;
-    let keys = all.values().flat_map(|dict| dict.iter());
-    for (key, value) in keys.filter(|(key, _)| !KEYS.contains(&key.as_str())) {
-        let nearest = KEYS.iter().min_by_key(|known| strsim::damerau_levenshtein(known, key));
-        let advice = match nearest.filter(|known| strsim::damerau_levenshtein(known, key) <= 3) {
-            Some(nearest) => format!("did you mean {nearest}?"),
-            None => format!("the keys are {}", KEYS.join(", ")),
-        };
-        return Err(ConfigError(format!(
-            "unknown key {key} with the value {} in {}; {advice}",
-            values::shown(value),
-            source(figment, key)
-        )));
-    }
-    Ok(())
+    let mut keys = all.values().flat_map(|dict| dict.iter());
+    let Some((key, value)) = keys.find(|(key, _)| !KEYS.contains(&key.as_str())) else { return Ok(()) };
+    let distance = |known: &&&str| strsim::damerau_levenshtein(known, key);
+    let advice = match KEYS.iter().min_by_key(distance).filter(|nearest| distance(nearest) <= 3) {
+        Some(nearest) => format!("did you mean {nearest}?"),
+        None => format!("the keys are {}", KEYS.join(", ")),
+    };
+    Err(ConfigError(format!(
+        "unknown key {key} with the value {} in {}; {advice}",
+        values::shown(value),
+        source(figment, key)
+    )))
 }
 
 /// The name of the layer that a key's value comes from.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::path::Path;
 
+use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
@@ -107,7 +108,8 @@ pub fn read(reader: &Reader, environment: &Environment, also: &BTreeSet<String>)
         })
         .collect();
     for file in conf_files(environment) {
-        let Some(text) = reader.text(Path::new(&file)) else { continue };
+        // What this user may not read, NCCL will not read either.
+        let Some(text) = reader.text_unless(Path::new(&file), &[Errno::EACCES]) else { continue };
         settings.extend(conf::parse(&text).into_iter().map(|line| UserSetting {
             variable: line.key,
             value: line.value,

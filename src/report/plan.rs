@@ -23,9 +23,9 @@ pub struct Memlock {
 /// How much to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// One line for each thing: at start-up.
+    /// One line for each thing.
     Compact,
-    /// With the evidence: `rdma-init plan`.
+    /// With the evidence.
     Full,
 }
 

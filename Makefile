@@ -1,0 +1,53 @@
+# Everything a fresh Debian or Ubuntu machine needs is installed by `make setup`,
+# which the other targets call; what is there is left alone.
+
+TARGET := target/x86_64-unknown-linux-gnu/release/rdma-init
+LARGEST := 4194304
+DENY_VERSION := 0.20.2
+
+.PHONY: all setup build demo test test-setup check bench clean
+
+all: build
+
+setup:
+	@sh tests/setup.sh build
+
+# The binary, and the proof that it is what it says: static, small, and able to
+# run with libibverbs and the providers inside.
+build: setup
+	cargo build --release --locked
+	@file $(TARGET) | grep -q 'statically linked' || { echo '$(TARGET) is not static'; exit 1; }
+	@size=$$(stat -c %s $(TARGET)); echo "$(TARGET): $$size bytes, static"; \
+	  test $$size -le $(LARGEST) || { echo "more than $(LARGEST) bytes"; exit 1; }
+	@$(TARGET) --version
+	@$(TARGET) verbs-probe >/dev/null
+
+# The main job on a host with nine RoCE HCAs, captured: what is decided, and a
+# command that prints what it gets. Then the real thing on this machine, as PID 1.
+demo: build
+	@echo; echo '$$ rdma-init plan --facts demo:cce-roce'
+	@$(TARGET) plan --facts demo:cce-roce
+	@echo; echo '$$ eval "$$(rdma-init env --facts demo:cce-roce)"; env | grep ^NCCL_'
+	@eval "$$($(TARGET) env --facts demo:cce-roce)"; env | grep ^NCCL_ | sort
+	@echo; echo '$$ rdma-init -- sh -c ...      (as PID 1 of a container, on this machine)'
+	@unshare --user --map-root-user --pid --fork --mount-proc $(TARGET) -- \
+	  sh -c 'echo "PID 1 is $$(cat /proc/1/comm), this shell is $$$$"'
+
+test-setup:
+	@sh tests/setup.sh test
+
+test: build test-setup
+	cargo test --release --locked --no-fail-fast
+
+check: setup
+	cargo fmt --check
+	cargo clippy --release --locked --all-targets -- -D warnings
+	@cargo deny --version 2>/dev/null | grep -q ' $(DENY_VERSION)$$' || \
+	  cargo install --locked --target-dir target/tools cargo-deny --version $(DENY_VERSION)
+	cargo deny --locked check licenses bans sources
+
+# Nothing is measured yet.
+bench: build
+
+clean:
+	cargo clean

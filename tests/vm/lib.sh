@@ -1,0 +1,184 @@
+# Functions for scripts that run in the virtual machine of run.sh:
+#
+#   . tests/vm/lib.sh
+# shellcheck shell=sh
+
+# fail MESSAGE...: ends the script.
+fail() {
+    echo "FAIL: $*"
+    exit 1
+}
+
+# expect NAME GOT WANTED
+expect() {
+    [ "$2" = "$3" ] || fail "$1
+  got:    $2
+  wanted: $3"
+    echo "ok: $1"
+}
+
+# await NAME COMMAND...: until COMMAND succeeds. For what the kernel does in its
+# own time and announces to nobody, such as the entries of a GID table.
+await() {
+    await_what=$1
+    shift
+    read -r now _ </proc/uptime
+    await_end=$((${now%.*} + 20))
+    until "$@"; do
+        read -r now _ </proc/uptime
+        [ "${now%.*}" -lt $await_end ] || fail "no $await_what within 20 s"
+        sleep 0.05
+    done
+}
+
+# gid_of ADDRESS: an IPv4 or IPv6 address as GID tables spell it.
+gid_of() {
+    case $1 in
+        *:*) ;;
+        *)
+            (
+                IFS=.
+                # shellcheck disable=SC2046,SC2086
+                printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x\n' $1
+            )
+            return
+            ;;
+    esac
+    echo "$1" | awk -F: '{
+        # "::" at either end makes two empty fields.
+        for (i = 1; i <= NF; i++) {
+            if ($i != "") word[n++] = $i
+            else if (!gap++) at = n + 0
+        }
+        for (i = 0; i < 8; i++) {
+            inside = gap && i >= at && i < at + 8 - n
+            w = "000" (inside ? "0" : tolower(word[j++ + 0]))
+            printf "%s%s", substr(w, length(w) - 3), i < 7 ? ":" : "\n"
+        }
+    }'
+}
+
+# gid_slots HCA ADDRESS: the GID table's slots with this address, one a line.
+# Here and below only the first hundred slots are read, as reading a thousand
+# takes seconds under emulation and the kernel fills the lowest free one.
+gid_slots() {
+    (
+        cd "/sys/class/infiniband/$1/ports/1/gids" || exit 1
+        grep -lx "$(gid_of "$2")" [0-9] [0-9][0-9]
+    )
+}
+
+# gid_table HCA: SLOT GID TYPE NETDEV of each slot in use.
+gid_table() {
+    (
+        cd "/sys/class/infiniband/$1/ports/1" || exit 1
+        # An empty slot is all zeros here, and an error in gid_attrs.
+        (cd gids && grep -vHx '[0:]*' [0-9] [0-9][0-9]) |
+            while IFS=: read -r slot gid; do
+                read -r type <"gid_attrs/types/$slot" || type=-
+                read -r netdev <"gid_attrs/ndevs/$slot" || netdev=-
+                echo "$slot $gid $type $netdev"
+            done
+    )
+}
+
+# hca_on NETDEV: the name of the RDMA device on top of it, if any.
+hca_on() {
+    rdma link show | sed -n "s|^link \([^/]*\)/1 .* netdev $1 *\$|\1|p"
+}
+
+# has_gids HCA ADDRESS...: whether all of them are in its GID table.
+has_gids() {
+    (
+        cd "/sys/class/infiniband/$1/ports/1/gids" || exit 1
+        shift
+        for address; do
+            grep -qx "$(gid_of "$address")" [0-9] [0-9][0-9] || exit 1
+        done
+    )
+}
+
+# IPv6 addresses become GIDs only after the search for duplicates, a second or
+# two later, and would change the table under a test. This ends the search for
+# the links to come of a network namespace, where COMMAND... enters it.
+no_duplicate_search() {
+    "$@" busybox sh -c 'echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad'
+}
+
+# addresses NETDEV [IP-OPTION...]: one a line, the link-local one included.
+addresses() {
+    netdev=$1
+    shift
+    ip "$@" -o addr show dev "$netdev" | awk '{ sub("/.*", "", $4); print $4 }'
+}
+
+# rxe NAME NETDEV ADDRESS/PREFIX: RDMA device NAME (soft-RoCE) on NETDEV, a dummy
+# link unless there is one of that name. Returns once the link's addresses are
+# in the device's GID table.
+rxe() {
+    no_duplicate_search
+    [ -e "/sys/class/net/$2" ] || ip link add "$2" type dummy
+    printf '%s\n' "addr add $3 dev $2" "link set $2 up" | ip -batch -
+    rdma link add "$1" type rxe netdev "$2"
+    # shellcheck disable=SC2046
+    await "GIDs of $2 in $1" has_gids "$1" $(addresses "$2")
+}
+
+# container_netns NAME PARENT IFNAME ADDRESS/PREFIX: network namespace NAME with
+# a macvlan of PARENT in it, as network plugins make them. Another call with the
+# same NAME gives the namespace another link. Returns once the link's addresses
+# are in the GID table of the RDMA device on PARENT, where there is one.
+container_netns() {
+    [ -e "/run/netns/$1" ] || ip netns add "$1"
+    # IFNAME may be taken in the namespace of the caller.
+    printf '%s\n' "link add link $2 name container0 type macvlan mode bridge" \
+        "link set container0 netns $1" | ip -batch -
+    no_duplicate_search nsenter --net="/run/netns/$1"
+    printf '%s\n' "link set lo up" "link set container0 name $3" \
+        "addr add $4 dev $3" "link set $3 up" | ip -netns "$1" -batch -
+    hca=$(hca_on "$2")
+    # shellcheck disable=SC2046
+    [ -z "$hca" ] || await "GIDs of $3 in $hca" \
+        has_gids "$hca" $(addresses "$3" -netns "$1")
+}
+
+# in_container NETNS COMMAND...: COMMAND as PID 1 of a PID namespace, with mounts
+# of its own: a /proc for the one and a /sys for the other namespace, read-only
+# as container runtimes have it. COMMAND is a program, not a function. Its
+# status is in_container's. A signal for it goes to container_pid's process.
+in_container() {
+    container=$1
+    # busybox would take its own applet for a program without a path.
+    program=$(command -v "$2") || fail "in_container: no program $2"
+    case $program in
+        */*) ;;
+        *) program=$(which "$2") || fail "in_container: $2 is no program" ;;
+    esac
+    shift 2
+    set -- "$program" "$@"
+    # busybox, as each program with a loader costs a tenth of a second here; by
+    # its path, or its shell would run the applets in itself, which fails.
+    # Lazy unmounts take along what is mounted below.
+    # shellcheck disable=SC2016
+    nsenter --net="/run/netns/$container" \
+        unshare --mount --ipc --pid --fork --kill-child busybox sh -c '
+            mask=nosuid,nodev,noexec
+            /bin/busybox umount -l /sys &&
+            /bin/busybox mount -t sysfs -o ro,$mask sysfs /sys &&
+            /bin/busybox mount -t cgroup2 -o ro,$mask cgroup2 /sys/fs/cgroup &&
+            /bin/busybox umount -l /proc &&
+            /bin/busybox mount -t proc -o $mask proc /proc || exit 125
+            exec "$@"' in_container "$@"
+}
+
+# container_pid NETNS: the PID, as seen from outside, of the PID 1 that
+# in_container runs in this network namespace.
+container_pid() {
+    for candidate in $(ip netns pids "$1"); do
+        if [ "$(awk '$1 == "NSpid:" { print $3 }' "/proc/$candidate/status" 2>/dev/null)" = 1 ]; then
+            echo "$candidate"
+            return 0
+        fi
+    done
+    return 1
+}

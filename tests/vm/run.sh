@@ -1,0 +1,153 @@
+#!/bin/sh
+# Runs a script as root in a virtual machine whose kernel has soft-RoCE:
+#
+#   tests/vm/run.sh [-m MODULE]... SCRIPT [ARG...]
+#
+# The guest sees this machine's files at the same paths, read-only under a
+# scratch layer: all that it writes is gone afterwards. /tmp, /run, /dev, /proc
+# and /sys are its own; of the host's /tmp and /run it sees the folder of the
+# repository, of SCRIPT and of each ARG that is an absolute path.
+# SCRIPT starts in the repository with an environment of its own; its output is
+# this program's standard output, its exit status this program's.
+#
+#   -m MODULE   load one more kernel module, with what it needs
+#
+#   RDMA_INIT_VM_TIMEOUT  seconds for boot and script together (180)
+#   RDMA_INIT_VM_MEMORY   MiB of the guest (2048)
+#   RDMA_INIT_VM_CPUS     processors of the guest (2)
+#   RDMA_INIT_VM_CACHE    what setup.sh prepared (target/vm of the repository)
+#
+# Status 124: beyond the time limit; 125: the virtual machine did not work.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd -P)
+repo=$(cd "$here/../.." && pwd -P)
+cache=${RDMA_INIT_VM_CACHE:-$repo/target/vm}
+limit=${RDMA_INIT_VM_TIMEOUT:-180}
+
+say() { echo "vm: $*" >&2; }
+die() { say "$*"; exit 125; }
+
+modules=
+while getopts m: option; do
+    case $option in
+        m) modules="${modules:+$modules }$OPTARG" ;;
+        *) die 'usage: run.sh [-m MODULE]... SCRIPT [ARG...]' ;;
+    esac
+done
+shift $((OPTIND - 1))
+[ $# -gt 0 ] || die 'usage: run.sh [-m MODULE]... SCRIPT [ARG...]'
+[ -f "$cache/stamp" ] || die "no kernel in $cache: run tests/vm/setup.sh first"
+cache=$(cd "$cache" && pwd -P)
+
+script=$(command -v "$1") || die "no program $1"
+shift
+case $script in
+    */*) script=$(realpath "$script") ;;
+esac
+set -- "$script" "$@"
+
+shown=
+for path in "$repo" "$@"; do
+    case $path in
+        /tmp/*/*|/run/*/*) ;;
+        /tmp/*|/run/*) [ -d "$path" ] || die "$path: put it in a folder" ;;
+        *) continue ;;
+    esac
+    [ -e "$path" ] || continue
+    [ -d "$path" ] || path=$(dirname "$path")
+    shown="$shown $path"
+done
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/rdma-init-vm.XXXXXX")
+vm=
+# shellcheck disable=SC2317
+finish() {
+    [ -z "$vm" ] || kill "$vm" 2>/dev/null || :
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+quote() {
+    printf "'%s'" "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"
+}
+
+# The guest's two programs travel beside the prepared initramfs, so that a
+# change of them needs no new setup; the kernel unpacks both archives.
+mkdir "$work/top"
+cp "$here/guest/init" "$here/guest/main" "$work/top/"
+{
+    echo "repo=$(quote "$repo")"
+    echo "cache=$(quote "$cache")"
+    echo "shown=$(quote "$shown")"
+    echo "modules=$(quote "$modules")"
+    printf 'set --'
+    for argument; do
+        printf ' %s' "$(quote "$argument")"
+    done
+    echo
+} >"$work/top/job"
+(cd "$work/top" && find . | cpio -o -H newc --quiet -R 0:0) |
+    cat "$cache/initramfs" - >"$work/initramfs"
+
+# The descriptor on both ends lets neither the reader nor QEMU wait for the
+# other to open the pipe, even where QEMU never starts.
+mkfifo "$work/out"
+exec 8<>"$work/out"
+cat <"$work/out" 8>&- &
+reader=$!
+
+# No KVM: the device node may be there and not work. The processor is x86-64-v2
+# with a random source, and no more: what is above costs emulation its speed.
+cpu=qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+fsgsbase,+rdrand
+timeout -k 5 "$limit" qemu-system-x86_64 \
+    -accel tcg,thread=multi -machine pc -cpu "$cpu" \
+    -smp "${RDMA_INIT_VM_CPUS:-2}" -m "${RDMA_INIT_VM_MEMORY:-2048}" \
+    -nodefaults -no-user-config -display none -no-reboot \
+    -kernel "$cache/vmlinux" -initrd "$work/initramfs" \
+    -append 'console=ttyS0 rdinit=/init panic=-1 mitigations=off cryptomgr.notests' \
+    -serial "file:$work/console" \
+    -device virtio-serial-pci \
+    -chardev "file,id=out,path=$work/out" \
+    -device virtserialport,nr=1,chardev=out \
+    -chardev "file,id=report,path=$work/report" \
+    -device virtserialport,nr=2,chardev=report \
+    -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
+    </dev/null >"$work/qemu" 2>&1 8>&- &
+vm=$!
+ended=0
+wait "$vm" || ended=$?
+vm=
+exec 8>&-
+wait "$reader" || :
+
+# log [FIRST]: QEMU's words and the kernel's, the latter from line FIRST on.
+log() {
+    sed 's/^/vm qemu: /' "$work/qemu" >&2
+    [ ! -f "$work/console" ] ||
+        sed -n "/${1:-^}/,\$s/^/vm kernel: /p" "$work/console" >&2
+}
+
+touch "$work/report"
+status=$(sed -n 's/^status //p' "$work/report")
+[ "$status" != 0 ] || exit 0
+# How the kernel came up is of interest only where no script was started.
+if grep -q started "$work/report"; then
+    log 'Run .init as init'
+else
+    log
+fi
+[ -z "$status" ] || exit "$status"
+if [ "$ended" = 124 ] || [ "$ended" = 137 ]; then
+    if grep -q started "$work/report"; then
+        say "$script was not done within $limit s (RDMA_INIT_VM_TIMEOUT)"
+    else
+        say "the guest was not up within $limit s (RDMA_INIT_VM_TIMEOUT)"
+    fi
+    exit 124
+fi
+broken=$(sed -n 's/^broken: //p' "$work/report")
+[ -z "$broken" ] || die "$broken"
+die "the guest ended without a status of $script"

@@ -1,0 +1,199 @@
+#!/bin/sh
+# Prepares what tests/vm/run.sh boots: a distribution kernel, its modules and
+# an initramfs, all below one cache folder. The machine gets the few tools that
+# it lacks; it never gets another kernel of its own.
+#
+#   tests/vm/setup.sh [CACHE]      CACHE defaults to target/vm of the repository
+#
+# A cache that is complete is left as it is: delete the folder for a newer
+# kernel.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd -P)
+repo=$(cd "$here/../.." && pwd -P)
+cache=${1:-$repo/target/vm}
+
+# Loaded before the root file system is there, so they have to be in the
+# initramfs.
+boot_modules='virtio_pci virtio_console 9pnet_virtio 9p overlay'
+# Soft-RoCE and the links that container networks are made of. rdma_rxe asks
+# the crypto layer for crc32 by name, which modules.dep does not tell.
+rdma_modules='crc32_generic ib_uverbs rdma_rxe dummy macvlan 8021q veth'
+
+say() { echo "vm setup: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+sudo=
+[ "$(id -u)" = 0 ] || sudo=sudo
+
+# apt-get WORDS...: tries the package lists that are there first. Refreshing
+# them takes longer than most of the rest, and is needed only where they are
+# absent or name a version that the mirror has dropped.
+apt() {
+    "$@" && return 0
+    $sudo apt-get -q update >&2
+    "$@"
+}
+
+install_missing() {
+    missing=
+    have() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
+    # The tools of an administrator may be outside a user's search path.
+    PATH=$PATH:/usr/sbin:/sbin
+    have qemu-system-x86_64 qemu-system-x86
+    have cpio cpio
+    have modprobe kmod
+    have ip iproute2
+    have rdma iproute2
+    # A busybox that needs a loader cannot be the only program of an initramfs.
+    if ! [ -x /bin/busybox ] || ldd /bin/busybox >/dev/null 2>&1; then
+        missing="$missing busybox-static"
+    fi
+    [ -n "$missing" ] || return 0
+    say "installing$missing"
+    # shellcheck disable=SC2086
+    apt $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q install -y \
+        --no-install-recommends $missing >&2 || die "cannot install$missing"
+}
+
+# Names the packages that hold the kernel image and its modules: Debian has one,
+# Ubuntu splits it in three.
+kernel_packages() {
+    for meta in linux-image-amd64 linux-image-generic; do
+        found=$(apt-cache depends --recurse --no-recommends --no-suggests \
+            --no-conflicts --no-breaks --no-replaces --no-enhances "$meta" \
+            2>/dev/null |
+            grep -E '^linux-(image|modules|modules-extra)-[0-9]') || continue
+        echo "$found" | sort -u
+        return 0
+    done
+    return 1
+}
+
+fetch_kernel() {
+    packages=$(apt kernel_packages) || die 'no kernel package is known to apt'
+    say "fetching" "$packages"
+    rm -rf "$cache/kernel" "$cache/fetch"
+    mkdir -p "$cache/kernel" "$cache/fetch"
+    # apt would otherwise download as a user who may not write here.
+    download() {
+        # shellcheck disable=SC2086
+        (cd "$cache/fetch" &&
+            apt-get -q download -o APT::Sandbox::User="$(id -un)" $packages >&2)
+    }
+    apt download || die 'cannot download the kernel'
+    for deb in "$cache"/fetch/*.deb; do
+        dpkg-deb -x "$deb" "$cache/kernel"
+    done
+    rm -rf "$cache/fetch"
+    # Three quarters of the modules drive devices that this machine has not.
+    (
+        cd "$cache"/kernel/lib/modules/*/kernel
+        rm -rf sound
+        for folder in drivers/*; do
+            case ${folder#drivers/} in
+                block|char|infiniband|net|nvme|ptp|vhost|virtio) ;;
+                *) rm -rf "$folder" ;;
+            esac
+        done
+    )
+    depmod -b "$cache/kernel" "$(basename "$cache"/kernel/lib/modules/*)"
+    unpack_kernel
+    # The last step: a kernel without it was not fetched completely.
+    mv -f "$cache/kernel/image" "$cache/vmlinux"
+}
+
+# Writes module or kernel $1, whose name or format is $2, uncompressed.
+unpack() {
+    case $2 in
+        *.zst) command -v zstd >/dev/null || apt $sudo apt-get -q install -y zstd >&2 ;;
+    esac
+    case $2 in
+        *.gz) gzip -qdc "$1" ;;
+        *.xz) xz -qdc --single-stream "$1" ;;
+        *.zst) zstd -qdc "$1" ;;
+        *) cat "$1" ;;
+    esac
+}
+
+# Under emulation the kernel takes seconds to unpack itself, half of the whole
+# boot, so it is unpacked here. QEMU starts such an image through its PVH entry
+# point; a kernel that has none, or is packed in another way, stays as it came.
+unpack_kernel() {
+    packed=$(echo "$cache"/kernel/boot/vmlinuz-*)
+    cp "$packed" "$cache/kernel/image"
+    grep -q '^CONFIG_PVH=y' "$cache"/kernel/boot/config-* || return 0
+    number() { od -An -j"$2" -N"$3" -tu"$3" "$1" | tr -d ' '; }
+    # The x86 boot protocol: the setup code's sectors (beside the boot sector),
+    # then the place and length of the payload, which ends with its full size.
+    start=$((($(number "$packed" 497 1) + 1) * 512 + $(number "$packed" 584 4)))
+    length=$(number "$packed" 588 4)
+    tail -c +$((start + 1)) "$packed" | head -c "$length" >"$cache/kernel/payload"
+    case $(od -An -N4 -tx1 "$cache/kernel/payload" | tr -d ' ') in
+        1f8b*) format=.gz ;;
+        fd377a58) format=.xz ;;
+        28b52ffd) format=.zst ;;
+        *) return 0 ;;
+    esac
+    # A status of failure is no matter: what follows the stream is its size.
+    unpack "$cache/kernel/payload" $format >"$cache/kernel/unpacked" 2>/dev/null || :
+    wanted=$(number "$cache/kernel/payload" $((length - 4)) 4)
+    [ "$(wc -c <"$cache/kernel/unpacked")" != "$wanted" ] ||
+        mv -f "$cache/kernel/unpacked" "$cache/kernel/image"
+    rm -f "$cache/kernel/payload" "$cache/kernel/unpacked"
+}
+
+depends_of() {
+    # /etc/modprobe.d is about this machine, not about the virtual one.
+    modprobe -C /dev/null -d "$cache/kernel" -S "$version" --show-depends "$1"
+}
+
+build_initramfs() {
+    version=$(basename "$cache"/kernel/lib/modules/*)
+    root=$cache/root
+    rm -rf "$root"
+    mkdir -p "$root/bin" "$root/dev" "$root/proc" "$root/sys" "$root/lower" \
+        "$root/top" "$root/new" "$root/modules"
+    cp /bin/busybox "$root/bin/busybox"
+
+    for module in $boot_modules $rdma_modules; do
+        depends_of "$module" >>"$root/order" 2>/dev/null && continue
+        # Later kernels have this one built in, under no module's name.
+        [ "$module" = crc32_generic ] || die "the kernel lacks $module"
+    done
+    awk '$1 == "insmod" && !seen[$2]++ { print $2 }' "$root/order" |
+        while read -r file; do
+            name=$(basename "$file")
+            name=${name%%.ko*}.ko
+            unpack "$file" "$file" >"$root/modules/$name"
+            case $name in
+                # It would come with a link that nobody asked for.
+                dummy.ko) echo "$name numdummies=0" ;;
+                *) echo "$name" ;;
+            esac
+        done >"$root/modules/order"
+    rm "$root/order"
+
+    (cd "$root" && find . | LC_ALL=C sort |
+        cpio -o -H newc --quiet -R 0:0) >"$cache/initramfs"
+    rm -rf "$root"
+}
+
+install_missing
+mkdir -p "$cache"
+cache=$(cd "$cache" && pwd -P)
+# Test programs that run at once may each want the cache.
+exec 9>"$cache/lock"
+flock 9
+
+# A change of this file or of busybox calls for another initramfs; the kernel
+# can stay.
+stamp=$(cat "$here/setup.sh" /bin/busybox | cksum)
+if [ -f "$cache/stamp" ] && [ "$(cat "$cache/stamp")" = "$stamp" ]; then
+    exit 0
+fi
+rm -f "$cache/stamp"
+[ -f "$cache/vmlinux" ] || fetch_kernel
+build_initramfs
+echo "$stamp" >"$cache/stamp"
+say "ready in $cache"
