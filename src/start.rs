@@ -8,6 +8,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use crate::cli::{ACTIONS, Cli};
+use crate::commands;
 use crate::config::{self, DEFAULT_PREPARE_TIMEOUT};
 use crate::exit;
 use crate::facts::settings::Environment;
@@ -19,7 +20,6 @@ use crate::sys::exec::Image;
 use crate::sys::fork::{exit_now, wait_to_be_killed};
 use crate::sys::signals::Inherited;
 use crate::sys::stdio::{Stderr, reserve_closed};
-use crate::{commands, sys};
 
 /// Runs the program; all signals must be blocked. Returns the exit code.
 pub fn start(inherited: Inherited) -> i32 {
@@ -65,7 +65,8 @@ impl Guard<'_> {
         match self {
             Guard::Link(link) if !link.claim_exec() => wait_to_be_killed(),
             Guard::Link(_) => {}
-            Guard::InPlace(_) => sys::deadline::disarm(),
+            Guard::InPlace(Some(timer)) => timer.cancel(),
+            Guard::InPlace(None) => {}
         }
     }
 }
@@ -80,6 +81,8 @@ fn command_of(arguments: &[CString]) -> Option<&[CString]> {
 /// arguments on. Returns only with an exit code.
 fn work(arguments: Vec<CString>, guard: Guard) -> i32 {
     reserve_closed();
+    // The default hook writes without regard to a pipe that nobody empties.
+    std::panic::set_hook(Box::new(|panic| say(&panic.to_string())));
     let result = catch_unwind(AssertUnwindSafe(|| prepare_or_print(&arguments, &guard)));
     let image = match result {
         Ok(Prepared::Exit(code)) => return code,

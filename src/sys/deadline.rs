@@ -7,13 +7,14 @@ use nix::errno::Errno;
 use nix::libc;
 
 use super::exec::Image;
-use super::signals::{self, Inherited};
+use super::signals::{self, Disposition, Inherited};
 use super::stdio::Stderr;
 
 /// What the handler needs, leaked so that it outlives everything.
 struct Rescue {
     image: Image,
     inherited: Inherited,
+    disposition: Disposition,
     message: Vec<u8>,
 }
 
@@ -25,14 +26,16 @@ fn timer_signal() -> i32 {
     libc::SIGRTMAX() - 1
 }
 
-/// A running timer. It is not undone when this goes: see [`disarm`].
+/// A running timer, until [`Deadline::cancel`].
 pub struct Deadline {
     timer: libc::timer_t,
     started: Instant,
+    inherited: Inherited,
+    disposition: Disposition,
 }
 
 impl Deadline {
-    /// After this time, unless [`disarm`]ed, the process becomes `image`,
+    /// After this time, unless cancelled, the process becomes `image`,
     /// whatever it is doing: a system call that hangs is interrupted, a loop left.
     ///
     /// A POSIX timer, because it ends with the exec, and because an interval timer
@@ -46,24 +49,34 @@ impl Deadline {
         inherited: Inherited,
         message: String,
     ) -> Result<Deadline, Errno> {
-        let rescue = Box::new(Rescue { image, inherited, message: message.into_bytes() });
-        RESCUE.store(Box::into_raw(rescue), Ordering::SeqCst);
         // SAFETY: the handler calls only execve, sigaction, sigprocmask, poll, write,
         // clock_gettime and _exit, which are async-signal-safe. The structures are
         // plain data for the calls; sigevent is zeroed and then filled with what
         // SIGEV_SIGNAL reads.
-        let timer = unsafe {
-            signals::handle(timer_signal(), take_over);
+        let (timer, disposition) = unsafe {
+            let disposition = signals::handle(timer_signal(), take_over);
             let mut event: libc::sigevent = std::mem::zeroed();
             event.sigev_notify = libc::SIGEV_SIGNAL;
             event.sigev_signo = timer_signal();
             let mut timer: libc::timer_t = std::mem::zeroed();
             Errno::result(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer))?;
-            timer
+            (timer, disposition)
         };
-        let deadline = Deadline { timer, started: Instant::now() };
+        let rescue = Box::new(Rescue { image, inherited, disposition, message: message.into_bytes() });
+        RESCUE.store(Box::into_raw(rescue), Ordering::SeqCst);
+        let deadline = Deadline { timer, started: Instant::now(), inherited, disposition };
         deadline.set(Some(after));
         Ok(deadline)
+    }
+
+    /// Stops the timer and puts mask and disposition of its signal back, for the
+    /// command to inherit.
+    pub fn cancel(&self) {
+        RESCUE.store(std::ptr::null_mut(), Ordering::SeqCst);
+        // SAFETY: the timer was created by `arm`, and is used no more.
+        unsafe { libc::timer_delete(self.timer) };
+        signals::give_back(&self.disposition);
+        self.inherited.restore();
     }
 
     /// Another time, counted from the start; `None` for never.
@@ -82,12 +95,7 @@ impl Deadline {
     }
 }
 
-/// From here on the handler does nothing. The timer itself ends with the exec.
-pub fn disarm() {
-    RESCUE.store(std::ptr::null_mut(), Ordering::SeqCst);
-}
-
-extern "C" fn take_over(signal: i32) {
+extern "C" fn take_over(_signal: i32) {
     let rescue = RESCUE.swap(std::ptr::null_mut(), Ordering::SeqCst);
     if rescue.is_null() {
         return;
@@ -96,8 +104,9 @@ extern "C" fn take_over(signal: i32) {
     // swap made this the only user.
     let rescue = unsafe { &mut *rescue };
     Stderr::at_once().put(&rescue.message);
-    signals::set_default(signal);
+    rescue.disposition.restore();
     rescue.inherited.restore();
     let error = rescue.image.exec();
+    Stderr::at_once().put(b"rdma-init: the command could not be executed.\n");
     super::fork::exit_now(crate::exit::of_exec_error(error));
 }

@@ -166,17 +166,33 @@ pub fn kill(pid: Pid, signal: i32) -> Result<(), Errno> {
     Errno::result(unsafe { libc::kill(pid.as_raw(), signal) }).map(drop)
 }
 
-/// Installs a handler and unblocks its signal.
+/// Takes a signal for ourselves: installs a handler and unblocks the signal.
+/// Returns what to put back with [`give_back`].
 ///
 /// # Safety
 /// `handler` must do only what signal-safety(7) allows.
-pub(super) unsafe fn handle(signal: i32, handler: extern "C" fn(i32)) {
-    // SAFETY: the action is fully initialised; the caller vouches for the handler.
+pub(super) unsafe fn handle(signal: i32, handler: extern "C" fn(i32)) -> Disposition {
+    // SAFETY: both actions are fully initialised; the caller vouches for the handler.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handler as usize;
+        let mut old: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
         action.sa_mask = Mask::full().0;
-        libc::sigaction(signal, &action, std::ptr::null_mut());
+        libc::sigaction(signal, &action, &mut old);
         libc::sigprocmask(libc::SIG_UNBLOCK, &Mask::of(signal).0, std::ptr::null_mut());
+        Disposition { signal, action: old }
     }
+}
+
+/// Undoes [`handle`], dropping what is still on the way. The source of the signal
+/// must have stopped, and the mask is the caller's to restore.
+pub(super) fn give_back(old: &Disposition) {
+    let mask = Mask::of(old.signal);
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: set and time are valid for the calls.
+    unsafe {
+        libc::sigprocmask(libc::SIG_BLOCK, &mask.0, std::ptr::null_mut());
+        libc::sigtimedwait(&mask.0, std::ptr::null_mut(), &now);
+    }
+    old.restore();
 }
