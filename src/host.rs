@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use crate::check::{lint, unreadable};
+use crate::check::{lint, shared_memory, unreadable};
 use crate::config::Config;
 use crate::demo;
 use crate::facts::document::Document;
@@ -88,7 +88,8 @@ fn read(path: &Path) -> std::io::Result<String> {
 pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     let options = config.plan_options();
     let mut plan = plan::plan(facts, profiles, &options);
-    plan.findings.extend(lint::findings(facts, &options));
+    plan.findings.extend(lint::findings(facts, &options, &plan.fabric));
+    plan.findings.extend(shared_memory::finding(facts));
     plan.findings.extend(unreadable::findings(&facts.unreadable));
     plan
 }

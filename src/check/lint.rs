@@ -7,16 +7,20 @@ use crate::facts::rdma::{LinkLayer, Port};
 use crate::facts::settings::UserSetting;
 use crate::nccl::list::Pattern;
 use crate::nccl::number::strtoll;
-use crate::plan::{Finding, Options, User, own_slots, visible_to_nccl};
+use crate::plan::{Fabric, Finding, Options, User, own_slots, visible_to_nccl};
 
-pub fn findings(facts: &Facts, options: &Options) -> Vec<Finding> {
+pub fn findings(facts: &Facts, options: &Options, fabric: &Fabric) -> Vec<Finding> {
     let user = User::new(facts, options);
     let mut findings = Vec::new();
-    findings.extend(hcas(facts, &user));
+    // Elsewhere NCCL does not look at it.
+    if matches!(fabric, Fabric::Verbs | Fabric::None(_)) {
+        findings.extend(hcas(facts, &user));
+    }
     findings.extend(interface(facts, &user));
     findings.extend(gid_index(facts, &user));
     findings.extend(bit_field(&user, "NCCL_IB_RETRY_CNT", 3));
     findings.extend(bit_field(&user, "NCCL_IB_TIMEOUT", 5));
+    findings.extend(timeout(&user));
     findings
 }
 
@@ -45,21 +49,30 @@ fn hcas(facts: &Facts, user: &User) -> Option<Finding> {
     if missing.is_empty() {
         return None;
     }
+    let with_space = missing.iter().any(|name| name.trim() != *name);
     let here: Vec<&str> = facts.rdma.iter().map(|hca| hca.name.as_str()).collect();
     let here = if here.is_empty() { "no HCA".to_owned() } else { here.join(", ") };
     let any_left = pattern.entries.len() > missing.len();
-    let consequence =
-        if any_left { "NCCL goes without them" } else { "NCCL will fall back to TCP without a word" };
+    let consequence = match (any_left, with_space) {
+        (_, true) => "the space belongs to the name for NCCL",
+        (true, false) => "NCCL goes without them",
+        (false, false) => "NCCL finds none and falls back to TCP without a word",
+    };
+    let fix = match (with_space, facts.rdma.is_empty()) {
+        (true, _) => "Write the names in NCCL_IB_HCA without spaces.",
+        (false, true) => "Remove NCCL_IB_HCA, or give the container its RDMA devices.",
+        (false, false) => "Remove NCCL_IB_HCA, and the usable HCAs are filled in.",
+    };
     Some(
         Finding::warning(
             "stale-hca",
             format!(
                 "{} names {}, which this container does not have (it has {here}); {consequence}.",
                 shown(setting),
-                missing.join(", ")
+                shown_names(&missing)
             ),
         )
-        .with_fix("Remove NCCL_IB_HCA, and the HCAs that are here are filled in."),
+        .with_fix(fix),
     )
 }
 
@@ -157,4 +170,24 @@ fn bit_field(user: &User, variable: &str, bits: u32) -> Option<Finding> {
         )
         .with_fix(format!("Set a value from 0 to {most}, or remove it for NCCL's default.")),
     )
+}
+
+/// What the number means, as pages that advise another one get NCCL's default wrong.
+fn timeout(user: &User) -> Option<Finding> {
+    let setting = user.get("NCCL_IB_TIMEOUT")?;
+    let value = u32::try_from(strtoll(&setting.value)).ok().filter(|value| (1..=31).contains(value))?;
+    let seconds = 4.096e-6 * f64::from(1u32 << value);
+    Some(Finding::info(
+        "ib-timeout",
+        format!(
+            "{} lets each try of a lost packet wait {seconds:.2} s, with up to 7 more; NCCL's own value is 20 since 2.23, 18 since 2.14, 14 before.",
+            shown(setting)
+        ),
+    ))
+}
+
+/// With quotes where a space would not be seen.
+fn shown_names(names: &[&str]) -> String {
+    let quoted = |name: &&str| if name.trim() == *name { (*name).to_owned() } else { format!("{name:?}") };
+    names.iter().map(quoted).collect::<Vec<_>>().join(", ")
 }

@@ -3,4 +3,5 @@
 
 pub mod lint;
 pub mod memlock;
+pub mod shared_memory;
 pub mod unreadable;

@@ -23,29 +23,35 @@ pub struct Walk {
     pub range: Option<IpNet>,
 }
 
+/// How the search ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    pub slot: u32,
+    /// On the way it asks for the type of an empty slot, where the kernel answers
+    /// EINVAL; NCCL before 2.26.2 ends with an error there.
+    pub reads_empty_slot: bool,
+}
+
 impl Walk {
-    /// The slot that NCCL ends on. It starts at slot 0, whatever is in there,
-    /// and ends there when nothing better comes.
-    pub fn ends_on(&self, table: &GidTable) -> u32 {
-        let mut at = 0;
-        for candidate in 1..table.size {
-            if self.prefers(slot(table, candidate), slot(table, at)) {
-                at = candidate;
+    /// Replays the search. It starts at slot 0, whatever is in there, and ends
+    /// there when nothing better comes.
+    pub fn run(&self, table: &GidTable) -> End {
+        let mut end = End { slot: 0, reads_empty_slot: false };
+        for index in 1..table.size {
+            let (candidate, current) = (slot(table, index), slot(table, end.slot));
+            if family(candidate) != self.family || !self.in_range(candidate) {
+                continue;
+            }
+            if family(current) != self.family {
+                end.slot = index;
+            } else if is_valid(candidate) {
+                end.reads_empty_slot |= current.is_none();
+                if is_v2(candidate) && (!is_v2(current) || !is_valid(current)) {
+                    end.slot = index;
+                }
             }
         }
-        at
-    }
-
-    fn prefers(&self, candidate: Option<&Gid>, current: Option<&Gid>) -> bool {
-        let fits = family(candidate) == self.family && self.in_range(candidate);
-        if !fits {
-            return false;
-        }
-        if family(current) != self.family {
-            return true;
-        }
-        let version = |gid: Option<&Gid>| gid.is_some_and(|g| g.kind == GidType::RoceV2);
-        is_valid(candidate) && version(candidate) && (!version(current) || !is_valid(current))
+        end
     }
 
     fn in_range(&self, gid: Option<&Gid>) -> bool {
@@ -67,6 +73,10 @@ fn family(gid: Option<&Gid>) -> Family {
         Some(_) => Family::Inet,
         None => Family::Inet6,
     }
+}
+
+fn is_v2(gid: Option<&Gid>) -> bool {
+    gid.is_some_and(|gid| gid.kind == GidType::RoceV2)
 }
 
 /// `validGid`: neither empty nor link-local.
@@ -104,18 +114,21 @@ mod tests {
             (4, "::ffff:25.11.128.9", "v1"),
             (5, "::ffff:25.11.128.9", "v2"),
         ]);
-        assert_eq!(Walk::default().ends_on(&slots), 3);
+        assert_eq!(Walk::default().run(&slots).slot, 3);
         let range = |text: &str| Walk { range: Some(text.parse().unwrap()), ..Walk::default() };
-        assert_eq!(range("25.11.128.8/29").ends_on(&slots), 5);
-        assert_eq!(range("10.0.0.0/8").ends_on(&slots), 0);
+        assert_eq!(range("25.11.128.8/29").run(&slots).slot, 5);
+        assert_eq!(range("10.0.0.0/8").run(&slots).slot, 0);
     }
 
     #[test]
     fn tables_without_ipv4_end_at_zero_unless_the_family_is_set() {
         let slots = table(&[(0, "fe80::1", "v1"), (1, "fe80::1", "v2"), (2, "fd00::5", "v2")]);
-        assert_eq!(Walk::default().ends_on(&slots), 0);
+        assert_eq!(Walk::default().run(&slots).slot, 0);
         let v6 = Walk { family: Family::Inet6, range: None };
-        assert_eq!(v6.ends_on(&slots), 2);
-        assert_eq!(v6.ends_on(&table(&[(0, "fe80::1", "v1"), (1, "fe80::1", "v2")])), 0);
+        assert_eq!(v6.run(&slots), End { slot: 2, reads_empty_slot: false });
+        // An empty slot counts as IPv6, so the search compares types with it.
+        let empty_first = table(&[(3, "fd00::5", "v2")]);
+        assert_eq!(v6.run(&empty_first), End { slot: 3, reads_empty_slot: true });
+        assert_eq!(v6.run(&table(&[(0, "fe80::1", "v1"), (1, "fe80::1", "v2")])).slot, 0);
     }
 }

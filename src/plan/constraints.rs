@@ -1,15 +1,20 @@
 //! Where the platform says that RDMA works, against what is here.
 
 use super::devices::Candidate;
-use super::{Finding, interface};
+use super::{Context, Fabric, Finding, interface};
 use crate::facts::Facts;
-use crate::profiles::Profile;
+use crate::profiles::{self, Profile};
 
-pub fn check(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Vec<Finding> {
+pub fn check(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Finding> {
+    let Context { facts, profile, .. } = context;
     let mut findings = Vec::new();
     findings.extend(cards(facts, profile));
     for name in &profile.constraints.interfaces_up {
-        findings.extend(interface_up(facts, profile, name));
+        // That the fabric is not there has been said.
+        let is_fabric = profile.fabric == Some(profiles::Fabric::Interface(name.clone()));
+        if !is_fabric || fabric.is_there() {
+            findings.extend(interface_up(facts, profile, name));
+        }
     }
     findings.extend(nics(facts, ports, profile));
     let platform = &facts.platform;
@@ -44,16 +49,17 @@ fn cards(facts: &Facts, profile: &Profile) -> Option<Finding> {
         return None;
     }
     let list: Vec<String> = allowed.iter().map(u32::to_string).collect();
+    let note = profile.constraints.cards_note.as_ref().map(|note| format!(" {note}")).unwrap_or_default();
     let finding = Finding::warning(
         "card-count",
         format!(
-            "This container has {count} GPUs, and profile {} has RDMA for {} only.",
+            "This container has {count} GPUs, and profile {} has RDMA for {} only.{note}",
             profile.name,
             list.join(" or ")
         ),
     );
-    Some(match &profile.constraints.cards_note {
-        Some(note) => finding.with_fix(note.clone()),
+    Some(match &profile.hint {
+        Some(hint) => finding.with_fix(hint.clone()),
         None => finding,
     })
 }

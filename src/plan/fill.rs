@@ -1,37 +1,15 @@
 //! From proposals to settings: what the user decided stands.
 
-use super::options::Options;
+use super::context::Context;
+use super::finding::Finding;
 use super::setting::{Outcome, Proposal, Setting};
-use super::user::{CONFIGURATION, User};
-use crate::profiles::{self, Profile};
+use super::user::CONFIGURATION;
+use crate::facts::settings::UserSetting;
+use crate::profiles::Profile;
 
 /// Variables that selection decides, not a constant alone.
 const SELECTION: &[&str] =
     &["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_IB_GID_INDEX", "NCCL_IB_ADDR_RANGE", "NCCL_IB_ADDR_FAMILY"];
-
-/// What the user set among the variables that concern us, as settings.
-pub fn user_settings(user: &User, profile: &Profile, options: &Options) -> Vec<Setting> {
-    user.effective()
-        .filter(|setting| {
-            setting.variable.starts_with("NCCL_")
-                || profile.variables.contains_key(&setting.variable)
-                || profile.companions.contains(&setting.variable)
-                || options.set.contains_key(&setting.variable)
-        })
-        .map(|setting| {
-            let from_configuration = setting.origin == CONFIGURATION;
-            Setting {
-                variable: setting.variable.clone(),
-                value: Some(setting.value.clone()),
-                // The configuration's own variables still have to be put there.
-                outcome: if from_configuration { Outcome::Filled } else { Outcome::User },
-                source: setting.origin.clone(),
-                rule: "set by the user".to_owned(),
-                evidence: Vec::new(),
-            }
-        })
-        .collect()
-}
 
 /// The profile's constants that no facts decide, and what it wants left unset.
 pub fn tuning(profile: &Profile) -> Vec<Proposal> {
@@ -47,28 +25,90 @@ pub fn tuning(profile: &Profile) -> Vec<Proposal> {
     constants.chain(unset).collect()
 }
 
-/// Adds a proposal, unless the variable is decided already.
-pub fn fill(settings: &mut Vec<Setting>, proposal: Proposal, profile: &Profile, options: &Options) {
-    if settings.iter().any(|setting| setting.variable == proposal.variable) {
-        return;
+/// What the user set, then the proposals for what is left; of two for one
+/// variable, the first.
+pub fn settings(context: &Context, proposals: impl IntoIterator<Item = Proposal>) -> Vec<Setting> {
+    let mut settings: Vec<Setting> =
+        context.user.effective().filter(|setting| concerns(context, setting)).map(of_user).collect();
+    for variable in context.options.keep.iter().filter(|variable| context.user.get(variable).is_none()) {
+        settings.push(Setting {
+            variable: variable.clone(),
+            value: None,
+            outcome: Outcome::Unset,
+            source: CONFIGURATION.to_owned(),
+            rule: "not to be filled in (keep)".to_owned(),
+            evidence: Vec::new(),
+        });
     }
-    let (value, rule, source) = if options.keep.contains(&proposal.variable) {
-        (None, "not to be filled (keep)".to_owned(), CONFIGURATION.to_owned())
-    } else if hands_off(profile, &proposal.variable) {
-        return;
-    } else {
-        (proposal.value, proposal.rule, proposal.source)
-    };
-    settings.push(Setting {
-        variable: proposal.variable,
-        outcome: if value.is_some() { Outcome::Filled } else { Outcome::Unset },
-        value,
-        source,
-        rule,
-        evidence: proposal.evidence,
-    });
+    for proposal in proposals {
+        let is_there = settings.iter().any(|setting| setting.variable == proposal.variable);
+        if !is_there && !context.is_decided(&proposal.variable) {
+            settings.push(of_proposal(proposal));
+        }
+    }
+    settings
 }
 
-fn hands_off(profile: &Profile, variable: &str) -> bool {
-    profile.hands_off.iter().any(|pattern| profiles::fits(pattern, variable))
+/// Whether a variable of the user's is worth a line.
+fn concerns(context: &Context, setting: &UserSetting) -> bool {
+    let variable = &setting.variable;
+    variable.starts_with("NCCL_")
+        || context.profile.variables.contains_key(variable)
+        || context.profile.companions.contains(variable)
+        || context.options.set.contains_key(variable)
+        || context.hands_off(variable)
+}
+
+fn of_user(setting: &UserSetting) -> Setting {
+    Setting {
+        variable: setting.variable.clone(),
+        value: Some(setting.value.clone()),
+        // What our own configuration sets still has to be put there.
+        outcome: if setting.origin == CONFIGURATION { Outcome::Filled } else { Outcome::User },
+        source: setting.origin.clone(),
+        rule: "set by the user".to_owned(),
+        evidence: Vec::new(),
+    }
+}
+
+fn of_proposal(proposal: Proposal) -> Setting {
+    Setting {
+        variable: proposal.variable,
+        outcome: if proposal.value.is_some() { Outcome::Filled } else { Outcome::Unset },
+        value: proposal.value,
+        source: proposal.source,
+        rule: proposal.rule,
+        evidence: proposal.evidence,
+    }
+}
+
+/// Where what the user set is not what the platform publishes. It stands all the
+/// same; the platform's support will ask about it.
+pub fn overridden(context: &Context) -> Vec<Finding> {
+    let profile = context.profile;
+    let said = |setting: &UserSetting| -> Option<String> {
+        let variable = &setting.variable;
+        if let Some(published) = profile.variables.get(variable).filter(|value| **value != setting.value) {
+            let published = if published.is_empty() { "it set and empty" } else { published };
+            Some(format!("publishes {published}"))
+        } else if profile.unset.contains(variable) {
+            Some("publishes it as left unset".to_owned())
+        } else if context.hands_off(variable) {
+            Some("leaves it to others".to_owned())
+        } else {
+            None
+        }
+    };
+    context
+        .user
+        .effective()
+        // How much NCCL logs is nobody's business but the user's.
+        .filter(|setting| setting.variable != "NCCL_DEBUG")
+        .filter_map(|setting| {
+            let UserSetting { variable, value, origin } = setting;
+            let message =
+                format!("{variable}={value} ({origin}) stands; profile {} {}.", profile.name, said(setting)?);
+            Some(Finding::info("not-as-published", message))
+        })
+        .collect()
 }

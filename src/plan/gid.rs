@@ -5,33 +5,34 @@ use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::devices::{Candidate, Reason, Verdict};
+use super::devices::{Candidate, Reason};
 use super::setting::Proposal;
-use super::{Finding, User};
+use super::{Context, Finding};
 use crate::facts::Facts;
 use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::{LinkLayer, Port};
 use crate::nccl::gid_walk::{Family, Walk};
-use crate::profiles::{self, Profile};
+use crate::profiles::Profile;
 
 const INDEX: &str = "NCCL_IB_GID_INDEX";
 const RANGE: &str = "NCCL_IB_ADDR_RANGE";
 const FAMILY: &str = "NCCL_IB_ADDR_FAMILY";
 
 /// The NCCL from which on it searches the table itself, and knows `ADDR_*`.
-const WALKS_SINCE: (u32, u32) = (2, 21);
+const WALKS_SINCE: [u32; 2] = [2, 21];
+
+/// From here on the search does not end with an error at an empty slot.
+const TOLERATES_EMPTY_SINCE: [u32; 3] = [2, 26, 2];
 
 /// What is right for the used ports.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GidChoice {
-    /// InfiniBand, no port, or the user's decision.
+    /// InfiniBand, no port with a GID of ours, or the user's decision.
     NotOurs,
     /// The same slot on every port.
     Index { index: u32, rule: String, evidence: Vec<String> },
     /// Other slots on other ports, and what makes NCCL's own search end on them.
     Search { walk: Walk, evidence: Vec<String> },
-    /// No port has a GID of ours.
-    Missing,
 }
 
 /// The slots that hold a routable RoCE v2 GID of one of our own addresses, IPv4
@@ -48,173 +49,184 @@ pub fn own_slots<'a>(facts: &Facts, port: &'a Port) -> Vec<&'a Gid> {
     slots
 }
 
-/// Chooses for the used ports, and leaves ports out where no one choice fits all.
-pub fn choose(
-    facts: &Facts,
-    ports: &mut [Candidate],
-    profile: &Profile,
-    user: &User,
-    findings: &mut Vec<Finding>,
-) -> GidChoice {
-    let roce = |port: &&Candidate| port.is_used() && port.port.link_layer == LinkLayer::Ethernet;
-    let used: Vec<(String, Vec<&Gid>)> = ports
-        .iter()
-        .filter(roce)
-        .map(|port| (format!("{}:{}", port.hca.name, port.port.number), own_slots(facts, port.port)))
-        .collect();
-    if used.is_empty()
-        || profile.fabric != Some(profiles::Fabric::Verbs)
-        || user.gid().is_some()
-        || user.ib_disabled().is_some()
-    {
-        return GidChoice::NotOurs;
-    }
-    if used.iter().any(|(_, slots)| slots.is_empty()) {
-        findings.push(missing(&used));
-        return GidChoice::Missing;
-    }
-    let per_port = Slots::of_one_family(&used);
-    if let Some((index, rule)) = common_index(&per_port, &used, profile) {
-        return GidChoice::Index { index, rule, evidence: evidence_at(&used, index) };
-    }
-    let version = facts.platform.nccl_version.as_deref().and_then(super::constraints::version);
-    let walks = version.as_ref().is_none_or(|v| v.as_slice() >= [WALKS_SINCE.0, WALKS_SINCE.1].as_slice());
-    let tables: Vec<&Port> = ports.iter().filter(roce).map(|port| port.port).collect();
-    if walks && let Some(walk) = per_port.search(&tables) {
-        if version.is_none() {
-            findings.push(Finding::info(
-                "gid-needs-nccl-2.21",
-                "The right GID is in another slot on each HCA. NCCL 2.21 and later finds them; an older one needs the same slot everywhere.",
-            ));
-        }
-        let evidence = per_port.0.iter().map(|(name, slots)| shown(name, slots[0])).collect();
-        return GidChoice::Search { walk, evidence };
-    }
-    per_port.largest_agreeing(ports, user, findings, &used)
+/// A used RoCE port, with the slots that would be right.
+#[derive(Clone)]
+struct Rail<'a> {
+    name: String,
+    port: &'a Port,
+    slots: Vec<&'a Gid>,
 }
 
-fn missing(used: &[(String, Vec<&Gid>)]) -> Finding {
-    let names: Vec<&str> =
-        used.iter().filter(|(_, slots)| slots.is_empty()).map(|(name, _)| name.as_str()).collect();
+impl Rail<'_> {
+    fn has(&self, index: u32) -> bool {
+        self.slots.iter().any(|gid| gid.index == index)
+    }
+}
+
+/// Chooses for the used ports, and leaves ports out where no one choice fits all.
+pub fn choose(context: &Context, ports: &mut [Candidate], findings: &mut Vec<Finding>) -> GidChoice {
+    let Context { facts, profile, user, .. } = context;
+    if !context.uses_verbs() || user.gid().is_some() {
+        return GidChoice::NotOurs;
+    }
+    let used = ports.iter().filter(|p| p.is_used() && p.port.link_layer == LinkLayer::Ethernet);
+    let (rails, without): (Vec<Rail>, Vec<Rail>) = used
+        .map(|p| Rail { name: p.name(), port: p.port, slots: own_slots(facts, p.port) })
+        .partition(|rail| !rail.slots.is_empty());
+    if !without.is_empty() {
+        findings.push(missing(&without));
+    }
+    if rails.is_empty() {
+        return GidChoice::NotOurs;
+    }
+    if let Some((index, rule)) = published_index(&rails, profile) {
+        return GidChoice::Index { index, rule, evidence: evidence_at(&rails, index) };
+    }
+    let rails = of_one_family(rails);
+    if let Some(index) = common_index(&rails) {
+        let rule = "the RoCE v2 GID of an address of this container, on every HCA".to_owned();
+        return GidChoice::Index { index, rule, evidence: evidence_at(&rails, index) };
+    }
+    let version = facts.platform.nccl_version.as_deref().and_then(super::constraints::version);
+    let since = |least: [u32; 2]| version.as_ref().is_none_or(|v| v.as_slice() >= least.as_slice());
+    let may_abort = version.as_ref().is_none_or(|v| v.as_slice() < TOLERATES_EMPTY_SINCE.as_slice());
+    if since(WALKS_SINCE)
+        && let Some(walk) = search(&rails, may_abort)
+    {
+        if version.is_none() {
+            findings.push(version_unknown());
+        }
+        let evidence = rails.iter().map(|rail| shown(&rail.name, rail.slots[0])).collect();
+        return GidChoice::Search { walk, evidence };
+    }
+    let may_narrow = !context.is_decided("NCCL_IB_HCA");
+    largest_agreeing(&rails, since(WALKS_SINCE), may_narrow, ports, findings)
+}
+
+fn version_unknown() -> Finding {
+    Finding::info(
+        "gid-needs-nccl-2.21",
+        "The right GID is in another slot on each HCA. NCCL 2.21 and later can find each; an older one needs the same slot everywhere, and the image does not say which NCCL it has (NCCL_VERSION).",
+    )
+}
+
+/// What is in the tables where our GID should be.
+fn missing(rails: &[Rail]) -> Finding {
+    let list: Vec<String> = rails
+        .iter()
+        .map(|rail| {
+            let routable = rail.port.gids.slots.iter().filter(|gid| !gid.is_link_local());
+            let addresses: Vec<String> =
+                routable.map(|gid| format!("{} in slot {}", gid.address(), gid.index)).take(3).collect();
+            match (addresses.is_empty(), rail.port.gids.slots.is_empty()) {
+                (false, _) => format!("{} has {}", rail.name, addresses.join(", ")),
+                (true, false) => format!("{} has link-local ones only", rail.name),
+                (true, true) => format!("{} has none at all", rail.name),
+            }
+        })
+        .collect();
     Finding::error(
         "no-own-gid",
-        format!("No RoCE v2 GID of an address of this container is in the table of {}; RoCE will not connect.", names.join(", ")),
+        format!("No RoCE v2 GID of an address of this container, so RoCE will not connect: {}.", list.join("; ")),
     )
     .with_fix("Give the container an address on each RoCE interface (the network plugin's annotation for RDMA), or use the host's network.")
 }
 
-/// For each port, the slots of one family, which all ports have; never empty.
-struct Slots<'a>(Vec<(String, Vec<&'a Gid>)>);
-
-impl<'a> Slots<'a> {
-    /// IPv4 where every port has it, else IPv6 where every port has it, else
-    /// what there is.
-    fn of_one_family(used: &[(String, Vec<&'a Gid>)]) -> Slots<'a> {
-        let of = |ipv6: bool| {
-            let filtered: Vec<(String, Vec<&Gid>)> = used
-                .iter()
-                .map(|(name, slots)| {
-                    let slots = slots.iter().filter(|g| g.address().is_ipv6() == ipv6).copied();
-                    (name.clone(), slots.collect())
-                })
-                .collect();
-            filtered.iter().all(|(_, slots)| !slots.is_empty()).then_some(filtered)
-        };
-        Slots(of(false).or_else(|| of(true)).unwrap_or_else(|| used.to_vec()))
-    }
-
-    /// The lowest slot that is right on every port.
-    fn common(&self) -> Option<u32> {
-        let (_, first) = self.0.first()?;
-        first
+/// Each rail with its IPv4 slots where every rail has one, else with its IPv6
+/// slots where every rail has one, else with what there is.
+fn of_one_family(rails: Vec<Rail>) -> Vec<Rail> {
+    let of = |ipv6: bool| -> Option<Vec<Rail>> {
+        let filtered: Vec<Rail> = rails
             .iter()
-            .map(|gid| gid.index)
-            .filter(|index| self.0.iter().all(|(_, slots)| slots.iter().any(|g| g.index == *index)))
-            .min()
-    }
-
-    /// The variables with which NCCL's own search ends on a right slot on every
-    /// port, none if possible. Proven by replaying the search.
-    fn search(&self, ports: &[&Port]) -> Option<Walk> {
-        let family = match self.0.first()?.1.first()?.address() {
-            IpAddr::V4(_) => Family::Inet,
-            IpAddr::V6(_) => Family::Inet6,
-        };
-        let free = Walk { family, range: None };
-        // No narrower range covers them all, and a wider one lets in more that is wrong.
-        let narrow = Walk { family, range: common_range(self.0.iter().map(|(_, slots)| slots[0].address())) };
-        [free, narrow].into_iter().find(|walk| {
-            self.0.iter().zip(ports).all(|((_, slots), port)| {
-                let end = walk.ends_on(&port.gids);
-                slots.iter().any(|gid| gid.index == end)
+            .map(|rail| Rail {
+                slots: rail.slots.iter().filter(|g| g.address().is_ipv6() == ipv6).copied().collect(),
+                ..rail.clone()
             })
-        })
-    }
-
-    /// Keeps the ports that share a slot with most others.
-    fn largest_agreeing(
-        &self,
-        ports: &mut [Candidate],
-        user: &User,
-        findings: &mut Vec<Finding>,
-        used: &[(String, Vec<&Gid>)],
-    ) -> GidChoice {
-        let mut count: BTreeMap<u32, usize> = BTreeMap::new();
-        for (_, slots) in &self.0 {
-            for gid in slots {
-                *count.entry(gid.index).or_default() += 1;
-            }
-        }
-        let Some((index, _)) = count.into_iter().max_by_key(|(index, n)| (*n, std::cmp::Reverse(*index)))
-        else {
-            return GidChoice::Missing;
-        };
-        let rest: Vec<&str> = self
-            .0
-            .iter()
-            .filter(|(_, slots)| slots.iter().all(|gid| gid.index != index))
-            .map(|(name, _)| name.as_str())
             .collect();
-        findings.push(
-            Finding::warning(
-                "gid-slots-differ",
-                format!(
-                    "No single GID index or address range is right for every HCA: slot {index} is right for most, {} cannot be used with it.",
-                    rest.join(", ")
-                ),
-            )
-            .with_fix("Use NCCL 2.21 or later, and addresses of one range of their own for the RoCE interfaces."),
-        );
-        if user.hcas().is_none() {
-            let rest: BTreeSet<String> = rest.iter().map(|name| (*name).to_owned()).collect();
-            for port in ports.iter_mut() {
-                if rest.contains(&format!("{}:{}", port.hca.name, port.port.number)) {
-                    port.verdict = Verdict::LeftOut(Reason::GidElsewhere(index));
-                }
-            }
-        }
-        GidChoice::Index {
-            index,
-            rule: "the slot that is right on most HCAs".to_owned(),
-            evidence: evidence_at(used, index),
-        }
-    }
+        filtered.iter().all(|rail| !rail.slots.is_empty()).then_some(filtered)
+    };
+    of(false).or_else(|| of(true)).unwrap_or(rails)
 }
 
-fn common_index(slots: &Slots, used: &[(String, Vec<&Gid>)], profile: &Profile) -> Option<(u32, String)> {
-    let published = profile.variables.get(INDEX).and_then(|index| index.parse::<u32>().ok());
-    if let Some(index) = published
-        && used.iter().all(|(_, slots)| slots.iter().any(|gid| gid.index == index))
-    {
-        return Some((index, "published, and a RoCE v2 GID of ours on every HCA".to_owned()));
-    }
-    slots.common().map(|index| (index, "the RoCE v2 GID of an address of ours, on every HCA".to_owned()))
+/// The published index, where it is a GID of ours on every rail, of one family:
+/// an IPv4 GID cannot reach an IPv6 one.
+fn published_index(rails: &[Rail], profile: &Profile) -> Option<(u32, String)> {
+    let index: u32 = profile.variables.get(INDEX)?.parse().ok()?;
+    let at: Option<Vec<&Gid>> =
+        rails.iter().map(|rail| rail.slots.iter().find(|gid| gid.index == index).copied()).collect();
+    let families: BTreeSet<bool> = at?.iter().map(|gid| gid.address().is_ipv6()).collect();
+    let rule = "published, and a RoCE v2 GID of an address of this container on every HCA";
+    (families.len() == 1).then(|| (index, rule.to_owned()))
 }
 
-fn evidence_at(used: &[(String, Vec<&Gid>)], index: u32) -> Vec<String> {
-    used.iter()
-        .filter_map(|(name, slots)| Some(shown(name, slots.iter().find(|gid| gid.index == index)?)))
-        .collect()
+/// The lowest slot that is right on every rail.
+fn common_index(rails: &[Rail]) -> Option<u32> {
+    let slots = rails.first()?.slots.iter().map(|gid| gid.index);
+    slots.filter(|index| rails.iter().all(|rail| rail.has(*index))).min()
+}
+
+/// The variables with which NCCL's own search ends on a right slot on every rail,
+/// none if possible. Proven by replaying the search.
+fn search(rails: &[Rail], may_abort: bool) -> Option<Walk> {
+    let family = match rails.first()?.slots.first()?.address() {
+        IpAddr::V4(_) => Family::Inet,
+        IpAddr::V6(_) => Family::Inet6,
+    };
+    let free = Walk { family, range: None };
+    // No narrower range holds them all, and a wider one lets in more that is wrong.
+    let narrow = Walk { family, range: common_range(rails.iter().map(|rail| rail.slots[0].address())) };
+    [free, narrow].into_iter().find(|walk| {
+        rails.iter().all(|rail| {
+            let end = walk.run(&rail.port.gids);
+            rail.has(end.slot) && !(may_abort && end.reads_empty_slot)
+        })
+    })
+}
+
+/// Keeps the rails that share a slot with most others.
+fn largest_agreeing(
+    rails: &[Rail],
+    is_recent: bool,
+    may_narrow: bool,
+    ports: &mut [Candidate],
+    findings: &mut Vec<Finding>,
+) -> GidChoice {
+    let mut count: BTreeMap<u32, usize> = BTreeMap::new();
+    for gid in rails.iter().flat_map(|rail| &rail.slots) {
+        *count.entry(gid.index).or_default() += 1;
+    }
+    let best = count.into_iter().max_by_key(|(index, rails)| (*rails, std::cmp::Reverse(*index)));
+    let Some((index, _)) = best else { return GidChoice::NotOurs };
+    let rest: Vec<&str> =
+        rails.iter().filter(|rail| !rail.has(index)).map(|rail| rail.name.as_str()).collect();
+    let advice = if is_recent {
+        "Give the RoCE interfaces addresses of one range of their own, or the same number of addresses on each."
+    } else {
+        "Use NCCL 2.21 or later, which looks for the slot on each HCA."
+    };
+    findings.push(
+        Finding::warning(
+            "gid-slots-differ",
+            format!(
+                "No single GID index is right for every HCA, and this NCCL cannot be led to each: slot {index} is right for most, and {} cannot be used with it.",
+                rest.join(", ")
+            ),
+        )
+        .with_fix(advice),
+    );
+    if may_narrow {
+        let rest: BTreeSet<String> = rest.iter().map(|name| (*name).to_owned()).collect();
+        for port in ports.iter_mut().filter(|port| rest.contains(&port.name())) {
+            port.leave_out(Reason::GidElsewhere(index));
+        }
+    }
+    let rule = "the slot that is right on most HCAs".to_owned();
+    GidChoice::Index { index, rule, evidence: evidence_at(rails, index) }
+}
+
+fn evidence_at(rails: &[Rail], index: u32) -> Vec<String> {
+    let at = |rail: &Rail| Some(shown(&rail.name, rail.slots.iter().find(|gid| gid.index == index)?));
+    rails.iter().filter_map(at).collect()
 }
 
 fn shown(name: &str, gid: &Gid) -> String {
@@ -239,8 +251,9 @@ fn common_range(addresses: impl Iterator<Item = IpAddr>) -> Option<IpNet> {
     })
 }
 
-pub fn propose(choice: &GidChoice, profile: &Profile, findings: &mut Vec<Finding>) -> Vec<Proposal> {
-    let published = profile.variables.get(INDEX);
+pub fn propose(context: &Context, choice: &GidChoice, findings: &mut Vec<Finding>) -> Vec<Proposal> {
+    let profile = context.profile;
+    let published = profile.variables.get(INDEX).filter(|_| !context.is_decided(INDEX));
     let differs = |findings: &mut Vec<Finding>, instead: &str| {
         if let Some(published) = published {
             findings.push(Finding::info(
@@ -250,7 +263,7 @@ pub fn propose(choice: &GidChoice, profile: &Profile, findings: &mut Vec<Finding
         }
     };
     match choice {
-        GidChoice::NotOurs | GidChoice::Missing => Vec::new(),
+        GidChoice::NotOurs => Vec::new(),
         GidChoice::Index { index, rule, evidence } => {
             let value = index.to_string();
             let proposal = if published == Some(&value) {
@@ -262,13 +275,13 @@ pub fn propose(choice: &GidChoice, profile: &Profile, findings: &mut Vec<Finding
             vec![proposal.because(evidence.clone())]
         }
         GidChoice::Search { walk, evidence } => {
-            differs(findings, "the slots differ, and NCCL finds each by itself");
+            differs(findings, "it stays unset, because the right slots differ");
             let mut proposals = vec![Proposal {
                 value: None,
                 ..Proposal::from_facts(
                     INDEX,
                     "",
-                    "the right slot differs between HCAs; NCCL's own search finds each",
+                    "the right slot differs between HCAs, and NCCL's own search ends on each",
                 )
                 .because(evidence.clone())
             }];

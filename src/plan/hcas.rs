@@ -1,19 +1,19 @@
 //! `NCCL_IB_HCA`.
 
-use super::Finding;
-use super::devices::{Candidate, visible_to_nccl};
+use super::devices::{Candidate, Reason, Verdict, visible_to_nccl};
 use super::setting::Proposal;
+use super::{Context, Fabric, Finding};
 use crate::nccl::list::Pattern;
-use crate::profiles::{self, Profile};
 
 const VARIABLE: &str = "NCCL_IB_HCA";
 
 /// More HCAs than this NCCL does not take (`MAX_IB_DEVS` since 2.19).
 const MOST: usize = 32;
 
-pub fn propose(ports: &[Candidate], profile: &Profile, findings: &mut Vec<Finding>) -> Vec<Proposal> {
+pub fn propose(context: &Context, ports: &[Candidate], findings: &mut Vec<Finding>) -> Vec<Proposal> {
+    let profile = context.profile;
     let constant = profile.variables.get(VARIABLE);
-    if profile.fabric != Some(profiles::Fabric::Verbs) {
+    if !context.uses_verbs() {
         // Without verbs the published value, an empty one say, is all there is.
         return constant
             .map(|value| Proposal::from_profile(&profile.name, VARIABLE, value, "published"))
@@ -21,7 +21,7 @@ pub fn propose(ports: &[Candidate], profile: &Profile, findings: &mut Vec<Findin
             .collect();
     }
     let used: Vec<&Candidate> = ports.iter().filter(|port| port.is_used()).collect();
-    if used.is_empty() {
+    if used.is_empty() || context.is_decided(VARIABLE) {
         return Vec::new();
     }
     if used.len() > MOST {
@@ -54,6 +54,24 @@ pub fn propose(ports: &[Candidate], profile: &Profile, findings: &mut Vec<Findin
         _ => format!("the usable HCAs ({} of {} ports)", used.len(), ports.len()),
     };
     vec![Proposal::from_facts(VARIABLE, exact_list(ports), rule).because(evidence)]
+}
+
+/// `NCCL_IB_DISABLE=1` where NCCL would otherwise take devices on which it cannot
+/// work: it does not look at the node type, and ends with an error at the first
+/// connection.
+pub fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Option<Proposal> {
+    let is_trap = |port: &&Candidate| {
+        visible_to_nccl(port.hca, port.port)
+            && matches!(port.verdict, Verdict::LeftOut(Reason::Iwarp { .. } | Reason::NodeType(_)))
+    };
+    if fabric.is_there() || !context.uses_verbs() || context.is_decided(VARIABLE) {
+        return None;
+    }
+    let traps: Vec<String> = ports.iter().filter(is_trap).map(Candidate::name).collect();
+    (!traps.is_empty()).then(|| {
+        let rule = format!("NCCL would take {}, and fail at the first connection", traps.join(", "));
+        Proposal::from_facts("NCCL_IB_DISABLE", "1", rule).because(evidence(ports))
+    })
 }
 
 /// Whether NCCL, given this pattern, takes all used ports and no other.
@@ -96,14 +114,14 @@ fn evidence(ports: &[Candidate]) -> Vec<String> {
     ports
         .iter()
         .map(|port| match &port.verdict {
-            super::devices::Verdict::Used => format!(
+            Verdict::Used => format!(
                 "{}:{} ACTIVE, {}, {}",
                 port.hca.name,
                 port.port.number,
                 String::from(port.port.link_layer.clone()),
                 port.port.rate
             ),
-            super::devices::Verdict::LeftOut(reason) => {
+            Verdict::LeftOut(reason) => {
                 format!("{}:{} left out: {reason}", port.hca.name, port.port.number)
             }
         })

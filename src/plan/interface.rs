@@ -2,13 +2,12 @@
 
 use std::net::IpAddr;
 
-use super::Finding;
 use super::setting::Proposal;
+use super::{Context, Finding};
 use crate::facts::Facts;
 use crate::facts::net::Interface;
 use crate::facts::route::Route;
 use crate::nccl::list::Pattern;
-use crate::profiles::Profile;
 
 const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 
@@ -16,25 +15,18 @@ const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterfaceChoice {
     pub name: String,
-    /// Whether the default route leaves through it.
-    pub is_default_route: bool,
     pub rule: String,
 }
 
 /// From the routes: where the job's master is reached, else the default route,
 /// else the only interface that there is.
 pub fn choose(facts: &Facts) -> Option<InterfaceChoice> {
-    let default = default_route(facts);
-    let is_default_route = |name: &str| default.is_some_and(|route| route.interface == name);
     if let Some((name, rule)) = to_master(facts) {
-        return Some(InterfaceChoice { is_default_route: is_default_route(&name), name, rule });
+        return Some(InterfaceChoice { name, rule });
     }
-    if let Some(route) = default {
-        return Some(InterfaceChoice {
-            name: route.interface.clone(),
-            is_default_route: true,
-            rule: "carries the default route".to_owned(),
-        });
+    if let Some(route) = default_route(facts) {
+        let rule = "carries the default route".to_owned();
+        return Some(InterfaceChoice { name: route.interface.clone(), rule });
     }
     let mut eligible = facts
         .net
@@ -44,7 +36,6 @@ pub fn choose(facts: &Facts) -> Option<InterfaceChoice> {
     match (eligible.next(), eligible.next()) {
         (Some(only), None) => Some(InterfaceChoice {
             name: only.name.clone(),
-            is_default_route: false,
             rule: "the only interface that is up and has an address".to_owned(),
         }),
         _ => None,
@@ -73,7 +64,7 @@ fn to_master(facts: &Facts) -> Option<(String, String)> {
 }
 
 /// IPv4 before IPv6, then the lowest metric.
-fn default_route(facts: &Facts) -> Option<&Route> {
+pub fn default_route(facts: &Facts) -> Option<&Route> {
     usable_routes(facts)
         .filter(|route| route.is_default())
         .min_by_key(|route| (route.destination.addr().is_ipv6(), route.metric))
@@ -103,11 +94,14 @@ pub fn has_global_address(interface: &Interface) -> bool {
 }
 
 pub fn propose(
-    facts: &Facts,
+    context: &Context,
     choice: Option<&InterfaceChoice>,
-    profile: &Profile,
     findings: &mut Vec<Finding>,
 ) -> Vec<Proposal> {
+    if context.is_decided(VARIABLE) {
+        return Vec::new();
+    }
+    let Context { facts, profile, .. } = context;
     let constant = profile.variables.get(VARIABLE);
     let published =
         |rule: &str, constant: &str| vec![Proposal::from_profile(&profile.name, VARIABLE, constant, rule)];

@@ -8,6 +8,7 @@
 
 mod companions;
 mod constraints;
+mod context;
 mod devices;
 mod fabric;
 mod fill;
@@ -16,12 +17,15 @@ mod gid;
 mod hcas;
 mod interface;
 mod options;
+mod port_findings;
 mod profile;
+mod select;
 mod setting;
 mod user;
 
 use serde::Serialize;
 
+use context::Context;
 pub use devices::{PortVerdict, visible_to_nccl};
 pub use fabric::Fabric;
 pub use finding::{Finding, Severity};
@@ -63,32 +67,32 @@ impl Plan {
 
 /// Decides. The named profile of `options`, if any, must be one of `profiles`.
 pub fn plan(facts: &Facts, profiles: &Profiles, options: &Options) -> Plan {
-    let mut findings = Vec::new();
     let user = User::new(facts, options);
-    let candidates = devices::candidates(facts);
-    let (choice, profile) = profile::choose(facts, &candidates, profiles, options);
+    let mut ports = devices::candidates(facts);
+    let (choice, profile) = profile::choose(facts, &ports, profiles, options);
+    let context = Context { facts, profile: &profile, user: &user, options };
+    let mut findings = Vec::new();
 
+    select::select(&context, &mut ports);
+    let gid = gid::choose(&context, &mut ports, &mut findings);
     let interface = interface::choose(facts);
-    let mut ports = devices::select(facts, candidates, &profile, &user, interface.as_ref());
-    let gid = gid::choose(facts, &mut ports, &profile, &user, &mut findings);
-    let fabric = fabric::find(facts, &ports, &profile, &user);
+    let fabric = fabric::find(&context, &ports);
 
-    let mut settings = fill::user_settings(&user, &profile, options);
-    if options.profile != ProfileOption::None && fabric.is_there() {
-        let proposals = [
-            hcas::propose(&ports, &profile, &mut findings),
-            gid::propose(&gid, &profile, &mut findings),
-            interface::propose(facts, interface.as_ref(), &profile, &mut findings),
-            companions::propose(&ports, &gid, interface.as_ref(), &profile),
-            fill::tuning(&profile),
-        ];
-        for proposal in proposals.into_iter().flatten() {
-            fill::fill(&mut settings, proposal, &profile, options);
-        }
+    let mut proposals = Vec::from_iter(hcas::propose_off(&context, &ports, &fabric));
+    // Without RDMA, and without a platform that is known, nothing else is forced.
+    if choice.is_some() {
+        proposals.extend(hcas::propose(&context, &ports, &mut findings));
+        proposals.extend(gid::propose(&context, &gid, &mut findings));
+        proposals.extend(interface::propose(&context, interface.as_ref(), &mut findings));
+        proposals.extend(companions::propose(&ports, &gid, interface.as_ref(), &profile));
+        proposals.extend(fill::tuning(&profile));
     }
-    findings.extend(devices::findings(&ports, &profile, &fabric));
-    findings.extend(constraints::check(facts, &ports, &profile));
-    findings.extend(fabric::findings(&fabric, &ports, &profile, choice.as_ref(), &user));
+    let settings = fill::settings(&context, proposals);
+
+    findings.extend(fabric::findings(&context, &fabric, &ports, choice.as_ref()));
+    findings.extend(port_findings::findings(&ports));
+    findings.extend(constraints::check(&context, &ports, &fabric));
+    findings.extend(fill::overridden(&context));
 
     Plan {
         profile: choice,

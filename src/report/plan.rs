@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::style::{condensed, counted};
 use crate::check::memlock::{Pinning, amount};
 use crate::facts::limits::Limit;
+use crate::facts::rdma::LinkLayer;
 use crate::plan::{Fabric, Finding, Outcome, Plan, PortVerdict, Setting, Severity};
 
 /// The version of `plan --json`.
@@ -35,13 +36,19 @@ pub enum Detail {
 /// Whatever the sink gives.
 pub fn write(out: &mut impl Write, plan: &Plan, memlock: Option<&Memlock>, detail: Detail) -> io::Result<()> {
     writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), headline(plan))?;
-    let width = plan.settings.iter().map(|s| s.variable.len()).max().unwrap_or_default();
-    write_ports(out, &plan.ports, width)?;
+    let ports = grouped(&plan.ports);
+    let names = plan.settings.iter().map(|setting| setting.variable.len());
+    let width =
+        names.chain(ports.iter().map(|group| group.names.len())).max().unwrap_or_default().min(WIDEST);
+    for group in &ports {
+        let verdict = if group.used { "use" } else { "skip" };
+        writeln!(out, "  {verdict:5}  {:width$}  {}", group.names, group.text)?;
+    }
     for setting in &plan.settings {
         write_setting(out, setting, width)?;
         if detail == Detail::Full {
             for evidence in &setting.evidence {
-                writeln!(out, "  {:width$}        {evidence}", "")?;
+                writeln!(out, "  {:5}  {:width$}  {evidence}", "", "")?;
             }
         }
     }
@@ -70,51 +77,75 @@ pub fn write_findings<'a>(
     Ok(())
 }
 
+/// A column is not wider than this; a longer name pushes its line to the right.
+const WIDEST: usize = 32;
+
 /// `RoCE, 8 of 9 ports, profile generic-roce (usable HCAs of link layer Ethernet)`.
 fn headline(plan: &Plan) -> String {
-    let used: Vec<&PortVerdict> = plan.ports.iter().filter(|port| port.used).collect();
     let fabric = match &plan.fabric {
-        Fabric::Verbs => {
-            let link_layer = match used.first().map(|port| String::from(port.link_layer.clone())) {
-                Some(name) if name == "Ethernet" => "RoCE".to_owned(),
-                Some(name) => name,
-                None => "RDMA".to_owned(),
-            };
-            let ports = counted(plan.ports.len(), "port");
-            match used.len() == plan.ports.len() {
-                true => format!("{link_layer}, {ports}"),
-                false => format!("{link_layer}, {} of {ports}", used.len()),
-            }
-        }
+        Fabric::Verbs => format!("{}, {}", transports(&plan.ports), ports_used(&plan.ports)),
         Fabric::Interface(name) => format!("RDMA behind the interface {name}, without verbs"),
-        Fabric::Plugin(count) => format!("{} for a net plugin", counted(*count, "HCA")),
-        Fabric::None(why) => format!("nothing to fill in: {why}"),
+        Fabric::Plugin(_) => format!("for a net plugin, {}", ports_used(&plan.ports)),
+        // The ports' own lines say why.
+        Fabric::None(_) if !plan.ports.is_empty() => format!("no RDMA, {}", ports_used(&plan.ports)),
+        Fabric::None(why) => format!("no RDMA: {why}"),
     };
     match &plan.profile {
+        None if plan.fabric.is_there() => format!("{fabric}, no profile: nothing is filled in"),
         None => fabric,
         Some(choice) if choice.is_named() => format!("{fabric}, profile {} (by name)", choice.name),
         Some(choice) => format!("{fabric}, profile {} ({})", choice.name, choice.evidence.join(", ")),
     }
 }
 
-/// Ports with the same rate and verdict share a line.
-fn write_ports(out: &mut impl Write, ports: &[PortVerdict], width: usize) -> io::Result<()> {
-    let mut groups: Vec<(bool, String, Vec<&str>)> = Vec::new();
+fn transports(ports: &[PortVerdict]) -> String {
+    let used = |link_layer| ports.iter().any(|port| port.used && port.link_layer == link_layer);
+    match (used(LinkLayer::InfiniBand), used(LinkLayer::Ethernet)) {
+        (true, true) => "InfiniBand and RoCE",
+        (true, false) => "InfiniBand",
+        (false, _) => "RoCE",
+    }
+    .to_owned()
+}
+
+fn ports_used(ports: &[PortVerdict]) -> String {
+    let all = counted(ports.len(), "port");
+    match ports.iter().filter(|port| port.used).count() {
+        used if used == ports.len() => all,
+        used => format!("{used} of {all}"),
+    }
+}
+
+/// Ports with the same rate and verdict, which share a line.
+struct Group {
+    used: bool,
+    text: String,
+    names: String,
+}
+
+fn grouped(ports: &[PortVerdict]) -> Vec<Group> {
+    let mut groups: Vec<(bool, String, Vec<String>)> = Vec::new();
     for port in ports {
         let text = match &port.reason {
-            None => format!("{}, {}", String::from(port.link_layer.clone()), port.rate),
+            None => [String::from(port.link_layer.clone()), port.rate.clone()].join(", "),
             Some(reason) => reason.clone(),
         };
-        match groups.iter_mut().find(|(_, known, _)| *known == text) {
-            Some((_, _, names)) => names.push(&port.hca),
-            None => groups.push((port.used, text, vec![&port.hca])),
+        let name = match port.of_several {
+            true => format!("{}:{}", port.hca, port.port),
+            false => port.hca.clone(),
+        };
+        match groups.iter_mut().find(|(used, known, _)| (*used, known.as_str()) == (port.used, &text)) {
+            Some((_, _, names)) => names.push(name),
+            None => groups.push((port.used, text, vec![name])),
         }
     }
-    for (used, text, names) in groups {
-        let verdict = if used { "use" } else { "skip" };
-        writeln!(out, "  {verdict:5}  {:width$}  {text}", condensed(&names))?;
-    }
-    Ok(())
+    groups
+        .into_iter()
+        .map(|(used, text, names)| {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            Group { used, text, names: condensed(&names) }
+        })
+        .collect()
 }
 
 fn write_setting(out: &mut impl Write, setting: &Setting, width: usize) -> io::Result<()> {

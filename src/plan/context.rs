@@ -1,0 +1,31 @@
+//! What every part of the plan decides on.
+
+use super::{Options, ProfileOption, User};
+use crate::facts::Facts;
+use crate::profiles::{self, Profile};
+
+pub struct Context<'a> {
+    pub facts: &'a Facts,
+    pub profile: &'a Profile,
+    pub user: &'a User,
+    pub options: &'a Options,
+}
+
+impl Context<'_> {
+    /// Whether a variable is not for the plan to decide.
+    pub fn is_decided(&self, variable: &str) -> bool {
+        self.options.profile == ProfileOption::None
+            || self.user.get(variable).is_some()
+            || self.options.keep.contains(variable)
+            || self.hands_off(variable)
+    }
+
+    /// Whether the profile leaves a variable to others.
+    pub fn hands_off(&self, variable: &str) -> bool {
+        self.profile.hands_off.iter().any(|pattern| profiles::fits(pattern, variable))
+    }
+
+    pub fn uses_verbs(&self) -> bool {
+        self.profile.fabric == Some(profiles::Fabric::Verbs)
+    }
+}

@@ -1,0 +1,97 @@
+//! What a person should know about the ports.
+
+use std::collections::BTreeMap;
+
+use super::Finding;
+use super::devices::{Candidate, Reason, Verdict};
+use crate::facts::rdma::LinkLayer;
+
+/// Ports with the same trouble share a finding.
+pub fn findings(ports: &[Candidate]) -> Vec<Finding> {
+    let mut troubles: Vec<(Finding, Vec<String>)> = Vec::new();
+    for port in ports {
+        let Verdict::LeftOut(reason) = &port.verdict else { continue };
+        let Some(finding) = trouble(reason) else { continue };
+        match troubles.iter_mut().find(|(known, _)| *known == finding) {
+            Some((_, names)) => names.push(port.name()),
+            None => troubles.push((finding, vec![port.name()])),
+        }
+    }
+    let named = troubles.into_iter().map(|(finding, names)| Finding {
+        message: format!("{} left out: {}.", names.join(", "), finding.message),
+        ..finding
+    });
+    named.chain(rates(ports)).chain(link_layers(ports)).collect()
+}
+
+/// What is wrong with a port that this container was meant to have.
+fn trouble(reason: &Reason) -> Option<Finding> {
+    let (id, fix) = match reason {
+        Reason::PortState(state) => (
+            "port-down",
+            match state.as_str() {
+                "INIT" | "ARMED" => {
+                    "The link is up, and the subnet manager has not brought the port up: check it (`sminfo`, `ibstat`)."
+                }
+                "" => "Check the device on the node with `rdma link`.",
+                _ => {
+                    "Check the cable, the switch port and `rdma link` on the node; other nodes will have one port more."
+                }
+            },
+        ),
+        Reason::CannotBeOpened(_) => (
+            "uverbs-denied",
+            "Request the device through the RDMA device plugin (or docker run --device /dev/infiniband), and check the node's file mode if the container does not run as root.",
+        ),
+        Reason::Iwarp { erdma: true } => (
+            "erdma-iwarp",
+            "Load the driver on the node in its compat or ofed mode (modprobe erdma compat_mode=1).",
+        ),
+        Reason::Iwarp { erdma: false } => ("iwarp", "Where the NIC can do RoCE, switch its driver to it."),
+        Reason::NodeType(_) | Reason::LinkLayer(_) => {
+            ("unknown-device", "If it is a fabric of a new kind, it needs a net plugin for NCCL.")
+        }
+        _ => return None,
+    };
+    Some(Finding::warning(id, reason.to_string()).with_fix(fix))
+}
+
+/// A rail that is slower than its siblings slows all of them down.
+fn rates(ports: &[Candidate]) -> Option<Finding> {
+    let mut by_rate: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for port in ports.iter().filter(|port| port.is_used()) {
+        by_rate.entry(&port.port.rate).or_default().push(port.name());
+    }
+    if by_rate.len() < 2 {
+        return None;
+    }
+    let list: Vec<String> =
+        by_rate.iter().map(|(rate, names)| format!("{} at {rate}", names.join(", "))).collect();
+    Some(
+        Finding::warning("rates-differ", format!("The ports in use have different rates: {}.", list.join("; ")))
+            .with_fix("If the odd one is for storage or for TCP, name the others in NCCL_IB_HCA; otherwise check its cable and port."),
+    )
+}
+
+/// Only the user's own list can mix them.
+fn link_layers(ports: &[Candidate]) -> Option<Finding> {
+    let of = |link_layer: LinkLayer| -> Vec<String> {
+        let of_it = ports.iter().filter(|port| port.is_used() && port.port.link_layer == link_layer);
+        of_it.map(Candidate::name).collect()
+    };
+    let (ib, roce) = (of(LinkLayer::InfiniBand), of(LinkLayer::Ethernet));
+    if ib.is_empty() || roce.is_empty() {
+        return None;
+    }
+    Some(
+        Finding::warning(
+            "mixed-link-layers",
+            format!(
+                "NCCL will use InfiniBand ({}) beside RoCE ({}), and one cannot connect to the other.",
+                ib.join(", "),
+                roce.join(", ")
+            ),
+        )
+        .with_fix("Name the HCAs of one link layer in NCCL_IB_HCA."),
+    )
+}
