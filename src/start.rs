@@ -33,7 +33,8 @@ pub fn start(inherited: Inherited) -> i32 {
             let image = Image::new(command.to_vec(), environ::entries());
             Deadline::arm(DEFAULT_PREPARE_TIMEOUT, image, inherited, timed_out())
         });
-        work(arguments, Guard::InPlace(deadline.and_then(Result::ok)))
+        let deadline = deadline.and_then(Result::ok);
+        work(arguments, Guard::InPlace(deadline.as_ref()))
     }
 }
 
@@ -48,7 +49,7 @@ enum Guard<'a> {
     /// PID 1, its parent.
     Link(&'a Link),
     /// A timer of this process, where there is one.
-    InPlace(Option<Deadline>),
+    InPlace(Option<&'a Deadline>),
 }
 
 impl Guard<'_> {

@@ -2,6 +2,10 @@
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a busy machine: what is not done by then hangs.
+pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The program under test: the release binary that was built along with the
 /// tests, or another one.
@@ -22,4 +26,21 @@ pub fn repository(path: impl AsRef<Path>) -> PathBuf {
 pub fn skip(why: &str) {
     assert!(std::env::var_os("CI").is_none(), "cannot be skipped in CI: {why}");
     eprintln!("SKIPPED: {why}");
+}
+
+/// Looks until there is something to see, for what cannot be waited for.
+pub fn poll_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + DEADLINE;
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < until, "this did not happen within {DEADLINE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The value of a field of a status file in /proc.
+pub fn status_field<'a>(status: &'a str, field: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).map(str::trim)
 }
