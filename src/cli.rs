@@ -1,5 +1,7 @@
 //! The command line.
 
+pub mod usage;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -148,25 +150,25 @@ pub const ACTIONS: &[&str] = &["inspect", "plan", "env", "profiles"];
 
 impl ConfigFlags {
     /// Those that were given, as a layer of the configuration.
-    pub fn into_flags(self) -> Vec<Flag> {
+    pub fn flags(&self) -> Vec<Flag> {
         let mut flags: Vec<Flag> = Vec::new();
         let texts = [
-            ("profile", self.profile),
-            ("profile-dir", self.profile_dir),
-            ("memlock", self.memlock),
-            ("prepare-timeout", self.prepare_timeout),
-            ("refuse-exit-code", self.refuse_exit_code),
-            ("log-format", self.log_format),
-            ("log-level", self.log_level),
+            ("profile", &self.profile),
+            ("profile-dir", &self.profile_dir),
+            ("memlock", &self.memlock),
+            ("prepare-timeout", &self.prepare_timeout),
+            ("refuse-exit-code", &self.refuse_exit_code),
+            ("log-format", &self.log_format),
+            ("log-level", &self.log_level),
         ];
         for (key, text) in texts {
-            flags.extend(text.map(|text| (key, Value::from(text))));
+            flags.extend(text.as_ref().map(|text| (key, Value::from(text.clone()))));
         }
         if self.require_rdma {
             flags.push(("require-rdma", true.into()));
         }
         if !self.keep.is_empty() {
-            flags.push(("keep", self.keep.into()));
+            flags.push(("keep", self.keep.clone().into()));
         }
         if !self.set.is_empty() {
             flags.push(("set", assignments(&self.set)));
@@ -175,12 +177,11 @@ impl ConfigFlags {
     }
 }
 
-/// A table, so that it is merged with the file's; the text as it is where it is
-/// none, for the configuration to refuse.
+/// One table of all, as a value may hold a line break.
 fn assignments(texts: &[String]) -> Value {
     let pairs: Option<Dict> = texts
         .iter()
-        .map(|text| text.split_once('=').map(|(name, value)| (name.to_owned(), value.into())))
+        .map(|text| text.split_once('=').map(|(name, value)| (name.into(), value.into())))
         .collect();
     match pairs {
         Some(pairs) => pairs.into(),

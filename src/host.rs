@@ -75,13 +75,14 @@ pub fn captured_facts(
 }
 
 fn read(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    if path == Path::new("-") {
-        std::io::stdin().take(LONGEST).read_to_string(&mut text)?;
-    } else {
-        File::open(path)?.take(LONGEST).read_to_string(&mut text)?;
+    let source: Box<dyn Read> =
+        if path == Path::new("-") { Box::new(std::io::stdin()) } else { Box::new(File::open(path)?) };
+    let mut bytes = Vec::new();
+    source.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(std::io::Error::other(format!("longer than {LONGEST} bytes")));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(std::io::Error::other)
 }
 
 /// The plan with all findings that need nothing but the facts.

@@ -14,7 +14,7 @@ use crate::facts::Facts;
 use crate::facts::settings::Environment;
 use crate::host;
 use crate::plan::{Fabric, Plan, Severity};
-use crate::report::log::Log;
+use crate::report::log::{Log, say};
 use crate::report::plan::Memlock;
 use crate::sys::exec::Image;
 
@@ -30,8 +30,12 @@ pub enum Prepared {
 ///
 /// # Errors
 /// A sentence for the user: the configuration or a profile is at fault.
-pub fn prepare(config: &Config, command: Vec<CString>, inherited: Vec<CString>) -> anyhow::Result<Prepared> {
-    let log = Log::start(config.log_format, config.log_level);
+pub fn prepare(
+    config: &Config,
+    log: &Log,
+    command: Vec<CString>,
+    inherited: Vec<CString>,
+) -> anyhow::Result<Prepared> {
     let known = Environment::new(&inherited);
     let profiles = host::profiles(config)?;
     let facts = host::live_facts(&profiles, &known);
@@ -41,9 +45,10 @@ pub fn prepare(config: &Config, command: Vec<CString>, inherited: Vec<CString>) 
 
     log.plan(&plan, memlock.as_ref());
     if let Some(reason) = refusal(config, &plan) {
-        log.refusal(&reason, config.refuse_exit_code);
-        leave_behind(&log, &known, &reason);
-        return Ok(Prepared::Exit(config.refuse_exit_code));
+        let code = config.refuse_exit_code;
+        say(&format!("refusing to start the command (exit code {code}): {reason}"));
+        leave_behind(&known, &reason);
+        return Ok(Prepared::Exit(code));
     }
     Ok(Prepared::Command(Image::new(command, environment::with(inherited, plan.filled()))))
 }
@@ -66,22 +71,27 @@ fn refusal(config: &Config, plan: &Plan) -> Option<String> {
     {
         return Some(format!("RDMA is required (require-rdma), but {why}"));
     }
+    if config.require_rdma
+        && let Some(finding) = plan.findings.iter().find(|finding| finding.id == "no-own-gid")
+    {
+        return Some(format!("RDMA is required (require-rdma), but: {}", finding.message));
+    }
     let failed =
         |finding: &&crate::plan::Finding| finding.id == "memlock" && finding.severity == Severity::Error;
     if config.memlock == Mode::Enforce
         && let Some(finding) = plan.findings.iter().find(failed)
     {
-        return Some(format!("{} (memlock = \"enforce\")", finding.message));
+        return Some(format!("memlock = \"enforce\": {}", finding.message));
     }
     None
 }
 
-/// Where Kubernetes shows it.
-fn leave_behind(log: &Log, known: &Environment, reason: &str) {
+/// Where Kubernetes shows why the command did not start.
+pub fn leave_behind(known: &Environment, reason: &str) {
     let path = known.get(TERMINATION_LOG_VARIABLE).filter(|path| !path.is_empty()).map(Path::new);
     if let Err(error) = termination_log::write(&format!("rdma-init: {reason}\n"), path) {
         let path = path.unwrap_or(Path::new("/dev/termination-log"));
-        log.error(&format!("cannot write the reason to {}: {error}", path.display()));
+        say(&format!("cannot write the reason to {}: {error}", path.display()));
     }
 }
 

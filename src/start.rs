@@ -1,25 +1,25 @@
 //! From `main` to the exec.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use clap::Parser;
-use clap::error::ErrorKind;
+use nix::errno::Errno;
 
-use crate::cli::{ACTIONS, Cli};
+use crate::cli::usage;
 use crate::commands;
 use crate::config::{self, DEFAULT_PREPARE_TIMEOUT};
 use crate::exit;
 use crate::facts::settings::Environment;
 use crate::init::{self, Link};
+use crate::report::log::{Log, say};
 use crate::run::{self, Prepared};
 use crate::sys::deadline::Deadline;
 use crate::sys::environ;
 use crate::sys::exec::Image;
 use crate::sys::fork::{exit_now, wait_to_be_killed};
 use crate::sys::signals::Inherited;
-use crate::sys::stdio::{Stderr, reserve_closed};
+use crate::sys::stdio::reserve_closed;
 
 /// Runs the program; all signals must be blocked. Returns the exit code.
 pub fn start(inherited: Inherited) -> i32 {
@@ -104,9 +104,15 @@ fn work(arguments: Vec<CString>, guard: Guard) -> i32 {
 
 fn exec(mut image: Image, arguments: &[CString], guard: &Guard) -> i32 {
     guard.before_exec();
-    let error = image.exec();
-    let command = command_of(arguments).and_then(<[CString]>::first);
-    let name = command.map_or(OsStr::new(""), |name| OsStr::from_bytes(name.as_bytes()));
+    let mut error = image.exec();
+    let command = command_of(arguments).unwrap_or_default();
+    if error == Errno::E2BIG {
+        say(
+            "the environment has no room for the variables that were filled in; the command starts without them.",
+        );
+        error = Image::new(command.to_vec(), environ::entries()).exec();
+    }
+    let name = command.first().map_or(OsStr::new(""), |name| OsStr::from_bytes(name.as_bytes()));
     let (message, code) = run::exec_failed(name, error);
     say(&message);
     code
@@ -115,29 +121,34 @@ fn exec(mut image: Image, arguments: &[CString], guard: &Guard) -> i32 {
 /// Understands the arguments and the configuration, then prepares the command or
 /// runs one of our own.
 fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
-    let cli = match parse(arguments) {
+    let cli = match usage::parse(arguments) {
         Ok(cli) => cli,
         Err(code) => return Prepared::Exit(code),
     };
     let inherited = environ::entries();
     let environment = Environment::new(&inherited);
-    let config = match config::load(&environment, cli.options.into_flags()) {
-        Ok(config) => config,
-        Err(error) => return failed(&format!("{error}.")),
+    let failed = |error: &anyhow::Error| {
+        say(&format!("{error:#}."));
+        if cli.action.is_none() {
+            run::leave_behind(&environment, &format!("{error:#}"));
+        }
+        Prepared::Exit(exit::FAILED)
     };
-    if let Some(action) = cli.action {
-        guard.set_deadline(None);
-        return match commands::run(action, &config, &environment) {
-            Ok(()) => Prepared::Exit(0),
-            Err(error) if is_broken_pipe(&error) => Prepared::Exit(0),
-            Err(error) => failed(&format!("{error:#}.")),
-        };
-    }
-    guard.set_deadline(Some(config.prepare_timeout));
-    let command = command_of(arguments).unwrap_or_default().to_vec();
-    match run::prepare(&config, command, inherited) {
-        Ok(prepared) => prepared,
-        Err(error) => failed(&format!("{error:#}.")),
+    let config = match config::load(&environment, cli.options.flags()) {
+        Ok(config) => config,
+        Err(error) => return failed(&error.into()),
+    };
+    let log = Log::start(config.log_format, config.log_level);
+    let Some(action) = &cli.action else {
+        guard.set_deadline(Some(config.prepare_timeout));
+        let command = command_of(arguments).unwrap_or_default().to_vec();
+        return run::prepare(&config, &log, command, inherited.clone())
+            .unwrap_or_else(|error| failed(&error));
+    };
+    guard.set_deadline(None);
+    match commands::run(action, &config, &environment) {
+        Err(error) if !is_broken_pipe(&error) => failed(&error),
+        _ => Prepared::Exit(0),
     }
 }
 
@@ -146,61 +157,6 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .chain()
         .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
         .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
-}
-
-fn failed(message: &str) -> Prepared {
-    say(message);
-    Prepared::Exit(exit::FAILED)
-}
-
-fn say(message: &str) {
-    Stderr::with_patience(std::time::Duration::from_millis(500))
-        .put(format!("rdma-init: {message}\n").as_bytes());
-}
-
-fn parse(arguments: &[CString]) -> Result<Cli, i32> {
-    let texts = || arguments.iter().map(|a| OsStr::from_bytes(a.as_bytes()).to_owned());
-    if let Some(advice) = missing_dashes(arguments) {
-        say(&advice);
-        return Err(exit::FAILED);
-    }
-    let cli = Cli::try_parse_from(texts()).map_err(|error| match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // To standard output; a reader that went away is no error.
-            let _ = error.print();
-            0
-        }
-        _ => {
-            Stderr::with_patience(std::time::Duration::from_millis(500))
-                .put(error.render().to_string().as_bytes());
-            exit::FAILED
-        }
-    })?;
-    if cli.action.is_none() && cli.command.is_empty() {
-        say(
-            "there is nothing to run. Usage: rdma-init [OPTIONS] -- COMMAND [ARG]..., or see rdma-init --help.",
-        );
-        return Err(exit::FAILED);
-    }
-    Ok(cli)
-}
-
-/// `rdma-init ls -la`: the user forgot the dashes.
-fn missing_dashes(arguments: &[CString]) -> Option<String> {
-    let first = arguments.get(1)?.to_str().ok()?;
-    if first.starts_with('-') || ACTIONS.contains(&first) || first == "verbs-probe" {
-        return None;
-    }
-    if command_of(arguments).is_some() {
-        return None;
-    }
-    let rest: Vec<OsString> =
-        arguments.iter().skip(1).map(|a| OsStr::from_bytes(a.as_bytes()).to_owned()).collect();
-    let line: Vec<_> = rest.iter().map(|a| a.to_string_lossy()).collect();
-    Some(format!(
-        "{first:?} is not a command of rdma-init. To run it, put -- before it: rdma-init -- {}",
-        line.join(" ")
-    ))
 }
 
 /// Ends the process with the code that [`start`] gave.

@@ -1,7 +1,5 @@
 //! Raising what memory the command can pin, and trying whether it can.
 
-use std::num::NonZeroUsize;
-
 use caps::{CapSet, Capability};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -52,22 +50,22 @@ const LEAST_PROBE: u64 = 16 * 1024 * 1024;
 /// Address space is plenty, but not endless.
 const LARGEST_PROBE: u64 = 1 << 40;
 
-/// What a real lock says about it.
+/// What a real lock, larger than the limit, says about it.
 fn proven(pinning: Pinning, limit: Limit) -> Pinning {
-    let size = match (pinning, limit.soft) {
-        (Pinning::Limited(_), _) => return pinning,
-        (Pinning::Capability, Amount::Limited(bytes)) => {
-            bytes.saturating_add(1 << 20).clamp(LEAST_PROBE, LARGEST_PROBE)
-        }
-        _ => LEAST_PROBE,
+    let bytes = match limit.soft {
+        Amount::Limited(bytes) => Some(bytes),
+        Amount::Unlimited(_) => None,
     };
-    let size = usize::try_from(size).ok().and_then(NonZeroUsize::new).map_or(1 << 24, NonZeroUsize::get);
-    match memory::pin_probe(size) {
+    let size = bytes.map_or(LEAST_PROBE, |bytes| bytes.saturating_add(1 << 20).max(LEAST_PROBE));
+    if size > LARGEST_PROBE {
+        return pinning;
+    }
+    let size = usize::try_from(size).unwrap_or(1 << 24);
+    match (memory::pin_probe(size), bytes) {
         // No such system call (a sandbox): the rules are all there is to go by.
-        Ok(()) | Err(Errno::ENOSYS) => pinning,
-        Err(_) => Pinning::Limited(match limit.soft {
-            Amount::Limited(bytes) => bytes,
-            Amount::Unlimited(_) => 0,
-        }),
+        (Err(Errno::ENOSYS), _) => pinning,
+        (Ok(()), None) => Pinning::Unlimited,
+        (Ok(()), Some(_)) => Pinning::Capability,
+        (Err(_), bytes) => Pinning::Limited(bytes.unwrap_or(0)),
     }
 }

@@ -102,7 +102,7 @@ fn fix(process: &Process) -> String {
         return "Raise the limit of the runtime that makes the user namespace (its LimitMEMLOCK or --ulimit memlock=-1:-1), or use the host's user namespace (Docker: --userns=host, Kubernetes: hostUsers: true)."
             .to_owned();
     }
-    let limit = "Docker: --ulimit memlock=-1:-1. containerd: LimitMEMLOCK=infinity in its systemd unit. CRI-O: default_ulimits = [\"memlock=-1:-1\"].";
+    let limit = "Docker: --ulimit memlock=-1:-1, or as root --cap-add IPC_LOCK. containerd: LimitMEMLOCK=infinity in its systemd unit. CRI-O: default_ulimits = [\"memlock=-1:-1\"].";
     let sets = &process.capabilities;
     let kubernetes = if process.uid != 0 && sets.bounding.has(CAP_IPC_LOCK) {
         let file = if process.no_new_privs {

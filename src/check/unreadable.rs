@@ -7,6 +7,9 @@ use crate::plan::Finding;
 const SHOWN: usize = 5;
 
 pub fn findings(unreadable: &[Unreadable]) -> Vec<Finding> {
+    // What matters most comes first.
+    let mut unreadable: Vec<&Unreadable> = unreadable.iter().collect();
+    unreadable.sort_by_key(|u| !u.is_of_rdma());
     let mut findings: Vec<Finding> = unreadable
         .iter()
         .take(SHOWN)

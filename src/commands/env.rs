@@ -6,7 +6,7 @@ use crate::cli::{EnvFormat, Host};
 use crate::config::Config;
 use crate::facts::settings::Environment;
 use crate::report;
-use crate::report::log::Log;
+use crate::report::log::say;
 
 pub fn run(
     out: &mut impl Write,
@@ -19,7 +19,7 @@ pub fn run(
     let variables: Vec<(&str, &str)> = plan.filled().collect();
     let left_out = report::environment::write(out, &variables, format)?;
     if !left_out.is_empty() {
-        Log::start(config.log_format, config.log_level).error(&format!(
+        say(&format!(
             "left out, because this format cannot hold their values (a line break, or too long): {}",
             left_out.join(", ")
         ));

@@ -18,20 +18,20 @@ use crate::report::plan::Detail;
 ///
 /// # Errors
 /// A sentence for the user.
-pub fn run(action: Action, config: &Config, environment: &Environment) -> anyhow::Result<()> {
+pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyhow::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match action {
-        Action::Inspect { json } => inspect::run(&mut out, json, config, environment),
+        Action::Inspect { json } => inspect::run(&mut out, *json, config, environment),
         Action::Plan { host, evidence, json } => {
             let form = match (json, evidence) {
                 (true, _) => plan::Form::Json,
                 (false, true) => plan::Form::Text(Detail::Full),
                 (false, false) => plan::Form::Text(Detail::Compact),
             };
-            plan::run(&mut out, &host, form, config, environment)
+            plan::run(&mut out, host, form, config, environment)
         }
-        Action::Env { host, format } => env::run(&mut out, &host, format, config, environment),
-        Action::Profiles { name, json } => profiles::run(&mut out, name.as_deref(), json, config),
+        Action::Env { host, format } => env::run(&mut out, host, *format, config, environment),
+        Action::Profiles { name, json } => profiles::run(&mut out, name.as_deref(), *json, config),
         Action::VerbsProbe => verbs_probe::run(&mut out),
     }?;
     out.flush()?;

@@ -45,6 +45,11 @@ pub fn merge(environment: &Environment, flags: Vec<Flag>) -> Result<Figment, Con
     if let Some(layer) = file(environment)? {
         figment = figment.merge(layer);
     }
+    // Bytes that are no text were replaced, and would be taken for something else.
+    if let Some((name, _)) = ours(environment).find(|(_, value)| value.contains(char::REPLACEMENT_CHARACTER))
+    {
+        return Err(ConfigError(format!("the variable {name} is not UTF-8 text")));
+    }
     for layer in variables(environment).chain(flags.into_iter().map(flag)) {
         figment = figment.merge(layer);
     }
@@ -88,19 +93,21 @@ fn read(path: &str) -> std::io::Result<String> {
     Ok(text)
 }
 
+fn ours(environment: &Environment) -> impl Iterator<Item = (&str, &str)> {
+    environment.iter().filter(|(name, _)| {
+        name.starts_with(PREFIX)
+            && ![CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE].contains(name)
+            && !is_service_link(name)
+    })
+}
+
 /// A layer for each variable, so that an error can name it.
 fn variables(environment: &Environment) -> impl Iterator<Item = Layer> {
-    environment
-        .iter()
-        .filter(|(name, _)| {
-            name.starts_with(PREFIX)
-                && ![CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE].contains(name)
-                && !is_service_link(name)
-        })
-        .map(|(name, value)| {
-            let key = name[PREFIX.len()..].to_lowercase().replace('_', "-");
-            layer(format!("the variable {name}"), key, value.into())
-        })
+    ours(environment).map(|(name, value)| {
+        let key = name[PREFIX.len()..].to_lowercase().replace('_', "-");
+        let value = if key == "set" { values::table(value) } else { value.into() };
+        layer(format!("the variable {name}"), key, value)
+    })
 }
 
 /// What Kubernetes sets in every pod of a namespace with a service of our name.

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use figment::value::{Num, Value};
+use figment::value::{Dict, Num, Value};
 use indexmap::IndexMap;
 use serde::de::DeserializeOwned;
 
+use crate::facts::settings::is_variable_name;
 use crate::plan::ProfileOption;
 
 /// The value as the user wrote it, or nearly.
@@ -112,13 +113,23 @@ pub fn assignments(value: &Value) -> Result<IndexMap<String, String>, String> {
         Value::Dict(_, dict) => dict.iter().map(|(name, value)| Some((name.clone(), text(value)?))).collect(),
         _ => text(value).ok_or_else(expected)?.lines().map(assignment).collect(),
     };
-    let sound =
-        |name: &str, value: &str| !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
+    let sound = |name: &str, value: &str| is_variable_name(name) && !value.contains('\0');
     pairs.filter(|pairs| pairs.iter().all(|(name, value)| sound(name, value))).ok_or_else(expected)
 }
 
+/// Lines of `VARIABLE=VALUE` as a table, so that layers are merged variable by
+/// variable; the text as it is where it is no such thing, for the check to refuse.
+pub fn table(text: &str) -> Value {
+    let pairs: Option<Dict> =
+        text.lines().map(|line| assignment(line).map(|(name, value)| (name, value.into()))).collect();
+    match pairs {
+        Some(pairs) => pairs.into(),
+        None => text.into(),
+    }
+}
+
 /// `VARIABLE=VALUE`.
-pub fn assignment(text: &str) -> Option<(String, String)> {
+fn assignment(text: &str) -> Option<(String, String)> {
     let (name, value) = text.split_once('=')?;
     Some((name.to_owned(), value.to_owned()))
 }

@@ -56,7 +56,7 @@ pub struct Sources<'a> {
     /// Variables whose presence matters, besides those that always do.
     pub markers: &'a BTreeSet<String>,
     /// The addresses of the interfaces, in the kernel's order.
-    pub addresses: Vec<net::InterfaceAddress>,
+    pub addresses: Result<Vec<net::InterfaceAddress>, nix::errno::Errno>,
 }
 
 /// Reads everything. Never fails; see [`Facts::unreadable`].

@@ -1,8 +1,10 @@
 //! Network interfaces: `/sys/class/net`, getifaddrs(3) and the routes.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 use ipnet::IpNet;
+use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use serde::{Deserialize, Serialize};
@@ -68,9 +70,11 @@ impl Net {
 }
 
 /// The addresses of the live system, in the kernel's order.
-pub fn system_addresses() -> Vec<InterfaceAddress> {
-    let Ok(list) = getifaddrs() else { return Vec::new() };
-    list.map(|entry| {
+///
+/// # Errors
+/// What the netlink socket behind getifaddrs(3) gave.
+pub fn system_addresses() -> Result<Vec<InterfaceAddress>, Errno> {
+    let list = getifaddrs()?.map(|entry| {
         let address = entry.address.as_ref().and_then(ip);
         let mask = entry.netmask.as_ref().and_then(ip);
         InterfaceAddress {
@@ -81,8 +85,8 @@ pub fn system_addresses() -> Vec<InterfaceAddress> {
                 IpNet::new(address, prefix).ok()
             }),
         }
-    })
-    .collect()
+    });
+    Ok(list.collect())
 }
 
 fn ip(storage: &nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {
@@ -105,7 +109,12 @@ fn flag_names(flags: InterfaceFlags) -> Vec<String> {
     FLAGS.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| (*name).to_owned()).collect()
 }
 
-pub fn read(reader: &Reader, addresses: Vec<InterfaceAddress>) -> Net {
+pub fn read(reader: &Reader, addresses: Result<Vec<InterfaceAddress>, Errno>) -> Net {
+    let addresses = addresses.unwrap_or_else(|errno| {
+        let what = Path::new("/proc/net");
+        reader.remember(what, format!("interfaces cannot be listed: {}", super::reader::describe(errno)));
+        Vec::new()
+    });
     let mut interfaces: Vec<Interface> = Vec::new();
     for entry in addresses {
         let position = interfaces.iter().position(|i| i.name == entry.name);

@@ -1,5 +1,6 @@
 //! Who this process is: user, capabilities, user namespace.
 
+use caps::CapSet;
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
@@ -62,23 +63,36 @@ impl From<CapabilitySet> for String {
 
 pub fn read(reader: &Reader) -> Process {
     let status = reader.text("/proc/self/status").unwrap_or_default();
+    if status.is_empty() {
+        reader.remember(&reader.path("/proc/self/status"), "is not there; is /proc mounted?");
+    }
     let field = |name: &str| -> Option<&str> {
         status.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
     };
-    let set = |name| field(name).and_then(|text| text.to_owned().try_into().ok()).unwrap_or_default();
+    let set = |name, kind| {
+        let told = field(name).and_then(|text| text.to_owned().try_into().ok());
+        told.unwrap_or_else(|| asked(kind))
+    };
     Process {
         uid: nix::unistd::geteuid().as_raw(),
         gid: nix::unistd::getegid().as_raw(),
         capabilities: Capabilities {
-            effective: set("CapEff"),
-            permitted: set("CapPrm"),
-            inheritable: set("CapInh"),
-            bounding: set("CapBnd"),
-            ambient: set("CapAmb"),
+            effective: set("CapEff", CapSet::Effective),
+            permitted: set("CapPrm", CapSet::Permitted),
+            inheritable: set("CapInh", CapSet::Inheritable),
+            bounding: set("CapBnd", CapSet::Bounding),
+            ambient: set("CapAmb", CapSet::Ambient),
         },
         no_new_privs: field("NoNewPrivs") == Some("1"),
-        initial_user_namespace: is_initial(&reader.text("/proc/self/uid_map").unwrap_or_default()),
+        // Where /proc does not tell, a try will.
+        initial_user_namespace: reader.text("/proc/self/uid_map").is_none_or(|map| is_initial(&map)),
     }
+}
+
+/// From the kernel itself, where there is no /proc.
+fn asked(kind: CapSet) -> CapabilitySet {
+    let held = caps::read(None, kind).unwrap_or_default();
+    held.into_iter().fold(CapabilitySet::default(), CapabilitySet::with)
 }
 
 /// The initial namespace maps every id to itself.

@@ -177,6 +177,14 @@ impl From<LinkLayer> for String {
 pub fn read(reader: &Reader, own: &BTreeSet<IpAddr>) -> Vec<Hca> {
     let names = reader.names("/sys/class/infiniband");
     if names.is_empty() {
+        let nodes = reader.names("/dev/infiniband");
+        if let Some(node) = nodes.iter().find(|name| name.starts_with("uverbs")) {
+            let path = reader.path("/sys/class/infiniband");
+            reader.remember(
+                &path,
+                format!("shows no device, and /dev/infiniband/{node} is there; is /sys mounted?"),
+            );
+        }
         return Vec::new();
     }
     let uverbs = uverbs_by_hca(reader);

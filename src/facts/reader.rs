@@ -23,6 +23,13 @@ pub struct Unreadable {
     pub error: String,
 }
 
+impl Unreadable {
+    /// Whether RDMA devices are behind it.
+    pub fn is_of_rdma(&self) -> bool {
+        ["/sys/class/infiniband", "/dev/infiniband"].iter().any(|prefix| self.path.starts_with(prefix))
+    }
+}
+
 /// Reads below a root and remembers what went wrong.
 pub struct Reader {
     root: PathBuf,

@@ -51,6 +51,13 @@ impl<const N: usize> From<[(&str, &str); N]> for Environment {
     }
 }
 
+/// Whether a text can name a variable for every shell, file and launcher that it
+/// may go through.
+pub fn is_variable_name(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.chars().all(plain) && text.starts_with(|c: char| !c.is_ascii_digit())
+}
+
 /// Variables in the order in which they count: of two with one name, the first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -127,7 +127,7 @@ impl Supervisor {
         match ended {
             // By no signal that came through us: our own program failed.
             Ended::Killed(signal) if preparing && signal != self.forwarded => {
-                self.start_untouched(&format!("the preparation was killed by signal {signal}"))
+                self.start_untouched(&format!("the preparation was killed by {}", signals::name(signal)))
             }
             ended => Some(code_of(ended)),
         }
@@ -196,8 +196,9 @@ impl Supervisor {
         if !self.warned_of_kill {
             self.warned_of_kill = true;
             say(&format!(
-                "cannot forward signal {signal} to process {}: {}. If it changed its user, \
+                "cannot forward {} to process {}: {}. If it changed its user, \
                  start the container as that user or with the capability KILL.",
+                signals::name(signal),
                 self.child,
                 error.desc()
             ));

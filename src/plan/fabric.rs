@@ -34,7 +34,7 @@ pub fn find(context: &Context, ports: &[Candidate]) -> Fabric {
     let used = ports.iter().filter(|port| port.is_used()).count();
     match context.profile.fabric.as_ref().unwrap_or(&profiles::Fabric::Verbs) {
         profiles::Fabric::Verbs if used > 0 => Fabric::Verbs,
-        profiles::Fabric::Verbs => Fabric::None(why_none(ports)),
+        profiles::Fabric::Verbs => Fabric::None(why_none(context, ports)),
         profiles::Fabric::Interface(name) => match context.facts.net.interface(name) {
             Some(interface) if interface.is_up() => Fabric::Interface(name.clone()),
             Some(_) => Fabric::None(format!("the interface {name} is down")),
@@ -46,7 +46,11 @@ pub fn find(context: &Context, ports: &[Candidate]) -> Fabric {
 }
 
 /// That there is no RDMA device, or what stands in the way of those that are.
-fn why_none(ports: &[Candidate]) -> String {
+fn why_none(context: &Context, ports: &[Candidate]) -> String {
+    let hidden = context.facts.unreadable.iter().find(|unreadable| unreadable.is_of_rdma());
+    if let Some(hidden) = hidden.filter(|_| ports.is_empty()) {
+        return format!("the RDMA devices cannot be seen ({} {})", hidden.path.display(), hidden.error);
+    }
     if ports.is_empty() {
         return "there is no RDMA device in this container".to_owned();
     }

@@ -73,7 +73,8 @@ pub fn choose(context: &Context, ports: &mut [Candidate], findings: &mut Vec<Fin
     let (rails, without): (Vec<Rail>, Vec<Rail>) = used
         .map(|p| Rail { name: p.name(), port: p.port, slots: own_slots(facts, p.port) })
         .partition(|rail| !rail.slots.is_empty());
-    if !without.is_empty() {
+    // Where interfaces cannot be listed, nobody knows which addresses are ours.
+    if !without.is_empty() && !facts.net.interfaces.is_empty() {
         findings.push(missing(&without));
     }
     if rails.is_empty() {
@@ -115,13 +116,14 @@ fn missing(rails: &[Rail]) -> Finding {
     let list: Vec<String> = rails
         .iter()
         .map(|rail| {
-            let routable = rail.port.gids.slots.iter().filter(|gid| !gid.is_link_local());
+            let slots = &rail.port.gids.slots;
+            let v2 = slots.iter().filter(|gid| gid.kind == GidType::RoceV2 && !gid.is_link_local());
             let addresses: Vec<String> =
-                routable.map(|gid| format!("{} in slot {}", gid.address(), gid.index)).take(3).collect();
-            match (addresses.is_empty(), rail.port.gids.slots.is_empty()) {
-                (false, _) => format!("{} has {}", rail.name, addresses.join(", ")),
-                (true, false) => format!("{} has link-local ones only", rail.name),
-                (true, true) => format!("{} has none at all", rail.name),
+                v2.map(|gid| format!("{} in slot {}", gid.address(), gid.index)).collect();
+            match (addresses.as_slice(), slots.is_empty()) {
+                ([], true) => format!("{} has no GID at all", rail.name),
+                ([], false) => format!("{} has only RoCE v1 or link-local ones", rail.name),
+                (some, _) => format!("{} has {}", rail.name, some.join(", ")),
             }
         })
         .collect();

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::format::Profile;
 use super::{EMBEDDED, resolve};
+use crate::facts::settings::is_variable_name;
 
 /// All profiles, by name, each complete with what it extends.
 #[derive(Debug, Clone, Default)]
@@ -147,7 +148,7 @@ fn check(profile: &Profile) -> Result<(), String> {
         return Err(format!("key \"name\": {:?} cannot be the name of a profile", profile.name));
     }
     for (variable, value) in &profile.variables {
-        if variable.is_empty() || variable.contains(['=', '\0']) || value.contains('\0') {
+        if !is_variable_name(variable) || value.contains('\0') {
             return Err(format!("key \"variables\": {variable:?} cannot be an environment variable"));
         }
     }

@@ -1,12 +1,13 @@
 //! Standard error at start-up: text for people, or a JSON line for each thing.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::plan::{self, Detail, Memlock};
 use crate::config::{LogFormat, LogLevel};
-use crate::plan::{Finding, Outcome, Plan, Severity};
+use crate::plan::{Fabric, Finding, Outcome, Plan, Severity};
 use crate::sys::stdio::Stderr;
 
 /// How long all messages together wait for somebody to read them.
@@ -29,6 +30,19 @@ pub struct Log {
     stderr: Stderr,
     format: LogFormat,
     level: LogLevel,
+}
+
+/// The format of this process, once it is known.
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// A sentence that is always shown, from whatever part of the program.
+pub fn say(message: &str) {
+    match FORMAT.get() {
+        Some(LogFormat::Json) => tracing::error!("{message}"),
+        Some(LogFormat::Text) | None => {
+            Stderr::with_patience(PATIENCE).put(format!("rdma-init: {message}\n").as_bytes());
+        }
+    }
 }
 
 impl Log {
@@ -54,13 +68,14 @@ impl Log {
                 tracing::subscriber::set_global_default(builder.json().flatten_event(true).finish())
             }
         };
+        let _ = FORMAT.set(format);
         Log { stderr, format, level }
     }
 
     /// The decision and the findings.
     pub fn plan(&self, plan: &Plan, memlock: Option<&Memlock>) {
         match self.format {
-            LogFormat::Json => events(plan),
+            LogFormat::Json => events(plan, memlock),
             LogFormat::Text => self.put(|out| {
                 let shown = Plan {
                     findings: plan
@@ -77,19 +92,6 @@ impl Log {
                     prefixed(out, &shown.findings)
                 }
             }),
-        }
-    }
-
-    /// Why the command is not started.
-    pub fn refusal(&self, reason: &str, exit_code: i32) {
-        self.error(&format!("refusing to start the command (exit code {exit_code}): {reason}"));
-    }
-
-    /// A sentence that is always shown.
-    pub fn error(&self, message: &str) {
-        match self.format {
-            LogFormat::Json => tracing::error!("{message}"),
-            LogFormat::Text => self.stderr.put(format!("rdma-init: {message}\n").as_bytes()),
         }
     }
 
@@ -111,11 +113,24 @@ fn prefixed(out: &mut Vec<u8>, findings: &[Finding]) -> std::io::Result<()> {
     plan::write_findings(out, findings.iter())
 }
 
-fn events(plan: &Plan) {
+fn events(plan: &Plan, memlock: Option<&Memlock>) {
     let profile = plan.profile.as_ref().map(|choice| choice.name.as_str());
     let used = plan.ports.iter().filter(|port| port.used).count();
-    let fabric = serde_json::to_string(&plan.fabric).unwrap_or_default();
-    tracing::info!(event = "plan", fabric, profile, ports_used = used, ports = plan.ports.len(), "decided");
+    let (fabric, why_none) = match &plan.fabric {
+        Fabric::Verbs => ("verbs", None),
+        Fabric::Interface(_) => ("interface", None),
+        Fabric::Plugin(_) => ("plugin", None),
+        Fabric::None(why) => ("none", Some(why)),
+    };
+    tracing::info!(
+        event = "plan",
+        fabric,
+        why_none,
+        profile,
+        ports_used = used,
+        ports = plan.ports.len(),
+        "decided"
+    );
     for port in &plan.ports {
         tracing::info!(
             event = "port",
@@ -142,6 +157,10 @@ fn events(plan: &Plan) {
             rule = setting.rule,
             "variable"
         );
+    }
+    if let Some(memlock) = memlock {
+        let [before, after] = [memlock.before, memlock.after].map(|limit| plan::limit(limit.soft));
+        tracing::info!(event = "memlock", before, after, pinning = ?memlock.pinning, "memlock");
     }
     for finding in &plan.findings {
         let (id, fix, message) = (finding.id, finding.fix.as_deref(), &finding.message);

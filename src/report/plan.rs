@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::style::{condensed, counted};
 use crate::check::memlock::{Pinning, amount};
-use crate::facts::limits::Limit;
+use crate::facts::limits::{Amount, Limit};
 use crate::facts::rdma::LinkLayer;
 use crate::plan::{Fabric, Finding, Outcome, Plan, PortVerdict, Setting, Severity};
 
@@ -170,20 +170,24 @@ fn visible(value: &str) -> String {
     value.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
+/// `64 KiB`, or `unlimited`.
+pub fn limit(soft: Amount) -> String {
+    match soft {
+        Amount::Limited(bytes) => amount(bytes),
+        Amount::Unlimited(_) => "unlimited".to_owned(),
+    }
+}
+
 fn memlock_line(memlock: &Memlock) -> String {
-    let soft = |limit: Limit| match limit.soft {
-        crate::facts::limits::Amount::Limited(bytes) => amount(bytes),
-        crate::facts::limits::Amount::Unlimited(_) => "unlimited".to_owned(),
-    };
     let raised = match memlock.before == memlock.after {
         true => String::new(),
-        false => format!(", raised from {}", soft(memlock.before)),
+        false => format!(", raised from {}", limit(memlock.before.soft)),
     };
     let how = match memlock.pinning {
         Pinning::Capability => ", and CAP_IPC_LOCK lifts it",
         Pinning::Unlimited | Pinning::Limited(_) => "",
     };
-    format!("{}{raised}{how}", soft(memlock.after))
+    format!("{}{raised}{how}", limit(memlock.after.soft))
 }
 
 /// `plan --json`.

@@ -20,12 +20,6 @@ struct Rescue {
 
 static RESCUE: AtomicPtr<Rescue> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The timer's signal: a real-time one, so that neither an alarm that the
-/// parent left pending nor a SIGALRM meant for the command is mistaken for it.
-fn timer_signal() -> i32 {
-    libc::SIGRTMAX() - 1
-}
-
 /// A running timer, until [`Deadline::cancel`].
 pub struct Deadline {
     timer: libc::timer_t,
@@ -54,10 +48,12 @@ impl Deadline {
         // plain data for the calls; sigevent is zeroed and then filled with what
         // SIGEV_SIGNAL reads.
         let (timer, disposition) = unsafe {
-            let disposition = signals::handle(timer_signal(), take_over);
+            // Not SIGALRM: an alarm that the parent left pending is the command's.
+            let signal = signals::unused();
+            let disposition = signals::handle(signal, take_over);
             let mut event: libc::sigevent = std::mem::zeroed();
             event.sigev_notify = libc::SIGEV_SIGNAL;
-            event.sigev_signo = timer_signal();
+            event.sigev_signo = signal;
             let mut timer: libc::timer_t = std::mem::zeroed();
             Errno::result(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer))?;
             (timer, disposition)

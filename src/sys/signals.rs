@@ -1,7 +1,8 @@
 //! Signal masks, dispositions and delivery, real-time signals included.
 //!
-//! Raw libc throughout: nix's `Signal` has no real-time signals, and an init
-//! has to carry those too.
+//! Raw system calls where a set of signals is involved: nix's `Signal` has no
+//! real-time signals, and glibc keeps 32 and 33 to itself, so that its sigprocmask
+//! would not give the command the mask that was inherited.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -10,36 +11,59 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::Pid;
 
-/// A set of signals.
-#[derive(Clone, Copy)]
-pub struct Mask(libc::sigset_t);
+/// A set of signals, as the kernel has it: bit n-1 for signal n.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Mask(u64);
+
+/// The size of the kernel's set, which its system calls ask for.
+const SIZE: usize = size_of::<Mask>();
 
 impl Mask {
-    fn full() -> Mask {
-        let mut set = MaybeUninit::uninit();
-        // SAFETY: sigfillset initialises the whole set.
-        unsafe {
-            libc::sigfillset(set.as_mut_ptr());
-            Mask(set.assume_init())
-        }
-    }
+    const FULL: Mask = Mask(u64::MAX);
+    const EMPTY: Mask = Mask(0);
 
     fn of(signal: i32) -> Mask {
-        let mut set = MaybeUninit::uninit();
-        // SAFETY: sigemptyset initialises the whole set; sigaddset rejects a bad number.
-        unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            libc::sigaddset(set.as_mut_ptr(), signal);
-            Mask(set.assume_init())
-        }
+        Mask(1 << (signal - 1))
     }
 
-    /// Makes this the mask of the calling thread.
-    pub fn install(&self) {
-        // SAFETY: the set is initialised; SIG_SETMASK with a valid set cannot fail.
-        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+    fn has(self, signal: i32) -> bool {
+        self.0 & Mask::of(signal).0 != 0
+    }
+
+    /// Changes the mask of the thread (`how` as for sigprocmask(2)) and returns
+    /// the one before.
+    fn change(self, how: libc::c_int) -> Mask {
+        let mut old = Mask::EMPTY;
+        // SAFETY: both sets are valid and of the size that is passed; the call
+        // cannot fail with these.
+        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, &raw const self, &raw mut old, SIZE) };
+        old
+    }
+
+    /// The signals that are pending for this thread or process.
+    fn pending() -> Mask {
+        let mut pending = Mask::EMPTY;
+        // SAFETY: the set is valid and of the size that is passed.
+        unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut pending, SIZE) };
+        pending
+    }
+
+    /// Waits for a signal of the set, which must be blocked; with a timeout of
+    /// zero, looks for one. `None` also when interrupted.
+    fn wait(self, timeout: Option<&libc::timespec>) -> Option<Received> {
+        let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
+        let timeout: *const libc::timespec = timeout.map_or(std::ptr::null(), |t| t);
+        // SAFETY: set, place and time are valid for the call; a null time means
+        // to wait for ever.
+        let signal = unsafe {
+            libc::syscall(libc::SYS_rt_sigtimedwait, &raw const self, info.as_mut_ptr(), timeout, SIZE)
+        };
+        // SAFETY: the kernel filled it, as the positive result says.
+        (signal > 0).then(|| Received { info: unsafe { info.assume_init() } })
     }
 }
+
+const NOW: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// What the process was started with, to be given to the command unchanged.
 #[derive(Clone, Copy)]
@@ -50,7 +74,7 @@ pub struct Inherited {
 impl Inherited {
     /// Puts the mask back, in a child or before an exec in place.
     pub fn restore(&self) {
-        self.mask.install();
+        self.mask.change(libc::SIG_SETMASK);
     }
 }
 
@@ -58,12 +82,7 @@ impl Inherited {
 /// forwards them runs. A fault of our own still kills: the kernel does not
 /// let a fault be blocked.
 pub fn block_all() -> Inherited {
-    let mut old = MaybeUninit::uninit();
-    // SAFETY: both sets are valid for the call, which fills `old`.
-    unsafe {
-        libc::sigprocmask(libc::SIG_SETMASK, &Mask::full().0, old.as_mut_ptr());
-        Inherited { mask: Mask(old.assume_init()) }
-    }
+    Inherited { mask: Mask::FULL.change(libc::SIG_SETMASK) }
 }
 
 /// A disposition that was inherited, to be put back.
@@ -125,24 +144,15 @@ impl Received {
 /// Waits until a blocked signal arrives. Signals in a burst come one by one.
 pub fn wait() -> Received {
     loop {
-        let mut info = MaybeUninit::uninit();
-        // SAFETY: the set is valid and `info` is a valid place for one siginfo.
-        let signal = unsafe { libc::sigwaitinfo(&Mask::full().0, info.as_mut_ptr()) };
-        if signal > 0 {
-            // SAFETY: the kernel filled it, as the positive result says.
-            return Received { info: unsafe { info.assume_init() } };
+        if let Some(received) = Mask::FULL.wait(None) {
+            return received;
         }
     }
 }
 
 /// Takes a pending blocked signal, if there is one.
 pub fn take() -> Option<Received> {
-    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut info = MaybeUninit::uninit();
-    // SAFETY: set and time are valid for the call and `info` is a valid place.
-    let signal = unsafe { libc::sigtimedwait(&Mask::full().0, info.as_mut_ptr(), &now) };
-    // SAFETY: the kernel filled it, as the positive result says.
-    (signal > 0).then(|| Received { info: unsafe { info.assume_init() } })
+    Mask::FULL.wait(Some(&NOW))
 }
 
 /// A descriptor that is readable while a blocked signal is pending, for poll(2).
@@ -150,10 +160,34 @@ pub fn take() -> Option<Received> {
 /// # Errors
 /// EMFILE, ENFILE or ENOMEM.
 pub fn pending_fd() -> Result<OwnedFd, Errno> {
-    // SAFETY: the set is valid; the result is a new descriptor that nobody else owns.
+    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+    let all = Mask::FULL;
+    // SAFETY: the set is valid and of the size that is passed; the result is a new
+    // descriptor that nobody else owns.
     unsafe {
-        let fd = libc::signalfd(-1, &Mask::full().0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-        Errno::result(fd).map(|fd| OwnedFd::from_raw_fd(fd))
+        let fd = libc::syscall(libc::SYS_signalfd4, -1, &raw const all, SIZE, flags);
+        Errno::result(fd).map(|fd| OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+/// Runs something that may raise SIGPIPE, and makes the signal disappear if it
+/// does: it is ours, and must neither kill us nor be forwarded.
+pub fn without_sigpipe<T>(run: impl FnOnce() -> T) -> T {
+    let was_pending = Mask::pending().has(libc::SIGPIPE);
+    let old = Mask::of(libc::SIGPIPE).change(libc::SIG_BLOCK);
+    let result = run();
+    if !was_pending {
+        Mask::of(libc::SIGPIPE).wait(Some(&NOW));
+    }
+    old.change(libc::SIG_SETMASK);
+    result
+}
+
+/// `SIGTERM`, or `signal 42` for a real-time one.
+pub fn name(signal: i32) -> String {
+    match signal_hook::low_level::signal_name(signal) {
+        Some(name) => name.to_owned(),
+        None => format!("signal {signal}"),
     }
 }
 
@@ -166,6 +200,14 @@ pub fn kill(pid: Pid, signal: i32) -> Result<(), Errno> {
     Errno::result(unsafe { libc::kill(pid.as_raw(), signal) }).map(drop)
 }
 
+/// A real-time signal that is not pending, so that taking it for ourselves loses
+/// none that is meant for the command.
+pub(super) fn unused() -> i32 {
+    let pending = Mask::pending();
+    let mut signals = (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev();
+    signals.find(|signal| !pending.has(*signal)).unwrap_or(libc::SIGRTMAX())
+}
+
 /// Takes a signal for ourselves: installs a handler and unblocks the signal.
 /// Returns what to put back with [`give_back`].
 ///
@@ -173,26 +215,22 @@ pub fn kill(pid: Pid, signal: i32) -> Result<(), Errno> {
 /// `handler` must do only what signal-safety(7) allows.
 pub(super) unsafe fn handle(signal: i32, handler: extern "C" fn(i32)) -> Disposition {
     // SAFETY: both actions are fully initialised; the caller vouches for the handler.
-    unsafe {
+    let disposition = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         let mut old: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
-        action.sa_mask = Mask::full().0;
+        libc::sigfillset(&mut action.sa_mask);
         libc::sigaction(signal, &action, &mut old);
-        libc::sigprocmask(libc::SIG_UNBLOCK, &Mask::of(signal).0, std::ptr::null_mut());
         Disposition { signal, action: old }
-    }
+    };
+    Mask::of(signal).change(libc::SIG_UNBLOCK);
+    disposition
 }
 
 /// Undoes [`handle`], dropping what is still on the way. The source of the signal
 /// must have stopped, and the mask is the caller's to restore.
 pub(super) fn give_back(old: &Disposition) {
-    let mask = Mask::of(old.signal);
-    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: set and time are valid for the calls.
-    unsafe {
-        libc::sigprocmask(libc::SIG_BLOCK, &mask.0, std::ptr::null_mut());
-        libc::sigtimedwait(&mask.0, std::ptr::null_mut(), &now);
-    }
+    Mask::of(old.signal).change(libc::SIG_BLOCK);
+    Mask::of(old.signal).wait(Some(&NOW));
     old.restore();
 }

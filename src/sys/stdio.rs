@@ -1,5 +1,6 @@
 //! Standard descriptors: messages that never block, and places that stay closed.
 
+use std::io::IsTerminal;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,13 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 
+use super::signals::without_sigpipe;
+
 /// A pipe that poll(2) calls writable has room for at least this much (`PIPE_BUF`).
 const PIPE_BUF: usize = 4096;
+
+/// All the room that poll(2) promises in a terminal that somebody has stopped.
+const TERMINAL_ROOM: usize = 1;
 
 /// Standard error as a sink that gives up rather than block or fail: whoever
 /// reads our messages must not be able to keep the command from starting, or
@@ -32,11 +38,16 @@ impl Stderr {
     }
 
     /// Writes what can be written and drops the rest.
-    pub fn put(&self, mut bytes: &[u8]) {
+    pub fn put(&self, bytes: &[u8]) {
+        without_sigpipe(|| self.write(bytes));
+    }
+
+    fn write(&self, mut bytes: &[u8]) {
         let stderr = std::io::stderr();
         let fd = stderr.as_fd();
+        let room = if stderr.is_terminal() { TERMINAL_ROOM } else { PIPE_BUF };
         while !bytes.is_empty() && self.writable(fd) {
-            let chunk = &bytes[..bytes.len().min(PIPE_BUF)];
+            let chunk = &bytes[..bytes.len().min(room)];
             match nix::unistd::write(fd, chunk) {
                 Ok(0) => return,
                 Ok(written) => bytes = &bytes[written.min(bytes.len())..],

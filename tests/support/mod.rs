@@ -29,13 +29,23 @@ pub fn skip(why: &str) {
 }
 
 /// Looks until there is something to see, for what cannot be waited for.
-pub fn poll_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + DEADLINE;
+pub fn poll_until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    match poll_for(DEADLINE, look) {
+        Some(seen) => seen,
+        None => panic!("this did not happen within {DEADLINE:?}: {what}"),
+    }
+}
+
+/// The same, for some time only.
+pub fn poll_for<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let until = Instant::now() + time;
     loop {
         if let Some(seen) = look() {
-            return seen;
+            return Some(seen);
         }
-        assert!(Instant::now() < until, "this did not happen within {DEADLINE:?}: {what}");
+        if Instant::now() > until {
+            return None;
+        }
         std::thread::sleep(Duration::from_millis(2));
     }
 }

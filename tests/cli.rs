@@ -1,0 +1,16 @@
+//! The command line and everything that happens in place, without PID 1: usage,
+//! configuration, output, and what the command finds when it starts.
+
+mod support;
+
+mod cli {
+    mod commands;
+    mod configuration;
+    mod environment;
+    mod output;
+    mod run;
+    mod signals;
+    #[path = "../init/states.rs"]
+    mod states;
+    mod usage;
+}

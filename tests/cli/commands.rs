@@ -1,0 +1,305 @@
+//! The commands that print: inspect, plan, env, profiles.
+
+use std::fs;
+use std::path::Path;
+
+use nix::sys::stat::Mode;
+use serde_json::Value;
+
+use super::run::{Ran, rdma_init, run, run_with_input};
+
+fn plan_of(facts: &str) -> Ran {
+    run(rdma_init(["plan", "--facts", facts]))
+}
+
+fn plan_of_text(text: impl AsRef<[u8]>) -> Ran {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("facts.json");
+    fs::write(&path, text).unwrap();
+    plan_of(path.to_str().unwrap())
+}
+
+#[test]
+fn facts_that_cannot_be_used_are_an_error_that_says_why() {
+    plan_of("/no/such/file").expect_error(&["/no/such/file", "No such file"]);
+    plan_of("/etc").expect_error(&["/etc", "directory"]);
+    plan_of("demo:nosuch").expect_error(&["\"nosuch\"", "cce-roce", "infiniband"]);
+    plan_of("demo:").expect_error(&["cce-roce"]);
+    plan_of("").expect_error(&[]);
+    plan_of_text("").expect_error(&["facts.json", "not JSON"]);
+    plan_of_text("hello").expect_error(&["facts.json", "not JSON", "line 1"]);
+    plan_of_text(b"\"\xff\"").expect_error(&["facts.json", "UTF-8"]);
+    plan_of_text("[]").expect_error(&["facts.json", "no \"schema\""]);
+    plan_of_text("{}").expect_error(&["facts.json", "no \"schema\""]);
+    plan_of_text("{\"schema\": 1}").expect_error(&["facts.json", "schema"]);
+    plan_of_text("{\"schema\": \"rdma-init/facts/99\"}")
+        .expect_error(&["rdma-init/facts/99", "rdma-init/facts/1"]);
+    plan_of_text("{\"schema\": \"rdma-init/facts/1\", \"rdma\": 3}").expect_error(&["not a facts document"]);
+    let nested = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    plan_of_text(&nested).expect_error(&["facts.json", "recursion"]);
+    // A document without any facts is a host without any.
+    plan_of_text("{\"schema\": \"rdma-init/facts/1\"}").expect_code(0);
+}
+
+/// Too long is not the same as broken.
+#[test]
+fn facts_that_are_too_long_are_an_error_that_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("facts.json");
+    let file = fs::File::create(&path).unwrap();
+    file.set_len(200 << 20).unwrap();
+    plan_of(path.to_str().unwrap()).expect_error(&["facts.json", "bytes"]);
+    plan_of("/dev/zero").expect_error(&["/dev/zero"]);
+}
+
+#[test]
+fn facts_may_come_from_a_fifo() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("facts.json");
+    nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+    let writer = std::thread::spawn({
+        let fifo = fifo.clone();
+        move || fs::write(fifo, "{\"schema\": \"rdma-init/facts/1\"}").unwrap()
+    });
+    plan_of(fifo.to_str().unwrap()).expect_code(0);
+    writer.join().unwrap();
+}
+
+#[test]
+fn facts_may_come_from_standard_input() {
+    let ran = run_with_input(rdma_init(["plan", "--facts", "-"]), "nonsense");
+    ran.expect_error(&["not JSON"]);
+    let ran = run_with_input(rdma_init(["plan", "--facts", "-"]), "{\"schema\": \"rdma-init/facts/1\"}");
+    ran.expect_code(0);
+}
+
+#[test]
+fn every_demo_host_has_a_plan() {
+    for host in ["acs-type1", "acs-type2", "cce-roce", "erdma", "infiniband"] {
+        let text = plan_of(&format!("demo:{host}")).expect_code(0);
+        assert!(text.text().starts_with("rdma-init ") && text.stderr.is_empty(), "{text:#?}");
+        let json = run(rdma_init(["plan", "--json", "--facts", &format!("demo:{host}")])).expect_code(0);
+        let document: Value = serde_json::from_str(json.text()).unwrap();
+        assert_eq!(document["schema"], "rdma-init/plan/1");
+    }
+}
+
+#[test]
+fn what_inspect_writes_plan_reads() {
+    let with_settings = |arguments: &[&str]| {
+        let mut command = rdma_init(arguments);
+        command.env("NCCL_DEBUG", "INFO").env("NCCL_IB_HCA", "=nosuch_9").env("NCCL_ODD", "a\"b\\c\n\u{7f}");
+        run(command).expect_code(0).text().to_owned()
+    };
+    let facts = with_settings(&["inspect", "--json"]);
+    let document: Value = serde_json::from_str(&facts).unwrap();
+    assert_eq!(document["schema"], "rdma-init/facts/1");
+    let live = with_settings(&["plan", "--json"]);
+    let replayed = |facts: &str| {
+        run_with_input(rdma_init(["plan", "--json", "--facts", "-"]), facts).expect_code(0).text().to_owned()
+    };
+    assert_eq!(replayed(&facts), live);
+    // And without what is unknown to us.
+    let mut more = document;
+    more["a-field-of-tomorrow"] = Value::from(1);
+    assert_eq!(replayed(&more.to_string()), live);
+    assert!(!with_settings(&["inspect"]).is_empty());
+}
+
+/// However often it is set: in the captured environment, in this one, in a file.
+#[test]
+fn a_setting_is_reported_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let conf = folder.path().join("nccl.conf");
+    fs::write(&conf, "NCCL_DEBUG=FILE\n").unwrap();
+    let with_setting = |arguments: &[&str], value: &str, input: &str| {
+        let mut command = rdma_init(arguments);
+        command.env("NCCL_DEBUG", value).env("NCCL_CONF_FILE", &conf);
+        run_with_input(command, input).expect_code(0).text().to_owned()
+    };
+    let facts = with_setting(&["inspect", "--json"], "THERE", "");
+    let text = with_setting(&["plan", "--facts", "-"], "HERE", &facts);
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains(" NCCL_DEBUG ")).collect();
+    assert!(lines.len() == 1 && lines[0].contains("HERE"), "{text}");
+}
+
+/// Names and values that need care in one format or another.
+const ODD: &[(&str, &str)] = &[
+    ("T_QUOTES", "it's \"so\""),
+    ("T_LINES", "a\nb\n\n"),
+    ("T_DOLLAR", "$HOME ${PATH} $(echo x) `echo y`"),
+    ("T_BACKSLASH", "\\ \\\\n \\' \\"),
+    ("T_SPACES", "  two  "),
+    ("T_GLOB", "* ? [a-z] ~ {a,b}"),
+    ("T_SHELL", "; exit 9 & | > < ! # ("),
+    ("T_HISTORY", "!! ^a^b"),
+    ("T_TILDE", "~/x:~root"),
+    ("T_EMPTY", ""),
+    ("T_EQUALS", "=mlx5_1,mlx5_2"),
+    ("T_UNICODE", "ü\u{85}\u{2028}\u{1f600}"),
+    ("T_CONTROL", "\t\u{1b}[31m\u{7f}"),
+    ("T_RETURN", "a\r\nb\r"),
+    ("T_PERCENT", "%s%n %%"),
+    ("T_DASH", "-n"),
+];
+
+fn env(format: &str) -> Ran {
+    let mut command = rdma_init(["env", "--facts", "demo:infiniband", "--format", format]);
+    command.args(ODD.iter().flat_map(|(name, value)| ["--set".to_owned(), format!("{name}={value}")]));
+    run(command).expect_code(0)
+}
+
+fn after_eval(shell: &Path, text: &str) -> Vec<(String, String)> {
+    let mut command = std::process::Command::new(shell);
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/root");
+    command.args(["-c", "eval \"$1\" && exec env -0", "sh", text]);
+    let ran = run(command).expect_code(0);
+    let entries = ran.text().split_terminator('\0').map(|entry| entry.split_once('=').unwrap());
+    entries.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+#[test]
+fn the_shell_format_survives_eval() {
+    let written = env("sh");
+    for shell in ["/bin/sh", "/bin/bash"] {
+        let shell = Path::new(shell);
+        if !shell.exists() {
+            continue;
+        }
+        let found = after_eval(shell, written.text());
+        for (name, value) in ODD {
+            let entry = found.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
+            assert_eq!(entry, Some(*value), "{name} in {}", shell.display());
+        }
+    }
+    // In `eval $(...)` without quotes, words at least do not run anything.
+    assert!(written.text().lines().next().is_some_and(|line| line.starts_with("export ")));
+}
+
+/// A name that is no name in a shell must not run as a program there.
+#[test]
+fn the_shell_format_holds_no_name_that_a_shell_would_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("ran");
+    let name = format!("A;touch {};B", mark.display());
+    let mut command = rdma_init(["env", "--facts", "demo:infiniband", "--format", "sh", "--set"]);
+    command.arg(format!("{name}=1"));
+    let ran = run(command);
+    if ran.code == Some(0) {
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", "eval \"$1\"", "sh", ran.text()]);
+        run(shell);
+    }
+    assert!(!mark.exists(), "{ran:#?}");
+}
+
+#[test]
+fn json_holds_every_value() {
+    let ran = env("json");
+    let found: Value = serde_json::from_str(ran.text()).unwrap();
+    for (name, value) in ODD {
+        assert_eq!(found[name], *value, "{name}");
+    }
+}
+
+#[test]
+fn formats_of_lines_leave_out_what_they_cannot_hold_and_say_so() {
+    for format in ["docker", "nccl-conf"] {
+        let ran = env(format);
+        for (name, value) in ODD {
+            let line = format!("{name}={value}\n");
+            let left_out = value.contains(['\n', '\r']);
+            assert_eq!(ran.text().contains(&line), !left_out, "{format} {name}: {ran:#?}");
+            assert_eq!(ran.stderr.contains(name), left_out, "{format} {name}: {ran:#?}");
+        }
+    }
+}
+
+#[test]
+fn mpirun_options_survive_a_shell() {
+    let one_line = || ODD.iter().filter(|(_, value)| !value.contains(['\n', '\r']));
+    let mut command = rdma_init(["env", "--facts", "demo:infiniband", "--format", "mpirun"]);
+    command.args(one_line().flat_map(|(name, value)| ["--set".to_owned(), format!("{name}={value}")]));
+    let options: Vec<String> = run(command).expect_code(0).text().lines().map(str::to_owned).collect();
+    let mut shell = std::process::Command::new("/bin/sh");
+    shell.args(["-c", "eval \"set -- $1\"; printf '%s\\0' \"$@\"", "sh", &options.join(" ")]);
+    let ran = run(shell).expect_code(0);
+    let words: Vec<&str> = ran.text().split_terminator('\0').collect();
+    for (name, value) in one_line() {
+        let entry = format!("{name}={value}");
+        assert!(words.windows(2).any(|pair| pair == ["-x", &entry]), "{entry:?} in {words:?}");
+    }
+}
+
+#[test]
+fn dotenv_quotes_what_readers_would_expand() {
+    let ran = env("dotenv");
+    let text = ran.text();
+    assert!(text.contains("T_DOLLAR=\"\\$HOME \\${PATH} \\$(echo x) \\`echo y\\`\"\n"), "{text}");
+    assert!(text.contains("T_LINES=\"a\\nb\\n\\n\"\n"), "{text}");
+    assert!(text.contains("T_QUOTES=\"it's \\\"so\\\"\"\n"), "{text}");
+    assert!(text.contains("T_BACKSLASH=\"\\\\ \\\\\\\\n \\\\' \\\\\"\n"), "{text}");
+}
+
+#[test]
+fn an_unknown_format_is_an_error_that_lists_them() {
+    run(rdma_init(["env", "--format", "yaml"])).expect_error(&["yaml", "dotenv", "nccl-conf", "mpirun"]);
+}
+
+#[test]
+fn profiles_are_listed_and_shown() {
+    let list = run(rdma_init(["profiles"])).expect_code(0);
+    for line in list.text().lines() {
+        let (name, title) = line.split_once(' ').unwrap();
+        assert!(!title.trim().is_empty(), "{line}");
+        let shown = run(rdma_init(["profiles", name])).expect_code(0);
+        assert!(shown.text().contains(&format!("name = \"{name}\"")), "{shown:#?}");
+        let json = run(rdma_init(["profiles", name, "--json"])).expect_code(0);
+        assert_eq!(serde_json::from_str::<Value>(json.text()).unwrap()["name"], name);
+    }
+    let all = run(rdma_init(["profiles", "--json"])).expect_code(0);
+    let all: Vec<Value> = serde_json::from_str(all.text()).unwrap();
+    assert_eq!(all.len(), list.text().lines().count());
+    run(rdma_init(["profiles", "nosuch"])).expect_error(&["\"nosuch\"", "generic-ib", "erdma"]);
+}
+
+#[test]
+fn a_profile_that_is_shown_can_be_used_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = run(rdma_init(["profiles", "pai-erdma"])).expect_code(0);
+    fs::write(folder.path().join("copy.toml"), shown.text().replace("\"pai-erdma\"", "\"copy\"")).unwrap();
+    let with_folder = |name: &str| {
+        run(rdma_init(["--profile-dir", folder.path().to_str().unwrap(), "profiles", name])).expect_code(0)
+    };
+    assert_eq!(with_folder("copy").text().replace("\"copy\"", "\"pai-erdma\""), shown.text());
+}
+
+#[test]
+fn a_broken_profile_is_named_with_file_line_and_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("site.toml");
+    let load = |text: &str| {
+        fs::write(&path, format!("name = \"site\"\ntitle = \"t\"\nsource = \"s\"\n{text}")).unwrap();
+        let flags = ["--profile-dir", folder.path().to_str().unwrap()];
+        let printed = run(rdma_init(flags.iter().chain(&["profiles"]))).expect_code(125);
+        // The same for a run of a command: a profile of the user's own is configuration.
+        let ran = run(rdma_init(flags.iter().chain(&["--", "true"])));
+        assert_eq!(ran.expect_code(125).stderr, printed.stderr);
+        printed
+    };
+    load("colour = 1").expect_error(&["site.toml:4", "colour"]);
+    load("priority = \"high\"").expect_error(&["site.toml:4", "priority"]);
+    load("[variables]\nNCCL_IB_TC = 106").expect_error(&["site.toml:5", "NCCL_IB_TC"]);
+    load("[[auto]]\nhcas = 1").expect_error(&["site.toml:5", "hcas"]);
+    load("[variables").expect_error(&["site.toml:4"]);
+    load("extends = \"nobody\"").expect_error(&["site", "extends", "nobody"]);
+    load("extends = \"site\"").expect_error(&["extends itself"]);
+    fs::remove_file(&path).unwrap();
+    nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
+    run(rdma_init(["--profile-dir", folder.path().to_str().unwrap(), "--", "true"]))
+        .expect_error(&["site.toml", "not a regular file"]);
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("site.toml", &path).unwrap();
+    run(rdma_init(["--profile-dir", folder.path().to_str().unwrap(), "--", "true"]))
+        .expect_error(&["site.toml"]);
+}

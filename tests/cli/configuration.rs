@@ -1,0 +1,199 @@
+//! Configuration: every error names the key, the value and the source, and a
+//! later layer wins.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::sys::stat::Mode;
+
+use super::run::{Ran, rdma_init, run};
+use crate::support::skip;
+
+fn with_file(path: &Path) -> Ran {
+    let mut command = rdma_init(["--", "true"]);
+    command.env("RDMA_INIT_CONFIG", path);
+    run(command)
+}
+
+fn with_text(text: impl AsRef<[u8]>) -> Ran {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("site.toml");
+    fs::write(&path, text).unwrap();
+    with_file(&path)
+}
+
+fn with_variable(name: &str, value: impl AsRef<OsStr>) -> Ran {
+    let mut command = rdma_init(["--", "true"]);
+    command.env(name, value);
+    run(command)
+}
+
+fn with_flags(flags: &[&str]) -> Ran {
+    run(rdma_init([flags, &["--", "true"]].concat()))
+}
+
+#[test]
+fn an_error_in_the_file_names_key_value_and_file() {
+    with_text("memlok = \"off\"").expect_error(&["memlok", "\"off\"", "site.toml", "did you mean memlock?"]);
+    with_text("memlock = \"on\"").expect_error(&["memlock", "\"on\"", "site.toml", "off, warn, enforce"]);
+    with_text("memlock = 3").expect_error(&["memlock", "3", "site.toml"]);
+    with_text("refuse-exit-code = 0").expect_error(&["refuse-exit-code", "0", "site.toml", "1 to 255"]);
+    with_text("prepare-timeout = 10").expect_error(&["prepare-timeout", "10", "site.toml", "500ms"]);
+    with_text("prepare-timeout = \"0s\"").expect_error(&["prepare-timeout", "0s", "site.toml"]);
+    with_text("require-rdma = []").expect_error(&["require-rdma", "[]", "site.toml"]);
+    with_text("keep = { a = 1 }").expect_error(&["keep", "a = 1", "site.toml"]);
+    with_text("profile = \"\"").expect_error(&["profile", "\"\"", "site.toml"]);
+    with_text("[set]\n\"A=B\" = \"1\"").expect_error(&["set", "A=B", "site.toml"]);
+    with_text("[set]\nA = [1]").expect_error(&["set", "A = [1]", "site.toml"]);
+    with_text("[set]\nA = \"x\\u0000y\"").expect_error(&["set", "site.toml"]);
+    with_text("[table]\nx = 1").expect_error(&["table", "site.toml"]);
+}
+
+#[test]
+fn a_file_that_is_no_configuration_is_named() {
+    with_text("a = 1\n\nb").expect_error(&["site.toml", "line 3"]);
+    with_text(b"memlock = \"\xff\"").expect_error(&["site.toml", "UTF-8"]);
+    with_text("\0").expect_error(&["site.toml", "line 1"]);
+    with_text("#".repeat(2 << 20)).expect_error(&["site.toml", "1048576 bytes"]);
+    let deep = format!("a = {}{}", "[".repeat(50_000), "]".repeat(50_000));
+    with_text(deep).expect_error(&["site.toml"]);
+
+    with_file(Path::new("/no/such/file")).expect_error(&[
+        "/no/such/file",
+        "No such file",
+        "RDMA_INIT_CONFIG",
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    with_file(folder.path()).expect_error(&[folder.path().to_str().unwrap(), "not a regular file"]);
+    let fifo = folder.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+    with_file(&fifo).expect_error(&["fifo", "not a regular file"]);
+    with_file(Path::new("/dev/zero")).expect_error(&["/dev/zero"]);
+}
+
+#[test]
+fn an_error_in_a_variable_names_the_variable() {
+    with_variable("RDMA_INIT_COLOUR", "red").expect_error(&["colour", "\"red\"", "RDMA_INIT_COLOUR"]);
+    with_variable("RDMA_INIT_MEMLOCK", "on").expect_error(&["memlock", "\"on\"", "RDMA_INIT_MEMLOCK"]);
+    with_variable("RDMA_INIT_MEMLOCK", "").expect_error(&["memlock", "\"\"", "RDMA_INIT_MEMLOCK"]);
+    with_variable("RDMA_INIT_SET", "A").expect_error(&["set", "\"A\"", "RDMA_INIT_SET", "VARIABLE=VALUE"]);
+    with_variable("RDMA_INIT_PREPARE_TIMEOUT", "soon").expect_error(&["soon", "RDMA_INIT_PREPARE_TIMEOUT"]);
+    with_variable("RDMA_INIT_REFUSE_EXIT_CODE", "256").expect_error(&["256", "RDMA_INIT_REFUSE_EXIT_CODE"]);
+    with_variable("RDMA_INIT_REQUIRE_RDMA", "maybe").expect_error(&["maybe", "RDMA_INIT_REQUIRE_RDMA"]);
+    with_variable("RDMA_INIT_LOG_FORMAT", "xml").expect_error(&[
+        "\"xml\"",
+        "RDMA_INIT_LOG_FORMAT",
+        "text, json",
+    ]);
+    with_variable("RDMA_INIT_", "x").expect_error(&["RDMA_INIT_"]);
+    with_variable("RDMA_INIT_MEMLOCK", OsStr::from_bytes(b"o\xffn")).expect_error(&["RDMA_INIT_MEMLOCK"]);
+}
+
+/// A value must never be changed in silence.
+#[test]
+fn a_variable_that_is_not_utf8_is_an_error() {
+    for name in ["RDMA_INIT_SET", "RDMA_INIT_KEEP", "RDMA_INIT_PROFILE_DIR"] {
+        with_variable(name, OsStr::from_bytes(b"NCCL_DEBUG=\xff")).expect_error(&[name]);
+    }
+}
+
+#[test]
+fn an_error_in_a_flag_names_the_flag() {
+    with_flags(&["--memlock", "on"]).expect_error(&["memlock", "\"on\"", "--memlock"]);
+    with_flags(&["--memlock="]).expect_error(&["memlock", "--memlock"]);
+    with_flags(&["--set", "A"]).expect_error(&["set", "\"A\"", "--set", "VARIABLE=VALUE"]);
+    with_flags(&["--set", "=x"]).expect_error(&["set", "--set", "VARIABLE=VALUE"]);
+    with_flags(&["--prepare-timeout", "-1s"]).expect_error(&["-1"]);
+    with_flags(&["--prepare-timeout", "10"]).expect_error(&["\"10\"", "--prepare-timeout"]);
+    with_flags(&["--prepare-timeout", "99999999999999999999y"]).expect_error(&["--prepare-timeout"]);
+    with_flags(&["--refuse-exit-code", "1.5"]).expect_error(&["\"1.5\"", "--refuse-exit-code"]);
+    with_flags(&["--log-level", "loud"]).expect_error(&["\"loud\"", "--log-level"]);
+    with_flags(&["--profile", "nosuch"]).expect_error(&["\"nosuch\"", "generic-roce"]);
+    with_flags(&["--profile-dir", "/no/such"]).expect_error(&["/no/such", "profile-dir"]);
+    with_flags(&["--profile-dir", ""]).expect_error(&["--profile-dir"]);
+}
+
+#[test]
+fn a_flag_that_is_not_utf8_is_an_error() {
+    let flag = OsStr::from_bytes(b"NCCL_DEBUG=\xff");
+    let ran = run(rdma_init(["--set".as_ref(), flag, "--".as_ref(), "true".as_ref()]));
+    ran.expect_error(&["UTF-8"]);
+}
+
+#[test]
+fn the_longest_timeout_is_no_crash() {
+    with_flags(&["--prepare-timeout", "500000000000y"]).expect_code(0);
+    with_flags(&["--prepare-timeout", "1000y"]).expect_code(0);
+}
+
+#[test]
+fn a_later_layer_wins() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.toml");
+    fs::write(&file, "profile = \"nosuch-file\"\n").unwrap();
+    let profile_of = |variable: Option<&str>, flag: Option<&str>| {
+        let mut command = rdma_init(["profiles"]);
+        command.env("RDMA_INIT_CONFIG", &file);
+        command.envs(variable.map(|value| ("RDMA_INIT_PROFILE", value)));
+        command.args(flag.map(|value| ["--profile", value]).into_iter().flatten());
+        run(command)
+    };
+    profile_of(None, None).expect_error(&["nosuch-file"]);
+    profile_of(Some("nosuch-variable"), None).expect_error(&["nosuch-variable"]);
+    profile_of(Some("nosuch-variable"), Some("nosuch-flag")).expect_error(&["nosuch-flag"]);
+    profile_of(Some("nosuch-variable"), Some("none")).expect_code(0);
+    // An empty name is no file: the default one counts, if it is there.
+    let mut command = rdma_init(["profiles"]);
+    command.env("RDMA_INIT_CONFIG", "");
+    run(command).expect_code(0);
+}
+
+/// The variables that `env` prints for a host on which nothing else is filled in.
+fn set_by(file: &str, variable: Option<&str>, flags: &[&str]) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("site.toml");
+    fs::write(&path, file).unwrap();
+    let mut command = rdma_init(["env", "--facts", "demo:infiniband", "--format", "docker"]);
+    command.env("RDMA_INIT_CONFIG", &path).envs(variable.map(|value| ("RDMA_INIT_SET", value))).args(flags);
+    let ran = run(command).expect_code(0);
+    ran.text().lines().filter(|line| line.starts_with("T_")).map(str::to_owned).collect()
+}
+
+#[test]
+fn variables_to_set_add_up_and_a_later_layer_wins_for_each() {
+    let file = "[set]\nT_A = \"file\"\nT_B = \"file\"\nT_F = 1\n";
+    assert_eq!(set_by(file, None, &[]), ["T_A=file", "T_B=file", "T_F=1"]);
+    let flags = ["--set", "T_A=flag", "--set", "T_C=x=y"];
+    assert_eq!(set_by(file, None, &flags), ["T_A=flag", "T_B=file", "T_C=x=y", "T_F=1"]);
+    let all = ["T_A=flag", "T_B=variable", "T_C=x=y", "T_D=variable", "T_F=1"];
+    assert_eq!(set_by(file, Some("T_B=variable\nT_D=variable"), &flags), all);
+}
+
+#[test]
+fn a_refusal_has_its_code_and_leaves_the_reason_behind() {
+    if fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some()) {
+        return skip("this machine has RDMA devices, so require-rdma does not refuse");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let refuse = |log: &Path, flags: &[&str]| {
+        let mut command = rdma_init(["--require-rdma"].iter().chain(flags).chain(&["--", "echo", "started"]));
+        command.env("RDMA_INIT_TERMINATION_LOG", log);
+        run(command)
+    };
+    let log = folder.path().join("log");
+    let ran = refuse(&log, &[]).expect_code(121);
+    assert!(ran.stdout.is_empty() && ran.stderr.contains("refusing to start"), "{ran:#?}");
+    let reason = fs::read_to_string(&log).unwrap();
+    assert!(reason.starts_with("rdma-init: RDMA is required"), "{reason}");
+    refuse(&log, &["--refuse-exit-code", "77"]).expect_code(77);
+
+    // The log is only a courtesy: nothing that is in its place may hang or change the end.
+    let ran = refuse(folder.path(), &[]).expect_code(121);
+    assert!(ran.stderr.contains("cannot write the reason"), "{ran:#?}");
+    let fifo = folder.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+    refuse(&fifo, &[]).expect_code(121);
+    refuse(Path::new("/dev/full"), &[]).expect_code(121);
+}

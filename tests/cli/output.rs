@@ -1,0 +1,252 @@
+//! Standard output belongs to the command, and nobody who reads standard error,
+//! or does not, can keep the command from starting.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc;
+use nix::pty::openpty;
+use serde_json::Value;
+
+use super::run::{rdma_init, run};
+use crate::support::{DEADLINE, poll_for, poll_until};
+
+/// More than our patience with a reader, less than any time limit of the preparation.
+const PROMPTLY: Duration = Duration::from_secs(5);
+
+#[test]
+fn the_report_goes_to_standard_error_alone() {
+    for level in ["error", "warn", "info", "debug"] {
+        for format in ["text", "json"] {
+            let flags = ["--log-level", level, "--log-format", format, "--set", "T_X=1"];
+            let command = rdma_init(flags.iter().chain(&["--", "printf", "%s", "only this"]));
+            let ran = run(command).expect_code(0);
+            assert_eq!(ran.text(), "only this", "{level} {format}");
+        }
+    }
+    let ran = run(rdma_init(["--set", "T_X=1", "--", "true"])).expect_code(0);
+    assert!(ran.stderr.starts_with("rdma-init ") && ran.stderr.contains("T_X"), "{ran:#?}");
+}
+
+#[test]
+fn json_is_one_object_on_each_line() {
+    let arguments = ["--log-format", "json", "--set", "T_X=quote \" and\nline", "--", "true"];
+    let ran = run(rdma_init(arguments)).expect_code(0);
+    let lines: Vec<Value> = objects(&ran.stderr);
+    assert!(lines.iter().any(|line| line["event"] == "plan"), "{ran:#?}");
+    let variable = lines.iter().find(|line| line["variable"] == "T_X");
+    assert_eq!(variable.expect("T_X is reported")["value"], "quote \" and\nline");
+}
+
+/// Whoever asked for JSON gets JSON when something fails, too.
+#[test]
+fn failures_are_json_as_well() {
+    let ran = run(rdma_init(["--log-format", "json", "--", "no-such-command"])).expect_code(127);
+    let lines = objects(&ran.stderr);
+    assert!(
+        lines.iter().any(|line| line["message"].as_str().unwrap_or_default().contains("no-such-command"))
+    );
+    let ran = run(rdma_init(["--log-format", "json", "--profile", "nosuch", "--", "true"])).expect_code(125);
+    assert!(!objects(&ran.stderr).is_empty());
+}
+
+#[track_caller]
+fn objects(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|line| match serde_json::from_str::<Value>(line) {
+            Ok(value) if value.is_object() => value,
+            other => panic!("{line:?} is no JSON object: {other:?}"),
+        })
+        .collect()
+}
+
+#[test]
+fn level_error_is_silent_when_nothing_is_wrong() {
+    for format in ["text", "json"] {
+        let ran = run(rdma_init(["--log-level", "error", "--log-format", format, "--", "true"]));
+        assert_eq!(ran.expect_code(0).stderr, "");
+    }
+}
+
+/// Runs `echo started` with this standard error: it must start, and soon.
+#[track_caller]
+fn starts_promptly(stderr: impl Into<Stdio>, flags: &[&str]) {
+    let mut command = rdma_init(flags.iter().chain(&["--", "sh", "-c", "echo started"]));
+    command.stderr(stderr).stdout(Stdio::piped()).stdin(Stdio::null());
+    let start = Instant::now();
+    let child = command.spawn().unwrap();
+    let watch = watch_over(&child);
+    let output = child.wait_with_output().unwrap();
+    drop(watch);
+    assert!(output.status.success() && output.stdout == b"started\n", "{output:?}");
+    assert!(start.elapsed() < PROMPTLY, "started after {:?}", start.elapsed());
+}
+
+/// Kills a process that hangs, so that the test fails instead of hanging; not
+/// any more when the result goes.
+fn watch_over(child: &Child) -> Sender<()> {
+    let (sender, ended) = channel();
+    let pid = child.id().cast_signed();
+    std::thread::spawn(move || {
+        if ended.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout) {
+            // SAFETY: plain numbers; the process is not waited for to its end before
+            // the sender goes, or only just.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+    });
+    sender
+}
+
+/// A report that is longer than any free room left in the tests below.
+fn long() -> String {
+    format!("T_LONG={}", "x".repeat(3000))
+}
+
+#[test]
+fn a_broken_pipe_does_not_matter() {
+    let broken = || nix::unistd::pipe().unwrap().1;
+    starts_promptly(broken(), &[]);
+    starts_promptly(broken(), &["--set", &long()]);
+    starts_promptly(broken(), &["--log-format", "json"]);
+    // Nor on a failure.
+    let mut command = rdma_init(["--", "no-such-command"]);
+    command.stderr(broken());
+    assert_eq!(command.status().unwrap().code(), Some(127));
+    let mut command = rdma_init::<&str>([]);
+    command.stderr(broken());
+    assert_eq!(command.status().unwrap().code(), Some(125));
+}
+
+/// Writes until there is no room left.
+fn fill(writer: &OwnedFd) {
+    let flags = OFlag::from_bits_retain(fcntl(writer, FcntlArg::F_GETFL).unwrap());
+    fcntl(writer, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).unwrap();
+    for chunk in [4096, 1] {
+        while nix::unistd::write(writer, &vec![b'.'; chunk]).is_ok() {}
+    }
+    fcntl(writer, FcntlArg::F_SETFL(flags)).unwrap();
+}
+
+#[test]
+fn a_full_pipe_that_nobody_reads_does_not_matter() {
+    for format in ["text", "json"] {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        fill(&writer);
+        starts_promptly(writer.try_clone().unwrap(), &["--log-format", format]);
+        // Room for a part of the report.
+        nix::unistd::read(&reader, &mut [0; 4096]).unwrap();
+        starts_promptly(writer, &["--log-format", format, "--set", &long()]);
+        drop(reader);
+    }
+}
+
+#[test]
+fn a_terminal_that_nobody_reads_does_not_matter() {
+    for take_back in [0, 100, 1000] {
+        let pty = openpty(None, None).unwrap();
+        fill(&pty.slave);
+        if take_back > 0 {
+            nix::unistd::read(&pty.master, &mut vec![0; take_back]).unwrap();
+        }
+        starts_promptly(pty.slave, &["--set", &long()]);
+    }
+}
+
+#[test]
+fn a_full_socket_that_nobody_reads_does_not_matter() {
+    let (writer, _reader) = std::os::unix::net::UnixStream::pair().unwrap();
+    let writer = OwnedFd::from(writer);
+    fill(&writer);
+    starts_promptly(writer, &["--set", &long()]);
+}
+
+#[test]
+fn a_full_disk_or_a_file_for_reading_does_not_matter() {
+    starts_promptly(File::options().write(true).open("/dev/full").unwrap(), &[]);
+    starts_promptly(File::open("/dev/null").unwrap(), &[]);
+    starts_promptly(File::open("/etc").unwrap(), &[]);
+}
+
+/// Closes some of the standard descriptors before the program starts.
+fn close(command: &mut Command, numbers: Vec<i32>) {
+    // SAFETY: close is async-signal-safe.
+    unsafe {
+        command.pre_exec(move || {
+            for number in &numbers {
+                libc::close(*number);
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn standard_descriptors_that_are_closed_stay_closed() {
+    for bits in 0..8 {
+        let closed: Vec<i32> = (0..3).filter(|number| bits & (1 << number) != 0).collect();
+        let mut command = rdma_init(["--", "sleep", "1000"]);
+        close(&mut command, closed.clone());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let proc = format!("/proc/{}", child.id());
+        let sleeps = || (fs::read_to_string(format!("{proc}/comm")).ok()? == "sleep\n").then_some(());
+        let started = std::panic::catch_unwind(|| poll_until("the command starts", sleeps));
+        let wanted: Vec<String> = (0..3).filter(|n| !closed.contains(n)).map(|n| n.to_string()).collect();
+        let open = || {
+            let entries = fs::read_dir(format!("{proc}/fd")).unwrap();
+            let mut open: Vec<String> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            open.sort_unstable();
+            open
+        };
+        // While it starts, it has files open for a moment.
+        let settled = poll_for(Duration::from_secs(5), || (open() == wanted).then_some(()));
+        let open = open();
+        child.kill().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+        assert!(started.is_ok(), "with {closed:?} closed");
+        assert!(settled.is_some(), "with {closed:?} closed: {open:?}");
+    }
+}
+
+/// A closed standard error must not be replaced by the next file that is opened.
+#[test]
+fn messages_never_land_in_another_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.toml");
+    File::create(&config).unwrap().write_all(b"memlock = \"off\"\n").unwrap();
+    let mut command = rdma_init(["--set", &long(), "--", "sh", "-c", "exit 3"]);
+    command.env("RDMA_INIT_CONFIG", &config);
+    close(&mut command, vec![0, 1, 2]);
+    assert_eq!(command.status().unwrap().code(), Some(3));
+    assert_eq!(fs::read(&config).unwrap(), b"memlock = \"off\"\n");
+}
+
+#[test]
+fn a_reader_of_our_own_commands_may_go_away() {
+    for arguments in
+        [&["profiles"][..], &["inspect", "--json"], &["--help"], &["plan", "--facts", "demo:erdma"]]
+    {
+        let mut command = rdma_init(arguments);
+        command.stdout(nix::unistd::pipe().unwrap().1).stderr(Stdio::piped());
+        let output = command.output().unwrap();
+        // As for any program: quiet, by the signal or with a code.
+        assert!(matches!(output.status.signal(), None | Some(libc::SIGPIPE)), "{output:?}");
+        assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn standard_output_that_cannot_be_written_is_an_error() {
+    let mut command = rdma_init(["profiles"]);
+    command.stdout(File::options().write(true).open("/dev/full").unwrap());
+    let output = command.stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("No space left"), "{output:?}");
+}

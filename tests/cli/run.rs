@@ -1,0 +1,98 @@
+//! Running the program in place.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::Command;
+
+use nix::libc;
+
+use crate::support::{DEADLINE, binary};
+
+/// The program with arguments and an environment of its own: neither a
+/// configuration nor a variable of the machine that runs the test counts.
+pub fn rdma_init<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
+    let mut command = Command::new(binary());
+    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
+    command.args(arguments);
+    without_strays(&mut command);
+    command
+}
+
+/// Keeps descriptors from the program that somebody left open in the process that
+/// runs the tests.
+fn without_strays(command: &mut Command) {
+    // SAFETY: a system call with constants.
+    unsafe {
+        command.pre_exec(|| {
+            libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            Ok(())
+        });
+    }
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Ran {
+    /// `None` when a signal ended it.
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Ran {
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.stdout).expect("standard output is UTF-8")
+    }
+
+    /// Fails with everything that is known, unless the code is this one.
+    #[track_caller]
+    pub fn expect_code(self, code: i32) -> Ran {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    /// An error of our own: one message that has all of these in it, nothing on
+    /// standard output, and no trace of a panic.
+    #[track_caller]
+    pub fn expect_error(self, parts: &[&str]) -> Ran {
+        let ran = self.expect_code(125);
+        for part in parts {
+            assert!(ran.stderr.contains(part), "no {part:?} in {ran:#?}");
+        }
+        assert!(ran.stdout.is_empty(), "{ran:#?}");
+        assert!(!ran.stderr.contains("panicked") && !ran.stderr.is_empty(), "{ran:#?}");
+        ran
+    }
+}
+
+/// Runs a command to its end; fails when it hangs.
+#[track_caller]
+pub fn run(command: Command) -> Ran {
+    run_with_input(command, "")
+}
+
+#[track_caller]
+pub fn run_with_input(command: Command, input: impl Into<Vec<u8>>) -> Ran {
+    let shown = format!("{command:?}");
+    let mut command = assert_cmd::Command::from_std(command);
+    let output = command.timeout(DEADLINE).write_stdin(input).output();
+    let output = output.unwrap_or_else(|error| panic!("{shown}: {error}"));
+    let ran = Ran {
+        code: output.status.code(),
+        signal: output.status.signal(),
+        stdout: output.stdout,
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    };
+    let hung = ran.signal == Some(libc::SIGKILL);
+    assert!(!hung, "did not end within {DEADLINE:?}: {shown}\n{ran:#?}");
+    ran
+}
+
+/// Writes an executable file.
+pub fn executable(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+}

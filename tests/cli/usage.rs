@@ -1,0 +1,169 @@
+//! Usage, exit codes, and how the command is found.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::run::{executable, rdma_init, run};
+
+#[test]
+fn without_arguments_it_says_how_to_use_it() {
+    run(rdma_init::<&str>([])).expect_error(&["Usage: rdma-init [OPTIONS] -- COMMAND"]);
+    run(rdma_init(["--"])).expect_error(&["Usage: rdma-init [OPTIONS] -- COMMAND"]);
+    run(rdma_init(["--memlock", "off"])).expect_error(&["Usage: rdma-init [OPTIONS] -- COMMAND"]);
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    for flag in ["--help", "-h"] {
+        let ran = run(rdma_init([flag])).expect_code(0);
+        assert!(ran.text().contains("Usage: rdma-init [OPTIONS] -- COMMAND [ARG]..."), "{ran:#?}");
+        assert!(ran.text().contains("--prepare-timeout"), "{ran:#?}");
+        assert_eq!(ran.stderr, "");
+    }
+    for flag in ["--version", "-V"] {
+        let ran = run(rdma_init([flag])).expect_code(0);
+        assert_eq!(ran.text(), concat!("rdma-init ", env!("CARGO_PKG_VERSION"), "\n"));
+        assert_eq!(ran.stderr, "");
+    }
+}
+
+#[test]
+fn a_command_without_dashes_is_an_error_that_says_so() {
+    let advice = "put -- before it: rdma-init -- ls -la";
+    run(rdma_init(["ls", "-la"])).expect_error(&["\"ls\"", advice]);
+    run(rdma_init(["torchrun"])).expect_error(&["rdma-init -- torchrun"]);
+    run(rdma_init(["--memlock=off", "ls", "-la"])).expect_error(&["ls"]);
+    run(rdma_init(["ls", "--", "-la"])).expect_error(&["ls"]);
+    run(rdma_init([""])).expect_error(&[]);
+}
+
+#[test]
+fn what_is_no_option_is_an_error_that_names_it() {
+    run(rdma_init(["--memlok", "off", "--", "true"])).expect_error(&["--memlok", "--memlock"]);
+    run(rdma_init(["-x", "--", "true"])).expect_error(&["-x"]);
+    run(rdma_init(["--memlock", "--", "true"])).expect_error(&["--memlock"]);
+    run(rdma_init(["--require-rdma=maybe", "--", "true"])).expect_error(&["--require-rdma"]);
+    run(rdma_init(["plan", "--", "true"])).expect_error(&["true"]);
+}
+
+#[test]
+fn an_empty_argument_list_is_no_crash() {
+    use std::os::unix::process::CommandExt;
+    let program =
+        std::ffi::CString::new(crate::support::binary().into_os_string().into_encoded_bytes()).unwrap();
+    let mut command = rdma_init::<&str>([]);
+    // SAFETY: execve is async-signal-safe, and all that it reads was made before the fork.
+    unsafe {
+        command.pre_exec(move || {
+            let nothing = [std::ptr::null()];
+            nix::libc::execve(program.as_ptr(), nothing.as_ptr(), nothing.as_ptr());
+            Err(std::io::Error::last_os_error())
+        });
+    }
+    run(command).expect_error(&["Usage"]);
+}
+
+#[test]
+fn everything_after_the_dashes_is_the_command_s() {
+    let ran = run(rdma_init(["--", "printf", "%s|", "--", "--help", "", "plan", "a b"])).expect_code(0);
+    assert_eq!(ran.text(), "--|--help||plan|a b|");
+}
+
+#[test]
+fn a_command_that_is_missing_gives_127() {
+    let ran = run(rdma_init(["--", "no-such-command"])).expect_code(127);
+    assert!(ran.stderr.contains("cannot run no-such-command"), "{ran:#?}");
+    for command in ["/no/such/command", "", "./no-such-command", "/etc/passwd/x"] {
+        let ran = run(rdma_init(["--", command])).expect_code(127);
+        assert!(ran.stderr.contains("cannot run"), "{ran:#?}");
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_executed_gives_126() {
+    for command in ["/etc/passwd", "/", "/etc"] {
+        let ran = run(rdma_init(["--", command])).expect_code(126);
+        assert!(ran.stderr.contains(&format!("cannot run {command}")), "{ran:#?}");
+    }
+}
+
+#[test]
+fn a_missing_interpreter_is_named_as_a_possible_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    executable(&script, "#!/no/such/interpreter\n");
+    let ran = run(rdma_init(["--".as_ref(), script.as_os_str()])).expect_code(127);
+    assert!(ran.stderr.contains("interpreter"), "{ran:#?}");
+}
+
+#[test]
+fn a_script_without_an_interpreter_line_runs_through_sh() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("my-script");
+    executable(&script, "printf '%s,' \"$0\" \"$@\"\nexit 3\n");
+    let path = script.to_str().unwrap();
+    let ran = run(rdma_init(["--", path, "a b", ""])).expect_code(3);
+    assert_eq!(ran.text(), format!("{path},a b,,"));
+
+    let mut by_name = rdma_init(["--", "my-script"]);
+    by_name.env("PATH", folder.path());
+    assert_eq!(run(by_name).expect_code(3).text(), format!("{path},"));
+}
+
+#[test]
+fn the_path_is_searched_as_a_shell_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let (denied, good) = (folder.path().join("denied"), folder.path().join("good"));
+    fs::create_dir_all(&denied).unwrap();
+    fs::create_dir_all(good.join("a-folder")).unwrap();
+    fs::write(denied.join("tool"), "").unwrap();
+    fs::set_permissions(denied.join("tool"), PermissionsExt::from_mode(0o644)).unwrap();
+    executable(&good.join("tool"), "#!/bin/sh\nexit 7\n");
+    let with_path = |path: String, name: &str| {
+        let mut command = rdma_init(["--", name]);
+        command.env("PATH", path).current_dir(&good);
+        run(command)
+    };
+    let (denied, good) = (denied.display(), good.display());
+    with_path(format!("/etc/passwd:/nowhere:{denied}:{good}"), "tool").expect_code(7);
+    with_path(format!("{denied}"), "tool").expect_code(126);
+    with_path(format!("{good}"), "a-folder").expect_code(126);
+    with_path("/nowhere:".to_owned(), "tool").expect_code(7);
+    with_path("/nowhere".to_owned(), "tool").expect_code(127);
+    with_path("/nowhere".to_owned(), "./tool").expect_code(7);
+
+    let mut without = rdma_init(["--", "sh", "-c", "exit 5"]);
+    without.env_remove("PATH");
+    run(without).expect_code(5);
+}
+
+#[test]
+fn exit_codes_are_passed_on() {
+    for code in [0, 1, 2, 32, 64, 121, 125, 126, 127, 128, 143, 254, 255] {
+        run(rdma_init(["--", "sh", "-c", &format!("exit {code}")])).expect_code(code);
+    }
+}
+
+#[test]
+fn death_by_a_signal_is_passed_on() {
+    for (name, number) in [("TERM", 15), ("HUP", 1), ("PIPE", 13), ("USR1", 10)] {
+        let ran = run(rdma_init(["--", "sh", "-c", &format!("kill -{name} $$")]));
+        assert_eq!(ran.signal, Some(number), "{ran:#?}");
+    }
+}
+
+#[test]
+fn the_command_takes_the_place_of_the_program() {
+    let command = rdma_init(["--", "sh", "-c", "echo $$ $PPID"]);
+    // Through a shell that tells its own process and then becomes the program.
+    let mut shell = std::process::Command::new("/bin/sh");
+    shell.env_clear().env("PATH", "/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
+    shell
+        .args(["-c", "echo $$ $PPID; exec \"$@\"", "sh"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    let ran = run(shell).expect_code(0);
+    let lines: Vec<&str> = ran.text().lines().collect();
+    assert_eq!(lines.len(), 2, "{ran:#?}");
+    assert_eq!(lines[0], lines[1], "{ran:#?}");
+}

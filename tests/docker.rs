@@ -1,0 +1,16 @@
+//! Real containers of a Docker engine, from images that hold nothing but the
+//! program and a busybox; the RDMA host that they see is made up.
+//!
+//! An engine is set up where there is none. See tests/docker/setup.sh.
+
+mod support;
+
+mod docker {
+    mod engine;
+    mod fill;
+    mod host;
+    mod lifecycle;
+    mod limits;
+    mod sandbox;
+    mod terminal;
+}

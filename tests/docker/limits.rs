@@ -1,0 +1,236 @@
+//! Pinned memory, and refusing to start.
+
+use std::process::Command;
+
+use super::engine::{Ended, engine, file};
+use super::host::Host;
+use crate::support::{binary, skip};
+
+const LOW: [&str; 2] = ["--ulimit", "memlock=65536:65536"];
+
+/// A container with an HCA prints the limit that the command has, in KiB.
+#[track_caller]
+fn limit(options: &[&str]) -> Option<Ended> {
+    let engine = engine()?;
+    let host = Host::with_one_hca(engine);
+    Some(engine.script(host.options(options), "ulimit -l"))
+}
+
+/// Whether the engine of this machine may start such a container at all. In a
+/// virtual machine that itself lacks the capability SYS_RESOURCE it may not, and
+/// no set-up helps.
+fn could_start(ended: &Ended) -> bool {
+    let could = !(ended.engine_failed() && ended.stderr.contains("operation not permitted"));
+    if !could {
+        println!("not tried: the engine of this machine may not raise this limit");
+    }
+    could
+}
+
+#[test]
+fn a_low_limit_is_an_error_with_its_fix() {
+    let Some(ended) = limit(&LOW) else { return };
+    ended
+        .expect_code(0)
+        .expect_stdout("64\n")
+        .expect_line(["limit", "memlock", "64 KiB"])
+        .expect_line([
+            "error:",
+            "Only 64 KiB of memory can be pinned",
+            "no CAP_IPC_LOCK",
+            "Cannot allocate memory",
+        ])
+        .expect_line(["fix:", "--ulimit memlock=-1:-1", "capabilities.add: [IPC_LOCK]"]);
+}
+
+#[test]
+fn the_capability_lifts_a_low_limit_for_root() {
+    let Some(ended) = limit(&[LOW.as_slice(), &["--cap-add", "IPC_LOCK"]].concat()) else { return };
+    ended
+        .expect_code(0)
+        .expect_stdout("64\n")
+        .expect_line(["limit", "memlock", "64 KiB", "CAP_IPC_LOCK lifts it"])
+        .expect_unsaid("error")
+        .expect_unsaid("fix:");
+}
+
+#[test]
+fn the_capability_that_does_not_reach_another_user_is_explained() {
+    let options = [LOW.as_slice(), &["--cap-add", "IPC_LOCK", "--user", "1000"]].concat();
+    let Some(ended) = limit(&options) else { return };
+    ended
+        .expect_code(0)
+        .expect_line(["error:", "CAP_IPC_LOCK", "does not reach its user, uid 1000", "only root gets it"])
+        .expect_line(["fix:", "setcap cap_ipc_lock+p"]);
+}
+
+/// The fix of the test before.
+#[test]
+fn a_file_capability_on_the_program_reaches_another_user_and_its_command() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let program = host.folder("capable").join("rdma-init");
+    std::fs::copy(binary(), &program).unwrap();
+    let set = Command::new("setcap").arg("cap_ipc_lock+p").arg(&program).status();
+    if !set.as_ref().is_ok_and(std::process::ExitStatus::success) {
+        return skip(&format!("setcap does not work here: {set:?}"));
+    }
+    let mount = format!("{}:/capable:ro", program.display());
+    let capable = ["--cap-add", "IPC_LOCK", "--user", "1000", "--volume", &mount, "--entrypoint", "/capable"];
+    let options = [LOW.as_slice(), &capable].concat();
+    let command = ["--memlock", "enforce", "--", "grep", "CapEff", "/proc/self/status"];
+
+    let ended = engine.run(host.options(&options), &command).expect_code(0);
+    assert_eq!(ended.stdout, "CapEff:\t0000000000004000\n", "{ended:#?}");
+    ended.expect_said("CAP_IPC_LOCK lifts it").expect_unsaid("error");
+
+    let options = [options.as_slice(), &["--security-opt", "no-new-privileges"]].concat();
+    engine
+        .run(host.options(&options), &command)
+        .expect_code(121)
+        .expect_stdout("")
+        .expect_said("does not reach its user, uid 1000")
+        .expect_said("allow privilege escalation");
+}
+
+#[test]
+fn the_soft_limit_is_raised_to_the_hard_one() {
+    let Some(ended) = limit(&["--ulimit", "memlock=65536:1048576"]) else { return };
+    ended.expect_code(0).expect_stdout("1024\n").expect_line([
+        "limit",
+        "memlock",
+        "1 MiB, raised from 64 KiB",
+    ]);
+}
+
+#[test]
+fn the_limit_is_left_alone_where_asked_or_where_nothing_pins_memory() {
+    let Some(engine) = engine() else { return };
+    let options = ["--ulimit", "memlock=65536:1048576"];
+    engine.script(options, "ulimit -l").expect_code(0).expect_stdout("64\n").expect_unsaid("memlock");
+    let options = [options.as_slice(), &["--env", "RDMA_INIT_MEMLOCK=off"]].concat();
+    let Some(ended) = limit(&options) else { return };
+    ended.expect_code(0).expect_stdout("64\n").expect_unsaid("memlock");
+}
+
+#[test]
+fn without_a_limit_there_is_nothing_to_say() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let ended = engine.try_run(host.options(&["--ulimit", "memlock=-1:-1"]), &["sh", "-c", "ulimit -l"]);
+    if could_start(&ended) {
+        ended
+            .expect_code(0)
+            .expect_stdout("unlimited\n")
+            .expect_line(["limit", "memlock", "unlimited"])
+            .expect_unsaid("error")
+            .expect_unsaid("raised");
+    }
+}
+
+#[test]
+fn the_hard_limit_is_raised_where_the_container_may() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let options = [LOW.as_slice(), &["--cap-add", "SYS_RESOURCE"]].concat();
+    let ended = engine.try_run(host.options(&options), &["sh", "-c", "ulimit -l"]);
+    if could_start(&ended) {
+        ended
+            .expect_code(0)
+            .expect_stdout("unlimited\n")
+            .expect_said("unlimited, raised from 64 KiB")
+            .expect_unsaid("error");
+    }
+}
+
+#[test]
+fn enforce_refuses_where_next_to_nothing_can_be_pinned() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let (_folder, log) = file("");
+    let mount = format!("{log}:/dev/termination-log");
+    let options = [LOW.as_slice(), &["--volume", &mount, "--entrypoint", "/rdma-init"]].concat();
+    engine
+        .run(host.options(&options), &["--memlock", "enforce", "--", "sh", "-c", "echo started"])
+        .expect_code(121)
+        .expect_stdout("")
+        .expect_said("refusing to start the command (exit code 121): Only 64 KiB of memory can be pinned");
+    let reason = std::fs::read_to_string(&log).unwrap();
+    assert!(reason.starts_with("rdma-init: Only 64 KiB of memory can be pinned"), "{reason}");
+    assert!(reason.contains("memlock = \"enforce\""), "{reason}");
+}
+
+#[test]
+fn enforce_is_content_with_the_capability() {
+    let options = [LOW.as_slice(), &["--cap-add", "IPC_LOCK", "--env", "RDMA_INIT_MEMLOCK=enforce"]].concat();
+    let Some(ended) = limit(&options) else { return };
+    ended.expect_code(0).expect_stdout("64\n").expect_unsaid("refusing");
+}
+
+#[test]
+fn required_rdma_that_is_not_there_refuses_and_leaves_the_reason() {
+    let Some(engine) = engine() else { return };
+    let (_folder, log) = file("what was there before, and longer than the reason: ".repeat(20).as_str());
+    let mount = format!("{log}:/dev/termination-log");
+    engine
+        .run(
+            ["--volume", &mount, "--entrypoint", "/rdma-init"],
+            &["--require-rdma", "--", "sh", "-c", "echo started"],
+        )
+        .expect_code(121)
+        .expect_stdout("")
+        .expect_said("refusing to start the command (exit code 121): RDMA is required (require-rdma)");
+    assert_eq!(
+        std::fs::read_to_string(&log).unwrap(),
+        "rdma-init: RDMA is required (require-rdma), but there is no RDMA device in this container\n"
+    );
+}
+
+/// The program says itself that RoCE will not connect.
+#[test]
+fn required_rdma_that_will_not_connect_refuses() {
+    let Some(engine) = engine() else { return };
+    let network = engine.network();
+    let host = Host::new().hca(0, "eth0", network, network.address()).allot(0);
+    engine
+        .run(
+            host.options(&["--network", "none", "--env", "RDMA_INIT_REQUIRE_RDMA=true"]),
+            &["sh", "-c", "echo started"],
+        )
+        .expect_said("RoCE will not connect")
+        .expect_code(121)
+        .expect_stdout("");
+}
+
+#[test]
+fn the_reason_goes_where_the_user_says_and_the_code_is_the_user_s() {
+    let Some(engine) = engine() else { return };
+    let (_folder, log) = file("");
+    let mount = format!("{log}:/reason");
+    let options = [
+        ["--volume", &mount],
+        ["--env", "RDMA_INIT_TERMINATION_LOG=/reason"],
+        ["--env", "RDMA_INIT_REQUIRE_RDMA=true"],
+        ["--env", "RDMA_INIT_REFUSE_EXIT_CODE=42"],
+    ];
+    engine.run(options.concat(), &["true"]).expect_code(42).expect_said("(exit code 42)");
+    assert!(std::fs::read_to_string(&log).unwrap().contains("there is no RDMA device"));
+}
+
+#[test]
+fn a_termination_log_that_cannot_be_written_does_not_hide_the_reason() {
+    let Some(engine) = engine() else { return };
+    let (_folder, log) = file("");
+    let mount = format!("{log}:/dev/termination-log:ro");
+    engine
+        .run(["--volume", &mount, "--env", "RDMA_INIT_REQUIRE_RDMA=true"], &["true"])
+        .expect_code(121)
+        .expect_said("RDMA is required")
+        .expect_said("/dev/termination-log");
+}
+
+#[test]
+fn required_rdma_that_is_there_is_no_matter() {
+    let Some(ended) = limit(&["--env", "RDMA_INIT_REQUIRE_RDMA=true"]) else { return };
+    ended.expect_code(0).expect_unsaid("refusing");
+}

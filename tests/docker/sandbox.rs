@@ -1,0 +1,170 @@
+//! Containers that may do little and see little.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::engine::{Ended, engine, file};
+use super::host::{Host, OWN_SLOT};
+
+#[track_caller]
+fn filled(ended: Ended) -> Ended {
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    assert_eq!(ended.variable("NCCL_IB_HCA"), Some("=mlx5_0"), "{ended:#?}");
+    assert_eq!(ended.variable("NCCL_IB_GID_INDEX"), Some(OWN_SLOT), "{ended:#?}");
+    assert_eq!(ended.variable("NCCL_SOCKET_IFNAME"), Some("eth0"), "{ended:#?}");
+    ended
+}
+
+#[test]
+fn restricted_containers_are_filled_in_all_the_same() {
+    let Some(engine) = engine() else { return };
+    let all =
+        ["--user", "1000:1000", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"];
+    for options in [&all[..2], &all[2..3], &all[3..5], &all[5..], &all] {
+        let host = Host::with_one_hca(engine);
+        filled(engine.run(host.options(options), &["env"])).expect_unsaid("warning");
+    }
+}
+
+#[test]
+fn without_capabilities_signals_still_reach_the_command() {
+    let Some(engine) = engine() else { return };
+    let options = ["--cap-drop", "ALL", "--user", "1000", "--read-only"];
+    let mut container =
+        engine.start(options, &["sh", "-c", "trap 'exit 8' TERM; echo ready; sleep 1000 & wait"]);
+    container.wait_for("ready");
+    container.signal("TERM");
+    container.wait().expect_code(8);
+}
+
+#[test]
+fn a_bare_image_works() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let ended = engine.run_bare(host.options(&[]), &["/rdma-init", "env", "--format", "docker"]);
+    // The second one finds the variables that the first one has filled in.
+    ended.expect_code(0).expect_line(["set", "NCCL_IB_GID_INDEX", OWN_SLOT]).expect_unsaid("warning");
+    engine
+        .run_bare::<&str>([], &["/rdma-init", "--version"])
+        .expect_code(0)
+        .expect_stdout("rdma-init 0.1.0\n");
+    engine.run_bare::<&str>([], &["sh"]).expect_code(127).expect_said("cannot run sh");
+}
+
+/// What takes /proc away from a container.
+const HIDE_PROC: &str = "mount -t tmpfs none /proc";
+const MAY_MOUNT: [&str; 4] = ["--cap-add", "SYS_ADMIN", "--security-opt", "apparmor=unconfined"];
+
+#[test]
+fn without_dev_null_the_command_starts() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    filled(engine.after("rm /dev/null", host.options(&[]), "/rdma-init -- env"));
+}
+
+#[test]
+fn without_sys_the_command_starts() {
+    let Some(engine) = engine() else { return };
+    engine
+        .run(["--tmpfs", "/sys"], &["sh", "-c", "echo started"])
+        .expect_code(0)
+        .expect_stdout("started\n")
+        .expect_said("there is no RDMA device in this container");
+}
+
+/// A sandbox may hide /sys and still hand out devices. NCCL finds none of them
+/// then, and whoever looks for the reason should not be told that there are none.
+#[test]
+fn devices_without_sys_are_not_called_absent() {
+    let Some(engine) = engine() else { return };
+    engine
+        .run(["--tmpfs", "/sys", "--device", "/dev/null:/dev/infiniband/uverbs0"], &["true"])
+        .expect_code(0)
+        .expect_line(["/dev/infiniband", "/sys/class/infiniband"]);
+}
+
+#[test]
+fn a_sys_that_the_user_may_not_read_is_named() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    fs::set_permissions(host.sys().join("class/infiniband"), fs::Permissions::from_mode(0o700)).unwrap();
+    engine
+        .run(host.options(&["--user", "65534"]), &["sh", "-c", "echo started"])
+        .expect_code(0)
+        .expect_stdout("started\n")
+        .expect_line(["/sys/class/infiniband", "EACCES"]);
+}
+
+/// However many interfaces there are whose files cannot be read either.
+#[test]
+fn what_may_not_be_read_is_not_called_absent() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    fs::set_permissions(host.sys(), fs::Permissions::from_mode(0o700)).unwrap();
+    let mut container = engine.create(host.options(&["--user", "65534"]), &["true"]);
+    for rail in engine.rails() {
+        container.connect(rail, rail.address());
+    }
+    container.start();
+    container
+        .wait()
+        .expect_code(0)
+        .expect_said("/sys/class/infiniband")
+        .expect_unsaid("there is no RDMA device in this container");
+}
+
+#[test]
+fn without_proc_the_command_starts() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    filled(engine.after(HIDE_PROC, host.options(&MAY_MOUNT), "/rdma-init -- env"));
+}
+
+/// A lock of more than the limit proves what no file tells.
+#[test]
+fn without_proc_the_capability_still_counts() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let options = [&MAY_MOUNT[..], &["--ulimit", "memlock=65536:65536", "--cap-add", "IPC_LOCK"]].concat();
+    engine
+        .after(HIDE_PROC, host.options(&options), "/rdma-init --memlock enforce -- true")
+        .expect_code(0)
+        .expect_unsaid("no CAP_IPC_LOCK");
+}
+
+/// A seccomp profile that denies these system calls.
+fn denying(calls: &str) -> (tempfile::TempDir, String) {
+    let (folder, path) = file(&format!(
+        r#"{{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{{"names": [{calls}], "action": "SCMP_ACT_ERRNO"}}]}}"#
+    ));
+    (folder, format!("seccomp={path}"))
+}
+
+#[test]
+fn a_filter_that_denies_what_can_be_missed_changes_nothing() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let (_folder, filter) =
+        denying(r#""close_range", "mlock2", "setpgid", "signalfd4", "statx", "timer_create""#);
+    filled(engine.run(host.options(&["--security-opt", &filter]), &["env"])).expect_unsaid("warning");
+}
+
+/// Where the addresses cannot be listed, there is nothing to say about them.
+#[test]
+fn addresses_that_cannot_be_listed_are_not_called_missing() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let (_folder, filter) = denying(r#""socket""#);
+    engine
+        .run(host.options(&["--security-opt", &filter]), &["true"])
+        .expect_code(0)
+        .expect_said("EPERM")
+        .expect_unsaid("No RoCE v2 GID of an address of this container");
+}
+
+#[test]
+fn two_processes_are_enough_and_one_is_said_to_be_too_few() {
+    let Some(engine) = engine() else { return };
+    engine.run(["--pids-limit", "2"], &["true"]).expect_code(0);
+    engine.run(["--pids-limit", "1"], &["true"]).expect_code(125).expect_said("limit of processes");
+}

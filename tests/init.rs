@@ -1,0 +1,15 @@
+//! PID 1 of a PID namespace, and the deadline of the preparation.
+
+mod support;
+
+mod init {
+    mod container;
+    mod end;
+    mod hang;
+    mod inherited;
+    mod orphans;
+    mod preparation;
+    mod signals;
+    mod states;
+    mod terminal;
+}

@@ -1,0 +1,175 @@
+//! How the container ends: the command's code, death by a signal, and a stop
+//! that comes early.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::libc;
+
+use super::container::{Running, as_pid_1, children, rdma_init, shell, signal_of, status};
+use crate::support::{poll_until, status_field};
+
+#[test]
+fn exit_codes_are_passed_on() {
+    for code in [0, 1, 2, 32, 64, 121, 125, 126, 127, 128, 254, 255] {
+        as_pid_1(shell(&format!("exit {code}"))).end().expect_code(code);
+    }
+}
+
+#[test]
+fn our_own_commands_work_as_pid_1() {
+    let ended = as_pid_1(rdma_init(["--version"])).end().expect_code(0);
+    assert_eq!(ended.stdout, concat!("rdma-init ", env!("CARGO_PKG_VERSION"), "\n"));
+    as_pid_1(rdma_init(["plan", "--facts", "demo:erdma"])).end().expect_code(0);
+    as_pid_1(rdma_init::<&str>([])).end().expect_code(125);
+    as_pid_1(rdma_init(["ls", "-la"])).end().expect_code(125);
+    as_pid_1(rdma_init(["--memlock", "on", "--", "true"])).end().expect_code(125);
+    let ended = as_pid_1(rdma_init(["--", "no-such-command"])).end().expect_code(127);
+    assert!(ended.stderr.contains("cannot run no-such-command"), "{ended:#?}");
+    as_pid_1(rdma_init(["--", "/"])).end().expect_code(126);
+}
+
+#[test]
+fn death_by_a_signal_gives_128_and_its_number() {
+    let mut signals = vec![1, 2, 3, 6, 9, 11, 13, 14, 15, 31];
+    signals.extend([34, 50, 64]);
+    for signal in signals {
+        let ended = as_pid_1(shell(&format!("ulimit -c 0; kill -{signal} $$"))).end();
+        ended.expect_code(128 + signal);
+    }
+}
+
+#[test]
+fn a_signal_to_pid_1_ends_the_command_and_the_container() {
+    for (signal, code) in
+        [(libc::SIGTERM, 143), (libc::SIGHUP, 129), (libc::SIGINT, 130), (libc::SIGQUIT, 131)]
+    {
+        let mut running = as_pid_1(shell("ulimit -c 0; echo ready; exec sleep 1000"));
+        running.wait_for("ready");
+        running.kill(signal);
+        running.end().expect_code(code);
+    }
+}
+
+#[test]
+fn a_command_that_handles_the_signal_decides_on_the_code() {
+    let script = "trap 'echo stopped; exit 9' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut running = as_pid_1(shell(script));
+    running.wait_for("ready");
+    running.kill(libc::SIGTERM);
+    let ended = running.end().expect_code(9);
+    assert_eq!(ended.stdout, "ready\nstopped\n");
+}
+
+#[test]
+fn a_signal_from_inside_arrives_as_well() {
+    let script = "trap 'exit 9' TERM; kill -TERM 1; while :; do sleep 0.05; done";
+    as_pid_1(shell(script)).end().expect_code(9);
+}
+
+#[test]
+fn kill_from_inside_does_nothing_and_from_outside_ends_everything() {
+    let mut running = as_pid_1(shell("kill -KILL 1; kill -STOP 1; echo alive; exec sleep 1000"));
+    running.wait_for("alive");
+    running.kill(libc::SIGKILL);
+    assert_eq!(signal_of(running.end().status), Some(libc::SIGKILL));
+}
+
+/// PID 1 has come as far as to block signals, or to fork.
+fn is_in_main(running: &Running) -> bool {
+    let status = status(running.pid);
+    let blocks = status_field(&status, "SigBlk").is_some_and(|mask| mask != "0000000000000000");
+    blocks || !children(running.pid).is_empty()
+}
+
+/// From its first moment on, no stop is lost.
+#[test]
+fn a_stop_is_kept_from_the_first_moment_on() {
+    for _ in 0..100 {
+        let running = as_pid_1(rdma_init(["--", "sleep", "1000"]));
+        poll_until("PID 1 is in its `main`", || is_in_main(&running).then_some(()));
+        running.kill(libc::SIGTERM);
+        running.end().expect_code(143);
+    }
+}
+
+/// Whenever it comes, the container ends; before `main`, the kernel itself drops
+/// what is sent to a PID 1 without a handler, and then a second one must do.
+#[test]
+fn a_stop_at_any_moment_ends_the_container() {
+    let mut lost = Vec::new();
+    for microseconds in (0..3000).step_by(20) {
+        let mut running = as_pid_1(rdma_init(["--", "sleep", "1000"]));
+        std::thread::sleep(Duration::from_micros(microseconds));
+        let in_main = is_in_main(&running);
+        running.kill(libc::SIGTERM);
+        if !running.ends_within(Duration::from_secs(2)) {
+            assert!(!in_main, "lost in `main`, after {microseconds} microseconds");
+            lost.push(microseconds);
+            running.kill(libc::SIGTERM);
+        }
+        running.end().expect_code(143);
+    }
+    println!("{} of 150 were sent before `main` and lost, after microseconds: {lost:?}", lost.len());
+}
+
+/// Many at once, while the command starts: the first ends it, the rest hurt nobody.
+#[test]
+fn a_storm_of_stops_ends_the_container() {
+    for _ in 0..20 {
+        let mut running = as_pid_1(rdma_init(["--", "sleep", "1000"]));
+        while !running.has_ended() {
+            running.kill(libc::SIGTERM);
+        }
+        running.end().expect_code(143);
+    }
+}
+
+#[test]
+fn a_pid_1_that_was_stopped_goes_on() {
+    let mut running = as_pid_1(shell("echo ready; exec sleep 1000"));
+    running.wait_for("ready");
+    running.kill(libc::SIGSTOP);
+    poll_until("PID 1 is stopped", || {
+        status_field(&status(running.pid), "State")?.starts_with('T').then_some(())
+    });
+    running.kill(libc::SIGTERM);
+    running.kill(libc::SIGCONT);
+    running.end().expect_code(143);
+}
+
+/// The same program, started by another one that first changes something.
+fn after(first: &str, command: Command) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.args(["-ec", &format!("{first} \"$@\""), "sh"]).arg(command.get_program()).args(command.get_args());
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    shell
+}
+
+#[test]
+fn it_needs_no_privilege() {
+    let first =
+        "exec setpriv --reuid 65533 --clear-groups --no-new-privs --bounding-set -all --inh-caps -all";
+    let ended =
+        as_pid_1(after(first, rdma_init(["--set", "T_X=1", "--", "sh", "-c", "id -u; echo $T_X; exit 3"])))
+            .end();
+    assert_eq!(ended.expect_code(3).stdout, "65533\n1\n");
+}
+
+/// No /proc, no /sys, no /dev, nothing on standard input: the command still starts.
+#[test]
+fn it_needs_no_file_system() {
+    let first = "for folder in /sys /dev /proc; do mount -t tmpfs none $folder; done; exec <&-; exec";
+    let script = "test ! -e /proc/self && test ! -e /dev/null && echo $T_X; exit 3";
+    let mut command = rdma_init(["--set", "T_X=1", "--", "sh", "-c", script]);
+    command.env("RDMA_INIT_CONFIG", "");
+    assert_eq!(as_pid_1(after(first, command)).end().expect_code(3).stdout, "1\n");
+}
+
+#[test]
+fn without_room_for_another_process_it_says_so() {
+    let first = "exec prlimit --nproc=1 setpriv --reuid 65532 --clear-groups";
+    let ended = as_pid_1(after(first, rdma_init(["--", "echo", "started"]))).end().expect_code(125);
+    assert!(ended.stderr.contains("limit of processes") && ended.stdout.is_empty(), "{ended:#?}");
+}

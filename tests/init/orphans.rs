@@ -1,0 +1,116 @@
+//! Reaping, and the quiet of an init that has nothing to do.
+
+use std::time::Duration;
+
+use nix::libc;
+
+use super::container::{as_pid_1, children, rdma_init, send, shell, status};
+use crate::support::{poll_until, status_field};
+
+#[test]
+fn a_hundred_orphans_that_end_at_once_leave_no_zombie() {
+    let script =
+        "i=0; while [ $i -lt 100 ]; do (sleep 1000 &); i=$((i+1)); done; echo ready; exec sleep 1000";
+    let mut running = as_pid_1(shell(script));
+    running.wait_for("ready");
+    let command = running.command();
+    let orphans = || children(running.pid).into_iter().filter(|pid| *pid != command).collect::<Vec<i32>>();
+    let orphans = poll_until("100 orphans of PID 1", || (orphans().len() == 100).then(orphans));
+    for orphan in &orphans {
+        send(*orphan, libc::SIGKILL);
+    }
+    poll_until("every orphan is reaped", || (children(running.pid) == [command]).then_some(()));
+    running.kill(libc::SIGTERM);
+    running.end().expect_code(143);
+}
+
+#[test]
+fn orphans_that_come_and_go_do_not_disturb_the_command() {
+    let script = "i=0; while [ $i -lt 300 ]; do (true &); i=$((i+1)); done; echo ready; read -r line; exit 4";
+    let mut command = shell(script);
+    let (reader, writer) = nix::unistd::pipe().unwrap();
+    command.stdin(reader);
+    let mut running = as_pid_1(command);
+    running.wait_for("ready");
+    poll_until("every orphan is reaped", || (children(running.pid).len() == 1).then_some(()));
+    drop(writer);
+    running.end().expect_code(4);
+}
+
+/// The container ends with the command, whoever is left.
+#[test]
+fn orphans_that_stay_do_not_hold_the_end_up() {
+    as_pid_1(shell("(sleep 1000 >/dev/null 2>&1 &); (setsid sleep 1000 >/dev/null 2>&1 &); exit 6"))
+        .end()
+        .expect_code(6);
+}
+
+/// The exit code is the command's, not that of an orphan that got its process number.
+#[test]
+fn only_the_command_s_own_end_counts() {
+    let running =
+        as_pid_1(shell("(exit 3) & (sh -c 'kill -9 $$') & wait; (sh -c 'exit 8' &); sleep 0.1; exit 7"));
+    running.end().expect_code(7);
+}
+
+#[test]
+fn a_child_that_stops_and_goes_on_is_no_end() {
+    let mut running = as_pid_1(shell("kill -STOP $$; echo went on; exit 3"));
+    let command = running.command();
+    let state = || status_field(&status(command), "State").map(|state| state.starts_with('T'));
+    poll_until("the command is stopped", || (state()?).then_some(()));
+    running.kill(libc::SIGCONT);
+    running.wait_for("went on");
+    running.end().expect_code(3);
+}
+
+#[test]
+fn an_idle_pid_1_never_wakes_up() {
+    let running = as_pid_1(rdma_init(["--", "sleep", "1000"]));
+    running.command();
+    let switches = || {
+        let status = status(running.pid);
+        let count = |name| status_field(&status, name).unwrap().parse::<u64>().unwrap();
+        count("voluntary_ctxt_switches") + count("nonvoluntary_ctxt_switches")
+    };
+    assert_eq!(status_field(&status(running.pid), "Threads"), Some("1"));
+    running.rests();
+    let before = switches();
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(switches(), before, "PID 1 woke up with nothing to do");
+}
+
+#[test]
+fn a_child_that_may_not_be_signalled_is_warned_of_once() {
+    let mut command = std::process::Command::new("setpriv");
+    let ours = rdma_init([
+        "--",
+        "setpriv",
+        "--reuid",
+        "65534",
+        "--clear-groups",
+        "sh",
+        "-c",
+        "echo ready; exec sleep 1000",
+    ]);
+    command.env_clear().envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.args(["--bounding-set", "-kill", "--"]).arg(ours.get_program()).args(ours.get_args());
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut running = as_pid_1(command);
+    running.wait_for("ready");
+    let child = running.child();
+    for _ in 0..3 {
+        running.kill(libc::SIGTERM);
+        // Taken off, so that the next is another one.
+        poll_until("PID 1 has taken the signal", || {
+            let status = status(running.pid);
+            let sleeps = status_field(&status, "State")?.starts_with('S');
+            (sleeps && status_field(&status, "ShdPnd")? == "0000000000000000").then_some(())
+        });
+    }
+    running.wait_for_error("cannot forward");
+    send(child, libc::SIGKILL);
+    let ended = running.end().expect_code(137);
+    assert_eq!(ended.stderr.matches("cannot forward").count(), 1, "{ended:#?}");
+    assert!(ended.stderr.contains("KILL"), "{ended:#?}");
+}

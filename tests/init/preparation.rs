@@ -1,0 +1,186 @@
+//! A preparation that hangs, crashes, or is stopped: the command starts all the
+//! same, once, and a stop of the container is a stop.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::libc;
+
+use super::container::{Ended, as_pid_1, children, hanging, rdma_init, send, signal_of, status};
+use super::hang::Hang;
+use crate::support::{poll_until, status_field};
+
+/// The program opens it in every preparation; the command never does.
+const HANGS: &str = "/sys/class/infiniband";
+
+/// With a variable, which is there only when the preparation came to its end.
+fn command(timeout: &str) -> Command {
+    let script = "echo \"ran $$ ${T_X:-unprepared}\"; exit 7";
+    rdma_init(["--prepare-timeout", timeout, "--set", "T_X=prepared", "--", "sh", "-c", script])
+}
+
+#[track_caller]
+fn expect_untouched(ended: Ended, message: &str) -> Ended {
+    let ended = ended.expect_code(7);
+    assert_eq!(ended.stdout.matches("ran ").count(), 1, "{ended:#?}");
+    assert!(ended.stdout.ends_with(" unprepared\n"), "{ended:#?}");
+    assert_eq!(ended.stderr.matches(message).count(), 1, "{message:?} once in {ended:#?}");
+    assert_eq!(ended.stderr.matches("as it would have been without rdma-init").count(), 1, "{ended:#?}");
+    ended
+}
+
+#[test]
+fn after_the_timeout_pid_1_starts_the_command() {
+    for hang in [Hang::interruptible(HANGS), Hang::killable(HANGS)] {
+        let start = Instant::now();
+        let running = hanging(command("700ms"), true, &hang);
+        hang.wait();
+        let ended = expect_untouched(running.end(), "prepare-timeout");
+        assert!(start.elapsed() >= Duration::from_millis(700), "{:?}: {ended:#?}", start.elapsed());
+    }
+}
+
+#[test]
+fn after_the_timeout_the_command_starts_in_place() {
+    let hang = Hang::interruptible(HANGS);
+    let start = Instant::now();
+    let running = hanging(command("700ms"), false, &hang);
+    let pid = running.pid;
+    assert_eq!(hang.wait(), pid);
+    let ended = expect_untouched(running.end(), "prepare-timeout");
+    assert!(ended.stdout.starts_with(&format!("ran {pid} ")), "{ended:#?}");
+    assert!(start.elapsed() >= Duration::from_millis(700), "{:?}: {ended:#?}", start.elapsed());
+}
+
+/// On NFS, FUSE and autofs only a deadly signal ends the wait; a handler never runs.
+#[test]
+fn after_the_timeout_the_command_starts_in_place_where_no_handler_can_run() {
+    let hang = Hang::killable(HANGS);
+    let running = hanging(command("700ms"), false, &hang);
+    let pid = running.pid;
+    hang.wait();
+    let ended = expect_untouched(running.end(), "prepare-timeout");
+    assert!(ended.stdout.starts_with(&format!("ran {pid} ")), "{ended:#?}");
+}
+
+/// The time counts from the start, also where the configuration itself hangs, and
+/// a flag holds then as well.
+#[test]
+fn a_configuration_that_hangs_does_not_outlast_the_flag() {
+    for as_pid_1 in [true, false] {
+        let hang = Hang::interruptible("/a/dead/mount/config.toml");
+        let start = Instant::now();
+        let mut command = command("500ms");
+        command.env("RDMA_INIT_CONFIG", "/a/dead/mount/config.toml");
+        let running = hanging(command, as_pid_1, &hang);
+        hang.wait();
+        expect_untouched(running.end(), "prepare-timeout");
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(9), "as PID 1 {as_pid_1}: it took {took:?} instead of 500ms");
+    }
+}
+
+#[test]
+fn a_stop_while_the_preparation_hangs_ends_the_container() {
+    for hang in [Hang::interruptible(HANGS), Hang::killable(HANGS)] {
+        let running = hanging(command("1h"), true, &hang);
+        hang.wait();
+        running.kill(libc::SIGTERM);
+        let ended = running.end().expect_code(143);
+        assert_eq!(ended.stdout, "", "{ended:#?}");
+
+        let running = hanging(command("1h"), false, &hang);
+        hang.wait();
+        running.kill(libc::SIGTERM);
+        assert_eq!(signal_of(running.end().status), Some(libc::SIGTERM));
+    }
+}
+
+/// A stop that the preparation could not take, because it was stopped itself or
+/// in an uninterruptible call, must not be forgotten when the time is up.
+#[test]
+fn a_stop_is_not_forgotten_when_the_time_is_up() {
+    let hang = Hang::interruptible(HANGS);
+    let script = "echo started; exec sleep 1000";
+    let running = hanging(rdma_init(["--prepare-timeout", "1s", "--", "sh", "-c", script]), true, &hang);
+    hang.wait();
+    let child = running.child();
+    send(child, libc::SIGSTOP);
+    poll_until("the preparation is stopped", || {
+        status_field(&status(child), "State")?.starts_with('T').then_some(())
+    });
+    running.kill(libc::SIGTERM);
+    running.end().expect_code(143);
+}
+
+#[test]
+fn a_preparation_that_is_stopped_is_given_up_after_the_timeout() {
+    let hang = Hang::interruptible(HANGS);
+    let running = hanging(command("500ms"), true, &hang);
+    hang.wait();
+    send(running.child(), libc::SIGSTOP);
+    expect_untouched(running.end(), "prepare-timeout");
+}
+
+#[test]
+fn a_preparation_that_is_killed_is_no_reason_not_to_start() {
+    for signal in [libc::SIGKILL, libc::SIGSEGV, libc::SIGABRT] {
+        let hang = Hang::interruptible(HANGS);
+        let running = hanging(command("1h"), true, &hang);
+        hang.wait();
+        send(running.child(), signal);
+        expect_untouched(running.end(), "the preparation was killed by");
+    }
+}
+
+#[test]
+fn a_preparation_that_was_given_up_is_reaped() {
+    let hang = Hang::interruptible(HANGS);
+    let script = "echo started; exec sleep 1000";
+    let mut running =
+        hanging(rdma_init(["--prepare-timeout", "500ms", "--", "sh", "-c", script]), true, &hang);
+    hang.wait();
+    running.wait_for("started");
+    let command = running.command();
+    poll_until("the preparation is reaped", || (children(running.pid) == [command]).then_some(()));
+    running.kill(libc::SIGTERM);
+    running.end().expect_code(143);
+}
+
+/// Times around those that a preparation takes: either comes first, none twice.
+#[test]
+fn the_command_runs_once_wherever_the_timeout_falls() {
+    let mut untouched = 0;
+    for microseconds in (100..12_000).step_by(100) {
+        let timeout = format!("{microseconds}us");
+        let ended = as_pid_1(command(&timeout)).end().expect_code(7);
+        assert_eq!(ended.stdout.matches("ran ").count(), 1, "{timeout}: {ended:#?}");
+        untouched += usize::from(ended.stdout.contains("unprepared"));
+    }
+    println!("as PID 1, {untouched} of 119 were started as they are");
+}
+
+#[test]
+fn the_command_runs_once_wherever_the_timeout_falls_in_place() {
+    let hang = Hang::interruptible("/nowhere");
+    let mut untouched = 0;
+    for microseconds in (100..12_000).step_by(100) {
+        let timeout = format!("{microseconds}us");
+        let running = hanging(command(&timeout), false, &hang);
+        let ended = running.end().expect_code(7);
+        assert_eq!(ended.stdout.matches("ran ").count(), 1, "{timeout}: {ended:#?}");
+        untouched += usize::from(ended.stdout.contains("unprepared"));
+    }
+    println!("in place, {untouched} of 119 were started as they are");
+}
+
+/// Commands of our own have no command to start in their place.
+#[test]
+fn a_command_of_our_own_has_no_timeout_and_can_be_stopped() {
+    let hang = Hang::interruptible(HANGS);
+    let running = hanging(rdma_init(["inspect", "--prepare-timeout", "1ms"]), true, &hang);
+    hang.wait();
+    std::thread::sleep(Duration::from_millis(100));
+    running.kill(libc::SIGTERM);
+    running.end().expect_code(143);
+}

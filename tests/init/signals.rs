@@ -1,0 +1,160 @@
+//! Forwarding: every signal, each one, with its value.
+
+use std::io;
+use std::mem::zeroed;
+use std::time::Duration;
+
+use nix::libc;
+
+use super::container::{Running, as_pid_1, rdma_init};
+use super::states::{State, inherit};
+use crate::support::poll_until;
+
+/// Blocks everything in the command, where signals then pile up to be looked at.
+fn collector() -> (Running, Tracee) {
+    let mut command = rdma_init(["--", "sleep", "1000"]);
+    inherit(&mut command, &State { name: "all blocked", blocked: u64::MAX, ignored: &[], pending: None });
+    let running = as_pid_1(command);
+    let tracee = Tracee::stop(running.command());
+    (running, tracee)
+}
+
+/// A stopped process, whose pending signals can be read without taking them.
+struct Tracee(i32);
+
+/// What arrived: the signal, how it was sent, its value.
+type Arrived = (i32, i32, usize);
+
+impl Tracee {
+    fn stop(pid: i32) -> Tracee {
+        // SAFETY: ptrace with plain numbers, on a process that is not our own child.
+        unsafe {
+            assert_eq!(libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0), 0, "{}", io::Error::last_os_error());
+            assert_eq!(libc::ptrace(libc::PTRACE_INTERRUPT, pid, 0, 0), 0, "{}", io::Error::last_os_error());
+            assert_eq!(libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL), pid);
+        }
+        Tracee(pid)
+    }
+
+    fn pending(&self) -> Vec<Arrived> {
+        const AT_ONCE: usize = 64;
+        let mut all = Vec::new();
+        loop {
+            let asked = libc::ptrace_peeksiginfo_args {
+                off: all.len() as u64,
+                flags: libc::PTRACE_PEEKSIGINFO_SHARED,
+                nr: i32::try_from(AT_ONCE).unwrap(),
+            };
+            // SAFETY: the kernel writes at most as many entries as the array holds.
+            let got = unsafe {
+                let mut infos: [libc::siginfo_t; AT_ONCE] = zeroed();
+                let got = libc::ptrace(libc::PTRACE_PEEKSIGINFO, self.0, &asked, &mut infos);
+                assert!(got >= 0, "{}", io::Error::last_os_error());
+                let got = usize::try_from(got).unwrap();
+                let shown = |info: &libc::siginfo_t| {
+                    (info.si_signo, info.si_code, info.si_value().sival_ptr as usize)
+                };
+                all.extend(infos[..got].iter().map(shown));
+                got
+            };
+            if got == 0 {
+                return all;
+            }
+        }
+    }
+
+    /// Waits until so many have arrived; then no more may come.
+    #[track_caller]
+    fn expect(&self, number: usize) -> Vec<Arrived> {
+        poll_until(&format!("{number} signals arrive"), || (self.pending().len() >= number).then_some(()));
+        std::thread::sleep(Duration::from_millis(50));
+        self.pending()
+    }
+}
+
+impl Drop for Tracee {
+    fn drop(&mut self) {
+        // SAFETY: as above; where the process is gone, nothing happens.
+        unsafe { libc::ptrace(libc::PTRACE_DETACH, self.0, 0, 0) };
+    }
+}
+
+/// Waits for each, so that none is merged with another or cancels it.
+#[test]
+fn every_signal_is_forwarded() {
+    let stops = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+    let not = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD, 32, 33];
+    let all: Vec<i32> = (1..=64).filter(|signal| !not.contains(signal) && !stops.contains(signal)).collect();
+    // In a stop signal's queue a SIGCONT would be discarded, and the other way round.
+    for signals in [all, stops.to_vec()] {
+        let (running, tracee) = collector();
+        for (sent, signal) in signals.iter().enumerate() {
+            running.kill(*signal);
+            poll_until(&format!("signal {signal} arrives"), || (tracee.pending().len() > sent).then_some(()));
+        }
+        let arrived: Vec<i32> = tracee.pending().iter().map(|arrived| arrived.0).collect();
+        assert_eq!(arrived, signals);
+    }
+}
+
+/// It tells of PID 1's own children, whoever sends it.
+#[test]
+fn sigchld_is_not_forwarded() {
+    let (running, tracee) = collector();
+    running.kill(libc::SIGCHLD);
+    queue(running.pid, libc::SIGCHLD, 5);
+    running.kill(libc::SIGUSR1);
+    let arrived: Vec<i32> = tracee.expect(1).iter().map(|arrived| arrived.0).collect();
+    assert_eq!(arrived, [libc::SIGUSR1]);
+}
+
+fn queue(pid: i32, signal: i32, value: usize) {
+    let value = libc::sigval { sival_ptr: std::ptr::without_provenance_mut(value) };
+    // SAFETY: the value is a number that nobody follows.
+    let result = unsafe { libc::sigqueue(pid, signal, value) };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+}
+
+#[test]
+fn the_value_of_a_queued_signal_is_kept() {
+    let (running, tracee) = collector();
+    let sent = [(libc::SIGUSR1, 0), (libc::SIGTERM, 17), (34, usize::MAX), (64, 0x1234_5678_9abc)];
+    for (signal, value) in sent {
+        queue(running.pid, signal, value);
+    }
+    let mut arrived = tracee.expect(sent.len());
+    arrived.sort_unstable();
+    let mut wanted = sent.map(|(signal, value)| (signal, libc::SI_QUEUE, value));
+    wanted.sort_unstable();
+    assert_eq!(arrived, wanted);
+}
+
+#[test]
+fn a_burst_of_real_time_signals_arrives_whole() {
+    let (running, tracee) = collector();
+    for value in 0..500 {
+        queue(running.pid, 40, value);
+    }
+    let values: Vec<usize> = tracee.expect(500).iter().map(|arrived| arrived.2).collect();
+    assert!(values == (0..500).collect::<Vec<usize>>(), "{} arrived: {values:?}", values.len());
+    for _ in 0..500 {
+        running.kill(41);
+    }
+    assert_eq!(tracee.expect(1000).iter().filter(|arrived| arrived.0 == 41).count(), 500);
+}
+
+/// From the first moment on, also those that come while the command is prepared.
+#[test]
+fn a_burst_during_the_preparation_arrives_whole() {
+    for _ in 0..20 {
+        let mut command = rdma_init(["--", "sleep", "1000"]);
+        inherit(&mut command, &State { name: "all blocked", blocked: u64::MAX, ignored: &[], pending: None });
+        let running = as_pid_1(command);
+        for value in 0..500 {
+            queue(running.pid, 40, value);
+        }
+        let tracee = Tracee::stop(running.command());
+        let values: Vec<usize> = tracee.expect(500).iter().map(|arrived| arrived.2).collect();
+        assert!(values == (0..500).collect::<Vec<usize>>(), "{} arrived: {values:?}", values.len());
+    }
+}

@@ -1,0 +1,208 @@
+//! A terminal, as of `docker run -it`.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
+
+use nix::libc;
+use nix::pty::{Winsize, openpty};
+use nix::unistd::Pid;
+
+use super::container::{Running, as_pid_1, rdma_init, status};
+use crate::support::{DEADLINE, poll_until, status_field};
+
+/// The side of the terminal at which somebody types and looks.
+struct Screen {
+    master: File,
+    pieces: Receiver<Vec<u8>>,
+    text: String,
+}
+
+/// Starts a command as PID 1 of a session with a terminal of its own.
+fn on_a_terminal(command: &[&str]) -> (Running, Screen) {
+    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    let pty = openpty(&size, None).unwrap();
+    let flags = ["--log-level", "error", "--"];
+    let mut command = rdma_init(flags.iter().chain(command));
+    command.env("TERM", "dumb").env("HOME", "/nowhere");
+    let end = |slave: &OwnedFd| slave.try_clone().unwrap();
+    command.stdin(end(&pty.slave)).stdout(end(&pty.slave)).stderr(pty.slave);
+    let other_side = pty.master.as_raw_fd();
+    // SAFETY: three system calls with plain numbers.
+    unsafe {
+        command.pre_exec(move || {
+            libc::close(other_side);
+            match libc::setsid() == -1 || libc::ioctl(0, libc::TIOCSCTTY, 0) == -1 {
+                true => Err(std::io::Error::last_os_error()),
+                false => Ok(()),
+            }
+        });
+    }
+    let running = as_pid_1(command);
+    let master = File::from(pty.master);
+    let mut source = master.try_clone().unwrap();
+    let (send, pieces) = channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = source.read(&mut buffer) {
+            if send.send(buffer[..length].to_vec()).is_err() {
+                break;
+            }
+        }
+    });
+    (running, Screen { master, pieces, text: String::new() })
+}
+
+impl Screen {
+    fn types(&mut self, text: &str) {
+        self.master.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until this is shown, after what was waited for before.
+    #[track_caller]
+    fn shows(&mut self, text: &str) {
+        let until = Instant::now() + DEADLINE;
+        loop {
+            if let Some(at) = self.text.find(text) {
+                self.text.drain(..at + text.len());
+                return;
+            }
+            match self.pieces.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(piece) => self.text.push_str(&String::from_utf8_lossy(&piece)),
+                Err(_) => panic!("the terminal does not show {text:?}, but {:?}", self.text),
+            }
+        }
+    }
+
+    fn resize(&self, rows: u16) {
+        let size = Winsize { ws_row: rows, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: the structure is what the request reads.
+        unsafe { libc::ioctl(self.master.as_raw_fd(), libc::TIOCSWINSZ, &size) };
+    }
+}
+
+/// Counts what it gets; ends with the counts when a line is typed. Looks every
+/// now and then, because perl runs a handler only between two of its own steps.
+const COUNTER: &[&str] = &[
+    "perl",
+    "-e",
+    "use strict; my %n; $| = 1; for my $s (qw(INT QUIT WINCH HUP TSTP)) { \
+     $SIG{$s} = sub { $n{$s}++; print \"got-$s\\n\" } } print \"ready\\n\"; \
+     while (1) { my $in = ''; vec($in, 0, 1) = 1; last if select($in, undef, undef, 0.02) > 0 } \
+     print join(' ', map { \"$_=$n{$_}\" } sort keys %n), \" end\\n\"; exit 5",
+];
+
+#[test]
+fn one_interrupt_arrives_once() {
+    let (running, mut screen) = on_a_terminal(COUNTER);
+    screen.shows("ready");
+    running.rests();
+    let woken = || {
+        let status = status(running.pid);
+        (
+            status_field(&status, "voluntary_ctxt_switches").map(str::to_owned),
+            status_field(&status, "ShdPnd").map(str::to_owned),
+        )
+    };
+    let before = woken();
+    screen.types("\x03");
+    screen.shows("got-INT");
+    screen.types("\x1c");
+    screen.shows("got-QUIT");
+    // Had the terminal sent them to PID 1 as well, they would arrive a second time.
+    assert_eq!(woken(), before, "PID 1 got something, too");
+    screen.types("\n");
+    screen.shows("INT=1 QUIT=1 end");
+    running.end().expect_code(5);
+}
+
+#[test]
+fn a_new_size_of_the_window_arrives() {
+    let (running, mut screen) = on_a_terminal(COUNTER);
+    screen.shows("ready");
+    for rows in [30, 40] {
+        screen.resize(rows);
+        screen.shows("got-WINCH");
+    }
+    // Sent to PID 1, as a container engine does, it arrives as well.
+    running.kill(libc::SIGWINCH);
+    screen.shows("got-WINCH");
+    screen.types("\n");
+    screen.shows("WINCH=3 end");
+    running.end().expect_code(5);
+}
+
+#[test]
+fn interrupting_a_plain_command_gives_130() {
+    let (running, mut screen) = on_a_terminal(&["sh", "-c", "echo ready; exec sleep 1000"]);
+    screen.shows("ready");
+    screen.types("\x03");
+    running.end().expect_code(130);
+}
+
+#[test]
+fn the_end_of_the_terminal_is_the_end_of_the_command() {
+    let (running, mut screen) = on_a_terminal(&["sh", "-c", "echo ready; exec sleep 1000"]);
+    screen.shows("ready");
+    // SAFETY: a request without an argument, at the side that ends the terminal.
+    unsafe { libc::ioctl(screen.master.as_raw_fd(), libc::TIOCVHANGUP) };
+    running.kill(libc::SIGHUP);
+    running.end().expect_code(129);
+}
+
+#[test]
+fn an_interactive_shell_has_job_control() {
+    let (running, mut screen) = on_a_terminal(&["bash", "--norc", "--noprofile", "--noediting", "-i"]);
+    screen.types("PS1=; echo flags=$-\n");
+    screen.shows("flags=$-");
+    screen.shows("flags=");
+    // With `m`: the shell found a terminal that it may control.
+    screen.shows("m");
+    screen.types("sh -c 'echo job-\"\"ready; exec sleep 1000'\n");
+    screen.shows("job-ready");
+    screen.types("\x1a");
+    screen.shows("Stopped");
+    screen.types("bg; echo in-\"\"background\n");
+    screen.shows("in-background");
+    screen.types("fg\n");
+    let shell = Pid::from_raw(running.command());
+    poll_until("the job is in the foreground", || {
+        (nix::unistd::tcgetpgrp(&screen.master).ok()? != shell).then_some(())
+    });
+    // ^C ends the job and not the shell.
+    screen.types("\x03");
+    screen.types("echo shell-\"\"alive $?\n");
+    screen.shows("shell-alive 130");
+    assert!(!screen.text.contains("no job control"), "{}", screen.text);
+    screen.types("exit 6\n");
+    running.end().expect_code(6);
+}
+
+/// Suspended, woken through PID 1.
+#[test]
+fn a_suspended_command_goes_on() {
+    let (running, mut screen) =
+        on_a_terminal(&["sh", "-c", "echo ready; read -r line; echo got $line; exit 4"]);
+    screen.shows("ready");
+    let command = running.command();
+    screen.types("\x1a");
+    poll_until("the command is suspended", || {
+        status_field(&status(command), "State")?.starts_with('T').then_some(())
+    });
+    running.kill(libc::SIGCONT);
+    screen.types("this\n");
+    screen.shows("got this");
+    running.end().expect_code(4);
+}
+
+/// Standard input from elsewhere: the terminal is still there for the output.
+#[test]
+fn a_terminal_for_the_output_alone_is_no_hang() {
+    let (running, mut screen) =
+        on_a_terminal(&["sh", "-c", "exec </dev/null; stty -a </dev/tty >/dev/null; echo out; exit 3"]);
+    screen.shows("out");
+    running.end().expect_code(3);
+}
