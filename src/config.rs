@@ -107,6 +107,14 @@ pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, Confi
     })
 }
 
+/// The deadline of the preparation, where a flag or a variable sets it and so no
+/// file can change it. A bad value is reported by [`load`].
+pub fn early_deadline(environment: &Environment, flags: &[Flag]) -> Option<Duration> {
+    let flag = flags.iter().find(|(key, _)| *key == "prepare-timeout").map(|(_, value)| value.clone());
+    let value = flag.or_else(|| environment.get("RDMA_INIT_PREPARE_TIMEOUT").map(Value::from))?;
+    values::duration(&value).ok()
+}
+
 impl Config {
     /// The part that the plan needs.
     pub fn plan_options(&self) -> Options {

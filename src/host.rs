@@ -82,7 +82,7 @@ fn read(path: &Path) -> std::io::Result<String> {
     if bytes.len() as u64 > LONGEST {
         return Err(std::io::Error::other(format!("longer than {LONGEST} bytes")));
     }
-    String::from_utf8(bytes).map_err(std::io::Error::other)
+    String::from_utf8(bytes).map_err(|_| std::io::Error::other("not UTF-8 text"))
 }
 
 /// The plan with all findings that need nothing but the facts.

@@ -23,6 +23,7 @@ use crate::sys::stdio::reserve_closed;
 
 /// Runs the program; all signals must be blocked. Returns the exit code.
 pub fn start(inherited: Inherited) -> i32 {
+    reserve_closed();
     let arguments = environ::arguments();
     if std::process::id() == 1 {
         let for_child = arguments.clone();
@@ -81,7 +82,6 @@ fn command_of(arguments: &[CString]) -> Option<&[CString]> {
 /// The child of PID 1, or the process itself in place: everything from the
 /// arguments on. Returns only with an exit code.
 fn work(arguments: Vec<CString>, guard: Guard) -> i32 {
-    reserve_closed();
     // The default hook writes without regard to a pipe that nobody empties.
     std::panic::set_hook(Box::new(|panic| say(&panic.to_string())));
     let result = catch_unwind(AssertUnwindSafe(|| prepare_or_print(&arguments, &guard)));
@@ -134,6 +134,10 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
         }
         Prepared::Exit(exit::FAILED)
     };
+    // Reading the file may be what hangs.
+    if let Some(deadline) = config::early_deadline(&environment, &cli.options.flags()) {
+        guard.set_deadline(Some(deadline));
+    }
     let config = match config::load(&environment, cli.options.flags()) {
         Ok(config) => config,
         Err(error) => return failed(&error.into()),

@@ -112,6 +112,10 @@ impl Supervisor {
                 Event::TimeUp if watch.claim_start() => {
                     let after = deadline.unwrap_or_default();
                     let _ = signals::kill(self.child, nix::libc::SIGKILL);
+                    // A stop that the preparation could not take any more.
+                    if signals::ends_a_process(self.forwarded) {
+                        return Some(exit::of_signal(self.forwarded));
+                    }
                     return self.start_untouched(&format!(
                         "the preparation did not finish within {after:?} (prepare-timeout) and was stopped"
                     ));

@@ -5,13 +5,14 @@ use std::process::Command;
 
 use nix::libc;
 
-use super::run::{rdma_init, run};
+use super::run::{from_scratch, rdma_init, run};
 use super::states::{STATES, State, inherit, shown};
 
 /// What `cat` finds, started directly and by the program.
 fn compare(state: &State) -> Option<String> {
     let mut direct = Command::new("/bin/cat");
     direct.env_clear().arg("/proc/self/status");
+    from_scratch(&mut direct);
     inherit(&mut direct, state);
     let mut ours = rdma_init(["--", "/bin/cat", "/proc/self/status"]);
     inherit(&mut ours, state);

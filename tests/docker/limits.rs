@@ -154,7 +154,7 @@ fn enforce_refuses_where_next_to_nothing_can_be_pinned() {
         .run(host.options(&options), &["--memlock", "enforce", "--", "sh", "-c", "echo started"])
         .expect_code(121)
         .expect_stdout("")
-        .expect_said("refusing to start the command (exit code 121): Only 64 KiB of memory can be pinned");
+        .expect_said("refusing to start the command (exit code 121): memlock = \"enforce\": Only 64 KiB of memory can be pinned");
     let reason = std::fs::read_to_string(&log).unwrap();
     assert!(reason.starts_with("rdma-init: Only 64 KiB of memory can be pinned"), "{reason}");
     assert!(reason.contains("memlock = \"enforce\""), "{reason}");

@@ -22,17 +22,21 @@ pub fn rdma_init<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Com
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.args(arguments);
-    without_strays(&mut command);
+    from_scratch(&mut command);
     command
 }
 
-/// Keeps descriptors from the program that somebody left open in the process that
-/// runs the tests.
-fn without_strays(command: &mut Command) {
-    // SAFETY: a system call with constants.
+/// Keeps from a program what the process that runs the tests may have inherited
+/// itself: open descriptors, and signals that are ignored.
+pub fn from_scratch(command: &mut Command) {
+    // SAFETY: system calls with constants; both are async-signal-safe.
     unsafe {
         command.pre_exec(|| {
             libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            for signal in 1..=64 {
+                let default = [0u64; 4];
+                libc::syscall(libc::SYS_rt_sigaction, signal, &default, 0, 8);
+            }
             Ok(())
         });
     }

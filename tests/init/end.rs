@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::libc;
 
-use super::container::{Running, as_pid_1, children, rdma_init, shell, signal_of, status};
+use super::container::{Running, as_pid_1, children, from_scratch, rdma_init, shell, signal_of, status};
 use crate::support::{poll_until, status_field};
 
 #[test]
@@ -144,6 +144,7 @@ fn after(first: &str, command: Command) -> Command {
     shell.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     shell.args(["-ec", &format!("{first} \"$@\""), "sh"]).arg(command.get_program()).args(command.get_args());
     shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    from_scratch(&mut shell);
     shell
 }
 

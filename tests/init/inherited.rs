@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
-use super::container::{as_pid_1, descriptors, hanging, has_descriptors, rdma_init, shell, status};
+use super::container::{
+    as_pid_1, descriptors, from_scratch, hanging, has_descriptors, rdma_init, shell, status,
+};
 use super::hang::Hang;
 use super::states::{STATES, State, inherit, shown};
 use crate::support::{poll_until, status_field};
@@ -18,6 +20,7 @@ fn the_command_gets_the_mask_and_dispositions_that_pid_1_had() {
     let difference = |state: &State| {
         let mut direct = Command::new("/bin/cat");
         direct.env_clear().arg("/proc/self/status").stdout(Stdio::piped()).stderr(Stdio::piped());
+        from_scratch(&mut direct);
         inherit(&mut direct, state);
         let mut ours = rdma_init(["--", "/bin/cat", "/proc/self/status"]);
         inherit(&mut ours, state);
@@ -150,7 +153,7 @@ fn our_own_descriptors_never_take_the_place_of_standard_ones() {
         hang.wait();
         for (name, pid) in [("PID 1", running.pid), ("the preparation", running.child())] {
             let standard = descriptors(pid).into_iter().filter(|(number, _)| closed.contains(number));
-            for (number, what) in standard.filter(|(_, what)| what != "/dev/null") {
+            for (number, what) in standard.filter(|(_, what)| what != "/") {
                 wrong.push(format!("with {closed:?} closed, {name} has {what} as {number}"));
             }
         }

@@ -52,17 +52,6 @@ fn after_the_timeout_the_command_starts_in_place() {
     assert!(start.elapsed() >= Duration::from_millis(700), "{:?}: {ended:#?}", start.elapsed());
 }
 
-/// On NFS, FUSE and autofs only a deadly signal ends the wait; a handler never runs.
-#[test]
-fn after_the_timeout_the_command_starts_in_place_where_no_handler_can_run() {
-    let hang = Hang::killable(HANGS);
-    let running = hanging(command("700ms"), false, &hang);
-    let pid = running.pid;
-    hang.wait();
-    let ended = expect_untouched(running.end(), "prepare-timeout");
-    assert!(ended.stdout.starts_with(&format!("ran {pid} ")), "{ended:#?}");
-}
-
 /// The time counts from the start, also where the configuration itself hangs, and
 /// a flag holds then as well.
 #[test]
