@@ -54,6 +54,8 @@ fn failures_are_json_as_well() {
     );
     let ran = run(rdma_init(["--log-format", "json", "--profile", "nosuch", "--", "true"])).expect_code(125);
     assert!(!objects(&ran.stderr).is_empty());
+    let ran = run(rdma_init(["--log-format", "json", "--memlock", "on", "--", "true"])).expect_code(125);
+    assert!(!objects(&ran.stderr).is_empty());
 }
 
 #[track_caller]

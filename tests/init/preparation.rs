@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
-use super::container::{Ended, as_pid_1, children, hanging, rdma_init, send, signal_of, status};
+use super::container::{Ended, Running, as_pid_1, children, hanging, rdma_init, send, signal_of, status};
 use super::hang::Hang;
 use crate::support::{poll_until, status_field};
 
@@ -85,21 +85,57 @@ fn a_stop_while_the_preparation_hangs_ends_the_container() {
     }
 }
 
-/// A stop that the preparation could not take, because it was stopped itself or
-/// in an uninterruptible call, must not be forgotten when the time is up.
-#[test]
-fn a_stop_is_not_forgotten_when_the_time_is_up() {
+/// A preparation that hangs and is stopped itself, as the next best thing to an
+/// uninterruptible call; what PID 1 forwards to it stays pending.
+fn stopped(timeout: &str) -> (Hang, Running, i32) {
     let hang = Hang::interruptible(HANGS);
     let script = "echo started; exec sleep 1000";
-    let running = hanging(rdma_init(["--prepare-timeout", "1s", "--", "sh", "-c", script]), true, &hang);
+    let running = hanging(rdma_init(["--prepare-timeout", timeout, "--", "sh", "-c", script]), true, &hang);
     hang.wait();
     let child = running.child();
     send(child, libc::SIGSTOP);
     poll_until("the preparation is stopped", || {
         status_field(&status(child), "State")?.starts_with('T').then_some(())
     });
-    running.kill(libc::SIGTERM);
-    running.end().expect_code(143);
+    (hang, running, child)
+}
+
+/// Sends signals to PID 1 one after the other, and waits until they are forwarded.
+fn forward(running: &Running, child: i32, signals: &[i32]) {
+    for signal in signals {
+        running.kill(*signal);
+        poll_until("the signal is forwarded", || {
+            let pending = u64::from_str_radix(status_field(&status(child), "ShdPnd")?, 16).ok()?;
+            (pending & 1 << (signal - 1) != 0).then_some(())
+        });
+    }
+}
+
+/// A stop that the preparation could not take must not be forgotten when the time
+/// is up, whatever came after it.
+#[test]
+fn a_stop_is_not_forgotten_when_the_time_is_up() {
+    for signals in [&[libc::SIGTERM][..], &[libc::SIGTERM, libc::SIGWINCH]] {
+        let (_hang, running, child) = stopped("1s");
+        forward(&running, child, signals);
+        let ended = running.end();
+        assert_eq!(ended.status.code(), Some(143), "{signals:?}: {ended:#?}");
+    }
+}
+
+/// Whatever else was forwarded: a preparation that a forwarded stop ended is no crash.
+#[test]
+fn a_stop_among_other_signals_is_a_stop() {
+    for signals in [&[libc::SIGTERM, libc::SIGWINCH][..], &[libc::SIGHUP, libc::SIGURG]] {
+        let (_hang, mut running, child) = stopped("1h");
+        forward(&running, child, signals);
+        send(child, libc::SIGCONT);
+        if !running.ends_within(Duration::from_secs(5)) {
+            running.kill(libc::SIGKILL);
+        }
+        let ended = running.end();
+        assert_eq!(ended.status.code(), Some(128 + signals[0]), "{signals:?}: {ended:#?}");
+    }
 }
 
 #[test]
@@ -163,13 +199,23 @@ fn the_command_runs_once_wherever_the_timeout_falls_in_place() {
     println!("in place, {untouched} of 119 were started as they are");
 }
 
-/// Commands of our own have no command to start in their place.
+/// Commands of our own have no command to start in their place, so none of the
+/// times that are given ends them.
 #[test]
 fn a_command_of_our_own_has_no_timeout_and_can_be_stopped() {
-    let hang = Hang::interruptible(HANGS);
-    let running = hanging(rdma_init(["inspect", "--prepare-timeout", "1ms"]), true, &hang);
-    hang.wait();
-    std::thread::sleep(Duration::from_millis(100));
-    running.kill(libc::SIGTERM);
-    running.end().expect_code(143);
+    const CONFIG: &str = "/a/dead/mount/config.toml";
+    for path in [HANGS, CONFIG] {
+        let hang = Hang::interruptible(path);
+        let mut command = rdma_init(["inspect", "--prepare-timeout", "100ms"]);
+        if path == CONFIG {
+            command.env("RDMA_INIT_CONFIG", CONFIG);
+        }
+        let mut running = hanging(command, true, &hang);
+        hang.wait();
+        let ended = running.ends_within(Duration::from_millis(500));
+        running.kill(libc::SIGTERM);
+        let end = running.end();
+        assert!(!ended, "{path}: {end:#?}");
+        end.expect_code(143);
+    }
 }
