@@ -107,12 +107,28 @@ pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, Confi
     })
 }
 
-/// The deadline of the preparation, where a flag or a variable sets it and so no
-/// file can change it. A bad value is reported by [`load`].
-pub fn early_deadline(environment: &Environment, flags: &[Flag]) -> Option<Duration> {
-    let flag = flags.iter().find(|(key, _)| *key == "prepare-timeout").map(|(_, value)| value.clone());
-    let value = flag.or_else(|| environment.get("RDMA_INIT_PREPARE_TIMEOUT").map(Value::from))?;
-    values::duration(&value).ok()
+/// What has to be known before the whole configuration is, where a flag or a
+/// variable says it, so that no file can change it. Bad values are for [`load`] to
+/// report.
+pub struct Early {
+    pub prepare_timeout: Option<Duration>,
+    pub log_format: LogFormat,
+}
+
+impl Early {
+    pub fn new(environment: &Environment, flags: &[Flag]) -> Early {
+        let value = |wanted: &str, variable: &str| {
+            let flag = flags.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value.clone());
+            flag.or_else(|| environment.get(variable).map(Value::from))
+        };
+        Early {
+            prepare_timeout: value("prepare-timeout", "RDMA_INIT_PREPARE_TIMEOUT")
+                .and_then(|value| values::duration(&value).ok()),
+            log_format: value("log-format", "RDMA_INIT_LOG_FORMAT")
+                .and_then(|value| value.deserialize().ok())
+                .unwrap_or_default(),
+        }
+    }
 }
 
 impl Config {

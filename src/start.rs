@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use crate::cli::usage;
 use crate::commands;
-use crate::config::{self, DEFAULT_PREPARE_TIMEOUT};
+use crate::config::{self, DEFAULT_PREPARE_TIMEOUT, LogLevel};
 use crate::exit;
 use crate::facts::settings::Environment;
 use crate::init::{self, Link};
@@ -134,13 +134,21 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
         }
         Prepared::Exit(exit::FAILED)
     };
-    // Reading the file may be what hangs.
-    if let Some(deadline) = config::early_deadline(&environment, &cli.options.flags()) {
-        guard.set_deadline(Some(deadline));
+    let flags = cli.options.flags();
+    let early = config::Early::new(&environment, &flags);
+    match (&cli.action, early.prepare_timeout) {
+        // A command of our own takes its time; whoever called it can stop it.
+        (Some(_), _) => guard.set_deadline(None),
+        // Reading the configuration may be what hangs.
+        (None, Some(deadline)) => guard.set_deadline(Some(deadline)),
+        (None, None) => {}
     }
-    let config = match config::load(&environment, cli.options.flags()) {
+    let config = match config::load(&environment, flags) {
         Ok(config) => config,
-        Err(error) => return failed(&error.into()),
+        Err(error) => {
+            Log::start(early.log_format, LogLevel::default());
+            return failed(&error.into());
+        }
     };
     let log = Log::start(config.log_format, config.log_level);
     let Some(action) = &cli.action else {
@@ -149,7 +157,6 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
         return run::prepare(&config, &log, command, inherited.clone())
             .unwrap_or_else(|error| failed(&error));
     };
-    guard.set_deadline(None);
     match commands::run(action, &config, &environment) {
         Err(error) if !is_broken_pipe(&error) => failed(&error),
         _ => Prepared::Exit(0),

@@ -43,8 +43,14 @@ pub fn supervise(inherited: Inherited, arguments: Vec<CString>, prepare: impl Fn
     };
     drop(link);
 
-    let mut supervisor =
-        Supervisor { inherited, sigchld, arguments, child, forwarded: 0, warned_of_kill: false };
+    let mut supervisor = Supervisor {
+        inherited,
+        sigchld,
+        arguments,
+        child,
+        forwarded: Forwarded::default(),
+        warned_of_kill: false,
+    };
     match supervisor.preparing(watch, started) {
         Some(code) => code,
         None => supervisor.running(),
@@ -68,9 +74,27 @@ struct Supervisor {
     arguments: Vec<CString>,
     /// The main child: what it exits with, we exit with.
     child: Pid,
-    /// The last signal that was forwarded to the child.
-    forwarded: i32,
+    /// What was sent to the child so far.
+    forwarded: Forwarded,
     warned_of_kill: bool,
+}
+
+/// A set of signals: bit n-1 for signal n.
+#[derive(Clone, Copy, Default)]
+struct Forwarded(u64);
+
+impl Forwarded {
+    fn add(&mut self, signal: i32) {
+        self.0 |= 1 << (signal - 1);
+    }
+
+    fn has(self, signal: i32) -> bool {
+        self.0 & (1 << (signal - 1)) != 0
+    }
+
+    fn signals(self) -> impl Iterator<Item = i32> {
+        (1..=64).filter(move |signal| self.has(*signal))
+    }
 }
 
 /// What the wait of the preparing stage ended with.
@@ -112,10 +136,6 @@ impl Supervisor {
                 Event::TimeUp if watch.claim_start() => {
                     let after = deadline.unwrap_or_default();
                     let _ = signals::kill(self.child, nix::libc::SIGKILL);
-                    // A stop that the preparation could not take any more.
-                    if signals::ends_a_process(self.forwarded) {
-                        return Some(exit::of_signal(self.forwarded));
-                    }
                     return self.start_untouched(&format!(
                         "the preparation did not finish within {after:?} (prepare-timeout) and was stopped"
                     ));
@@ -130,7 +150,7 @@ impl Supervisor {
     fn ended_early(&mut self, ended: Ended, preparing: bool) -> Option<i32> {
         match ended {
             // By no signal that came through us: our own program failed.
-            Ended::Killed(signal) if preparing && signal != self.forwarded => {
+            Ended::Killed(signal) if preparing && !self.forwarded.has(signal) => {
                 self.start_untouched(&format!("the preparation was killed by {}", signals::name(signal)))
             }
             ended => Some(code_of(ended)),
@@ -161,6 +181,12 @@ impl Supervisor {
         match started {
             Ok(child) => {
                 self.child = child;
+                // It starts with every signal blocked, so each of these counts as if
+                // it had been sent at the start: a stop is still a stop, and what the
+                // command inherits as ignored is still ignored.
+                for signal in self.forwarded.signals() {
+                    let _ = signals::kill(child, signal);
+                }
                 None
             }
             Err(error) => Some(cannot_start("the command's process", error)),
@@ -186,7 +212,7 @@ impl Supervisor {
             return self.reap();
         }
         match received.forward(self.child) {
-            Ok(()) => self.forwarded = received.signal(),
+            Ok(()) => self.forwarded.add(received.signal()),
             // It has ended; its SIGCHLD is on the way.
             Err(Errno::ESRCH) => {}
             Err(error) => self.warn_of_kill(received.signal(), error),

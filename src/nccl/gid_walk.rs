@@ -1,6 +1,7 @@
 //! NCCL's own search for a GID, in 2.21 and later, when `NCCL_IB_GID_INDEX` is
 //! unset (`src/transport/net_ib.cc`: `ncclIbGetGidIndex`, `ncclUpdateGidIndex`).
 
+use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use ipnet::IpNet;
@@ -23,6 +24,9 @@ pub struct Walk {
     pub range: Option<IpNet>,
 }
 
+/// No HCA has a larger table; a document that says so is not to keep us busy.
+const LARGEST: u32 = 65536;
+
 /// How the search ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
@@ -37,8 +41,10 @@ impl Walk {
     /// there when nothing better comes.
     pub fn run(&self, table: &GidTable) -> End {
         let mut end = End { slot: 0, reads_empty_slot: false };
-        for index in 1..table.size {
-            let (candidate, current) = (slot(table, index), slot(table, end.slot));
+        let slots: BTreeMap<u32, &Gid> = table.slots.iter().map(|gid| (gid.index, gid)).collect();
+        let slot = |index: u32| slots.get(&index).copied();
+        for index in 1..table.size.min(LARGEST) {
+            let (candidate, current) = (slot(index), slot(end.slot));
             if family(candidate) != self.family || !self.in_range(candidate) {
                 continue;
             }
@@ -61,10 +67,6 @@ impl Walk {
             (Some(_), None) => false,
         }
     }
-}
-
-fn slot(table: &GidTable, index: u32) -> Option<&Gid> {
-    table.slots.iter().find(|gid| gid.index == index)
 }
 
 /// An empty slot reads as `::`, which is of the IPv6 family.

@@ -191,13 +191,6 @@ pub fn name(signal: i32) -> String {
     }
 }
 
-/// Whether the signal's default action is to end the process (signal(7)).
-pub fn ends_a_process(signal: i32) -> bool {
-    use libc::{SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
-    let harmless = [0, SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH];
-    !harmless.contains(&signal)
-}
-
 /// Sends a signal.
 ///
 /// # Errors

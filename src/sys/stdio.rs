@@ -1,14 +1,14 @@
 //! Standard descriptors: messages that never block, and places that stay closed.
 
 use std::io::IsTerminal;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, fstat};
 
 use super::signals::without_sigpipe;
 
@@ -44,14 +44,19 @@ impl Stderr {
 
     fn write(&self, mut bytes: &[u8]) {
         let stderr = std::io::stderr();
-        let fd = stderr.as_fd();
-        let room = if stderr.is_terminal() { TERMINAL_ROOM } else { PIPE_BUF };
+        let own = without_blocking(stderr.as_fd());
+        let (fd, room) = match &own {
+            Some(own) => (own.as_fd(), bytes.len()),
+            None if stderr.is_terminal() => (stderr.as_fd(), TERMINAL_ROOM),
+            None => (stderr.as_fd(), PIPE_BUF),
+        };
         while !bytes.is_empty() && self.writable(fd) {
             let chunk = &bytes[..bytes.len().min(room)];
             match nix::unistd::write(fd, chunk) {
                 Ok(0) => return,
                 Ok(written) => bytes = &bytes[written.min(bytes.len())..],
-                Err(Errno::EINTR | Errno::EAGAIN) => {}
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) if Instant::now() < self.gives_up => {}
                 Err(_) => return,
             }
         }
@@ -72,6 +77,18 @@ impl Stderr {
             }
         }
     }
+}
+
+/// Another description of the same pipe or terminal, whose mode of not blocking is
+/// nobody else's. Where it cannot be had (no /proc, a terminal of another user),
+/// poll(2) tells how much can be written.
+fn without_blocking(fd: BorrowedFd) -> Option<OwnedFd> {
+    let kind = fstat(fd).ok()?.st_mode & libc::S_IFMT;
+    if ![libc::S_IFIFO, libc::S_IFCHR].contains(&kind) {
+        return None;
+    }
+    let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    open("/proc/self/fd/2", flags, Mode::empty()).ok()
 }
 
 impl std::io::Write for Stderr {

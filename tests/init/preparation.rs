@@ -8,6 +8,7 @@ use nix::libc;
 
 use super::container::{Ended, Running, as_pid_1, children, hanging, rdma_init, send, signal_of, status};
 use super::hang::Hang;
+use super::states::{State, inherit};
 use crate::support::{poll_until, status_field};
 
 /// The program opens it in every preparation; the command never does.
@@ -100,13 +101,14 @@ fn stopped(timeout: &str) -> (Hang, Running, i32) {
     (hang, running, child)
 }
 
-/// Sends signals to PID 1 one after the other, and waits until they are forwarded.
-fn forward(running: &Running, child: i32, signals: &[i32]) {
+/// Sends signals to PID 1 one after the other, and waits until it has forwarded them.
+fn forward(running: &Running, signals: &[i32]) {
     for signal in signals {
         running.kill(*signal);
-        poll_until("the signal is forwarded", || {
-            let pending = u64::from_str_radix(status_field(&status(child), "ShdPnd")?, 16).ok()?;
-            (pending & 1 << (signal - 1) != 0).then_some(())
+        poll_until("PID 1 has taken the signal", || {
+            let status = status(running.pid);
+            let sleeps = status_field(&status, "State")?.starts_with('S');
+            (sleeps && status_field(&status, "ShdPnd")? == "0000000000000000").then_some(())
         });
     }
 }
@@ -116,11 +118,23 @@ fn forward(running: &Running, child: i32, signals: &[i32]) {
 #[test]
 fn a_stop_is_not_forgotten_when_the_time_is_up() {
     for signals in [&[libc::SIGTERM][..], &[libc::SIGTERM, libc::SIGWINCH]] {
-        let (_hang, running, child) = stopped("1s");
-        forward(&running, child, signals);
+        let (_hang, running, _) = stopped("1s");
+        forward(&running, signals);
         let ended = running.end();
         assert_eq!(ended.status.code(), Some(143), "{signals:?}: {ended:#?}");
     }
+}
+
+/// What the command would have ignored does not keep it from starting.
+#[test]
+fn a_signal_that_is_ignored_is_no_stop() {
+    let hang = Hang::interruptible(HANGS);
+    let mut command = command("1s");
+    inherit(&mut command, &State { name: "nohup", blocked: 0, ignored: &[libc::SIGHUP], pending: None });
+    let running = hanging(command, true, &hang);
+    hang.wait();
+    forward(&running, &[libc::SIGHUP]);
+    expect_untouched(running.end(), "prepare-timeout");
 }
 
 /// Whatever else was forwarded: a preparation that a forwarded stop ended is no crash.
@@ -128,7 +142,7 @@ fn a_stop_is_not_forgotten_when_the_time_is_up() {
 fn a_stop_among_other_signals_is_a_stop() {
     for signals in [&[libc::SIGTERM, libc::SIGWINCH][..], &[libc::SIGHUP, libc::SIGURG]] {
         let (_hang, mut running, child) = stopped("1h");
-        forward(&running, child, signals);
+        forward(&running, signals);
         send(child, libc::SIGCONT);
         if !running.ends_within(Duration::from_secs(5)) {
             running.kill(libc::SIGKILL);
