@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::memlock;
 use crate::exit;
 use crate::facts::settings::Environment;
+use crate::init::Terms;
 use crate::plan::{Options, ProfileOption};
 
 pub use layers::{CONFIG_VARIABLE, DEFAULT_FILE, TERMINATION_LOG_VARIABLE};
@@ -111,27 +112,42 @@ pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, Confi
 /// variable says it, so that no file can change it. Bad values are for [`load`] to
 /// report.
 pub struct Early {
-    pub prepare_timeout: Option<Duration>,
     pub log_format: LogFormat,
+    prepare_timeout: Option<Duration>,
+    refuse: Option<i32>,
 }
 
 impl Early {
     pub fn new(environment: &Environment, flags: &[Flag]) -> Early {
-        let value = |wanted: &str, variable: &str| {
+        let value = |wanted: &str| {
             let flag = flags.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value.clone());
-            flag.or_else(|| environment.get(variable).map(Value::from))
+            flag.or_else(|| environment.get(&layers::variable(wanted)).map(Value::from))
         };
+        let log_format = value("log-format").and_then(|value| value.deserialize().ok());
+        let requires = value("require-rdma").and_then(|value| values::boolean(&value).ok());
+        let memlock: Option<memlock::Mode> = value("memlock").and_then(|value| value.deserialize().ok());
+        let code = value("refuse-exit-code").and_then(|value| values::exit_code(&value).ok());
+        let refuses = requires == Some(true) || memlock == Some(memlock::Mode::Enforce);
         Early {
-            prepare_timeout: value("prepare-timeout", "RDMA_INIT_PREPARE_TIMEOUT")
-                .and_then(|value| values::duration(&value).ok()),
-            log_format: value("log-format", "RDMA_INIT_LOG_FORMAT")
-                .and_then(|value| value.deserialize().ok())
-                .unwrap_or_default(),
+            log_format: log_format.unwrap_or_default(),
+            prepare_timeout: value("prepare-timeout").and_then(|value| values::duration(&value).ok()),
+            refuse: refuses.then_some(code.unwrap_or(exit::REFUSED)),
         }
+    }
+
+    /// What holds while the configuration is read.
+    pub fn terms(&self) -> Terms {
+        Terms { deadline: Some(self.prepare_timeout.unwrap_or(DEFAULT_PREPARE_TIMEOUT)), refuse: self.refuse }
     }
 }
 
 impl Config {
+    /// What holds for the rest of the preparation.
+    pub fn terms(&self) -> Terms {
+        let refuses = self.require_rdma || self.memlock == memlock::Mode::Enforce;
+        Terms { deadline: Some(self.prepare_timeout), refuse: refuses.then_some(self.refuse_exit_code) }
+    }
+
     /// The part that the plan needs.
     pub fn plan_options(&self) -> Options {
         Options { profile: self.profile.clone(), keep: self.keep.clone(), set: self.set.clone() }

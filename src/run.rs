@@ -16,13 +16,16 @@ use crate::host;
 use crate::plan::{Fabric, Plan, Severity};
 use crate::report::log::{Log, say};
 use crate::report::plan::Memlock;
+use crate::sys::environ;
 use crate::sys::exec::Image;
 
 /// What the preparation came to.
 pub enum Prepared {
     /// The command, ready to be executed.
-    Command(Image),
-    /// The command is not to be started; exit with this.
+    Command { image: Image, filled: bool },
+    /// The command must not be started.
+    Refused { reason: String, code: i32 },
+    /// There is nothing to start; exit with this.
     Exit(i32),
 }
 
@@ -45,12 +48,10 @@ pub fn prepare(
 
     log.plan(&plan, memlock.as_ref());
     if let Some(reason) = refusal(config, &plan) {
-        let code = config.refuse_exit_code;
-        say(&format!("refusing to start the command (exit code {code}): {reason}"));
-        leave_behind(&known, &reason);
-        return Ok(Prepared::Exit(code));
+        return Ok(Prepared::Refused { reason, code: config.refuse_exit_code });
     }
-    Ok(Prepared::Command(Image::new(command, environment::with(inherited, plan.filled()))))
+    let filled = plan.filled().next().is_some();
+    Ok(Prepared::Command { image: Image::new(command, environment::with(inherited, plan.filled())), filled })
 }
 
 /// Raises the limit where the fabric needs it, and adds what is left to say.
@@ -86,6 +87,12 @@ fn refusal(config: &Config, plan: &Plan) -> Option<String> {
     None
 }
 
+/// Says why the command is not started.
+pub fn refuse(reason: &str, code: i32) {
+    say(&format!("refusing to start the command (exit code {code}): {reason}"));
+    leave_behind(&Environment::new(&environ::entries()), reason);
+}
+
 /// Where Kubernetes shows why the command did not start.
 pub fn leave_behind(known: &Environment, reason: &str) {
     let path = known.get(TERMINATION_LOG_VARIABLE).filter(|path| !path.is_empty()).map(Path::new);
@@ -100,6 +107,7 @@ pub fn exec_failed(command: &std::ffi::OsStr, error: Errno) -> (String, i32) {
     let name = String::from_utf8_lossy(command.as_bytes());
     let code = exit::of_exec_error(error);
     let advice = match error {
+        Errno::ENOENT if name.is_empty() => "the name of the command is empty",
         Errno::ENOENT if name.contains('/') => {
             "there is no such file, or its interpreter or dynamic loader is not in the image"
         }
@@ -108,5 +116,6 @@ pub fn exec_failed(command: &std::ffi::OsStr, error: Errno) -> (String, i32) {
         Errno::ENOEXEC => "it is not in a format that this machine can run",
         _ => error.desc(),
     };
-    (format!("cannot run {name}: {advice} ({error:?})."), code)
+    let shown = if name.is_empty() { "\"\"" } else { name.as_ref() };
+    (format!("cannot run {shown}: {advice} ({error:?})."), code)
 }

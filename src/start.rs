@@ -1,5 +1,6 @@
 //! From `main` to the exec.
 
+use std::cell::Cell;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +12,7 @@ use crate::commands;
 use crate::config::{self, DEFAULT_PREPARE_TIMEOUT, LogLevel};
 use crate::exit;
 use crate::facts::settings::Environment;
-use crate::init::{self, Link};
+use crate::init::{self, Link, Terms};
 use crate::report::log::{Log, say};
 use crate::run::{self, Prepared};
 use crate::sys::deadline::Deadline;
@@ -27,7 +28,7 @@ pub fn start(inherited: Inherited) -> i32 {
     let arguments = environ::arguments();
     if std::process::id() == 1 {
         let for_child = arguments.clone();
-        init::supervise(inherited, arguments, |link| work(for_child, Guard::Link(link)))
+        init::supervise(inherited, arguments, |link| work(for_child, &Guard::new(Watcher::Link(link))))
     } else {
         inherited.restore();
         let deadline = command_of(&arguments).map(|command| {
@@ -35,7 +36,7 @@ pub fn start(inherited: Inherited) -> i32 {
             Deadline::arm(DEFAULT_PREPARE_TIMEOUT, image, inherited, timed_out())
         });
         let deadline = deadline.and_then(Result::ok);
-        work(arguments, Guard::InPlace(deadline.as_ref()))
+        work(arguments, &Guard::new(Watcher::InPlace(deadline.as_ref())))
     }
 }
 
@@ -45,30 +46,44 @@ fn timed_out() -> String {
         .to_owned()
 }
 
-/// Who watches over the preparation.
-enum Guard<'a> {
+/// Who watches over the preparation, and what holds if it does not come to its end.
+struct Guard<'a> {
+    watcher: Watcher<'a>,
+    refuse: Cell<Option<i32>>,
+}
+
+enum Watcher<'a> {
     /// PID 1, its parent.
     Link(&'a Link),
     /// A timer of this process, where there is one.
     InPlace(Option<&'a Deadline>),
 }
 
-impl Guard<'_> {
-    fn set_deadline(&self, deadline: Option<std::time::Duration>) {
-        match self {
-            Guard::Link(link) => link.set_deadline(deadline),
-            Guard::InPlace(Some(timer)) => timer.set(deadline),
-            Guard::InPlace(None) => {}
+impl<'a> Guard<'a> {
+    fn new(watcher: Watcher<'a>) -> Guard<'a> {
+        Guard { watcher, refuse: Cell::default() }
+    }
+
+    fn set(&self, terms: Terms) {
+        self.refuse.set(terms.refuse);
+        match self.watcher {
+            Watcher::Link(link) => link.set_terms(terms),
+            Watcher::InPlace(Some(timer)) => {
+                timer.refuse(terms.refuse);
+                timer.set(terms.deadline);
+            }
+            Watcher::InPlace(None) => {}
         }
     }
 
-    /// The exec comes now. Returns only when this process may go on.
-    fn before_exec(&self) {
-        match self {
-            Guard::Link(link) if !link.claim_exec() => wait_to_be_killed(),
-            Guard::Link(_) => {}
-            Guard::InPlace(Some(timer)) => timer.cancel(),
-            Guard::InPlace(None) => {}
+    /// The preparation has come to its end. Returns only when this process may go
+    /// on: the watcher may have decided otherwise in the meantime.
+    fn leave(&self) {
+        match self.watcher {
+            Watcher::Link(link) if !link.claim_exec() => wait_to_be_killed(),
+            Watcher::Link(_) => {}
+            Watcher::InPlace(Some(timer)) => timer.cancel(),
+            Watcher::InPlace(None) => {}
         }
     }
 }
@@ -81,32 +96,40 @@ fn command_of(arguments: &[CString]) -> Option<&[CString]> {
 
 /// The child of PID 1, or the process itself in place: everything from the
 /// arguments on. Returns only with an exit code.
-fn work(arguments: Vec<CString>, guard: Guard) -> i32 {
+fn work(arguments: Vec<CString>, guard: &Guard) -> i32 {
     // The default hook writes without regard to a pipe that nobody empties.
     std::panic::set_hook(Box::new(|panic| say(&panic.to_string())));
-    let result = catch_unwind(AssertUnwindSafe(|| prepare_or_print(&arguments, &guard)));
-    let image = match result {
-        Ok(Prepared::Exit(code)) => return code,
-        Ok(Prepared::Command(image)) => image,
+    let command = command_of(&arguments).unwrap_or_default();
+    let result = catch_unwind(AssertUnwindSafe(|| prepare_or_print(&arguments, guard)));
+    guard.leave();
+    match result {
+        Ok(Prepared::Command { image, filled }) => exec(image, filled, command),
+        Ok(Prepared::Refused { reason, code }) => {
+            run::refuse(&reason, code);
+            code
+        }
+        Ok(Prepared::Exit(code)) => code,
         // A bug of ours must not keep the command from starting.
-        Err(_) => match command_of(&arguments) {
-            None => return exit::FAILED,
-            Some(command) => {
+        Err(_) if command.is_empty() => exit::FAILED,
+        Err(_) => match guard.refuse.get() {
+            Some(code) => {
+                run::refuse("a bug in rdma-init ended the preparation (please report it)", code);
+                code
+            }
+            None => {
                 say(
                     "a bug in rdma-init ended the preparation (please report it). The command is started as it would have been without rdma-init.",
                 );
-                Image::new(command.to_vec(), environ::entries())
+                exec(Image::new(command.to_vec(), environ::entries()), false, command)
             }
         },
-    };
-    exec(image, &arguments, &guard)
+    }
 }
 
-fn exec(mut image: Image, arguments: &[CString], guard: &Guard) -> i32 {
-    guard.before_exec();
+/// Becomes the command; returns the exit code when that cannot be.
+fn exec(mut image: Image, filled: bool, command: &[CString]) -> i32 {
     let mut error = image.exec();
-    let command = command_of(arguments).unwrap_or_default();
-    if error == Errno::E2BIG {
+    if error == Errno::E2BIG && filled {
         say(
             "the environment has no room for the variables that were filled in; the command starts without them.",
         );
@@ -136,12 +159,11 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
     };
     let flags = cli.options.flags();
     let early = config::Early::new(&environment, &flags);
-    match (&cli.action, early.prepare_timeout) {
+    match &cli.action {
         // A command of our own takes its time; whoever called it can stop it.
-        (Some(_), _) => guard.set_deadline(None),
+        Some(_) => guard.set(Terms { deadline: None, refuse: None }),
         // Reading the configuration may be what hangs.
-        (None, Some(deadline)) => guard.set_deadline(Some(deadline)),
-        (None, None) => {}
+        None => guard.set(early.terms()),
     }
     let config = match config::load(&environment, flags) {
         Ok(config) => config,
@@ -152,7 +174,7 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
     };
     let log = Log::start(config.log_format, config.log_level);
     let Some(action) = &cli.action else {
-        guard.set_deadline(Some(config.prepare_timeout));
+        guard.set(config.terms());
         let command = command_of(arguments).unwrap_or_default().to_vec();
         return run::prepare(&config, &log, command, inherited.clone())
             .unwrap_or_else(|error| failed(&error));

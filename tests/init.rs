@@ -9,6 +9,7 @@ mod init {
     mod inherited;
     mod orphans;
     mod preparation;
+    mod refusal;
     mod signals;
     mod states;
     mod terminal;

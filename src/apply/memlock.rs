@@ -61,11 +61,10 @@ fn proven(pinning: Pinning, limit: Limit) -> Pinning {
         return pinning;
     }
     let size = usize::try_from(size).unwrap_or(1 << 24);
-    match (memory::pin_probe(size), bytes) {
-        // No such system call (a sandbox): the rules are all there is to go by.
-        (Err(Errno::ENOSYS), _) => pinning,
-        (Ok(()), None) => Pinning::Unlimited,
-        (Ok(()), Some(_)) => Pinning::Capability,
-        (Err(_), bytes) => Pinning::Limited(bytes.unwrap_or(0)),
+    match (memory::can_pin(size), bytes) {
+        (None, _) => pinning,
+        (Some(true), None) => Pinning::Unlimited,
+        (Some(true), Some(_)) => Pinning::Capability,
+        (Some(false), bytes) => Pinning::Limited(bytes.unwrap_or(0)),
     }
 }

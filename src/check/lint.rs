@@ -34,7 +34,7 @@ fn hcas(facts: &Facts, user: &User) -> Option<Finding> {
     if pattern.exclude || user.ib_disabled().is_some() {
         return None;
     }
-    let missing: Vec<&str> = pattern
+    let missing: Vec<String> = pattern
         .entries
         .iter()
         .filter(|entry| {
@@ -44,12 +44,15 @@ fn hcas(facts: &Facts, user: &User) -> Option<Finding> {
                 .iter()
                 .any(|hca| hca.ports.iter().any(|port| alone.selects(&hca.name, Some(port.number))))
         })
-        .map(|entry| entry.name.as_str())
+        .map(|entry| match entry.port {
+            Some(port) => format!("{}:{port}", entry.name),
+            None => entry.name.clone(),
+        })
         .collect();
     if missing.is_empty() {
         return None;
     }
-    let with_space = missing.iter().any(|name| name.trim() != *name);
+    let with_space = missing.iter().any(|name| name.trim() != name);
     let here: Vec<&str> = facts.rdma.iter().map(|hca| hca.name.as_str()).collect();
     let here = if here.is_empty() { "no HCA".to_owned() } else { here.join(", ") };
     let any_left = pattern.entries.len() > missing.len();
@@ -110,7 +113,7 @@ fn interface(facts: &Facts, user: &User) -> Option<Finding> {
 /// `NCCL_IB_GID_INDEX` that points at no GID of ours.
 fn gid_index(facts: &Facts, user: &User) -> Option<Finding> {
     let setting = user.get("NCCL_IB_GID_INDEX")?;
-    let index = u32::try_from(strtoll(&setting.value)).ok().filter(|_| !setting.value.is_empty())?;
+    let index = u32::try_from(strtoll(&setting.value)?).ok().filter(|_| !setting.value.is_empty())?;
     if user.ib_disabled().is_some() {
         return None;
     }
@@ -154,7 +157,7 @@ fn what_is_wrong(facts: &Facts, port: &Port, index: u32) -> Option<String> {
 /// A field of so many bits in the queue pair (InfiniBand specification, modify QP).
 fn bit_field(user: &User, variable: &str, bits: u32) -> Option<Finding> {
     let setting = user.get(variable)?;
-    let value = strtoll(&setting.value);
+    let value = strtoll(&setting.value)?;
     let most = (1i64 << bits) - 1;
     if setting.value.is_empty() || (0..=most).contains(&value) {
         return None;
@@ -175,7 +178,7 @@ fn bit_field(user: &User, variable: &str, bits: u32) -> Option<Finding> {
 /// What the number means, as pages that advise another one get NCCL's default wrong.
 fn timeout(user: &User) -> Option<Finding> {
     let setting = user.get("NCCL_IB_TIMEOUT")?;
-    let value = u32::try_from(strtoll(&setting.value)).ok().filter(|value| (1..=31).contains(value))?;
+    let value = u32::try_from(strtoll(&setting.value)?).ok().filter(|value| (1..=31).contains(value))?;
     let seconds = 4.096e-6 * f64::from(1u32 << value);
     Some(Finding::info(
         "ib-timeout",
@@ -187,7 +190,7 @@ fn timeout(user: &User) -> Option<Finding> {
 }
 
 /// With quotes where a space would not be seen.
-fn shown_names(names: &[&str]) -> String {
-    let quoted = |name: &&str| if name.trim() == *name { (*name).to_owned() } else { format!("{name:?}") };
+fn shown_names(names: &[String]) -> String {
+    let quoted = |name: &String| if name.trim() == name { name.clone() } else { format!("{name:?}") };
     names.iter().map(quoted).collect::<Vec<_>>().join(", ")
 }

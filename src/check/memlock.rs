@@ -25,7 +25,8 @@ pub enum Mode {
 }
 
 /// What the command can pin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Pinning {
     /// By the limit.
     Unlimited,
@@ -124,7 +125,7 @@ pub fn amount(bytes: u64) -> String {
     let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     for (size, unit) in units {
         if bytes >= size {
-            let tenths = bytes / (size / 10).max(1);
+            let tenths = u128::from(bytes) * 10 / u128::from(size);
             return if bytes.is_multiple_of(size) {
                 format!("{} {unit}", bytes / size)
             } else {
@@ -202,5 +203,6 @@ mod tests {
         assert_eq!(amount(8 << 20), "8 MiB");
         assert_eq!(amount(3 << 29), "1.5 GiB");
         assert_eq!(amount(100), "100 bytes");
+        assert_eq!(amount(1_048_575), "1023.9 KiB");
     }
 }

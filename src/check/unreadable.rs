@@ -13,7 +13,15 @@ pub fn findings(unreadable: &[Unreadable]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = unreadable
         .iter()
         .take(SHOWN)
-        .map(|u| Finding::warning("unreadable", format!("Cannot use {}: {}.", u.path.display(), u.error)))
+        .map(|u| {
+            let finding =
+                Finding::warning("unreadable", format!("Cannot use {}: {}.", u.path.display(), u.error));
+            match u.path.to_string_lossy().ends_with("nccl.conf") {
+                true => finding
+                    .with_fix("What it sets is not known, and variables that are filled in win over it."),
+                false => finding,
+            }
+        })
         .collect();
     if unreadable.len() > SHOWN {
         findings.push(

@@ -34,7 +34,7 @@ pub fn run(
     }
     match form {
         Form::Json => {
-            serde_json::to_writer_pretty(&mut *out, &Document::new(&plan))?;
+            serde_json::to_writer_pretty(&mut *out, &Document::new(&plan, memlock.as_ref()))?;
             writeln!(out)?;
         }
         Form::Text(detail) => write(out, &plan, memlock.as_ref(), detail)?,

@@ -94,11 +94,18 @@ fn read(path: &str) -> std::io::Result<String> {
 }
 
 fn ours(environment: &Environment) -> impl Iterator<Item = (&str, &str)> {
-    environment.iter().filter(|(name, _)| {
+    environment.iter().filter(|(name, value)| {
         name.starts_with(PREFIX)
+            // Of two with one name the first counts, as for getenv(3).
+            && environment.get(name) == Some(value)
             && ![CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE].contains(name)
             && !is_service_link(name)
     })
+}
+
+/// `RDMA_INIT_LOG_FORMAT` for `log-format`.
+pub fn variable(key: &str) -> String {
+    format!("{PREFIX}{}", key.to_uppercase().replace('-', "_"))
 }
 
 /// A layer for each variable, so that an error can name it.

@@ -117,7 +117,10 @@ pub fn read(reader: &Reader, environment: &Environment, also: &BTreeSet<String>)
     for file in conf_files(environment) {
         // What this user may not read, NCCL will not read either.
         let Some(text) = reader.text_unless(Path::new(&file), &[Errno::EACCES]) else { continue };
-        settings.extend(conf::parse(&text).into_iter().map(|line| UserSetting {
+        // A file may hold anything, secrets too, under names that are not NCCL's.
+        let lines = conf::parse(&text).into_iter();
+        let ours = lines.filter(|line| concerns_us(&line.key) || also.contains(&line.key));
+        settings.extend(ours.map(|line| UserSetting {
             variable: line.key,
             value: line.value,
             origin: format!("{file}:{}", line.number),
@@ -146,7 +149,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("etc")).unwrap();
         fs::create_dir_all(root.path().join("root")).unwrap();
-        fs::write(root.path().join("etc/nccl.conf"), "NCCL_DEBUG=WARN\n# note\nNCCL_IB_TC=106\n").unwrap();
+        fs::write(
+            root.path().join("etc/nccl.conf"),
+            "NCCL_DEBUG=WARN\n# note\nNCCL_IB_TC=106\nMY_PASSWORD=hunter2\n",
+        )
+        .unwrap();
         fs::write(root.path().join("root/.nccl.conf"), "NCCL_DEBUG=INFO\n").unwrap();
         let environment = Environment::from([
             ("HOME", "/root"),

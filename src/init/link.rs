@@ -16,14 +16,23 @@ use nix::unistd::pipe2;
 
 /// The child's side.
 pub struct Link {
-    deadline: std::fs::File,
+    pipe: std::fs::File,
     permit: Rc<Permit>,
 }
 
 /// PID 1's side.
 pub struct Watch {
-    deadline: std::fs::File,
+    pipe: std::fs::File,
     permit: Rc<Permit>,
+}
+
+/// What holds for a preparation that does not come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// Counted from the start; `None` for no deadline.
+    pub deadline: Option<Duration>,
+    /// The code to refuse the command with; `None` to start it as it is.
+    pub refuse: Option<i32>,
 }
 
 /// What PID 1 finds in the pipe.
@@ -31,8 +40,7 @@ pub struct Watch {
 pub enum News {
     /// The child has become the command, or is gone.
     Closed,
-    /// The configured deadline, counted from the start; `None` for no deadline.
-    Deadline(Option<Duration>),
+    Terms(Terms),
     /// Nothing that can be read now.
     Nothing,
 }
@@ -54,18 +62,27 @@ pub fn pair() -> Result<(Watch, Link), Errno> {
     let (read, write) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let permit = Rc::new(Permit(EventFd::from_value_and_flags(1, flags)?));
-    Ok((Watch { deadline: read.into(), permit: Rc::clone(&permit) }, Link { deadline: write.into(), permit }))
+    Ok((Watch { pipe: read.into(), permit: Rc::clone(&permit) }, Link { pipe: write.into(), permit }))
 }
 
 const NO_DEADLINE: u64 = u64::MAX;
+const START: i32 = -1;
+
+/// Bytes: the deadline in milliseconds and the code, each eight.
+const MESSAGE: usize = 16;
 
 impl Link {
-    /// Tells PID 1 the configured deadline, counted from the start.
-    pub fn set_deadline(&self, deadline: Option<Duration>) {
-        let millis = deadline.map_or(NO_DEADLINE, |d| d.as_millis().try_into().unwrap_or(u64::MAX - 1));
+    /// Tells PID 1.
+    pub fn set_terms(&self, terms: Terms) {
+        let deadline =
+            terms.deadline.map_or(NO_DEADLINE, |d| d.as_millis().try_into().unwrap_or(u64::MAX - 1));
+        let refuse = i64::from(terms.refuse.unwrap_or(START));
+        let mut message = [0; MESSAGE];
+        message[..8].copy_from_slice(&deadline.to_le_bytes());
+        message[8..].copy_from_slice(&refuse.to_le_bytes());
         // A pipe that holds nothing else has room for it; were it gone, the
-        // default deadline would stand.
-        let _ = (&self.deadline).write_all(&millis.to_le_bytes());
+        // defaults would stand.
+        let _ = (&self.pipe).write_all(&message);
     }
 
     /// Whether this process may go on to exec. `false` when PID 1 has given up
@@ -85,24 +102,31 @@ impl Watch {
     }
 
     pub fn read(&self) -> News {
-        let mut message = [0; 8];
-        match (&self.deadline).read(&mut message) {
+        let (mut deadline, mut refuse) = ([0; 8], [0; 8]);
+        let mut message = [0; MESSAGE];
+        match (&self.pipe).read(&mut message) {
             Ok(0) => News::Closed,
-            Ok(8) => match u64::from_le_bytes(message) {
-                NO_DEADLINE => News::Deadline(None),
-                millis => News::Deadline(Some(Duration::from_millis(millis))),
-            },
+            Ok(MESSAGE) => {
+                deadline.copy_from_slice(&message[..8]);
+                refuse.copy_from_slice(&message[8..]);
+                let millis = u64::from_le_bytes(deadline);
+                let refuse = i32::try_from(i64::from_le_bytes(refuse)).unwrap_or(START);
+                News::Terms(Terms {
+                    deadline: (millis != NO_DEADLINE).then(|| Duration::from_millis(millis)),
+                    refuse: (refuse != START).then_some(refuse),
+                })
+            }
             _ => News::Nothing,
         }
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.deadline.as_fd()
+        self.pipe.as_fd()
     }
 
     /// The descriptors that PID 1 has to keep open.
     pub fn raw_fds(&self) -> [i32; 2] {
-        [self.deadline.as_raw_fd(), self.permit.0.as_fd().as_raw_fd()]
+        [self.pipe.as_raw_fd(), self.permit.0.as_fd().as_raw_fd()]
     }
 }
 
@@ -121,13 +145,16 @@ mod tests {
     }
 
     #[test]
-    fn the_deadline_arrives_and_then_the_end() {
+    fn the_terms_arrive_and_then_the_end() {
         let (watch, link) = pair().unwrap();
         assert_eq!(watch.read(), News::Nothing);
-        link.set_deadline(Some(Duration::from_millis(1500)));
-        assert_eq!(watch.read(), News::Deadline(Some(Duration::from_millis(1500))));
-        link.set_deadline(None);
-        assert_eq!(watch.read(), News::Deadline(None));
+        for terms in [
+            Terms { deadline: Some(Duration::from_millis(1500)), refuse: Some(121) },
+            Terms { deadline: None, refuse: None },
+        ] {
+            link.set_terms(terms);
+            assert_eq!(watch.read(), News::Terms(terms));
+        }
         drop(link);
         assert_eq!(watch.read(), News::Closed);
     }

@@ -9,5 +9,5 @@ mod link;
 mod supervisor;
 mod terminal;
 
-pub use link::Link;
+pub use link::{Link, Terms};
 pub use supervisor::supervise;

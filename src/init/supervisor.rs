@@ -9,7 +9,7 @@ use nix::libc::SIGCHLD;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
-use super::link::{self, Link, News, Watch};
+use super::link::{self, Link, News, Terms, Watch};
 use super::terminal;
 use crate::config::DEFAULT_PREPARE_TIMEOUT;
 use crate::exit;
@@ -49,6 +49,7 @@ pub fn supervise(inherited: Inherited, arguments: Vec<CString>, prepare: impl Fn
         arguments,
         child,
         forwarded: Forwarded::default(),
+        refuse: None,
         warned_of_kill: false,
     };
     match supervisor.preparing(watch, started) {
@@ -76,6 +77,8 @@ struct Supervisor {
     child: Pid,
     /// What was sent to the child so far.
     forwarded: Forwarded,
+    /// The code to refuse with, should the preparation not come to its end.
+    refuse: Option<i32>,
     warned_of_kill: bool,
 }
 
@@ -123,7 +126,11 @@ impl Supervisor {
                         return self.ended_early(ended, watch.claim_start());
                     }
                 }
-                Event::News(News::Deadline(configured)) => deadline = configured,
+                Event::News(News::Terms(terms)) => {
+                    let Terms { deadline: configured, refuse } = terms;
+                    deadline = configured;
+                    self.refuse = refuse;
+                }
                 Event::News(News::Nothing) => {}
                 // By the exec; or, where the child never set out to exec, by its end.
                 Event::News(News::Closed) => {
@@ -157,8 +164,15 @@ impl Supervisor {
         }
     }
 
-    /// Starts the command as it would have started without us.
+    /// Starts the command as it would have started without us, unless it must not
+    /// start without the checks.
     fn start_untouched(&mut self, why: &str) -> Option<i32> {
+        if let Some(code) = self.refuse {
+            say(&format!(
+                "{why}. Refusing to start the command (exit code {code}), as require-rdma or memlock = \"enforce\" asks."
+            ));
+            return Some(code);
+        }
         let Some(dashes) = self.arguments.iter().position(|a| a.as_bytes() == b"--") else {
             say(&format!("{why}."));
             return Some(exit::FAILED);

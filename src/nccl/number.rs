@@ -2,8 +2,9 @@
 
 /// strtoll(3) with base 0, which integer variables go through
 /// (`ncclLoadParam`): `0x` and `0` prefixes, trailing text ignored, and 0 for
-/// what is no number at all.
-pub fn strtoll(text: &str) -> i64 {
+/// what is no number at all. `None` where it overflows: NCCL then takes the
+/// variable's default.
+pub fn strtoll(text: &str) -> Option<i64> {
     let text = text.trim_start();
     let (negative, text) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -26,10 +27,10 @@ pub fn strtoll(text: &str) -> i64 {
             .and_then(|v| if negative { v.checked_sub(digit.into()) } else { v.checked_add(digit.into()) });
         match next {
             Some(next) => value = next,
-            None => return if negative { i64::MIN } else { i64::MAX },
+            None => return None,
         }
     }
-    value
+    Some(value)
 }
 
 /// atoi(3), which ports in lists go through.
@@ -60,10 +61,10 @@ mod tests {
             ("+3", 3),
             ("0x", 0),
             ("08", 0),
-            ("99999999999999999999", i64::MAX),
         ] {
-            assert_eq!(strtoll(text), value, "{text:?}");
+            assert_eq!(strtoll(text), Some(value), "{text:?}");
         }
+        assert_eq!(strtoll("99999999999999999999"), None);
         for (text, value) in [("1", 1), ("2x", 2), ("", 0), ("-1", -1), ("x", 0), ("010", 10)] {
             assert_eq!(atoi(text), value, "{text:?}");
         }

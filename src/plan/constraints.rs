@@ -35,11 +35,16 @@ pub fn check(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Fin
     findings
 }
 
-/// The leading numbers of `2.21.5-1+cuda12.4`.
+/// The leading numbers of `2.21.5-1+cuda12.4`, without zeros at the end.
 pub fn version(text: &str) -> Option<Vec<u32>> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let numbers: Vec<u32> = text[..end].split('.').map_while(|part| part.parse().ok()).collect();
-    (!numbers.is_empty()).then_some(numbers)
+    if numbers.is_empty() {
+        return None;
+    }
+    // 2.21.0 is not later than 2.21.
+    let end = numbers.iter().rposition(|number| *number != 0).map_or(0, |last| last + 1);
+    Some(numbers[..end].to_vec())
 }
 
 fn cards(facts: &Facts, profile: &Profile) -> Option<Finding> {
@@ -110,7 +115,7 @@ mod tests {
     fn versions_compare_by_number() {
         assert_eq!(version("2.21.5-1+cuda12.4"), Some(vec![2, 21, 5]));
         assert!(version("2.9") < version("2.19"));
-        assert!(version("12.1") <= version("12.1.0"));
+        assert_eq!(version("12.1"), version("12.1.0"));
         assert_eq!(version("latest"), None);
     }
 }

@@ -99,6 +99,15 @@ pub fn findings(
                 .with_fix("Request them: rdma/... or the platform's resource in Kubernetes, docker run --device /dev/infiniband."),
         ];
     }
+    let not_selected =
+        ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(Reason::NotInUsersList(_))));
+    if let Some(setting) = context.user.get("NCCL_IB_HCA").filter(|_| not_selected) {
+        let message = format!(
+            "NCCL_IB_HCA={} ({}) leaves out every usable RDMA device: the job will run on TCP.",
+            setting.value, setting.origin
+        );
+        return vec![Finding::error("no-hca-selected", message).with_fix("Remove or correct NCCL_IB_HCA.")];
+    }
     let finding = match choice {
         Some(choice) if choice.is_named() => Finding::error(
             "no-fabric",

@@ -28,8 +28,12 @@ pub fn tuning(profile: &Profile) -> Vec<Proposal> {
 /// What the user set, then the proposals for what is left; of two for one
 /// variable, the first.
 pub fn settings(context: &Context, proposals: impl IntoIterator<Item = Proposal>) -> Vec<Setting> {
-    let mut settings: Vec<Setting> =
-        context.user.effective().filter(|setting| concerns(context, setting)).map(of_user).collect();
+    let mut settings: Vec<Setting> = context
+        .user
+        .effective()
+        .filter(|setting| concerns(context, setting))
+        .map(|setting| of_user(context, setting))
+        .collect();
     for variable in context.options.keep.iter().filter(|variable| context.user.get(variable).is_none()) {
         settings.push(Setting {
             variable: variable.clone(),
@@ -59,12 +63,14 @@ fn concerns(context: &Context, setting: &UserSetting) -> bool {
         || context.hands_off(variable)
 }
 
-fn of_user(setting: &UserSetting) -> Setting {
+fn of_user(context: &Context, setting: &UserSetting) -> Setting {
+    let is_configured =
+        setting.origin == CONFIGURATION && context.options.set.contains_key(&setting.variable);
     Setting {
         variable: setting.variable.clone(),
         value: Some(setting.value.clone()),
         // What our own configuration sets still has to be put there.
-        outcome: if setting.origin == CONFIGURATION { Outcome::Filled } else { Outcome::User },
+        outcome: if is_configured { Outcome::Filled } else { Outcome::User },
         source: setting.origin.clone(),
         rule: "set by the user".to_owned(),
         evidence: Vec::new(),

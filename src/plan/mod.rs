@@ -59,10 +59,6 @@ impl Plan {
             .filter(|setting| setting.outcome == Outcome::Filled)
             .filter_map(|setting| Some((setting.variable.as_str(), setting.value.as_deref()?)))
     }
-
-    pub fn worst(&self) -> Option<Severity> {
-        self.findings.iter().map(|finding| finding.severity).max()
-    }
 }
 
 /// Decides. The named profile of `options`, if any, must be one of `profiles`.

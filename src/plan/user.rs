@@ -45,7 +45,7 @@ impl User {
     /// Where the user has turned verbs off.
     pub fn ib_disabled(&self) -> Option<&UserSetting> {
         let setting = self.get("NCCL_IB_DISABLE")?;
-        (number::strtoll(&setting.value) != 0).then_some(setting)
+        (number::strtoll(&setting.value)? != 0).then_some(setting)
     }
 
     /// The variable with which the user has decided on the GID, if any.

@@ -136,7 +136,9 @@ fn explain(file: &str, text: &str, error: &toml::de::Error) -> String {
     let number = before.matches('\n').count() + 1;
     let line = text.lines().nth(number - 1).unwrap_or_default();
     match line.split_once('=').map(|(key, _)| key.trim()) {
-        Some(key) if !message.contains(key) => format!("{file}:{number}: key \"{key}\": {message}"),
+        Some(key) if !message.contains(key) && !message.starts_with("missing field") => {
+            format!("{file}:{number}: key \"{key}\": {message}")
+        }
         _ => format!("{file}:{number}: {message}"),
     }
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use indexmap::IndexMap;
 
 use crate::cli::EnvFormat;
+use crate::facts::settings::is_variable_name;
 
 /// More than this NCCL cuts off (`src/misc/param.cc`).
 const NCCL_CONF_LONGEST: usize = 1023;
@@ -35,6 +36,10 @@ pub fn write<'a>(
 }
 
 fn line(name: &str, value: &str, format: EnvFormat) -> Option<String> {
+    // A shell would run what is in a name that is none.
+    if !is_variable_name(name) {
+        return None;
+    }
     let is_one_line = !value.contains(['\n', '\r']);
     match format {
         EnvFormat::Sh => Some(format!("export {name}={}", quoted(value))),

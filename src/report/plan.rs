@@ -14,7 +14,7 @@ use crate::plan::{Fabric, Finding, Outcome, Plan, PortVerdict, Setting, Severity
 pub const SCHEMA: &str = "rdma-init/plan/1";
 
 /// What was done about pinned memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Memlock {
     pub before: Limit,
     pub after: Limit,
@@ -35,20 +35,20 @@ pub enum Detail {
 /// # Errors
 /// Whatever the sink gives.
 pub fn write(out: &mut impl Write, plan: &Plan, memlock: Option<&Memlock>, detail: Detail) -> io::Result<()> {
-    writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), headline(plan))?;
+    writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), visible(&headline(plan)))?;
     let ports = grouped(&plan.ports);
     let names = plan.settings.iter().map(|setting| setting.variable.len());
     let width =
         names.chain(ports.iter().map(|group| group.names.len())).max().unwrap_or_default().min(WIDEST);
     for group in &ports {
         let verdict = if group.used { "use" } else { "skip" };
-        writeln!(out, "  {verdict:5}  {:width$}  {}", group.names, group.text)?;
+        writeln!(out, "  {verdict:5}  {:width$}  {}", visible(&group.names), visible(&group.text))?;
     }
     for setting in &plan.settings {
         write_setting(out, setting, width)?;
         if detail == Detail::Full {
             for evidence in &setting.evidence {
-                writeln!(out, "  {:5}  {:width$}  {evidence}", "", "")?;
+                writeln!(out, "  {:5}  {:width$}  {}", "", "", visible(evidence))?;
             }
         }
     }
@@ -69,9 +69,9 @@ pub fn write_findings<'a>(
     let mut findings: Vec<&Finding> = findings.collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     for finding in findings {
-        writeln!(out, "  {}: {}", finding.severity.as_str(), finding.message)?;
+        writeln!(out, "  {}: {}", finding.severity.as_str(), visible(&finding.message))?;
         if let Some(fix) = &finding.fix {
-            writeln!(out, "      fix: {fix}")?;
+            writeln!(out, "      fix: {}", visible(fix))?;
         }
     }
     Ok(())
@@ -91,7 +91,7 @@ fn headline(plan: &Plan) -> String {
         Fabric::None(why) => format!("no RDMA: {why}"),
     };
     match &plan.profile {
-        None if plan.fabric.is_there() => format!("{fabric}, no profile: nothing is filled in"),
+        None if plan.fabric.is_there() => format!("{fabric}, no profile, so nothing is chosen"),
         None => fabric,
         Some(choice) if choice.is_named() => format!("{fabric}, profile {} (by name)", choice.name),
         Some(choice) => format!("{fabric}, profile {} ({})", choice.name, choice.evidence.join(", ")),
@@ -154,20 +154,21 @@ fn write_setting(out: &mut impl Write, setting: &Setting, width: usize) -> io::R
         Outcome::User => "yours",
         Outcome::Unset => "unset",
     };
-    let value = setting.value.as_deref().map(visible).unwrap_or_default();
+    let value = match setting.value.as_deref() {
+        Some("") => "(empty)".to_owned(),
+        value => visible(value.unwrap_or_default()),
+    };
     let reason = match setting.outcome {
         Outcome::User => setting.source.clone(),
         _ => format!("{} ({})", setting.rule, setting.source),
     };
-    writeln!(out, "  {verdict:5}  {:width$}  {value:<8}  {reason}", setting.variable)
+    writeln!(out, "  {verdict:5}  {:width$}  {value:<8}  {}", visible(&setting.variable), visible(&reason))
 }
 
-/// A value that may come from a file, without what would move the cursor.
-fn visible(value: &str) -> String {
-    if value.is_empty() {
-        return "(empty)".to_owned();
-    }
-    value.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+/// Text that may come from a file or from the user, without what would move the
+/// cursor or look like a line of ours.
+fn visible(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// `64 KiB`, or `unlimited`.
@@ -197,11 +198,12 @@ pub struct Document<'a> {
     program: &'static str,
     #[serde(flatten)]
     plan: &'a Plan,
+    memlock: Option<&'a Memlock>,
 }
 
 impl<'a> Document<'a> {
-    pub fn new(plan: &'a Plan) -> Document<'a> {
-        Document { schema: SCHEMA, program: env!("CARGO_PKG_VERSION"), plan }
+    pub fn new(plan: &'a Plan, memlock: Option<&'a Memlock>) -> Document<'a> {
+        Document { schema: SCHEMA, program: env!("CARGO_PKG_VERSION"), plan, memlock }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The deadline of the preparation in place, where no PID 1 stands by.
 
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -16,7 +16,12 @@ struct Rescue {
     inherited: Inherited,
     disposition: Disposition,
     message: Vec<u8>,
+    /// Made beforehand: a handler must not allocate.
+    stderr: Stderr,
 }
+
+/// The code to refuse the command with instead; 0 to start it.
+static REFUSE: AtomicI32 = AtomicI32::new(0);
 
 static RESCUE: AtomicPtr<Rescue> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -55,10 +60,21 @@ impl Deadline {
             event.sigev_notify = libc::SIGEV_SIGNAL;
             event.sigev_signo = signal;
             let mut timer: libc::timer_t = std::mem::zeroed();
-            Errno::result(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer))?;
+            let created = libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer);
+            if let Err(error) = Errno::result(created) {
+                signals::give_back(&disposition);
+                inherited.restore();
+                return Err(error);
+            }
             (timer, disposition)
         };
-        let rescue = Box::new(Rescue { image, inherited, disposition, message: message.into_bytes() });
+        let rescue = Box::new(Rescue {
+            image,
+            inherited,
+            disposition,
+            message: message.into_bytes(),
+            stderr: Stderr::at_once(),
+        });
         RESCUE.store(Box::into_raw(rescue), Ordering::SeqCst);
         let deadline = Deadline { timer, started: Instant::now(), inherited, disposition };
         deadline.set(Some(after));
@@ -73,6 +89,12 @@ impl Deadline {
         unsafe { libc::timer_delete(self.timer) };
         signals::give_back(&self.disposition);
         self.inherited.restore();
+    }
+
+    /// What happens when the time is up: the command is started (`None`), or not,
+    /// and the process exits with this code.
+    pub fn refuse(&self, code: Option<i32>) {
+        REFUSE.store(code.unwrap_or(0), Ordering::SeqCst);
     }
 
     /// Another time, counted from the start; `None` for never.
@@ -99,10 +121,18 @@ extern "C" fn take_over(_signal: i32) {
     // SAFETY: only `arm` stores a pointer, of a box that is never freed, and the
     // swap made this the only user.
     let rescue = unsafe { &mut *rescue };
-    Stderr::at_once().put(&rescue.message);
+    let refuse = REFUSE.load(Ordering::SeqCst);
+    if refuse != 0 {
+        rescue.stderr.put(
+            b"rdma-init: the preparation did not finish in time (prepare-timeout). Refusing to start \
+              the command, as require-rdma or memlock = \"enforce\" asks.\n",
+        );
+        super::fork::exit_now(refuse);
+    }
+    rescue.stderr.put(&rescue.message);
     rescue.disposition.restore();
     rescue.inherited.restore();
     let error = rescue.image.exec();
-    Stderr::at_once().put(b"rdma-init: the command could not be executed.\n");
+    rescue.stderr.put(b"rdma-init: the command could not be executed.\n");
     super::fork::exit_now(crate::exit::of_exec_error(error));
 }

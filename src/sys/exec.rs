@@ -60,7 +60,11 @@ impl Image {
                 self.shell_argv[1] = path;
                 // SAFETY: as above; the array has a place for the file.
                 unsafe { libc::execve(SHELL.as_ptr(), self.shell_argv.as_ptr(), self.envp.as_ptr()) };
-                return Errno::last();
+                return match Errno::last() {
+                    // It is the shell that is not there.
+                    Errno::ENOENT => Errno::ENOEXEC,
+                    other => other,
+                };
             }
             match last {
                 Errno::EACCES => denied = true,

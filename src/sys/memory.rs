@@ -13,10 +13,10 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 /// `ib_umem_get`). With MLOCK_ONFAULT it asks without touching a page, so that
 /// even a large size costs microseconds and no memory.
 ///
-/// # Errors
-/// ENOMEM or EPERM from the lock when the memory may not be pinned.
-pub fn pin_probe(size: usize) -> Result<(), Errno> {
-    let size = NonZeroUsize::new(size).ok_or(Errno::EINVAL)?;
+/// `None` when it could not be tried: no address space (RLIMIT_AS, overcommit), or
+/// no such system call in a sandbox.
+pub fn can_pin(size: usize) -> Option<bool> {
+    let size = NonZeroUsize::new(size)?;
     // SAFETY: a fresh anonymous mapping at an address of the kernel's choice
     // touches no memory of ours, and it is unmapped before the function ends.
     unsafe {
@@ -25,10 +25,15 @@ pub fn pin_probe(size: usize) -> Result<(), Errno> {
             size,
             ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
             MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE,
-        )?;
+        )
+        .ok()?;
         let locked = Errno::result(libc::mlock2(memory.as_ptr(), size.get(), libc::MLOCK_ONFAULT));
         let _ = munmap(memory, size.get());
-        locked.map(drop)
+        match locked {
+            Ok(_) => Some(true),
+            Err(Errno::ENOMEM | Errno::EPERM | Errno::EAGAIN) => Some(false),
+            Err(_) => None,
+        }
     }
 }
 
@@ -37,8 +42,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_can_be_pinned_and_nothing_cannot() {
-        assert_eq!(pin_probe(4096), Ok(()));
-        assert_eq!(pin_probe(0), Err(Errno::EINVAL));
+    fn a_page_can_be_pinned_and_what_cannot_be_tried_is_not_judged() {
+        assert_eq!(can_pin(4096), Some(true));
+        assert_eq!(can_pin(0), None);
+        // More than there are addresses.
+        assert_eq!(can_pin(usize::MAX / 2), None);
     }
 }

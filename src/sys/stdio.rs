@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -23,13 +24,15 @@ const TERMINAL_ROOM: usize = 1;
 /// PID 1 from reaping.
 #[derive(Debug, Clone)]
 pub struct Stderr {
-    gives_up: Instant,
+    patience: Duration,
+    /// From the first write on.
+    gives_up: Arc<OnceLock<Instant>>,
 }
 
 impl Stderr {
     /// `patience` is the longest time that all writes together wait for a reader.
     pub fn with_patience(patience: Duration) -> Stderr {
-        Stderr { gives_up: Instant::now() + patience }
+        Stderr { patience, gives_up: Arc::default() }
     }
 
     /// For PID 1: waits for nobody.
@@ -56,16 +59,21 @@ impl Stderr {
                 Ok(0) => return,
                 Ok(written) => bytes = &bytes[written.min(bytes.len())..],
                 Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) if Instant::now() < self.gives_up => {}
+                Err(Errno::EAGAIN) if !self.left().is_zero() => {}
                 Err(_) => return,
             }
         }
     }
 
+    /// Until it gives up.
+    fn left(&self) -> Duration {
+        let gives_up = self.gives_up.get_or_init(|| Instant::now() + self.patience);
+        gives_up.saturating_duration_since(Instant::now())
+    }
+
     fn writable(&self, fd: BorrowedFd) -> bool {
         loop {
-            let left = self.gives_up.saturating_duration_since(Instant::now());
-            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+            let timeout = PollTimeout::try_from(self.left()).unwrap_or(PollTimeout::ZERO);
             let mut fds = [PollFd::new(fd, PollFlags::POLLOUT)];
             match poll(&mut fds, timeout) {
                 Ok(0) => return false,

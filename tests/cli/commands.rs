@@ -303,3 +303,32 @@ fn a_broken_profile_is_named_with_file_line_and_key() {
     run(rdma_init(["--profile-dir", folder.path().to_str().unwrap(), "--", "true"]))
         .expect_error(&["site.toml"]);
 }
+
+/// A document comes from somebody else: what is in it must not run here, nor look
+/// like a line of the program's own.
+#[test]
+fn a_hostile_document_does_no_harm() {
+    let settings = r#"[{"variable": "NCCL_X;touch pwned;", "value": "1", "origin": "configuration"},
+        {"variable": "NCCL_IB_HCA", "value": "a\n  error: forged\u001b]0;b\u0007", "origin": "environment"}]"#;
+    let folder = tempfile::tempdir().unwrap();
+    let facts = folder.path().join("facts.json");
+    fs::write(&facts, format!(r#"{{"schema": "rdma-init/facts/1", "settings": {settings}}}"#)).unwrap();
+    let facts = facts.to_str().unwrap();
+
+    let ran = run(rdma_init(["env", "--facts", facts])).expect_code(0);
+    assert_eq!(ran.text(), "");
+    let ran = run(rdma_init(["plan", "--facts", facts])).expect_code(0);
+    assert!(!ran.text().contains('\u{1b}'), "{ran:#?}");
+    assert!(!ran.text().lines().any(|line| line.trim_start().starts_with("error: forged")), "{ran:#?}");
+}
+
+/// A table as large as a number can say is no reason to be busy for minutes.
+#[test]
+fn absurd_sizes_are_no_hang() {
+    let demo = include_str!("../../src/demo/cce-roce.json");
+    // Other slots on other HCAs, so that the search is replayed.
+    let shifted = demo.replacen("\"index\": 3", "\"index\": 7", 1);
+    let absurd = shifted.replace("\"size\": 255", "\"size\": 4294967295");
+    assert_ne!(absurd, shifted);
+    plan_of_text(absurd).expect_code(0);
+}
