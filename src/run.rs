@@ -54,13 +54,17 @@ pub fn prepare(
     Ok(Prepared::Command { image: Image::new(command, environment::with(inherited, plan.filled())), filled })
 }
 
-/// Raises the limit where the fabric needs it, and adds what is left to say.
+/// Raises the limit, whatever the fabric: another library may pin memory too. What
+/// is left to say matters only where RDMA is used.
 fn raise_memlock(config: &Config, facts: &Facts, plan: &mut Plan) -> Option<Memlock> {
-    if config.memlock == Mode::Off || !plan.fabric.pins_memory() {
+    if config.memlock == Mode::Off {
         return None;
     }
     let before = facts.limits.memlock?;
     let (after, pinning) = raise::raise(before, &facts.process);
+    if !plan.fabric.pins_memory() {
+        return None;
+    }
     plan.findings.extend(memlock::finding(pinning, &facts.process));
     Some(Memlock { before, after, pinning })
 }

@@ -7,6 +7,7 @@ mod cli {
     mod commands;
     mod configuration;
     mod environment;
+    mod limits;
     mod output;
     mod run;
     mod signals;

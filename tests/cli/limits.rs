@@ -1,0 +1,23 @@
+//! The limit of pinned memory, where no RDMA device is there to need it.
+
+use std::process::Command;
+
+use super::run::run;
+use crate::support::binary;
+
+/// `ulimit -l` of the command, in KiB, after a start with 64 KiB soft and 128 KiB
+/// hard, and without the capability to raise the hard one.
+fn limit_after(flags: &[&str]) -> String {
+    let mut command = Command::new("setpriv");
+    command.args(["--inh-caps=-all", "--bounding-set=-sys_resource", "prlimit", "--memlock=65536:131072"]);
+    command.arg(binary()).args(flags).args(["--", "sh", "-c", "ulimit -l"]);
+    command.env("RDMA_INIT_CONFIG", "/dev/null");
+    run(command).expect_code(0).text().trim().to_owned()
+}
+
+#[test]
+fn the_soft_limit_is_raised_to_the_hard_one_unless_told_not_to() {
+    assert_eq!(limit_after(&[]), "128");
+    assert_eq!(limit_after(&["--memlock", "enforce"]), "128");
+    assert_eq!(limit_after(&["--memlock", "off"]), "64");
+}
