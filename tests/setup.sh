@@ -46,7 +46,7 @@ case ${1:-} in
     build) build ;;
     test)
         build
-        install util-linux procps
+        install util-linux procps perl strace
         sh "$here/vm/setup.sh"
         sh "$here/docker/setup.sh"
         ;;
