@@ -3,18 +3,17 @@
 use std::io::Write;
 
 use anyhow::bail;
+use serde::Serialize;
 
 use crate::config::Config;
 use crate::host;
+use crate::profiles::Profile;
 
 pub fn run(out: &mut impl Write, name: Option<&str>, json: bool, config: &Config) -> anyhow::Result<()> {
     let profiles = host::profiles(config)?;
     let Some(name) = name else {
         if json {
-            let all: Vec<_> = profiles.iter().collect();
-            serde_json::to_writer_pretty(&mut *out, &all)?;
-            writeln!(out)?;
-            return Ok(());
+            return write_json(out, profiles.iter().collect());
         }
         let width = profiles.names().map(str::len).max().unwrap_or_default();
         for profile in profiles.iter() {
@@ -26,10 +25,22 @@ pub fn run(out: &mut impl Write, name: Option<&str>, json: bool, config: &Config
         bail!(host::no_such_profile(name, &profiles));
     };
     if json {
-        serde_json::to_writer_pretty(&mut *out, profile)?;
-        writeln!(out)?;
+        write_json(out, vec![profile])
     } else {
         write!(out, "{}", toml::to_string(profile)?)?;
+        Ok(())
     }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    profiles: Vec<&'a Profile>,
+}
+
+fn write_json(out: &mut impl Write, profiles: Vec<&Profile>) -> anyhow::Result<()> {
+    let document = Document { schema: "rdma-init/profiles/1", profiles };
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)?;
     Ok(())
 }

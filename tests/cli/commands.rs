@@ -255,11 +255,12 @@ fn profiles_are_listed_and_shown() {
         let shown = run(rdma_init(["profiles", name])).expect_code(0);
         assert!(shown.text().contains(&format!("name = \"{name}\"")), "{shown:#?}");
         let json = run(rdma_init(["profiles", name, "--json"])).expect_code(0);
-        assert_eq!(serde_json::from_str::<Value>(json.text()).unwrap()["name"], name);
+        assert_eq!(serde_json::from_str::<Value>(json.text()).unwrap()["profiles"][0]["name"], name);
     }
     let all = run(rdma_init(["profiles", "--json"])).expect_code(0);
-    let all: Vec<Value> = serde_json::from_str(all.text()).unwrap();
-    assert_eq!(all.len(), list.text().lines().count());
+    let all: Value = serde_json::from_str(all.text()).unwrap();
+    assert_eq!(all["schema"], "rdma-init/profiles/1");
+    assert_eq!(all["profiles"].as_array().unwrap().len(), list.text().lines().count());
     run(rdma_init(["profiles", "nosuch"])).expect_error(&["\"nosuch\"", "generic-ib", "erdma"]);
 }
 
