@@ -4,8 +4,8 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use nix::pty::openpty;
 use serde_json::Value;
 
 use super::run::{rdma_init, run};
+use crate::support::process::close;
 use crate::support::{DEADLINE, poll_for, poll_until};
 
 /// More than our patience with a reader, less than any time limit of the preparation.
@@ -173,19 +174,6 @@ fn a_full_disk_or_a_file_for_reading_does_not_matter() {
     starts_promptly(File::options().write(true).open("/dev/full").unwrap(), &[]);
     starts_promptly(File::open("/dev/null").unwrap(), &[]);
     starts_promptly(File::open("/etc").unwrap(), &[]);
-}
-
-/// Closes some of the standard descriptors before the program starts.
-fn close(command: &mut Command, numbers: Vec<i32>) {
-    // SAFETY: close is async-signal-safe.
-    unsafe {
-        command.pre_exec(move || {
-            for number in &numbers {
-                libc::close(*number);
-            }
-            Ok(())
-        });
-    }
 }
 
 #[test]

@@ -1,40 +1,14 @@
 //! Running the program in place.
 
-use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
 use nix::libc;
 
-use crate::support::{DEADLINE, binary};
-
-/// The program with arguments and an environment of its own: neither a
-/// configuration nor a variable of the machine that runs the test counts.
-pub fn rdma_init<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
-    let mut command = Command::new(binary());
-    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
-    command.args(arguments);
-    from_scratch(&mut command);
-    command
-}
-
-/// Keeps from a program what the process that runs the tests may have inherited
-/// itself: open descriptors, and signals that are ignored.
-pub fn from_scratch(command: &mut Command) {
-    // SAFETY: system calls with constants; both are async-signal-safe.
-    unsafe {
-        command.pre_exec(|| {
-            libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
-            for signal in 1..=64 {
-                let default = [0u64; 4];
-                libc::syscall(libc::SYS_rt_sigaction, signal, &default, 0, 8);
-            }
-            Ok(())
-        });
-    }
-}
+use crate::support::DEADLINE;
+pub use crate::support::process::{from_scratch, rdma_init};
 
 /// How a run ended.
 #[derive(Debug)]

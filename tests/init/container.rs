@@ -14,32 +14,14 @@ use std::time::{Duration, Instant};
 use nix::libc;
 
 use super::hang::Hang;
-use crate::support::{DEADLINE, binary, poll_for, poll_until, status_field};
+pub use crate::support::process::from_scratch;
+use crate::support::{DEADLINE, poll_for, poll_until, process, status_field};
 
-/// The program with arguments and an environment of its own.
+/// The program with arguments and an environment of its own, and its output kept.
 pub fn rdma_init<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
-    let mut command = Command::new(binary());
-    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
+    let mut command = process::rdma_init(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.args(arguments);
-    from_scratch(&mut command);
     command
-}
-
-/// Keeps from a program what the process that runs the tests may have inherited
-/// itself: open descriptors, and signals that are ignored.
-pub fn from_scratch(command: &mut Command) {
-    // SAFETY: system calls with constants; both are async-signal-safe.
-    unsafe {
-        command.pre_exec(|| {
-            libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
-            for signal in 1..=64 {
-                let default = [0u64; 4];
-                libc::syscall(libc::SYS_rt_sigaction, signal, &default, 0, 8);
-            }
-            Ok(())
-        });
-    }
 }
 
 /// The program in front of a shell script.

@@ -13,6 +13,7 @@ use super::container::{
 };
 use super::hang::Hang;
 use super::states::{STATES, State, inherit, shown};
+use crate::support::process::close;
 use crate::support::{poll_until, status_field};
 
 #[test]
@@ -98,19 +99,6 @@ fn environment_and_arguments_arrive() {
     let mut command = rdma_init(["--set", "T_X=1", "--", "sh", "-c", "echo \"$T_X,$T_Y,$0,$1\"", "a b", ""]);
     command.env("T_Y", "2");
     assert_eq!(as_pid_1(command).end().expect_code(0).stdout, "1,2,a b,\n");
-}
-
-/// Closes these before the program starts.
-fn close(command: &mut Command, numbers: Vec<i32>) {
-    // SAFETY: close is async-signal-safe.
-    unsafe {
-        command.pre_exec(move || {
-            for number in &numbers {
-                libc::close(*number);
-            }
-            Ok(())
-        });
-    }
 }
 
 fn closed_in_turn() -> impl Iterator<Item = Vec<i32>> {

@@ -1,6 +1,8 @@
 //! What several suites share.
 #![allow(dead_code)]
 
+pub mod process;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
