@@ -41,7 +41,7 @@ Exit codes: the command's own; 128+n when signal n killed it; 126 not executable
 127 not found; 125 rdma-init itself failed; 121 refused to start the command.";
 
 /// The flags that are keys of the configuration.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct ConfigFlags {
     /// Which profile: auto, none, or one of `rdma-init profiles`
     #[arg(long, global = true, value_name = "NAME")]
