@@ -90,8 +90,10 @@ pub type Flag = (&'static str, Value);
 /// The file cannot be read or is not TOML; a key is unknown; a value is bad.
 pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, ConfigError> {
     let figment = layers::merge(environment, flags)?;
-    layers::refuse_unknown_keys(&figment)?;
-    let of = Lookup(&figment);
+    if let Some(figment) = &figment {
+        layers::refuse_unknown_keys(figment)?;
+    }
+    let of = Lookup(figment.as_ref());
     Ok(Config {
         profile: of.get("profile", values::profile)?.unwrap_or_default(),
         profile_dir: of.get("profile-dir", values::path)?,
@@ -154,7 +156,7 @@ impl Config {
     }
 }
 
-struct Lookup<'a>(&'a Figment);
+struct Lookup<'a>(Option<&'a Figment>);
 
 impl Lookup<'_> {
     /// The value of a key, or `None` where no layer has it.
@@ -163,12 +165,13 @@ impl Lookup<'_> {
         key: &str,
         read: impl FnOnce(&Value) -> Result<T, String>,
     ) -> Result<Option<T>, ConfigError> {
-        let Ok(value) = self.0.find_value(key) else { return Ok(None) };
+        let Some(figment) = self.0 else { return Ok(None) };
+        let Ok(value) = figment.find_value(key) else { return Ok(None) };
         read(&value).map(Some).map_err(|expected| {
             ConfigError(format!(
                 "the key {key} has the value {} in {}: {expected}",
                 values::shown(&value),
-                layers::source(self.0, key)
+                layers::source(figment, key)
             ))
         })
     }

@@ -40,20 +40,16 @@ impl Provider for Layer {
     }
 }
 
-pub fn merge(environment: &Environment, flags: Vec<Flag>) -> Result<Figment, ConfigError> {
-    let mut figment = Figment::new();
-    if let Some(layer) = file(environment)? {
-        figment = figment.merge(layer);
-    }
+/// `None` where there is no layer at all: then every key has its default.
+pub fn merge(environment: &Environment, flags: Vec<Flag>) -> Result<Option<Figment>, ConfigError> {
+    let file = file(environment)?;
     // Bytes that are no text were replaced, and would be taken for something else.
     if let Some((name, _)) = ours(environment).find(|(_, value)| value.contains(char::REPLACEMENT_CHARACTER))
     {
         return Err(ConfigError(format!("the variable {name} is not UTF-8 text")));
     }
-    for layer in variables(environment).chain(flags.into_iter().map(flag)) {
-        figment = figment.merge(layer);
-    }
-    Ok(figment)
+    let layers = file.into_iter().chain(variables(environment)).chain(flags.into_iter().map(flag));
+    Ok(layers.fold(None, |merged: Option<Figment>, layer| Some(merged.unwrap_or_default().merge(layer))))
 }
 
 fn file(environment: &Environment) -> Result<Option<Layer>, ConfigError> {
