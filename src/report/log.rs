@@ -46,9 +46,18 @@ pub fn say(message: &str) {
 }
 
 impl Log {
-    /// Sets up tracing, once.
+    /// Sets up tracing, once, where something goes through it: as text, the report
+    /// and what is always shown do not.
     pub fn start(format: LogFormat, level: LogLevel) -> Log {
         let stderr = Stderr::with_patience(PATIENCE);
+        if format == LogFormat::Json || level == LogLevel::Debug {
+            Log::trace(&stderr, format, level);
+        }
+        let _ = FORMAT.set(format);
+        Log { stderr, format, level }
+    }
+
+    fn trace(stderr: &Stderr, format: LogFormat, level: LogLevel) {
         let most = match level {
             LogLevel::Error => tracing::Level::ERROR,
             LogLevel::Warn => tracing::Level::WARN,
@@ -68,8 +77,6 @@ impl Log {
                 tracing::subscriber::set_global_default(builder.json().flatten_event(true).finish())
             }
         };
-        let _ = FORMAT.set(format);
-        Log { stderr, format, level }
     }
 
     /// The decision and the findings.
