@@ -1,8 +1,12 @@
-//! Links libibverbs and the user-space providers statically.
+//! Embeds the profiles, and links libibverbs and the user-space providers
+//! statically.
 //!
 //! `rdma-sys` asks pkg-config for the shared libraries; a static program needs
 //! the archives, their libnl dependencies, and every provider by its exact file
 //! name: the `-lmlx5` form would find the shared object first.
+
+#[path = "build/profiles.rs"]
+mod profiles;
 
 /// One archive per kernel driver whose devices the program can open itself.
 /// `src/verbs/providers.rs` registers the same list at run time.
@@ -21,6 +25,7 @@ const PROVIDERS: &[&str] = &[
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    profiles::generate();
     println!("cargo::rustc-link-arg=-Wl,--start-group");
     for archive in PROVIDERS {
         println!("cargo::rustc-link-arg=-l:{archive}");

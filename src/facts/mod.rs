@@ -52,9 +52,9 @@ pub struct Sources<'a> {
     /// The environment, as inherited.
     pub environment: &'a settings::Environment,
     /// Variables whose values matter, besides those that always do.
-    pub variables: &'a BTreeSet<String>,
+    pub variables: &'a BTreeSet<&'a str>,
     /// Variables whose presence matters, besides those that always do.
-    pub markers: &'a BTreeSet<String>,
+    pub markers: &'a BTreeSet<&'a str>,
     /// The addresses of the interfaces, in the kernel's order.
     pub addresses: Result<Vec<net::InterfaceAddress>, nix::errno::Errno>,
 }

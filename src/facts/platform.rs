@@ -51,14 +51,14 @@ const NAMES: &[&str] = &[
     "WORLD_SIZE",
 ];
 
-pub fn read(environment: &Environment, also: &BTreeSet<String>) -> Platform {
+pub fn read(environment: &Environment, also: &BTreeSet<&str>) -> Platform {
     let value = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(str::to_owned);
     let mut markers: Vec<String> = environment
         .names()
         .filter(|name| {
             NAMES.contains(name)
                 || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-                || also.contains(*name)
+                || also.contains(name)
         })
         .map(str::to_owned)
         .collect();

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use super::embedded::EMBEDDED;
 use super::format::Profile;
-use super::{EMBEDDED, resolve};
+use super::resolve;
 use crate::facts::settings::is_variable_name;
 
 /// All profiles, by name, each complete with what it extends.
@@ -30,9 +31,7 @@ impl Profiles {
     /// The first file that cannot be read or is no profile.
     pub fn load(folder: Option<&Path>) -> Result<Profiles, ProfileError> {
         let mut profiles = Profiles::default();
-        for (file, text) in EMBEDDED {
-            profiles.add(file, text)?;
-        }
+        EMBEDDED.iter().for_each(|profile| profiles.insert(profile()));
         if let Some(folder) = folder {
             for (file, text) in read_folder(folder)? {
                 profiles.add(&file, &text)?;
@@ -54,28 +53,31 @@ impl Profiles {
     }
 
     /// Every variable that a profile may fill.
-    pub fn variables(&self) -> BTreeSet<String> {
+    pub fn variables(&self) -> BTreeSet<&str> {
         let all = self.iter().flat_map(|p| p.variables.keys().chain(&p.companions));
-        all.cloned().collect()
+        all.map(String::as_str).collect()
     }
 
     /// Every variable whose presence is evidence for a profile.
-    pub fn markers(&self) -> BTreeSet<String> {
-        let all = self.iter().flat_map(|p| &p.evidence).filter_map(|c| c.environment.clone());
-        all.collect()
+    pub fn markers(&self) -> BTreeSet<&str> {
+        self.iter().flat_map(|p| &p.evidence).filter_map(|c| c.environment.as_deref()).collect()
     }
 
     fn add(&mut self, file: &str, text: &str) -> Result<(), ProfileError> {
         let profile: Profile =
             toml::from_str(text).map_err(|error| ProfileError(explain(file, text, &error)))?;
         check(&profile).map_err(|why| ProfileError(format!("{file}: {why}")))?;
-        self.by_name.insert(profile.name.clone(), profile);
+        self.insert(profile);
         Ok(())
     }
 
-    fn complete(self) -> Result<Profiles, ProfileError> {
-        let mut complete = BTreeMap::new();
-        for profile in self.by_name.values() {
+    fn insert(&mut self, profile: Profile) {
+        self.by_name.insert(profile.name.clone(), profile);
+    }
+
+    fn complete(mut self) -> Result<Profiles, ProfileError> {
+        let mut complete = Vec::new();
+        for profile in self.iter().filter(|profile| profile.extends.is_some()) {
             let mut whole = profile.clone();
             let mut seen = vec![profile.name.as_str()];
             while let Some(base) = whole.extends.take() {
@@ -98,9 +100,10 @@ impl Profiles {
                 whole.extends = base_profile.extends.clone();
             }
             whole.extends = profile.extends.clone();
-            complete.insert(profile.name.clone(), whole);
+            complete.push(whole);
         }
-        Ok(Profiles { by_name: complete })
+        complete.into_iter().for_each(|profile| self.insert(profile));
+        Ok(self)
     }
 }
 
@@ -180,6 +183,7 @@ mod tests {
         let profiles = Profiles::load(None).unwrap();
         assert_eq!(profiles.iter().count(), EMBEDDED.len());
         for profile in profiles.iter() {
+            assert_eq!(check(profile), Ok(()), "{}", profile.name);
             let shown = toml::to_string(profile).unwrap();
             assert_eq!(toml::from_str::<Profile>(&shown).unwrap(), *profile);
         }

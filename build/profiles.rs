@@ -1,0 +1,148 @@
+//! The embedded profiles as Rust: parsing them at each start would take longer
+//! than all else that the program does there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{env, fs};
+
+use indexmap::IndexMap;
+
+#[path = "../src/profiles/format.rs"]
+#[allow(dead_code, reason = "only the types matter here")]
+mod format;
+
+use format::{Condition, Constraints, DefaultRouteHca, Fabric, HcaEvidence, Profile};
+
+const FOLDER: &str = "src/profiles";
+
+/// Writes `EMBEDDED`, which `src/profiles/embedded.rs` includes.
+pub fn generate() {
+    println!("cargo::rerun-if-changed={FOLDER}");
+    println!("cargo::rerun-if-changed=build/profiles.rs");
+    let mut files: Vec<_> = fs::read_dir(FOLDER)
+        .expect("the folder is part of the source")
+        .map(|entry| entry.expect("it can be read").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
+    files.sort();
+    let profiles: Vec<String> = files.iter().map(|path| format!("|| {},\n", parse(path).literal())).collect();
+    let text = format!("pub const EMBEDDED: &[fn() -> Profile] = &[\n{}];\n", profiles.concat());
+    let folder = env::var_os("OUT_DIR").expect("cargo sets it");
+    fs::write(Path::new(&folder).join("profiles.rs"), text).expect("the folder is there");
+}
+
+fn parse(path: &Path) -> Profile {
+    let text = fs::read_to_string(path).expect("it is text");
+    toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A value as the Rust expression that makes it.
+trait Literal {
+    fn literal(&self) -> String;
+}
+
+impl Literal for String {
+    fn literal(&self) -> String {
+        format!("{self:?}.to_owned()")
+    }
+}
+
+macro_rules! as_debug_shows_it {
+    ($($type:ty),*) => {
+        $(impl Literal for $type {
+            fn literal(&self) -> String {
+                format!("{self:?}")
+            }
+        })*
+    };
+}
+
+as_debug_shows_it!(bool, i32, u32);
+
+impl<T: Literal> Literal for Option<T> {
+    fn literal(&self) -> String {
+        self.as_ref().map_or_else(|| "None".to_owned(), |value| format!("Some({})", value.literal()))
+    }
+}
+
+impl<T: Literal> Literal for Vec<T> {
+    fn literal(&self) -> String {
+        format!("vec![{}]", self.iter().map(|value| value.literal() + ", ").collect::<String>())
+    }
+}
+
+fn pairs<'a, V: Literal + 'a>(pairs: impl Iterator<Item = (&'a String, &'a V)>) -> String {
+    let pairs = pairs.map(|(name, value)| format!("({}, {}), ", name.literal(), value.literal()));
+    format!("[{}].into()", pairs.collect::<String>())
+}
+
+impl<T: Literal> Literal for IndexMap<String, T> {
+    fn literal(&self) -> String {
+        pairs(self.iter())
+    }
+}
+
+impl<T: Literal> Literal for BTreeMap<String, T> {
+    fn literal(&self) -> String {
+        pairs(self.iter())
+    }
+}
+
+impl Literal for Fabric {
+    fn literal(&self) -> String {
+        match self {
+            Fabric::Interface(name) => format!("Fabric::Interface({})", name.literal()),
+            Fabric::Verbs | Fabric::Plugin => format!("Fabric::{self:?}"),
+        }
+    }
+}
+
+impl Literal for DefaultRouteHca {
+    fn literal(&self) -> String {
+        format!("DefaultRouteHca::{self:?}")
+    }
+}
+
+/// With every field, which the compiler sees to.
+macro_rules! structure {
+    ($type:ident { $($field:ident),* $(,)? }) => {
+        impl Literal for $type {
+            fn literal(&self) -> String {
+                let $type { $($field),* } = self;
+                let fields = [$(format!("{}: {}, ", stringify!($field), $field.literal())),*];
+                format!("{} {{ {}}}", stringify!($type), fields.concat())
+            }
+        }
+    };
+}
+
+structure!(Profile {
+    name,
+    title,
+    source,
+    extends,
+    priority,
+    fabric,
+    default_route_hca,
+    hands_off,
+    unset,
+    companions,
+    hint,
+    variables,
+    constraints,
+    evidence,
+});
+structure!(Constraints { cards, cards_note, nccl_min, cuda_min, interfaces_up, nics });
+structure!(Condition {
+    hca,
+    no_hca,
+    link_layer,
+    interface,
+    interface_up,
+    dmi_vendor,
+    dmi_product,
+    gpu_model,
+    environment,
+    master_addr,
+});
+structure!(HcaEvidence { driver, name });

@@ -1,0 +1,30 @@
+//! The profiles that come with the program. `build/profiles.rs` makes this of the
+//! TOML files in this folder; one that is no profile fails the build.
+
+use super::format::{Condition, Constraints, DefaultRouteHca, Fabric, HcaEvidence, Profile};
+
+include!(concat!(env!("OUT_DIR"), "/profiles.rs"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn every_file_is_embedded_as_it_is() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/profiles");
+        let mut files: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+            .collect();
+        files.sort();
+        let written: Vec<Profile> =
+            files.iter().map(|file| toml::from_str(&fs::read_to_string(file).unwrap()).unwrap()).collect();
+        let embedded: Vec<Profile> = EMBEDDED.iter().map(|profile| profile()).collect();
+        assert_eq!(embedded, written);
+        for (file, profile) in files.iter().zip(&embedded) {
+            assert_eq!(file.file_stem().unwrap(), profile.name.as_str());
+        }
+    }
+}
