@@ -49,8 +49,11 @@ fn timed_out() -> String {
 /// Who watches over the preparation, and what holds if it does not come to its end.
 struct Guard<'a> {
     watcher: Watcher<'a>,
-    refuse: Cell<Option<i32>>,
+    terms: Cell<Terms>,
 }
+
+/// What holds from the start, for both watchers.
+const FIRST_TERMS: Terms = Terms { deadline: Some(DEFAULT_PREPARE_TIMEOUT), refuse: None };
 
 enum Watcher<'a> {
     /// PID 1, its parent.
@@ -61,11 +64,14 @@ enum Watcher<'a> {
 
 impl<'a> Guard<'a> {
     fn new(watcher: Watcher<'a>) -> Guard<'a> {
-        Guard { watcher, refuse: Cell::default() }
+        Guard { watcher, terms: Cell::new(FIRST_TERMS) }
     }
 
     fn set(&self, terms: Terms) {
-        self.refuse.set(terms.refuse);
+        // PID 1 need not wake up for what it knows.
+        if self.terms.replace(terms) == terms {
+            return;
+        }
         match self.watcher {
             Watcher::Link(link) => link.set_terms(terms),
             Watcher::InPlace(Some(timer)) => {
@@ -111,7 +117,7 @@ fn work(arguments: Vec<CString>, guard: &Guard) -> i32 {
         Ok(Prepared::Exit(code)) => code,
         // A bug of ours must not keep the command from starting.
         Err(_) if command.is_empty() => exit::FAILED,
-        Err(_) => match guard.refuse.get() {
+        Err(_) => match guard.terms.get().refuse {
             Some(code) => {
                 run::refuse("a bug in rdma-init ended the preparation (please report it)", code);
                 code
