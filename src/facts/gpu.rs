@@ -15,14 +15,8 @@ pub struct Gpus {
 }
 
 pub fn read(reader: &Reader) -> Gpus {
-    let nodes = reader
-        .names("/dev")
-        .iter()
-        .filter(|name| {
-            name.strip_prefix("nvidia")
-                .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
-        })
-        .count();
+    let mut nodes = 0u32;
+    reader.each_name("/dev", |name| nodes += u32::from(is_gpu(name)));
     let folder = "/proc/driver/nvidia/gpus";
     let mut models: Vec<String> = reader
         .names(folder)
@@ -35,5 +29,10 @@ pub fn read(reader: &Reader) -> Gpus {
         .collect();
     models.sort();
     models.dedup();
-    Gpus { count: u32::try_from(nodes).ok().filter(|count| *count > 0), models }
+    Gpus { count: (nodes > 0).then_some(nodes), models }
+}
+
+/// `nvidia0`, and not `nvidiactl`.
+fn is_gpu(node: &str) -> bool {
+    node.strip_prefix("nvidia").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }

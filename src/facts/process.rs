@@ -66,8 +66,13 @@ pub fn read(reader: &Reader) -> Process {
     if status.is_empty() {
         reader.remember(&reader.path("/proc/self/status"), "is not there; is /proc mounted?");
     }
+    let fields: Vec<(&str, &str)> = status
+        .lines()
+        .filter(|line| line.starts_with("Cap") || line.starts_with("NoNewPrivs"))
+        .filter_map(|line| line.split_once(':'))
+        .collect();
     let field = |name: &str| -> Option<&str> {
-        status.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+        fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.trim())
     };
     let set = |name, kind| {
         let told = field(name).and_then(|text| text.to_owned().try_into().ok());

@@ -3,17 +3,24 @@
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use nix::dir::Dir;
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::libc;
+use nix::sys::stat::Mode;
+use nix::unistd::{AccessFlags, access};
 use serde::{Deserialize, Serialize};
 
 /// More than any file that is read here has; what is longer is not what it
 /// seems to be.
 const LIMIT: u64 = 256 * 1024;
+
+/// Room for nearly every file that is read here, so that one system call gets it.
+const USUAL: usize = 4096;
 
 /// Something that is there but could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,13 +83,19 @@ impl Reader {
         }
     }
 
+    /// The text of a file that only saves work; nothing is remembered of one that
+    /// is not there, or cannot be read.
+    pub fn text_if_readable(&self, path: impl AsRef<Path>) -> Option<String> {
+        read_regular(&self.path(path)).ok()
+    }
+
     /// The text of a kernel attribute of which there are very many, with the
     /// fewest system calls: open, read, close.
     pub fn attribute(&self, path: &Path) -> Result<String, Errno> {
         let mut file = open(path)?;
         let mut buffer = [0; 256];
         let length = file.read(&mut buffer).map_err(errno)?;
-        Ok(clean(buffer.get(..length).unwrap_or_default()))
+        Ok(clean(buffer.get(..length).unwrap_or_default().to_vec()))
     }
 
     /// The text of a file as a number, a bad one remembered.
@@ -98,20 +111,34 @@ impl Reader {
     /// The names in a folder in natural order (`mlx5_2` before `mlx5_10`);
     /// empty when it is absent or unreadable.
     pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
-        let path = self.path(path);
-        let entries = match fs::read_dir(&path) {
-            Ok(entries) => entries,
-            Err(error) => {
-                if error.kind() != ErrorKind::NotFound {
-                    self.remember(&path, describe(errno(error)));
-                }
-                return Vec::new();
-            }
-        };
-        let mut names: Vec<String> =
-            entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        let mut names = Vec::new();
+        self.each_name(path, |name| names.push(name.to_owned()));
         names.sort_by(|a, b| natural(a, b));
         names
+    }
+
+    /// Shows the names in a folder one by one, in no order; none when it is absent
+    /// or unreadable.
+    pub fn each_name(&self, path: impl AsRef<Path>, mut show: impl FnMut(&str)) {
+        let path = self.path(path);
+        // Not of the standard library, which makes a copy of every name.
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let mut folder = match Dir::open(&path, flags, Mode::empty()) {
+            Ok(folder) => folder,
+            Err(Errno::ENOENT) => return,
+            Err(errno) => return self.remember(&path, describe(errno)),
+        };
+        for entry in folder.iter().map_while(Result::ok) {
+            match entry.file_name().to_str() {
+                Ok("." | "..") | Err(_) => {}
+                Ok(name) => show(name),
+            }
+        }
+    }
+
+    /// Whether something is there, or may be, as far as this process can tell.
+    pub fn may_be_there(&self, path: impl AsRef<Path>) -> bool {
+        access(&self.path(path), AccessFlags::F_OK) != Err(Errno::ENOENT)
     }
 
     /// The last component of what a link leads to (`driver -> .../mlx5_core`).
@@ -167,20 +194,25 @@ fn read_regular(path: &Path) -> Result<String, Failure> {
     if !metadata.is_file() {
         return Err(Failure::NotRegular);
     }
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(USUAL);
     file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(|e| Failure::Errno(errno(e)))?;
     if bytes.len() as u64 > LIMIT {
         return Err(Failure::TooLong);
     }
-    Ok(clean(&bytes))
+    Ok(clean(bytes))
 }
 
 /// Text that is safe to print: bytes that are no UTF-8 replaced, control
 /// characters (but the newlines inside) too, trailing white space removed.
-fn clean(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes)
-        .trim_end()
-        .chars()
+fn clean(bytes: Vec<u8>) -> String {
+    let mut text =
+        String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
+    text.truncate(text.trim_end().len());
+    // As nearly all of the kernel's files are.
+    if text.bytes().all(|byte| matches!(byte, b'\n' | b'\t' | b' '..=b'~')) {
+        return text;
+    }
+    text.chars()
         .map(|c| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })
         .collect()
 }
