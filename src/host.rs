@@ -39,13 +39,28 @@ pub fn no_such_profile(name: &str, profiles: &Profiles) -> String {
 
 /// The facts of this container.
 pub fn live_facts(profiles: &Profiles, environment: &Environment) -> Facts {
-    facts::read(Sources {
+    live(profiles, environment, |_, _| true)
+}
+
+/// The facts of this container that the decision can depend on.
+pub fn needed_facts(profiles: &Profiles, environment: &Environment, config: &Config) -> Facts {
+    let options = config.plan_options();
+    live(profiles, environment, |facts, devices| plan::needs_network(facts, devices, profiles, &options))
+}
+
+fn live(
+    profiles: &Profiles,
+    environment: &Environment,
+    needs_network: impl FnOnce(&Facts, &[String]) -> bool,
+) -> Facts {
+    let sources = Sources {
         root: Path::new("/"),
         environment,
         variables: &profiles.variables(),
         markers: &profiles.markers(),
-        addresses: net::system_addresses(),
-    })
+        addresses: net::system_addresses,
+    };
+    facts::read(sources, needs_network)
 }
 
 /// The facts of another container: a document, or an embedded one (`demo:NAME`).

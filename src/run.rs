@@ -41,7 +41,7 @@ pub fn prepare(
 ) -> anyhow::Result<Prepared> {
     let known = Environment::new(&inherited);
     let profiles = host::profiles(config)?;
-    let facts = host::live_facts(&profiles, &known);
+    let facts = host::needed_facts(&profiles, &known, config);
     let mut plan = host::decide(&facts, &profiles, config);
     let memlock = raise_memlock(config, &facts, &mut plan);
     tracing::debug!(unreadable = facts.unreadable.len(), "facts read");

@@ -3,9 +3,14 @@
 
 mod support;
 
+use std::ffi::CString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rdma_init::facts::net::Net;
+use rdma_init::facts::settings::Environment;
+use rdma_init::{config, facts::Facts, host, plan};
 
 use support::{binary, repository};
 
@@ -34,14 +39,19 @@ fn compare(file: &Path, found: &str) -> Option<String> {
     (wanted != found).then(|| format!("{} differs.\n--- wanted\n{wanted}--- found\n{found}", file.display()))
 }
 
-#[test]
-fn every_case_comes_out_as_written() {
+fn cases() -> Vec<PathBuf> {
     let mut cases: Vec<_> = fs::read_dir(repository("tests/cases"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.is_dir())
         .collect();
     cases.sort();
+    cases
+}
+
+#[test]
+fn every_case_comes_out_as_written() {
+    let cases = cases();
     let mut failures = Vec::new();
     for case in &cases {
         // Written by hand, from what is right: what must be set, and nothing else.
@@ -69,4 +79,32 @@ fn every_case_comes_out_as_written() {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     println!("{} golden hosts", cases.len());
+}
+
+/// Where the start-up does not read the network, it decides as if it had.
+#[test]
+fn what_is_not_read_decides_nothing() {
+    let mut without_need = Vec::new();
+    for case in cases() {
+        let config = case.join("config.toml");
+        let config = if config.exists() { config } else { "/dev/null".into() };
+        let text = fs::read_to_string(case.join("environment")).unwrap_or_default();
+        let lines = text.lines().map(str::to_owned).chain([format!("RDMA_INIT_CONFIG={}", config.display())]);
+        let entries: Vec<CString> = lines.map(|line| CString::new(line).unwrap()).collect();
+        let environment = Environment::new(&entries);
+        let config = config::load(&environment, Vec::new()).unwrap();
+        let profiles = host::profiles(&config).unwrap();
+        let all = host::captured_facts(&case.join("facts.json"), &profiles, &environment).unwrap();
+        // With the HCAs of the host, and as if there were none.
+        for all in [Facts { rdma: Vec::new(), ..all.clone() }, all] {
+            let devices: Vec<String> = all.net.interfaces.iter().map(|i| i.name.clone()).collect();
+            if !plan::needs_network(&all, &devices, &profiles, &config.plan_options()) {
+                let less = Facts { net: Net::default(), ..all.clone() };
+                let [with, without] = [all, less].map(|facts| host::decide(&facts, &profiles, &config));
+                assert_eq!(with, without, "{}", case.display());
+                without_need.push(case.clone());
+            }
+        }
+    }
+    assert!(without_need.len() > 50, "{without_need:?}");
 }

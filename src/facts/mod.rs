@@ -56,14 +56,24 @@ pub struct Sources<'a> {
     /// Variables whose presence matters, besides those that always do.
     pub markers: &'a BTreeSet<&'a str>,
     /// The addresses of the interfaces, in the kernel's order.
-    pub addresses: Result<Vec<net::InterfaceAddress>, nix::errno::Errno>,
+    pub addresses: fn() -> Result<Vec<net::InterfaceAddress>, nix::errno::Errno>,
 }
 
-/// Reads everything. Never fails; see [`Facts::unreadable`].
-pub fn read(sources: Sources) -> Facts {
+/// Reads everything, but the network of a host without RDMA only where it is
+/// needed: that is asked with the settings, the platform, and the names of the
+/// network devices. Never fails; see [`Facts::unreadable`].
+pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> bool) -> Facts {
     let reader = Reader::new(sources.root);
-    let settings = settings::read(&reader, sources.environment, sources.variables);
-    let net = net::read(&reader, sources.addresses);
+    let known = Facts {
+        settings: settings::read(&reader, sources.environment, sources.variables),
+        platform: platform::read(sources.environment, sources.markers),
+        ..Facts::default()
+    };
+    let devices = if rdma::may_be_there(&reader) { None } else { net::devices(&reader) };
+    let net = match devices {
+        Some(devices) if !needs_network(&known, &devices) => net::Net::default(),
+        _ => net::read(&reader, (sources.addresses)()),
+    };
     let own: BTreeSet<IpAddr> = net.own_addresses().collect();
     Facts {
         rdma: rdma::read(&reader, &own),
@@ -73,8 +83,7 @@ pub fn read(sources: Sources) -> Facts {
         process: process::read(&reader),
         shm: shm::read(&reader),
         dmi: dmi::read(&reader),
-        platform: platform::read(sources.environment, sources.markers),
-        settings,
         unreadable: reader.into_unreadable(),
+        ..known
     }
 }

@@ -109,6 +109,15 @@ fn flag_names(flags: InterfaceFlags) -> Vec<String> {
     FLAGS.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| (*name).to_owned()).collect()
 }
 
+/// The names of the network devices of this container, a small part of what
+/// [`read`] finds. `None` where they cannot be known so.
+pub fn devices(reader: &Reader) -> Option<Vec<String>> {
+    // Unlike /sys, always of the network namespace of the process that reads it.
+    let text = reader.text_if_readable("/proc/self/net/dev")?;
+    // Two lines of headings, then `eth0: ...`.
+    text.lines().skip(2).map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
+}
+
 pub fn read(reader: &Reader, addresses: Result<Vec<InterfaceAddress>, Errno>) -> Net {
     let addresses = addresses.unwrap_or_else(|errno| {
         let what = Path::new("/proc/net");
@@ -138,5 +147,35 @@ fn describe(reader: &Reader, entry: &InterfaceAddress) -> Interface {
         pci_address: reader
             .link_name(format!("{folder}/device"))
             .filter(|name| super::rdma::is_pci_address(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn devices_are_known_by_name_or_not_at_all() {
+        let root = tempfile::tempdir().unwrap();
+        let devices = || devices(&Reader::new(root.path()));
+        assert_eq!(devices(), None);
+        fs::create_dir_all(root.path().join("proc/self/net")).unwrap();
+        let write = |text: &str| fs::write(root.path().join("proc/self/net/dev"), text).unwrap();
+        write(
+            "Inter-|   Receive                   |  Transmit\n face |bytes    packets |bytes\n    \
+             lo:  104960     720    0\neth0.100: 1 2 3\n",
+        );
+        assert_eq!(devices().unwrap(), ["lo", "eth0.100"]);
+        write("one\ntwo\nthree\n");
+        assert_eq!(devices(), None);
+    }
+
+    #[test]
+    fn the_devices_of_this_machine_are_those_that_have_addresses() {
+        let devices = devices(&Reader::new(Path::new("/"))).unwrap();
+        for entry in system_addresses().unwrap() {
+            assert!(devices.iter().any(|device| entry.name.starts_with(device.as_str())), "{}", entry.name);
+        }
     }
 }

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::gid::{self, GidTable};
 use super::reader::{self, Reader};
 
+const CLASS: &str = "/sys/class/infiniband";
+
 /// A host channel adapter, as the kernel shows it in this container. In the
 /// shared network namespace mode of the kernel that is every HCA of the host,
 /// whether or not this container may use it.
@@ -172,14 +174,19 @@ impl From<LinkLayer> for String {
     }
 }
 
+/// What [`read`] finds no HCA without.
+pub fn may_be_there(reader: &Reader) -> bool {
+    reader.may_be_there(CLASS)
+}
+
 /// Reads all HCAs. `own` are the container's addresses: they decide how far a
 /// GID table has to be read.
 pub fn read(reader: &Reader, own: &BTreeSet<IpAddr>) -> Vec<Hca> {
-    let names = reader.names("/sys/class/infiniband");
+    let names = reader.names(CLASS);
     if names.is_empty() {
         let nodes = reader.names("/dev/infiniband");
         if let Some(node) = nodes.iter().find(|name| name.starts_with("uverbs")) {
-            let path = reader.path("/sys/class/infiniband");
+            let path = reader.path(CLASS);
             reader.remember(
                 &path,
                 format!("shows no device, and /dev/infiniband/{node} is there; is /sys mounted?"),
