@@ -11,11 +11,11 @@ use indexmap::IndexMap;
 #[allow(dead_code, reason = "only the types matter here")]
 mod format;
 
-use format::{Condition, Constraints, DefaultRouteHca, Fabric, HcaEvidence, Profile};
+use format::{Condition, Constraints, DefaultRouteHca, Fabric, HcaEvidence, Profile, Text};
 
 const FOLDER: &str = "src/profiles";
 
-/// Writes `EMBEDDED`, which `src/profiles/embedded.rs` includes.
+/// Writes `EMBEDDED` and `OUTLINES`, which `src/profiles/embedded.rs` includes.
 pub fn generate() {
     println!("cargo::rerun-if-changed={FOLDER}");
     println!("cargo::rerun-if-changed=build/profiles.rs");
@@ -25,8 +25,8 @@ pub fn generate() {
         .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
         .collect();
     files.sort();
-    let profiles: Vec<String> = files.iter().map(|path| format!("|| {},\n", parse(path).literal())).collect();
-    let text = format!("pub const EMBEDDED: &[fn() -> Profile] = &[\n{}];\n", profiles.concat());
+    let profiles: Vec<Profile> = files.iter().map(|path| parse(path)).collect();
+    let text = embedded(&profiles) + &outlines(&profiles);
     let folder = env::var_os("OUT_DIR").expect("cargo sets it");
     fs::write(Path::new(&folder).join("profiles.rs"), text).expect("the folder is there");
 }
@@ -34,6 +34,38 @@ pub fn generate() {
 fn parse(path: &Path) -> Profile {
     let text = fs::read_to_string(path).expect("it is text");
     toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A function for each profile, which makes it.
+fn embedded(profiles: &[Profile]) -> String {
+    let functions: String = profiles.iter().map(|profile| format!("|| {},\n", profile.literal())).collect();
+    format!("pub const EMBEDDED: &[fn() -> Profile] = &[\n{functions}];\n")
+}
+
+/// Data that is there without being made.
+fn outlines(profiles: &[Profile]) -> String {
+    let mut items = String::new();
+    let mut outlines = String::new();
+    for (number, profile) in profiles.iter().enumerate() {
+        let mut item = |kind: &str, of: &str, values: Vec<String>| {
+            let (name, count) = (format!("{kind}_{number}"), values.len());
+            items += &format!("static {name}: [{of}; {count}] = [{}];\n", values.join(", "));
+            format!("Cow::Borrowed(&{name})")
+        };
+        let variables = profile.variables.keys().chain(&profile.companions);
+        let variables = item("VARIABLES", "Text", variables.map(|name| borrowed(name)).collect());
+        let evidence = item("EVIDENCE", "Condition", profile.evidence.iter().map(Literal::literal).collect());
+        outlines += &format!(
+            "Outline {{ name: {}, priority: {}, variables: {variables}, evidence: {evidence} }},\n",
+            borrowed(&profile.name),
+            profile.priority
+        );
+    }
+    format!("{items}pub static OUTLINES: [Outline; {}] = [\n{outlines}];\n", profiles.len())
+}
+
+fn borrowed(text: &str) -> String {
+    format!("Cow::Borrowed({text:?})")
 }
 
 /// A value as the Rust expression that makes it.
@@ -44,6 +76,12 @@ trait Literal {
 impl Literal for String {
     fn literal(&self) -> String {
         format!("{self:?}.to_owned()")
+    }
+}
+
+impl Literal for Text {
+    fn literal(&self) -> String {
+        borrowed(self)
     }
 }
 

@@ -56,8 +56,8 @@ fn live(
     let sources = Sources {
         root: Path::new("/"),
         environment,
-        variables: &profiles.variables(),
-        markers: &profiles.markers(),
+        is_setting: &|variable| profiles.may_fill(variable),
+        is_marker: &|variable| profiles.is_marker(variable),
         addresses: net::system_addresses,
     };
     facts::read(sources, needs_network)
@@ -84,7 +84,7 @@ pub fn captured_facts(
     let mut facts = Document::parse(&text)
         .map_err(|why| anyhow::anyhow!("cannot use the facts in {}: {why}", source.display()))?;
     // An empty root: the conf files of this machine are not those of that one.
-    let here = settings::read(&Reader::nowhere(), environment, &profiles.variables());
+    let here = settings::read(&Reader::nowhere(), environment, |variable| profiles.may_fill(variable));
     facts.settings = facts.settings.under(here);
     Ok(facts)
 }

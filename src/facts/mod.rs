@@ -51,10 +51,10 @@ pub struct Sources<'a> {
     pub root: &'a Path,
     /// The environment, as inherited.
     pub environment: &'a settings::Environment,
-    /// Variables whose values matter, besides those that always do.
-    pub variables: &'a BTreeSet<&'a str>,
-    /// Variables whose presence matters, besides those that always do.
-    pub markers: &'a BTreeSet<&'a str>,
+    /// Whether a variable's value matters, besides those that always do.
+    pub is_setting: &'a dyn Fn(&str) -> bool,
+    /// Whether a variable's presence matters, besides those that always do.
+    pub is_marker: &'a dyn Fn(&str) -> bool,
     /// The addresses of the interfaces, in the kernel's order.
     pub addresses: fn() -> Result<Vec<net::InterfaceAddress>, nix::errno::Errno>,
 }
@@ -65,8 +65,8 @@ pub struct Sources<'a> {
 pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> bool) -> Facts {
     let reader = Reader::new(sources.root);
     let known = Facts {
-        settings: settings::read(&reader, sources.environment, sources.variables),
-        platform: platform::read(sources.environment, sources.markers),
+        settings: settings::read(&reader, sources.environment, sources.is_setting),
+        platform: platform::read(sources.environment, sources.is_marker),
         ..Facts::default()
     };
     let devices = if rdma::may_be_there(&reader) { None } else { net::devices(&reader) };

@@ -1,7 +1,5 @@
 //! Who started the container, as the names in its environment tell.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
 use super::settings::Environment;
@@ -51,14 +49,12 @@ const NAMES: &[&str] = &[
     "WORLD_SIZE",
 ];
 
-pub fn read(environment: &Environment, also: &BTreeSet<&str>) -> Platform {
+pub fn read(environment: &Environment, also: impl Fn(&str) -> bool) -> Platform {
     let value = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(str::to_owned);
     let mut markers: Vec<String> = environment
         .names()
         .filter(|name| {
-            NAMES.contains(name)
-                || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-                || also.contains(name)
+            NAMES.contains(name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || also(name)
         })
         .map(str::to_owned)
         .collect();

@@ -1,6 +1,5 @@
 //! The variables that the user has set, wherever NCCL would find them.
 
-use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::path::Path;
 
@@ -103,11 +102,11 @@ fn concerns_us(name: &str) -> bool {
 }
 
 /// The environment, then the conf files in NCCL's order (`src/misc/param.cc`).
-pub fn read(reader: &Reader, environment: &Environment, also: &BTreeSet<&str>) -> Settings {
+pub fn read(reader: &Reader, environment: &Environment, also: impl Fn(&str) -> bool) -> Settings {
     let mut settings: Vec<UserSetting> = environment
         .iter()
         // What an image says of itself is no setting.
-        .filter(|(name, _)| *name != "NCCL_VERSION" && (concerns_us(name) || also.contains(name)))
+        .filter(|(name, _)| *name != "NCCL_VERSION" && (concerns_us(name) || also(name)))
         .map(|(name, value)| UserSetting {
             variable: name.to_owned(),
             value: value.to_owned(),
@@ -119,7 +118,7 @@ pub fn read(reader: &Reader, environment: &Environment, also: &BTreeSet<&str>) -
         let Some(text) = reader.text_unless(Path::new(&file), &[Errno::EACCES]) else { continue };
         // A file may hold anything, secrets too, under names that are not NCCL's.
         let lines = conf::parse(&text).into_iter();
-        let ours = lines.filter(|line| concerns_us(&line.key) || also.contains(line.key.as_str()));
+        let ours = lines.filter(|line| concerns_us(&line.key) || also(&line.key));
         settings.extend(ours.map(|line| UserSetting {
             variable: line.key,
             value: line.value,
@@ -162,8 +161,7 @@ mod tests {
             ("NCCL_VERSION", "2.21.5"),
             ("TZ", "UTC"),
         ]);
-        let also = BTreeSet::from(["TZ"]);
-        let settings = read(&Reader::new(root.path()), &environment, &also);
+        let settings = read(&Reader::new(root.path()), &environment, |name| name == "TZ");
         let shown: Vec<_> =
             settings.0.iter().map(|s| format!("{}={} {}", s.variable, s.value, s.origin)).collect();
         assert_eq!(

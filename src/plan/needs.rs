@@ -3,7 +3,7 @@
 
 use super::{Options, ProfileOption, User};
 use crate::facts::Facts;
-use crate::profiles::{Condition, Profiles};
+use crate::profiles::{Condition, Profiles, Text};
 
 /// Whether the network can matter, judged by all that is known before it is read:
 /// the RDMA devices, the user's settings, and the names of the network devices.
@@ -18,14 +18,15 @@ pub fn needs_network(facts: &Facts, devices: &[String], profiles: &Profiles, opt
         ProfileOption::None => false,
         ProfileOption::Named(_) => true,
         ProfileOption::Auto => {
-            profiles.iter().flat_map(|profile| &profile.evidence).any(|c| may_hold(c, devices))
+            let mut conditions = profiles.outlines().flat_map(|outline| outline.evidence.iter());
+            conditions.any(|condition| may_hold(condition, devices))
         }
     }
 }
 
 /// Whether a condition can hold without an HCA, as far as the names tell.
 fn may_hold(condition: &Condition, devices: &[String]) -> bool {
-    let may_be_there = |pattern: &Option<String>| {
+    let may_be_there = |pattern: &Option<Text>| {
         pattern.as_ref().is_none_or(|pattern| devices.iter().any(|device| may_fit(pattern, device)))
     };
     condition.hca.is_none()

@@ -45,12 +45,14 @@ fn by_evidence<'a>(
     candidates: &[Candidate],
     profiles: &'a Profiles,
 ) -> Option<(&'a Profile, Vec<String>)> {
-    let matching = profiles.iter().filter_map(|profile| {
-        let evidence = profile.evidence.iter().find_map(|c| evidence(facts, candidates, c))?;
-        Some((profile, evidence))
+    let matching = profiles.outlines().filter_map(|outline| {
+        let evidence = outline.evidence.iter().find_map(|c| evidence(facts, candidates, c))?;
+        Some((outline, evidence))
     });
     // The first of equals, in the order of names.
-    matching.reduce(|best, next| if next.0.priority > best.0.priority { next } else { best })
+    let (best, evidence) =
+        matching.reduce(|best, next| if next.0.priority > best.0.priority { next } else { best })?;
+    Some((profiles.get(&best.name)?, evidence))
 }
 
 /// What matched, when every condition holds.
@@ -109,9 +111,9 @@ fn evidence(facts: &Facts, candidates: &[Candidate], condition: &Condition) -> O
         )
         && holds(
             environment.is_some(),
-            environment
-                .as_ref()
-                .and_then(|name| facts.platform.markers.contains(name).then(|| format!("variable {name}"))),
+            environment.as_ref().and_then(|name| {
+                facts.platform.markers.iter().any(|marker| marker == name).then(|| format!("variable {name}"))
+            }),
         )
         && holds(
             master_addr.is_some(),

@@ -1,7 +1,10 @@
 //! The profiles that come with the program. `build/profiles.rs` makes this of the
 //! TOML files in this folder; one that is no profile fails the build.
 
-use super::format::{Condition, Constraints, DefaultRouteHca, Fabric, HcaEvidence, Profile};
+use std::borrow::Cow;
+
+use super::format::{Condition, Constraints, DefaultRouteHca, Fabric, HcaEvidence, Profile, Text};
+use super::outline::Outline;
 
 include!(concat!(env!("OUT_DIR"), "/profiles.rs"));
 
@@ -26,5 +29,8 @@ mod tests {
         for (file, profile) in files.iter().zip(&embedded) {
             assert_eq!(file.file_stem().unwrap(), profile.name.as_str());
         }
+        let outlines: Vec<Outline> = written.iter().map(Outline::from).collect();
+        assert_eq!(OUTLINES.as_slice(), outlines);
+        assert!(OUTLINES.is_sorted_by_key(|outline| &outline.name));
     }
 }

@@ -1,9 +1,13 @@
 //! The format of a profile.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+
+/// Read from a file, or part of the program.
+pub type Text = Cow<'static, str>;
 
 /// What a platform publishes, and how to know the platform.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -108,33 +112,33 @@ pub struct Condition {
     pub no_hca: bool,
     /// The HCAs that NCCL can use have this link layer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link_layer: Option<String>,
+    pub link_layer: Option<Text>,
     /// An interface of this name is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interface: Option<String>,
+    pub interface: Option<Text>,
     /// An interface of this name is there and up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interface_up: Option<String>,
+    pub interface_up: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dmi_vendor: Option<String>,
+    pub dmi_vendor: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dmi_product: Option<String>,
+    pub dmi_product: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_model: Option<String>,
+    pub gpu_model: Option<Text>,
     /// A variable of this name is in the environment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub environment: Option<String>,
+    pub environment: Option<Text>,
     /// `MASTER_ADDR` has this form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub master_addr: Option<String>,
+    pub master_addr: Option<Text>,
 }
 
 /// An HCA is known by its kernel driver; by its name only where it has no driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HcaEvidence {
-    pub driver: String,
-    pub name: String,
+    pub driver: Text,
+    pub name: Text,
 }
 
 /// Whether `text` has the form of `pattern`, where `*` stands for any text.

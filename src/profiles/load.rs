@@ -1,19 +1,25 @@
 //! Reading profiles: the embedded ones and a folder of the user's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use super::embedded::EMBEDDED;
+use super::embedded::{EMBEDDED, OUTLINES};
 use super::format::Profile;
-use super::resolve;
+use super::{Outline, resolve};
 use crate::facts::settings::is_variable_name;
 
-/// All profiles, by name, each complete with what it extends.
-#[derive(Debug, Clone, Default)]
+/// All profiles, by name.
+#[derive(Debug, Clone)]
 pub struct Profiles {
-    by_name: BTreeMap<String, Profile>,
+    outlines: Cow<'static, [Outline]>,
+    /// Each complete with what it extends; made when first asked for.
+    whole: OnceCell<ByName>,
 }
+
+type ByName = BTreeMap<String, Profile>;
 
 /// A profile that cannot be used. The text names the file, the line and the key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,81 +36,88 @@ impl Profiles {
     /// # Errors
     /// The first file that cannot be read or is no profile.
     pub fn load(folder: Option<&Path>) -> Result<Profiles, ProfileError> {
-        let mut profiles = Profiles::default();
-        EMBEDDED.iter().for_each(|profile| profiles.insert(profile()));
-        if let Some(folder) = folder {
-            for (file, text) in read_folder(folder)? {
-                profiles.add(&file, &text)?;
-            }
+        let Some(folder) = folder else {
+            return Ok(Profiles { outlines: Cow::Borrowed(&OUTLINES), whole: OnceCell::new() });
+        };
+        let mut profiles = embedded();
+        for (file, text) in read_folder(folder)? {
+            let profile = parse(&file, &text)?;
+            profiles.insert(profile.name.clone(), profile);
         }
-        profiles.complete()
+        let whole = complete(profiles)?;
+        Ok(Profiles { outlines: whole.values().map(Outline::from).collect(), whole: whole.into() })
     }
 
     pub fn get(&self, name: &str) -> Option<&Profile> {
-        self.by_name.get(name)
+        self.whole().get(name)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Profile> {
-        self.by_name.values()
+        self.whole().values()
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.by_name.keys().map(String::as_str)
+        self.outlines().map(|outline| &*outline.name)
     }
 
-    /// Every variable that a profile may fill.
-    pub fn variables(&self) -> BTreeSet<&str> {
-        let all = self.iter().flat_map(|p| p.variables.keys().chain(&p.companions));
-        all.map(String::as_str).collect()
+    /// In the order of names.
+    pub fn outlines(&self) -> impl Iterator<Item = &Outline> {
+        self.outlines.iter()
     }
 
-    /// Every variable whose presence is evidence for a profile.
-    pub fn markers(&self) -> BTreeSet<&str> {
-        self.iter().flat_map(|p| &p.evidence).filter_map(|c| c.environment.as_deref()).collect()
+    /// Whether a profile may fill this variable.
+    pub fn may_fill(&self, variable: &str) -> bool {
+        self.outlines().any(|outline| outline.variables.iter().any(|name| name == variable))
     }
 
-    fn add(&mut self, file: &str, text: &str) -> Result<(), ProfileError> {
-        let profile: Profile =
-            toml::from_str(text).map_err(|error| ProfileError(explain(file, text, &error)))?;
-        check(&profile).map_err(|why| ProfileError(format!("{file}: {why}")))?;
-        self.insert(profile);
-        Ok(())
+    /// Whether the presence of this variable is evidence for a profile.
+    pub fn is_marker(&self, variable: &str) -> bool {
+        let mut conditions = self.outlines().flat_map(|outline| outline.evidence.iter());
+        conditions.any(|condition| condition.environment.as_deref() == Some(variable))
     }
 
-    fn insert(&mut self, profile: Profile) {
-        self.by_name.insert(profile.name.clone(), profile);
+    fn whole(&self) -> &ByName {
+        // That the embedded ones fit together is tested.
+        self.whole.get_or_init(|| complete(embedded()).unwrap_or_default())
     }
+}
 
-    fn complete(mut self) -> Result<Profiles, ProfileError> {
-        let mut complete = Vec::new();
-        for profile in self.iter().filter(|profile| profile.extends.is_some()) {
-            let mut whole = profile.clone();
-            let mut seen = vec![profile.name.as_str()];
-            while let Some(base) = whole.extends.take() {
-                let chain = || format!("{} -> {base}", seen.join(" -> "));
-                let Some(base_profile) = self.by_name.get(&base) else {
-                    return Err(ProfileError(format!(
-                        "profile {} has the key \"extends\" with {base:?}, and there is no such profile",
-                        profile.name
-                    )));
-                };
-                if seen.contains(&base.as_str()) {
-                    return Err(ProfileError(format!(
-                        "profile {} extends itself: {}",
-                        profile.name,
-                        chain()
-                    )));
-                }
-                seen.push(&base_profile.name);
-                whole = resolve::on_top_of(&whole, base_profile);
-                whole.extends = base_profile.extends.clone();
+fn embedded() -> ByName {
+    EMBEDDED.iter().map(|make| make()).map(|profile| (profile.name.clone(), profile)).collect()
+}
+
+fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
+    let profile: Profile = toml::from_str(text).map_err(|error| ProfileError(explain(file, text, &error)))?;
+    check(&profile).map_err(|why| ProfileError(format!("{file}: {why}")))?;
+    Ok(profile)
+}
+
+/// Each profile with what it extends.
+fn complete(mut profiles: ByName) -> Result<ByName, ProfileError> {
+    let mut complete = Vec::new();
+    for profile in profiles.values().filter(|profile| profile.extends.is_some()) {
+        let mut whole = profile.clone();
+        let mut seen = vec![profile.name.as_str()];
+        while let Some(base) = whole.extends.take() {
+            let chain = || format!("{} -> {base}", seen.join(" -> "));
+            let Some(base_profile) = profiles.get(&base) else {
+                return Err(ProfileError(format!(
+                    "profile {} has the key \"extends\" with {base:?}, and there is no such profile",
+                    profile.name
+                )));
+            };
+            if seen.contains(&base.as_str()) {
+                return Err(ProfileError(format!("profile {} extends itself: {}", profile.name, chain())));
             }
-            whole.extends = profile.extends.clone();
-            complete.push(whole);
+            seen.push(&base_profile.name);
+            whole = resolve::on_top_of(&whole, base_profile);
+            whole.extends = base_profile.extends.clone();
         }
-        complete.into_iter().for_each(|profile| self.insert(profile));
-        Ok(self)
+        whole.extends = profile.extends.clone();
+        complete.push(whole);
     }
+    profiles.extend(complete.into_iter().map(|profile| (profile.name.clone(), profile)));
+    Ok(profiles)
 }
 
 fn read_folder(folder: &Path) -> Result<Vec<(String, String)>, ProfileError> {
@@ -180,6 +193,7 @@ mod tests {
 
     #[test]
     fn embedded_profiles_are_sound() {
+        assert!(complete(embedded()).is_ok());
         let profiles = Profiles::load(None).unwrap();
         assert_eq!(profiles.iter().count(), EMBEDDED.len());
         for profile in profiles.iter() {

@@ -4,7 +4,9 @@
 mod embedded;
 mod format;
 mod load;
+mod outline;
 mod resolve;
 
-pub use format::{Condition, Constraints, DefaultRouteHca, Fabric, HcaEvidence, Profile, fits};
+pub use format::{Condition, Constraints, DefaultRouteHca, Fabric, HcaEvidence, Profile, Text, fits};
 pub use load::{ProfileError, Profiles};
+pub use outline::Outline;
