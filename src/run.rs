@@ -65,6 +65,7 @@ fn raise_memlock(config: &Config, facts: &Facts, plan: &mut Plan) -> Option<Meml
     if !plan.fabric.pins_memory() {
         return None;
     }
+    let pinning = raise::proven(pinning, after);
     plan.findings.extend(memlock::finding(pinning, &facts.process));
     Some(Memlock { before, after, pinning })
 }

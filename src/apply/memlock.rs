@@ -9,8 +9,8 @@ use crate::facts::limits::{Amount, Limit};
 use crate::facts::process::Process;
 use crate::sys::memory;
 
-/// Raises the limit as far as it goes, keeps a capability for the command, and
-/// proves by a lock larger than the limit what the kernel makes of it.
+/// Raises the limit as far as it goes, and keeps a capability for the command.
+/// Gives the limit, and what the command can pin by the rules.
 pub fn raise(limit: Limit, process: &Process) -> (Limit, Pinning) {
     let wanted = memlock::raised(limit, process);
     if wanted != limit && set(wanted).is_err() {
@@ -26,7 +26,7 @@ pub fn raise(limit: Limit, process: &Process) -> (Limit, Pinning) {
         Pinning::Capability if !kept => Pinning::Limited(limit.soft.to_rlim()),
         pinning => pinning,
     };
-    (limit, proven(pinning, limit))
+    (limit, pinning)
 }
 
 fn set(limit: Limit) -> Result<(), Errno> {
@@ -51,7 +51,7 @@ const LEAST_PROBE: u64 = 16 * 1024 * 1024;
 const LARGEST_PROBE: u64 = 1 << 40;
 
 /// What a real lock, larger than the limit, says about it.
-fn proven(pinning: Pinning, limit: Limit) -> Pinning {
+pub fn proven(pinning: Pinning, limit: Limit) -> Pinning {
     let bytes = match limit.soft {
         Amount::Limited(bytes) => Some(bytes),
         Amount::Unlimited(_) => None,
