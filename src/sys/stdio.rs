@@ -127,6 +127,12 @@ pub fn reserve_closed() {
     }
 }
 
+/// Standard input, without the buffer that the standard library's has.
+pub fn stdin() -> BorrowedFd<'static> {
+    // SAFETY: the place is never empty, as `reserve_closed` sees to.
+    unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }
+}
+
 /// Closes every descriptor from 3 up, less those named: PID 1 must not keep the
 /// files, pipes and sockets alive that were meant for the command.
 pub fn close_inherited(keep: &mut [i32]) {
