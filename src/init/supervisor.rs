@@ -123,6 +123,7 @@ impl Supervisor {
             match wait(&pending, &watch, deadline.map(|after| started + after)) {
                 Event::Signal(received) => {
                     if let Some(ended) = self.handle(&received) {
+                        self.learn_last_terms(&watch);
                         return self.ended_early(ended, watch.claim_start());
                     }
                 }
@@ -141,6 +142,7 @@ impl Supervisor {
                     return self.ended_early(ended, true);
                 }
                 Event::TimeUp if watch.claim_start() => {
+                    self.learn_last_terms(&watch);
                     let after = deadline.unwrap_or_default();
                     let _ = signals::kill(self.child, nix::libc::SIGKILL);
                     return self.start_untouched(&format!(
@@ -149,6 +151,14 @@ impl Supervisor {
                 }
                 Event::TimeUp => return None,
             }
+        }
+    }
+
+    /// Reads what the child said that has not been read yet: it may have ended a
+    /// moment after it said that the command must not start without the checks.
+    fn learn_last_terms(&mut self, watch: &Watch) {
+        while let News::Terms(terms) = watch.read() {
+            self.refuse = terms.refuse;
         }
     }
 
