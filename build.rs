@@ -5,7 +5,7 @@
 //! the archives, their libnl dependencies, and every provider by its exact file
 //! name: the `-lmlx5` form would find the shared object first.
 
-#[path = "build/profiles.rs"]
+#[path = "src/profiles/generate.rs"]
 mod profiles;
 
 /// One archive per kernel driver whose devices the program can open itself.

@@ -71,6 +71,38 @@ pub struct ConfigFlags {
     #[arg(long, global = true, value_name = "TIME")]
     prepare_timeout: Option<String>,
 
+    /// Look after the command also where this is not PID 1 (as a subreaper)
+    #[arg(long, global = true)]
+    supervise: bool,
+
+    /// Forward signals to the command's process group
+    #[arg(long, global = true)]
+    kill_group: bool,
+
+    /// So long after the first TERM, INT or QUIT, kill everything that is left
+    #[arg(long, global = true, value_name = "TIME")]
+    stop_timeout: Option<String>,
+
+    /// When the command has ended: TERM to the others, wait so long, then kill them
+    #[arg(long, global = true, value_name = "TIME")]
+    drain_timeout: Option<String>,
+
+    /// Forward another signal instead; a TO of 0 drops it (repeatable)
+    #[arg(long, global = true, value_name = "FROM:TO")]
+    rewrite_signal: Vec<String>,
+
+    /// End with code M, or 0, where the command ends with N (repeatable)
+    #[arg(long, global = true, value_name = "N[:M]")]
+    remap_exit: Vec<String>,
+
+    /// Get this signal when our own parent ends
+    #[arg(long, global = true, value_name = "SIGNAL")]
+    parent_death_signal: Option<String>,
+
+    /// Say when an orphaned process is reaped
+    #[arg(long, global = true)]
+    warn_on_reap: bool,
+
     /// The exit code of a refusal [default: 121]
     #[arg(long, global = true, value_name = "CODE")]
     refuse_exit_code: Option<String>,
@@ -160,16 +192,27 @@ impl ConfigFlags {
             ("refuse-exit-code", &self.refuse_exit_code),
             ("log-format", &self.log_format),
             ("log-level", &self.log_level),
+            ("stop-timeout", &self.stop_timeout),
+            ("drain-timeout", &self.drain_timeout),
+            ("parent-death-signal", &self.parent_death_signal),
         ];
         for (key, text) in texts {
             flags.extend(text.as_ref().map(|text| (key, Value::from(text.clone()))));
         }
-        if self.require_rdma {
-            flags.push(("require-rdma", true.into()));
-        }
-        if !self.keep.is_empty() {
-            flags.push(("keep", self.keep.clone().into()));
-        }
+        let switches = [
+            ("require-rdma", self.require_rdma),
+            ("supervise", self.supervise),
+            ("kill-group", self.kill_group),
+            ("warn-on-reap", self.warn_on_reap),
+        ];
+        flags.extend(switches.into_iter().filter(|(_, on)| *on).map(|(key, on)| (key, on.into())));
+        let lists = [
+            ("keep", &self.keep),
+            ("rewrite-signal", &self.rewrite_signal),
+            ("remap-exit", &self.remap_exit),
+        ];
+        let given = lists.into_iter().filter(|(_, list)| !list.is_empty());
+        flags.extend(given.map(|(key, list)| (key, list.clone().into())));
         if !self.set.is_empty() {
             flags.push(("set", assignments(&self.set)));
         }

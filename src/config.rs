@@ -7,6 +7,7 @@ mod layers;
 mod values;
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::memlock;
 use crate::exit;
 use crate::facts::settings::Environment;
-use crate::init::Terms;
+use crate::init::{Orders, Supervision, Terms, Voice};
 use crate::plan::{Options, ProfileOption};
 
 pub use layers::{CONFIG_VARIABLE, DEFAULT_FILE, TERMINATION_LOG_VARIABLE};
@@ -42,6 +43,9 @@ pub struct Config {
     pub refuse_exit_code: i32,
     pub log_format: LogFormat,
     pub log_level: LogLevel,
+    /// Look after the command also where this is not PID 1.
+    pub supervise: bool,
+    pub supervision: Supervision,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,16 +73,24 @@ pub struct ConfigError(String);
 
 /// The keys, as they are written in the file.
 pub const KEYS: &[&str] = &[
+    "drain-timeout",
     "keep",
+    "kill-group",
     "log-format",
     "log-level",
     "memlock",
+    "parent-death-signal",
     "prepare-timeout",
     "profile",
     "profile-dir",
     "refuse-exit-code",
+    "remap-exit",
     "require-rdma",
+    "rewrite-signal",
     "set",
+    "stop-timeout",
+    "supervise",
+    "warn-on-reap",
 ];
 
 /// A flag's key and its value.
@@ -93,7 +105,19 @@ pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, Confi
     if let Some(figment) = &figment {
         layers::refuse_unknown_keys(figment)?;
     }
-    let of = Lookup(figment.as_ref());
+    read(&Merged(figment.as_ref()))
+}
+
+/// What has to be known before the whole configuration is, where a flag or a
+/// variable says it, so that no file can change it. Bad values count as absent: they
+/// are for [`load`] to report.
+pub fn early(environment: &Environment, flags: &[Flag]) -> Config {
+    let is_empty = flags.is_empty() && !layers::has_variables(environment);
+    let Ok(config) = read(&Early { environment, flags, is_empty });
+    config
+}
+
+fn read<S: Source>(of: &S) -> Result<Config, S::Error> {
     Ok(Config {
         profile: of.get("profile", values::profile)?.unwrap_or_default(),
         profile_dir: of.get("profile-dir", values::path)?,
@@ -107,47 +131,34 @@ pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, Confi
         log_level: of
             .get("log-level", values::word(&["error", "warn", "info", "debug"]))?
             .unwrap_or_default(),
+        supervise: of.get("supervise", values::boolean)?.unwrap_or_default(),
+        supervision: Supervision {
+            kill_group: of.get("kill-group", values::boolean)?.unwrap_or_default(),
+            stop_timeout: of.get("stop-timeout", values::duration)?,
+            drain_timeout: of.get("drain-timeout", values::duration)?,
+            rewrite: of.get("rewrite-signal", values::rewrite)?.unwrap_or_default(),
+            remap: of.get("remap-exit", values::remap)?.unwrap_or_default(),
+            parent_death_signal: of.get("parent-death-signal", values::signal)?,
+            warn_on_reap: of.get("warn-on-reap", values::boolean)?.unwrap_or_default(),
+        },
     })
 }
 
-/// What has to be known before the whole configuration is, where a flag or a
-/// variable says it, so that no file can change it. Bad values are for [`load`] to
-/// report.
-pub struct Early {
-    pub log_format: LogFormat,
-    prepare_timeout: Option<Duration>,
-    refuse: Option<i32>,
-}
-
-impl Early {
-    pub fn new(environment: &Environment, flags: &[Flag]) -> Early {
-        let value = |wanted: &str| {
-            let flag = flags.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value.clone());
-            flag.or_else(|| environment.get(&layers::variable(wanted)).map(Value::from))
-        };
-        let log_format = value("log-format").and_then(|value| value.deserialize().ok());
-        let requires = value("require-rdma").and_then(|value| values::boolean(&value).ok());
-        let memlock: Option<memlock::Mode> = value("memlock").and_then(|value| value.deserialize().ok());
-        let code = value("refuse-exit-code").and_then(|value| values::exit_code(&value).ok());
-        let refuses = requires == Some(true) || memlock == Some(memlock::Mode::Enforce);
-        Early {
-            log_format: log_format.unwrap_or_default(),
-            prepare_timeout: value("prepare-timeout").and_then(|value| values::duration(&value).ok()),
-            refuse: refuses.then_some(code.unwrap_or(exit::REFUSED)),
-        }
-    }
-
-    /// What holds while the configuration is read.
-    pub fn terms(&self) -> Terms {
-        Terms { deadline: Some(self.prepare_timeout.unwrap_or(DEFAULT_PREPARE_TIMEOUT)), refuse: self.refuse }
-    }
-}
-
 impl Config {
-    /// What holds for the rest of the preparation.
-    pub fn terms(&self) -> Terms {
+    /// What the init of the command goes by, and the rest of the preparation.
+    pub fn orders(&self) -> Orders {
         let refuses = self.require_rdma || self.memlock == memlock::Mode::Enforce;
-        Terms { deadline: Some(self.prepare_timeout), refuse: refuses.then_some(self.refuse_exit_code) }
+        Orders {
+            terms: Terms {
+                deadline: Some(self.prepare_timeout),
+                refuse: refuses.then_some(self.refuse_exit_code),
+            },
+            supervision: self.supervision,
+            voice: Voice {
+                json: self.log_format == LogFormat::Json,
+                quiet: self.log_level == LogLevel::Error,
+            },
+        }
     }
 
     /// The part that the plan needs.
@@ -156,10 +167,24 @@ impl Config {
     }
 }
 
-struct Lookup<'a>(Option<&'a Figment>);
+/// Where values come from.
+trait Source {
+    type Error;
 
-impl Lookup<'_> {
-    /// The value of a key, or `None` where no layer has it.
+    /// The value of a key, or `None` where there is none.
+    fn get<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&Value) -> Result<T, String>,
+    ) -> Result<Option<T>, Self::Error>;
+}
+
+/// All layers.
+struct Merged<'a>(Option<&'a Figment>);
+
+impl Source for Merged<'_> {
+    type Error = ConfigError;
+
     fn get<T>(
         &self,
         key: &str,
@@ -177,9 +202,35 @@ impl Lookup<'_> {
     }
 }
 
+/// Flags and variables alone.
+struct Early<'a> {
+    environment: &'a Environment,
+    flags: &'a [Flag],
+    is_empty: bool,
+}
+
+impl Source for Early<'_> {
+    type Error = Infallible;
+
+    fn get<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&Value) -> Result<T, String>,
+    ) -> Result<Option<T>, Infallible> {
+        // Mostly there is nothing at all, and this is asked often.
+        if self.is_empty {
+            return Ok(None);
+        }
+        let flag = self.flags.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone());
+        let value = flag.or_else(|| self.environment.get(&layers::variable(key)).map(Value::from));
+        Ok(value.and_then(|value| read(&value).ok()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::init::{Remap, Rewrite};
     use std::fs;
 
     fn config(file: &str, variables: &[(&str, &str)], flags: Vec<Flag>) -> Result<Config, String> {
@@ -225,7 +276,10 @@ mod tests {
         );
         assert_eq!(
             error("", &[("RDMA_INIT_COLOUR", "red")], vec![]),
-            "unknown key colour with the value \"red\" in the variable RDMA_INIT_COLOUR; the keys are keep, log-format, log-level, memlock, prepare-timeout, profile, profile-dir, refuse-exit-code, require-rdma, set"
+            format!(
+                "unknown key colour with the value \"red\" in the variable RDMA_INIT_COLOUR; the keys are {}",
+                KEYS.join(", ")
+            )
         );
         assert_eq!(
             error("", &[("RDMA_INIT_MEMLOCK", "on")], vec![]),
@@ -247,8 +301,58 @@ mod tests {
             error("", &[("RDMA_INIT_SET", "NCCL_DEBUG")], vec![]),
             "the key set has the value \"NCCL_DEBUG\" in the variable RDMA_INIT_SET: expected VARIABLE=VALUE, one on each line"
         );
+        assert_eq!(
+            error("rewrite-signal = [\"TERM:INT\", \"KILL:TERM\"]", &[], vec![]),
+            "the key rewrite-signal has the value [\"TERM:INT\", \"KILL:TERM\"] in the file c.toml: \"KILL:TERM\": SIGKILL is never forwarded, so it cannot become another"
+        );
+        assert_eq!(
+            error("", &[("RDMA_INIT_STOP_TIMEOUT", "0s")], vec![]),
+            "the key stop-timeout has the value \"0s\" in the variable RDMA_INIT_STOP_TIMEOUT: expected a duration such as 500ms, 25s or 2m"
+        );
         let toml = error("a = 1\nb", &[], vec![]);
         assert!(toml.starts_with("the file c.toml is not TOML, line 2:"), "{toml}");
+    }
+
+    #[test]
+    fn supervision_is_told_by_file_variable_and_flag_alike() {
+        let wanted = Supervision {
+            kill_group: true,
+            stop_timeout: Some(Duration::from_secs(25)),
+            drain_timeout: Some(Duration::from_millis(500)),
+            rewrite: Rewrite::new(&["TERM:INT", "HUP:0"]).unwrap(),
+            remap: Remap::new(&["143", "3:9"]).unwrap(),
+            parent_death_signal: Some(9),
+            warn_on_reap: true,
+        };
+        let file = "kill-group = true\nstop-timeout = \"25s\"\ndrain-timeout = \"500ms\"\nwarn-on-reap = true\n\
+                    rewrite-signal = [\"TERM:INT\", \"HUP:0\"]\nremap-exit = [143, \"3:9\"]\nparent-death-signal = 9\n";
+        assert_eq!(config(file, &[], vec![]).unwrap().supervision, wanted);
+        let variables = [
+            ("RDMA_INIT_KILL_GROUP", "1"),
+            ("RDMA_INIT_STOP_TIMEOUT", "25s"),
+            ("RDMA_INIT_DRAIN_TIMEOUT", "500ms"),
+            ("RDMA_INIT_WARN_ON_REAP", "true"),
+            ("RDMA_INIT_REWRITE_SIGNAL", "15:2, HUP:0"),
+            ("RDMA_INIT_REMAP_EXIT", "143,3:9"),
+            ("RDMA_INIT_PARENT_DEATH_SIGNAL", "SIGKILL"),
+        ];
+        assert_eq!(config("", &variables, vec![]).unwrap().supervision, wanted);
+        assert_eq!(
+            early(&Environment::from(variables), &[]).supervision,
+            wanted,
+            "also before the file is read"
+        );
+        let list = |items: [&str; 2]| Value::from(items.map(str::to_owned).to_vec());
+        let flags: Vec<Flag> = vec![
+            ("kill-group", true.into()),
+            ("stop-timeout", "25s".into()),
+            ("drain-timeout", "500ms".into()),
+            ("warn-on-reap", true.into()),
+            ("rewrite-signal", list(["TERM:INT", "HUP:0"])),
+            ("remap-exit", list(["143", "3:9"])),
+            ("parent-death-signal", "KILL".into()),
+        ];
+        assert_eq!(config("", &[], flags).unwrap().supervision, wanted);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! The modules, in the order of that flow:
 //!
 //! * [`start`]: from `main` to the exec; decides whether this is PID 1.
-//! * [`init`]: PID 1. It forks, forwards, reaps and exits, and nothing else.
+//! * [`init`]: PID 1, or a subreaper. It forks, forwards, reaps and exits, and nothing else.
 //! * [`cli`], [`config`]: what the user asked for, and in which layer.
 //! * [`run`]: the main job as a story, calling what follows.
 //! * [`facts`]: what the container has. Plain data, and readers that judge nothing.

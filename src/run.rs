@@ -13,16 +13,20 @@ use crate::exit;
 use crate::facts::Facts;
 use crate::facts::settings::Environment;
 use crate::host;
+use crate::init::{Orders, Supervision};
 use crate::plan::{Fabric, Plan, Severity};
 use crate::report::log::{Log, say};
 use crate::report::plan::Memlock;
 use crate::sys::environ;
 use crate::sys::exec::Image;
+use crate::sys::signals;
 
 /// What the preparation came to.
 pub enum Prepared {
     /// The command, ready to be executed.
     Command { image: Image, filled: bool },
+    /// This process is to look after the command, and a child to prepare it.
+    Supervise(Box<Orders>),
     /// The command must not be started.
     Refused { reason: String, code: i32 },
     /// There is nothing to start; exit with this.
@@ -52,6 +56,21 @@ pub fn prepare(
     }
     let filled = plan.filled().next().is_some();
     Ok(Prepared::Command { image: Image::new(command, environment::with(inherited, plan.filled())), filled })
+}
+
+/// In place there is no init: does what is left of its configuration, and says what
+/// is lost.
+pub fn without_init(config: &Config, log: &Log) {
+    if let Some(signal) = config.supervision.parent_death_signal {
+        signals::on_parent_death(signal);
+    }
+    let kept =
+        Supervision { parent_death_signal: config.supervision.parent_death_signal, ..Supervision::default() };
+    if config.supervision != kept {
+        log.warn(
+            "not PID 1, so the command is not looked after: of the configuration for that, only parent-death-signal counts. Add --supervise, or make this the container's first process.",
+        );
+    }
 }
 
 /// Raises the limit, whatever the fabric: another library may pin memory too. What

@@ -12,9 +12,10 @@ use crate::commands;
 use crate::config::{self, DEFAULT_PREPARE_TIMEOUT, LogLevel};
 use crate::exit;
 use crate::facts::settings::Environment;
-use crate::init::{self, Link, Terms};
+use crate::init::{self, Link, Orders, Terms};
 use crate::report::log::{Log, say};
 use crate::run::{self, Prepared};
+use crate::sys;
 use crate::sys::deadline::Deadline;
 use crate::sys::environ;
 use crate::sys::exec::Image;
@@ -27,17 +28,40 @@ pub fn start(inherited: Inherited) -> i32 {
     reserve_closed();
     let arguments = environ::arguments();
     if std::process::id() == 1 {
-        let for_child = arguments.clone();
-        init::supervise(inherited, arguments, |link| work(for_child, &Guard::new(Watcher::Link(link))))
-    } else {
-        inherited.restore();
-        let deadline = command_of(&arguments).map(|command| {
-            let image = Image::new(command.to_vec(), environ::entries());
-            Deadline::arm(DEFAULT_PREPARE_TIMEOUT, image, inherited, timed_out())
-        });
-        let deadline = deadline.and_then(Result::ok);
-        work(arguments, &Guard::new(Watcher::InPlace(deadline.as_ref())))
+        return supervised(inherited, arguments, Orders::default());
     }
+    inherited.restore();
+    let deadline = command_of(&arguments).map(|command| {
+        let image = Image::new(command.to_vec(), environ::entries());
+        Deadline::arm(DEFAULT_PREPARE_TIMEOUT, image, inherited, timed_out())
+    });
+    let deadline = deadline.and_then(Result::ok);
+    match work(&arguments, &Guard::new(Watcher::InPlace(deadline.as_ref()))) {
+        Done::Code(code) => code,
+        Done::Supervise(orders) => {
+            sys::signals::block_all();
+            supervised(inherited, arguments, *orders)
+        }
+    }
+}
+
+/// The work in a child, under an init.
+fn supervised(inherited: Inherited, arguments: Vec<CString>, orders: Orders) -> i32 {
+    let for_child = arguments.clone();
+    init::supervise(inherited, arguments, orders, |link| {
+        match work(&for_child, &Guard::new(Watcher::Link(link))) {
+            Done::Code(code) => code,
+            // Only asked for where there is no init yet.
+            Done::Supervise(_) => exit::FAILED,
+        }
+    })
+}
+
+/// What the work ended with, where it did not become the command.
+enum Done {
+    Code(i32),
+    /// This process is to be the init of a child that does the work.
+    Supervise(Box<Orders>),
 }
 
 fn timed_out() -> String {
@@ -49,11 +73,8 @@ fn timed_out() -> String {
 /// Who watches over the preparation, and what holds if it does not come to its end.
 struct Guard<'a> {
     watcher: Watcher<'a>,
-    terms: Cell<Terms>,
+    orders: Cell<Orders>,
 }
-
-/// What holds from the start, for both watchers.
-const FIRST_TERMS: Terms = Terms { deadline: Some(DEFAULT_PREPARE_TIMEOUT), refuse: None };
 
 enum Watcher<'a> {
     /// PID 1, its parent.
@@ -64,21 +85,33 @@ enum Watcher<'a> {
 
 impl<'a> Guard<'a> {
     fn new(watcher: Watcher<'a>) -> Guard<'a> {
-        Guard { watcher, terms: Cell::new(FIRST_TERMS) }
+        Guard { watcher, orders: Cell::default() }
     }
 
-    fn set(&self, terms: Terms) {
+    fn set(&self, orders: &Orders) {
         // PID 1 need not wake up for what it knows.
-        if self.terms.replace(terms) == terms {
+        if self.orders.replace(*orders) == *orders {
             return;
         }
         match self.watcher {
-            Watcher::Link(link) => link.set_terms(terms),
+            Watcher::Link(link) => link.give(orders),
             Watcher::InPlace(Some(timer)) => {
-                timer.refuse(terms.refuse);
-                timer.set(terms.deadline);
+                timer.refuse(orders.terms.refuse);
+                timer.set(orders.terms.deadline);
             }
             Watcher::InPlace(None) => {}
+        }
+    }
+
+    /// Whether nobody looks after the command.
+    fn is_alone(&self) -> bool {
+        matches!(self.watcher, Watcher::InPlace(_))
+    }
+
+    /// The command could not be executed, as has been said.
+    fn not_run(&self) {
+        if let Watcher::Link(link) = self.watcher {
+            link.not_run();
         }
     }
 
@@ -100,40 +133,47 @@ fn command_of(arguments: &[CString]) -> Option<&[CString]> {
     arguments.get(dashes + 1..).filter(|command| !command.is_empty())
 }
 
-/// The child of PID 1, or the process itself in place: everything from the
-/// arguments on. Returns only with an exit code.
-fn work(arguments: Vec<CString>, guard: &Guard) -> i32 {
+/// The child of an init, or the process itself in place: everything from the
+/// arguments on. Returns only where it did not become the command.
+fn work(arguments: &[CString], guard: &Guard) -> Done {
     // The default hook writes without regard to a pipe that nobody empties.
     std::panic::set_hook(Box::new(|panic| say(&panic.to_string())));
-    let command = command_of(&arguments).unwrap_or_default();
-    let result = catch_unwind(AssertUnwindSafe(|| prepare_or_print(&arguments, guard)));
+    let command = command_of(arguments).unwrap_or_default();
+    let result = catch_unwind(AssertUnwindSafe(|| prepare_or_print(arguments, guard)));
     guard.leave();
-    match result {
-        Ok(Prepared::Command { image, filled }) => exec(image, filled, command),
+    let code = match result {
+        Ok(Prepared::Command { image, filled }) => exec(image, filled, command, guard),
+        Ok(Prepared::Supervise(orders)) => return Done::Supervise(orders),
         Ok(Prepared::Refused { reason, code }) => {
             run::refuse(&reason, code);
+            guard.not_run();
             code
         }
-        Ok(Prepared::Exit(code)) => code,
+        Ok(Prepared::Exit(code)) => {
+            guard.not_run();
+            code
+        }
         // A bug of ours must not keep the command from starting.
         Err(_) if command.is_empty() => exit::FAILED,
-        Err(_) => match guard.terms.get().refuse {
+        Err(_) => match guard.orders.get().terms.refuse {
             Some(code) => {
                 run::refuse("a bug in rdma-init ended the preparation (please report it)", code);
+                guard.not_run();
                 code
             }
             None => {
                 say(
                     "a bug in rdma-init ended the preparation (please report it). The command is started as it would have been without rdma-init.",
                 );
-                exec(Image::new(command.to_vec(), environ::entries()), false, command)
+                exec(Image::new(command.to_vec(), environ::entries()), false, command, guard)
             }
         },
-    }
+    };
+    Done::Code(code)
 }
 
 /// Becomes the command; returns the exit code when that cannot be.
-fn exec(mut image: Image, filled: bool, command: &[CString]) -> i32 {
+fn exec(mut image: Image, filled: bool, command: &[CString], guard: &Guard) -> i32 {
     let mut error = image.exec();
     if error == Errno::E2BIG && filled {
         say(
@@ -144,6 +184,7 @@ fn exec(mut image: Image, filled: bool, command: &[CString]) -> i32 {
     let name = command.first().map_or(OsStr::new(""), |name| OsStr::from_bytes(name.as_bytes()));
     let (message, code) = run::exec_failed(name, error);
     say(&message);
+    guard.not_run();
     code
 }
 
@@ -164,23 +205,29 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
         Prepared::Exit(exit::FAILED)
     };
     let flags = cli.options.flags();
-    let early = config::Early::new(&environment, &flags);
+    let early = config::early(&environment, &flags);
     match &cli.action {
         // A command of our own takes its time; whoever called it can stop it.
-        Some(_) => guard.set(Terms { deadline: None, refuse: None }),
+        Some(_) => guard.set(&Orders { terms: Terms { deadline: None, refuse: None }, ..Orders::default() }),
         // Reading the configuration may be what hangs.
-        None => guard.set(early.terms()),
+        None => guard.set(&early.orders()),
     }
     let config = match config::load(&environment, flags) {
         Ok(config) => config,
         Err(error) => {
-            Log::start(early.log_format, LogLevel::default());
+            Log::start(early.log_format, LogLevel::default(), Log::patient());
             return failed(&error.into());
         }
     };
-    let log = Log::start(config.log_format, config.log_level);
+    let log = Log::start(config.log_format, config.log_level, Log::patient());
     let Some(action) = &cli.action else {
-        guard.set(config.terms());
+        guard.set(&config.orders());
+        if guard.is_alone() && config.supervise {
+            return Prepared::Supervise(Box::new(config.orders()));
+        }
+        if guard.is_alone() {
+            run::without_init(&config, &log);
+        }
         let command = command_of(arguments).unwrap_or_default().to_vec();
         return run::prepare(&config, &log, command, inherited.clone())
             .unwrap_or_else(|error| failed(&error));

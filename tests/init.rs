@@ -5,12 +5,17 @@ mod support;
 mod init {
     mod container;
     mod end;
+    mod end_line;
+    mod exec_failure;
     mod hang;
     mod inherited;
     mod orphans;
     mod preparation;
     mod refusal;
+    mod screen;
     mod signals;
     mod states;
+    mod stop;
+    mod supervise;
     mod terminal;
 }

@@ -99,6 +99,11 @@ fn ours(environment: &Environment) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
+/// Whether the environment says anything.
+pub fn has_variables(environment: &Environment) -> bool {
+    ours(environment).next().is_some()
+}
+
 /// `RDMA_INIT_LOG_FORMAT` for `log-format`.
 pub fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.to_uppercase().replace('-', "_"))

@@ -10,7 +10,9 @@ use indexmap::IndexMap;
 use serde::de::DeserializeOwned;
 
 use crate::facts::settings::is_variable_name;
+use crate::init::{Remap, Rewrite};
 use crate::plan::ProfileOption;
+use crate::sys::signals;
 
 /// The value as the user wrote it, or nearly.
 pub fn shown(value: &Value) -> String {
@@ -95,15 +97,37 @@ pub fn exit_code(value: &Value) -> Result<i32, String> {
         .ok_or_else(|| "expected a number from 1 to 255".to_owned())
 }
 
+/// A signal's name or number.
+pub fn signal(value: &Value) -> Result<i32, String> {
+    text(value)
+        .and_then(|text| signals::parse(&text))
+        .ok_or_else(|| "expected a signal's name or number, such as TERM, SIGTERM or 15".to_owned())
+}
+
+/// `FROM:TO`, one or several.
+pub fn rewrite(value: &Value) -> Result<Rewrite, String> {
+    Rewrite::new(&items(value).ok_or("expected FROM:TO, such as TERM:INT or HUP:0")?)
+}
+
+/// `N` or `N:M`, one or several.
+pub fn remap(value: &Value) -> Result<Remap, String> {
+    Remap::new(&items(value).ok_or("expected N or N:M, such as 143 or 143:1")?)
+}
+
+/// A list, or one text with commas; `None` for anything else.
+fn items(value: &Value) -> Option<Vec<String>> {
+    let texts = match value {
+        Value::Array(_, items) => items.iter().map(text).collect::<Option<Vec<_>>>()?,
+        _ => vec![text(value)?],
+    };
+    let items = texts.iter().flat_map(|text| text.split([',', ' ', '\n']));
+    Some(items.filter(|item| !item.is_empty()).map(str::to_owned).collect())
+}
+
 /// A list, or one text with commas.
 pub fn names(value: &Value) -> Result<BTreeSet<String>, String> {
-    let expected = || "expected names of variables".to_owned();
-    let items = match value {
-        Value::Array(_, items) => items.iter().map(text).collect::<Option<Vec<_>>>().ok_or_else(expected)?,
-        _ => vec![text(value).ok_or_else(expected)?],
-    };
-    let names = items.iter().flat_map(|item| item.split([',', ' ', '\n']));
-    Ok(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    let names = items(value).ok_or("expected names of variables")?;
+    Ok(names.into_iter().collect())
 }
 
 /// A table, or lines of `VARIABLE=VALUE`.

@@ -16,7 +16,10 @@ pub struct Gpus {
 
 pub fn read(reader: &Reader) -> Gpus {
     let mut nodes = 0u32;
-    reader.each_name("/dev", |name| nodes += u32::from(is_gpu(name)));
+    // Every driver library opens this one first; without it, the rest of /dev tells nothing.
+    if reader.may_be_there("/dev/nvidiactl") {
+        reader.each_name("/dev", |name| nodes += u32::from(is_gpu(name)));
+    }
     let folder = "/proc/driver/nvidia/gpus";
     let mut models: Vec<String> = reader
         .names(folder)

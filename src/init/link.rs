@@ -1,18 +1,19 @@
 //! What PID 1 and the child that prepares tell each other.
 //!
-//! A pipe carries the configured deadline to PID 1 and closes by itself when
-//! the child execs. A one-time permit decides who goes on when the deadline and
+//! A pipe carries the orders to PID 1, and whether the command could not be
+//! executed; it closes by itself when the child execs. A one-time permit decides who goes on when the deadline and
 //! the exec fall together: the command must start once, not twice.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
-use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::pipe2;
+
+use super::orders::{ENCODED, Orders};
 
 /// The child's side.
 pub struct Link {
@@ -26,21 +27,14 @@ pub struct Watch {
     permit: Rc<Permit>,
 }
 
-/// What holds for a preparation that does not come to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
-    /// Counted from the start; `None` for no deadline.
-    pub deadline: Option<Duration>,
-    /// The code to refuse the command with; `None` to start it as it is.
-    pub refuse: Option<i32>,
-}
-
 /// What PID 1 finds in the pipe.
 #[derive(Debug, PartialEq, Eq)]
 pub enum News {
     /// The child has become the command, or is gone.
     Closed,
-    Terms(Terms),
+    Orders(Box<Orders>),
+    /// The command could not be executed, and that has been said.
+    NotRun,
     /// Nothing that can be read now.
     Nothing,
 }
@@ -65,23 +59,27 @@ pub fn pair() -> Result<(Watch, Link), Errno> {
     Ok((Watch { pipe: read.into(), permit: Rc::clone(&permit) }, Link { pipe: write.into(), permit }))
 }
 
-const NO_DEADLINE: u64 = u64::MAX;
-const START: i32 = -1;
-
-/// Bytes: the deadline in milliseconds and the code, each eight.
-const MESSAGE: usize = 16;
+/// All messages have one length, so that each read takes one: a byte that says
+/// what it is, and room for orders.
+const MESSAGE: usize = 1 + ENCODED;
+const ORDERS: u8 = 1;
+const NOT_RUN: u8 = 2;
 
 impl Link {
-    /// Tells PID 1.
-    pub fn set_terms(&self, terms: Terms) {
-        let deadline =
-            terms.deadline.map_or(NO_DEADLINE, |d| d.as_millis().try_into().unwrap_or(u64::MAX - 1));
-        let refuse = i64::from(terms.refuse.unwrap_or(START));
-        let mut message = [0; MESSAGE];
-        message[..8].copy_from_slice(&deadline.to_le_bytes());
-        message[8..].copy_from_slice(&refuse.to_le_bytes());
-        // A pipe that holds nothing else has room for it; were it gone, the
-        // defaults would stand.
+    /// Tells PID 1 what to go by; the latest counts.
+    pub fn give(&self, orders: &Orders) {
+        self.tell(ORDERS, orders);
+    }
+
+    /// Tells PID 1 that the command could not be executed.
+    pub fn not_run(&self) {
+        self.tell(NOT_RUN, &Orders::default());
+    }
+
+    fn tell(&self, what: u8, orders: &Orders) {
+        let mut message = vec![what];
+        message.extend(orders.encode());
+        // The few messages fit into the pipe; were PID 1 gone, nobody would care.
         let _ = (&self.pipe).write_all(&message);
     }
 
@@ -102,20 +100,14 @@ impl Watch {
     }
 
     pub fn read(&self) -> News {
-        let (mut deadline, mut refuse) = ([0; 8], [0; 8]);
         let mut message = [0; MESSAGE];
         match (&self.pipe).read(&mut message) {
             Ok(0) => News::Closed,
-            Ok(MESSAGE) => {
-                deadline.copy_from_slice(&message[..8]);
-                refuse.copy_from_slice(&message[8..]);
-                let millis = u64::from_le_bytes(deadline);
-                let refuse = i32::try_from(i64::from_le_bytes(refuse)).unwrap_or(START);
-                News::Terms(Terms {
-                    deadline: (millis != NO_DEADLINE).then(|| Duration::from_millis(millis)),
-                    refuse: (refuse != START).then_some(refuse),
-                })
-            }
+            Ok(MESSAGE) if message[0] == NOT_RUN => News::NotRun,
+            Ok(MESSAGE) => match Orders::decode(&message[1..]) {
+                Some(orders) => News::Orders(Box::new(orders)),
+                None => News::Nothing,
+            },
             _ => News::Nothing,
         }
     }
@@ -133,6 +125,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::init::Terms;
 
     #[test]
     fn only_one_side_gets_the_permit() {
@@ -145,17 +138,17 @@ mod tests {
     }
 
     #[test]
-    fn the_terms_arrive_and_then_the_end() {
+    fn the_messages_arrive_and_then_the_end() {
         let (watch, link) = pair().unwrap();
         assert_eq!(watch.read(), News::Nothing);
-        for terms in [
-            Terms { deadline: Some(Duration::from_millis(1500)), refuse: Some(121) },
-            Terms { deadline: None, refuse: None },
-        ] {
-            link.set_terms(terms);
-            assert_eq!(watch.read(), News::Terms(terms));
-        }
+        let orders = |refuse| Orders { terms: Terms { deadline: None, refuse }, ..Orders::default() };
+        link.give(&orders(None));
+        link.give(&orders(Some(121)));
+        link.not_run();
         drop(link);
+        assert_eq!(watch.read(), News::Orders(Box::new(orders(None))));
+        assert_eq!(watch.read(), News::Orders(Box::new(orders(Some(121)))));
+        assert_eq!(watch.read(), News::NotRun);
         assert_eq!(watch.read(), News::Closed);
     }
 }

@@ -1,13 +1,21 @@
 //! PID 1: fork, forward, reap, exit. Nothing else.
 //!
 //! All preparation happens in the child, which then becomes the command. PID 1
-//! reads no configuration, no hardware and no file, so whatever goes wrong in
-//! the preparation, this loop stays small and alive. It has one timer, for the
-//! deadline of the preparation, and no thread.
+//! reads no configuration and no hardware, so whatever goes wrong in the
+//! preparation, this loop stays small and alive. It has no thread, and no timer but
+//! the deadlines that it was given. With `--supervise` the same serves a command
+//! elsewhere than in a container.
 
+mod end;
 mod link;
+mod orders;
+mod signal_map;
 mod supervisor;
+mod survivors;
 mod terminal;
+mod voice;
 
-pub use link::{Link, Terms};
+pub use link::Link;
+pub use orders::{Orders, Supervision, Terms, Voice};
+pub use signal_map::{Remap, Rewrite};
 pub use supervisor::supervise;

@@ -1,23 +1,55 @@
-//! The terminal of `docker run -it`.
+//! The terminal of `docker run -it`, or of a shell that runs us.
 
-use std::io::IsTerminal;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use nix::unistd::{Pid, getpgrp, setpgid, tcsetpgrp};
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid, setpgid, tcgetpgrp, tcsetpgrp};
 
 use crate::sys::stdio::stdin;
 
-/// In the child: a process group of its own, in the foreground of the terminal
-/// if there is one. The terminal then sends ^C to the command and not to PID 1
-/// as well, which would forward it a second time; and a shell gets job control.
+/// Does something with our controlling terminal: standard input, or what is behind
+/// /dev/tty where that is redirected. `None` where there is none.
+fn on_terminal<T>(act: impl FnOnce(BorrowedFd) -> T) -> Option<T> {
+    let stdin = stdin();
+    if tcgetpgrp(stdin).is_ok() {
+        return Some(act(stdin));
+    }
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let terminal = open("/dev/tty", flags, Mode::empty()).ok()?;
+    Some(act(terminal.as_fd()))
+}
+
+/// Hands the foreground from one process group to another, if it has it.
 ///
 /// Call it with SIGTTOU blocked: a background process may not touch the terminal.
-pub fn take_foreground() {
-    if setpgid(Pid::from_raw(0), Pid::from_raw(0)).is_err() {
-        return;
+pub fn hand_over(from: Pid, to: Pid) -> bool {
+    on_terminal(|terminal| tcgetpgrp(terminal) == Ok(from) && tcsetpgrp(terminal, to).is_ok()) == Some(true)
+}
+
+/// Whether a shell on this terminal looks after us, and can resume us: what started
+/// us is in the same session and in another group.
+pub fn is_job() -> bool {
+    let parent = getppid();
+    on_terminal(|_| ()).is_some()
+        && getsid(Some(parent)) == getsid(None)
+        && getpgid(Some(parent)).is_ok_and(|group| group != getpgrp())
+}
+
+/// In the child: a process group of its own, in the foreground of the terminal
+/// if it was the group `from` before. The terminal then sends ^C to the command and
+/// not to its init as well, which would forward it a second time; and a shell gets
+/// job control.
+///
+/// Call it with SIGTTOU blocked.
+pub fn take_foreground(from: Pid) {
+    if lead_group(Pid::from_raw(0)) {
+        hand_over(from, getpgrp());
     }
-    let stdin = stdin();
-    if stdin.is_terminal() {
-        // Not our controlling terminal (ENOTTY): then there is no foreground to take.
-        let _ = tcsetpgrp(stdin, getpgrp());
-    }
+}
+
+/// Makes a process the leader of a group of its own. The parent does it as well, so
+/// that the group is there whichever of the two comes first.
+pub fn lead_group(pid: Pid) -> bool {
+    setpgid(pid, pid).is_ok()
 }

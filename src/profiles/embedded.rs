@@ -1,4 +1,4 @@
-//! The profiles that come with the program. `build/profiles.rs` makes this of the
+//! The profiles that come with the program. `generate.rs` makes this, in the build, of the
 //! TOML files in this folder; one that is no profile fails the build.
 
 use std::borrow::Cow;

@@ -46,10 +46,14 @@ pub fn say(message: &str) {
 }
 
 impl Log {
+    /// Standard error for a start-up that may wait a little.
+    pub fn patient() -> Stderr {
+        Stderr::with_patience(PATIENCE)
+    }
+
     /// Sets up tracing, once, where something goes through it: as text, the report
     /// and what is always shown do not.
-    pub fn start(format: LogFormat, level: LogLevel) -> Log {
-        let stderr = Stderr::with_patience(PATIENCE);
+    pub fn start(format: LogFormat, level: LogLevel, stderr: Stderr) -> Log {
         if format == LogFormat::Json || level == LogLevel::Debug {
             Log::trace(&stderr, format, level);
         }
@@ -77,6 +81,15 @@ impl Log {
                 tracing::subscriber::set_global_default(builder.json().flatten_event(true).finish())
             }
         };
+    }
+
+    /// A sentence that is shown unless only errors are.
+    pub fn warn(&self, message: &str) {
+        match self.format {
+            _ if self.level < LogLevel::Warn => {}
+            LogFormat::Json => tracing::warn!("{message}"),
+            LogFormat::Text => self.stderr.put(format!("rdma-init: {message}\n").as_bytes()),
+        }
     }
 
     /// The decision and the findings.

@@ -39,26 +39,49 @@ pub enum Ended {
     Killed(i32),
 }
 
-/// Reaps one process that has ended, any of ours; `None` when there is none (yet).
+/// What the kernel has to say about our children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reaped {
+    Ended(Pid, Ended),
+    /// Stopped by this signal, by job control for example.
+    Stopped(Pid, i32),
+    /// None that has ended; there are others.
+    Running,
+    /// There is no child at all.
+    Childless,
+}
+
+/// Reaps one process that has ended, any of ours, or with `stops` hears of one that
+/// has stopped.
 ///
 /// Not nix's `waitpid`: it has no name for real-time signals and loses the
 /// status of a process that one of them killed.
-pub fn reap() -> Option<(Pid, Ended)> {
+pub fn reap(stops: bool) -> Reaped {
+    // WNOHANG because the loop that calls this waits for signals, not for children.
+    wait(libc::WNOHANG | if stops { libc::WUNTRACED } else { 0 })
+}
+
+/// Waits until a process has ended, and reaps it.
+pub fn wait_and_reap() -> Reaped {
+    wait(0)
+}
+
+fn wait(options: i32) -> Reaped {
     loop {
         let mut status = 0;
-        // SAFETY: `status` is a valid place for one int. WNOHANG because the
-        // loop that calls this waits for signals, not for children.
-        let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
-        match pid {
-            0 => return None,
-            -1 if Errno::last() == Errno::EINTR => {}
-            -1 => return None,
-            pid if libc::WIFEXITED(status) => {
-                return Some((Pid::from_raw(pid), Ended::Exited(libc::WEXITSTATUS(status))));
+        // SAFETY: `status` is a valid place for one int.
+        let pid = unsafe { libc::waitpid(-1, &mut status, options) };
+        match (pid, Pid::from_raw(pid)) {
+            (0, _) => return Reaped::Running,
+            (-1, _) if Errno::last() == Errno::EINTR => {}
+            (-1, _) => return Reaped::Childless,
+            (_, pid) if libc::WIFEXITED(status) => {
+                return Reaped::Ended(pid, Ended::Exited(libc::WEXITSTATUS(status)));
             }
-            pid if libc::WIFSIGNALED(status) => {
-                return Some((Pid::from_raw(pid), Ended::Killed(libc::WTERMSIG(status))));
+            (_, pid) if libc::WIFSIGNALED(status) => {
+                return Reaped::Ended(pid, Ended::Killed(libc::WTERMSIG(status)));
             }
+            (_, pid) if libc::WIFSTOPPED(status) => return Reaped::Stopped(pid, libc::WSTOPSIG(status)),
             _ => {}
         }
     }

@@ -1,4 +1,5 @@
-//! Whether memory can be pinned, tried for real.
+//! Memory: whether it can be pinned, tried for real; and giving back what is no
+//! longer used.
 
 use std::num::NonZeroUsize;
 
@@ -37,6 +38,53 @@ pub fn can_pin(size: usize) -> Option<bool> {
     }
 }
 
+/// Gives back the pages of the program's own code and constants: after its start, a
+/// process that only waits needs few of them, and the kernel reads those again from
+/// its cache. In a container the file is mapped by nobody else, so without this all
+/// that the start has touched counts as PID 1's.
+pub fn forget_own_code() {
+    let page = 4096;
+    let segments = own_segments();
+    if !is_at_its_address(segments) {
+        return;
+    }
+    for segment in segments {
+        let read_only = segment.p_flags & libc::PF_W == 0;
+        if segment.p_type != libc::PT_LOAD || !read_only {
+            continue;
+        }
+        // Not the pages that a writable segment begins or ends in: those may differ from
+        // the file.
+        let start = (segment.p_vaddr as usize).next_multiple_of(page);
+        let end = (segment.p_vaddr + segment.p_memsz) as usize / page * page;
+        if start < end {
+            // SAFETY: the range is mapped from the file, and never written to, as it is
+            // read-only: what is touched again comes back as it was.
+            unsafe {
+                libc::madvise(std::ptr::without_provenance_mut(start), end - start, libc::MADV_DONTNEED)
+            };
+        }
+    }
+}
+
+/// The program headers that the kernel loaded us by.
+fn own_segments() -> &'static [libc::Elf64_Phdr] {
+    // SAFETY: the auxiliary vector tells where the kernel mapped this table and how many
+    // entries it has; it stays there, read-only, as long as the program runs.
+    unsafe {
+        let table = libc::getauxval(libc::AT_PHDR) as *const libc::Elf64_Phdr;
+        let length = libc::getauxval(libc::AT_PHNUM) as usize;
+        if table.is_null() { &[] } else { std::slice::from_raw_parts(table, length) }
+    }
+}
+
+/// Whether the program headers hold addresses as they are in memory, which those of
+/// a position-independent program do not.
+fn is_at_its_address(segments: &[libc::Elf64_Phdr]) -> bool {
+    let table = segments.iter().find(|segment| segment.p_type == libc::PT_PHDR);
+    table.is_some_and(|table| table.p_vaddr as usize == segments.as_ptr().addr())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,5 +95,13 @@ mod tests {
         assert_eq!(can_pin(0), None);
         // More than there are addresses.
         assert_eq!(can_pin(usize::MAX / 2), None);
+    }
+
+    #[test]
+    fn what_was_given_back_is_there_again() {
+        static CONSTANT: [u64; 1024] = [7; 1024];
+        assert!(is_at_its_address(own_segments()), "a static program that is not position-independent");
+        forget_own_code();
+        assert_eq!(std::hint::black_box(&CONSTANT).iter().sum::<u64>(), 7 * 1024);
     }
 }

@@ -9,5 +9,6 @@ pub mod environ;
 pub mod exec;
 pub mod fork;
 pub mod memory;
+pub mod pidfd;
 pub mod signals;
 pub mod stdio;

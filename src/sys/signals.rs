@@ -7,9 +7,16 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
 
+use std::time::{Duration, Instant};
+
 use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::Pid;
+
+use super::pidfd::Pidfd;
+
+/// The largest signal's number (the kernel's `_NSIG`).
+pub const LARGEST: i32 = 64;
 
 /// A set of signals, as the kernel has it: bit n-1 for signal n.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -122,37 +129,96 @@ impl Received {
         self.info.si_signo
     }
 
-    /// Sends the same signal to `pid`, with the sender's value where it had one
-    /// (sigqueue(3)): the kernel lets a process pass on exactly that kind.
+    /// Sends the command this signal, or another one in its place, with the sender's
+    /// value where it had one (sigqueue(3)): the kernel lets a process pass on exactly
+    /// that kind.
     ///
     /// # Errors
-    /// EPERM when the child has other credentials, ESRCH when it is gone.
-    pub fn forward(&self, pid: Pid) -> Result<(), Errno> {
-        let signal = self.signal();
-        // SAFETY: `info` is a complete siginfo from the kernel; kill takes plain numbers.
-        let result = unsafe {
-            if self.info.si_code == libc::SI_QUEUE {
-                libc::syscall(libc::SYS_rt_sigqueueinfo, pid.as_raw(), signal, &raw const self.info) as i32
-            } else {
-                libc::kill(pid.as_raw(), signal)
+    /// EPERM when the command has other credentials, ESRCH when it is gone.
+    pub fn forward(&self, to: Target, signal: i32) -> Result<Forwarded, Errno> {
+        if self.info.si_code != libc::SI_QUEUE {
+            return match to {
+                Target::Process(pid) => kill(pid, signal),
+                Target::Group(leader) => kill_group(leader, signal),
             }
-        };
-        Errno::result(result).map(drop)
-    }
-}
-
-/// Waits until a blocked signal arrives. Signals in a burst come one by one.
-pub fn wait() -> Received {
-    loop {
-        if let Some(received) = Mask::FULL.wait(None) {
-            return received;
+            .map(|()| Forwarded::Whole);
+        }
+        let mut info = self.info;
+        info.si_signo = signal;
+        match to {
+            // SAFETY: `info` is a complete siginfo from the kernel.
+            Target::Process(pid) => Errno::result(unsafe {
+                libc::syscall(libc::SYS_rt_sigqueueinfo, pid.as_raw(), signal, &raw const info)
+            })
+            .map(|_| Forwarded::Whole),
+            Target::Group(leader) => {
+                match Pidfd::open(leader).and_then(|leader| leader.kill_group_with(signal, &info)) {
+                    Ok(()) => Ok(Forwarded::Whole),
+                    Err(_) => kill_group(leader, signal).map(|()| Forwarded::WithoutValue),
+                }
+            }
         }
     }
 }
 
+/// Who gets a signal.
+#[derive(Debug, Clone, Copy)]
+pub enum Target {
+    Process(Pid),
+    /// The group that this process leads.
+    Group(Pid),
+}
+
+/// What has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forwarded {
+    Whole,
+    /// The kernel has no means to hand the sender's value to a group (before Linux 6.9).
+    WithoutValue,
+}
+
+fn kill_group(leader: Pid, signal: i32) -> Result<(), Errno> {
+    match kill(Pid::from_raw(-leader.as_raw()), signal) {
+        // It has left the group that it was given.
+        Err(Errno::ESRCH) => kill(leader, signal),
+        result => result,
+    }
+}
+
+/// Waits until a blocked signal arrives, or until the time; `None` when that is up.
+/// Signals in a burst come one by one.
+///
+/// # Errors
+/// Where the kernel does not let us wait (a seccomp filter).
+pub fn wait(until: Option<Instant>) -> Result<Option<Received>, Errno> {
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let timeout = left.map(timespec);
+        if let Some(received) = Mask::FULL.wait(timeout.as_ref()) {
+            return Ok(Some(received));
+        }
+        match Errno::last() {
+            Errno::EINTR => {}
+            Errno::EAGAIN if left.is_some_and(|left| left.is_zero()) => return Ok(None),
+            Errno::EAGAIN => {}
+            error => return Err(error),
+        }
+    }
+}
+
+fn timespec(time: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: time.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}
+
 /// Takes a pending blocked signal, if there is one.
-pub fn take() -> Option<Received> {
-    Mask::FULL.wait(Some(&NOW))
+///
+/// # Errors
+/// As for [`wait`].
+pub fn take() -> Result<Option<Received>, Errno> {
+    wait(Some(Instant::now()))
 }
 
 /// A descriptor that is readable while a blocked signal is pending, for poll(2).
@@ -189,6 +255,40 @@ pub fn name(signal: i32) -> String {
         Some(name) => name.to_owned(),
         None => format!("signal {signal}"),
     }
+}
+
+/// From a name as in kill(1), with or without `SIG`, in any case, or a number.
+pub fn parse(text: &str) -> Option<i32> {
+    let text = text.trim().to_ascii_uppercase();
+    if let Ok(number) = text.parse() {
+        return (1..=LARGEST).contains(&number).then_some(number);
+    }
+    let bare = text.strip_prefix("SIG").unwrap_or(&text);
+    let relative = |prefix: &str, base: i32, sign: i32| {
+        let rest = bare.strip_prefix(prefix)?;
+        let offset = if rest.is_empty() { 0 } else { sign * rest.parse::<i32>().ok()? };
+        Some(base + offset).filter(|n| (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(n))
+    };
+    let known = |number: &i32| {
+        let name = signal_hook::low_level::signal_name(*number);
+        name.and_then(|name| name.strip_prefix("SIG")) == Some(bare)
+    };
+    (1..=31)
+        .find(known)
+        .or_else(|| relative("RTMIN", libc::SIGRTMIN(), 1))
+        .or_else(|| relative("RTMAX", libc::SIGRTMAX(), 1))
+}
+
+/// Whether an init gets to see a signal in order to forward it.
+pub fn reaches_init(signal: i32) -> bool {
+    ![libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD].contains(&signal)
+}
+
+/// Asks for a signal to this process when its parent ends, for the rest of its life,
+/// also after an exec.
+pub fn on_parent_death(signal: i32) {
+    // SAFETY: the request takes a plain number; one that is no signal is refused.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) };
 }
 
 /// Sends a signal.

@@ -153,5 +153,19 @@ pub fn close_inherited(keep: &mut [i32]) {
 fn close_range(first: u32, last: u32) {
     // SAFETY: the descriptors belong to whoever started us; none of ours is in
     // the range, as the caller named those.
-    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    if closed == -1 {
+        close_one_by_one(first, last);
+    }
+}
+
+/// Before Linux 5.9, or where a seccomp filter does not know the call.
+fn close_one_by_one(first: u32, last: u32) {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().filter_map(Result::ok);
+    let open: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|fd| (first..=last).contains(fd)) {
+        // SAFETY: as above. The folder's own descriptor is closed already, and closing a
+        // number that is free does nothing.
+        unsafe { libc::close(fd.cast_signed()) };
+    }
 }

@@ -11,7 +11,7 @@ fn limit_after(flags: &[&str]) -> String {
     let mut command = Command::new("setpriv");
     command.args(["--inh-caps=-all", "--bounding-set=-sys_resource", "prlimit", "--memlock=65536:131072"]);
     command.arg(binary()).args(flags).args(["--", "sh", "-c", "ulimit -l"]);
-    command.env("RDMA_INIT_CONFIG", "/dev/null");
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
     run(command).expect_code(0).text().trim().to_owned()
 }
 

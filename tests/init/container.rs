@@ -1,5 +1,6 @@
 //! Starting the program as PID 1 of a PID namespace with a /proc of its own, or
 //! in place, and watching it.
+#![allow(dead_code)]
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use nix::libc;
 
 use super::hang::Hang;
+#[allow(unused_imports)]
 pub use crate::support::process::from_scratch;
 use crate::support::{DEADLINE, poll_for, poll_until, process, status_field};
 
@@ -57,6 +59,11 @@ pub struct Running {
 /// As PID 1.
 pub fn as_pid_1(command: Command) -> Running {
     start(command, true, None)
+}
+
+/// Beside the test, not as PID 1.
+pub fn in_place(command: Command) -> Running {
+    start(command, false, None)
 }
 
 /// As PID 1 or in place, where one system call hangs.
@@ -145,23 +152,13 @@ impl Running {
     /// The process that PID 1 started, once it has become the command.
     #[track_caller]
     pub fn command(&self) -> i32 {
-        let own = fs::read_link(format!("/proc/{}/exe", self.pid)).expect("PID 1 runs");
-        poll_until("the command runs", || {
-            let child = *children(self.pid).first()?;
-            let exe = fs::read_link(format!("/proc/{child}/exe")).ok()?;
-            (exe != own).then_some(child)
-        })
+        command_of(self.pid)
     }
 
-    /// Waits until PID 1 has nothing left to do but wait for signals: the kernel
-    /// shows none as blocked while a process waits for it.
+    /// Waits until PID 1 has nothing left to do but wait for signals.
     #[track_caller]
     pub fn rests(&self) {
-        poll_until("PID 1 waits for signals", || {
-            let status = status(self.pid);
-            let sleeps = status_field(&status, "State")?.starts_with('S');
-            (sleeps && status_field(&status, "SigBlk")? == "0000000000000000").then_some(())
-        });
+        rests(self.pid);
     }
 
     /// How it ended, if it has.
@@ -200,6 +197,28 @@ impl Drop for Running {
             send(self.pid, libc::SIGKILL);
         }
     }
+}
+
+/// The process that an init started, once it has become the command.
+#[track_caller]
+pub fn command_of(init: i32) -> i32 {
+    let own = fs::read_link(format!("/proc/{init}/exe")).expect("the init runs");
+    poll_until("the command runs", || {
+        let child = *children(init).first()?;
+        let exe = fs::read_link(format!("/proc/{child}/exe")).ok()?;
+        (exe != own).then_some(child)
+    })
+}
+
+/// Waits until an init has nothing left to do but wait for signals: the kernel
+/// shows none as blocked while a process waits for it.
+#[track_caller]
+pub fn rests(init: i32) {
+    poll_until("the init waits for signals", || {
+        let status = status(init);
+        let sleeps = status_field(&status, "State")?.starts_with('S');
+        (sleeps && status_field(&status, "SigBlk")? == "0000000000000000").then_some(())
+    });
 }
 
 pub fn send(pid: i32, signal: i32) {

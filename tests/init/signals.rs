@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem::zeroed;
+use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
 use nix::libc;
@@ -157,4 +158,65 @@ fn a_burst_during_the_preparation_arrives_whole() {
         let values: Vec<usize> = tracee.expect(500).iter().map(|arrived| arrived.2).collect();
         assert!(values == (0..500).collect::<Vec<usize>>(), "{} arrived: {values:?}", values.len());
     }
+}
+
+/// To the group of the command, where the kernel can (Linux 6.9), and no less the signal.
+#[test]
+fn the_value_is_kept_for_a_group_or_said_to_be_lost() {
+    let mut command = rdma_init(["--kill-group", "--", "sleep", "1000"]);
+    inherit(&mut command, &State { name: "all blocked", blocked: u64::MAX, ignored: &[], pending: None });
+    let mut running = as_pid_1(command);
+    let tracee = Tracee::stop(running.command());
+    queue(running.pid, 40, 7);
+    let arrived = tracee.expect(1);
+    if arrived == [(40, libc::SI_QUEUE, 7)] {
+        return;
+    }
+    assert_eq!(arrived.iter().map(|(signal, ..)| *signal).collect::<Vec<_>>(), [40]);
+    running.wait_for_error("the value that came with signal 40 was not forwarded");
+}
+
+/// Refuses the call by which an init waits for signals.
+fn deafen(command: &mut std::process::Command) {
+    let jump = |k, jt, jf| libc::sock_filter {
+        code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+        jt,
+        jf,
+        k,
+    };
+    let give = |k| libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k };
+    let load =
+        libc::sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: 0 };
+    let number = u32::try_from(libc::SYS_rt_sigtimedwait).unwrap();
+    let refused = libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EPERM).unwrap();
+    let mut filter = [load, jump(number, 0, 1), give(refused), give(libc::SECCOMP_RET_ALLOW)];
+    // SAFETY: two system calls, with a program that the closure owns.
+    unsafe {
+        command.pre_exec(move || {
+            let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            match libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        });
+    }
+}
+
+/// It does not spin, and the end of the command is the end of the container.
+#[test]
+fn an_init_that_may_not_wait_for_signals_still_reaps() {
+    let mut command = rdma_init(["--", "sh", "-c", "(true &); echo ready; read -r line; exit 5"]);
+    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    command.stdin(reader);
+    deafen(&mut command);
+    let mut running = as_pid_1(command);
+    running.wait_for("ready");
+    running.wait_for_error("cannot wait for signals");
+    poll_until("PID 1 sleeps", || {
+        let status = super::container::status(running.pid);
+        crate::support::status_field(&status, "State")?.starts_with('S').then_some(())
+    });
+    drop(writer);
+    running.end().expect_code(5);
 }

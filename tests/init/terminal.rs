@@ -1,87 +1,19 @@
 //! A terminal, as of `docker run -it`.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Instant;
+use std::os::fd::AsRawFd;
+use std::process::Command;
 
 use nix::libc;
-use nix::pty::{Winsize, openpty};
 use nix::unistd::Pid;
 
-use super::container::{Running, as_pid_1, rdma_init, status};
-use crate::support::{DEADLINE, poll_until, status_field};
-
-/// The side of the terminal at which somebody types and looks.
-struct Screen {
-    master: File,
-    pieces: Receiver<Vec<u8>>,
-    text: String,
-}
+use super::container::{Running, from_scratch, rdma_init, status};
+use super::screen::{self, Screen};
+use crate::support::{poll_until, status_field};
 
 /// Starts a command as PID 1 of a session with a terminal of its own.
 fn on_a_terminal(command: &[&str]) -> (Running, Screen) {
-    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-    let pty = openpty(&size, None).unwrap();
     let flags = ["--log-level", "error", "--"];
-    let mut command = rdma_init(flags.iter().chain(command));
-    command.env("TERM", "dumb").env("HOME", "/nowhere");
-    let end = |slave: &OwnedFd| slave.try_clone().unwrap();
-    command.stdin(end(&pty.slave)).stdout(end(&pty.slave)).stderr(pty.slave);
-    let other_side = pty.master.as_raw_fd();
-    // SAFETY: three system calls with plain numbers.
-    unsafe {
-        command.pre_exec(move || {
-            libc::close(other_side);
-            match libc::setsid() == -1 || libc::ioctl(0, libc::TIOCSCTTY, 0) == -1 {
-                true => Err(std::io::Error::last_os_error()),
-                false => Ok(()),
-            }
-        });
-    }
-    let running = as_pid_1(command);
-    let master = File::from(pty.master);
-    let mut source = master.try_clone().unwrap();
-    let (send, pieces) = channel();
-    std::thread::spawn(move || {
-        let mut buffer = [0; 4096];
-        while let Ok(length @ 1..) = source.read(&mut buffer) {
-            if send.send(buffer[..length].to_vec()).is_err() {
-                break;
-            }
-        }
-    });
-    (running, Screen { master, pieces, text: String::new() })
-}
-
-impl Screen {
-    fn types(&mut self, text: &str) {
-        self.master.write_all(text.as_bytes()).unwrap();
-    }
-
-    /// Waits until this is shown, after what was waited for before.
-    #[track_caller]
-    fn shows(&mut self, text: &str) {
-        let until = Instant::now() + DEADLINE;
-        loop {
-            if let Some(at) = self.text.find(text) {
-                self.text.drain(..at + text.len());
-                return;
-            }
-            match self.pieces.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(piece) => self.text.push_str(&String::from_utf8_lossy(&piece)),
-                Err(_) => panic!("the terminal does not show {text:?}, but {:?}", self.text),
-            }
-        }
-    }
-
-    fn resize(&self, rows: u16) {
-        let size = Winsize { ws_row: rows, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-        // SAFETY: the structure is what the request reads.
-        unsafe { libc::ioctl(self.master.as_raw_fd(), libc::TIOCSWINSZ, &size) };
-    }
+    screen::on_a_terminal(rdma_init(flags.iter().chain(command)))
 }
 
 /// Counts what it gets; ends with the counts when a line is typed. Looks every
@@ -205,4 +137,25 @@ fn a_terminal_for_the_output_alone_is_no_hang() {
         on_a_terminal(&["sh", "-c", "exec </dev/null; stty -a </dev/tty >/dev/null; echo out; exit 3"]);
     screen.shows("out");
     running.end().expect_code(3);
+}
+
+/// Standard input from elsewhere from the start: the terminal is still the one that
+/// ^C comes from, once.
+#[test]
+fn without_it_on_standard_input_the_terminal_is_the_command_s_too() {
+    let script = "trap 'echo got-INT' INT; trap 'exit 5' TERM; echo ready; while :; do sleep 0.02; done";
+    let ours = rdma_init(["--log-level", "error", "--", "sh", "-c", script]);
+    let mut command = Command::new("/bin/sh");
+    command.env_clear().envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.args(["-c", "exec \"$@\" </dev/null", "sh"]).arg(ours.get_program()).args(ours.get_args());
+    from_scratch(&mut command);
+    let (running, mut screen) = screen::on_a_terminal(command);
+    screen.shows("ready");
+    running.rests();
+    screen.types("\x03");
+    screen.shows("got-INT");
+    // Whatever PID 1 had forwarded a second time would have come before this.
+    running.kill(libc::SIGTERM);
+    running.end().expect_code(5);
+    assert!(!screen.text.contains("got-INT"), "{}", screen.text);
 }

@@ -11,7 +11,12 @@ use super::binary;
 /// The program with arguments and an environment of its own: neither a
 /// configuration nor a variable of the machine that runs the test counts.
 pub fn rdma_init<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
-    let mut command = Command::new(binary());
+    program(binary(), arguments)
+}
+
+/// The same for any program.
+pub fn program<A: AsRef<OsStr>>(path: impl AsRef<OsStr>, arguments: impl IntoIterator<Item = A>) -> Command {
+    let mut command = Command::new(path);
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
     command.args(arguments);
     from_scratch(&mut command);

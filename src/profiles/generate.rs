@@ -1,4 +1,4 @@
-//! The embedded profiles as Rust: parsing them at each start would take longer
+//! Part of the build: the embedded profiles as Rust. Parsing them at each start would take longer
 //! than all else that the program does there.
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use indexmap::IndexMap;
 
-#[path = "../src/profiles/format.rs"]
+#[path = "format.rs"]
 #[allow(dead_code, reason = "only the types matter here")]
 mod format;
 
@@ -18,7 +18,6 @@ const FOLDER: &str = "src/profiles";
 /// Writes `EMBEDDED` and `OUTLINES`, which `src/profiles/embedded.rs` includes.
 pub fn generate() {
     println!("cargo::rerun-if-changed={FOLDER}");
-    println!("cargo::rerun-if-changed=build/profiles.rs");
     let mut files: Vec<_> = fs::read_dir(FOLDER)
         .expect("the folder is part of the source")
         .map(|entry| entry.expect("it can be read").path())

@@ -1,0 +1,157 @@
+//! How the command ended, in one line.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::orders::Voice;
+use super::voice::Weight;
+use crate::exit;
+use crate::sys::fork::Ended;
+use crate::sys::signals;
+
+/// The end of the command, and what led to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    /// The command's name, without the path; `None` while it was prepared.
+    pub command: Option<String>,
+    pub ended: Ended,
+    /// What the container ends with.
+    pub code: i32,
+    /// Since the start.
+    pub ran: Duration,
+    /// The signal that is behind it, and how long before the end it was forwarded.
+    pub signal: Option<(i32, Duration)>,
+    /// Why everything that was left was killed.
+    pub killed: Option<Killed>,
+}
+
+/// Which time was up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Killed {
+    StopTimeout(Duration),
+    DrainTimeout(Duration),
+}
+
+impl Ended {
+    /// As a shell gives it.
+    pub fn code(self) -> i32 {
+        match self {
+            Ended::Exited(code) => code,
+            Ended::Killed(signal) => exit::of_signal(signal),
+        }
+    }
+}
+
+impl End {
+    /// Says it, where it is worth a line: anything but an end of its own with code 0.
+    pub fn report(&self, voice: Voice) {
+        let plain = self.ended == Ended::Exited(0) && self.signal.is_none() && self.killed.is_none();
+        if plain || voice.quiet {
+            return;
+        }
+        let line = self.line();
+        if !voice.json {
+            voice.say(Weight::Warning, &line);
+            return;
+        }
+        voice.start_log();
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        tracing::warn!(
+            event = "end",
+            command = self.command,
+            exit_code = self.code,
+            killed_by = match self.ended {
+                Ended::Killed(signal) => Some(signals::name(signal)),
+                Ended::Exited(_) => None,
+            },
+            ran_ms = milliseconds(self.ran),
+            forwarded = self.signal.map(|(signal, _)| signals::name(signal)),
+            forwarded_ms_before = self.signal.map(|(_, before)| milliseconds(before)),
+            killed_after = match self.killed {
+                Some(Killed::StopTimeout(_)) => Some("stop-timeout"),
+                Some(Killed::DrainTimeout(_)) => Some("drain-timeout"),
+                None => None,
+            },
+            "{line}"
+        );
+    }
+
+    fn line(&self) -> String {
+        let who = self.command.as_deref().unwrap_or("the preparation of the command");
+        let ran = shown(self.ran);
+        let own = self.ended.code();
+        let remapped = if self.code == own { String::new() } else { format!(", turned into {}", self.code) };
+        let mut line = match self.ended {
+            Ended::Exited(code) => format!("{who} ended with exit code {code}{remapped} after {ran}"),
+            Ended::Killed(signal) => {
+                let name = signals::name(signal);
+                format!("{who} was killed by {name} (exit code {own}{remapped}) after {ran}")
+            }
+        };
+        if let Some((signal, before)) = self.signal {
+            let before = if before < Duration::from_millis(1) { "just".to_owned() } else { shown(before) };
+            let _ = write!(line, "; {} was forwarded to it {before} before", signals::name(signal));
+        }
+        if let Some(killed) = self.killed {
+            let (what, time) = match killed {
+                Killed::StopTimeout(time) => ("stop-timeout", time),
+                Killed::DrainTimeout(time) => ("drain-timeout", time),
+            };
+            let _ = write!(line, "; what was left after the {what} of {} was killed", shown(time));
+        }
+        line.push('.');
+        line
+    }
+}
+
+/// In seconds above ten, in milliseconds below.
+fn shown(time: Duration) -> String {
+    let rounded = if time.as_secs() >= 10 {
+        Duration::from_secs(time.as_secs())
+    } else {
+        Duration::from_millis(time.as_millis().try_into().unwrap_or_default())
+    };
+    humantime::format_duration(rounded).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(ended: Ended) -> End {
+        let (code, ran) = (ended.code(), Duration::from_millis(7_384_512));
+        End { command: Some("torchrun".to_owned()), ended, code, ran, signal: None, killed: None }
+    }
+
+    #[test]
+    fn the_line_tells_what_happened() {
+        assert_eq!(end(Ended::Exited(1)).line(), "torchrun ended with exit code 1 after 2h 3m 4s.");
+        let stopped = End { signal: Some((15, Duration::from_millis(3012))), ..end(Ended::Exited(0)) };
+        assert_eq!(
+            stopped.line(),
+            "torchrun ended with exit code 0 after 2h 3m 4s; SIGTERM was forwarded to it 3s 12ms before."
+        );
+        let killed = End {
+            signal: Some((15, Duration::from_secs(25))),
+            killed: Some(Killed::StopTimeout(Duration::from_secs(25))),
+            code: 0,
+            ..end(Ended::Killed(9))
+        };
+        assert_eq!(
+            killed.line(),
+            "torchrun was killed by SIGKILL (exit code 137, turned into 0) after 2h 3m 4s; SIGTERM was \
+             forwarded to it 25s before; what was left after the stop-timeout of 25s was killed."
+        );
+        let early = End {
+            command: None,
+            ran: Duration::from_millis(3),
+            signal: Some((15, Duration::from_micros(90))),
+            ..end(Ended::Killed(15))
+        };
+        assert_eq!(
+            early.line(),
+            "the preparation of the command was killed by SIGTERM (exit code 143) after 3ms; SIGTERM was \
+             forwarded to it just before."
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! What a supervisor is told: by the preparation, which reads the configuration
+//! for it.
+
+use std::time::Duration;
+
+use super::signal_map::{Remap, Rewrite};
+use crate::config::DEFAULT_PREPARE_TIMEOUT;
+
+/// Everything that a supervisor goes by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Orders {
+    pub terms: Terms,
+    pub supervision: Supervision,
+    pub voice: Voice,
+}
+
+/// What holds for a preparation that does not come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// Counted from the start; `None` for no deadline.
+    pub deadline: Option<Duration>,
+    /// The code to refuse the command with; `None` to start it as it is.
+    pub refuse: Option<i32>,
+}
+
+/// How the command is looked after.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Supervision {
+    /// Signals go to the command's process group.
+    pub kill_group: bool,
+    /// So long after the first stop that was forwarded, all that is left is killed.
+    pub stop_timeout: Option<Duration>,
+    /// So long are others waited for that outlive the command.
+    pub drain_timeout: Option<Duration>,
+    pub rewrite: Rewrite,
+    pub remap: Remap,
+    /// What the supervisor gets when its own parent ends.
+    pub parent_death_signal: Option<i32>,
+    /// Say when a process is reaped that is not the command.
+    pub warn_on_reap: bool,
+}
+
+/// How a supervisor speaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Voice {
+    pub json: bool,
+    /// Only errors (`log-level = "error"`).
+    pub quiet: bool,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms { deadline: Some(DEFAULT_PREPARE_TIMEOUT), refuse: None }
+    }
+}
+
+/// The length of [`Orders::encode`]'s result.
+pub const ENCODED: usize = 3 * 8 + 2 * 4 + 4 + Rewrite::SIZE + Remap::SIZE;
+
+const NO_TIME: u64 = u64::MAX;
+const NO_NUMBER: i32 = -1;
+
+impl Orders {
+    /// As bytes, for a pipe to another process of the same program.
+    pub fn encode(&self) -> Vec<u8> {
+        let Orders { terms, supervision, voice } = self;
+        let mut bytes = Vec::with_capacity(ENCODED);
+        for time in [terms.deadline, supervision.stop_timeout, supervision.drain_timeout] {
+            // Centuries are as good as what is longer.
+            let nanoseconds = time.map_or(NO_TIME, |t| t.as_nanos().try_into().unwrap_or(NO_TIME - 1));
+            bytes.extend(nanoseconds.to_le_bytes());
+        }
+        for number in [terms.refuse, supervision.parent_death_signal] {
+            bytes.extend(number.unwrap_or(NO_NUMBER).to_le_bytes());
+        }
+        bytes.extend(
+            [supervision.kill_group, supervision.warn_on_reap, voice.json, voice.quiet].map(u8::from),
+        );
+        bytes.extend(supervision.rewrite.table());
+        bytes.extend(supervision.remap.table());
+        bytes
+    }
+
+    /// From [`Orders::encode`]; `None` for anything else.
+    pub fn decode(bytes: &[u8]) -> Option<Orders> {
+        let (mut times, mut numbers, mut flags) = ([None; 3], [None; 2], [false; 4]);
+        let mut rest = bytes;
+        for time in &mut times {
+            let nanoseconds = u64::from_le_bytes(*take(&mut rest)?);
+            *time = (nanoseconds != NO_TIME).then(|| Duration::from_nanos(nanoseconds));
+        }
+        for number in &mut numbers {
+            let found = i32::from_le_bytes(*take(&mut rest)?);
+            *number = (found != NO_NUMBER).then_some(found);
+        }
+        for flag in &mut flags {
+            *flag = *take::<1>(&mut rest)? == [1];
+        }
+        let [deadline, stop_timeout, drain_timeout] = times;
+        let [refuse, parent_death_signal] = numbers;
+        let [kill_group, warn_on_reap, json, quiet] = flags;
+        let rewrite = Rewrite::from_table(take(&mut rest)?);
+        let remap = Remap::from_table(take(&mut rest)?);
+        Some(Orders {
+            terms: Terms { deadline, refuse },
+            supervision: Supervision {
+                kill_group,
+                stop_timeout,
+                drain_timeout,
+                rewrite,
+                remap,
+                parent_death_signal,
+                warn_on_reap,
+            },
+            voice: Voice { json, quiet },
+        })
+    }
+}
+
+fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (first, others) = rest.split_first_chunk()?;
+    *rest = others;
+    Some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_survive_the_pipe() {
+        let full = Orders {
+            terms: Terms { deadline: None, refuse: Some(121) },
+            supervision: Supervision {
+                kill_group: true,
+                stop_timeout: Some(Duration::from_millis(1500)),
+                drain_timeout: Some(Duration::MAX),
+                rewrite: Rewrite::new(&["TERM:INT", "HUP:0"]).unwrap(),
+                remap: Remap::new(&["143", "3:9"]).unwrap(),
+                parent_death_signal: Some(9),
+                warn_on_reap: true,
+            },
+            voice: Voice { json: true, quiet: false },
+        };
+        let bytes = full.encode();
+        assert_eq!(bytes.len(), ENCODED);
+        let mut same = Orders::decode(&bytes).unwrap();
+        assert!(same.supervision.drain_timeout.unwrap() > Duration::from_secs(1 << 33));
+        same.supervision.drain_timeout = full.supervision.drain_timeout;
+        assert_eq!(same, full);
+        assert_eq!(Orders::decode(&Orders::default().encode()), Some(Orders::default()));
+        assert_eq!(Orders::decode(&bytes[1..]), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! Everything that is left in the container, workers in sessions of their own
+//! included.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use nix::unistd::Pid;
+
+use crate::sys::pidfd::Pidfd;
+use crate::sys::signals;
+
+/// Whose processes these are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// PID 1's: all of the PID namespace.
+    Namespace,
+    /// A subreaper's: its descendants.
+    Descendants,
+}
+
+impl Reach {
+    /// Sends a signal to every process in reach but this one. The kernel does it in
+    /// one step for a namespace; for a tree, what is born meanwhile may be missed, so
+    /// a KILL has to be repeated until nothing is left.
+    pub fn signal(self, signal: i32) {
+        match self {
+            Reach::Namespace => {
+                let _ = signals::kill(Pid::from_raw(-1), signal);
+            }
+            Reach::Descendants => {
+                for process in descendants() {
+                    let _ = process.kill(signal);
+                }
+            }
+        }
+    }
+}
+
+/// Children, their children, and so on; none where /proc does not show them.
+fn descendants() -> Vec<Pidfd> {
+    let own = std::process::id().cast_signed();
+    // The /proc of another PID namespace has other numbers for the same processes.
+    if fs::read_link("/proc/self").ok().as_deref() != Some(Path::new(&own.to_string())) {
+        return Vec::new();
+    }
+    let parents: HashMap<i32, i32> = processes().filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let is_ours = |pid: i32| {
+        let mut ancestors = std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
+        // No chain is longer than there are processes, whatever was read.
+        ancestors.by_ref().skip(1).take(parents.len()).any(|ancestor| ancestor == own)
+    };
+    let ours = parents.iter().filter(|(pid, _)| is_ours(**pid));
+    ours.filter_map(|(pid, seen)| {
+        let process = Pidfd::open(Pid::from_raw(*pid)).ok()?;
+        // The number may have gone to another process in the meantime; if it has done
+        // so after this, the descriptor is that of the dead one.
+        let same = parent(*pid).is_some_and(|now| now == *seen || now == own);
+        same.then_some(process)
+    })
+    .collect()
+}
+
+fn processes() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The fourth field of `stat`; the second is a name that may hold anything.
+fn parent(pid: i32) -> Option<i32> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let rest = std::str::from_utf8(stat.get(after_name..)?).ok()?;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parent_is_read_whatever_the_name() {
+        assert_eq!(parent(std::process::id().cast_signed()), Some(nix::unistd::getppid().as_raw()));
+        assert_eq!(parent(-1), None);
+    }
+}

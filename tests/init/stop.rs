@@ -1,0 +1,261 @@
+//! The two deadlines: after a stop that is not followed, and for those who outlive
+//! the command. Each as PID 1 and as a subreaper.
+
+use std::time::{Duration, Instant};
+
+use nix::libc;
+
+use super::container::{Running, as_pid_1, in_place, rdma_init, send, status};
+use crate::support::{poll_until, status_field};
+
+/// The program with options in front of a shell script, in both ways of looking after it.
+fn both(options: &[&str], script: &str) -> [Running; 2] {
+    let command = |more: &[&str]| rdma_init([options, more, &["--", "sh", "-c", script]].concat());
+    [as_pid_1(command(&[])), in_place(command(&["--supervise"]))]
+}
+
+/// Whether a process is still there, but for its parent's look at how it ended.
+fn lives(pid: i32) -> bool {
+    status_field(&status(pid), "State").is_some_and(|state| !state.starts_with('Z'))
+}
+
+/// All processes below this one.
+fn descendants(pid: i32) -> Vec<i32> {
+    let children = super::container::children(pid);
+    let below = children.iter().flat_map(|child| descendants(*child));
+    below.collect::<Vec<i32>>().into_iter().chain(children).collect()
+}
+
+/// Everything, a worker in a session of its own included, ignores what it is asked.
+const STUBBORN: &str = "trap '' TERM INT QUIT
+    (setsid sh -c 'sleep 1000 & exec sleep 1000' &)
+    sleep 1000 &
+    echo ready
+    while :; do wait; done";
+
+/// Three sleepers and the shell.
+fn wait_for_all(running: &mut Running) -> Vec<i32> {
+    running.wait_for("ready");
+    poll_until("the command and three sleepers run", || {
+        let all = descendants(running.pid);
+        let sleepers = all.iter().filter(|pid| status(**pid).starts_with("Name:\tsleep\n")).count();
+        (sleepers == 3).then_some(all)
+    })
+}
+
+#[test]
+fn after_the_stop_timeout_everything_is_killed() {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT] {
+        for mut running in both(&["--stop-timeout", "700ms"], STUBBORN) {
+            let all = wait_for_all(&mut running);
+            let start = Instant::now();
+            running.kill(signal);
+            let ended = running.end().expect_code(137);
+            let took = start.elapsed();
+            assert!(took >= Duration::from_millis(700), "{took:?}: {ended:#?}");
+            assert!(took < Duration::from_secs(5), "{took:?}: {ended:#?}");
+            let left: Vec<&i32> = all.iter().filter(|pid| lives(**pid)).collect();
+            assert!(left.is_empty(), "{left:?} of {all:?} are left");
+            assert!(ended.stderr.contains("after the stop-timeout of 700ms was killed"), "{ended:#?}");
+        }
+    }
+}
+
+/// torchrun takes a second one as a reason to abandon its workers.
+#[test]
+fn a_stop_is_forwarded_once() {
+    let script = "trap 'echo stopped' TERM; echo ready; while :; do sleep 0.02; done";
+    for mut running in both(&["--stop-timeout", "500ms"], script) {
+        running.wait_for("ready");
+        running.kill(libc::SIGTERM);
+        let ended = running.end().expect_code(137);
+        assert_eq!(ended.stdout.matches("stopped").count(), 1, "{ended:#?}");
+    }
+}
+
+#[test]
+fn a_command_that_ends_in_time_is_left_to_it() {
+    let script = "trap 'sleep 0.3; echo saved; exit 9' TERM; echo ready; while :; do sleep 0.02; done";
+    for mut running in both(&["--stop-timeout", "20s"], script) {
+        running.wait_for("ready");
+        let start = Instant::now();
+        running.kill(libc::SIGTERM);
+        let ended = running.end().expect_code(9);
+        assert!(ended.stdout.ends_with("saved\n"), "{ended:#?}");
+        assert!(start.elapsed() < Duration::from_secs(10), "{ended:#?}");
+    }
+}
+
+#[test]
+fn other_signals_start_no_deadline() {
+    let script = "trap 'echo got one' HUP USR1; trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done";
+    for mut running in both(&["--stop-timeout", "200ms"], script) {
+        running.wait_for("ready");
+        for signal in [libc::SIGHUP, libc::SIGUSR1] {
+            running.kill(signal);
+            running.wait_for("got one");
+        }
+        assert!(!running.ends_within(Duration::from_millis(600)), "{:#?}", running.end());
+        running.kill(libc::SIGTERM);
+        running.end().expect_code(9);
+    }
+}
+
+/// What was asked for counts, not what the command is told.
+#[test]
+fn a_stop_that_is_rewritten_is_a_stop() {
+    let script = "trap 'echo checkpoint' USR1; echo ready; while :; do sleep 0.02; done";
+    for mut running in both(&["--stop-timeout", "500ms", "--rewrite-signal", "TERM:USR1"], script) {
+        running.wait_for("ready");
+        running.kill(libc::SIGTERM);
+        let ended = running.end().expect_code(137);
+        assert!(ended.stdout.ends_with("checkpoint\n"), "{ended:#?}");
+    }
+}
+
+/// A stop may also come before the command runs; the preparation dies of it.
+#[test]
+fn a_stop_during_the_preparation_needs_no_deadline() {
+    let hang = super::hang::Hang::interruptible("/sys/class/infiniband");
+    let command = rdma_init(["--stop-timeout", "1h", "--prepare-timeout", "1h", "--", "true"]);
+    let running = super::container::hanging(command, true, &hang);
+    hang.wait();
+    running.kill(libc::SIGTERM);
+    let ended = running.end().expect_code(143);
+    assert!(ended.stderr.contains("the preparation of the command was killed by SIGTERM"), "{ended:#?}");
+}
+
+/// A preparation that cannot even take the stop is killed, and nothing is started.
+#[test]
+fn a_preparation_that_does_not_stop_is_killed() {
+    let hang = super::hang::Hang::interruptible("/sys/class/infiniband");
+    let command = rdma_init(["--stop-timeout", "300ms", "--prepare-timeout", "1h", "--", "echo", "started"]);
+    let running = super::container::hanging(command, true, &hang);
+    hang.wait();
+    let child = running.child();
+    send(child, libc::SIGSTOP);
+    poll_until("the preparation is stopped", || {
+        status_field(&status(child), "State")?.starts_with('T').then_some(())
+    });
+    running.kill(libc::SIGTERM);
+    let ended = running.end().expect_code(137);
+    assert_eq!(ended.stdout, "", "{ended:#?}");
+}
+
+/// A worker in a session of its own that saves something when it is asked to end.
+const SAVER: &str = "setsid sh -c 'trap \"sleep 0.5; echo saved; exit\" TERM; echo ready; \
+                     while :; do sleep 0.02; done' &
+                     read -r line";
+
+/// Starts with a pipe to standard input, at whose end the command ends.
+fn until_closed(options: &[&str], script: &str) -> Vec<(Running, std::os::fd::OwnedFd)> {
+    let command = |more: &[&str]| {
+        let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).expect("a pipe can be made");
+        let mut command = rdma_init([options, more, &["--", "sh", "-c", script]].concat());
+        command.stdin(reader);
+        (command, writer)
+    };
+    let (first, first_writer) = command(&[]);
+    let (second, second_writer) = command(&["--supervise"]);
+    vec![(as_pid_1(first), first_writer), (in_place(second), second_writer)]
+}
+
+#[test]
+fn with_a_drain_timeout_those_who_outlive_the_command_may_finish() {
+    let script = format!("{SAVER}\nexit 4");
+    for (mut running, stdin) in until_closed(&["--drain-timeout", "20s"], &script) {
+        running.wait_for("ready");
+        let start = Instant::now();
+        drop(stdin);
+        let ended = running.end().expect_code(4);
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}: {ended:#?}", start.elapsed());
+        assert_eq!(ended.stdout, "ready\nsaved\n", "{ended:#?}");
+        assert!(!ended.stderr.contains("drain-timeout"), "nobody was killed: {ended:#?}");
+    }
+}
+
+#[test]
+fn a_command_that_is_killed_leaves_workers_that_are_drained() {
+    let script = format!("{SAVER}\nexit 4");
+    for (mut running, _stdin) in until_closed(&["--drain-timeout", "20s"], &script) {
+        running.wait_for("ready");
+        send(running.command(), libc::SIGKILL);
+        let ended = running.end().expect_code(137);
+        assert_eq!(ended.stdout, "ready\nsaved\n", "{ended:#?}");
+    }
+}
+
+#[test]
+fn the_drain_asks_once_and_kills_at_its_deadline() {
+    let script = "setsid sh -c 'trap \"echo asked\" TERM; echo ready; while :; do sleep 0.02; done' &
+                  read -r line; exit 4";
+    for (mut running, stdin) in until_closed(&["--drain-timeout", "700ms"], script) {
+        running.wait_for("ready");
+        let all = descendants(running.pid);
+        let start = Instant::now();
+        drop(stdin);
+        let ended = running.end().expect_code(4);
+        assert!(start.elapsed() >= Duration::from_millis(700), "{:?}: {ended:#?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}: {ended:#?}", start.elapsed());
+        assert_eq!(ended.stdout, "ready\nasked\n", "{ended:#?}");
+        assert!(!all.iter().any(|pid| lives(*pid)), "{all:?}");
+        assert!(ended.stderr.contains("after the drain-timeout of 700ms was killed"), "{ended:#?}");
+    }
+}
+
+/// One that was stopped hears of it, too.
+#[test]
+fn the_drain_wakes_those_who_were_stopped() {
+    let script = "setsid sh -c 'echo $$ ready; kill -STOP $$; sleep 1000' & read -r line; exit 4";
+    for (mut running, stdin) in until_closed(&["--drain-timeout", "20s"], script) {
+        running.wait_for("ready");
+        poll_until("the worker is stopped", || {
+            descendants(running.pid)
+                .into_iter()
+                .any(|pid| status_field(&status(pid), "State").is_some_and(|state| state.starts_with('T')))
+                .then_some(())
+        });
+        let start = Instant::now();
+        drop(stdin);
+        running.end().expect_code(4);
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn a_drain_with_nobody_left_takes_no_time() {
+    for running in both(&["--drain-timeout", "1h"], "(exit 3) & wait; exit 4") {
+        running.end().expect_code(4);
+    }
+}
+
+/// The earlier of the two deadlines holds.
+#[test]
+fn a_stop_during_the_drain_starts_its_own_deadline() {
+    let script = "setsid sh -c 'trap \"echo asked\" TERM; echo ready; while :; do sleep 0.02; done' &
+                  read -r line; exit 4";
+    let options = ["--drain-timeout", "1h", "--stop-timeout", "300ms"];
+    for (mut running, stdin) in until_closed(&options, script) {
+        running.wait_for("ready");
+        drop(stdin);
+        running.wait_for("asked");
+        running.kill(libc::SIGTERM);
+        let ended = running.end().expect_code(4);
+        assert!(ended.stderr.contains("after the stop-timeout of 300ms was killed"), "{ended:#?}");
+        assert_eq!(ended.stdout.matches("asked").count(), 1, "{ended:#?}");
+    }
+}
+
+/// Those who are born while the others are killed do not survive either.
+#[test]
+fn a_fork_bomb_does_not_outlast_the_kill() {
+    let script = "trap '' TERM; echo ready; b() { while :; do (sleep 0.01; setsid sleep 1000) & sleep 0.002; done; }; b";
+    for mut running in both(&["--stop-timeout", "300ms"], script) {
+        running.wait_for("ready");
+        let pid = running.pid;
+        running.kill(libc::SIGTERM);
+        let ended = running.end().expect_code(137);
+        let left = super::container::children(pid);
+        assert!(left.is_empty(), "{left:?}: {ended:#?}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Looking after a command without being PID 1, and the options for both.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use nix::libc;
+
+use super::container::{
+    as_pid_1, children, from_scratch, has_descriptors, in_place, rdma_init, send, shell, signal_of, status,
+};
+use super::states::{STATES, State, inherit, shown};
+use crate::support::{poll_until, status_field};
+
+fn supervised(script: &str) -> Command {
+    rdma_init(["--supervise", "--", "sh", "-c", script])
+}
+
+#[test]
+fn without_the_option_the_process_becomes_the_command() {
+    let running = in_place(shell("echo $$; exec sleep 1000"));
+    let pid = running.pid;
+    poll_until("it is the command", || {
+        fs::read_to_string(format!("/proc/{pid}/comm")).ok().filter(|comm| comm == "sleep\n")
+    });
+    running.kill(libc::SIGTERM);
+    assert_eq!(signal_of(running.end().status), Some(libc::SIGTERM));
+}
+
+#[test]
+fn with_it_the_command_is_a_child_of_a_subreaper() {
+    let mut running = in_place(supervised("(sleep 1000 &); echo ready; exec sleep 1000"));
+    running.wait_for("ready");
+    let command = running.command();
+    let orphan = poll_until("the orphan is adopted", || {
+        children(running.pid).into_iter().find(|child| *child != command)
+    });
+    send(orphan, libc::SIGKILL);
+    poll_until("the orphan is reaped", || (children(running.pid) == [command]).then_some(()));
+    running.kill(libc::SIGTERM);
+    running.end().expect_code(143);
+}
+
+#[test]
+fn the_file_and_the_variable_ask_for_it_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rdma-init.toml");
+    fs::write(&file, "supervise = true\nremap-exit = [3]\n").unwrap();
+    let mut by_file = shell("exit 3");
+    by_file.env("RDMA_INIT_CONFIG", &file);
+    in_place(by_file).end().expect_code(0);
+    let mut by_variable = shell("exit 3");
+    by_variable.env("RDMA_INIT_SUPERVISE", "true").env("RDMA_INIT_REMAP_EXIT", "3:4");
+    in_place(by_variable).end().expect_code(4);
+    let mut bad = shell("echo started");
+    bad.env("RDMA_INIT_SUPERVISE", "true").env("RDMA_INIT_REMAP_EXIT", "x");
+    let ended = in_place(bad).end().expect_code(125);
+    assert!(ended.stderr.contains("RDMA_INIT_REMAP_EXIT") && ended.stdout.is_empty(), "{ended:#?}");
+}
+
+/// What would have to be done by an init is not done in silence.
+#[test]
+fn in_place_what_takes_an_init_is_said_to_be_lost() {
+    for option in [
+        &["--stop-timeout", "5s"][..],
+        &["--kill-group"],
+        &["--remap-exit", "3"],
+        &["--rewrite-signal", "1:2"],
+    ] {
+        let command = rdma_init([option, &["--", "sh", "-c", "exit 3"]].concat());
+        let ended = in_place(command).end().expect_code(3);
+        assert_eq!(ended.stderr.matches("--supervise").count(), 1, "{option:?}: {ended:#?}");
+    }
+    let ended = in_place(shell("exit 3")).end().expect_code(3);
+    assert!(!ended.stderr.contains("--supervise"), "{ended:#?}");
+    let ended = as_pid_1(rdma_init(["--stop-timeout", "5s", "--", "true"])).end().expect_code(0);
+    assert!(!ended.stderr.contains("--supervise"), "{ended:#?}");
+}
+
+#[test]
+fn the_command_gets_the_mask_and_dispositions_that_were_inherited() {
+    let difference = |state: &State| {
+        let mut direct = Command::new("/bin/cat");
+        direct.env_clear().arg("/proc/self/status").stdout(Stdio::piped()).stderr(Stdio::piped());
+        from_scratch(&mut direct);
+        inherit(&mut direct, state);
+        let mut ours = rdma_init(["--supervise", "--", "/bin/cat", "/proc/self/status"]);
+        inherit(&mut ours, state);
+        let (direct, ours) = (in_place(direct).end(), in_place(ours).end().expect_code(0));
+        let (wanted, found) = (shown(&direct.stdout), shown(&ours.stdout));
+        (wanted != found).then(|| format!("{}:\n  wanted {wanted}\n  found  {found}", state.name))
+    };
+    let differences: Vec<String> = STATES.iter().filter_map(difference).collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn the_supervisor_keeps_nothing_that_is_the_command_s() {
+    let running = in_place(supervised("exec sleep 1000"));
+    running.command();
+    has_descriptors(running.pid, &[0, 1, 2]).unwrap();
+    assert_eq!(fs::read_link(format!("/proc/{}/cwd", running.pid)).unwrap(), std::path::Path::new("/"));
+    assert_eq!(status_field(&status(running.pid), "Threads"), Some("1"));
+    running.kill(libc::SIGTERM);
+    running.end().expect_code(143);
+}
+
+/// As PID 1 and not: the command is told when the parent of its init ends.
+#[test]
+fn the_parent_death_signal_reaches_the_command() {
+    for option in [&["--supervise"][..], &[]] {
+        let ours = rdma_init(
+            [
+                &["--parent-death-signal", "USR1"],
+                option,
+                &[
+                    "--",
+                    "sh",
+                    "-c",
+                    "trap 'echo told; exit 0' USR1; echo ready $$; while :; do sleep 0.02; done",
+                ],
+            ]
+            .concat(),
+        );
+        let mut parent = Command::new("/bin/sh");
+        parent.env_clear().envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        // Not its last command, which it would become.
+        parent.args(["-c", "\"$@\"; exit 1", "sh"]).arg(ours.get_program()).args(ours.get_args());
+        parent.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        from_scratch(&mut parent);
+        let mut running = in_place(parent);
+        running.wait_for("ready");
+        running.kill(libc::SIGKILL);
+        running.wait_for("told");
+        running.end();
+    }
+}
+
+#[test]
+fn an_orphan_is_told_of_only_where_that_is_asked_for() {
+    // Ends only as PID 1's child, so that no shell can reap it before.
+    let orphan = "until [ $(ps -o ppid= -p $$) -eq 1 ]; do :; done; exit 3";
+    let script =
+        format!("(sh -c '{orphan}' & :); until [ \"$(ps -o pid= --ppid 1 | tr -d ' ')\" = $$ ]; do :; done");
+    for (options, expected) in [(&["--warn-on-reap"][..], true), (&[], false)] {
+        let command = rdma_init([options, &["--", "sh", "-c", &script]].concat());
+        let ended = as_pid_1(command).end();
+        assert_eq!(ended.stderr.contains("reaped process"), expected, "{ended:#?}");
+        assert_eq!(
+            ended.stderr.contains("(exit code 3), which its parent left behind"),
+            expected,
+            "{ended:#?}"
+        );
+    }
+}
