@@ -1,0 +1,171 @@
+//! Another signal in the place of the one that was sent.
+
+use nix::libc;
+
+use super::peer::{
+    COLLECTOR, Feature, Init, PLACES, Place, bit, first_process, is_not_for_tini, pending, start,
+    wait_until_stopped,
+};
+use crate::support::poll_until;
+
+/// Sends these to an init that rewrites, and looks at what waits for the command.
+/// Each list is what arrives in the end, at the latest with the last that is sent.
+fn expect(rewrites: &[&str], sent: &[i32], arrives: &[i32]) {
+    let features: Vec<_> = rewrites.iter().map(|rewrite| Feature::Rewrite(rewrite)).collect();
+    let Some(init) = Init::with(&features) else { return };
+    let wanted = arrives.iter().fold(0, |mask, signal| mask | bit(*signal));
+    for place in PLACES {
+        let mut started = init.start(place, COLLECTOR);
+        started.is_ready();
+        let command = started.command();
+        for signal in sent {
+            started.rests();
+            started.kill(*signal);
+        }
+        started.rests();
+        let found = poll_until("something arrives", || Some(pending(command)).filter(|found| *found != 0));
+        assert_eq!(found, wanted, "{place:?}, {rewrites:?}: {found:x} instead of {wanted:x}");
+    }
+}
+
+#[test]
+fn a_signal_is_rewritten_by_name_and_by_number() {
+    expect(&["TERM:INT"], &[libc::SIGTERM], &[libc::SIGINT]);
+    expect(&["SIGTERM:SIGQUIT"], &[libc::SIGTERM], &[libc::SIGQUIT]);
+    expect(&["15:3"], &[libc::SIGTERM], &[libc::SIGQUIT]);
+    expect(&["term:3"], &[libc::SIGTERM], &[libc::SIGQUIT]);
+    expect(&["15:RTMIN+1"], &[libc::SIGTERM], &[35]);
+}
+
+#[test]
+fn what_is_not_named_is_not_rewritten() {
+    expect(&["TERM:INT"], &[libc::SIGHUP, libc::SIGUSR1], &[libc::SIGHUP, libc::SIGUSR1]);
+}
+
+#[test]
+fn a_chain_of_rewrites_is_one_step() {
+    expect(&["USR1:USR2", "USR2:HUP"], &[libc::SIGUSR1], &[libc::SIGUSR2]);
+    expect(&["USR1:USR2", "USR2:HUP"], &[libc::SIGUSR2], &[libc::SIGHUP]);
+    expect(&["USR2:HUP", "USR1:USR2"], &[libc::SIGUSR1], &[libc::SIGUSR2]);
+}
+
+#[test]
+fn two_signals_can_be_swapped() {
+    expect(&["INT:TERM", "TERM:INT"], &[libc::SIGINT], &[libc::SIGTERM]);
+    expect(&["INT:TERM", "TERM:INT"], &[libc::SIGTERM], &[libc::SIGINT]);
+}
+
+#[test]
+fn a_signal_that_becomes_0_is_dropped() {
+    expect(&["USR1:0"], &[libc::SIGUSR1, libc::SIGUSR2], &[libc::SIGUSR2]);
+    expect(&["10:0", "12:0"], &[libc::SIGUSR1, libc::SIGUSR2, libc::SIGHUP], &[libc::SIGHUP]);
+}
+
+#[test]
+fn a_signal_can_become_a_kill() {
+    let Some(init) = Init::with(&[Feature::Rewrite("TERM:KILL")]) else { return };
+    for place in PLACES {
+        let mut started = init.shell(place, "trap '' TERM; echo ready; while :; do sleep 0.05; done");
+        started.is_ready();
+        started.kill(libc::SIGTERM);
+        started.end().expect_code(137);
+    }
+}
+
+#[test]
+fn a_signal_that_is_rewritten_decides_on_the_code() {
+    let Some(init) = Init::with(&[Feature::Rewrite("TERM:INT")]) else { return };
+    for place in PLACES {
+        let mut started = init
+            .shell(place, "trap 'echo interrupted; exit 4' INT; echo ready; while :; do sleep 0.02; done");
+        started.is_ready();
+        started.kill(libc::SIGTERM);
+        assert_eq!(started.end().expect_code(4).stdout, "ready\ninterrupted\n");
+    }
+}
+
+/// The command may be faster than the init, which then finds its orders and a signal
+/// at the same time. It takes the preparation a while to read this configuration, so
+/// that the init can be stopped before the orders are given.
+#[test]
+fn a_signal_right_after_the_start_is_rewritten() {
+    if is_not_for_tini("it does not rewrite") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.toml");
+    std::fs::write(&config, format!("rewrite-signal = [{}]\n", "\"TERM:INT\", ".repeat(20_000))).unwrap();
+    let script = "trap 'echo interrupted; exit 4' INT; echo ready; while :; do sleep 0.02; done";
+    let mut command = Init::plain().command(Place::Pid1, &["sh", "-c", script]);
+    command.env("RDMA_INIT_CONFIG", &config);
+    let mut started = start(Place::Pid1, command);
+    started.child();
+    started.kill(libc::SIGSTOP);
+    wait_until_stopped(started.init());
+    started.wait_for("ready");
+    started.kill(libc::SIGTERM);
+    started.kill(libc::SIGCONT);
+    assert_eq!(started.end().expect_code(4).stdout, "ready\ninterrupted\n");
+}
+
+#[test]
+fn a_rewritten_signal_goes_to_the_group() {
+    let Some(init) = Init::with(&[Feature::KillGroup, Feature::Rewrite("HUP:TERM")]) else { return };
+    for place in PLACES {
+        // The command waits for its child, and ends with the child's code.
+        let mut started = init.shell(place, "trap : TERM; sh -c 'echo ready; exec sleep 1000'; exit $?");
+        started.is_ready();
+        started.kill(libc::SIGHUP);
+        started.end().expect_code(143);
+    }
+}
+
+#[test]
+fn a_malformed_rewrite_is_refused_and_named() {
+    let malformed = [
+        "foo",
+        "derp",
+        "15",
+        "TERM",
+        "15:",
+        ":15",
+        ":",
+        "15:12:",
+        "15:12:10",
+        "128:15",
+        "15:128",
+        "65:1",
+        "1:65",
+        "-1:15",
+        "15:-1",
+        "0:15",
+        "derp:15",
+        "15:derp",
+        "HUP:",
+        "HUP=INT",
+        "SIGSIGTERM:INT",
+        "1.5:2",
+        "KILL:TERM",
+        "STOP:0",
+        "CHLD:USR1",
+    ];
+    for text in malformed {
+        let Some(init) = Init::with(&[Feature::Rewrite("USR1:USR2"), Feature::Rewrite(text)]) else { return };
+        for place in PLACES {
+            let ended = init.start(place, &["echo", "started"]).end().expect_code(125);
+            assert!(ended.stderr.contains(&format!("{text:?}")), "{place:?}, {text:?}: {ended:#?}");
+            assert_eq!(ended.stdout, "", "{place:?}, {text:?}");
+        }
+    }
+}
+
+#[test]
+fn an_option_without_its_rewrite_is_refused() {
+    if is_not_for_tini("it does not rewrite") {
+        return;
+    }
+    let mut arguments = Init::plain().arguments(Place::Pid1, &["true"]);
+    arguments.insert(1, "--rewrite-signal".into());
+    let ended = start(Place::Pid1, first_process(&arguments[0], &arguments[1..])).end().expect_code(125);
+    assert!(ended.stderr.contains("--rewrite-signal"), "{ended:#?}");
+}

@@ -1,0 +1,327 @@
+//! A terminal: the init as its first process, and the init as a job of a shell.
+
+use std::ffi::OsStr;
+
+use nix::libc;
+
+use super::container::{Running, children, command_of};
+use super::peer::{
+    Init, Place, first_process, is_not_for_tini, is_over, state, wait_for_state, wait_until_over,
+    wait_until_stopped,
+};
+use super::screen::{Screen, on_a_terminal};
+use crate::support::poll_until;
+
+const CTRL_C: &str = "\x03";
+const CTRL_D: &str = "\x04";
+const CTRL_Z: &str = "\x1a";
+
+const BASH: [&str; 4] = ["bash", "--norc", "--noprofile", "--noediting"];
+
+/// The init as PID 1, in front of a command.
+fn first(command: &[&str]) -> (Running, Screen) {
+    on_a_terminal(Init::plain().command(Place::Pid1, command))
+}
+
+#[test]
+fn lines_and_the_end_of_input_arrive_and_output_comes_back() {
+    let (running, mut screen) = first(&["sh", "-c", "stty -echo; echo ready; exec tac"]);
+    screen.shows("ready");
+    screen.types("one\ntwo\nthree\n");
+    screen.types(CTRL_D);
+    screen.shows("three\r\ntwo\r\none\r\n");
+    running.end().expect_code(0);
+}
+
+#[test]
+fn an_interrupt_at_the_terminal_ends_the_command() {
+    let (running, mut screen) = first(&["sh", "-c", "echo ready; exec sleep 1000"]);
+    screen.shows("ready");
+    screen.types(CTRL_C);
+    running.end().expect_code(130);
+}
+
+#[test]
+fn typing_exit_ends_a_shell() {
+    let (running, mut screen) = first(&[&BASH[..], &["-i"]].concat());
+    screen.types("PS1=; echo re\"\"ady\n");
+    screen.shows("ready");
+    screen.types("exit 3\n");
+    running.end().expect_code(3);
+}
+
+/// Suspends and resumes a job of the shell that is the command.
+#[track_caller]
+fn expect_job_control(flag: &str) {
+    let (running, mut screen) = first(&[&BASH[..], &[flag]].concat());
+    screen.types("PS1=; stty -echo; echo flags=$-.\n");
+    screen.shows("flags=$-");
+    screen.shows("flags=");
+    screen.shows(".");
+    let shell = running.command();
+    screen.is_given_to(shell);
+    screen.types("sh -c 'echo job-ready; exec sleep 1000'\n");
+    screen.shows("job-ready");
+    let job = poll_until("the job runs", || children(shell).first().copied());
+    screen.is_given_to(job);
+    screen.types(CTRL_Z);
+    wait_until_stopped(job);
+    screen.is_given_to(shell);
+    screen.types("fg >/dev/null\n");
+    screen.is_given_to(job);
+    wait_for_state(job, "goes on", |state| state != Some('T'));
+    screen.types(CTRL_C);
+    screen.types("echo code=$?\n");
+    screen.shows("code=130");
+    assert!(is_over(state(job)));
+    screen.types("exit 6\n");
+    running.end().expect_code(6);
+}
+
+#[test]
+fn an_interactive_shell_as_the_command_has_job_control() {
+    expect_job_control("-i");
+}
+
+#[test]
+fn a_shell_that_asks_for_job_control_gets_it() {
+    expect_job_control("-m");
+}
+
+/// An interactive shell, which is PID 1 and runs the init as a job.
+struct AtAShell {
+    running: Running,
+    screen: Screen,
+    shell: i32,
+}
+
+/// The init, as it runs as a job: it gave the terminal to the command.
+struct Job {
+    init: i32,
+    command: i32,
+}
+
+impl AtAShell {
+    fn new() -> AtAShell {
+        let bash = first_process("/bin/bash", BASH[1..].iter().chain(&["-i"]));
+        let (running, mut screen) = on_a_terminal(bash);
+        screen.types("PS1=; stty -echo; echo re\"\"ady\n");
+        screen.shows("ready");
+        let shell = running.pid;
+        screen.is_given_to(shell);
+        AtAShell { running, screen, shell }
+    }
+
+    /// The line that runs a command under the init.
+    fn line(script: &str) -> String {
+        let quoted = |text: &OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));
+        let words = Init::plain().arguments(Place::ByOption, &["sh", "-c", script]);
+        words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    }
+
+    fn job(&self) -> Job {
+        let init = poll_until("the shell runs the init", || children(self.shell).first().copied());
+        Job { init, command: command_of(init) }
+    }
+
+    /// Starts a job in the foreground, which says that it is ready.
+    fn runs(&mut self, script: &str) -> Job {
+        self.screen.types(&format!("{}\n", AtAShell::line(script)));
+        self.screen.shows("ready");
+        let job = self.job();
+        self.screen.is_given_to(job.command);
+        job
+    }
+
+    /// Waits until the job has the terminal: the init, which passes on what is typed,
+    /// or the command.
+    fn has_in_front(&self, job: &Job) {
+        poll_until("the job is in the foreground", || {
+            let group = nix::unistd::tcgetpgrp(&self.screen.master).ok()?.as_raw();
+            [job.init, job.command].contains(&group).then_some(())
+        });
+    }
+
+    /// Types ^Z, after which the shell has the terminal again.
+    fn suspends(&mut self, job: &Job) {
+        self.screen.types(CTRL_Z);
+        self.screen.shows("Stopped");
+        wait_until_stopped(job.command);
+        wait_until_stopped(job.init);
+        self.screen.is_given_to(self.shell);
+    }
+
+    /// Ends the job by ^C, and the shell with it.
+    fn interrupts(mut self, job: &Job) {
+        self.screen.types(CTRL_C);
+        wait_until_over(job.command);
+        wait_until_over(job.init);
+        self.screen.is_given_to(self.shell);
+        self.screen.types("echo code=$?.\n");
+        self.screen.shows("code=130.");
+        self.screen.types("exit 6\n");
+        self.running.end().expect_code(6);
+    }
+}
+
+fn goes_on(job: &Job) {
+    for pid in [job.init, job.command] {
+        wait_for_state(pid, "goes on", |state| matches!(state, Some('S' | 'R')));
+    }
+}
+
+const SLEEPS: &str = "echo ready; exec sleep 1000";
+const READS: &str = "echo ready; read -r line; echo \"got $line.\"; exit 4";
+const NO_STOP: &str = "it does not stop along with its command";
+
+#[test]
+fn an_interrupt_at_a_shell_gives_130() {
+    let mut shell = AtAShell::new();
+    let job = shell.runs(SLEEPS);
+    shell.interrupts(&job);
+}
+
+#[test]
+fn suspending_at_a_shell_stops_both_and_fg_resumes_both() {
+    if is_not_for_tini(NO_STOP) {
+        return;
+    }
+    let mut shell = AtAShell::new();
+    let job = shell.runs(SLEEPS);
+    for _ in 0..3 {
+        shell.suspends(&job);
+        shell.screen.types("fg >/dev/null\n");
+        shell.screen.is_given_to(job.command);
+        goes_on(&job);
+    }
+    shell.interrupts(&job);
+}
+
+#[test]
+fn a_command_that_was_suspended_reads_on() {
+    if is_not_for_tini(NO_STOP) {
+        return;
+    }
+    let mut shell = AtAShell::new();
+    let job = shell.runs(READS);
+    shell.suspends(&job);
+    shell.screen.types("fg >/dev/null\n");
+    shell.screen.is_given_to(job.command);
+    shell.screen.types("this\n");
+    shell.screen.shows("got this.");
+    shell.screen.is_given_to(shell.shell);
+    shell.screen.types("echo code=$?.\n");
+    shell.screen.shows("code=4.");
+}
+
+#[test]
+fn bg_resumes_both_and_the_shell_keeps_the_terminal() {
+    if is_not_for_tini(NO_STOP) {
+        return;
+    }
+    let mut shell = AtAShell::new();
+    let job = shell.runs(SLEEPS);
+    shell.suspends(&job);
+    shell.screen.types("bg >/dev/null; echo in-the-background\n");
+    shell.screen.shows("in-the-background");
+    goes_on(&job);
+    shell.screen.is_given_to(shell.shell);
+    shell.screen.types("fg >/dev/null\n");
+    shell.has_in_front(&job);
+    shell.interrupts(&job);
+}
+
+/// As before it: `bg` and `fg` have changed who has the terminal.
+#[test]
+fn a_job_that_went_on_in_the_background_can_be_suspended_again() {
+    if is_not_for_tini(NO_STOP) {
+        return;
+    }
+    let mut shell = AtAShell::new();
+    let job = shell.runs(SLEEPS);
+    shell.suspends(&job);
+    shell.screen.types("bg >/dev/null; echo in-the-background\n");
+    shell.screen.shows("in-the-background");
+    goes_on(&job);
+    shell.screen.types("fg >/dev/null\n");
+    shell.has_in_front(&job);
+    shell.suspends(&job);
+}
+
+/// A shell stops a job of the background that wants to read, and says so.
+#[test]
+fn a_command_that_reads_in_the_background_is_stopped_until_fg() {
+    if is_not_for_tini(NO_STOP) {
+        return;
+    }
+    let mut shell = AtAShell::new();
+    let job = shell.runs(READS);
+    shell.suspends(&job);
+    shell.screen.types("bg >/dev/null; echo in-the-background\n");
+    shell.screen.shows("in-the-background");
+    wait_until_stopped(job.command);
+    wait_until_stopped(job.init);
+    shell.screen.types("fg >/dev/null\n");
+    shell.screen.is_given_to(job.command);
+    shell.screen.types("this\n");
+    shell.screen.shows("got this.");
+    shell.screen.is_given_to(shell.shell);
+    shell.screen.types("echo code=$?.\n");
+    shell.screen.shows("code=4.");
+}
+
+/// Nobody stopped it, so nobody resumes it: it has to be given the terminal by `fg`.
+#[test]
+fn a_command_that_was_started_in_the_background_comes_to_the_front() {
+    if is_not_for_tini(NO_STOP) {
+        return;
+    }
+    let mut shell = AtAShell::new();
+    shell.screen.types(&format!("{} &\n", AtAShell::line(READS)));
+    shell.screen.shows("ready");
+    let job = shell.job();
+    wait_until_stopped(job.command);
+    wait_until_stopped(job.init);
+    shell.screen.types("fg >/dev/null\n");
+    shell.screen.is_given_to(job.command);
+    shell.screen.types("this\n");
+    shell.screen.shows("got this.");
+    shell.screen.is_given_to(shell.shell);
+}
+
+/// The whole job stops, whoever else is part of it.
+#[test]
+fn suspending_a_pipeline_at_a_shell_stops_all_of_it() {
+    if is_not_for_tini(NO_STOP) {
+        return;
+    }
+    let mut shell = AtAShell::new();
+    shell.screen.types(&format!("{} | cat\n", AtAShell::line(SLEEPS)));
+    shell.screen.shows("ready");
+    let job = shell.job();
+    shell.screen.is_given_to(job.command);
+    shell.screen.types(CTRL_Z);
+    wait_until_stopped(job.command);
+    wait_until_stopped(job.init);
+    shell.screen.is_given_to(shell.shell);
+    shell.screen.types("fg >/dev/null\n");
+    goes_on(&job);
+    shell.screen.is_given_to(job.command);
+    shell.screen.types(CTRL_C);
+    wait_until_over(job.command);
+    shell.screen.is_given_to(shell.shell);
+}
+
+/// As a supervisor suspends it, not a terminal.
+#[test]
+fn a_stop_signal_to_the_init_suspends_the_command() {
+    let mut started = Init::plain().shell(Place::ByOption, "echo ready; exec sleep 1000");
+    started.is_ready();
+    let command = started.command();
+    started.kill(libc::SIGTSTP);
+    wait_until_stopped(command);
+    started.kill(libc::SIGCONT);
+    wait_for_state(command, "goes on", |state| matches!(state, Some('S' | 'R')));
+    started.kill(libc::SIGTERM);
+    started.end().expect_code(143);
+}
