@@ -12,5 +12,6 @@ mod docker {
     mod lifecycle;
     mod limits;
     mod sandbox;
+    mod stop;
     mod terminal;
 }

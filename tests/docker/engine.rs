@@ -44,7 +44,7 @@ pub struct Engine {
 
 /// What the image's commands are; all of them are busybox.
 const COMMANDS: &[&str] =
-    &["cat", "env", "grep", "ls", "mkdir", "mknod", "mount", "rm", "sh", "sleep", "stty", "true"];
+    &["cat", "env", "grep", "ls", "mkdir", "mknod", "mount", "rm", "setsid", "sh", "sleep", "stty", "true"];
 
 impl Engine {
     fn prepare() -> Result<Engine, String> {

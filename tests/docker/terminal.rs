@@ -164,6 +164,9 @@ fn ctrl_c_ends_the_command() {
     terminal.type_in("\x03");
     let (code, shown) = terminal.close();
     assert_eq!(code, Some(130), "{shown}");
+    // The terminal has sent it to the command, without PID 1.
+    assert!(shown.contains("was killed by SIGINT (exit code 130)"), "{shown}");
+    assert!(!shown.contains("forwarded"), "{shown}");
 }
 
 #[test]

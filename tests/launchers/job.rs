@@ -1,0 +1,209 @@
+//! A launcher with two workers, each of which writes down what happens to it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::libc;
+use tempfile::TempDir;
+
+use super::container::{Ended, Running, as_pid_1, children, in_place, rdma_init, send, status};
+use crate::support::{poll_for, status_field};
+
+/// Two cores that are busy with something else need this long to import PyTorch thrice.
+const START: Duration = Duration::from_secs(180);
+
+/// How the program looks after the launcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Init {
+    Pid1,
+    Subreaper,
+}
+
+impl Init {
+    pub const BOTH: [Init; 2] = [Init::Pid1, Init::Subreaper];
+}
+
+/// A launcher under the program, and the folder where its workers write.
+pub struct Job {
+    everybody: Everybody,
+    pub running: Running,
+    folder: TempDir,
+}
+
+/// How it ended, and how long this took since it was asked to.
+pub struct Outcome {
+    pub ended: Ended,
+    pub took: Duration,
+    folder: TempDir,
+}
+
+impl Job {
+    /// Starts the launcher, whose arguments may depend on the folder.
+    pub fn start<A: AsRef<OsStr>>(
+        init: Init,
+        options: &[&str],
+        path: &str,
+        launcher: impl FnOnce(&Path) -> Vec<A>,
+    ) -> Job {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = rdma_init(options);
+        if init == Init::Subreaper {
+            command.arg("--supervise");
+        }
+        command.arg("--").args(launcher(folder.path()));
+        surroundings(&mut command, path, folder.path());
+        let running = match init {
+            Init::Pid1 => as_pid_1(command),
+            Init::Subreaper => in_place(command),
+        };
+        Job { everybody: Everybody { init: running.pid, seen: Vec::new() }, running, folder }
+    }
+
+    /// Waits until both workers have written so many lines of this.
+    #[track_caller]
+    pub fn wait_for(mut self, what: &str, count: usize) -> Job {
+        let there = poll_for(START, || {
+            let both = [0, 1].iter().all(|rank| self.lines(what, *rank).len() >= count);
+            (both || self.running.has_ended()).then_some(both)
+        });
+        if there == Some(true) {
+            return self;
+        }
+        let Job { mut everybody, running, folder } = self;
+        everybody.look();
+        running.kill(libc::SIGKILL);
+        drop(everybody);
+        let found = written(folder.path());
+        panic!("not {count} lines {what:?} of both workers: {found:#?}, {:#?}", running.end());
+    }
+
+    /// What a worker has written under this name.
+    pub fn lines(&self, what: &str, rank: usize) -> Vec<String> {
+        lines(self.folder.path(), what, rank)
+    }
+
+    /// Does something that leads to the end, and waits for it. Nothing may be left.
+    #[track_caller]
+    pub fn end_by(self, act: impl FnOnce(&Running)) -> Outcome {
+        let Job { mut everybody, running, folder } = self;
+        everybody.look();
+        assert!(everybody.seen.len() >= 3, "a launcher and two workers: {:?}", everybody.seen);
+        let start = Instant::now();
+        act(&running);
+        let ended = running.end();
+        let took = start.elapsed();
+        let left = everybody.left();
+        assert!(left.is_empty(), "{left:?} of {:?} are left: {ended:#?}", everybody.seen);
+        Outcome { ended, took, folder }
+    }
+
+    #[track_caller]
+    pub fn end_by_signal(self, signal: i32) -> Outcome {
+        self.end_by(|running| running.kill(signal))
+    }
+
+    /// As [`Job::end_by`]; the launcher is killed.
+    #[track_caller]
+    pub fn end_by_killing_the_launcher(self) -> Outcome {
+        self.end_by(|running| send(running.command(), libc::SIGKILL))
+    }
+}
+
+impl Outcome {
+    #[track_caller]
+    pub fn expect_code(self, code: i32) -> Outcome {
+        assert_eq!(self.ended.status.code(), Some(code), "{:#?}", self.ended);
+        self
+    }
+
+    /// The last line that the program itself has written.
+    #[track_caller]
+    pub fn expect_end_line<const N: usize>(self, parts: [&str; N]) -> Outcome {
+        let last = self.ended.stderr.lines().rfind(|line| line.starts_with("rdma-init: "));
+        let holds_all = last.is_some_and(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(holds_all, "{parts:?} are not in {last:?}: {:#?}", self.ended);
+        self
+    }
+
+    /// Nothing had to be killed by the program.
+    #[track_caller]
+    pub fn expect_nobody_killed(self) -> Outcome {
+        assert!(!self.ended.stderr.contains("what was left"), "{:#?}", self.ended);
+        self
+    }
+
+    /// Each of the workers has written just so many lines of this.
+    #[track_caller]
+    pub fn expect_of_both(self, what: &str, count: usize) -> Outcome {
+        for rank in [0, 1] {
+            let found = lines(self.folder.path(), what, rank);
+            let all = written(self.folder.path());
+            assert_eq!(found.len(), count, "{what} of worker {rank}: {all:#?}, {:#?}", self.ended);
+        }
+        self
+    }
+
+    #[track_caller]
+    pub fn expect_time(self, times: impl std::ops::RangeBounds<Duration>) -> Outcome {
+        assert!(times.contains(&self.took), "{:?}: {:#?}", self.took, self.ended);
+        self
+    }
+}
+
+/// The processes below the program. Those that a failed test leaves behind are killed.
+struct Everybody {
+    init: i32,
+    seen: Vec<i32>,
+}
+
+impl Everybody {
+    fn look(&mut self) {
+        self.seen = descendants(self.init);
+    }
+
+    fn left(&self) -> Vec<i32> {
+        self.seen.iter().copied().filter(|pid| lives(*pid)).collect()
+    }
+}
+
+impl Drop for Everybody {
+    fn drop(&mut self) {
+        for pid in self.left().into_iter().chain(descendants(self.init)) {
+            send(pid, libc::SIGKILL);
+        }
+    }
+}
+
+/// A search path, and a folder for everything that a launcher would leave in /tmp.
+pub fn surroundings(command: &mut Command, path: &str, folder: &Path) {
+    command.env("PATH", path).env("TMPDIR", folder).env("HOME", folder);
+}
+
+fn lines(folder: &Path, what: &str, rank: usize) -> Vec<String> {
+    let text = fs::read_to_string(folder.join(format!("{what}-{rank}"))).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// For messages: all that the workers have written.
+fn written(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).unwrap().filter_map(Result::ok);
+    let files = files.filter_map(|file| {
+        Some(format!("{}: {:?}", file.file_name().display(), fs::read_to_string(file.path()).ok()?))
+    });
+    files.collect()
+}
+
+/// Whether a process is still there, but for its parent's look at how it ended.
+fn lives(pid: i32) -> bool {
+    status_field(&status(pid), "State").is_some_and(|state| !state.starts_with('Z'))
+}
+
+/// All processes below this one.
+fn descendants(pid: i32) -> Vec<i32> {
+    let below = children(pid);
+    let further: Vec<i32> = below.iter().flat_map(|child| descendants(*child)).collect();
+    [below, further].concat()
+}

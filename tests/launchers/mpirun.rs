@@ -1,0 +1,115 @@
+//! Open MPI's mpirun with two ranks. How it stops them is its own: SIGCONT, SIGTERM
+//! after a time (odls_base_sigkill_timeout), and SIGKILL after as long again. It counts
+//! full seconds of the clock, so that its default of 1 may leave a rank next to nothing.
+//! It then ends with 1, whatever the ranks end with.
+
+use std::path::Path;
+use std::time::Duration;
+
+use nix::libc;
+
+use super::job::{Init, Job};
+use crate::support::{binary, repository, skip};
+
+/// Time for the ranks of a busy machine to take a SIGTERM: mpirun sends it 2 to 3 seconds
+/// after its own, and a SIGKILL as long after that.
+const PATIENT: [&str; 3] = ["--mca", "odls_base_sigkill_timeout", "3"];
+
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Starts mpirun with options, and two ranks of a command.
+fn mpirun(
+    init: Init,
+    options: &[&str],
+    mca: &[&str],
+    rank: impl FnOnce(&Path) -> Vec<String>,
+) -> Option<Job> {
+    if !PATH.split(':').any(|folder| Path::new(folder).join("mpirun").exists()) {
+        skip("there is no mpirun (Debian's openmpi-bin)");
+        return None;
+    }
+    let arguments = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"];
+    let job = Job::start(init, options, PATH, |folder| {
+        arguments.iter().chain(mca).map(ToString::to_string).chain(rank(folder)).collect()
+    });
+    Some(job)
+}
+
+/// The same with ranks that run until they are asked to end.
+fn ranks(init: Init, options: &[&str], mca: &[&str], more: &[&str]) -> Option<Job> {
+    let script = repository("tests/launchers/rank.sh").display().to_string();
+    let rank = |folder: &Path| {
+        let more = more.iter().map(ToString::to_string);
+        [script, folder.display().to_string()].into_iter().chain(more).collect()
+    };
+    Some(mpirun(init, options, mca, rank)?.wait_for("ready", 1))
+}
+
+#[test]
+fn a_stop_ends_mpirun_and_every_rank() {
+    for init in Init::BOTH {
+        let Some(job) = ranks(init, &["--stop-timeout", "25s"], &PATIENT, &[]) else { return };
+        job.end_by_signal(libc::SIGTERM)
+            .expect_code(1)
+            .expect_of_both("asked", 1)
+            .expect_end_line(["mpirun ended with exit code 1", "SIGTERM was forwarded to it"])
+            .expect_nobody_killed();
+    }
+}
+
+#[test]
+fn usr1_reaches_every_rank_and_the_job_goes_on() {
+    for init in Init::BOTH {
+        let Some(mut job) = ranks(init, &[], &[], &[]) else { return };
+        for count in 1..=3 {
+            job.running.kill(libc::SIGUSR1);
+            job = job.wait_for("usr1", count);
+        }
+        assert!(!job.running.has_ended());
+        job.end_by_signal(libc::SIGTERM).expect_code(1).expect_of_both("usr1", 3);
+    }
+}
+
+/// Where mpirun is given longer than the container has, the container's time counts.
+#[test]
+fn ranks_that_ignore_a_stop_are_gone_after_the_stop_timeout() {
+    for init in Init::BOTH {
+        // It asks them after 5 to 6 seconds, and would kill them after 10 to 12.
+        let mca = ["--mca", "odls_base_sigkill_timeout", "6"];
+        let Some(job) = ranks(init, &["--stop-timeout", "8s"], &mca, &["stubborn"]) else { return };
+        job.end_by_signal(libc::SIGTERM)
+            .expect_code(137)
+            .expect_of_both("asked", 1)
+            .expect_time(Duration::from_secs(8)..)
+            .expect_end_line(["mpirun was killed by SIGKILL", "after the stop-timeout of 8s was killed"]);
+    }
+}
+
+/// A kill leaves the ranks behind, each in a process group of its own.
+#[test]
+fn ranks_whose_mpirun_was_killed_are_asked_once_and_end() {
+    for init in Init::BOTH {
+        let Some(job) = ranks(init, &["--drain-timeout", "25s"], &[], &[]) else { return };
+        job.end_by_killing_the_launcher().expect_code(137).expect_of_both("asked", 1).expect_nobody_killed();
+    }
+}
+
+/// The rank is the process that mpirun has started, with the variables and the exit code.
+#[test]
+fn in_front_of_each_rank_the_program_becomes_the_rank() {
+    let script = r#"rank=$OMPI_COMM_WORLD_RANK
+        { cat /proc/$PPID/comm; echo $T_OUTER $T_INNER; } >"$0/rank-$rank"
+        exit $((rank * 7))"#;
+    let rank = |folder: &Path| {
+        let ours = binary().display().to_string();
+        let arguments = ["--set", "T_INNER=$inner", "--", "sh", "-c", script].map(str::to_owned);
+        [ours].into_iter().chain(arguments).chain([folder.display().to_string()]).collect()
+    };
+    let Some(mut job) = mpirun(Init::Pid1, &["--set", "T_OUTER=outer"], &[], rank) else { return };
+    assert!(job.running.ends_within(Duration::from_secs(30)));
+    for rank in [0, 1] {
+        assert_eq!(job.lines("rank", rank), ["mpirun", "outer $inner"]);
+    }
+    let ended = job.running.end().expect_code(7);
+    assert!(ended.stderr.contains("mpirun ended with exit code 7"), "{ended:#?}");
+}

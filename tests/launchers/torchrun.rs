@@ -1,0 +1,187 @@
+//! torchrun with two workers that train together over gloo, each in a session of its
+//! own, as torchrun starts them.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use nix::libc;
+
+use super::container::{as_pid_1, from_scratch};
+use super::job::{Init, Job, surroundings};
+use crate::support::{DEADLINE, poll_for, repository};
+
+/// The folder of the programs of an installation of PyTorch.
+static PROGRAMS: LazyLock<String> = LazyLock::new(|| {
+    let setup = repository("tests/launchers/torch.sh");
+    let setup = Command::new(setup).stderr(Stdio::inherit()).output().unwrap();
+    assert!(setup.status.success(), "PyTorch cannot be installed (see above)");
+    String::from_utf8(setup.stdout).unwrap().trim_end().to_owned()
+});
+
+fn path() -> String {
+    format!("{}:/usr/local/bin:/usr/bin:/bin", *PROGRAMS)
+}
+
+/// What the workers do when they are asked to end.
+const SAVE: &str = "save";
+const IGNORE: &str = "ignore";
+
+const SAVING: Duration = Duration::from_secs(3);
+
+/// Starts torchrun, and waits until the workers have taken their first step.
+fn torchrun(init: Init, options: &[&str], mode: &str) -> Job {
+    let script = repository("tests/launchers/worker.py").display().to_string();
+    let options = [options, &["--set", "GLOO_SOCKET_IFNAME=lo"]].concat();
+    let job = Job::start(init, &options, &path(), |folder| {
+        let arguments = ["torchrun", "--standalone", "--nproc-per-node", "2"].map(str::to_owned);
+        let worker = [script, folder.display().to_string(), mode.to_owned()];
+        arguments.into_iter().chain(worker).collect()
+    });
+    job.wait_for("ready", 1)
+}
+
+#[test]
+#[ignore = "needs PyTorch: make test-torch"]
+fn a_stop_lets_the_workers_save_and_torchrun_decides_on_the_code() {
+    for init in Init::BOTH {
+        for options in [&[][..], &["--stop-timeout", "25s"]] {
+            torchrun(init, options, SAVE)
+                .end_by_signal(libc::SIGTERM)
+                .expect_code(1)
+                .expect_of_both("asked", 1)
+                .expect_of_both("saved", 1)
+                .expect_time(SAVING..)
+                .expect_end_line(["torchrun ended with exit code 1 ", "SIGTERM was forwarded to it"])
+                .expect_nobody_killed();
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs PyTorch: make test-torch"]
+fn workers_that_ignore_a_stop_are_gone_after_the_stop_timeout() {
+    for init in Init::BOTH {
+        let job = torchrun(init, &["--stop-timeout", "2s"], IGNORE);
+        for rank in [0, 1] {
+            assert_eq!(job.lines("ready", rank), ["leads a session"]);
+        }
+        job.end_by_signal(libc::SIGTERM)
+            .expect_code(137)
+            .expect_of_both("asked", 1)
+            .expect_of_both("saved", 0)
+            // torchrun itself would wait for 30.
+            .expect_time(Duration::from_secs(2)..Duration::from_secs(10))
+            .expect_end_line(["torchrun was killed by SIGKILL", "after the stop-timeout of 2s was killed"]);
+    }
+}
+
+/// It handles signals only once it has workers: as PID 1 itself, it does not hear of a
+/// stop while it waits for another node.
+#[test]
+#[ignore = "needs PyTorch: make test-torch"]
+fn a_stop_while_torchrun_waits_for_other_nodes_ends_the_container() {
+    let wait_for_others = || {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let endpoint = format!("127.0.0.1:{port}");
+        let arguments =
+            ["--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", &endpoint, "no-script.py"];
+        let all: Vec<String> =
+            [format!("{}/torchrun", *PROGRAMS)].into_iter().chain(arguments.map(str::to_owned)).collect();
+        (all, move || {
+            let there = poll_for(6 * DEADLINE, || TcpStream::connect(("127.0.0.1", port)).ok());
+            assert!(there.is_some(), "torchrun does not wait for other nodes");
+        })
+    };
+
+    let (arguments, wait) = wait_for_others();
+    let job = Job::start(Init::Pid1, &["--set", "GLOO_SOCKET_IFNAME=lo"], &path(), |_| arguments);
+    wait();
+    let start = Instant::now();
+    job.running.kill(libc::SIGTERM);
+    let ended = job.running.end().expect_code(143);
+    assert!(start.elapsed() < SAVING, "{:?}: {ended:#?}", start.elapsed());
+    assert!(ended.stderr.contains("torchrun was killed by SIGTERM (exit code 143)"), "{ended:#?}");
+
+    let (arguments, wait) = wait_for_others();
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(&arguments[0]);
+    command.args(&arguments[1..]).env_clear().stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    surroundings(&mut command, &path(), folder.path());
+    from_scratch(&mut command);
+    let mut running = as_pid_1(command);
+    wait();
+    running.kill(libc::SIGTERM);
+    assert!(!running.ends_within(SAVING), "a PID 1 without us hears of it: {:#?}", running.end());
+}
+
+#[test]
+#[ignore = "needs PyTorch: make test-torch"]
+fn workers_whose_torchrun_was_killed_are_asked_once_and_may_save() {
+    for init in Init::BOTH {
+        torchrun(init, &["--drain-timeout", "20s"], SAVE)
+            .end_by_killing_the_launcher()
+            .expect_code(137)
+            .expect_of_both("asked", 1)
+            .expect_of_both("saved", 1)
+            .expect_time(SAVING..Duration::from_secs(20))
+            .expect_end_line(["torchrun was killed by SIGKILL (exit code 137)"])
+            .expect_nobody_killed();
+    }
+}
+
+#[test]
+#[ignore = "needs PyTorch: make test-torch"]
+fn workers_that_ignore_the_drain_are_gone_after_its_time() {
+    for init in Init::BOTH {
+        torchrun(init, &["--drain-timeout", "2s"], IGNORE)
+            .end_by_killing_the_launcher()
+            .expect_code(137)
+            .expect_of_both("asked", 1)
+            .expect_time(Duration::from_secs(2)..Duration::from_secs(10))
+            .expect_end_line(["after the drain-timeout of 2s was killed"]);
+    }
+}
+
+#[test]
+#[ignore = "needs PyTorch: make test-torch"]
+fn without_a_drain_the_container_ends_with_torchrun() {
+    torchrun(Init::Pid1, &[], SAVE)
+        .end_by_killing_the_launcher()
+        .expect_code(137)
+        .expect_of_both("asked", 0)
+        .expect_of_both("saved", 0)
+        .expect_time(..SAVING);
+}
+
+/// torchrun passes USR1 to nobody, and dies of it.
+#[test]
+#[ignore = "needs PyTorch: make test-torch"]
+fn usr1_kills_torchrun_and_the_workers_are_drained() {
+    for init in Init::BOTH {
+        torchrun(init, &["--drain-timeout", "20s"], SAVE)
+            .end_by_signal(libc::SIGUSR1)
+            .expect_code(138)
+            .expect_of_both("asked", 1)
+            .expect_of_both("saved", 1)
+            .expect_end_line([
+                "torchrun was killed by SIGUSR1 (exit code 138)",
+                "SIGUSR1 was forwarded to it",
+            ])
+            .expect_nobody_killed();
+    }
+}
+
+#[test]
+#[ignore = "needs PyTorch: make test-torch"]
+fn the_workers_have_the_variables() {
+    let job = torchrun(Init::Pid1, &["--set", "NCCL_DEBUG=WARN"], SAVE);
+    for rank in [0, 1] {
+        let environment = job.lines("environment", rank);
+        for variable in ["GLOO_SOCKET_IFNAME=lo", "NCCL_DEBUG=WARN"] {
+            assert!(environment.iter().any(|line| line == variable), "{variable}: {environment:#?}");
+        }
+    }
+}
