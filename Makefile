@@ -5,7 +5,7 @@ TARGET := target/x86_64-unknown-linux-gnu/release/rdma-init
 LARGEST := 4194304
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build demo test test-setup check bench clean
+.PHONY: all setup build demo test test-setup test-torch check bench clean
 
 all: build
 
@@ -38,8 +38,15 @@ demo: build
 test-setup:
 	@sh tests/setup.sh test
 
+# The last line runs what other inits promise against one of them.
 test: build test-setup
 	cargo test --release --locked --no-fail-fast
+	RDMA_INIT_TEST_PEER=tini cargo test --release --locked --test peers
+
+# The init of torchrun; needs root. PyTorch goes to target/torch.
+test-torch: build
+	@sh tests/launchers/torch.sh >/dev/null
+	cargo test --release --locked --test launchers -- --ignored --test-threads 1 torchrun
 
 check: setup
 	cargo fmt --check
@@ -48,8 +55,11 @@ check: setup
 	  cargo install --locked --target-dir target/tools cargo-deny --version $(DENY_VERSION)
 	cargo deny --locked check licenses bans sources
 
-# Nothing is measured yet.
+# What PID 1 costs beside tini, dumb-init and catatonit; needs root. A run is kept in
+# tests/bench/results.
 bench: build
+	@sh tests/setup.sh bench
+	cargo bench --locked --bench pid1
 
 clean:
 	cargo clean

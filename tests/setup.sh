@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what the build (`setup.sh build`) or the tests (`setup.sh test`) need
-# on Debian and Ubuntu, and only what is missing.
+# Installs what the build (`setup.sh build`), the tests (`setup.sh test`) or the
+# benchmark (`setup.sh bench`) need on Debian and Ubuntu, and only what is missing.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -46,9 +46,10 @@ case ${1:-} in
     build) build ;;
     test)
         build
-        install util-linux procps perl strace
+        install util-linux procps perl strace tini openmpi-bin
         sh "$here/vm/setup.sh"
         sh "$here/docker/setup.sh"
         ;;
-    *) echo "usage: $0 build|test" >&2; exit 2 ;;
+    bench) install tini dumb-init catatonit ;;
+    *) echo "usage: $0 build|test|bench" >&2; exit 2 ;;
 esac

@@ -9,9 +9,9 @@ use super::peers::{BARE, Peer};
 use super::table::table;
 use super::trial::{Sink, Trial};
 
-const ROUNDS: usize = 10;
-const DELAYS: std::ops::RangeInclusive<u64> = 0..=2400;
-const STEP: usize = 200;
+const ROUNDS: usize = 50;
+const DELAYS: std::ops::RangeInclusive<u64> = 0..=1200;
+const STEP: usize = 100;
 
 /// Longer than any of them takes to end. One that has not ended by then has lost
 /// the signal, for good.

@@ -82,10 +82,7 @@ pub fn measure(peers: &[Peer]) -> String {
         .collect();
     table(
         "Signal latency",
-        &format!(
-            "From the kill of PID 1 to the answer of the command, median of {}.",
-            ROUNDS * SIGNALS
-        ),
+        &format!("From the kill of PID 1 to the answer of the command, median of {}.", ROUNDS * SIGNALS),
         &["", "us", "/ bare", "/ tini's"],
         &rows,
     )

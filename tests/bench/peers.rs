@@ -4,12 +4,16 @@ use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tempfile::TempDir;
+
 /// A way to start a command as the first process of a container.
 pub struct Peer {
     pub name: &'static str,
     /// `None` for the command alone.
     program: Option<PathBuf>,
     package: Option<&'static str>,
+    /// Where it was installed, until the end of the run.
+    _folder: Option<TempDir>,
 }
 
 /// Those to compare with, and the Debian package of each.
@@ -28,15 +32,16 @@ impl Peer {
     pub fn all() -> Result<Vec<Peer>, String> {
         let ours = std::env::var_os("RDMA_INIT_TEST_BINARY")
             .map_or_else(|| env!("CARGO_BIN_EXE_rdma-init").into(), PathBuf::from);
+        let (ours, folder) = install(&ours).map_err(|error| format!("{}: {error}", ours.display()))?;
         let mut peers = vec![
-            Peer { name: BARE, program: None, package: None },
-            Peer { name: OURS, program: Some(ours), package: None },
+            Peer { name: BARE, program: None, package: None, _folder: None },
+            Peer { name: OURS, program: Some(ours), package: None, _folder: Some(folder) },
         ];
         for &(name, path, package) in OTHERS {
             if !Path::new(path).exists() {
                 return Err(format!("{path} is missing: apt-get install {package}, or `make bench`"));
             }
-            peers.push(Peer { name, program: Some(path.into()), package: Some(package) });
+            peers.push(Peer { name, program: Some(path.into()), package: Some(package), _folder: None });
         }
         Ok(peers)
     }
@@ -50,7 +55,9 @@ impl Peer {
     /// Name and version, for the record.
     pub fn version(&self) -> Option<String> {
         let version = match (self.package, &self.program) {
-            (Some(package), _) => output(Command::new("dpkg-query").args(["-W", "-f", "${Version}", package])),
+            (Some(package), _) => {
+                output(Command::new("dpkg-query").args(["-W", "-f", "${Version}", package]))
+            }
             (None, Some(program)) => output(Command::new(program).arg("--version"))
                 .split_whitespace()
                 .next_back()
@@ -61,6 +68,15 @@ impl Peer {
         let size = std::fs::metadata(self.program.as_ref()?).ok()?.len();
         Some(format!("{} {version} ({size} bytes)", self.name))
     }
+}
+
+/// As the others are, by a plain copy. What the linker has written lies in the page
+/// cache in small pieces, each of which costs at every start.
+fn install(program: &Path) -> std::io::Result<(PathBuf, TempDir)> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join(OURS);
+    std::fs::copy(program, &path)?;
+    Ok((path, folder))
 }
 
 pub fn output(command: &mut Command) -> String {

@@ -15,8 +15,7 @@ pub struct Sink(File, OwnedFd);
 
 impl Sink {
     pub fn new() -> Sink {
-        let (read, write) =
-            nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).expect("a pipe can be made");
+        let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).expect("a pipe can be made");
         nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))
             .expect("a pipe can be set to not block");
         Sink(read.into(), write)
