@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
+use nix::unistd::{Pid, getpid, getppid};
 
 use crate::apply::{environment, memlock as raise, termination_log};
 use crate::check::memlock::{self, Mode};
@@ -17,6 +18,7 @@ use crate::init::{Orders, Supervision};
 use crate::plan::{Fabric, Plan, Severity};
 use crate::report::log::{Log, say};
 use crate::report::plan::Memlock;
+use crate::report::style::visible;
 use crate::sys::environ;
 use crate::sys::exec::Image;
 use crate::sys::signals;
@@ -60,9 +62,13 @@ pub fn prepare(
 
 /// In place there is no init: does what is left of its configuration, and says what
 /// is lost.
-pub fn without_init(config: &Config, log: &Log) {
+pub fn without_init(config: &Config, log: &Log, parent: Pid) {
     if let Some(signal) = config.supervision.parent_death_signal {
         signals::on_parent_death(signal);
+        // It may have ended before.
+        if getppid() != parent {
+            let _ = signals::kill(getpid(), signal);
+        }
     }
     let kept =
         Supervision { parent_death_signal: config.supervision.parent_death_signal, ..Supervision::default() };
@@ -128,7 +134,7 @@ pub fn leave_behind(known: &Environment, reason: &str) {
 
 /// What to say when the command could not be executed.
 pub fn exec_failed(command: &std::ffi::OsStr, error: Errno) -> (String, i32) {
-    let name = String::from_utf8_lossy(command.as_bytes());
+    let name = visible(&String::from_utf8_lossy(command.as_bytes()));
     let code = exit::of_exec_error(error);
     let advice = match error {
         Errno::ENOENT if name.is_empty() => "the name of the command is empty",
@@ -140,6 +146,6 @@ pub fn exec_failed(command: &std::ffi::OsStr, error: Errno) -> (String, i32) {
         Errno::ENOEXEC => "it is not in a format that this machine can run",
         _ => error.desc(),
     };
-    let shown = if name.is_empty() { "\"\"" } else { name.as_ref() };
+    let shown = if name.is_empty() { "\"\"" } else { name.as_str() };
     (format!("cannot run {shown}: {advice} ({error:?})."), code)
 }

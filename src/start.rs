@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nix::errno::Errno;
+use nix::unistd::{Pid, getppid};
 
 use crate::cli::usage;
 use crate::commands;
@@ -25,10 +26,11 @@ use crate::sys::stdio::reserve_closed;
 
 /// Runs the program; all signals must be blocked. Returns the exit code.
 pub fn start(inherited: Inherited) -> i32 {
+    let parent = getppid();
     reserve_closed();
     let arguments = environ::arguments();
     if std::process::id() == 1 {
-        return supervised(inherited, arguments, Orders::default());
+        return supervised(inherited, arguments, Orders::default(), parent);
     }
     inherited.restore();
     let deadline = command_of(&arguments).map(|command| {
@@ -36,19 +38,19 @@ pub fn start(inherited: Inherited) -> i32 {
         Deadline::arm(DEFAULT_PREPARE_TIMEOUT, image, inherited, timed_out())
     });
     let deadline = deadline.and_then(Result::ok);
-    match work(&arguments, &Guard::new(Watcher::InPlace(deadline.as_ref()))) {
+    match work(&arguments, &Guard::new(Watcher::InPlace(deadline.as_ref(), parent))) {
         Done::Code(code) => code,
         Done::Supervise(orders) => {
             sys::signals::block_all();
-            supervised(inherited, arguments, *orders)
+            supervised(inherited, arguments, *orders, parent)
         }
     }
 }
 
 /// The work in a child, under an init.
-fn supervised(inherited: Inherited, arguments: Vec<CString>, orders: Orders) -> i32 {
+fn supervised(inherited: Inherited, arguments: Vec<CString>, orders: Orders, parent: Pid) -> i32 {
     let for_child = arguments.clone();
-    init::supervise(inherited, arguments, orders, |link| {
+    init::supervise(inherited, arguments, orders, parent, |link| {
         match work(&for_child, &Guard::new(Watcher::Link(link))) {
             Done::Code(code) => code,
             // Only asked for where there is no init yet.
@@ -79,8 +81,8 @@ struct Guard<'a> {
 enum Watcher<'a> {
     /// PID 1, its parent.
     Link(&'a Link),
-    /// A timer of this process, where there is one.
-    InPlace(Option<&'a Deadline>),
+    /// A timer of this process, where there is one; and who started it.
+    InPlace(Option<&'a Deadline>, Pid),
 }
 
 impl<'a> Guard<'a> {
@@ -95,17 +97,20 @@ impl<'a> Guard<'a> {
         }
         match self.watcher {
             Watcher::Link(link) => link.give(orders),
-            Watcher::InPlace(Some(timer)) => {
+            Watcher::InPlace(Some(timer), _) => {
                 timer.refuse(orders.terms.refuse);
                 timer.set(orders.terms.deadline);
             }
-            Watcher::InPlace(None) => {}
+            Watcher::InPlace(None, _) => {}
         }
     }
 
-    /// Whether nobody looks after the command.
-    fn is_alone(&self) -> bool {
-        matches!(self.watcher, Watcher::InPlace(_))
+    /// Where nobody looks after the command: who started this process.
+    fn alone_under(&self) -> Option<Pid> {
+        match self.watcher {
+            Watcher::InPlace(_, parent) => Some(parent),
+            Watcher::Link(_) => None,
+        }
     }
 
     /// The command could not be executed, as has been said.
@@ -121,8 +126,8 @@ impl<'a> Guard<'a> {
         match self.watcher {
             Watcher::Link(link) if !link.claim_exec() => wait_to_be_killed(),
             Watcher::Link(_) => {}
-            Watcher::InPlace(Some(timer)) => timer.cancel(),
-            Watcher::InPlace(None) => {}
+            Watcher::InPlace(Some(timer), _) => timer.cancel(),
+            Watcher::InPlace(None, _) => {}
         }
     }
 }
@@ -222,11 +227,11 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
     let log = Log::start(config.log_format, config.log_level, Log::patient());
     let Some(action) = &cli.action else {
         guard.set(&config.orders());
-        if guard.is_alone() && config.supervise {
-            return Prepared::Supervise(Box::new(config.orders()));
-        }
-        if guard.is_alone() {
-            run::without_init(&config, &log);
+        if let Some(parent) = guard.alone_under() {
+            if config.supervise {
+                return Prepared::Supervise(Box::new(config.orders()));
+            }
+            run::without_init(&config, &log, parent);
         }
         let command = command_of(arguments).unwrap_or_default().to_vec();
         return run::prepare(&config, &log, command, inherited.clone())

@@ -104,9 +104,11 @@ impl End {
     }
 }
 
-/// In seconds above ten, in milliseconds below.
+/// In seconds above ten, in milliseconds below, in microseconds below one.
 fn shown(time: Duration) -> String {
-    let rounded = if time.as_secs() >= 10 {
+    let rounded = if time < Duration::from_millis(1) {
+        Duration::from_micros(time.as_micros().try_into().unwrap_or_default())
+    } else if time.as_secs() >= 10 {
         Duration::from_secs(time.as_secs())
     } else {
         Duration::from_millis(time.as_millis().try_into().unwrap_or_default())

@@ -1,7 +1,7 @@
 //! The loop of PID 1, or of a subreaper.
 
 use std::ffi::{CString, OsStr};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use super::survivors::Reach;
 use super::terminal;
 use super::voice::Weight;
 use crate::exit;
+use crate::report::style::visible;
 use crate::sys::exec::Image;
 use crate::sys::fork::{self, Ended, Reaped};
 use crate::sys::memory;
@@ -33,16 +34,17 @@ const DYING: Duration = Duration::from_secs(5);
 ///
 /// All signals must be blocked; `inherited` is what the command gets back.
 /// `arguments` are the program's own: when the preparation does not come to an
-/// end, the command after the first `--` is started as it is. Elsewhere than in
-/// PID 1, the process becomes a subreaper.
+/// end, the command after the first `--` is started as it is. `parent` is the one
+/// that this process was started by. Elsewhere than in PID 1, the process becomes a
+/// subreaper.
 pub fn supervise(
     inherited: Inherited,
     arguments: Vec<CString>,
     orders: Orders,
+    parent: Pid,
     prepare: impl FnOnce(&Link) -> i32,
 ) -> i32 {
     let started = Instant::now();
-    let parent = getppid();
     let sigchld = signals::set_default(SIGCHLD);
     let reach = if std::process::id() == 1 { Reach::Namespace } else { Reach::Descendants };
     if reach == Reach::Descendants {
@@ -82,9 +84,11 @@ pub fn supervise(
         stop: None,
         draining: None,
         not_run: false,
+        replaced: None,
         untouched: None,
         killed: None,
         childless: false,
+        may_not_kill: false,
         warned_of_kill: false,
         warned_of_value: false,
     };
@@ -127,12 +131,16 @@ struct Supervisor {
     draining: Option<Instant>,
     /// The command could not be executed, as has been said.
     not_run: bool,
+    /// The process of a preparation that was given up.
+    replaced: Option<Pid>,
     /// Tells whether a command that was started without preparation could be executed.
     untouched: Option<Watch>,
     /// When everything that was left was killed, and why.
     killed: Option<(Killed, Instant)>,
     /// There is no child left, adopted ones included.
     childless: bool,
+    /// The command has credentials that do not let us kill it.
+    may_not_kill: bool,
     warned_of_kill: bool,
     warned_of_value: bool,
 }
@@ -180,6 +188,7 @@ impl Supervisor {
             Prepared::Exit(code) => return code,
             Prepared::Ended { ended, was_command } => (ended, was_command),
             Prepared::Running => {
+                self.leave_inherited_behind();
                 // By now it is little, and the loop for the rest needs still less.
                 memory::forget_own_code();
                 let Some(ended) = self.until_child_ends() else { return self.gave_up() };
@@ -190,15 +199,15 @@ impl Supervisor {
             }
         };
         let at = Instant::now();
+        // What comes during the drain is not behind the end.
+        let signal = self.signal_behind(ended);
         self.drain();
         let end = End {
             command: was_command.then(|| self.command_name()),
             ended,
             code: self.orders.supervision.remap.of(ended.code()),
             ran: at - self.started,
-            signal: self
-                .signal_behind(ended)
-                .map(|(signal, when)| (signal, at.saturating_duration_since(when))),
+            signal: signal.map(|(signal, when)| (signal, at.saturating_duration_since(when))),
             killed: self.killed.map(|(why, _)| why),
         };
         end.report(self.orders.voice);
@@ -209,11 +218,8 @@ impl Supervisor {
     fn preparing(&mut self, watch: Watch) -> Prepared {
         let Ok(pending) = signals::pending_fd() else {
             // Without it there is no deadline, but the container works.
-            self.leave_inherited_behind(&[]);
             return Prepared::Running;
         };
-        let [pipe, permit] = watch.raw_fds();
-        self.leave_inherited_behind(&[pipe, permit, pending.as_raw_fd()]);
         // While the child has the work; what the loop needs is read again.
         memory::forget_own_code();
         loop {
@@ -242,7 +248,8 @@ impl Supervisor {
                 }
                 Event::TimeUp if self.killed.is_some() => return Prepared::Exit(self.gave_up()),
                 Event::TimeUp if self.kill_due().is_some_and(|(_, at)| at <= Instant::now()) => {
-                    self.kill_all()
+                    self.kill_all();
+                    self.kill_command();
                 }
                 Event::TimeUp if watch.claim_start() => {
                     self.hear(&watch);
@@ -337,6 +344,7 @@ impl Supervisor {
         });
         match started {
             Ok(child) => {
+                self.replaced = Some(before);
                 self.untouched = watch;
                 terminal::lead_group(child);
                 self.child = child;
@@ -376,7 +384,14 @@ impl Supervisor {
                     }
                 }
                 Ok(None) if self.killed.is_some() => return None,
-                Ok(None) => self.kill_all(),
+                Ok(None) => {
+                    // It may have ended at the last moment.
+                    if let Some(ended) = self.reap() {
+                        return Some(ended);
+                    }
+                    self.kill_all();
+                    self.kill_command();
+                }
                 Err(error) => return self.only_reap(error),
             }
         }
@@ -394,6 +409,15 @@ impl Supervisor {
         if self.childless {
             return;
         }
+        if self.reach == Reach::Descendants {
+            // For whoever waits for us on this terminal.
+            terminal::hand_over(self.child, getpgrp());
+        }
+        if !self.reach.can_see() {
+            let message = "cannot see which processes are left: /proc is not that of this PID namespace. They are not waited for.";
+            self.orders.voice.say(Weight::Error, message);
+            return;
+        }
         if self.killed.is_none() {
             self.draining = Some(Instant::now());
             self.reach.signal(SIGTERM);
@@ -406,9 +430,18 @@ impl Supervisor {
                     self.reap();
                 }
                 // The command is gone, and its number may be another's by now.
-                Ok(Some(received)) => self.note_stop(received.signal(), received.signal()),
+                Ok(Some(received)) => {
+                    if let Some(signal) = self.orders.supervision.rewrite.of(received.signal()) {
+                        self.note_stop(received.signal(), signal);
+                    }
+                }
                 Ok(None) if self.killed.is_some() => return,
-                Ok(None) => self.kill_all(),
+                Ok(None) => {
+                    self.reap();
+                    if !self.childless {
+                        self.kill_all();
+                    }
+                }
                 Err(_) => return,
             }
         }
@@ -417,6 +450,7 @@ impl Supervisor {
     /// When the next thing is due that no signal tells of.
     fn wake_at(&self) -> Option<Instant> {
         match self.killed {
+            Some((_, at)) if self.may_not_kill => Some(at),
             Some((_, at)) => at.checked_add(DYING),
             None => self.kill_due().map(|(_, at)| at),
         }
@@ -449,8 +483,22 @@ impl Supervisor {
         }
     }
 
+    /// The command by itself, whose number is known even where no other process can be
+    /// seen; and whether it may be killed at all.
+    fn kill_command(&mut self) {
+        self.may_not_kill = signals::kill(self.child, SIGKILL) == Err(Errno::EPERM);
+    }
+
     /// A process that cannot even be killed hangs in the kernel, mostly in a driver.
     fn gave_up(&self) -> i32 {
+        if self.may_not_kill {
+            let message = format!(
+                "process {} may not be killed: it has changed its user, and rdma-init has no capability KILL. Ending without it.",
+                self.child
+            );
+            self.orders.voice.say(Weight::Error, &message);
+            return self.orders.supervision.remap.of(exit::of_signal(SIGKILL));
+        }
         let message = format!(
             "process {} does not end {DYING:?} after SIGKILL: it hangs in the kernel (a driver or a file system). Not waiting for it any longer.",
             self.child
@@ -565,12 +613,12 @@ impl Supervisor {
     }
 
     fn tell_of_orphan(&self, pid: Pid, ended: Ended) {
-        if self.orders.supervision.warn_on_reap {
+        if self.orders.supervision.warn_on_reap && self.replaced != Some(pid) {
             let how = match ended {
                 Ended::Exited(code) => format!("exit code {code}"),
                 Ended::Killed(signal) => signals::name(signal),
             };
-            let message = format!("reaped process {pid} ({how}), which its parent left behind.");
+            let message = format!("reaped process {pid} ({how}), which is not the command.");
             self.orders.voice.say(Weight::Warning, &message);
         }
     }
@@ -583,8 +631,9 @@ impl Supervisor {
         let wants_terminal = [SIGTTIN, SIGTTOU].contains(&signal);
         if wants_terminal && terminal::hand_over(own, self.child) {
             let _ = signals::kill(self.child, SIGCONT);
-        } else if (wants_terminal || signal == SIGTSTP) && terminal::is_job() {
-            terminal::hand_over(self.child, own);
+        } else if terminal::is_job()
+            && (terminal::hand_over(self.child, own) || wants_terminal || signal == SIGTSTP)
+        {
             // The others of a pipeline, too.
             let _ = signals::kill(Pid::from_raw(0), SIGSTOP);
         }
@@ -594,7 +643,7 @@ impl Supervisor {
     /// killed by, if that came through us.
     fn signal_behind(&self, ended: Ended) -> Option<(i32, Instant)> {
         let killer = self.last_forwarded.filter(|(signal, _)| ended == Ended::Killed(*signal));
-        self.stop.or(killer)
+        self.stop.filter(|(signal, _)| self.forwarded.has(*signal)).or(killer)
     }
 
     /// The command after the first `--`, with its arguments.
@@ -605,13 +654,15 @@ impl Supervisor {
 
     fn command_name(&self) -> String {
         let name = self.command().first().map_or(OsStr::new(""), |name| OsStr::from_bytes(name.as_bytes()));
-        Path::new(name).file_name().unwrap_or(name).to_string_lossy().into_owned()
+        visible(&Path::new(name).file_name().unwrap_or(name).to_string_lossy())
     }
 
     /// Lets go of everything that PID 1 has no use for: descriptors that the
     /// command may want closed some day, and the folder it may want unmounted.
-    fn leave_inherited_behind(&self, own: &[i32]) {
-        close_inherited(&mut own.to_vec());
+    /// Not before the command runs: PID 1 may have to start it.
+    fn leave_inherited_behind(&self) {
+        let own = self.untouched.as_ref().map(Watch::raw_fds);
+        close_inherited(&mut own.into_iter().flatten().collect::<Vec<i32>>());
         let _ = nix::unistd::chdir("/");
     }
 }

@@ -28,37 +28,44 @@ impl Reach {
             Reach::Namespace => {
                 let _ = signals::kill(Pid::from_raw(-1), signal);
             }
-            Reach::Descendants => {
-                for process in descendants() {
-                    let _ = process.kill(signal);
-                }
-            }
+            Reach::Descendants => signal_descendants(signal),
         }
+    }
+
+    /// Whether the processes in reach can be found. The /proc of another PID namespace
+    /// has other numbers for the same processes.
+    pub fn can_see(self) -> bool {
+        let own = std::process::id().to_string();
+        self == Reach::Namespace || fs::read_link("/proc/self").is_ok_and(|link| link == Path::new(&own))
     }
 }
 
 /// Children, their children, and so on; none where /proc does not show them.
-fn descendants() -> Vec<Pidfd> {
-    let own = std::process::id().cast_signed();
-    // The /proc of another PID namespace has other numbers for the same processes.
-    if fs::read_link("/proc/self").ok().as_deref() != Some(Path::new(&own.to_string())) {
-        return Vec::new();
+fn signal_descendants(signal: i32) {
+    if !Reach::Descendants.can_see() {
+        return;
     }
+    let own = std::process::id().cast_signed();
     let parents: HashMap<i32, i32> = processes().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let is_ours = |pid: i32| {
         let mut ancestors = std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
         // No chain is longer than there are processes, whatever was read.
         ancestors.by_ref().skip(1).take(parents.len()).any(|ancestor| ancestor == own)
     };
-    let ours = parents.iter().filter(|(pid, _)| is_ours(**pid));
-    ours.filter_map(|(pid, seen)| {
-        let process = Pidfd::open(Pid::from_raw(*pid)).ok()?;
+    for (pid, seen) in parents.iter().filter(|(pid, _)| is_ours(**pid)) {
+        // One at a time: there may be more of them than descriptors.
+        let process = Pidfd::open(Pid::from_raw(*pid));
         // The number may have gone to another process in the meantime; if it has done
         // so after this, the descriptor is that of the dead one.
-        let same = parent(*pid).is_some_and(|now| now == *seen || now == own);
-        same.then_some(process)
-    })
-    .collect()
+        if !parent(*pid).is_some_and(|now| now == *seen || now == own) {
+            continue;
+        }
+        let _ = match process {
+            Ok(process) => process.kill(signal),
+            // No descriptor is left, or the kernel has no such thing.
+            Err(_) => signals::kill(Pid::from_raw(*pid), signal),
+        };
+    }
 }
 
 fn processes() -> impl Iterator<Item = i32> {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::style::{condensed, counted};
+use super::style::{condensed, counted, visible};
 use crate::check::memlock::{Pinning, amount};
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::rdma::LinkLayer;
@@ -163,12 +163,6 @@ fn write_setting(out: &mut impl Write, setting: &Setting, width: usize) -> io::R
         _ => format!("{} ({})", setting.rule, setting.source),
     };
     writeln!(out, "  {verdict:5}  {:width$}  {value:<8}  {}", visible(&setting.variable), visible(&reason))
-}
-
-/// Text that may come from a file or from the user, without what would move the
-/// cursor or look like a line of ours.
-fn visible(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// `64 KiB`, or `unlimited`.

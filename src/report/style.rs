@@ -37,6 +37,12 @@ pub fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
+/// Text that may come from a file or from the user, without what would move the
+/// cursor or look like a line of ours.
+pub fn visible(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

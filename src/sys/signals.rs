@@ -178,11 +178,13 @@ pub enum Forwarded {
 }
 
 fn kill_group(leader: Pid, signal: i32) -> Result<(), Errno> {
-    match kill(Pid::from_raw(-leader.as_raw()), signal) {
-        // It has left the group that it was given.
-        Err(Errno::ESRCH) => kill(leader, signal),
-        result => result,
-    }
+    let group = kill(Pid::from_raw(-leader.as_raw()), signal);
+    if group == Err(Errno::ESRCH) || has_left_its_group(leader) { kill(leader, signal) } else { group }
+}
+
+/// The command may have left the group that it was given, to the others in it.
+fn has_left_its_group(leader: Pid) -> bool {
+    nix::unistd::getpgid(Some(leader)).is_ok_and(|group| group != leader)
 }
 
 /// Waits until a blocked signal arrives, or until the time; `None` when that is up.

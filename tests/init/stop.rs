@@ -259,3 +259,44 @@ fn a_fork_bomb_does_not_outlast_the_kill() {
         assert!(left.is_empty(), "{left:?}: {ended:#?}");
     }
 }
+
+/// The end line tells what led to the end, not what came after it.
+#[test]
+fn a_stop_during_the_drain_is_not_behind_the_end() {
+    let script = "setsid sh -c 'trap \"echo asked\" TERM; echo ready; while :; do sleep 0.02; done' &
+                  read -r line; exit 4";
+    let options = ["--drain-timeout", "700ms"];
+    for (mut running, stdin) in until_closed(&options, script) {
+        running.wait_for("ready");
+        drop(stdin);
+        running.wait_for("asked");
+        running.kill(libc::SIGTERM);
+        let ended = running.end().expect_code(4);
+        assert!(!ended.stderr.contains("forwarded"), "{ended:#?}");
+    }
+}
+
+/// The right reason, and no wait for what cannot come.
+#[test]
+fn a_command_that_may_not_be_killed_is_not_waited_for() {
+    let ours = rdma_init(
+        [
+            &["--stop-timeout", "300ms", "--", "setpriv", "--reuid", "65534", "--clear-groups"][..],
+            &["sh", "-c", "echo ready; exec sleep 1000"],
+        ]
+        .concat(),
+    );
+    let mut command = std::process::Command::new("setpriv");
+    command.env_clear().envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.args(["--bounding-set", "-kill", "--"]).arg(ours.get_program()).args(ours.get_args());
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    super::container::from_scratch(&mut command);
+    let mut running = as_pid_1(command);
+    running.wait_for("ready");
+    let start = Instant::now();
+    running.kill(libc::SIGTERM);
+    let ended = running.end().expect_code(137);
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}: {ended:#?}", start.elapsed());
+    assert!(ended.stderr.contains("may not be killed"), "{ended:#?}");
+    assert!(!ended.stderr.contains("hangs in the kernel"), "{ended:#?}");
+}
