@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::unistd::{Pid, getpid, getppid};
+use nix::unistd::Pid;
 
 use crate::apply::{environment, memlock as raise, termination_log};
 use crate::check::memlock::{self, Mode};
@@ -64,11 +64,7 @@ pub fn prepare(
 /// is lost.
 pub fn without_init(config: &Config, log: &Log, parent: Pid) {
     if let Some(signal) = config.supervision.parent_death_signal {
-        signals::on_parent_death(signal);
-        // It may have ended before.
-        if getppid() != parent {
-            let _ = signals::kill(getpid(), signal);
-        }
+        signals::on_parent_death(signal, parent);
     }
     let kept =
         Supervision { parent_death_signal: config.supervision.parent_death_signal, ..Supervision::default() };

@@ -16,12 +16,11 @@ use crate::facts::settings::Environment;
 use crate::init::{self, Link, Orders, Terms};
 use crate::report::log::{Log, say};
 use crate::run::{self, Prepared};
-use crate::sys;
 use crate::sys::deadline::Deadline;
 use crate::sys::environ;
 use crate::sys::exec::Image;
 use crate::sys::fork::{exit_now, wait_to_be_killed};
-use crate::sys::signals::Inherited;
+use crate::sys::signals::{Inherited, block_all};
 use crate::sys::stdio::reserve_closed;
 
 /// Runs the program; all signals must be blocked. Returns the exit code.
@@ -41,7 +40,7 @@ pub fn start(inherited: Inherited) -> i32 {
     match work(&arguments, &Guard::new(Watcher::InPlace(deadline.as_ref(), parent))) {
         Done::Code(code) => code,
         Done::Supervise(orders) => {
-            sys::signals::block_all();
+            block_all();
             supervised(inherited, arguments, *orders, parent)
         }
     }
@@ -49,9 +48,9 @@ pub fn start(inherited: Inherited) -> i32 {
 
 /// The work in a child, under an init.
 fn supervised(inherited: Inherited, arguments: Vec<CString>, orders: Orders, parent: Pid) -> i32 {
-    let for_child = arguments.clone();
-    init::supervise(inherited, arguments, orders, parent, |link| {
-        match work(&for_child, &Guard::new(Watcher::Link(link))) {
+    let command = command_of(&arguments).unwrap_or_default().to_vec();
+    init::supervise(inherited, command, orders, parent, |link| {
+        match work(&arguments, &Guard::new(Watcher::Link(link))) {
             Done::Code(code) => code,
             // Only asked for where there is no init yet.
             Done::Supervise(_) => exit::FAILED,

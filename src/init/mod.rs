@@ -5,11 +5,16 @@
 //! preparation, this loop stays small and alive. It has no thread, and no timer but
 //! the deadlines that it was given. With `--supervise` the same serves a command
 //! elsewhere than in a container.
+//!
+//! `supervisor` is the loop; its stages are `preparing`, `forwarding` and `stopping`.
 
 mod end;
+mod forwarding;
 mod link;
 mod orders;
+mod preparing;
 mod signal_map;
+mod stopping;
 mod supervisor;
 mod survivors;
 mod terminal;

@@ -3,9 +3,11 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::fcntl::{OFlag, open};
+use nix::libc::{SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid, setpgid, tcgetpgrp, tcsetpgrp};
 
+use crate::sys::signals;
 use crate::sys::stdio::stdin;
 
 /// Does something with our controlling terminal: standard input, or what is behind
@@ -52,4 +54,18 @@ pub fn take_foreground(from: Pid) {
 /// that the group is there whichever of the two comes first.
 pub fn lead_group(pid: Pid) -> bool {
     setpgid(pid, pid).is_ok()
+}
+
+/// Job control, in front of a shell, when `signal` has stopped the command. Where that
+/// was ^Z, the shell waits for the rest of the job to stop as well. Where the command
+/// wants the terminal, and `fg` has put us in front, it gets it.
+pub fn stop_along(child: Pid, signal: i32) {
+    let own = getpgrp();
+    let wants_terminal = [SIGTTIN, SIGTTOU].contains(&signal);
+    if wants_terminal && hand_over(own, child) {
+        let _ = signals::kill(child, SIGCONT);
+    } else if is_job() && (hand_over(child, own) || wants_terminal || signal == SIGTSTP) {
+        // The others of a pipeline, too.
+        let _ = signals::kill(Pid::from_raw(0), SIGSTOP);
+    }
 }

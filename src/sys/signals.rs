@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpid, getppid};
 
 use super::pidfd::Pidfd;
 
@@ -287,10 +287,13 @@ pub fn reaches_init(signal: i32) -> bool {
 }
 
 /// Asks for a signal to this process when its parent ends, for the rest of its life,
-/// also after an exec.
-pub fn on_parent_death(signal: i32) {
+/// also after an exec; and sends it, where `parent` has ended before.
+pub fn on_parent_death(signal: i32, parent: Pid) {
     // SAFETY: the request takes a plain number; one that is no signal is refused.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) };
+    if getppid() != parent {
+        let _ = kill(getpid(), signal);
+    }
 }
 
 /// Sends a signal.

@@ -1,0 +1,108 @@
+//! Signals on their way to the command.
+
+use std::time::Instant;
+
+use nix::errno::Errno;
+use nix::libc::{SIGCHLD, SIGCONT, SIGINT, SIGQUIT, SIGTERM};
+use nix::unistd::getpgrp;
+
+use super::supervisor::Supervisor;
+use super::survivors::Reach;
+use super::terminal;
+use super::voice::Weight;
+use crate::sys::fork::Ended;
+use crate::sys::signals::{self, Forwarded, Received, Target};
+
+/// A set of signals: bit n-1 for signal n.
+#[derive(Clone, Copy, Default)]
+pub(super) struct SignalSet(u64);
+
+impl SignalSet {
+    fn add(&mut self, signal: i32) {
+        self.0 |= 1 << (signal - 1);
+    }
+
+    pub(super) fn has(self, signal: i32) -> bool {
+        self.0 & (1 << (signal - 1)) != 0
+    }
+
+    pub(super) fn signals(self) -> impl Iterator<Item = i32> {
+        (1..=signals::LARGEST).filter(move |signal| self.has(*signal))
+    }
+}
+
+impl Supervisor {
+    /// Forwards a signal, or reaps; returns how the main child ended.
+    pub(super) fn handle(&mut self, received: &Received) -> Option<Ended> {
+        if received.signal() == SIGCHLD {
+            return self.reap();
+        }
+        let signal = self.orders.supervision.rewrite.of(received.signal())?;
+        if signal == SIGCONT && self.reach == Reach::Descendants {
+            // After a shell's `fg`.
+            terminal::hand_over(getpgrp(), self.child);
+        }
+        let target = match self.orders.supervision.kill_group {
+            true => Target::Group(self.child),
+            false => Target::Process(self.child),
+        };
+        match received.forward(target, signal) {
+            Ok(how) => {
+                self.forwarded.add(signal);
+                self.last_forwarded = Some((signal, Instant::now()));
+                self.warn_of_value(signal, how);
+            }
+            // It has ended; its SIGCHLD is on the way.
+            Err(Errno::ESRCH) => {}
+            Err(error) => self.warn_of_kill(signal, error),
+        }
+        // Also where it reached nobody: the container is asked to end.
+        self.note_stop(received.signal(), signal);
+        None
+    }
+
+    pub(super) fn note_stop(&mut self, received: i32, forwarded: i32) {
+        if self.stop.is_none() && (is_stop(received) || is_stop(forwarded)) {
+            self.stop = Some((forwarded, Instant::now()));
+        }
+    }
+
+    /// Once: a child that changed its user can get no signal from an init
+    /// without CAP_KILL, and that is no reason to end.
+    fn warn_of_kill(&mut self, signal: i32, error: Errno) {
+        if std::mem::replace(&mut self.warned_of_kill, true) {
+            return;
+        }
+        let message = format!(
+            "cannot forward {} to process {}: {}. If it changed its user, \
+             start the container as that user or with the capability KILL.",
+            signals::name(signal),
+            self.child,
+            error.desc()
+        );
+        self.orders.voice.say(Weight::Error, &message);
+    }
+
+    fn warn_of_value(&mut self, signal: i32, how: Forwarded) {
+        if how == Forwarded::Whole || std::mem::replace(&mut self.warned_of_value, true) {
+            return;
+        }
+        let message = format!(
+            "the value that came with {} was not forwarded: for a process group (kill-group) that takes Linux 6.9.",
+            signals::name(signal)
+        );
+        self.orders.voice.say(Weight::Warning, &message);
+    }
+
+    /// The signal that is to be named with the end: what asked for it, or what it was
+    /// killed by, if that came through us.
+    pub(super) fn signal_behind(&self, ended: Ended) -> Option<(i32, Instant)> {
+        let killer = self.last_forwarded.filter(|(signal, _)| ended == Ended::Killed(*signal));
+        self.stop.filter(|(signal, _)| self.forwarded.has(*signal)).or(killer)
+    }
+}
+
+/// Signals by which container engines, schedulers and people ask for the end.
+fn is_stop(signal: i32) -> bool {
+    [SIGTERM, SIGINT, SIGQUIT].contains(&signal)
+}

@@ -1,0 +1,221 @@
+//! The first stage: from the fork until the child has become the command, or will
+//! not become it.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+use nix::libc::SIGKILL;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::link::{self, News, Watch};
+use super::supervisor::{Supervisor, cannot_start, spawn};
+use super::voice::Weight;
+use crate::exit;
+use crate::run::exec_failed;
+use crate::sys::environ;
+use crate::sys::exec::Image;
+use crate::sys::fork::Ended;
+use crate::sys::memory;
+use crate::sys::signals::{self, Received};
+
+/// What the wait of the preparing stage ended with.
+enum Event {
+    Signal(Received),
+    News(News),
+    TimeUp,
+    /// The kernel does not let us take signals.
+    Deaf,
+}
+
+/// How the preparing stage ended.
+pub(super) enum Prepared {
+    /// The command runs.
+    Running,
+    /// The main child is gone: the command, or what was to become it.
+    Ended { ended: Ended, was_command: bool },
+    /// All there is to say has been said: exit with this.
+    Exit(i32),
+}
+
+impl Supervisor {
+    /// From the fork until the child has become the command, or is gone.
+    pub(super) fn preparing(&mut self, watch: Watch) -> Prepared {
+        let Ok(pending) = signals::pending_fd() else {
+            // Without it there is no deadline, but the container works.
+            return Prepared::Running;
+        };
+        // While the child has the work; what the loop needs is read again.
+        memory::forget_own_code();
+        loop {
+            match wait(&pending, &watch, self.preparing_wakes_at()) {
+                Event::Signal(received) => {
+                    // The orders that it is to be handled by may have come just before.
+                    self.hear(&watch);
+                    if let Some(ended) = self.handle(&received) {
+                        return self.ended_early(ended, &watch);
+                    }
+                }
+                Event::News(News::Orders(orders)) => self.follow(*orders),
+                // Seen again, and said, where the end is waited for.
+                Event::Deaf => return Prepared::Running,
+                Event::News(News::NotRun) => self.not_run = true,
+                Event::News(News::Nothing) => {}
+                // By the exec; or, where the child never set out to exec, by its end.
+                Event::News(News::Closed) => {
+                    if !watch.claim_start() {
+                        return Prepared::Running;
+                    }
+                    return match self.until_child_ends() {
+                        Some(ended) => self.ended_unprepared(ended),
+                        None => Prepared::Exit(self.gave_up()),
+                    };
+                }
+                Event::TimeUp if self.killed.is_some() => return Prepared::Exit(self.gave_up()),
+                Event::TimeUp if self.kill_due().is_some_and(|(_, at)| at <= Instant::now()) => {
+                    self.kill_all();
+                    self.kill_command();
+                }
+                Event::TimeUp if watch.claim_start() => {
+                    self.hear(&watch);
+                    let after = self.orders.terms.deadline.unwrap_or_default();
+                    let _ = signals::kill(self.child, SIGKILL);
+                    return self.start_untouched(&format!(
+                        "the preparation did not finish within {after:?} (prepare-timeout) and was stopped"
+                    ));
+                }
+                Event::TimeUp => return Prepared::Running,
+            }
+        }
+    }
+
+    /// Reads what the child said and has not been read yet.
+    fn hear(&mut self, watch: &Watch) {
+        loop {
+            match watch.read() {
+                News::Orders(orders) => self.follow(*orders),
+                News::NotRun => self.not_run = true,
+                News::Nothing | News::Closed => return,
+            }
+        }
+    }
+
+    /// The child ended before the exec was seen.
+    fn ended_early(&mut self, ended: Ended, watch: &Watch) -> Prepared {
+        self.hear(watch);
+        if watch.claim_start() {
+            return self.ended_unprepared(ended);
+        }
+        match ended {
+            // Not a program of this name that ends with 126 or 127.
+            Ended::Exited(code) if self.not_run => Prepared::Exit(code),
+            ended => Prepared::Ended { ended, was_command: !self.not_run },
+        }
+    }
+
+    /// The child ended without having set out to exec.
+    fn ended_unprepared(&mut self, ended: Ended) -> Prepared {
+        match ended {
+            // By no signal that came through us: our own program failed.
+            Ended::Killed(signal) if !self.forwarded.has(signal) && self.killed.is_none() => {
+                self.start_untouched(&format!("the preparation was killed by {}", signals::name(signal)))
+            }
+            Ended::Killed(_) => Prepared::Ended { ended, was_command: false },
+            // It said why.
+            Ended::Exited(code) => Prepared::Exit(code),
+        }
+    }
+
+    /// Starts the command as it would have started without us, unless it must not
+    /// start without the checks.
+    fn start_untouched(&mut self, why: &str) -> Prepared {
+        let voice = self.orders.voice;
+        if let Some(code) = self.orders.terms.refuse {
+            let message = format!(
+                "{why}. Refusing to start the command (exit code {code}), as require-rdma or memlock = \"enforce\" asks."
+            );
+            voice.say(Weight::Error, &message);
+            return Prepared::Exit(code);
+        }
+        let command = self.command.clone();
+        if command.is_empty() {
+            voice.say(Weight::Error, &format!("{why}."));
+            return Prepared::Exit(exit::FAILED);
+        }
+        let message = format!(
+            "{why}. The command is started as it would have been without rdma-init: \
+             no variable is filled in and no limit is raised."
+        );
+        voice.say(Weight::Error, &message);
+        let (watch, link) = match link::pair() {
+            Ok((watch, link)) => (Some(watch), Some(link)),
+            // The command is worth more than a better message.
+            Err(_) => (None, None),
+        };
+        let before = self.child;
+        let started = spawn(&self.state, before, || {
+            let name = command.first().cloned().unwrap_or_default();
+            let error = Image::new(command, environ::entries()).exec();
+            let (message, code) = exec_failed(OsStr::from_bytes(name.as_bytes()), error);
+            voice.say(Weight::Error, &message);
+            if let Some(link) = link {
+                link.not_run();
+            }
+            code
+        });
+        match started {
+            Ok(child) => {
+                self.replaced = Some(before);
+                self.untouched = watch;
+                self.child = child;
+                // It starts with every signal blocked, so each of these counts as if
+                // it had been sent at the start: a stop is still a stop, and what the
+                // command inherits as ignored is still ignored.
+                for signal in self.forwarded.signals() {
+                    let _ = signals::kill(child, signal);
+                }
+                Prepared::Running
+            }
+            Err(error) => Prepared::Exit(cannot_start(&self.orders, "the command's process", error)),
+        }
+    }
+
+    /// When the next thing is due that no signal tells of; the preparation has a
+    /// deadline of its own.
+    fn preparing_wakes_at(&self) -> Option<Instant> {
+        let deadline = self.orders.terms.deadline.and_then(|after| self.started.checked_add(after));
+        deadline.filter(|_| self.killed.is_none()).into_iter().chain(self.wake_at()).min()
+    }
+}
+
+fn wait(pending: &OwnedFd, watch: &Watch, until: Option<Instant>) -> Event {
+    loop {
+        // A signal first: when the child has ended, it also explains the closed pipe.
+        match signals::take() {
+            Ok(Some(received)) => return Event::Signal(received),
+            Ok(None) => {}
+            Err(_) => return Event::Deaf,
+        }
+        let timeout = match until {
+            None => PollTimeout::NONE,
+            Some(until) => {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Event::TimeUp;
+                }
+                // Rounded up, so that the wait does not end just before the time.
+                PollTimeout::try_from(left.saturating_add(Duration::from_millis(1)))
+                    .unwrap_or(PollTimeout::MAX)
+            }
+        };
+        let mut fds =
+            [PollFd::new(pending.as_fd(), PollFlags::POLLIN), PollFd::new(watch.fd(), PollFlags::POLLIN)];
+        if poll(&mut fds, timeout).is_ok()
+            && fds[0].revents().is_none_or(|r| r.is_empty())
+            && fds[1].revents().is_some_and(|r| !r.is_empty())
+        {
+            return Event::News(watch.read());
+        }
+    }
+}

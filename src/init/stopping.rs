@@ -1,0 +1,116 @@
+//! The last stage: who is left, how long they may take, and when they are killed.
+
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::libc::{SIGCHLD, SIGCONT, SIGKILL, SIGTERM};
+
+use super::end::Killed;
+use super::supervisor::Supervisor;
+use super::voice::Weight;
+use crate::exit;
+use crate::sys::signals;
+
+/// What a process that was killed may take to go away. One that takes longer hangs
+/// in the kernel, and waiting for it would hang the container, too.
+const DYING: Duration = Duration::from_secs(5);
+
+impl Supervisor {
+    /// With the command gone, asks the others to end, once, and waits for them.
+    /// Processes that came in from outside (`docker exec`) are asked as well, but
+    /// nobody can wait for another's children.
+    pub(super) fn drain(&mut self) {
+        if self.orders.supervision.drain_timeout.is_none() && self.killed.is_none() {
+            return;
+        }
+        // More may have ended by now, without a signal of their own.
+        self.reap();
+        if self.childless {
+            return;
+        }
+        if !self.reach.can_see() {
+            let message = "cannot see which processes are left: /proc is not that of this PID namespace. They are not waited for.";
+            self.orders.voice.say(Weight::Error, message);
+            return;
+        }
+        if self.killed.is_none() {
+            self.draining = Some(Instant::now());
+            self.reach.signal(SIGTERM);
+            // One that is stopped would never hear of it.
+            self.reach.signal(SIGCONT);
+        }
+        while !self.childless {
+            match signals::wait(self.wake_at()) {
+                Ok(Some(received)) if received.signal() == SIGCHLD => {
+                    self.reap();
+                }
+                // The command is gone, and its number may be another's by now.
+                Ok(Some(received)) => {
+                    if let Some(signal) = self.orders.supervision.rewrite.of(received.signal()) {
+                        self.note_stop(received.signal(), signal);
+                    }
+                }
+                Ok(None) if self.killed.is_some() => return,
+                Ok(None) => {
+                    self.reap();
+                    if !self.childless {
+                        self.kill_all();
+                    }
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// When the next thing is due that no signal tells of.
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        match self.killed {
+            Some((_, at)) if self.may_not_kill => Some(at),
+            Some((_, at)) => at.checked_add(DYING),
+            None => self.kill_due().map(|(_, at)| at),
+        }
+    }
+
+    /// When everything that is left is to be killed, and why.
+    pub(super) fn kill_due(&self) -> Option<(Killed, Instant)> {
+        let supervision = &self.orders.supervision;
+        let of_stop = self
+            .stop
+            .zip(supervision.stop_timeout)
+            .and_then(|((_, at), time)| Some((Killed::StopTimeout(time), at.checked_add(time)?)));
+        let of_drain = self
+            .draining
+            .zip(supervision.drain_timeout)
+            .and_then(|(at, time)| Some((Killed::DrainTimeout(time), at.checked_add(time)?)));
+        [of_stop, of_drain].into_iter().flatten().min_by_key(|(_, at)| *at)
+    }
+
+    pub(super) fn kill_all(&mut self) {
+        if let Some((why, _)) = self.kill_due() {
+            self.killed = Some((why, Instant::now()));
+            self.reach.signal(SIGKILL);
+        }
+    }
+
+    /// The command by itself, whose number is known even where no other process can be
+    /// seen; and whether it may be killed at all.
+    pub(super) fn kill_command(&mut self) {
+        self.may_not_kill = signals::kill(self.child, SIGKILL) == Err(Errno::EPERM);
+    }
+
+    /// A process that cannot even be killed hangs in the kernel, mostly in a driver.
+    pub(super) fn gave_up(&self) -> i32 {
+        let child = self.child;
+        let message = if self.may_not_kill {
+            format!(
+                "process {child} may not be killed: it has changed its user, and rdma-init has no capability KILL. Ending without it."
+            )
+        } else {
+            format!(
+                "process {child} does not end {DYING:?} after SIGKILL: it hangs in the kernel (a driver or a file system). Not waiting for it any longer."
+            )
+        };
+        self.orders.voice.say(Weight::Error, &message);
+        self.orders.supervision.remap.of(exit::of_signal(SIGKILL))
+    }
+}
