@@ -31,6 +31,16 @@ pub fn shell(script: &str) -> Command {
     rdma_init(["--", "sh", "-c", script])
 }
 
+/// The same program, started by another one that first changes something.
+pub fn after(first: &str, command: Command) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.args(["-ec", &format!("{first} \"$@\""), "sh"]).arg(command.get_program()).args(command.get_args());
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    from_scratch(&mut shell);
+    shell
+}
+
 /// How it ended.
 #[derive(Debug)]
 pub struct Ended {

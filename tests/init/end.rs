@@ -1,12 +1,11 @@
 //! How the container ends: the command's code, death by a signal, and a stop
 //! that comes early.
 
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::libc;
 
-use super::container::{Running, as_pid_1, children, from_scratch, rdma_init, shell, signal_of, status};
+use super::container::{Running, after, as_pid_1, children, rdma_init, shell, signal_of, status};
 use crate::support::{poll_until, status_field};
 
 #[test]
@@ -136,16 +135,6 @@ fn a_pid_1_that_was_stopped_goes_on() {
     running.kill(libc::SIGTERM);
     running.kill(libc::SIGCONT);
     running.end().expect_code(143);
-}
-
-/// The same program, started by another one that first changes something.
-fn after(first: &str, command: Command) -> Command {
-    let mut shell = Command::new("/bin/sh");
-    shell.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    shell.args(["-ec", &format!("{first} \"$@\""), "sh"]).arg(command.get_program()).args(command.get_args());
-    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    from_scratch(&mut shell);
-    shell
 }
 
 #[test]

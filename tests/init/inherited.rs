@@ -9,27 +9,33 @@ use std::time::{Duration, Instant};
 use nix::libc;
 
 use super::container::{
-    as_pid_1, descriptors, from_scratch, hanging, has_descriptors, rdma_init, shell, status,
+    Running, as_pid_1, descriptors, from_scratch, hanging, has_descriptors, rdma_init, shell, status,
 };
 use super::hang::Hang;
 use super::states::{STATES, State, inherit, shown};
 use crate::support::process::close;
 use crate::support::{poll_until, status_field};
 
-#[test]
-fn the_command_gets_the_mask_and_dispositions_that_pid_1_had() {
+/// Where a command of the program has another state than one that is started by
+/// itself, for each of [`STATES`].
+pub fn differences(options: &[&str], start: fn(Command) -> Running) -> Vec<String> {
     let difference = |state: &State| {
         let mut direct = Command::new("/bin/cat");
         direct.env_clear().arg("/proc/self/status").stdout(Stdio::piped()).stderr(Stdio::piped());
         from_scratch(&mut direct);
         inherit(&mut direct, state);
-        let mut ours = rdma_init(["--", "/bin/cat", "/proc/self/status"]);
+        let mut ours = rdma_init([options, &["--", "/bin/cat", "/proc/self/status"]].concat());
         inherit(&mut ours, state);
-        let (direct, ours) = (as_pid_1(direct).end(), as_pid_1(ours).end().expect_code(0));
+        let (direct, ours) = (start(direct).end(), start(ours).end().expect_code(0));
         let (wanted, found) = (shown(&direct.stdout), shown(&ours.stdout));
         (wanted != found).then(|| format!("{}:\n  wanted {wanted}\n  found  {found}", state.name))
     };
-    let differences: Vec<String> = STATES.iter().filter_map(difference).collect();
+    STATES.iter().filter_map(difference).collect()
+}
+
+#[test]
+fn the_command_gets_the_mask_and_dispositions_that_pid_1_had() {
+    let differences = differences(&[], as_pid_1);
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 

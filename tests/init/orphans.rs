@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::libc;
 
-use super::container::{as_pid_1, children, from_scratch, rdma_init, send, shell, status};
+use super::container::{after, as_pid_1, children, rdma_init, send, shell, status};
 use crate::support::{poll_until, status_field};
 
 #[test]
@@ -82,7 +82,6 @@ fn an_idle_pid_1_never_wakes_up() {
 
 #[test]
 fn a_child_that_may_not_be_signalled_is_warned_of_once() {
-    let mut command = std::process::Command::new("setpriv");
     let ours = rdma_init([
         "--",
         "setpriv",
@@ -93,11 +92,7 @@ fn a_child_that_may_not_be_signalled_is_warned_of_once() {
         "-c",
         "echo ready; exec sleep 1000",
     ]);
-    command.env_clear().envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.args(["--bounding-set", "-kill", "--"]).arg(ours.get_program()).args(ours.get_args());
-    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-    from_scratch(&mut command);
-    let mut running = as_pid_1(command);
+    let mut running = as_pid_1(after("exec setpriv --bounding-set -kill --", ours));
     running.wait_for("ready");
     let child = running.child();
     for _ in 0..3 {

@@ -1,13 +1,13 @@
 //! A preparation that hangs, crashes, or is stopped: the command starts all the
 //! same, once, and a stop of the container is a stop.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::libc;
 
 use super::container::{
-    Ended, Running, as_pid_1, children, from_scratch, hanging, rdma_init, send, signal_of, status,
+    Ended, Running, after, as_pid_1, children, hanging, rdma_init, send, signal_of, status,
 };
 use super::hang::Hang;
 use super::states::{State, inherit};
@@ -242,13 +242,9 @@ fn a_command_that_pid_1_starts_has_its_folder_and_descriptors() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), "content\n").unwrap();
     let hang = Hang::interruptible(HANGS);
-    let mut command = Command::new("/bin/sh");
     let ours = rdma_init(["--prepare-timeout", "300ms", "--", "sh", "-c", "pwd; cat <&5"]);
-    command.env_clear().envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.args(["-c", "exec \"$@\" 5<file", "sh"]).arg(ours.get_program()).args(ours.get_args());
+    let mut command = after("exec 5<file; exec", ours);
     command.current_dir(folder.path());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    from_scratch(&mut command);
     let running = hanging(command, true, &hang);
     hang.wait();
     let ended = running.end().expect_code(0);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
-use super::container::{Running, as_pid_1, in_place, rdma_init, send, status};
+use super::container::{Running, after, as_pid_1, in_place, rdma_init, send, status};
 use crate::support::{poll_until, status_field};
 
 /// The program with options in front of a shell script, in both ways of looking after it.
@@ -286,12 +286,7 @@ fn a_command_that_may_not_be_killed_is_not_waited_for() {
         ]
         .concat(),
     );
-    let mut command = std::process::Command::new("setpriv");
-    command.env_clear().envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.args(["--bounding-set", "-kill", "--"]).arg(ours.get_program()).args(ours.get_args());
-    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-    super::container::from_scratch(&mut command);
-    let mut running = as_pid_1(command);
+    let mut running = as_pid_1(after("exec setpriv --bounding-set -kill --", ours));
     running.wait_for("ready");
     let start = Instant::now();
     running.kill(libc::SIGTERM);

@@ -8,7 +8,7 @@ use nix::libc;
 use super::container::{
     as_pid_1, children, from_scratch, has_descriptors, in_place, rdma_init, send, shell, signal_of, status,
 };
-use super::states::{STATES, State, inherit, shown};
+use super::inherited::differences;
 use crate::support::{poll_until, status_field};
 
 fn supervised(script: &str) -> Command {
@@ -78,18 +78,7 @@ fn in_place_what_takes_an_init_is_said_to_be_lost() {
 
 #[test]
 fn the_command_gets_the_mask_and_dispositions_that_were_inherited() {
-    let difference = |state: &State| {
-        let mut direct = Command::new("/bin/cat");
-        direct.env_clear().arg("/proc/self/status").stdout(Stdio::piped()).stderr(Stdio::piped());
-        from_scratch(&mut direct);
-        inherit(&mut direct, state);
-        let mut ours = rdma_init(["--supervise", "--", "/bin/cat", "/proc/self/status"]);
-        inherit(&mut ours, state);
-        let (direct, ours) = (in_place(direct).end(), in_place(ours).end().expect_code(0));
-        let (wanted, found) = (shown(&direct.stdout), shown(&ours.stdout));
-        (wanted != found).then(|| format!("{}:\n  wanted {wanted}\n  found  {found}", state.name))
-    };
-    let differences: Vec<String> = STATES.iter().filter_map(difference).collect();
+    let differences = differences(&["--supervise"], in_place);
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 

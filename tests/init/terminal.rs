@@ -1,12 +1,11 @@
 //! A terminal, as of `docker run -it`.
 
 use std::os::fd::AsRawFd;
-use std::process::Command;
 
 use nix::libc;
 use nix::unistd::Pid;
 
-use super::container::{Running, from_scratch, rdma_init, status};
+use super::container::{Running, after, rdma_init, status};
 use super::screen::{self, Screen};
 use crate::support::{poll_until, status_field};
 
@@ -145,11 +144,7 @@ fn a_terminal_for_the_output_alone_is_no_hang() {
 fn without_it_on_standard_input_the_terminal_is_the_command_s_too() {
     let script = "trap 'echo got-INT' INT; trap 'exit 5' TERM; echo ready; while :; do sleep 0.02; done";
     let ours = rdma_init(["--log-level", "error", "--", "sh", "-c", script]);
-    let mut command = Command::new("/bin/sh");
-    command.env_clear().envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.args(["-c", "exec \"$@\" </dev/null", "sh"]).arg(ours.get_program()).args(ours.get_args());
-    from_scratch(&mut command);
-    let (running, mut screen) = screen::on_a_terminal(command);
+    let (running, mut screen) = screen::on_a_terminal(after("exec </dev/null; exec", ours));
     screen.shows("ready");
     running.rests();
     screen.types("\x03");
