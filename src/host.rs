@@ -12,7 +12,7 @@ use crate::demo;
 use crate::facts::document::Document;
 use crate::facts::settings::{self, Environment};
 use crate::facts::{self, Facts, Reader, Sources, net};
-use crate::plan::{self, Plan, ProfileOption};
+use crate::plan::{self, Plan, ProfileOption, User};
 use crate::profiles::Profiles;
 
 /// A facts document is not larger than this.
@@ -84,7 +84,7 @@ pub fn captured_facts(
     let mut facts = Document::parse(&text)
         .map_err(|why| anyhow::anyhow!("cannot use the facts in {}: {why}", source.display()))?;
     // An empty root: the conf files of this machine are not those of that one.
-    let here = settings::read(&Reader::nowhere(), environment, |variable| profiles.may_fill(variable));
+    let (here, _) = settings::read(&Reader::nowhere(), environment, |variable| profiles.may_fill(variable));
     facts.settings = facts.settings.under(here);
     Ok(facts)
 }
@@ -104,7 +104,8 @@ fn read(path: &Path) -> std::io::Result<String> {
 pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     let options = config.plan_options();
     let mut plan = plan::plan(facts, profiles, &options);
-    plan.findings.extend(lint::findings(facts, &options, &plan.fabric));
+    let lints = lint::findings(facts, &User::new(facts, &options), &plan);
+    plan.findings.extend(lints);
     plan.findings.extend(shared_memory::finding(facts));
     plan.findings.extend(unreadable::findings(&facts.unreadable));
     plan

@@ -15,7 +15,7 @@ pub fn run(
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<()> {
-    let (_, plan) = super::decide(host, config, environment)?;
+    let super::Decision { plan, .. } = super::decide(host, config, environment)?;
     let variables: Vec<(&str, &str)> = plan.filled().collect();
     let left_out = report::environment::write(out, &variables, format)?;
     if !left_out.is_empty() {

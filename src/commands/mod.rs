@@ -5,13 +5,17 @@ mod inspect;
 mod plan;
 mod profiles;
 mod verbs_probe;
+mod why;
 
 use std::io::{self, Write};
 
 use crate::cli::Action;
 use crate::config::Config;
+use crate::facts::Facts;
 use crate::facts::settings::Environment;
 use crate::host;
+use crate::plan::Plan;
+use crate::profiles::Profiles;
 use crate::report::plan::Detail;
 
 /// Runs the command, printing to standard output.
@@ -22,7 +26,10 @@ pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyho
     let mut out = io::BufWriter::new(io::stdout().lock());
     match action {
         Action::Inspect { json } => inspect::run(&mut out, *json, config, environment),
-        Action::Plan { host, evidence, json } => {
+        Action::Plan { host, why: Some(variable), json, .. } => {
+            why::run(&mut out, host, variable, *json, config, environment)
+        }
+        Action::Plan { host, evidence, json, why: None } => {
             let form = match (json, evidence) {
                 (true, _) => plan::Form::Json,
                 (false, true) => plan::Form::Text(Detail::Full),
@@ -38,17 +45,19 @@ pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyho
     Ok(())
 }
 
-/// The facts and the plan that `plan` and `env` show.
-fn decide(
-    host: &crate::cli::Host,
-    config: &Config,
-    environment: &Environment,
-) -> anyhow::Result<(crate::facts::Facts, crate::plan::Plan)> {
+/// What `plan` and `env` show.
+struct Decision {
+    profiles: Profiles,
+    facts: Facts,
+    plan: Plan,
+}
+
+fn decide(host: &crate::cli::Host, config: &Config, environment: &Environment) -> anyhow::Result<Decision> {
     let profiles = host::profiles(config)?;
     let facts = match &host.facts {
         None => host::live_facts(&profiles, environment),
         Some(source) => host::captured_facts(source, &profiles, environment)?,
     };
     let plan = host::decide(&facts, &profiles, config);
-    Ok((facts, plan))
+    Ok(Decision { profiles, facts, plan })
 }

@@ -20,7 +20,7 @@ pub fn run(
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<()> {
-    let (facts, mut plan) = super::decide(host, config, environment)?;
+    let super::Decision { facts, mut plan, .. } = super::decide(host, config, environment)?;
     let mut memlock = None;
     if config.memlock != Mode::Off
         && plan.fabric.pins_memory()

@@ -20,7 +20,7 @@ pub struct GidTable {
 }
 
 /// A slot in use.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gid {
     pub index: u32,
     /// An IPv4 address shows as `::ffff:a.b.c.d`.

@@ -41,6 +41,9 @@ pub struct Facts {
     pub platform: platform::Platform,
     /// The variables that the user set, and where.
     pub settings: settings::Settings,
+    /// Lines of conf files that name a variable, and set none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conf_lines: Vec<settings::ConfLine>,
     /// What is there but could not be read.
     pub unreadable: Vec<Unreadable>,
 }
@@ -64,8 +67,10 @@ pub struct Sources<'a> {
 /// network devices. Never fails; see [`Facts::unreadable`].
 pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> bool) -> Facts {
     let reader = Reader::new(sources.root);
+    let (settings, conf_lines) = settings::read(&reader, sources.environment, sources.is_setting);
     let known = Facts {
-        settings: settings::read(&reader, sources.environment, sources.is_setting),
+        settings,
+        conf_lines,
         platform: platform::read(sources.environment, sources.is_marker),
         ..Facts::default()
     };

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
 use crate::nccl::conf;
+use crate::nccl::version::SKIPS_COMMENTS;
 
 /// The environment as name and value, for looking things up; what is passed on
 /// to the command are the original bytes.
@@ -71,6 +72,32 @@ pub struct UserSetting {
     pub origin: String,
 }
 
+impl UserSetting {
+    /// The path of the conf file; empty where it was none.
+    pub fn file(&self) -> &str {
+        file_of(&self.origin)
+    }
+}
+
+/// A line of a conf file that names a variable of ours, and sets none of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfLine {
+    /// `/etc/nccl.conf:3`.
+    pub origin: String,
+    pub text: String,
+}
+
+impl ConfLine {
+    /// The path of the conf file.
+    pub fn file(&self) -> &str {
+        file_of(&self.origin)
+    }
+}
+
+fn file_of(origin: &str) -> &str {
+    origin.rsplit_once(':').map_or("", |(file, _)| file)
+}
+
 /// The origin of a variable of the environment.
 pub const ENVIRONMENT: &str = "environment";
 
@@ -102,7 +129,11 @@ fn concerns_us(name: &str) -> bool {
 }
 
 /// The environment, then the conf files in NCCL's order (`src/misc/param.cc`).
-pub fn read(reader: &Reader, environment: &Environment, also: impl Fn(&str) -> bool) -> Settings {
+pub fn read(
+    reader: &Reader,
+    environment: &Environment,
+    also: impl Fn(&str) -> bool,
+) -> (Settings, Vec<ConfLine>) {
     let mut settings: Vec<UserSetting> = environment
         .iter()
         // What an image says of itself is no setting.
@@ -113,29 +144,48 @@ pub fn read(reader: &Reader, environment: &Environment, also: impl Fn(&str) -> b
             origin: ENVIRONMENT.to_owned(),
         })
         .collect();
+    let mut odd = Vec::new();
     for file in conf_files(environment) {
         // What this user may not read, NCCL will not read either.
         let Some(text) = reader.text_unless(Path::new(&file), &[Errno::EACCES]) else { continue };
         // A file may hold anything, secrets too, under names that are not NCCL's.
-        let lines = conf::parse(&text).into_iter();
-        let ours = lines.filter(|line| concerns_us(&line.key) || also(&line.key));
+        // Which release reads them is not known yet: as it was before 2.30, and the rest
+        // is for the plan.
+        let lines = conf::parse(&text, SKIPS_COMMENTS).into_iter();
+        let ours =
+            lines.filter(|line| is_variable_name(&line.key) && (concerns_us(&line.key) || also(&line.key)));
         settings.extend(ours.map(|line| UserSetting {
             variable: line.key,
             value: line.value,
             origin: format!("{file}:{}", line.number),
         }));
+        odd.extend(odd_lines(&file, &text));
     }
-    Settings(settings)
+    (Settings(settings), odd)
+}
+
+/// Lines that seem to set a variable of ours. What else is in the file is nobody's
+/// business here.
+fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_odd = move |line: &str| {
+        let start = line.split('=').next().unwrap_or_default();
+        let sets_it = is_variable_name(start) && line.contains('=');
+        !line.trim_start().starts_with('#') && !sets_it && start.split(|c| !is_name(c)).any(concerns_us)
+    };
+    text.lines()
+        .enumerate()
+        .filter(move |(_, line)| is_odd(line))
+        .map(move |(index, line)| ConfLine { origin: format!("{file}:{}", index + 1), text: line.to_owned() })
 }
 
 fn conf_files(environment: &Environment) -> Vec<String> {
-    let own = match environment.get("NCCL_CONF_FILE") {
-        Some(file) if !file.is_empty() => Some(file.to_owned()),
-        // Older NCCL asks the user database for the home folder, which a static
-        // program cannot; in a container the two agree.
-        _ => environment.get("HOME").map(|home| format!("{home}/.nccl.conf")),
-    };
-    own.into_iter().chain(["/etc/nccl.conf".to_owned()]).collect()
+    let own = environment.get("NCCL_CONF_FILE").filter(|file| !file.is_empty()).map(str::to_owned);
+    // Older NCCL asks the user database for the home folder, which a static program
+    // cannot; in a container the two agree.
+    let home = environment.get("HOME").map(|home| format!("{home}/.nccl.conf"));
+    let home = home.filter(|home| own.as_ref() != Some(home));
+    own.into_iter().chain(home).chain(["/etc/nccl.conf".to_owned()]).collect()
 }
 
 #[cfg(test)]
@@ -150,7 +200,7 @@ mod tests {
         fs::create_dir_all(root.path().join("root")).unwrap();
         fs::write(
             root.path().join("etc/nccl.conf"),
-            "NCCL_DEBUG=WARN\n# note\nNCCL_IB_TC=106\nMY_PASSWORD=hunter2\n",
+            "NCCL_DEBUG=WARN\n# NCCL_NET=IB\nNCCL_IB_TC=106\nMY_PASSWORD=hunter2\nexport NCCL_IB_SL=1\nNCCL_ALGO Ring\n NCCL_IB_SL=1\n",
         )
         .unwrap();
         fs::write(root.path().join("root/.nccl.conf"), "NCCL_DEBUG=INFO\n").unwrap();
@@ -161,7 +211,7 @@ mod tests {
             ("NCCL_VERSION", "2.21.5"),
             ("TZ", "UTC"),
         ]);
-        let settings = read(&Reader::new(root.path()), &environment, |name| name == "TZ");
+        let (settings, odd) = read(&Reader::new(root.path()), &environment, |name| name == "TZ");
         let shown: Vec<_> =
             settings.0.iter().map(|s| format!("{}={} {}", s.variable, s.value, s.origin)).collect();
         assert_eq!(
@@ -175,13 +225,23 @@ mod tests {
             ]
         );
         assert_eq!(settings.get("NCCL_DEBUG").unwrap().value, "INFO");
+        let odd: Vec<_> = odd.iter().map(|line| format!("{} {}", line.origin, line.text)).collect();
+        assert_eq!(
+            odd,
+            [
+                "/etc/nccl.conf:5 export NCCL_IB_SL=1",
+                "/etc/nccl.conf:6 NCCL_ALGO Ring",
+                "/etc/nccl.conf:7  NCCL_IB_SL=1",
+            ]
+        );
     }
 
     #[test]
-    fn nccl_conf_file_replaces_the_one_in_the_home_folder() {
+    fn every_file_that_some_release_reads_is_read() {
         let files = |pairs| conf_files(&Environment::from(pairs));
         let etc = "/etc/nccl.conf";
-        assert_eq!(files([("HOME", "/h"), ("NCCL_CONF_FILE", "/c")]), ["/c", etc]);
+        assert_eq!(files([("HOME", "/h"), ("NCCL_CONF_FILE", "/c")]), ["/c", "/h/.nccl.conf", etc]);
+        assert_eq!(files([("HOME", "/h"), ("NCCL_CONF_FILE", "/h/.nccl.conf")]), ["/h/.nccl.conf", etc]);
         assert_eq!(files([("HOME", "/h"), ("NCCL_CONF_FILE", "")]), ["/h/.nccl.conf", etc]);
     }
 }

@@ -1,5 +1,7 @@
 //! nccl.conf, as NCCL parses it (`src/misc/param.cc`, `setEnvFile`).
 
+use super::version::{REWROTE_PARSERS, SKIPS_COMMENTS, Version};
+
 /// A variable that a conf file sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
@@ -12,36 +14,67 @@ pub struct Line {
 /// NCCL's buffers hold this many bytes of a key and of a value.
 const LONGEST: usize = 1023;
 
+/// And since 2.30 of a line; the rest of it counts as the next line.
+const LONGEST_LINE: usize = 4095;
+
 /// Splits each line at its first `=`. Nothing is trimmed and quotes are literal,
-/// so that ` NCCL_DEBUG` and `export NCCL_DEBUG` are other keys. A line that
-/// starts with `#` sets nothing of interest in any version.
-pub fn parse(text: &str) -> Vec<Line> {
-    text.split('\n')
-        .enumerate()
-        .filter(|(_, line)| !line.starts_with('#'))
-        .filter_map(|(index, line)| {
-            let (key, value) = line.split_once('=')?;
-            Some(Line { number: index + 1, key: cut(key), value: cut(value) })
-        })
-        .collect()
+/// so that ` NCCL_DEBUG` and `export NCCL_DEBUG` are other keys.
+pub fn parse(text: &str, version: Version) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (index, line) in text.split('\n').enumerate() {
+        for piece in pieces(line, version) {
+            // What is behind a NUL a C program does not see.
+            let piece = piece.split('\0').next().unwrap_or_default();
+            let piece = match piece.strip_suffix('\r') {
+                Some(stripped) if version >= REWROTE_PARSERS => stripped,
+                _ => piece,
+            };
+            if piece.starts_with('#') && version >= SKIPS_COMMENTS {
+                continue;
+            }
+            if let Some((key, value)) = piece.split_once('=') {
+                lines.push(Line { number: index + 1, key: cut(key), value: cut(value) });
+            }
+        }
+    }
+    lines
+}
+
+fn pieces(line: &str, version: Version) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = line;
+    while version >= REWROTE_PARSERS && rest.len() > LONGEST_LINE {
+        let (piece, behind) = rest.split_at(boundary(rest, LONGEST_LINE));
+        pieces.push(piece);
+        rest = behind;
+    }
+    pieces.push(rest);
+    pieces
 }
 
 fn cut(text: &str) -> String {
-    let end = (0..=LONGEST.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text[..end.unwrap_or(0)].to_owned()
+    text[..boundary(text, LONGEST)].to_owned()
+}
+
+/// The last place to cut a text at, within so many bytes.
+fn boundary(text: &str, most: usize) -> usize {
+    (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nccl::version::NEWEST;
+
+    fn shown(text: &str, version: Version) -> Vec<String> {
+        parse(text, version).iter().map(|l| format!("{}|{}|{}", l.number, l.key, l.value)).collect()
+    }
 
     #[test]
     fn lines_are_taken_literally() {
         let text = "NCCL_DEBUG=INFO\n NCCL_IB_TC=1\nexport NCCL_IB_SL=2\n# NCCL_ALGO=Ring\n\nnonsense\nNCCL_IB_HCA==mlx5_1,mlx5_2\nNCCL_NET=\"IB\" # c";
-        let lines: Vec<_> =
-            parse(text).iter().map(|l| format!("{}|{}|{}", l.number, l.key, l.value)).collect();
         assert_eq!(
-            lines,
+            shown(text, NEWEST),
             [
                 "1|NCCL_DEBUG|INFO",
                 "2| NCCL_IB_TC|1",
@@ -53,9 +86,20 @@ mod tests {
     }
 
     #[test]
+    fn comments_and_carriage_returns_depend_on_the_release() {
+        let text = "#A=1\nB=2\r\n";
+        assert_eq!(shown(text, Version::new(2, 23, 4)), ["1|#A|1", "2|B|2\r"]);
+        assert_eq!(shown(text, Version::new(2, 27, 7)), ["2|B|2\r"]);
+        assert_eq!(shown(text, NEWEST), ["2|B|2"]);
+    }
+
+    #[test]
     fn long_values_are_cut_where_nccl_cuts_them() {
-        let lines = parse(&format!("A={}", "x".repeat(2000)));
+        let lines = parse(&format!("A={}", "x".repeat(2000)), NEWEST);
         assert_eq!(lines[0].value.len(), 1023);
-        assert_eq!(parse(&format!("A={}", "é".repeat(1000)))[0].value.len(), 1022);
+        assert_eq!(parse(&format!("A={}", "é".repeat(1000)), NEWEST)[0].value.len(), 1022);
+        let long = format!("A={}B=1", "x".repeat(4093));
+        assert_eq!(parse(&long, NEWEST).len(), 2, "what is behind 4095 bytes is a line of its own");
+        assert_eq!(parse(&long, Version::new(2, 29, 7)).len(), 1);
     }
 }

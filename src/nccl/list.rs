@@ -1,5 +1,8 @@
-//! The patterns of `NCCL_IB_HCA` and `NCCL_SOCKET_IFNAME` (`src/misc/socket.cc`
-//! and `src/misc/utils.cc`: `parseStringList`, `matchIfList`).
+//! The lists of `NCCL_IB_HCA` and `NCCL_SOCKET_IFNAME` (`src/misc/utils.cc`:
+//! `parseStringList`, `matchIfList`).
+
+use super::number::atoi;
+use super::version::{REWROTE_PARSERS, TAKES_32_HCAS, Version};
 
 /// `[^][=]name[:port],...`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,6 +12,8 @@ pub struct Pattern {
     /// `=`: whole names instead of prefixes.
     pub exact: bool,
     pub entries: Vec<Entry>,
+    /// Entries behind the last that NCCL has room for.
+    pub dropped: Vec<Entry>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,24 +23,42 @@ pub struct Entry {
     pub port: Option<i64>,
 }
 
+impl std::fmt::Display for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self.port {
+            Some(port) => write!(f, "{}:{port}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// How many HCAs, and entries of `NCCL_IB_HCA`, a release takes (`MAX_IB_DEVS`).
+pub fn most_hcas(version: Version) -> usize {
+    if version >= TAKES_32_HCAS { 32 } else { 16 }
+}
+
+/// How many interfaces, and entries of `NCCL_SOCKET_IFNAME` (`MAX_IFS`).
+const MOST_INTERFACES: usize = 16;
+
 impl Pattern {
+    pub fn of_hcas(text: &str, version: Version) -> Pattern {
+        Pattern::parse(text, version, most_hcas(version))
+    }
+
+    pub fn of_interfaces(text: &str, version: Version) -> Pattern {
+        Pattern::parse(text, version, MOST_INTERFACES)
+    }
+
     /// Never fails, like NCCL: what it does not understand becomes a name that
     /// matches nothing. `^` and `=` count once each, in this order, at the very
     /// start.
-    pub fn parse(text: &str) -> Pattern {
+    fn parse(text: &str, version: Version, most: usize) -> Pattern {
         let (exclude, text) = strip(text, '^');
         let (exact, text) = strip(text, '=');
-        let entries = text
-            .split(',')
-            .filter_map(|entry| {
-                let (name, port) = match entry.split_once(':') {
-                    Some((name, port)) => (name, Some(super::number::atoi(port))),
-                    None => (entry, None),
-                };
-                (!name.is_empty()).then(|| Entry { name: name.to_owned(), port })
-            })
-            .collect();
-        Pattern { exclude, exact, entries }
+        let mut entries: Vec<Entry> =
+            text.split(',').filter_map(|entry| parse_entry(entry, version)).collect();
+        let dropped = entries.split_off(most.min(entries.len()));
+        Pattern { exclude, exact, entries, dropped }
     }
 
     /// Whether NCCL would take this device. An empty list takes everything, and
@@ -45,7 +68,8 @@ impl Pattern {
         listed != self.exclude
     }
 
-    fn matches(&self, entry: &Entry, name: &str, port: Option<u32>) -> bool {
+    /// Whether an entry of this list means this device.
+    pub fn matches(&self, entry: &Entry, name: &str, port: Option<u32>) -> bool {
         let same_name = if self.exact { name == entry.name } else { name.starts_with(&entry.name) };
         same_name
             && match (entry.port, port) {
@@ -59,12 +83,26 @@ fn strip(text: &str, sign: char) -> (bool, &str) {
     text.strip_prefix(sign).map_or((false, text), |rest| (true, rest))
 }
 
+/// `name[:port]`; since 2.30 `name[:port[:rail[:plane]]]`, where an absent port
+/// may also be an empty one.
+fn parse_entry(entry: &str, version: Version) -> Option<Entry> {
+    let mut fields = entry.split(':');
+    let name = fields.next().filter(|name| !name.is_empty())?.to_owned();
+    let port = match fields.next() {
+        Some("") if version >= REWROTE_PARSERS => None,
+        Some(port) => Some(atoi(port)),
+        None => None,
+    };
+    Some(Entry { name, port })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nccl::version::NEWEST;
 
     fn select(pattern: &str, names: &[&'static str]) -> Vec<&'static str> {
-        let pattern = Pattern::parse(pattern);
+        let pattern = Pattern::of_hcas(pattern, NEWEST);
         names.iter().copied().filter(|name| pattern.selects(name, Some(1))).collect()
     }
 
@@ -85,5 +123,17 @@ mod tests {
         assert_eq!(select("^=mlx5_0,^=mlx5_1", &all), ["mlx5_1", "mlx5_10"]);
         assert_eq!(select("=mlx5_0:1,mlx5_1:2", &all), ["mlx5_0"]);
         assert_eq!(select(",,mlx5_0,", &all), ["mlx5_0"]);
+    }
+
+    #[test]
+    fn ports_and_the_number_of_entries_depend_on_the_release() {
+        let old = Version::new(2, 18, 3);
+        let port = |text, version| Pattern::of_hcas(text, version).entries[0].port;
+        assert_eq!((port("a:", old), port("a:", NEWEST)), (Some(0), None));
+        assert_eq!((port("a:1:7:3", old), port("a:1:7:3", NEWEST)), (Some(1), Some(1)));
+        let many: Vec<String> = (0..40).map(|number| format!("mlx5_{number}")).collect();
+        let entries = |version| Pattern::of_hcas(&many.join(","), version).entries.len();
+        assert_eq!((entries(old), entries(NEWEST)), (16, 32));
+        assert_eq!(Pattern::of_hcas(&many.join(","), old).dropped.len(), 24);
     }
 }

@@ -1,7 +1,16 @@
-//! How NCCL reads its variables and chooses: pure functions, after NCCL's own
-//! rules and not after what they ought to be.
+//! A model of NCCL: how it reads its variables and what it then chooses, as pure
+//! functions, by release where that matters. After NCCL's own rules and not after
+//! what they ought to be; tests/nccl compares it with the library itself.
 
 pub mod conf;
-pub mod gid_walk;
+pub mod devices;
+pub mod gid;
+pub mod interfaces;
+pub mod level;
+pub mod libraries;
 pub mod list;
 pub mod number;
+pub mod plugin;
+pub mod predict;
+pub mod variables;
+pub mod version;

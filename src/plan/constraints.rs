@@ -3,6 +3,7 @@
 use super::devices::Candidate;
 use super::{Context, Fabric, Finding, interface};
 use crate::facts::Facts;
+use crate::nccl::version::Version;
 use crate::profiles::{self, Profile};
 
 pub fn check(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Finding> {
@@ -23,7 +24,7 @@ pub fn check(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Fin
         ("cuda-too-old", "CUDA", &profile.constraints.cuda_min, &platform.cuda_version),
     ] {
         if let (Some(minimum), Some(found)) = (minimum, found)
-            && let (Some(least), Some(here)) = (version(minimum), version(found))
+            && let (Some(least), Some(here)) = (Version::parse(minimum), Version::parse(found))
             && here < least
         {
             findings.push(
@@ -33,18 +34,6 @@ pub fn check(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Fin
         }
     }
     findings
-}
-
-/// The leading numbers of `2.21.5-1+cuda12.4`, without zeros at the end.
-pub fn version(text: &str) -> Option<Vec<u32>> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let numbers: Vec<u32> = text[..end].split('.').map_while(|part| part.parse().ok()).collect();
-    if numbers.is_empty() {
-        return None;
-    }
-    // 2.21.0 is not later than 2.21.
-    let end = numbers.iter().rposition(|number| *number != 0).map_or(0, |last| last + 1);
-    Some(numbers[..end].to_vec())
 }
 
 fn cards(facts: &Facts, profile: &Profile) -> Option<Finding> {
@@ -105,17 +94,4 @@ fn nics(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding
     Some(Finding::warning("nic-count", message).with_fix(
         "Check that the container has all RDMA devices of the instance, and that their ports are ACTIVE.",
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::version;
-
-    #[test]
-    fn versions_compare_by_number() {
-        assert_eq!(version("2.21.5-1+cuda12.4"), Some(vec![2, 21, 5]));
-        assert!(version("2.9") < version("2.19"));
-        assert_eq!(version("12.1"), version("12.1.0"));
-        assert_eq!(version("latest"), None);
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::{Options, ProfileOption, User};
 use crate::facts::Facts;
+use crate::nccl::version::{NEWEST, Version};
 use crate::profiles::{self, Profile};
 
 pub struct Context<'a> {
@@ -12,6 +13,12 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// The release of NCCL that reads the variables; the newest where it is not
+    /// known, for what hardly differs between them.
+    pub fn version(&self) -> Version {
+        self.user.version().unwrap_or(NEWEST)
+    }
+
     /// Whether a variable is not for the plan to decide.
     pub fn is_decided(&self, variable: &str) -> bool {
         self.options.profile == ProfileOption::None

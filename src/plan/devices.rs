@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::facts::Facts;
 use crate::facts::rdma::{Access, Hca, LinkLayer, NodeType, Port};
+use crate::nccl::devices::has_transport;
 
 /// A port under consideration.
 #[derive(Debug, Clone)]
@@ -161,18 +162,6 @@ fn obstacle(hca: &Hca, port: &Port) -> Option<Reason> {
         return Some(Reason::LinkLayer(String::from(port.link_layer.clone())));
     }
     (!port.is_active()).then(|| Reason::PortState(port.state.clone()))
-}
-
-fn has_transport(port: &Port) -> bool {
-    matches!(port.link_layer, LinkLayer::InfiniBand | LinkLayer::Ethernet)
-}
-
-/// Whether NCCL would take the port when nothing restricts it
-/// (`src/transport/net_ib.cc`, `ncclIbInit`). It does not look at the node type.
-pub fn visible_to_nccl(hca: &Hca, port: &Port) -> bool {
-    hca.uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened)
-        && has_transport(port)
-        && port.is_active()
 }
 
 /// Whether only a net plugin can use the port, and can: EFA is of no node type and

@@ -7,22 +7,16 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::devices::{Candidate, Reason};
 use super::setting::Proposal;
-use super::{Context, Finding};
+use super::{Context, Finding, Notes};
 use crate::facts::Facts;
 use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::{LinkLayer, Port};
-use crate::nccl::gid_walk::{Family, Walk};
+use crate::nccl::gid::{FAMILY, Family, INDEX, RANGE, Search};
+use crate::nccl::version::{SEARCHES_GIDS, Version};
 use crate::profiles::Profile;
 
-const INDEX: &str = "NCCL_IB_GID_INDEX";
-const RANGE: &str = "NCCL_IB_ADDR_RANGE";
-const FAMILY: &str = "NCCL_IB_ADDR_FAMILY";
-
-/// The NCCL from which on it searches the table itself, and knows `ADDR_*`.
-const WALKS_SINCE: [u32; 2] = [2, 21];
-
-/// From here on the search does not end with an error at an empty slot.
-const TOLERATES_EMPTY_SINCE: [u32; 3] = [2, 26, 2];
+/// `sgid_index` of a queue pair has eight bits (`ibv_global_route`).
+const LARGEST_INDEX: u32 = 255;
 
 /// What is right for the used ports.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +26,7 @@ pub enum GidChoice {
     /// The same slot on every port.
     Index { index: u32, rule: String, evidence: Vec<String> },
     /// Other slots on other ports, and what makes NCCL's own search end on them.
-    Search { walk: Walk, evidence: Vec<String> },
+    Search { search: Search, evidence: Vec<String> },
 }
 
 /// The slots that hold a routable RoCE v2 GID of one of our own addresses, IPv4
@@ -43,7 +37,8 @@ pub fn own_slots<'a>(facts: &Facts, port: &'a Port) -> Vec<&'a Gid> {
         .gids
         .slots
         .iter()
-        .filter(|gid| gid.kind == GidType::RoceV2 && !gid.is_link_local() && own.contains(&gid.address()))
+        .filter(|gid| gid.kind == GidType::RoceV2 && gid.index <= LARGEST_INDEX)
+        .filter(|gid| !gid.is_link_local() && own.contains(&gid.address()))
         .collect();
     slots.sort_by_key(|gid| (gid.address().is_ipv6(), gid.index));
     slots
@@ -64,7 +59,7 @@ impl Rail<'_> {
 }
 
 /// Chooses for the used ports, and leaves ports out where no one choice fits all.
-pub fn choose(context: &Context, ports: &mut [Candidate], findings: &mut Vec<Finding>) -> GidChoice {
+pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> GidChoice {
     let Context { facts, profile, user, .. } = context;
     if !context.uses_verbs() || user.gid().is_some() {
         return GidChoice::NotOurs;
@@ -75,40 +70,35 @@ pub fn choose(context: &Context, ports: &mut [Candidate], findings: &mut Vec<Fin
         .partition(|rail| !rail.slots.is_empty());
     // Where interfaces cannot be listed, nobody knows which addresses are ours.
     if !without.is_empty() && !facts.net.interfaces.is_empty() {
-        findings.push(missing(&without));
+        notes.find(missing(&without));
     }
     if rails.is_empty() {
         return GidChoice::NotOurs;
     }
-    if let Some((index, rule)) = published_index(&rails, profile) {
+    let published = published_index(&rails, profile);
+    if let Some(index) = profile.variables.get(INDEX) {
+        let result = if published.is_some() { "it is" } else { "it is not" };
+        notes.tried(INDEX, format!("the published {index}, if it is right on every HCA"), result);
+    }
+    if let Some((index, rule)) = published {
         return GidChoice::Index { index, rule, evidence: evidence_at(&rails, index) };
     }
     let rails = of_one_family(rails);
-    if let Some(index) = common_index(&rails) {
+    let common = common_index(&rails);
+    let result = common.map_or("there is none".to_owned(), |index| format!("slot {index}"));
+    notes.tried(INDEX, "the lowest slot that is right on every HCA", result);
+    if let Some(index) = common {
         let rule = "the RoCE v2 GID of an address of this container, on every HCA".to_owned();
         return GidChoice::Index { index, rule, evidence: evidence_at(&rails, index) };
     }
-    let version = facts.platform.nccl_version.as_deref().and_then(super::constraints::version);
-    let since = |least: [u32; 2]| version.as_ref().is_none_or(|v| v.as_slice() >= least.as_slice());
-    let may_abort = version.as_ref().is_none_or(|v| v.as_slice() < TOLERATES_EMPTY_SINCE.as_slice());
-    if since(WALKS_SINCE)
-        && let Some(walk) = search(&rails, may_abort)
-    {
-        if version.is_none() {
-            findings.push(version_unknown());
-        }
+    // Without a version only what is right in every release can be chosen.
+    let searches = user.version().filter(|version| *version >= SEARCHES_GIDS);
+    if let Some(search) = searches.and_then(|version| search(&rails, version, notes)) {
         let evidence = rails.iter().map(|rail| shown(&rail.name, rail.slots[0])).collect();
-        return GidChoice::Search { walk, evidence };
+        return GidChoice::Search { search, evidence };
     }
     let may_narrow = !context.is_decided("NCCL_IB_HCA");
-    largest_agreeing(&rails, since(WALKS_SINCE), may_narrow, ports, findings)
-}
-
-fn version_unknown() -> Finding {
-    Finding::info(
-        "gid-needs-nccl-2.21",
-        "The right GID is in another slot on each HCA. NCCL 2.21 and later can find each; an older one needs the same slot everywhere, and the image does not say which NCCL it has (NCCL_VERSION).",
-    )
+    largest_agreeing(&rails, user.version(), may_narrow, ports, notes)
 }
 
 /// What is in the tables where our GID should be.
@@ -169,29 +159,39 @@ fn common_index(rails: &[Rail]) -> Option<u32> {
 
 /// The variables with which NCCL's own search ends on a right slot on every rail,
 /// none if possible. Proven by replaying the search.
-fn search(rails: &[Rail], may_abort: bool) -> Option<Walk> {
+fn search(rails: &[Rail], version: Version, notes: &mut Notes) -> Option<Search> {
     let family = match rails.first()?.slots.first()?.address() {
         IpAddr::V4(_) => Family::Inet,
         IpAddr::V6(_) => Family::Inet6,
     };
-    let free = Walk { family, range: None };
+    let free = Search { family, ..Search::default() };
     // No narrower range holds them all, and a wider one lets in more that is wrong.
-    let narrow = Walk { family, range: common_range(rails.iter().map(|rail| rail.slots[0].address())) };
-    [free, narrow].into_iter().find(|walk| {
-        rails.iter().all(|rail| {
-            let end = walk.run(&rail.port.gids);
-            rail.has(end.slot) && !(may_abort && end.reads_empty_slot)
-        })
+    let range = common_range(rails.iter().map(|rail| rail.slots[0].address()));
+    let narrow = Search { range: range.map(Into::into), ..free };
+    [free, narrow].into_iter().find(|search| {
+        let wrong = rails
+            .iter()
+            .map(|rail| (rail, search.run(&rail.port.gids, version)))
+            .find(|(rail, end)| !end.is_ok_and(|slot| rail.has(slot)));
+        let range =
+            search.range.map_or("without a range".to_owned(), |range| format!("in the range {range}"));
+        let result = match wrong {
+            None => "ends on a right slot of every HCA".to_owned(),
+            Some((rail, Ok(slot))) => format!("ends on slot {slot} of {}, which is wrong", rail.name),
+            Some((rail, Err(failure))) => format!("on {} it {failure}", rail.name),
+        };
+        notes.tried(INDEX, format!("unset: the search of NCCL {version} {range}"), result);
+        wrong.is_none()
     })
 }
 
 /// Keeps the rails that share a slot with most others.
 fn largest_agreeing(
     rails: &[Rail],
-    is_recent: bool,
+    version: Option<Version>,
     may_narrow: bool,
     ports: &mut [Candidate],
-    findings: &mut Vec<Finding>,
+    notes: &mut Notes,
 ) -> GidChoice {
     let mut count: BTreeMap<u32, usize> = BTreeMap::new();
     for gid in rails.iter().flat_map(|rail| &rail.slots) {
@@ -201,16 +201,25 @@ fn largest_agreeing(
     let Some((index, _)) = best else { return GidChoice::NotOurs };
     let rest: Vec<&str> =
         rails.iter().filter(|rail| !rail.has(index)).map(|rail| rail.name.as_str()).collect();
-    let advice = if is_recent {
-        "Give the RoCE interfaces addresses of one range of their own, or the same number of addresses on each."
-    } else {
-        "Use NCCL 2.21 or later, which looks for the slot on each HCA."
+    let (who, advice) = match version {
+        Some(version) if version >= SEARCHES_GIDS => (
+            format!("NCCL {version} cannot be led to each"),
+            "Give the RoCE interfaces addresses of one range of their own, or the same number of addresses on each.",
+        ),
+        Some(version) => (
+            format!("NCCL {version} cannot search for each"),
+            "Use NCCL 2.21 or later, which looks for the slot on each HCA.",
+        ),
+        None => (
+            "only NCCL 2.21 and later search for each, and no NCCL was found in the image".to_owned(),
+            "If it has NCCL 2.21 or later where it is not found, say so with NCCL_VERSION (ENV NCCL_VERSION=2.27.7 in the image).",
+        ),
     };
-    findings.push(
+    notes.find(
         Finding::warning(
             "gid-slots-differ",
             format!(
-                "No single GID index is right for every HCA, and this NCCL cannot be led to each: slot {index} is right for most, and {} cannot be used with it.",
+                "No single GID index is right for every HCA: {who}. Slot {index} is right for most, and {} cannot be used with it.",
                 rest.join(", ")
             ),
         )
@@ -223,6 +232,7 @@ fn largest_agreeing(
         }
     }
     let rule = "the slot that is right on most HCAs".to_owned();
+    notes.tried(INDEX, rule.clone(), format!("slot {index}"));
     GidChoice::Index { index, rule, evidence: evidence_at(rails, index) }
 }
 
@@ -253,12 +263,12 @@ fn common_range(addresses: impl Iterator<Item = IpAddr>) -> Option<IpNet> {
     })
 }
 
-pub fn propose(context: &Context, choice: &GidChoice, findings: &mut Vec<Finding>) -> Vec<Proposal> {
+pub fn propose(context: &Context, choice: &GidChoice, notes: &mut Notes) -> Vec<Proposal> {
     let profile = context.profile;
     let published = profile.variables.get(INDEX).filter(|_| !context.is_decided(INDEX));
-    let differs = |findings: &mut Vec<Finding>, instead: &str| {
+    let differs = |notes: &mut Notes, instead: &str| {
         if let Some(published) = published {
-            findings.push(Finding::info(
+            notes.find(Finding::info(
                 "published-gid-differs",
                 format!("Profile {} publishes {INDEX}={published}, which is not right for every HCA here; {instead}.", profile.name),
             ));
@@ -271,13 +281,13 @@ pub fn propose(context: &Context, choice: &GidChoice, findings: &mut Vec<Finding
             let proposal = if published == Some(&value) {
                 Proposal::from_profile(&profile.name, INDEX, &value, rule)
             } else {
-                differs(findings, &format!("{value} is set instead"));
+                differs(notes, &format!("{value} is set instead"));
                 Proposal::from_facts(INDEX, value, rule)
             };
             vec![proposal.because(evidence.clone())]
         }
-        GidChoice::Search { walk, evidence } => {
-            differs(findings, "it stays unset, because the right slots differ");
+        GidChoice::Search { search, evidence } => {
+            differs(notes, "it stays unset, because the right slots differ");
             let mut proposals = vec![Proposal {
                 value: None,
                 ..Proposal::from_facts(
@@ -288,10 +298,10 @@ pub fn propose(context: &Context, choice: &GidChoice, findings: &mut Vec<Finding
                 .because(evidence.clone())
             }];
             let rule = "makes NCCL's own search end on our GID on every HCA";
-            if walk.family == Family::Inet6 {
+            if search.family == Family::Inet6 {
                 proposals.push(Proposal::from_facts(FAMILY, "AF_INET6", rule));
             }
-            if let Some(range) = walk.range {
+            if let Some(range) = search.range {
                 proposals.push(Proposal::from_facts(RANGE, range.to_string(), rule));
             }
             proposals

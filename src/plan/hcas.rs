@@ -1,16 +1,15 @@
 //! `NCCL_IB_HCA`.
 
-use super::devices::{Candidate, Reason, Verdict, visible_to_nccl};
+use super::devices::{Candidate, Reason, Verdict};
 use super::setting::Proposal;
-use super::{Context, Fabric, Finding};
-use crate::nccl::list::Pattern;
+use super::{Context, Fabric, Finding, Notes};
+use crate::nccl::devices::visible;
+use crate::nccl::list::{Pattern, most_hcas};
+use crate::nccl::version::Version;
 
 const VARIABLE: &str = "NCCL_IB_HCA";
 
-/// More HCAs than this NCCL does not take (`MAX_IB_DEVS` since 2.19).
-const MOST: usize = 32;
-
-pub fn propose(context: &Context, ports: &[Candidate], findings: &mut Vec<Finding>) -> Vec<Proposal> {
+pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec<Proposal> {
     let profile = context.profile;
     let constant = profile.variables.get(VARIABLE);
     if !context.uses_verbs() {
@@ -24,24 +23,28 @@ pub fn propose(context: &Context, ports: &[Candidate], findings: &mut Vec<Findin
     if used.is_empty() || context.is_decided(VARIABLE) {
         return Vec::new();
     }
-    if used.len() > MOST {
-        findings.push(Finding::warning(
+    let most = most_hcas(context.version());
+    if used.len() > most {
+        notes.find(Finding::warning(
             "too-many-hcas",
-            format!("{} ports are usable, and NCCL takes the first {MOST} only.", used.len()),
+            format!("{} ports are usable, and NCCL takes the first {most} only.", used.len()),
         ));
     }
     let evidence = evidence(ports);
     if let Some(constant) = constant {
-        if selects_exactly(constant, ports) {
+        let rule = format!("the published {constant}, if it selects just the HCAs to use");
+        if selects_exactly(constant, ports, context.version()) {
             let proposal = Proposal::from_profile(
                 &profile.name,
                 VARIABLE,
                 constant,
                 "published, and it selects just the HCAs to use",
             );
+            notes.tried(VARIABLE, rule, "it does");
             return vec![proposal.because(evidence)];
         }
-        findings.push(Finding::info(
+        notes.tried(VARIABLE, rule, "it does not");
+        notes.find(Finding::info(
             "published-hcas-differ",
             format!(
                 "Profile {} publishes {VARIABLE}={constant}, which does not select just the HCAs to use here; the exact list is set instead.",
@@ -53,7 +56,9 @@ pub fn propose(context: &Context, ports: &[Candidate], findings: &mut Vec<Findin
         0 => format!("every HCA is usable ({})", used.len()),
         _ => format!("the usable HCAs ({} of {} ports)", used.len(), ports.len()),
     };
-    vec![Proposal::from_facts(VARIABLE, exact_list(ports), rule).because(evidence)]
+    let list = exact_list(ports);
+    notes.tried(VARIABLE, "the whole names of the HCAs to use", list.clone());
+    vec![Proposal::from_facts(VARIABLE, list, rule).because(evidence)]
 }
 
 /// `NCCL_IB_DISABLE=1` where NCCL would otherwise take devices on which it cannot
@@ -61,7 +66,7 @@ pub fn propose(context: &Context, ports: &[Candidate], findings: &mut Vec<Findin
 /// connection.
 pub fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Option<Proposal> {
     let is_trap = |port: &&Candidate| {
-        visible_to_nccl(port.hca, port.port)
+        visible(port.hca, port.port)
             && matches!(port.verdict, Verdict::LeftOut(Reason::Iwarp { .. } | Reason::NodeType(_)))
     };
     if fabric.is_there() || !context.uses_verbs() || context.is_decided(VARIABLE) {
@@ -75,11 +80,11 @@ pub fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabric) -> O
 }
 
 /// Whether NCCL, given this pattern, takes all used ports and no other.
-fn selects_exactly(pattern: &str, ports: &[Candidate]) -> bool {
-    let pattern = Pattern::parse(pattern);
+fn selects_exactly(pattern: &str, ports: &[Candidate], version: Version) -> bool {
+    let pattern = Pattern::of_hcas(pattern, version);
     ports
         .iter()
-        .filter(|port| visible_to_nccl(port.hca, port.port))
+        .filter(|port| visible(port.hca, port.port))
         .all(|port| pattern.selects(&port.hca.name, Some(port.port.number)) == port.is_used())
 }
 
@@ -88,7 +93,7 @@ fn selects_exactly(pattern: &str, ports: &[Candidate]) -> bool {
 fn exact_list(ports: &[Candidate]) -> String {
     let names = device_list(ports, |port| {
         ports.iter().any(|other| {
-            other.hca.name == port.hca.name && !other.is_used() && visible_to_nccl(other.hca, other.port)
+            other.hca.name == port.hca.name && !other.is_used() && visible(other.hca, other.port)
         })
     });
     format!("={}", names.join(","))

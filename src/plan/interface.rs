@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 
 use super::setting::Proposal;
-use super::{Context, Finding};
+use super::{Context, Finding, Notes};
 use crate::facts::Facts;
 use crate::facts::net::Interface;
 use crate::facts::route::Route;
 use crate::nccl::list::Pattern;
+use crate::nccl::version::NEWEST;
 
 const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 
@@ -18,16 +19,30 @@ pub struct InterfaceChoice {
     pub rule: String,
 }
 
+type Rule = fn(&Facts) -> Option<InterfaceChoice>;
+
 /// From the routes: where the job's master is reached, else the default route,
 /// else the only interface that there is.
-pub fn choose(facts: &Facts) -> Option<InterfaceChoice> {
-    if let Some((name, rule)) = to_master(facts) {
-        return Some(InterfaceChoice { name, rule });
-    }
-    if let Some(route) = default_route(facts) {
-        let rule = "carries the default route".to_owned();
-        return Some(InterfaceChoice { name: route.interface.clone(), rule });
-    }
+pub fn choose(facts: &Facts, notes: &mut Notes) -> Option<InterfaceChoice> {
+    let rules: [(&str, Rule); 3] = [
+        ("the interface of the route to MASTER_ADDR", to_master),
+        ("the interface of the default route", of_default_route),
+        ("the only interface that is up and has an address", only),
+    ];
+    rules.iter().find_map(|(rule, choose)| {
+        let choice = choose(facts);
+        let result = choice.as_ref().map_or("there is none", |choice| choice.name.as_str());
+        notes.tried(VARIABLE, *rule, result);
+        choice
+    })
+}
+
+fn of_default_route(facts: &Facts) -> Option<InterfaceChoice> {
+    let name = default_route(facts)?.interface.clone();
+    Some(InterfaceChoice { name, rule: "carries the default route".to_owned() })
+}
+
+fn only(facts: &Facts) -> Option<InterfaceChoice> {
     let mut eligible = facts
         .net
         .interfaces
@@ -43,7 +58,7 @@ pub fn choose(facts: &Facts) -> Option<InterfaceChoice> {
 }
 
 /// By the route to `MASTER_ADDR`, where that is an address and not a name.
-fn to_master(facts: &Facts) -> Option<(String, String)> {
+fn to_master(facts: &Facts) -> Option<InterfaceChoice> {
     let master: IpAddr = facts.platform.master_addr.as_deref()?.trim_matches(['[', ']']).parse().ok()?;
     if master.is_loopback() || master.is_unspecified() {
         return None;
@@ -55,12 +70,14 @@ fn to_master(facts: &Facts) -> Option<(String, String)> {
         .filter(|interface| is_eligible(interface))
         .find(|interface| interface.addresses.iter().any(|address| address.addr() == master));
     if let Some(own) = own {
-        return Some((own.name.clone(), format!("has the address of MASTER_ADDR, {master}")));
+        let rule = format!("has the address of MASTER_ADDR, {master}");
+        return Some(InterfaceChoice { name: own.name.clone(), rule });
     }
     let route = usable_routes(facts)
         .filter(|route| route.destination.contains(&master))
         .max_by_key(|route| (route.destination.prefix_len(), std::cmp::Reverse(route.metric)))?;
-    Some((route.interface.clone(), format!("carries the route to MASTER_ADDR, {master}")))
+    let rule = format!("carries the route to MASTER_ADDR, {master}");
+    Some(InterfaceChoice { name: route.interface.clone(), rule })
 }
 
 /// IPv4 before IPv6, then the lowest metric.
@@ -93,11 +110,7 @@ pub fn has_global_address(interface: &Interface) -> bool {
     })
 }
 
-pub fn propose(
-    context: &Context,
-    choice: Option<&InterfaceChoice>,
-    findings: &mut Vec<Finding>,
-) -> Vec<Proposal> {
+pub fn propose(context: &Context, choice: Option<&InterfaceChoice>, notes: &mut Notes) -> Vec<Proposal> {
     if context.is_decided(VARIABLE) {
         return Vec::new();
     }
@@ -114,7 +127,12 @@ pub fn propose(
         }
         (Some(choice), constant) => {
             if let Some(constant) = constant {
-                findings.push(Finding::info(
+                notes.tried(
+                    VARIABLE,
+                    format!("the published {constant}, if it selects just that interface"),
+                    "it does not",
+                );
+                notes.find(Finding::info(
                     "published-interface-differs",
                     format!(
                         "Profile {} publishes {VARIABLE}={constant}, but here {} {}.",
@@ -127,7 +145,7 @@ pub fn propose(
         (None, constant) => {
             let published =
                 constant.map(|c| format!(" and the published {c} is not there")).unwrap_or_default();
-            findings.push(
+            notes.find(
                 Finding::warning(
                     "no-interface",
                     format!("No default route tells which interface the job's processes reach each other through{published}; {VARIABLE} stays unset."),
@@ -140,7 +158,7 @@ pub fn propose(
 }
 
 fn selected<'a>(facts: &'a Facts, pattern: &str) -> Vec<&'a str> {
-    let pattern = Pattern::parse(pattern);
+    let pattern = Pattern::of_interfaces(pattern, NEWEST);
     facts
         .net
         .interfaces

@@ -13,31 +13,38 @@ mod devices;
 mod fabric;
 mod fill;
 mod finding;
+mod forecast;
 mod gid;
 mod hcas;
 mod interface;
 mod needs;
+mod notes;
 mod options;
 mod port_findings;
 mod profile;
 mod select;
 mod setting;
 mod user;
+mod why;
 
 use serde::Serialize;
 
 use context::Context;
-pub use devices::{PortVerdict, visible_to_nccl};
+pub use devices::PortVerdict;
 pub use fabric::Fabric;
 pub use finding::{Finding, Severity};
+pub use forecast::Forecast;
 pub use gid::own_slots;
 pub use needs::needs_network;
+pub use notes::{Notes, Tried};
 pub use options::{Options, ProfileOption};
 pub use profile::ProfileChoice;
 pub use setting::{Outcome, Setting};
 pub use user::User;
+pub use why::Why;
 
 use crate::facts::Facts;
+use crate::nccl::version::Version;
 use crate::profiles::{self, Profile, Profiles};
 
 /// The decision about a container.
@@ -50,7 +57,15 @@ pub struct Plan {
     pub ports: Vec<PortVerdict>,
     /// Every variable that was decided on, set or not.
     pub settings: Vec<Setting>,
+    /// The release of NCCL that was found for the job.
+    pub nccl: Option<Version>,
+    /// What NCCL will do with them: one for the release that is known, else one for
+    /// each way in which releases differ. Empty where no RDMA is about.
+    pub forecasts: Vec<Forecast>,
     pub findings: Vec<Finding>,
+    /// The rules that were tried, in order.
+    #[serde(skip)]
+    pub tried: Vec<Tried>,
 }
 
 impl Plan {
@@ -69,35 +84,44 @@ pub fn plan(facts: &Facts, profiles: &Profiles, options: &Options) -> Plan {
     let mut ports = devices::candidates(facts);
     let (choice, profile) = profile::choose(facts, &ports, profiles, options);
     let context = Context { facts, profile: &profile, user: &user, options };
-    let mut findings = Vec::new();
+    let mut notes = Notes::default();
 
     select::select(&context, &mut ports);
-    let gid = gid::choose(&context, &mut ports, &mut findings);
-    let interface = interface::choose(facts);
+    let gid = gid::choose(&context, &mut ports, &mut notes);
     let fabric = fabric::find(&context, &ports);
 
     let mut proposals = Vec::from_iter(hcas::propose_off(&context, &ports, &fabric));
     // Without RDMA, and without a platform that is known, nothing else is forced.
     if choice.is_some() {
-        proposals.extend(hcas::propose(&context, &ports, &mut findings));
-        proposals.extend(gid::propose(&context, &gid, &mut findings));
-        proposals.extend(interface::propose(&context, interface.as_ref(), &mut findings));
+        let interface = interface::choose(facts, &mut notes);
+        proposals.extend(hcas::propose(&context, &ports, &mut notes));
+        proposals.extend(gid::propose(&context, &gid, &mut notes));
+        proposals.extend(interface::propose(&context, interface.as_ref(), &mut notes));
         proposals.extend(companions::propose(&ports, &gid, interface.as_ref(), &profile));
         proposals.extend(fill::tuning(&profile));
     }
     let settings = fill::settings(&context, proposals);
 
+    let Notes { mut findings, tried } = notes;
     findings.extend(fabric::findings(&context, &fabric, &ports, choice.as_ref()));
     findings.extend(port_findings::findings(&ports));
     findings.extend(constraints::check(&context, &ports, &fabric));
     findings.extend(fill::overridden(&context));
+
+    // Without devices and without a platform there is no network to speak of.
+    let has_forecast = !facts.rdma.is_empty() || choice.is_some();
+    let forecasts =
+        if has_forecast { forecast::forecasts(facts, &settings, user.version()) } else { Vec::new() };
 
     Plan {
         profile: choice,
         fabric,
         ports: ports.into_iter().map(PortVerdict::from).collect(),
         settings,
+        nccl: user.version(),
+        forecasts,
         findings,
+        tried,
     }
 }
 

@@ -4,54 +4,101 @@ use super::Options;
 use crate::facts::Facts;
 use crate::facts::settings::{ENVIRONMENT, Settings, UserSetting};
 use crate::nccl::list::Pattern;
-use crate::nccl::number;
+use crate::nccl::version::{NEWEST, READS_CONF_FILE, REWROTE_PARSERS, Version};
+use crate::nccl::{gid, libraries, predict};
 
 /// The origin of a variable that our own configuration sets.
 pub const CONFIGURATION: &str = "configuration";
 
 /// The user's variables in the order in which they count: the environment, our
-/// own configuration, NCCL's conf files.
+/// own configuration, and the conf files that the job's NCCL reads.
 #[derive(Debug, Clone)]
-pub struct User(Settings);
+pub struct User {
+    settings: Settings,
+    own_file: Option<String>,
+    version: Option<Version>,
+}
 
 impl User {
     pub fn new(facts: &Facts, options: &Options) -> User {
+        let version = libraries::release(facts);
         let (environment, files): (Vec<_>, Vec<_>) =
             facts.settings.0.iter().cloned().partition(|s| s.origin == ENVIRONMENT);
+        let own_file = environment
+            .iter()
+            .find(|setting| setting.variable == "NCCL_CONF_FILE" && !setting.value.is_empty())
+            .map(|setting| setting.value.clone());
         let set = options.set.iter().map(|(variable, value)| UserSetting {
             variable: variable.clone(),
             value: value.clone(),
             origin: CONFIGURATION.to_owned(),
         });
-        User(Settings(environment.into_iter().chain(set).chain(files).collect()))
+        let files = files
+            .into_iter()
+            .filter(|setting| is_read(setting.file(), own_file.as_deref(), version))
+            .map(|setting| as_read(setting, version));
+        let settings = Settings(environment.into_iter().chain(set).chain(files).collect());
+        User { settings, own_file, version }
     }
 
     /// The setting that counts, if the user has set the variable at all.
     pub fn get(&self, variable: &str) -> Option<&UserSetting> {
-        self.0.get(variable)
+        self.settings.get(variable)
+    }
+
+    /// Every place where the user has set it; the first counts.
+    pub fn all(&self, variable: &str) -> impl Iterator<Item = &UserSetting> {
+        self.settings.0.iter().filter(move |setting| setting.variable == variable)
     }
 
     /// Every variable once, with the setting that counts.
     pub fn effective(&self) -> impl Iterator<Item = &UserSetting> {
-        self.0.0.iter().filter(|s| self.get(&s.variable) == Some(s))
+        self.settings.0.iter().filter(|s| self.get(&s.variable) == Some(s))
+    }
+
+    /// The release of NCCL that reads the variables.
+    pub fn version(&self) -> Option<Version> {
+        self.version
+    }
+
+    /// Whether the job's NCCL reads a conf file.
+    pub fn reads(&self, file: &str) -> bool {
+        is_read(file, self.own_file.as_deref(), self.version)
     }
 
     /// The user's choice of HCAs. An empty value means all of them, as unset does.
     pub fn hcas(&self) -> Option<(Pattern, &UserSetting)> {
         let setting = self.get("NCCL_IB_HCA")?;
-        Some((Pattern::parse(&setting.value), setting))
+        Some((Pattern::of_hcas(&setting.value, self.version.unwrap_or(NEWEST)), setting))
     }
 
     /// Where the user has turned verbs off.
     pub fn ib_disabled(&self) -> Option<&UserSetting> {
-        let setting = self.get("NCCL_IB_DISABLE")?;
-        (number::strtoll(&setting.value)? != 0).then_some(setting)
+        self.get("NCCL_IB_DISABLE").filter(|setting| predict::is_disabled(Some(&setting.value)))
     }
 
     /// The variable with which the user has decided on the GID, if any.
     pub fn gid(&self) -> Option<&UserSetting> {
-        ["NCCL_IB_GID_INDEX", "NCCL_IB_ADDR_RANGE", "NCCL_IB_ADDR_FAMILY", "NCCL_IB_ROCE_VERSION_NUM"]
+        [gid::INDEX, gid::RANGE, gid::FAMILY, gid::ROCE_VERSION]
             .iter()
             .find_map(|variable| self.get(variable))
+    }
+}
+
+/// Whether a release reads a conf file: one that is named in `NCCL_CONF_FILE`
+/// replaces the one in the home folder. An unknown release counts as a recent one.
+fn is_read(file: &str, own_file: Option<&str>, version: Option<Version>) -> bool {
+    let Some(own_file) = own_file else { return true };
+    let reads_own = version.is_none_or(|version| version >= READS_CONF_FILE);
+    if file == own_file { reads_own } else { !reads_own || !file.ends_with("/.nccl.conf") }
+}
+
+/// The carriage return at the end of a line is part of the value before 2.30.
+fn as_read(setting: UserSetting, version: Option<Version>) -> UserSetting {
+    match setting.value.strip_suffix('\r') {
+        Some(value) if version.is_some_and(|version| version >= REWROTE_PARSERS) => {
+            UserSetting { value: value.to_owned(), ..setting }
+        }
+        _ => setting,
     }
 }

@@ -3,6 +3,8 @@
 
 pub mod environment;
 pub mod facts;
+mod forecast;
 pub mod log;
 pub mod plan;
 pub mod style;
+pub mod why;

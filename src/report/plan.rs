@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::forecast;
 use super::style::{condensed, counted, visible};
 use crate::check::memlock::{Pinning, amount};
 use crate::facts::limits::{Amount, Limit};
@@ -51,6 +52,9 @@ pub fn write(out: &mut impl Write, plan: &Plan, memlock: Option<&Memlock>, detai
                 writeln!(out, "  {:5}  {:width$}  {}", "", "", visible(evidence))?;
             }
         }
+    }
+    for (whom, what) in forecast::lines(plan) {
+        writeln!(out, "  {:5}  {:width$}  will {}", "NCCL", whom, visible(&what))?;
     }
     if let Some(memlock) = memlock {
         writeln!(out, "  {:5}  {:width$}  {}", "limit", "memlock", memlock_line(memlock))?;

@@ -1,0 +1,24 @@
+//! `NCCL_SOCKET_FAMILY` and `NCCL_IB_ADDR_FAMILY`, which know two words.
+
+use super::{Subject, shown};
+use crate::nccl::gid;
+use crate::plan::Finding;
+
+pub fn findings(subject: &Subject) -> Vec<Finding> {
+    let of_sockets = subject.user.get("NCCL_SOCKET_FAMILY").filter(|setting| !setting.value.is_empty());
+    [of_sockets, subject.of_verbs(gid::FAMILY)]
+        .into_iter()
+        .flatten()
+        .filter(|setting| !["AF_INET", "AF_INET6"].contains(&setting.value.as_str()))
+        .map(|setting| {
+            Finding::warning(
+                "address-family",
+                format!(
+                    "{} is ignored by NCCL, which knows AF_INET and AF_INET6 only, in capitals.",
+                    shown(setting)
+                ),
+            )
+            .with_fix(format!("Write {}=AF_INET6, or AF_INET, or remove it.", setting.variable))
+        })
+        .collect()
+}

@@ -1,0 +1,70 @@
+//! `NCCL_IB_HCA`.
+
+use super::{Subject, lists, shown};
+use crate::nccl::devices::visible;
+use crate::nccl::list::{Entry, Pattern};
+use crate::plan::{Fabric, Finding};
+
+pub fn findings(subject: &Subject) -> Vec<Finding> {
+    // Elsewhere NCCL does not look at it.
+    if !matches!(subject.plan.fabric, Fabric::Verbs | Fabric::None(_)) || subject.user.ib_disabled().is_some()
+    {
+        return Vec::new();
+    }
+    let Some((pattern, setting)) = subject.user.hcas() else { return Vec::new() };
+    let visible: Vec<&str> = subject
+        .facts
+        .rdma
+        .iter()
+        .filter(|hca| hca.ports.iter().any(|port| visible(hca, port)))
+        .map(|hca| hca.name.as_str())
+        .collect();
+    let mut findings: Vec<Finding> = Vec::new();
+    findings.extend(lists::separators(&pattern, setting));
+    findings.extend(lists::repeated_signs(&pattern, setting));
+    let is_readable = findings.is_empty();
+    findings.extend(lists::prefixes(&pattern, setting, &visible));
+    findings.extend(lists::dropped(&pattern, setting, &subject.nccl()));
+    if is_readable {
+        findings.extend(stale(subject, &pattern));
+    }
+    findings
+}
+
+/// Names that are not here.
+fn stale(subject: &Subject, pattern: &Pattern) -> Option<Finding> {
+    let rdma = &subject.facts.rdma;
+    let setting = subject.user.get("NCCL_IB_HCA")?;
+    let is_here = |entry: &Entry| {
+        rdma.iter()
+            .any(|hca| hca.ports.iter().any(|port| pattern.matches(entry, &hca.name, Some(port.number))))
+    };
+    let missing: Vec<String> =
+        pattern.entries.iter().filter(|entry| !is_here(entry)).map(Entry::to_string).collect();
+    if missing.is_empty() {
+        return None;
+    }
+    let here: Vec<&str> = rdma.iter().map(|hca| hca.name.as_str()).collect();
+    let here = if here.is_empty() { "no HCA".to_owned() } else { here.join(", ") };
+    let consequence = match (pattern.exclude, pattern.entries.len() > missing.len()) {
+        (true, _) => "so that leaves out nothing",
+        (false, true) => "NCCL goes without them",
+        (false, false) => "NCCL finds none and falls back to TCP without a word",
+    };
+    let fix = match (pattern.exclude, rdma.is_empty()) {
+        (true, _) => "Correct the names in NCCL_IB_HCA.",
+        (false, true) => "Remove NCCL_IB_HCA, or give the container its RDMA devices.",
+        (false, false) => "Remove NCCL_IB_HCA, and the usable HCAs are filled in.",
+    };
+    Some(
+        Finding::warning(
+            "stale-hca",
+            format!(
+                "{} names {}, which this container does not have (it has {here}); {consequence}.",
+                shown(setting),
+                missing.join(", ")
+            ),
+        )
+        .with_fix(fix),
+    )
+}

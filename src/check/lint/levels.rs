@@ -1,0 +1,32 @@
+//! Distances that NCCL ignores.
+
+use super::{Subject, shown};
+use crate::nccl::level;
+use crate::plan::Finding;
+
+/// What `ncclGetLevel` reads (`src/graph/paths.cc`).
+const VARIABLES: &[&str] = &["NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL"];
+
+pub fn findings(subject: &Subject) -> Vec<Finding> {
+    VARIABLES
+        .iter()
+        .filter_map(|variable| subject.user.get(variable))
+        .filter(|setting| !setting.value.is_empty())
+        .filter(|setting| level::parse(&setting.value, subject.version()).is_none())
+        .map(|setting| {
+            let known = level::names(subject.version());
+            let upper = setting.value.trim().to_uppercase();
+            let fix = match known.contains(&upper.as_str()) {
+                true => format!("Write {}={upper}.", setting.variable),
+                false => "Write one of these, or remove it.".to_owned(),
+            };
+            let message = format!(
+                "{} is ignored by {}: the levels are {} (in capitals), or 0 to 4.",
+                shown(setting),
+                subject.nccl(),
+                known.join(", ")
+            );
+            Finding::warning("level", message).with_fix(fix)
+        })
+        .collect()
+}

@@ -1,0 +1,111 @@
+//! What goes wrong in lists, of HCAs and of interfaces alike.
+
+use super::shown;
+use crate::facts::settings::UserSetting;
+use crate::nccl::list::{Entry, Pattern};
+use crate::plan::Finding;
+
+/// Entries that are no names, though names seem to be in them.
+pub fn separators(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
+    let odd: Vec<&Entry> =
+        pattern.entries.iter().filter(|entry| entry.name.contains([';', ' ', '\t', '"', '\''])).collect();
+    if odd.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "{}: only a comma separates names. NCCL takes {} for a name, with the spaces, semicolons and quotes in it, and finds no such device.",
+        shown(setting),
+        quoted(odd)
+    );
+    let cleaned: String = setting
+        .value
+        .chars()
+        .filter(|c| !"\"'".contains(*c))
+        .map(|c| if c == ';' { ',' } else { c })
+        .collect();
+    let parts: Vec<&str> = cleaned.split([',', ' ', '\t']).filter(|part| !part.is_empty()).collect();
+    Some(Finding::warning("list-separator", message).with_fix(format!(
+        "Write {}={}.",
+        setting.variable,
+        parts.join(",")
+    )))
+}
+
+/// `^` and `=` in front of a later name, where they are part of it.
+pub fn repeated_signs(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
+    let odd: Vec<&Entry> =
+        pattern.entries.iter().filter(|entry| entry.name.starts_with(['^', '='])).collect();
+    if odd.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "{}: the signs ^ and = count once, at the very start and in this order, and hold for the whole list. NCCL takes {} for a name, and finds no such device.",
+        shown(setting),
+        quoted(odd)
+    );
+    let names: Vec<String> = pattern
+        .entries
+        .iter()
+        .map(|entry| entry.to_string().trim_start_matches(['^', '=']).to_owned())
+        .collect();
+    let exclude = pattern.exclude || pattern.entries.iter().any(|entry| entry.name.contains('^'));
+    let exact = pattern.exact || pattern.entries.iter().any(|entry| entry.name.contains('='));
+    let signs = format!("{}{}", if exclude { "^" } else { "" }, if exact { "=" } else { "" });
+    Some(Finding::warning("repeated-sign", message).with_fix(format!(
+        "Write {}={signs}{}.",
+        setting.variable,
+        names.join(",")
+    )))
+}
+
+/// A whole name that, being a prefix, also means others.
+pub fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) -> Option<Finding> {
+    if pattern.exact {
+        return None;
+    }
+    let others = |name: &str| -> Vec<&str> {
+        here.iter().copied().filter(|other| *other != name && other.starts_with(name)).collect()
+    };
+    let wide: Vec<String> = pattern
+        .entries
+        .iter()
+        .filter(|entry| here.contains(&entry.name.as_str()))
+        .map(|entry| (entry, others(&entry.name)))
+        .filter(|(_, others)| {
+            // Those that are named as well are meant.
+            others.iter().any(|other| !pattern.entries.iter().any(|entry| entry.name == *other))
+        })
+        .map(|(entry, others)| format!("{} also means {}", entry.name, others.join(", ")))
+        .collect();
+    if wide.is_empty() {
+        return None;
+    }
+    let (signs, rest) =
+        if pattern.exclude { ("^=", &setting.value[1..]) } else { ("=", setting.value.as_str()) };
+    let message = format!("{}: a name without = is a prefix, so {}.", shown(setting), wide.join("; "));
+    Some(
+        Finding::warning("prefix-match", message)
+            .with_fix(format!("Write {}={signs}{rest}.", setting.variable)),
+    )
+}
+
+/// Entries behind the last that NCCL reads.
+pub fn dropped(pattern: &Pattern, setting: &UserSetting, nccl: &str) -> Option<Finding> {
+    let first = pattern.dropped.first()?;
+    Some(
+        Finding::warning(
+            "list-too-long",
+            format!(
+                "{} has {} names, and {nccl} reads the first {}: {first} and what follows does not count.",
+                setting.variable,
+                pattern.entries.len() + pattern.dropped.len(),
+                pattern.entries.len()
+            ),
+        )
+        .with_fix("Name a prefix that the devices share, or use a later NCCL."),
+    )
+}
+
+fn quoted(entries: Vec<&Entry>) -> String {
+    entries.iter().map(|entry| format!("{:?}", entry.name)).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,73 @@
+//! The user's own values: what NCCL will really do with them. They are never
+//! changed.
+
+mod conf_file;
+mod empty;
+mod family;
+mod gid;
+mod hcas;
+mod interfaces;
+mod levels;
+mod lists;
+mod names;
+mod network;
+mod numbers;
+
+use crate::facts::Facts;
+use crate::facts::settings::UserSetting;
+use crate::nccl::predict::Prediction;
+use crate::nccl::version::{NEWEST, Version};
+use crate::plan::{Fabric, Finding, Plan, User};
+
+/// What a lint looks at.
+struct Subject<'a> {
+    facts: &'a Facts,
+    user: &'a User,
+    plan: &'a Plan,
+}
+
+impl Subject<'_> {
+    /// The release that reads the values; the newest where it is not known.
+    fn version(&self) -> Version {
+        self.user.version().unwrap_or(NEWEST)
+    }
+
+    /// `NCCL 2.21.5`, or `NCCL`.
+    fn nccl(&self) -> String {
+        self.user.version().map_or("NCCL".to_owned(), |version| format!("NCCL {version}"))
+    }
+
+    /// What the job's NCCL will do, or where the release is not known a new one.
+    fn prediction(&self) -> Option<&Prediction> {
+        self.plan.forecasts.last().map(|forecast| &forecast.prediction)
+    }
+
+    /// A variable that the user set to something, where it concerns NCCL's own
+    /// transport for InfiniBand and RoCE, and that is in use or should be.
+    fn of_verbs(&self, variable: &str) -> Option<&UserSetting> {
+        let matters = matches!(self.plan.fabric, Fabric::Verbs | Fabric::None(_));
+        self.user
+            .get(variable)
+            .filter(|setting| matters && !setting.value.is_empty() && self.user.ib_disabled().is_none())
+    }
+}
+
+pub fn findings(facts: &Facts, user: &User, plan: &Plan) -> Vec<Finding> {
+    let subject = Subject { facts, user, plan };
+    let mut findings = Vec::new();
+    findings.extend(hcas::findings(&subject));
+    findings.extend(interfaces::findings(&subject));
+    findings.extend(gid::findings(&subject));
+    findings.extend(family::findings(&subject));
+    findings.extend(numbers::findings(&subject));
+    findings.extend(levels::findings(&subject));
+    findings.extend(network::findings(&subject));
+    findings.extend(empty::findings(&subject));
+    findings.extend(names::findings(&subject));
+    findings.extend(conf_file::findings(&subject));
+    findings
+}
+
+fn shown(setting: &UserSetting) -> String {
+    format!("{}={} ({})", setting.variable, setting.value, setting.origin)
+}

@@ -1,0 +1,60 @@
+//! `NCCL_NET`, `NCCL_DEBUG`, and a job that would run without RDMA.
+
+use super::{Subject, shown};
+use crate::nccl::predict::Transport;
+use crate::plan::{Fabric, Finding};
+
+pub fn findings(subject: &Subject) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(network(subject));
+    findings.extend(fallback(subject));
+    findings.extend(debug(subject));
+    findings
+}
+
+/// A network by name that is not to be had.
+fn network(subject: &Subject) -> Option<Finding> {
+    let setting = subject.user.get("NCCL_NET").filter(|setting| !setting.value.is_empty())?;
+    let Transport::Fails(message) = &subject.prediction()?.transport else { return None };
+    let fix = match setting.value.eq_ignore_ascii_case("IB") {
+        true => {
+            "See above why no HCA can be used; NCCL_NET=IB is what turns the silent use of TCP into an error."
+        }
+        false => "Name IB or Socket, or the network of a net plugin that the image has; or remove NCCL_NET.",
+    };
+    Some(
+        Finding::error("no-network", format!("{}: NCCL will end with \"{message}\".", shown(setting)))
+            .with_fix(fix),
+    )
+}
+
+/// HCAs are usable, and NCCL will not use them.
+fn fallback(subject: &Subject) -> Option<Finding> {
+    let Transport::Sockets { why, .. } = &subject.prediction()?.transport else { return None };
+    if subject.plan.fabric != Fabric::Verbs {
+        return None;
+    }
+    let message =
+        format!("The RDMA devices are usable, and {} will run on TCP all the same: {why}.", subject.nccl());
+    Some(match subject.user.get("NCCL_NET") {
+        Some(setting) if setting.value.eq_ignore_ascii_case("Socket") => Finding::warning("runs-on-tcp", message)
+            .with_fix(format!("Remove NCCL_NET ({}), if that is not on purpose.", setting.origin)),
+        _ => Finding::error("runs-on-tcp", message)
+            .with_fix("Install libibverbs1 and ibverbs-providers (rdma-core) in the image; with NCCL_NET=IB the job ends with an error instead."),
+    })
+}
+
+/// `ncclDebugInit` (`src/debug.cc`) compares without regard to case.
+const DEBUG: &[&str] = &["VERSION", "WARN", "INFO", "ABORT", "TRACE"];
+
+fn debug(subject: &Subject) -> Option<Finding> {
+    let setting = subject.user.get("NCCL_DEBUG").filter(|setting| !setting.value.is_empty())?;
+    let is_known = DEBUG.iter().any(|level| setting.value.eq_ignore_ascii_case(level));
+    (!is_known).then(|| {
+        Finding::warning(
+            "debug-level",
+            format!("{} is no level that NCCL knows, so it logs nothing.", shown(setting)),
+        )
+        .with_fix(format!("Write one of {}.", DEBUG.join(", ")))
+    })
+}

@@ -1,0 +1,153 @@
+//! Numbers: what NCCL reads, and whether that can be.
+
+use super::{Subject, shown};
+use crate::facts::settings::UserSetting;
+use crate::nccl::number::strtoll;
+use crate::nccl::version::Version;
+use crate::plan::Finding;
+
+/// A variable that NCCL reads as an integer (`ncclLoadParam`).
+struct Number {
+    variable: &'static str,
+    least: i64,
+    most: i64,
+    /// Why no more.
+    limit: &'static str,
+}
+
+const fn number(variable: &'static str, least: i64, most: i64, limit: &'static str) -> Number {
+    Number { variable, least, most, limit }
+}
+
+const ANY: &str = "";
+
+/// The variables that people set, and fields of the queue pair and of the address
+/// vector (InfiniBand specification, modify QP; `ibv_modify_qp`).
+const NUMBERS: &[Number] = &[
+    number("NCCL_BUFFSIZE", 0, i64::MAX, ANY),
+    number("NCCL_CROSS_NIC", 0, 2, "2 lets NCCL choose"),
+    number("NCCL_CUMEM_ENABLE", -2, 1, "-2 lets NCCL choose"),
+    number("NCCL_DMABUF_ENABLE", i64::MIN, i64::MAX, ANY),
+    number("NCCL_IB_ADAPTIVE_ROUTING", -2, 1, "-2 lets NCCL choose"),
+    number("NCCL_IB_AR_THRESHOLD", i64::MIN, i64::MAX, ANY),
+    number("NCCL_IB_DATA_DIRECT", 0, 2, "0, 1 and 2 have a meaning"),
+    number("NCCL_IB_DISABLE", i64::MIN, i64::MAX, ANY),
+    // What is larger has a finding of its own.
+    number("NCCL_IB_GID_INDEX", -1, i64::MAX, ANY),
+    number("NCCL_IB_MERGE_NICS", i64::MIN, i64::MAX, ANY),
+    number("NCCL_IB_MERGE_VFS", i64::MIN, i64::MAX, ANY),
+    number("NCCL_IB_FIFO_TC", -1, 255, "the field has 8 bits"),
+    number("NCCL_IB_PCI_RELAXED_ORDERING", 0, 2, "2 lets NCCL choose"),
+    number("NCCL_IB_PKEY", 0, 65535, "it is an index into a table"),
+    number("NCCL_IB_QPS_PER_CONNECTION", 1, 128, "NCCL has room for 128"),
+    number("NCCL_IB_RETRY_CNT", 0, 7, "the field has 3 bits"),
+    number("NCCL_IB_ROCE_VERSION_NUM", 1, 2, "there are RoCE v1 and v2"),
+    number("NCCL_IB_SL", 0, 15, "the field has 4 bits"),
+    number("NCCL_IB_SPLIT_DATA_ON_QPS", i64::MIN, i64::MAX, ANY),
+    number("NCCL_IB_TC", 0, 255, "the field has 8 bits"),
+    number("NCCL_IB_TIMEOUT", 0, 31, "the field has 5 bits"),
+    number("NCCL_IB_USE_INLINE", i64::MIN, i64::MAX, ANY),
+    number("NCCL_IGNORE_CPU_AFFINITY", i64::MIN, i64::MAX, ANY),
+    number("NCCL_MAX_CTAS", 0, i64::MAX, ANY),
+    number("NCCL_MAX_NCHANNELS", 0, i64::MAX, ANY),
+    number("NCCL_MIN_CTAS", 0, i64::MAX, ANY),
+    number("NCCL_MIN_NCHANNELS", 0, i64::MAX, ANY),
+    number("NCCL_NET_GDR_READ", i64::MIN, i64::MAX, ANY),
+    number("NCCL_NSOCKS_PERTHREAD", i64::MIN, i64::MAX, ANY),
+    number("NCCL_NTHREADS", 0, i64::MAX, ANY),
+    number("NCCL_NVLS_ENABLE", 0, 2, "2 lets NCCL choose"),
+    number("NCCL_P2P_DISABLE", i64::MIN, i64::MAX, ANY),
+    number("NCCL_P2P_NET_CHUNKSIZE", 0, i64::MAX, ANY),
+    number("NCCL_PXN_DISABLE", i64::MIN, i64::MAX, ANY),
+    number("NCCL_SHM_DISABLE", i64::MIN, i64::MAX, ANY),
+    number("NCCL_SOCKET_NTHREADS", i64::MIN, i64::MAX, ANY),
+];
+
+/// Since this release -1, the default, stands for no choice.
+const TC_AND_SL_UNSET: Version = Version::new(2, 26, 0);
+
+pub fn findings(subject: &Subject) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for number in NUMBERS {
+        let Some(setting) = subject.user.get(number.variable).filter(|setting| !setting.value.is_empty())
+        else {
+            continue;
+        };
+        // What is no number is out of range by accident.
+        findings.extend(misread(setting).or_else(|| out_of_range(subject, number, setting)));
+    }
+    findings.extend(timeout(subject));
+    findings
+}
+
+/// A text that is not the number that NCCL makes of it.
+fn misread(setting: &UserSetting) -> Option<Finding> {
+    let text = setting.value.as_str();
+    let message = match strtoll(text) {
+        None => "it is too large, so NCCL takes its default".to_owned(),
+        Some(number) if number.to_string() == text.trim_start().trim_start_matches('+') => return None,
+        Some(number) if is_hexadecimal(text) || text.chars().all(|c| c == '0') => {
+            // It means just that.
+            let _ = number;
+            return None;
+        }
+        Some(number) if text.trim_start_matches(['-', '+']).chars().all(|c| c.is_ascii_digit()) => {
+            format!("a leading 0 makes it octal, so NCCL reads {number}")
+        }
+        Some(number) if text.trim_start().starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c)) => {
+            format!("NCCL reads {number} and drops the rest")
+        }
+        Some(number) => format!("it is not a number, so NCCL reads {number}"),
+    };
+    Some(
+        Finding::warning("not-a-number", format!("{}: {message}.", shown(setting)))
+            .with_fix(format!("Write the number alone in {}, or remove it.", setting.variable)),
+    )
+}
+
+fn is_hexadecimal(text: &str) -> bool {
+    let digits = text.trim_start_matches(['-', '+']).strip_prefix("0x");
+    digits.is_some_and(|digits| !digits.is_empty() && digits.chars().all(|c| c.is_ascii_hexdigit()))
+}
+
+fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Option<Finding> {
+    let value = strtoll(&setting.value)?;
+    let may_be_unset =
+        ["NCCL_IB_TC", "NCCL_IB_SL"].contains(&number.variable) && subject.version() >= TC_AND_SL_UNSET;
+    let least = if may_be_unset { -1 } else { number.least };
+    if (least..=number.most).contains(&value) {
+        return None;
+    }
+    let range = if number.most == i64::MAX {
+        format!("{least} or more")
+    } else {
+        format!("{least} to {}", number.most)
+    };
+    // A field that keeps the low bits.
+    let acts = match number.limit.starts_with("the field") {
+        true => format!("; an HCA that keeps the low bits acts as if it were {}", value & number.most),
+        false => String::new(),
+    };
+    let limit = if number.limit.is_empty() { String::new() } else { format!(", {}", number.limit) };
+    Some(
+        Finding::warning(
+            "out-of-range",
+            format!("{} is out of range, {range}{limit}{acts}.", shown(setting)),
+        )
+        .with_fix(format!("Set a value in this range, or remove {} for NCCL's default.", number.variable)),
+    )
+}
+
+/// What the number means, as pages that advise another one get NCCL's default wrong.
+fn timeout(subject: &Subject) -> Option<Finding> {
+    let setting = subject.user.get("NCCL_IB_TIMEOUT")?;
+    let value = u32::try_from(strtoll(&setting.value)?).ok().filter(|value| (1..=31).contains(value))?;
+    let seconds = 4.096e-6 * f64::from(1u32 << value);
+    Some(Finding::info(
+        "ib-timeout",
+        format!(
+            "{} lets each try of a lost packet wait {seconds:.2} s, with up to 7 more; NCCL's own value is 20 since 2.23, 18 since 2.14, 14 before.",
+            shown(setting)
+        ),
+    ))
+}

@@ -1,0 +1,39 @@
+//! `rdma-init plan --why VARIABLE`: the chain behind one variable.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use crate::cli::Host;
+use crate::config::Config;
+use crate::facts::settings::Environment;
+use crate::plan::Why;
+use crate::report;
+
+/// `plan --why VARIABLE --json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    why: &'a Why,
+}
+
+pub fn run(
+    out: &mut impl Write,
+    host: &Host,
+    variable: &str,
+    json: bool,
+    config: &Config,
+    environment: &Environment,
+) -> anyhow::Result<()> {
+    let super::Decision { profiles, facts, plan } = super::decide(host, config, environment)?;
+    let profile = plan.profile.as_ref().and_then(|choice| profiles.get(&choice.name));
+    let why = Why::new(variable, &facts, profile, &config.plan_options(), &plan);
+    if json {
+        serde_json::to_writer_pretty(&mut *out, &Document { schema: "rdma-init/why/1", why: &why })?;
+        writeln!(out)?;
+    } else {
+        report::why::write(out, &why, &plan)?;
+    }
+    Ok(())
+}

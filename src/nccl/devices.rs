@@ -1,0 +1,96 @@
+//! Which ports NCCL's InfiniBand and RoCE transport takes
+//! (`src/transport/net_ib.cc`, later `net_ib/init.cc`: `ncclIbInit`).
+
+use super::list::{Pattern, most_hcas};
+use super::version::Version;
+use crate::facts::Facts;
+use crate::facts::rdma::{Access, Hca, LinkLayer, Port};
+
+/// Whether NCCL has a transport for a link layer; it has none for EFA's.
+pub fn has_transport(port: &Port) -> bool {
+    matches!(port.link_layer, LinkLayer::InfiniBand | LinkLayer::Ethernet)
+}
+
+/// Whether NCCL would take the port when nothing restricts it. It does not look at
+/// the node type, so an iWARP device is taken as well.
+pub fn visible(hca: &Hca, port: &Port) -> bool {
+    hca.uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened)
+        && has_transport(port)
+        && port.is_active()
+}
+
+/// What becomes of the ports that libibverbs can show.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Taken<'a> {
+    pub ports: Vec<(&'a Hca, &'a Port)>,
+    /// HCAs behind the last that the release has room for.
+    pub no_room: Vec<&'a Hca>,
+}
+
+/// The ports that a release takes, where `loads` tells whether libibverbs has a
+/// provider for the HCA. Their order is that of libibverbs, which nobody knows
+/// beforehand; it matters only where there are too many.
+pub fn taken<'a>(facts: &'a Facts, list: &str, version: Version, loads: impl Fn(&Hca) -> bool) -> Taken<'a> {
+    let pattern = Pattern::of_hcas(list, version);
+    let mut taken = Taken::default();
+    for hca in facts.rdma.iter().filter(|hca| loads(hca)) {
+        let ports: Vec<_> = hca
+            .ports
+            .iter()
+            .filter(|port| visible(hca, port) && pattern.selects(&hca.name, Some(port.number)))
+            .map(|port| (hca, port))
+            .collect();
+        // Asked before each HCA, not before each port.
+        if taken.ports.len() < most_hcas(version) {
+            taken.ports.extend(ports);
+        } else if !ports.is_empty() {
+            taken.no_room.push(hca);
+        }
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::rdma::Uverbs;
+
+    fn facts(hcas: u32) -> Facts {
+        let port = Port {
+            number: 1,
+            link_layer: LinkLayer::Ethernet,
+            state: "ACTIVE".to_owned(),
+            ..Port::default()
+        };
+        let hca = |number| Hca {
+            name: format!("mlx5_{number}"),
+            uverbs: Some(Uverbs::default()),
+            ports: vec![port.clone()],
+            ..Hca::default()
+        };
+        Facts { rdma: (0..hcas).map(hca).collect(), ..Facts::default() }
+    }
+
+    #[test]
+    fn a_release_takes_so_many() {
+        let facts = facts(40);
+        let count = |list, version| {
+            let taken = taken(&facts, list, version, |_| true);
+            (taken.ports.len(), taken.no_room.len())
+        };
+        assert_eq!(count("", Version::new(2, 18, 3)), (16, 24));
+        assert_eq!(count("", Version::new(2, 27, 7)), (32, 8));
+        assert_eq!(count("=mlx5_1,mlx5_39", Version::new(2, 27, 7)), (2, 0));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_not_taken() {
+        let mut facts = facts(5);
+        facts.rdma[0].uverbs = None;
+        facts.rdma[1].ports[0].state = "DOWN".to_owned();
+        facts.rdma[2].ports[0].link_layer = LinkLayer::Other("Unspecified".to_owned());
+        let taken = taken(&facts, "", Version::new(2, 27, 7), |hca| hca.name != "mlx5_3");
+        let names: Vec<&str> = taken.ports.iter().map(|(hca, _)| hca.name.as_str()).collect();
+        assert_eq!(names, ["mlx5_4"]);
+    }
+}

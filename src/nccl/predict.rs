@@ -1,0 +1,151 @@
+//! What NCCL will do: the model of it, put together.
+
+use serde::Serialize;
+
+use super::devices::{self, Taken};
+use super::interfaces::{self, Endpoint};
+use super::libraries;
+use super::number::strtoll;
+use super::version::{LISTS_PLUGINS, Version};
+use super::{gid, plugin};
+use crate::facts::Facts;
+use crate::facts::gid::Gid;
+use crate::facts::rdma::LinkLayer;
+
+/// What a release does in this container, with these variables.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Prediction {
+    pub bootstrap: Bootstrap,
+    pub transport: Transport,
+}
+
+/// Where the processes of the job meet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bootstrap {
+    On(Endpoint),
+    /// NCCL's message.
+    Fails(String),
+    /// The host name in `NCCL_COMM_ID` that it depends on.
+    DependsOnName(String),
+}
+
+/// What carries the job's traffic between nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// NCCL's own for InfiniBand and RoCE.
+    Verbs(Vec<PortUse>),
+    /// A net plugin, by the file that is loaded; what it does nobody here knows.
+    Plugin(String),
+    Sockets {
+        why: String,
+        interfaces: Vec<String>,
+    },
+    /// NCCL's message.
+    Fails(String),
+}
+
+/// A port that NCCL uses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PortUse {
+    pub hca: String,
+    pub port: u32,
+    pub link_layer: LinkLayer,
+    /// On RoCE; NCCL needs none on InfiniBand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gid: Option<GidUse>,
+}
+
+/// Which GID NCCL takes, or why its connections fail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GidUse {
+    Slot {
+        index: i64,
+        /// What is in there; `None` where it is empty.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        gid: Option<Gid>,
+    },
+    Fails(String),
+}
+
+/// What a release of NCCL will do. `get` is the environment of the job, with what
+/// conf files set.
+pub fn predict<'a>(facts: &Facts, get: impl Fn(&str) -> Option<&'a str>, version: Version) -> Prediction {
+    let bootstrap = match interfaces::bootstrap(&facts.net, &get, version) {
+        Ok(endpoint) => Bootstrap::On(endpoint),
+        Err(interfaces::Failure::HostName(name)) => Bootstrap::DependsOnName(name),
+        Err(failure) => Bootstrap::Fails(failure.message().unwrap_or_default().to_owned()),
+    };
+    Prediction { bootstrap, transport: transport(facts, &get, version) }
+}
+
+fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version: Version) -> Transport {
+    let wanted = get("NCCL_NET");
+    let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(name));
+    let loaded = plugin::files(get("NCCL_NET_PLUGIN"), version)
+        .iter()
+        .find_map(|names| names.iter().find_map(|name| libraries::plugin(facts, name)));
+    if let Some(file) = loaded
+        // The built-in ones have these names; any other is the plugin's own.
+        && wanted.is_none_or(|wanted| !["IB", "Socket"].iter().any(|name| wanted.eq_ignore_ascii_case(name)))
+    {
+        return Transport::Plugin(file);
+    }
+    let why = match verbs(facts, get, version) {
+        Ok(ports) if is_wanted("IB") => return Transport::Verbs(ports),
+        Ok(_) => "NCCL_NET asks for it".to_owned(),
+        Err(why) => why,
+    };
+    if !is_wanted("Socket") {
+        return Transport::Fails(match version >= LISTS_PLUGINS {
+            true => "Failed to initialize any NET plugin".to_owned(),
+            false => format!("Error: network {} not found.", wanted.unwrap_or_default()),
+        });
+    }
+    let interfaces = interfaces::all(&facts.net, get, version).unwrap_or_default();
+    let interfaces = interfaces.into_iter().map(|endpoint| endpoint.interface).collect();
+    Transport::Sockets { why, interfaces }
+}
+
+/// The ports that NCCL's own transport uses, or why it uses none.
+fn verbs<'a>(
+    facts: &Facts,
+    get: &impl Fn(&str) -> Option<&'a str>,
+    version: Version,
+) -> Result<Vec<PortUse>, String> {
+    if is_disabled(get("NCCL_IB_DISABLE")) {
+        return Err("NCCL_IB_DISABLE turns verbs off".to_owned());
+    }
+    if !libraries::has_libibverbs(facts) {
+        return Err("the image has no libibverbs".to_owned());
+    }
+    let list = get("NCCL_IB_HCA").unwrap_or_default();
+    let Taken { ports, .. } = devices::taken(facts, list, version, |hca| libraries::has_provider(facts, hca));
+    if ports.is_empty() {
+        return Err("it finds no usable HCA".to_owned());
+    }
+    Ok(ports
+        .into_iter()
+        .map(|(hca, port)| PortUse {
+            hca: hca.name.clone(),
+            port: port.number,
+            link_layer: port.link_layer.clone(),
+            gid: (port.link_layer == LinkLayer::Ethernet).then(|| {
+                match gid::index(&port.gids, get, version) {
+                    Ok(index) => GidUse::Slot {
+                        index,
+                        gid: port.gids.slots.iter().find(|gid| i64::from(gid.index) == index).cloned(),
+                    },
+                    Err(failure) => GidUse::Fails(failure.to_string()),
+                }
+            }),
+        })
+        .collect())
+}
+
+/// `NCCL_IB_DISABLE`: any number but 0.
+pub fn is_disabled(value: Option<&str>) -> bool {
+    value.filter(|value| !value.is_empty()).and_then(strtoll).is_some_and(|number| number != 0)
+}

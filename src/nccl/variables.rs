@@ -1,0 +1,83 @@
+//! The variables that NCCL knows, by release.
+
+use super::version::Version;
+
+const TABLE: &str = include_str!("variables.txt");
+
+/// A variable of NCCL's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variable {
+    pub name: &'static str,
+    /// The first release that knows it; `None` for those of 2.4 and before.
+    pub since: Option<Version>,
+    /// The last one, where a later release has dropped it.
+    pub until: Option<Version>,
+}
+
+impl Variable {
+    pub fn is_known_to(&self, version: Version) -> bool {
+        self.since.is_none_or(|since| version >= since) && self.until.is_none_or(|until| version <= until)
+    }
+}
+
+/// Every variable, in the order of their names.
+pub fn all() -> impl Iterator<Item = Variable> {
+    TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+        let mut fields = line.split(' ');
+        let name = fields.next()?;
+        let mut version = || fields.next().and_then(Version::parse);
+        Some(Variable { name, since: version(), until: version() })
+    })
+}
+
+pub fn find(name: &str) -> Option<Variable> {
+    all().find(|variable| variable.name == name)
+}
+
+/// The known name that a misspelt one was probably meant to be.
+pub fn nearest(name: &str) -> Option<&'static str> {
+    // One slip in a short name, two in a longer one.
+    let most = if name.len() < 14 { 1 } else { 2 };
+    all()
+        .map(|variable| (strsim::damerau_levenshtein(variable.name, name), variable.name))
+        .filter(|(distance, _)| *distance <= most)
+        .min()
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_can_be_read_and_is_sorted() {
+        let names: Vec<&str> = all().map(|variable| variable.name).collect();
+        assert!(names.len() > 300 && names.is_sorted());
+        let lines = TABLE.lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(names.len(), lines);
+        for variable in all() {
+            assert!(variable.name.starts_with("NCCL_"));
+            assert!(
+                variable.since.is_none() || variable.until.is_none_or(|last| Some(last) >= variable.since)
+            );
+        }
+    }
+
+    #[test]
+    fn releases_know_what_they_know() {
+        let known = |name, version| find(name).unwrap().is_known_to(version);
+        assert!(!known("NCCL_IB_ADDR_RANGE", Version::new(2, 20, 5)));
+        assert!(known("NCCL_IB_ADDR_RANGE", Version::new(2, 21, 5)));
+        assert!(known("NCCL_IB_HCA", Version::new(2, 18, 3)));
+        assert!(!known("NCCL_RINGS", Version::new(2, 18, 3)));
+        assert_eq!(find("NCCL_IB_HCAS"), None);
+    }
+
+    #[test]
+    fn a_slip_is_recognized() {
+        assert_eq!(nearest("NCCL_IB_HCAS"), Some("NCCL_IB_HCA"));
+        assert_eq!(nearest("NCCL_SOCKET_IFNMAE"), Some("NCCL_SOCKET_IFNAME"));
+        assert_eq!(nearest("NCCL_IB_GID_INDX"), Some("NCCL_IB_GID_INDEX"));
+        assert_eq!(nearest("NCCL_MY_OWN_PLUGIN_KNOB"), None);
+    }
+}

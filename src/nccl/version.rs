@@ -1,0 +1,99 @@
+//! NCCL's releases, and what changed with them.
+
+use serde::{Deserialize, Serialize};
+
+/// A release of NCCL, or of CUDA: major, minor, patch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Version {
+    pub major: u32,
+    pub minor: u32,
+    pub patch: u32,
+}
+
+impl Version {
+    pub const fn new(major: u32, minor: u32, patch: u32) -> Version {
+        Version { major, minor, patch }
+    }
+
+    /// The leading numbers of `2.21.5-1+cuda12.4`; what is not there counts as 0.
+    pub fn parse(text: &str) -> Option<Version> {
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let mut numbers = text[..end].split('.').map_while(|part| part.parse().ok());
+        Some(Version::new(numbers.next()?, numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+impl TryFrom<String> for Version {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Version, String> {
+        Version::parse(&text).ok_or_else(|| format!("{text:?} is not a version"))
+    }
+}
+
+impl From<Version> for String {
+    fn from(version: Version) -> String {
+        version.to_string()
+    }
+}
+
+/// Takes 32 HCAs instead of 16 (`MAX_IB_DEVS`).
+pub const TAKES_32_HCAS: Version = Version::new(2, 19, 0);
+/// Tries `NCCL_NET_PLUGIN` as a file name, too (`src/net.cc`).
+pub const OPENS_PLUGIN_BY_NAME: Version = Version::new(2, 21, 0);
+/// Searches the GID table where no index is set, and knows `NCCL_IB_ADDR_*`.
+pub const SEARCHES_GIDS: Version = Version::new(2, 21, 0);
+/// Ignores a range without a slash, which crashed the search before.
+pub const CHECKS_RANGE: Version = Version::new(2, 23, 0);
+/// Reads `NCCL_CONF_FILE`.
+pub const READS_CONF_FILE: Version = Version::new(2, 23, 0);
+/// Skips lines of conf files that start with `#`.
+pub const SKIPS_COMMENTS: Version = Version::new(2, 26, 0);
+/// The search for a GID goes on after an empty slot.
+pub const TOLERATES_EMPTY_SLOTS: Version = Version::new(2, 26, 0);
+/// `NCCL_NET_PLUGIN` may be a list, and an empty one is no plugin at all
+/// (`src/plugin/net.cc`).
+pub const LISTS_PLUGINS: Version = Version::new(2, 27, 0);
+/// Takes interfaces that are `RUNNING` only, and `virbr*` last.
+pub const NEEDS_RUNNING: Version = Version::new(2, 28, 0);
+/// From here to 2.29.7 the IPv4 subnet of `NCCL_COMM_ID` is matched the wrong way
+/// round (`src/os/linux.cc`, `matchSubnet`).
+pub const INVERTS_SUBNET: Version = Version::new(2, 29, 0);
+/// Reads `rail` and `plane` in lists, strips carriage returns in conf files, and
+/// finds the home folder by `HOME`.
+pub const REWROTE_PARSERS: Version = Version::new(2, 30, 0);
+
+/// One of each kind, oldest first: where they agree, every release does.
+pub const KINDS: &[Version] = &[
+    Version::new(2, 18, 3),
+    Version::new(2, 19, 3),
+    Version::new(2, 21, 5),
+    Version::new(2, 26, 2),
+    Version::new(2, 28, 3),
+    Version::new(2, 29, 7),
+    Version::new(2, 30, 7),
+];
+
+/// What stands in for a version that is not known, where only a list has to be read.
+pub const NEWEST: Version = Version::new(2, 32, 3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_by_number() {
+        assert_eq!(Version::parse("2.21.5-1+cuda12.4"), Some(Version::new(2, 21, 5)));
+        assert!(Version::parse("2.9") < Version::parse("2.19"));
+        assert_eq!(Version::parse("12.1"), Version::parse("12.1.0"));
+        assert_eq!(Version::parse("latest"), None);
+        assert_eq!(Version::parse("2.21.5").unwrap().to_string(), "2.21.5");
+    }
+}

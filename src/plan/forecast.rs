@@ -1,0 +1,42 @@
+//! What NCCL will do with the decision: the model of NCCL, asked about the job's
+//! variables as they will be.
+
+use serde::Serialize;
+
+use super::setting::Setting;
+use crate::facts::Facts;
+use crate::nccl::predict::{Prediction, predict};
+use crate::nccl::version::{KINDS, Version};
+
+/// What is predicted for some releases.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Forecast {
+    /// The job's, or the first of those for which it holds; `None` for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Version>,
+    #[serde(flatten)]
+    pub prediction: Prediction,
+}
+
+/// The prediction for the release that is known; else for every kind of release,
+/// oldest first, one for each change in what they do.
+pub fn forecasts(facts: &Facts, settings: &[Setting], version: Option<Version>) -> Vec<Forecast> {
+    let get = |name: &str| value(settings, name);
+    if let Some(version) = version {
+        return vec![Forecast { since: Some(version), prediction: predict(facts, get, version) }];
+    }
+    let mut forecasts: Vec<Forecast> = Vec::new();
+    for kind in KINDS {
+        let prediction = predict(facts, get, *kind);
+        if forecasts.last().is_none_or(|last| last.prediction != prediction) {
+            let since = (!forecasts.is_empty()).then_some(*kind);
+            forecasts.push(Forecast { since, prediction });
+        }
+    }
+    forecasts
+}
+
+/// What the job's environment has, conf files included.
+pub fn value<'a>(settings: &'a [Setting], variable: &str) -> Option<&'a str> {
+    settings.iter().find(|setting| setting.variable == variable)?.value.as_deref()
+}

@@ -1,0 +1,123 @@
+//! The whole chain behind one variable.
+
+use serde::Serialize;
+
+use super::forecast::{Forecast, forecasts};
+use super::{Options, Plan, Setting, User};
+use crate::facts::Facts;
+use crate::facts::settings::UserSetting;
+use crate::nccl::variables;
+use crate::profiles::{self, Profile};
+
+/// Who set a variable, what was tried, what decided, and what comes of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Why {
+    pub variable: String,
+    /// `None` where nobody decided anything about it.
+    pub setting: Option<Setting>,
+    /// Every place where the user set it; the first counts.
+    pub set_in: Vec<UserSetting>,
+    /// What the profile has to say, or the configuration.
+    pub published: Vec<String>,
+    /// Rule and result, in order.
+    pub tried: Vec<(String, String)>,
+    /// What NCCL knows of the name.
+    pub known: Option<String>,
+    /// What NCCL does as things are, and if the variable were unset, where that is
+    /// something else.
+    pub forecasts: Vec<Forecast>,
+    pub without: Vec<Forecast>,
+    /// Messages that are about it.
+    pub findings: Vec<String>,
+}
+
+impl Why {
+    pub fn new(
+        variable: &str,
+        facts: &Facts,
+        profile: Option<&Profile>,
+        options: &Options,
+        plan: &Plan,
+    ) -> Why {
+        let user = User::new(facts, options);
+        let others: Vec<Setting> =
+            plan.settings.iter().filter(|setting| setting.variable != variable).cloned().collect();
+        let is_set = others.len() < plan.settings.len();
+        let without = match is_set && !plan.forecasts.is_empty() {
+            true => forecasts(facts, &others, plan.nccl),
+            false => Vec::new(),
+        };
+        Why {
+            variable: variable.to_owned(),
+            setting: plan.settings.iter().find(|setting| setting.variable == variable).cloned(),
+            set_in: user.all(variable).cloned().collect(),
+            published: published(variable, profile, options),
+            tried: plan
+                .tried
+                .iter()
+                .filter(|tried| tried.variable == variable)
+                .map(|tried| (tried.rule.clone(), tried.result.clone()))
+                .collect(),
+            known: known(variable),
+            without: if without == plan.forecasts { Vec::new() } else { without },
+            forecasts: plan.forecasts.clone(),
+            findings: plan
+                .findings
+                .iter()
+                .filter(|finding| mentions(&finding.message, variable))
+                .map(|finding| format!("{}: {}", finding.severity.as_str(), finding.message))
+                .collect(),
+        }
+    }
+}
+
+fn published(variable: &str, profile: Option<&Profile>, options: &Options) -> Vec<String> {
+    let mut said = Vec::new();
+    if options.keep.contains(variable) {
+        said.push("the configuration says never to fill it in (keep)".to_owned());
+    }
+    let Some(profile) = profile else {
+        said.push("no profile is in use, so nothing is filled in".to_owned());
+        return said;
+    };
+    let name = &profile.name;
+    if let Some(value) = profile.variables.get(variable) {
+        let value = if value.is_empty() { "it set and empty" } else { value };
+        said.push(format!("profile {name} publishes {value}"));
+    }
+    if profile.unset.iter().any(|unset| unset == variable) {
+        said.push(format!("profile {name} publishes it as left unset"));
+    }
+    if profile.hands_off.iter().any(|pattern| profiles::fits(pattern, variable)) {
+        said.push(format!("profile {name} leaves it to others"));
+    }
+    if profile.companions.iter().any(|companion| companion == variable) {
+        said.push(format!("profile {name} asks for it, to follow NCCL's own"));
+    }
+    if said.is_empty() {
+        said.push(format!("profile {name} says nothing of it"));
+    }
+    said
+}
+
+/// In which releases NCCL reads a variable.
+fn known(variable: &str) -> Option<String> {
+    if !variable.starts_with("NCCL_") {
+        return None;
+    }
+    let Some(known) = variables::find(variable) else {
+        let meant = variables::nearest(variable).map(|name| format!("; {name} is near")).unwrap_or_default();
+        return Some(format!("no NCCL up to 2.32 reads it{meant}"));
+    };
+    Some(match (known.since, known.until) {
+        (None, None) => "every NCCL reads it".to_owned(),
+        (Some(since), None) => format!("NCCL {since} and later read it"),
+        (None, Some(until)) => format!("NCCL read it up to {until}"),
+        (Some(since), Some(until)) => format!("NCCL read it from {since} to {until}"),
+    })
+}
+
+/// Whether a text has the name as a whole word.
+fn mentions(text: &str, variable: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == variable)
+}

@@ -1,0 +1,98 @@
+//! What NCCL will do, in a line.
+
+use super::style::condensed;
+use crate::facts::gid::GidType;
+use crate::facts::rdma::LinkLayer;
+use crate::nccl::predict::{Bootstrap, GidUse, PortUse, Prediction, Transport};
+use crate::nccl::version::Version;
+use crate::plan::{Forecast, Plan};
+
+/// Whom a forecast is about that holds for all.
+pub const ANY: &str = "any release";
+
+/// For each forecast whom it is about, and what that will do: `2.27.7`, `use ...`.
+pub fn lines(plan: &Plan) -> Vec<(String, String)> {
+    let next = plan.forecasts.iter().skip(1).map(|forecast| forecast.since);
+    let next = next.chain([None]);
+    plan.forecasts
+        .iter()
+        .zip(next)
+        .map(|(forecast, next)| (whom(plan.nccl, forecast, next), sentence(plan, &forecast.prediction)))
+        .collect()
+}
+
+/// `2.27.7`, or where the release is not known `any`, `before 2.21`, `since 2.21`.
+fn whom(known: Option<Version>, forecast: &Forecast, next: Option<Version>) -> String {
+    let minor = |version: Version| format!("{}.{}", version.major, version.minor);
+    match (known, forecast.since, next) {
+        (Some(version), _, _) => version.to_string(),
+        (None, None, None) => ANY.to_owned(),
+        (None, None, Some(next)) => format!("before {}", minor(next)),
+        (None, Some(since), _) => format!("since {}", minor(since)),
+    }
+}
+
+/// `use mlx5_1..mlx5_8, RoCE v2, GID slot 5, bootstrap on eth0 10.244.1.9`.
+fn sentence(plan: &Plan, prediction: &Prediction) -> String {
+    let transport = match &prediction.transport {
+        Transport::Verbs(ports) => format!("use {}", ports_used(plan, ports)),
+        Transport::Plugin(file) => format!("load the net plugin {file}, which decides by itself"),
+        Transport::Sockets { why, interfaces } => match interfaces.as_slice() {
+            [] => format!("use TCP ({why})"),
+            some => format!("use TCP on {} ({why})", some.join(", ")),
+        },
+        Transport::Fails(message) => return format!("end with \"{message}\""),
+    };
+    match &prediction.bootstrap {
+        Bootstrap::On(endpoint) => {
+            format!("{transport}, bootstrap on {} {}", endpoint.interface, endpoint.address)
+        }
+        Bootstrap::Fails(message) => format!("end with \"{message}\""),
+        Bootstrap::DependsOnName(name) => {
+            format!("{transport}, bootstrap in the subnet of {name} (NCCL_COMM_ID)")
+        }
+    }
+}
+
+/// Ports that are used alike share a description.
+fn ports_used(plan: &Plan, ports: &[PortUse]) -> String {
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for port in ports {
+        let of_several = plan.ports.iter().any(|known| known.hca == port.hca && known.of_several);
+        let name = if of_several { format!("{}:{}", port.hca, port.port) } else { port.hca.clone() };
+        let how = how(port);
+        match groups.iter_mut().find(|(known, _)| *known == how) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((how, vec![name])),
+        }
+    }
+    let is_only = groups.len() == 1;
+    let shown: Vec<String> = groups
+        .iter()
+        .map(|(how, names)| {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let names = condensed(&names);
+            if is_only { format!("{names}, {how}") } else { format!("{names} ({how})") }
+        })
+        .collect();
+    shown.join(" and ")
+}
+
+fn how(port: &PortUse) -> String {
+    match &port.gid {
+        None if port.link_layer == LinkLayer::InfiniBand => "InfiniBand".to_owned(),
+        None => String::from(port.link_layer.clone()),
+        Some(GidUse::Fails(why)) => format!("RoCE, where its search for a GID {why}"),
+        Some(GidUse::Slot { index, gid: None }) => format!("RoCE, GID slot {index}: empty"),
+        Some(GidUse::Slot { index, gid: Some(gid) }) => {
+            let kind = match &gid.kind {
+                GidType::RoceV2 => "RoCE v2",
+                GidType::IbOrRoceV1 => "RoCE v1",
+                GidType::Other(kind) => kind,
+                GidType::Unknown => "RoCE",
+            };
+            let local = if gid.is_link_local() { ", link-local" } else { "" };
+            format!("{kind}{local}, GID slot {index}")
+        }
+    }
+}

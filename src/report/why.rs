@@ -1,0 +1,68 @@
+//! `rdma-init plan --why VARIABLE`, for people.
+
+use std::io::{self, Write};
+
+use super::forecast;
+use super::style::visible;
+use crate::plan::{Outcome, Plan, Why};
+
+/// Writes the chain.
+///
+/// # Errors
+/// Whatever the sink gives.
+pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
+    writeln!(out, "{}", visible(&headline(why)))?;
+    let mut section = |title: &str, lines: Vec<String>| -> io::Result<()> {
+        if !lines.is_empty() {
+            writeln!(out, "{title}")?;
+        }
+        lines.iter().try_for_each(|line| writeln!(out, "  {}", visible(line)))
+    };
+    section("who set it", set_in(why))?;
+    section("what is published", why.published.clone())?;
+    let tried = why.tried.iter().enumerate();
+    section(
+        "rules that were tried",
+        tried.map(|(number, (rule, result))| format!("{}. {rule}: {result}", number + 1)).collect(),
+    )?;
+    if let Some(setting) = &why.setting {
+        section("what decided", vec![format!("{} ({})", setting.rule, setting.source)])?;
+        section("evidence", setting.evidence.clone())?;
+    }
+    let mut nccl: Vec<String> = why.known.iter().cloned().collect();
+    let lines = |forecasts: &[_], plan: &Plan| -> Vec<(String, String)> {
+        forecast::lines(&Plan { forecasts: forecasts.to_vec(), ..plan.clone() })
+    };
+    let of = |whom: &str| if whom == forecast::ANY { format!("of {whom}") } else { whom.to_owned() };
+    let as_it_is = lines(&why.forecasts, plan);
+    nccl.extend(as_it_is.iter().map(|(whom, what)| format!("NCCL {} will {what}", of(whom))));
+    let without = lines(&why.without, plan);
+    nccl.extend(without.iter().map(|(whom, what)| format!("without it, NCCL {} would {what}", of(whom))));
+    section("what NCCL does", nccl)?;
+    section("findings", why.findings.clone())
+}
+
+fn headline(why: &Why) -> String {
+    let variable = &why.variable;
+    let Some(setting) = &why.setting else {
+        return format!("{variable} stays unset: nothing asks for it");
+    };
+    match (&setting.value, setting.outcome) {
+        (Some(value), Outcome::Filled) => format!("{variable}={value}, put into the command's environment"),
+        (Some(value), _) => format!("{variable}={value}, set by you, and stands"),
+        (None, _) => format!("{variable} stays unset"),
+    }
+}
+
+fn set_in(why: &Why) -> Vec<String> {
+    if why.set_in.is_empty() {
+        return vec!["nobody: not the environment, the configuration, nor a conf file of NCCL's".to_owned()];
+    }
+    let first = why.set_in.iter().enumerate();
+    first
+        .map(|(index, setting)| {
+            let counts = if index == 0 { "" } else { " (does not count)" };
+            format!("{}: {:?}{counts}", setting.origin, setting.value)
+        })
+        .collect()
+}
