@@ -1,0 +1,14 @@
+//! The NCCL library itself: what it decides on hosts that a test describes, without a
+//! GPU and without their devices. See tests/nccl/driver.
+
+mod support;
+
+mod nccl {
+    mod case;
+    mod described;
+    mod driver;
+    mod harness;
+    mod host;
+    mod library;
+    mod outcome;
+}

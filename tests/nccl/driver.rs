@@ -1,0 +1,86 @@
+//! A running driver: one NCCL library, and as many cases as wanted.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+
+use super::case::Case;
+use super::library::{self, Library};
+use super::outcome::Outcome;
+
+pub struct Nccl {
+    driver: Child,
+    cases: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Nccl {
+    /// NCCL on the hosts that the cases describe.
+    pub fn start(library: &Library) -> Nccl {
+        let folder = library::driver();
+        let mut command = Command::new(folder.join("driver"));
+        // Our libibverbs before the machine's.
+        command.arg("described").env("LD_LIBRARY_PATH", folder);
+        Nccl::spawn(command, library)
+    }
+
+    /// NCCL on this machine, with its own libibverbs and devices: of a case only the
+    /// environment and what is asked count.
+    pub fn start_on_this_machine(library: &Library) -> Nccl {
+        let mut command = Command::new(library::driver().join("driver"));
+        command.arg("real");
+        Nccl::spawn(command, library)
+    }
+
+    fn spawn(mut command: Command, library: &Library) -> Nccl {
+        command.arg(&library.path).args(library.symbols());
+        let mut driver = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let cases = driver.stdin.take();
+        let answers = BufReader::new(driver.stdout.take().unwrap());
+        Nccl { driver, cases, answers }
+    }
+
+    /// A millisecond for each case.
+    pub fn run(&mut self, cases: &[Case]) -> Vec<Outcome> {
+        let Nccl { cases: to, answers, .. } = self;
+        let to = to.as_mut().unwrap();
+        thread::scope(|scope| {
+            // Aside, because the pipe holds less than many cases and their answers.
+            let writer =
+                scope.spawn(move || cases.iter().try_for_each(|case| to.write_all(case.lines().as_bytes())));
+            let outcomes = cases.iter().map(|case| next(answers, case)).collect();
+            writer.join().unwrap().unwrap();
+            outcomes
+        })
+    }
+}
+
+impl Drop for Nccl {
+    fn drop(&mut self) {
+        drop(self.cases.take());
+        let _ = self.driver.wait();
+    }
+}
+
+fn next(answers: &mut BufReader<ChildStdout>, case: &Case) -> Outcome {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        let length = answers.read_line(&mut line).unwrap();
+        assert!(length > 0, "the driver has ended (see above) at {case:?}");
+        let line = line.trim_end_matches('\n');
+        let Some(end) = line.strip_prefix("end ") else {
+            lines.push(line.to_owned());
+            continue;
+        };
+        let [signal, status, size] = end.split(' ').map(|n| n.parse().unwrap()).collect::<Vec<i32>>()[..]
+        else {
+            panic!("the driver says {line:?}");
+        };
+        let mut log = vec![0; size as usize];
+        answers.read_exact(&mut log).unwrap();
+        let told = String::from_utf8_lossy(&log);
+        assert!(signal != 0 || status == 0, "{told}\nNCCL ended with status {status} at {case:?}");
+        return Outcome::read(&lines, &log, (signal != 0).then_some(signal));
+    }
+}

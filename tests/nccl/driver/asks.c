@@ -1,0 +1,177 @@
+#include "asks.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <infiniband/verbs.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "nccl.h"
+#include "words.h"
+
+int answers;
+int nccl_log;
+
+void prepare(void) {
+    void (*read_conf_files)(void) = nccl("initEnv");
+    read_conf_files();
+}
+
+/* NCCL logs everything, whatever the case's own variables say about that. */
+static void log_all(void) {
+    setenv("NCCL_DEBUG", "INFO", 1);
+    setenv("NCCL_DEBUG_SUBSYS", "ALL", 1);
+    unsetenv("NCCL_DEBUG_FILE");
+}
+
+/* How far the log has come: an answer names its part of it. */
+static long logged(void) {
+    return lseek(nccl_log, 0, SEEK_CUR);
+}
+
+static void print_hex(const char *text) {
+    dprintf(answers, " x");
+    for (; *text; text++) dprintf(answers, "%02x", (unsigned char)*text);
+}
+
+/* conf NAME...: what the variables are, now that the conf files are read. */
+static void ask_conf(char **words, int count) {
+    dprintf(answers, "conf");
+    for (int i = 1; i < count; i++) {
+        const char *value = getenv(text(words[i]));
+        if (value) {
+            print_hex(value);
+        } else {
+            dprintf(answers, " -");
+        }
+    }
+    dprintf(answers, "\n");
+}
+
+/* param NAME DEFAULT */
+static void ask_param(char **words, int count) {
+    if (count != 3) misread(words[0]);
+    log_all();
+    int64_t uninitialized = INT64_MIN, value = uninitialized;
+    if (nccl_version() < 22900) {
+        void (*load)(const char *, int64_t, int64_t, int64_t *) = nccl("ncclLoadParam");
+        load(text(words[1]), number(words[2]), uninitialized, &value);
+    } else {
+        int64_t (*load)(const char *, int64_t, int64_t, int64_t *, int8_t *) = nccl("ncclLoadParam");
+        int64_t cache = uninitialized;
+        int8_t unknown = -1;
+        value = load(text(words[1]), number(words[2]), uninitialized, &cache, &unknown);
+    }
+    dprintf(answers, "param %ld\n", (long)value);
+}
+
+/* level NAME DISABLING-NAME */
+static void ask_level(char **words, int count) {
+    if (count != 3) misread(words[0]);
+    log_all();
+    int (*get)(int *, const char *, const char *) = nccl("ncclGetLevel");
+    int level = -1;
+    long start = logged();
+    get(&level, text(words[2]), text(words[1]));
+    dprintf(answers, "level %d %ld %ld\n", level, start, logged());
+}
+
+/* bootstrap */
+static void ask_bootstrap(void) {
+    log_all();
+    int (*init)(void) = nccl("bootstrapNetInit");
+    long start = logged();
+    int code = init();
+    dprintf(answers, "bootstrap %d %ld %ld", code, start, logged());
+    if (code == 0) {
+        const struct sockaddr *found = nccl("bootstrapNetIfAddr");
+        char address[INET6_ADDRSTRLEN] = "?";
+        const void *ip = found->sa_family == AF_INET6 ? (void *)&((struct sockaddr_in6 *)found)->sin6_addr
+                                                      : (void *)&((struct sockaddr_in *)found)->sin_addr;
+        inet_ntop(found->sa_family, ip, address, sizeof address);
+        print_hex(nccl("bootstrapNetIfName"));
+        dprintf(answers, " %s", address);
+    }
+    dprintf(answers, "\n");
+}
+
+static int ib_init(void) {
+    void *init = nccl("ncclIbInit");
+    if (nccl_version() < 22600) return ((int (*)(void *))init)(NULL);
+    if (nccl_version() < 22800) return ((int (*)(void *, void *))init)(NULL, NULL);
+    /* Its only member is a traffic class. */
+    struct { int traffic_class; } config = {-1};
+    void *context;
+    return ((int (*)(void **, uint64_t, void *, void *, void *))init)(&context, 0, &config, NULL, NULL);
+}
+
+/* The slot that NCCL would use on a port, as it looks for it when it connects. */
+static int gid_index(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attributes, int *index) {
+    int version = nccl_version();
+    if (version < 22200) {
+        int64_t (*param)(void) = nccl("ncclParamIbGidIndex");
+        *index = (int)param();
+        if (version < 22100 || *index >= 0) return 0;
+        /* What the compiler left of the function: the search alone. */
+        int (*search)(struct ibv_context *, uint8_t, int, int *) = nccl("ncclIbGetGidIndex");
+        return search(context, port, attributes->gid_tbl_len, index);
+    }
+    int (*get)(struct ibv_context *, uint8_t, struct ibv_port_attr *, int *) = nccl("ncclIbGetGidIndex");
+    return get(context, port, attributes, index);
+}
+
+static void ask_gids_of(struct ibv_context *context, const char *name, void *verbs) {
+    int (*query_device)(struct ibv_context *, struct ibv_device_attr *) = dlsym(verbs, "ibv_query_device");
+    int (*query_port)(struct ibv_context *, uint8_t, struct ibv_port_attr *) = dlsym(verbs, "ibv_query_port");
+    struct ibv_device_attr device = {0};
+    if (query_device(context, &device) != 0) return;
+    for (int port = 1; port <= device.phys_port_cnt; port++) {
+        struct ibv_port_attr attributes = {0};
+        if (query_port(context, (uint8_t)port, &attributes) != 0) continue;
+        if (attributes.state != IBV_PORT_ACTIVE) continue;
+        int index = -1;
+        long start = logged();
+        int code = gid_index(context, (uint8_t)port, &attributes, &index);
+        dprintf(answers, "gid %d %d %d %ld %ld", port, code, index, start, logged());
+        print_hex(name);
+        dprintf(answers, "\n");
+    }
+}
+
+/* ib: the devices, and for every port that is up the slot, whether or not NCCL has
+ * chosen that port. */
+static void ask_ib(void) {
+    log_all();
+    long start = logged();
+    int code = ib_init();
+    dprintf(answers, "ib %d %ld %ld\n", code, start, logged());
+    void *verbs = dlopen("libibverbs.so.1", RTLD_NOW);
+    if (code != 0 || !verbs) return;
+    struct ibv_device **(*get_list)(int *) = dlsym(verbs, "ibv_get_device_list");
+    struct ibv_context *(*open_device)(struct ibv_device *) = dlsym(verbs, "ibv_open_device");
+    int count = 0;
+    struct ibv_device **list = get_list(&count);
+    for (int i = 0; list && i < count; i++) {
+        struct ibv_context *context = open_device(list[i]);
+        if (context) ask_gids_of(context, list[i]->name, verbs);
+    }
+}
+
+void ask(char **words, int count) {
+    if (strcmp(words[0], "conf") == 0) {
+        ask_conf(words, count);
+    } else if (strcmp(words[0], "param") == 0) {
+        ask_param(words, count);
+    } else if (strcmp(words[0], "level") == 0) {
+        ask_level(words, count);
+    } else if (strcmp(words[0], "bootstrap") == 0) {
+        ask_bootstrap();
+    } else if (strcmp(words[0], "ib") == 0) {
+        ask_ib();
+    } else {
+        misread(words[0]);
+    }
+}

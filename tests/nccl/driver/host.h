@@ -1,0 +1,86 @@
+/* The host that a case describes. */
+#ifndef HOST_H
+#define HOST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+/* What the file with the type of a GID gives. */
+enum type_file {
+    /* There is none. */
+    TYPE_MISSING,
+    /* EINVAL, as the kernel answers for an empty slot. */
+    TYPE_INVALID,
+    TYPE_TEXT,
+};
+
+struct slot {
+    int index;
+    uint8_t gid[16];
+    enum type_file file;
+    char *text;
+};
+
+struct port {
+    int number;
+    int state;
+    int link_layer;
+    int table_size;
+    struct slot *slots;
+    size_t slot_count;
+};
+
+struct hca {
+    char *name;
+    /* 0, or the errno that opening gives. */
+    int open_error;
+    uint64_t guid;
+    /* Where /sys/class/infiniband/NAME/device leads to. */
+    char *pci_path;
+    struct port *ports;
+    size_t port_count;
+};
+
+/* An entry of getifaddrs(3). */
+struct interface {
+    char *name;
+    unsigned index;
+    unsigned flags;
+    bool has_address;
+    struct sockaddr_storage address;
+    struct sockaddr_storage mask;
+};
+
+struct file {
+    char *path;
+    char *contents;
+    size_t size;
+};
+
+struct host {
+    struct hca *hcas;
+    size_t hca_count;
+    struct interface *interfaces;
+    size_t interface_count;
+    struct file *files;
+    size_t file_count;
+    /* What the user database says. */
+    char *home;
+    char **environment;
+    size_t variable_count;
+};
+
+/* NULL where the machine itself is the host. The libibverbs of this folder asks,
+ * too. */
+const struct host *described_host(void);
+
+/* Adds a line of a case to the host; false where it is none about the host. */
+bool describe(struct host *host, char **words, int count);
+
+/* From now on, this process has the variables of that host, and is on it, unless
+ * it has to be on the machine itself. */
+void move_to(struct host *host, bool is_real);
+
+#endif

@@ -1,0 +1,147 @@
+//! A host as NCCL would see it through the kernel and libibverbs.
+
+use std::net::Ipv6Addr;
+
+use ipnet::IpNet;
+
+/// A host without anything, to begin with.
+#[derive(Debug, Clone, Default)]
+pub struct Host {
+    /// In the order in which libibverbs lists them.
+    pub hcas: Vec<Hca>,
+    /// In the order of getifaddrs(3).
+    pub interfaces: Vec<Interface>,
+    /// Path and contents: nccl.conf and its like. There are no others, but for those
+    /// of the kernel.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// The home folder that the user database tells; `HOME` is part of the environment.
+    pub home: Option<String>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Hca {
+    pub name: String,
+    /// What opening the device gives: 0, or an errno.
+    pub open_error: i32,
+    pub guid: u64,
+    /// Where `/sys/class/infiniband/NAME/device` leads to, if there is such a link.
+    pub pci_path: Option<String>,
+    pub ports: Vec<Port>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Port {
+    /// Counted from 1.
+    pub number: u32,
+    /// `enum ibv_port_state`
+    pub state: u32,
+    /// `IBV_LINK_LAYER_*`
+    pub link_layer: u32,
+    /// Number of slots, used and empty.
+    pub table_size: u32,
+    /// Slots that are not listed are empty: all zero, with an invalid type.
+    pub slots: Vec<Slot>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Slot {
+    pub index: u32,
+    pub gid: Ipv6Addr,
+    pub file: TypeFile,
+}
+
+/// `gid_attrs/types/INDEX`
+#[derive(Debug, Clone, PartialEq)]
+pub enum TypeFile {
+    Missing,
+    /// Reading it gives EINVAL, as for an empty slot.
+    Invalid,
+    /// A line.
+    Text(String),
+}
+
+/// An entry of getifaddrs(3).
+#[derive(Debug, Clone)]
+pub struct Interface {
+    pub name: String,
+    pub index: u32,
+    /// `IFF_*`
+    pub flags: u32,
+    pub address: Address,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Address {
+    /// A null pointer.
+    None,
+    /// AF_PACKET, of which each interface has one.
+    Link,
+    Ip(IpNet),
+}
+
+pub const PORT_DOWN: u32 = 1;
+pub const PORT_ACTIVE: u32 = 4;
+pub const LINK_INFINIBAND: u32 = 1;
+pub const LINK_ETHERNET: u32 = 2;
+
+pub const ROCE_V1: &str = "IB/RoCE v1";
+pub const ROCE_V2: &str = "RoCE v2";
+
+impl Host {
+    /// The lines that describe it to the driver.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(home) = &self.home {
+            lines.push(format!("home {}", hex(home)));
+        }
+        for (path, contents) in &self.files {
+            lines.push(format!("file {} {}", hex(path), hex(contents)));
+        }
+        lines.extend(self.interfaces.iter().map(Interface::line));
+        for hca in &self.hcas {
+            let path = hca.pci_path.as_ref().map_or("-".to_owned(), hex);
+            lines.push(format!("hca {} {} {:#x} {path}", hex(&hca.name), hca.open_error, hca.guid));
+            for port in &hca.ports {
+                let Port { number, state, link_layer, table_size, .. } = port;
+                lines.push(format!("port {number} {state} {link_layer} {table_size}"));
+                lines.extend(port.slots.iter().map(Slot::line));
+            }
+        }
+        lines
+    }
+}
+
+impl Interface {
+    fn line(&self) -> String {
+        let Interface { name, index, flags, address } = self;
+        let address = match address {
+            Address::None => "none 0".to_owned(),
+            Address::Link => "link 0".to_owned(),
+            Address::Ip(net) => format!("{} {}", net.addr(), net.prefix_len()),
+        };
+        format!("interface {} {index} {flags} {address}", hex(name))
+    }
+}
+
+impl Slot {
+    fn line(&self) -> String {
+        let file = match &self.file {
+            TypeFile::Missing => "missing".to_owned(),
+            TypeFile::Invalid => "invalid".to_owned(),
+            TypeFile::Text(text) => hex(format!("{text}\n")),
+        };
+        format!("slot {} {} {file}", self.index, self.gid)
+    }
+}
+
+/// Any bytes as one word; the letter before them keeps an empty text a word.
+pub fn hex(bytes: impl AsRef<[u8]>) -> String {
+    let digits = bytes.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    std::iter::once("x".to_owned()).chain(digits).collect()
+}
+
+/// The way back.
+pub fn unhex(word: &str) -> Vec<u8> {
+    let digits = word.strip_prefix('x').unwrap();
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+}

@@ -1,0 +1,82 @@
+#!/bin/sh
+# Makes sure that target/nccl has the NCCL libraries of tests/nccl/versions, or of
+# RDMA_INIT_TEST_NCCL, and the driver that runs them.
+#
+#   tests/nccl/setup.sh           both
+#   tests/nccl/setup.sh build     only the driver, when its sources are newer
+#
+# A library that is there stays; one that was cut off is fetched by the next run.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd -P)
+cache=$(cd "$here/../.." && pwd -P)/target/nccl
+sudo=
+[ "$(id -u)" = 0 ] || sudo=sudo
+
+say() { echo "nccl setup: $*" >&2; }
+
+# compile RESULT ARGUMENT...: into place at once, because a test may be running.
+compile() {
+    result=$cache/build/$1
+    shift
+    [ -e "$result" ] && [ -z "$(find "$here/driver" "$here/verbs" "$0" -newer "$result")" ] && return 0
+    # Without the header's own versions of functions that the driver replaces.
+    gcc -O1 -Wall -Wextra -D_GNU_SOURCE -U_FORTIFY_SOURCE -o "$result.$$" "$@"
+    mv "$result.$$" "$result"
+}
+
+build() {
+    mkdir -p "$cache/build"
+    compile driver -rdynamic "$here"/driver/*.c -ldl
+    for name in ibverbs mlx5; do
+        compile "lib$name.so.1" -shared -fPIC -Wl,-soname,"lib$name.so.1" \
+            -Wl,--version-script="$here/verbs/$name.map" "$here/verbs/$name"*.c
+        # NCCL tries this name first.
+        ln -sf "lib$name.so.1" "$cache/build/lib$name.so"
+    done
+}
+
+install_pip() {
+    python3 -m pip --version >/dev/null 2>&1 && return 0
+    say "installing python3-pip"
+    apt_install() {
+        $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends python3-pip >&2
+    }
+    apt_install 2>/dev/null || { $sudo apt-get update -qq >&2; apt_install; }
+}
+
+# The library out of the wheel for PyTorch, which has it for every version.
+fetch() {
+    folder=$cache/$1
+    wheels=$folder/wheel
+    say "fetching NCCL $1"
+    rm -rf "$wheels"
+    mkdir -p "$wheels"
+    set -- "nvidia-nccl-cu12==$1"
+    for glibc in _2_28 _2_27 _2_18 2014 1; do
+        set -- --platform "manylinux${glibc}_x86_64" "$@"
+    done
+    python3 -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps \
+        --only-binary :all: --dest "$wheels" "$@" >&2
+    python3 -c 'import shutil, sys, zipfile
+with zipfile.ZipFile(sys.argv[1]).open("nvidia/nccl/lib/libnccl.so.2") as library:
+    shutil.copyfileobj(library, open(sys.argv[2], "wb"), 1 << 20)' \
+        "$wheels"/*.whl "$folder/partial"
+    mv "$folder/partial" "$folder/libnccl.so.2"
+    rm -r "$wheels"
+}
+
+case ${1:-} in
+    build) build ;;
+    fetch) fetch "$2" ;;
+    '')
+        build
+        missing=$(for version in ${RDMA_INIT_TEST_NCCL:-$(cat "$here/versions")}; do
+            [ -e "$cache/$version/libnccl.so.2" ] || echo "$version"
+        done)
+        [ -n "$missing" ] || exit 0
+        install_pip
+        echo "$missing" | xargs -n 1 -P 2 sh "$0" fetch
+        ;;
+    *) echo "usage: $0 [build]" >&2; exit 2 ;;
+esac

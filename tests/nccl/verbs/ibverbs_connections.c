@@ -1,0 +1,31 @@
+/* The functions of libibverbs that NCCL looks up and needs only once it connects; of
+ * memory registration it asks at the start whether the function is there. */
+#include <errno.h>
+#include <stddef.h>
+
+#define FAILS(function) \
+    int function(void); \
+    int function(void) { return errno = EOPNOTSUPP; }
+#define MAKES_NOTHING(function) \
+    void *function(void);       \
+    void *function(void) {      \
+        errno = EOPNOTSUPP;     \
+        return NULL;            \
+    }
+
+FAILS(ibv_ack_async_event)
+FAILS(ibv_dealloc_pd)
+FAILS(ibv_dereg_mr)
+FAILS(ibv_destroy_cq)
+FAILS(ibv_destroy_qp)
+FAILS(ibv_modify_qp)
+FAILS(ibv_query_ece)
+FAILS(ibv_query_qp)
+FAILS(ibv_set_ece)
+MAKES_NOTHING(ibv_alloc_pd)
+MAKES_NOTHING(ibv_create_cq)
+MAKES_NOTHING(ibv_create_qp)
+MAKES_NOTHING(ibv_event_type_str)
+MAKES_NOTHING(ibv_reg_dmabuf_mr)
+MAKES_NOTHING(ibv_reg_mr)
+MAKES_NOTHING(ibv_reg_mr_iova2)
