@@ -49,6 +49,7 @@ case ${1:-} in
         install util-linux procps perl strace tini openmpi-bin
         sh "$here/vm/setup.sh"
         sh "$here/docker/setup.sh"
+        sh "$here/nccl/setup.sh"
         ;;
     bench) install tini dumb-init catatonit ;;
     *) echo "usage: $0 build|test|bench" >&2; exit 2 ;;

@@ -32,7 +32,7 @@ build() {
         compile "lib$name.so.1" -shared -fPIC -Wl,-soname,"lib$name.so.1" \
             -Wl,--version-script="$here/verbs/$name.map" "$here/verbs/$name"*.c
         # NCCL tries this name first.
-        ln -sf "lib$name.so.1" "$cache/build/lib$name.so"
+        [ -e "$cache/build/lib$name.so" ] || ln -s "lib$name.so.1" "$cache/build/lib$name.so"
     done
 }
 

@@ -1,8 +1,9 @@
-/* Network interfaces of the described host; see files.c. */
+/* The network of the described host; see files.c. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,4 +53,15 @@ unsigned if_nametoindex(const char *name) {
     }
     errno = ENODEV;
     return 0;
+}
+
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **list) {
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **) =
+        dlsym(RTLD_NEXT, "getaddrinfo");
+    if (!described_host()) return real(name, service, hints, list);
+    /* The machine's name servers are not the host's. */
+    struct addrinfo numeric = {0};
+    if (hints) numeric = *hints;
+    numeric.ai_flags |= AI_NUMERICHOST;
+    return real(name, service, &numeric, list);
 }

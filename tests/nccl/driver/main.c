@@ -85,6 +85,8 @@ int main(int count, char **arguments) {
     /* Loaded here, the children have them already. */
     dlopen("libibverbs.so", RTLD_NOW);
     dlopen("libibverbs.so.1", RTLD_NOW);
+    /* And they know by then in which folders nothing is to be looked for. */
+    dlopen("no-such-library.so", RTLD_NOW);
     answers = memfd_create("answers", MFD_CLOEXEC);
     nccl_log = memfd_create("log", MFD_CLOEXEC);
     char *lines = NULL, *line = NULL;
