@@ -5,10 +5,14 @@ mod support;
 
 mod nccl {
     mod case;
+    mod decided;
     mod described;
     mod driver;
     mod harness;
     mod host;
     mod library;
+    mod model;
     mod outcome;
+    mod random;
+    mod texts;
 }

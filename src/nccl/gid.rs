@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use super::number::{atoi, strtoll};
+use super::number::{atoi, integer};
 use super::version::{CHECKS_RANGE, SEARCHES_GIDS, TOLERATES_EMPTY_SLOTS, Version};
 use crate::facts::gid::{Gid, GidTable, GidType};
 
@@ -152,7 +152,7 @@ pub fn index<'a>(
     get: impl Fn(&str) -> Option<&'a str>,
     version: Version,
 ) -> Result<i64, Failure> {
-    let number = |variable| get(variable).filter(|text| !text.is_empty()).and_then(strtoll);
+    let number = |variable| get(variable).and_then(|text| integer(text, version));
     let set = number(INDEX);
     if version < SEARCHES_GIDS {
         return Ok(set.unwrap_or(0));
@@ -301,7 +301,8 @@ mod tests {
         let slots = table(&POD_AND_HOST);
         let old = Version::new(2, 19, 3);
         assert_eq!(at(&slots, &[(INDEX, "5")], NEWEST), Ok(5));
-        assert_eq!(at(&slots, &[(INDEX, "three")], NEWEST), Ok(0));
+        assert_eq!(at(&slots, &[(INDEX, "three")], Version::new(2, 30, 7)), Ok(0));
+        assert_eq!(at(&slots, &[(INDEX, "three")], NEWEST), Ok(3));
         assert_eq!(at(&slots, &[(INDEX, "")], NEWEST), Ok(3));
         assert_eq!(at(&slots, &[(INDEX, "-1")], NEWEST), Ok(3));
         assert_eq!(at(&slots, &[(INDEX, "-1")], old), Ok(-1));

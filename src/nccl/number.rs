@@ -1,9 +1,18 @@
 //! How NCCL reads numbers.
 
-/// strtoll(3) with base 0, which integer variables go through
-/// (`ncclLoadParam`): `0x` and `0` prefixes, trailing text ignored, and 0 for
-/// what is no number at all. `None` where it overflows: NCCL then takes the
+use super::version::{REFUSES_WORDS, Version};
+
+/// What an integer variable means to a release (`ncclLoadParam`); `None` for the
 /// variable's default.
+pub fn integer(text: &str, version: Version) -> Option<i64> {
+    let unsigned = |text: &str| text.strip_prefix(['-', '+']).unwrap_or(text).starts_with(|c: char| c.is_ascii_digit());
+    let has_digits = || unsigned(text.trim_start());
+    let is_one = !text.is_empty() && (version < REFUSES_WORDS || has_digits());
+    if is_one { strtoll(text) } else { None }
+}
+
+/// strtoll(3) with base 0: `0x` and `0` prefixes, trailing text ignored, and 0 for
+/// what is no number at all. `None` where it overflows.
 pub fn strtoll(text: &str) -> Option<i64> {
     let text = text.trim_start();
     let (negative, text) = match text.as_bytes().first() {

@@ -5,12 +5,12 @@ use serde::Serialize;
 use super::devices::{self, Taken};
 use super::interfaces::{self, Endpoint};
 use super::libraries;
-use super::number::strtoll;
-use super::version::{LISTS_PLUGINS, Version};
+use super::number::integer;
+use super::version::{LISTS_PLUGINS, READS_GIDS_FIRST, Version};
 use super::{gid, plugin};
 use crate::facts::Facts;
 use crate::facts::gid::Gid;
-use crate::facts::rdma::LinkLayer;
+use crate::facts::rdma::{Hca, LinkLayer, Port};
 
 /// What a release does in this container, with these variables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -115,8 +115,13 @@ fn verbs<'a>(
     get: &impl Fn(&str) -> Option<&'a str>,
     version: Version,
 ) -> Result<Vec<PortUse>, String> {
-    if is_disabled(get("NCCL_IB_DISABLE")) {
+    if is_disabled(get("NCCL_IB_DISABLE"), version) {
         return Err("NCCL_IB_DISABLE turns verbs off".to_owned());
+    }
+    if let Err(failure @ (interfaces::Failure::NoInterface | interfaces::Failure::BadCommId)) =
+        interfaces::first(&facts.net, get, version)
+    {
+        return Err(failure.message().unwrap_or_default().to_owned());
     }
     if !libraries::has_libibverbs(facts) {
         return Err("the image has no libibverbs".to_owned());
@@ -126,26 +131,33 @@ fn verbs<'a>(
     if ports.is_empty() {
         return Err("it finds no usable HCA".to_owned());
     }
-    Ok(ports
-        .into_iter()
-        .map(|(hca, port)| PortUse {
-            hca: hca.name.clone(),
-            port: port.number,
-            link_layer: port.link_layer.clone(),
-            gid: (port.link_layer == LinkLayer::Ethernet).then(|| {
-                match gid::index(&port.gids, get, version) {
-                    Ok(index) => GidUse::Slot {
-                        index,
-                        gid: port.gids.slots.iter().find(|gid| i64::from(gid.index) == index).cloned(),
-                    },
-                    Err(failure) => GidUse::Fails(failure.to_string()),
-                }
-            }),
-        })
-        .collect())
+    ports.into_iter().map(|(hca, port)| port_use(hca, port, get, version)).collect()
+}
+
+fn port_use<'a>(
+    hca: &Hca,
+    port: &Port,
+    get: &impl Fn(&str) -> Option<&'a str>,
+    version: Version,
+) -> Result<PortUse, String> {
+    let gid = match gid::index(&port.gids, get, version) {
+        _ if port.link_layer != LinkLayer::Ethernet => None,
+        Ok(index) if version >= READS_GIDS_FIRST && index >= port.gids.size.into() => {
+            return Err(format!(
+                "{} has no GID slot {index}, and {version} gives up on all HCAs then",
+                hca.name
+            ));
+        }
+        Ok(index) => Some(GidUse::Slot {
+            index,
+            gid: port.gids.slots.iter().find(|gid| i64::from(gid.index) == index).cloned(),
+        }),
+        Err(failure) => Some(GidUse::Fails(failure.to_string())),
+    };
+    Ok(PortUse { hca: hca.name.clone(), port: port.number, link_layer: port.link_layer.clone(), gid })
 }
 
 /// `NCCL_IB_DISABLE`: any number but 0.
-pub fn is_disabled(value: Option<&str>) -> bool {
-    value.filter(|value| !value.is_empty()).and_then(strtoll).is_some_and(|number| number != 0)
+pub fn is_disabled(value: Option<&str>, version: Version) -> bool {
+    value.and_then(|value| integer(value, version)).is_some_and(|number| number != 0)
 }

@@ -70,6 +70,12 @@ pub const INVERTS_SUBNET: Version = Version::new(2, 29, 0);
 /// finds the home folder by `HOME`.
 pub const REWROTE_PARSERS: Version = Version::new(2, 30, 0);
 
+/// Reads the GIDs when it looks for HCAs: a slot outside the table ends its transport
+/// for InfiniBand and RoCE, not a connection (seen in the libraries).
+pub const READS_GIDS_FIRST: Version = Version::new(2, 31, 0);
+/// A variable that is no number at all is its default, not 0.
+pub const REFUSES_WORDS: Version = Version::new(2, 32, 0);
+
 /// One of each kind, oldest first: where they agree, every release does.
 pub const KINDS: &[Version] = &[
     Version::new(2, 18, 3),
@@ -79,6 +85,7 @@ pub const KINDS: &[Version] = &[
     Version::new(2, 28, 3),
     Version::new(2, 29, 7),
     Version::new(2, 30, 7),
+    NEWEST,
 ];
 
 /// What stands in for a version that is not known, where only a list has to be read.

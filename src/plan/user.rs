@@ -74,7 +74,8 @@ impl User {
 
     /// Where the user has turned verbs off.
     pub fn ib_disabled(&self) -> Option<&UserSetting> {
-        self.get("NCCL_IB_DISABLE").filter(|setting| predict::is_disabled(Some(&setting.value)))
+        self.get("NCCL_IB_DISABLE")
+            .filter(|setting| predict::is_disabled(Some(&setting.value), self.version.unwrap_or(NEWEST)))
     }
 
     /// The variable with which the user has decided on the GID, if any.

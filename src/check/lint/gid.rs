@@ -4,7 +4,7 @@ use super::{Subject, shown};
 use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::Port;
 use crate::nccl::gid::{BadRange, FAMILY, Family, INDEX, RANGE, Range};
-use crate::nccl::number::strtoll;
+use crate::nccl::number::integer;
 use crate::nccl::predict::{GidUse, PortUse, Transport};
 use crate::nccl::version::{CHECKS_RANGE, SEARCHES_GIDS};
 use crate::plan::{Finding, own_slots};
@@ -59,7 +59,7 @@ fn range(subject: &Subject) -> Option<Finding> {
 /// An index that loses bits.
 fn too_large(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(INDEX)?;
-    let index = strtoll(&setting.value).filter(|index| *index > LARGEST)?;
+    let index = integer(&setting.value, subject.version()).filter(|index| *index > LARGEST)?;
     Some(
         Finding::error(
             "gid-index",

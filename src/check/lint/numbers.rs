@@ -3,7 +3,7 @@
 use super::{Subject, shown};
 use crate::facts::settings::UserSetting;
 use crate::nccl::number::strtoll;
-use crate::nccl::version::Version;
+use crate::nccl::version::{REFUSES_WORDS, Version};
 use crate::plan::Finding;
 
 /// A variable that NCCL reads as an integer (`ncclLoadParam`).
@@ -74,14 +74,14 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
             continue;
         };
         // What is no number is out of range by accident.
-        findings.extend(misread(setting).or_else(|| out_of_range(subject, number, setting)));
+        findings.extend(misread(subject, setting).or_else(|| out_of_range(subject, number, setting)));
     }
     findings.extend(timeout(subject));
     findings
 }
 
 /// A text that is not the number that NCCL makes of it.
-fn misread(setting: &UserSetting) -> Option<Finding> {
+fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let text = setting.value.as_str();
     let message = match strtoll(text) {
         None => "it is too large, so NCCL takes its default".to_owned(),
@@ -97,7 +97,10 @@ fn misread(setting: &UserSetting) -> Option<Finding> {
         Some(number) if text.trim_start().starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c)) => {
             format!("NCCL reads {number} and drops the rest")
         }
-        Some(number) => format!("it is not a number, so NCCL reads {number}"),
+        Some(_) if subject.user.version().is_some_and(|version| version >= REFUSES_WORDS) => {
+            "it is not a number, so NCCL takes its default".to_owned()
+        }
+        Some(number) => format!("it is not a number, so NCCL reads {number} (its default from 2.32 on)"),
     };
     Some(
         Finding::warning("not-a-number", format!("{}: {message}.", shown(setting)))

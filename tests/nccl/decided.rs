@@ -1,0 +1,120 @@
+//! The golden hosts, run through NCCL: with what the program decides for them NCCL
+//! takes just the HCAs that it should, each with a GID of the container's own; and
+//! what is predicted for the user's values comes true.
+
+use std::ffi::CString;
+use std::fs;
+use std::path::PathBuf;
+
+use rdma_init::facts::Facts;
+use rdma_init::facts::rdma::LinkLayer;
+use rdma_init::facts::settings::Environment as Variables;
+use rdma_init::plan::{self, Fabric, Plan};
+use rdma_init::{config, host};
+
+use super::driver::Nccl;
+use super::library::{Library, libraries};
+use super::model::{Environment, case, observed, predicted, version};
+use crate::support::repository;
+
+fn folders() -> Vec<PathBuf> {
+    let mut folders: Vec<_> = fs::read_dir(repository("tests/cases"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    folders.sort();
+    folders
+}
+
+/// A golden host in an image with this NCCL, and what is decided for it.
+fn decide(folder: &PathBuf, library: &Library) -> (Facts, Plan) {
+    let config = folder.join("config.toml");
+    let config = if config.exists() { config } else { "/dev/null".into() };
+    let text = fs::read_to_string(folder.join("environment")).unwrap_or_default();
+    let lines = text.lines().map(str::to_owned).chain([format!("RDMA_INIT_CONFIG={}", config.display())]);
+    let entries: Vec<CString> = lines.map(|line| CString::new(line).unwrap()).collect();
+    let environment = Variables::new(&entries);
+    let config = config::load(&environment, Vec::new()).unwrap();
+    let profiles = host::profiles(&config).unwrap();
+    let mut facts = host::captured_facts(&folder.join("facts.json"), &profiles, &environment).unwrap();
+    facts.platform.nccl_version = Some(library.version.clone());
+    let plan = host::decide(&facts, &profiles, &config);
+    (facts, plan)
+}
+
+/// What NCCL is started with.
+fn environment(plan: &Plan) -> Environment {
+    let settings = plan.settings.iter();
+    settings.filter_map(|setting| Some((setting.variable.clone(), setting.value.clone()?))).collect()
+}
+
+#[test]
+fn nccl_takes_what_was_decided() {
+    for library in libraries() {
+        let (mut right, mut without) = (0, 0);
+        let hosts: Vec<_> = folders()
+            .into_iter()
+            .map(|folder| {
+                let (facts, plan) = decide(&folder, &library);
+                (folder, facts, plan)
+            })
+            // What a name leads to, and a network of a plugin, no test can tell.
+            .filter(|(_, _, plan)| {
+                !environment(plan)
+                    .iter()
+                    .any(|(name, _)| ["NCCL_NET", "NCCL_COMM_ID"].contains(&name.as_str()))
+            })
+            .collect();
+        let cases: Vec<_> = hosts.iter().map(|(_, facts, plan)| case(facts, &environment(plan))).collect();
+        let alone: Vec<_> = hosts.iter().map(|(_, facts, _)| case(facts, &Environment::new())).collect();
+        let mut nccl = Nccl::start(&library);
+        let (decided, alone) = (nccl.run(&cases), nccl.run(&alone));
+        for (((folder, facts, plan), outcome), alone) in hosts.iter().zip(&decided).zip(&alone) {
+            let name = format!("{} with NCCL {}", folder.display(), library.version);
+            let found = observed(outcome);
+            assert_eq!(predicted(facts, &environment(plan), version(&library)), found, "{name}");
+            // Where the user decides, or nothing can be right, there is nothing to hold it to.
+            let is_ours = plan.settings.iter().all(|setting| setting.outcome != plan::Outcome::User)
+                && plan.settings.iter().all(|setting| setting.source != "configuration")
+                && plan.profile.is_some()
+                && plan.fabric == Fabric::Verbs
+                && !plan.findings.iter().any(|finding| ["no-own-gid", "too-many-hcas"].contains(&finding.id));
+            if !is_ours {
+                continue;
+            }
+            let wanted = wanted(facts, plan);
+            assert_eq!(
+                found.ports.keys().cloned().collect::<Vec<_>>(),
+                wanted.keys().cloned().collect::<Vec<_>>(),
+                "{name}"
+            );
+            let is_right = |found: &super::model::Decision| {
+                wanted
+                    .iter()
+                    .all(|(port, slots)| found.ports.get(port).is_some_and(|slot| slots.contains(slot)))
+                    && found.ports.len() == wanted.len()
+            };
+            assert!(is_right(&found), "{name}: {found:?}, and right is {wanted:?}");
+            right += 1;
+            without += usize::from(is_right(&observed(alone)));
+        }
+        println!("NCCL {}: right on {right} hosts, without rdma-init on {without}", library.version);
+        assert!(right > 40, "{right}");
+    }
+}
+
+/// The ports to use, each with the slots that are right.
+fn wanted(facts: &Facts, plan: &Plan) -> std::collections::BTreeMap<String, Vec<String>> {
+    let used = plan.ports.iter().filter(|port| port.used);
+    used.map(|verdict| {
+        let hca = facts.rdma.iter().find(|hca| hca.name == verdict.hca).unwrap();
+        let port = hca.ports.iter().find(|port| port.number == verdict.port).unwrap();
+        if port.link_layer == LinkLayer::InfiniBand {
+            return (format!("{}:{}/IB", hca.name, port.number), vec!["any".to_owned()]);
+        }
+        let slots = plan::own_slots(facts, port).iter().map(|gid| gid.index.to_string()).collect();
+        (format!("{}:{}/RoCE", hca.name, port.number), slots)
+    })
+    .collect()
+}
