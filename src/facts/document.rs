@@ -1,6 +1,6 @@
 //! The facts as a JSON document: what `inspect --json` writes and `--facts` reads.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::Facts;
 
@@ -9,11 +9,10 @@ use super::Facts;
 pub const SCHEMA: &str = "rdma-init/facts/1";
 
 /// The facts with what a reader needs to know about them.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Document {
     pub schema: String,
     /// The version of the program that wrote it.
-    #[serde(default)]
     pub program: String,
     #[serde(flatten)]
     pub facts: Facts,
@@ -43,8 +42,6 @@ impl Document {
                 return Err("it has no \"schema\": it was not written by `rdma-init inspect --json`".into());
             }
         }
-        serde_json::from_str::<Document>(text)
-            .map(|document| document.facts)
-            .map_err(|error| format!("it is not a facts document: {error}"))
+        serde_json::from_str::<Facts>(text).map_err(|error| format!("it is not a facts document: {error}"))
     }
 }
