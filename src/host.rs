@@ -39,18 +39,21 @@ pub fn no_such_profile(name: &str, profiles: &Profiles) -> String {
 
 /// The facts of this container.
 pub fn live_facts(profiles: &Profiles, environment: &Environment) -> Facts {
-    live(profiles, environment, |_, _| true)
+    live(profiles, environment, true, |_, _| true)
 }
 
 /// The facts of this container that the decision can depend on.
 pub fn needed_facts(profiles: &Profiles, environment: &Environment, config: &Config) -> Facts {
     let options = config.plan_options();
-    live(profiles, environment, |facts, devices| plan::needs_network(facts, devices, profiles, &options))
+    live(profiles, environment, false, |facts, devices| {
+        plan::needs_network(facts, devices, profiles, &options)
+    })
 }
 
 fn live(
     profiles: &Profiles,
     environment: &Environment,
+    image_in_any_case: bool,
     needs_network: impl FnOnce(&Facts, &[String]) -> bool,
 ) -> Facts {
     let sources = Sources {
@@ -59,6 +62,7 @@ fn live(
         is_setting: &|variable| profiles.may_fill(variable),
         is_marker: &|variable| profiles.is_marker(variable),
         addresses: net::system_addresses,
+        image_in_any_case,
     };
     facts::read(sources, needs_network)
 }

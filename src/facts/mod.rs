@@ -8,6 +8,7 @@ pub mod dmi;
 pub mod document;
 pub mod gid;
 pub mod gpu;
+pub mod image;
 pub mod limits;
 pub mod net;
 pub mod platform;
@@ -39,6 +40,8 @@ pub struct Facts {
     pub shm: Option<shm::Shm>,
     pub dmi: dmi::Dmi,
     pub platform: platform::Platform,
+    /// The libraries of the container's image.
+    pub image: image::Image,
     /// The variables that the user set, and where.
     pub settings: settings::Settings,
     /// Lines of conf files that name a variable, and set none.
@@ -60,11 +63,13 @@ pub struct Sources<'a> {
     pub is_marker: &'a dyn Fn(&str) -> bool,
     /// The addresses of the interfaces, in the kernel's order.
     pub addresses: fn() -> Result<Vec<net::InterfaceAddress>, nix::errno::Errno>,
+    /// Whether the image is read on a host without RDMA, too.
+    pub image_in_any_case: bool,
 }
 
-/// Reads everything, but the network of a host without RDMA only where it is
-/// needed: that is asked with the settings, the platform, and the names of the
-/// network devices. Never fails; see [`Facts::unreadable`].
+/// Reads everything, but of a host without RDMA the image only if that is asked for,
+/// and the network only where it is needed: that is asked with the settings, the
+/// platform, and the names of the network devices. Never fails; see [`Facts::unreadable`].
 pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> bool) -> Facts {
     let reader = Reader::new(sources.root);
     let (settings, conf_lines) = settings::read(&reader, sources.environment, sources.is_setting);
@@ -80,8 +85,14 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
         _ => net::read(&reader, (sources.addresses)()),
     };
     let own: BTreeSet<IpAddr> = net.own_addresses().collect();
+    let rdma = rdma::read(&reader, &own);
+    let image = match rdma.is_empty() && !sources.image_in_any_case {
+        true => image::Image::default(),
+        false => image::read(&reader, sources.environment),
+    };
     Facts {
-        rdma: rdma::read(&reader, &own),
+        rdma,
+        image,
         net,
         gpu: gpu::read(&reader),
         limits: limits::read(),

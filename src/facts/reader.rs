@@ -72,12 +72,29 @@ impl Reader {
     /// As [`Reader::text`], where some errors mean absence for this file.
     pub fn text_unless(&self, path: impl AsRef<Path>, absent: &[Errno]) -> Option<String> {
         let path = self.path(path);
-        match read_regular(&path) {
-            Ok(text) => Some(text),
+        self.unless_absent(&path, absent, read_regular(&path, LIMIT)).map(clean)
+    }
+
+    /// The bytes of a file that may be longer than the others, up to a limit; `None`
+    /// as for [`Reader::text`].
+    pub fn bytes(&self, path: impl AsRef<Path>, limit: u64) -> Option<Vec<u8>> {
+        let path = self.path(path);
+        self.unless_absent(&path, &[], read_regular(&path, limit))
+    }
+
+    /// A regular file, for reading parts of it; `None` as for [`Reader::text`].
+    pub fn regular(&self, path: impl AsRef<Path>) -> Option<File> {
+        let path = self.path(path);
+        self.unless_absent(&path, &[], open_regular(&path))
+    }
+
+    fn unless_absent<T>(&self, path: &Path, absent: &[Errno], result: Result<T, Failure>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
             Err(Failure::Errno(Errno::ENOENT | Errno::ENOTDIR)) => None,
             Err(Failure::Errno(errno)) if absent.contains(&errno) => None,
             Err(failure) => {
-                self.remember(&path, failure.to_string());
+                self.remember(path, failure.to_string());
                 None
             }
         }
@@ -86,7 +103,7 @@ impl Reader {
     /// The text of a file that only saves work; nothing is remembered of one that
     /// is not there, or cannot be read.
     pub fn text_if_readable(&self, path: impl AsRef<Path>) -> Option<String> {
-        read_regular(&self.path(path)).ok()
+        read_regular(&self.path(path), LIMIT).ok().map(clean)
     }
 
     /// The text of a kernel attribute of which there are very many, with the
@@ -113,7 +130,7 @@ impl Reader {
     pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         let mut names = Vec::new();
         self.each_name(path, |name| names.push(name.to_owned()));
-        names.sort_by(|a, b| natural(a, b));
+        sort(&mut names);
         names
     }
 
@@ -121,19 +138,16 @@ impl Reader {
     /// or unreadable.
     pub fn each_name(&self, path: impl AsRef<Path>, mut show: impl FnMut(&str)) {
         let path = self.path(path);
-        // Not of the standard library, which makes a copy of every name.
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        let mut folder = match Dir::open(&path, flags, Mode::empty()) {
-            Ok(folder) => folder,
-            Err(Errno::ENOENT) => return,
-            Err(errno) => return self.remember(&path, describe(errno)),
-        };
-        for entry in folder.iter().map_while(Result::ok) {
-            match entry.file_name().to_str() {
-                Ok("." | "..") | Err(_) => {}
-                Ok(name) => show(name),
-            }
+        match list(&path, usize::MAX, &mut show) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(errno) => self.remember(&path, describe(errno)),
         }
+    }
+
+    /// As [`Reader::each_name`], of the first `most` entries; nothing is remembered of
+    /// a folder that is not there, or cannot be listed.
+    pub fn each_name_if_listable(&self, path: impl AsRef<Path>, most: usize, mut show: impl FnMut(&str)) {
+        let _ = list(&self.path(path), most, &mut show);
     }
 
     /// Whether something is there, or may be, as far as this process can tell.
@@ -158,7 +172,7 @@ impl Reader {
 enum Failure {
     Errno(Errno),
     NotRegular,
-    TooLong,
+    TooLong(u64),
 }
 
 impl std::fmt::Display for Failure {
@@ -166,7 +180,7 @@ impl std::fmt::Display for Failure {
         match self {
             Failure::Errno(errno) => f.write_str(&describe(*errno)),
             Failure::NotRegular => f.write_str("is not a regular file"),
-            Failure::TooLong => write!(f, "is longer than {LIMIT} bytes"),
+            Failure::TooLong(limit) => write!(f, "is longer than {limit} bytes"),
         }
     }
 }
@@ -185,7 +199,20 @@ fn open(path: &Path) -> Result<File, Errno> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path).map_err(errno)
 }
 
-fn read_regular(path: &Path) -> Result<String, Failure> {
+fn list(path: &Path, most: usize, show: &mut impl FnMut(&str)) -> Result<(), Errno> {
+    // Not of the standard library, which makes a copy of every name.
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let mut folder = Dir::open(path, flags, Mode::empty())?;
+    for entry in folder.iter().map_while(Result::ok).take(most) {
+        match entry.file_name().to_str() {
+            Ok("." | "..") | Err(_) => {}
+            Ok(name) => show(name),
+        }
+    }
+    Ok(())
+}
+
+fn open_regular(path: &Path) -> Result<File, Failure> {
     let file = open(path).map_err(Failure::Errno)?;
     let metadata = file.metadata().map_err(|e| Failure::Errno(errno(e)))?;
     if metadata.is_dir() {
@@ -194,12 +221,17 @@ fn read_regular(path: &Path) -> Result<String, Failure> {
     if !metadata.is_file() {
         return Err(Failure::NotRegular);
     }
+    Ok(file)
+}
+
+fn read_regular(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {
+    let file = open_regular(path)?;
     let mut bytes = Vec::with_capacity(USUAL);
-    file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(|e| Failure::Errno(errno(e)))?;
-    if bytes.len() as u64 > LIMIT {
-        return Err(Failure::TooLong);
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| Failure::Errno(errno(e)))?;
+    if bytes.len() as u64 > limit {
+        return Err(Failure::TooLong(limit));
     }
-    Ok(clean(bytes))
+    Ok(bytes)
 }
 
 /// Text that is safe to print: bytes that are no UTF-8 replaced, control
@@ -215,6 +247,11 @@ fn clean(bytes: Vec<u8>) -> String {
     text.chars()
         .map(|c| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })
         .collect()
+}
+
+/// Sorts in natural order.
+pub fn sort(names: &mut [String]) {
+    names.sort_by(|a, b| natural(a, b));
 }
 
 /// Compares runs of digits as numbers.

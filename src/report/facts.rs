@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::image;
 use super::style::counted;
 use crate::check::memlock::amount;
 use crate::facts::Facts;
@@ -27,6 +28,7 @@ pub fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
         writeln!(out, "  default route{gateway} on {}, metric {}", route.interface, route.metric)?;
     }
     write_machine(out, facts)?;
+    image::write(out, &facts.image)?;
     if !facts.settings.0.is_empty() {
         writeln!(out, "Variables that are set")?;
         for setting in &facts.settings.0 {

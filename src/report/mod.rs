@@ -4,6 +4,7 @@
 pub mod environment;
 pub mod facts;
 mod forecast;
+mod image;
 pub mod log;
 pub mod plan;
 pub mod style;

@@ -1,0 +1,31 @@
+//! Little-endian numbers and C strings in bytes that may hold anything.
+
+/// Longer than any path of Linux (`PATH_MAX`).
+const LONGEST: usize = 4096;
+
+pub fn u8_at(bytes: &[u8], at: usize) -> Option<u8> {
+    bytes.get(at).copied()
+}
+
+pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(array(bytes, at)?))
+}
+
+pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(array(bytes, at)?))
+}
+
+pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(array(bytes, at)?))
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+/// The text up to the next NUL; `None` where there is none near, or it is not UTF-8.
+pub fn text_at(bytes: &[u8], at: usize) -> Option<&str> {
+    let rest = bytes.get(at..)?;
+    let end = rest.iter().take(LONGEST).position(|byte| *byte == 0)?;
+    std::str::from_utf8(&rest[..end]).ok()
+}

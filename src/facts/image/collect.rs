@@ -1,0 +1,143 @@
+//! Collecting the libraries of one family.
+
+use std::path::{Path, PathBuf};
+
+use super::elf::{Elf, Not};
+use super::library::{Family, Library, Reach, VersionFrom, Way};
+use super::loader::{Loader, Own, in_folder};
+use super::scan;
+use super::tree::Tree;
+use super::wheel;
+
+/// Libraries of one family, more than an image has.
+const LIBRARIES: usize = 64;
+
+/// Bytes of texts in NCCL that are searched; up to 2.32 it has less than one million.
+const NCCL_TEXTS: u64 = 16 * 1024 * 1024;
+
+pub struct Collector<'a> {
+    tree: &'a Tree<'a>,
+    loader: &'a Loader<'a>,
+    family: Family,
+    pub found: Vec<Library>,
+}
+
+impl<'a> Collector<'a> {
+    /// Starts with what the dynamic loader can find.
+    pub fn new(tree: &'a Tree<'a>, loader: &'a Loader<'a>, family: Family) -> Collector<'a> {
+        let mut collector = Collector { tree, loader, family, found: Vec::new() };
+        for reach in loader.all(|name| family.has(name)) {
+            collector.add(reach);
+        }
+        collector
+    }
+
+    /// What is in a folder.
+    pub fn folder(&mut self, way: Way, folder: &Path) {
+        for reach in in_folder(self.tree, way, folder, |name| self.family.has(name)) {
+            self.add(reach);
+        }
+    }
+
+    /// What a wheel of this name brings in a folder of `site`, a folder of packages.
+    pub fn wheel(&mut self, site: &Path, folder: &str, name: &str) {
+        for reach in in_folder(self.tree, Way::SitePackages, &site.join(folder), |name| self.family.has(name))
+        {
+            let path = reach.path.clone();
+            let Some(index) = self.add(reach) else { continue };
+            let library = &mut self.found[index];
+            if library.version.is_none()
+                && let Some(version) = wheel::version(self.tree, site, name, &path)
+            {
+                library.version = Some(version);
+                library.version_from = Some(VersionFrom::Wheel);
+            }
+        }
+    }
+
+    /// Adds a file, or another way to one; its place in the list. `None` where nothing
+    /// is there that the loader could take.
+    pub fn add(&mut self, reach: Reach) -> Option<usize> {
+        let real = self.tree.real(&reach.path)?;
+        if let Some(index) = self.place(&real) {
+            let reached = &mut self.found[index].reached;
+            if !reached.contains(&reach) {
+                reached.push(reach);
+            }
+            return Some(index);
+        }
+        if self.found.len() >= LIBRARIES {
+            return None;
+        }
+        let file = self.tree.open(&real)?;
+        match Elf::open(&file) {
+            Ok(_) => {}
+            Err(Not::OurMachine) => return None,
+            Err(Not::Elf) => {
+                self.tree.remember(&real, "is not a library");
+                return None;
+            }
+        }
+        let name = real.file_name()?.to_str()?;
+        let version = self.family.version(name);
+        let version_from = version.as_ref().map(|_| VersionFrom::FileName);
+        self.found.push(Library {
+            path: real,
+            version,
+            version_from,
+            reached: vec![reach],
+            ..Library::default()
+        });
+        Some(self.found.len() - 1)
+    }
+
+    /// The file that the loader takes for a name, of those that were found.
+    pub fn taken(&self, name: &str, own: &Own) -> Option<usize> {
+        let mut tried = self.loader.tried(name, own).into_iter();
+        tried.find_map(|reach| self.place(&self.tree.real(&reach.path)?))
+    }
+
+    fn place(&self, real: &Path) -> Option<usize> {
+        self.found.iter().position(|library| library.path == real)
+    }
+
+    /// All that were found, with the names that they load as, and of NCCL with the
+    /// versions that only the files tell.
+    pub fn finish(mut self) -> Vec<Library> {
+        let mut names: Vec<String> = Vec::new();
+        let reached = self.found.iter().flat_map(|library| library.reached.iter());
+        for name in reached.filter_map(|reach| reach.path.file_name()?.to_str()) {
+            if self.family.has(name) && !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+        for name in names {
+            if let Some(index) = self.taken(&name, &Own::default()) {
+                self.found[index].loads_as.push(name);
+            }
+        }
+        if self.family == Family::Nccl {
+            let tree = self.tree;
+            for library in self.found.iter_mut().filter(|library| library.version.is_none()) {
+                library.version = version_in(tree, &library.path);
+                library.version_from = library.version.as_ref().map(|_| VersionFrom::Text);
+            }
+        }
+        self.found
+    }
+}
+
+fn version_in(tree: &Tree, real: &Path) -> Option<String> {
+    let file = tree.open(real)?;
+    scan::nccl_version(&file, &Elf::open(&file).ok()?, NCCL_TEXTS)
+}
+
+/// The file that loads as a name.
+pub fn loaded<'l>(libraries: &'l [Library], name: &str) -> Option<&'l Library> {
+    libraries.iter().find(|library| library.loads_as(name))
+}
+
+/// The folder of a library, after links.
+pub fn folder_of(library: &Library) -> Option<PathBuf> {
+    library.path.parent().map(Path::to_owned)
+}

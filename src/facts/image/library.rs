@@ -1,0 +1,156 @@
+//! A library of the image, and how it is reached.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// A library's file, listed once however many links lead to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Library {
+    /// The file itself, after all links.
+    pub path: PathBuf,
+    /// `2.21.5`. A suffix such as `rc1` is left out.
+    pub version: Option<String>,
+    /// How the version is known; `None` where it is not.
+    pub version_from: Option<VersionFrom>,
+    /// The names for which the dynamic loader takes this file, and no other one, with
+    /// the environment that was inherited (`dlopen(3)` with a name without a slash).
+    /// A program or library with an RPATH or RUNPATH of its own may find another.
+    pub loads_as: Vec<String>,
+    /// All ways that lead to it, in the order in which they count.
+    pub reached: Vec<Reach>,
+}
+
+impl Library {
+    pub fn loads_as(&self, name: &str) -> bool {
+        self.loads_as.iter().any(|known| known == name)
+    }
+
+    pub fn is_reached(&self, way: Way) -> bool {
+        self.reached.iter().any(|reach| reach.way == way)
+    }
+}
+
+/// A path to a library before links are followed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reach {
+    pub way: Way,
+    pub path: PathBuf,
+}
+
+/// What leads to a library.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    LdPreload,
+    LdLibraryPath,
+    /// `/etc/ld.so.cache`.
+    Cache,
+    /// A folder that the loader searches by itself.
+    Standard,
+    /// A package in one of Python's folders.
+    SitePackages,
+    /// PyTorch's own folder of libraries, `torch/lib`.
+    TorchLib,
+    /// The RPATH or RUNPATH of `libtorch_cuda.so`.
+    TorchRpath,
+    /// It is linked into this library of PyTorch.
+    TorchStatic,
+    /// A folder where a vendor puts it, and where only a path leads to.
+    Vendor,
+    /// One that a later version of this program knows.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+/// How a library's version is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VersionFrom {
+    /// `libnccl.so.2.21.5`.
+    FileName,
+    /// `nvidia_nccl_cu12-2.21.5.dist-info`, whose list has a file of this size.
+    Wheel,
+    /// A text in the library.
+    Text,
+    /// One that a later version of this program knows.
+    #[serde(other)]
+    Other,
+}
+
+/// The libraries that are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    Nccl,
+    NetPlugin,
+    Verbs,
+    Rdmacm,
+    CudaRuntime,
+    Ucp,
+}
+
+impl Family {
+    const ALL: [Family; 6] =
+        [Family::Nccl, Family::NetPlugin, Family::Verbs, Family::Rdmacm, Family::CudaRuntime, Family::Ucp];
+
+    pub fn has(self, name: &str) -> bool {
+        match self {
+            Family::Nccl => name.starts_with("libnccl.so"),
+            Family::NetPlugin => name.starts_with("libnccl-net") && name.contains(".so"),
+            Family::Verbs => name.starts_with("libibverbs.so"),
+            Family::Rdmacm => name.starts_with("librdmacm.so"),
+            // PyTorch's older wheels bring a `libcudart-d0da41ae.so.11.0`.
+            Family::CudaRuntime => name.starts_with("libcudart") && name.contains(".so"),
+            Family::Ucp => name.starts_with("libucp.so"),
+        }
+    }
+
+    /// Whether a name is of any of them.
+    pub fn any_has(name: &str) -> bool {
+        name.starts_with("lib") && Family::ALL.iter().any(|family| family.has(name))
+    }
+
+    /// The version that the file's name tells, after links. It takes this many numbers:
+    /// `libnccl.so.2` only has the version of the interface.
+    pub fn version(self, name: &str) -> Option<String> {
+        let numbers = match self {
+            Family::Nccl => 3,
+            Family::Verbs | Family::Rdmacm | Family::CudaRuntime => 2,
+            // These count their interface only: `libucp.so.0.0.0`.
+            Family::NetPlugin | Family::Ucp => return None,
+        };
+        let (_, version) = name.split_once(".so.")?;
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let parts = || version.split('.');
+        (parts().count() >= numbers && parts().all(is_number)).then(|| version.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_more_than_that_of_the_interface() {
+        let version = |family: Family, name| family.version(name);
+        assert_eq!(version(Family::Nccl, "libnccl.so.2.21.5").unwrap(), "2.21.5");
+        assert_eq!(version(Family::Verbs, "libibverbs.so.1.14.44.0").unwrap(), "1.14.44.0");
+        assert_eq!(version(Family::CudaRuntime, "libcudart-d0da41ae.so.11.0").unwrap(), "11.0");
+        for name in ["libnccl.so", "libnccl.so.2", "libnccl.so.2.21", "libnccl.so.2.21.x", "libnccl.so.2.."] {
+            assert_eq!(version(Family::Nccl, name), None, "{name}");
+        }
+        assert_eq!(version(Family::Ucp, "libucp.so.0.0.0"), None);
+        assert!(Family::any_has("libnccl-net-aws-ofi.so") && !Family::Nccl.has("libnccl-net.so"));
+        assert!(!Family::any_has("libnccl_device.bc"));
+    }
+
+    #[test]
+    fn ways_of_a_later_version_are_read() {
+        let reach: Reach = serde_json::from_str(r#"{"way":"by-mail","path":"/x"}"#).unwrap();
+        assert_eq!(reach, Reach { way: Way::Other, path: "/x".into() });
+        assert_eq!(serde_json::to_string(&Way::LdLibraryPath).unwrap(), "\"ld-library-path\"");
+    }
+}

@@ -1,0 +1,138 @@
+//! Where the dynamic loader looks for a name, and in which order (ld.so(8); glibc,
+//! `elf/dl-load.c`, `_dl_map_object`).
+
+use std::path::{Path, PathBuf};
+
+use super::cache::{self, Entry};
+use super::library::{Family, Reach, Way};
+use super::tree::Tree;
+use crate::facts::reader::Reader;
+use crate::facts::settings::Environment;
+
+/// Folders of a list that count.
+const FOLDERS: usize = 128;
+
+/// Debian's loader, then that of other distributions. musl's has `/lib`,
+/// `/usr/local/lib` and `/usr/lib`.
+const STANDARD: &[&str] =
+    &["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
+
+pub struct Loader<'a> {
+    tree: &'a Tree<'a>,
+    /// `LD_PRELOAD`, as paths or as names.
+    preloaded: Vec<String>,
+    /// `LD_LIBRARY_PATH`.
+    library_path: Vec<PathBuf>,
+    cache: Vec<Entry>,
+    standard: Vec<PathBuf>,
+}
+
+/// What a library itself says of where to look.
+#[derive(Debug, Clone, Default)]
+pub struct Own {
+    /// Folders of DT_RPATH, before `LD_LIBRARY_PATH`. They do not count where there is
+    /// a DT_RUNPATH.
+    pub rpath: Vec<PathBuf>,
+    /// Folders of DT_RUNPATH, after `LD_LIBRARY_PATH`.
+    pub runpath: Vec<PathBuf>,
+}
+
+impl<'a> Loader<'a> {
+    pub fn new(reader: &Reader, tree: &'a Tree<'a>, environment: &Environment) -> Loader<'a> {
+        let value = |name| environment.get(name).unwrap_or_default();
+        let preloaded = value("LD_PRELOAD").split([':', ' ']).filter(|entry| !entry.is_empty());
+        Loader {
+            tree,
+            preloaded: preloaded.take(FOLDERS).map(str::to_owned).collect(),
+            // A relative folder depends on where the command runs, `$ORIGIN` on where its
+            // program is.
+            library_path: distinct(tree, value("LD_LIBRARY_PATH").split([':', ';']).filter(|f| plain(f))),
+            cache: cache::read(reader, tree, |name| Family::any_has(name) || name.contains("-rdmav")),
+            standard: distinct(tree, STANDARD.iter().copied()),
+        }
+    }
+
+    /// All files whose names fit, in the order in which the loader comes upon them.
+    pub fn all(&self, fits: impl Fn(&str) -> bool) -> Vec<Reach> {
+        let fits = &fits;
+        let in_folders = |way, folders: &[PathBuf]| -> Vec<Reach> {
+            folders.iter().flat_map(|folder| in_folder(self.tree, way, folder, fits)).collect()
+        };
+        let preloaded = self.preloaded.iter().filter(|entry| plain(entry) && fits(file_name(entry)));
+        let cached = self.cache.iter().filter(|(name, _)| fits(name));
+        let mut all: Vec<Reach> = preloaded.map(|entry| reach(Way::LdPreload, entry)).collect();
+        all.extend(in_folders(Way::LdLibraryPath, &self.library_path));
+        all.extend(cached.map(|(_, path)| reach(Way::Cache, path)));
+        all.extend(in_folders(Way::Standard, &self.standard));
+        all
+    }
+
+    /// The paths that the loader tries for a name, in its order. What is preloaded
+    /// under this name is there already; it was searched without regard to anybody's
+    /// own folders.
+    pub fn tried(&self, name: &str, own: &Own) -> Vec<Reach> {
+        let nobody = Own::default();
+        let own = if self.preloaded.iter().any(|entry| entry == name) { &nobody } else { own };
+        let in_folders = |way, folders: &[PathBuf]| -> Vec<Reach> {
+            let there = folders.iter().filter(|folder| self.tree.is_there(&folder.join(name)));
+            there.map(|folder| reach(way, folder.join(name))).collect()
+        };
+        let preloaded = self.preloaded.iter().filter(|entry| plain(entry) && is_named(entry, name));
+        let cached = self.cache.iter().filter(|(known, _)| known == name);
+        let mut tried: Vec<Reach> = preloaded.map(|entry| reach(Way::LdPreload, entry)).collect();
+        if own.runpath.is_empty() {
+            tried.extend(in_folders(Way::TorchRpath, &own.rpath));
+        }
+        tried.extend(in_folders(Way::LdLibraryPath, &self.library_path));
+        tried.extend(in_folders(Way::TorchRpath, &own.runpath));
+        // Of several with this name only the first counts.
+        tried.extend(cached.take(1).map(|(_, path)| reach(Way::Cache, path)));
+        tried.extend(in_folders(Way::Standard, &self.standard));
+        tried
+    }
+}
+
+/// The files in a folder whose names fit.
+pub fn in_folder(tree: &Tree, way: Way, folder: &Path, fits: impl Fn(&str) -> bool) -> Vec<Reach> {
+    let names = tree.names(folder);
+    names.iter().filter(|name| fits(name)).map(|name| reach(way, folder.join(name))).collect()
+}
+
+/// The folders of an RPATH or RUNPATH, `$ORIGIN` being the folder of the library.
+pub fn expanded(path: &str, origin: &Path) -> Vec<PathBuf> {
+    let origin = origin.to_str().unwrap_or_default();
+    let expand = |entry: &str| entry.replace("${ORIGIN}", origin).replace("$ORIGIN", origin);
+    path.split(':').take(FOLDERS).map(expand).filter(|folder| plain(folder)).map(PathBuf::from).collect()
+}
+
+/// The folders that are there, each once.
+fn distinct<'f>(tree: &Tree, folders: impl Iterator<Item = &'f str>) -> Vec<PathBuf> {
+    let mut seen = Vec::new();
+    let is_new = |folder: &&str| {
+        let real = tree.real(Path::new(folder));
+        let is_new = real.is_some() && !seen.contains(&real);
+        seen.push(real);
+        is_new
+    };
+    folders.take(FOLDERS).filter(is_new).map(PathBuf::from).collect()
+}
+
+/// Without what only the loader can fill in.
+fn plain(path: &str) -> bool {
+    path.starts_with('/') && !path.contains('$')
+}
+
+/// Whether a preloaded file has this soname, which its own name may go on from:
+/// `libnccl.so.2.21.5`.
+fn is_named(path: &str, soname: &str) -> bool {
+    let goes_on = |rest: &str| soname.contains(".so.") && rest.starts_with('.');
+    file_name(path).strip_prefix(soname).is_some_and(|rest| rest.is_empty() || goes_on(rest))
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+fn reach(way: Way, path: impl Into<PathBuf>) -> Reach {
+    Reach { way, path: path.into() }
+}

@@ -1,0 +1,181 @@
+//! What the container's image has of libraries, read without loading them and without
+//! a GPU.
+
+mod bytes;
+mod cache;
+mod collect;
+mod elf;
+#[cfg(test)]
+mod fake;
+pub mod library;
+mod loader;
+pub mod providers;
+mod python;
+mod scan;
+#[cfg(test)]
+mod tests;
+pub mod torch;
+mod tree;
+mod wheel;
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::reader::Reader;
+use super::settings::Environment;
+use collect::{Collector, loaded};
+use library::{Family, Library, Way};
+use loader::Loader;
+use providers::Provider;
+use torch::{Linkage, Torch};
+use tree::Tree;
+
+/// The libraries that matter to a job with NCCL. Each list has them in the order in
+/// which the dynamic loader comes upon them, then those that it would not find.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Image {
+    pub nccl: Vec<Library>,
+    /// The PyTorch that Python would import.
+    pub torch: Option<Torch>,
+    pub libibverbs: Vec<Library>,
+    /// The N of `-rdmavN.so` of the providers that `libibverbs.so.1` loads, where it is
+    /// known.
+    pub provider_abi: Option<u32>,
+    pub providers: Vec<Provider>,
+    pub librdmacm: Vec<Library>,
+    /// NCCL's plugins for networks, `libnccl-net*.so`.
+    pub net_plugins: Vec<Library>,
+    /// `libcudart`.
+    pub cuda_runtime: Vec<Library>,
+    /// UCX, by its `libucp`.
+    pub ucx: Vec<Library>,
+}
+
+/// The name for which NCCL is loaded.
+const NCCL: &str = "libnccl.so.2";
+
+impl Image {
+    /// The NCCL that the job takes, as far as the files tell: that of PyTorch, if there
+    /// is a PyTorch with CUDA; else the one that the dynamic loader finds; else the
+    /// only one of Python's folders. `None` where that cannot be told.
+    pub fn nccl_of_the_job(&self) -> Option<&Library> {
+        if let Some(torch) = self.torch.as_ref().filter(|torch| torch.linkage != Linkage::None) {
+            return self.nccl.iter().find(|library| Some(&library.path) == torch.nccl.as_ref());
+        }
+        loaded(&self.nccl, NCCL).or_else(|| {
+            let of_python = |l: &&Library| l.is_reached(Way::SitePackages) || l.is_reached(Way::TorchLib);
+            let mut libraries = self.nccl.iter().filter(of_python);
+            libraries.next().filter(|_| libraries.next().is_none())
+        })
+    }
+
+    /// The versions of NCCL that are there, each once; more than one is a risk.
+    pub fn nccl_versions(&self) -> Vec<&str> {
+        let mut versions: Vec<&str> = Vec::new();
+        for version in self.nccl.iter().filter_map(|library| library.version.as_deref()) {
+            if !versions.contains(&version) {
+                versions.push(version);
+            }
+        }
+        versions
+    }
+
+    /// The libibverbs that NCCL loads (`src/misc/ibvsymbols.cc`: `libibverbs.so`, else
+    /// `libibverbs.so.1`).
+    pub fn libibverbs_of_the_job(&self) -> Option<&Library> {
+        loaded(&self.libibverbs, "libibverbs.so").or_else(|| loaded(&self.libibverbs, "libibverbs.so.1"))
+    }
+
+    /// The provider of this name that libibverbs loads.
+    pub fn provider(&self, name: &str) -> Option<&Provider> {
+        let fits = |provider: &&Provider| {
+            provider.name == name
+                && provider.path.is_some()
+                && !provider.named_by.is_empty()
+                && (self.provider_abi.is_none() || self.provider_abi == provider.abi)
+        };
+        self.providers.iter().find(fits)
+    }
+}
+
+/// Where vendors put NCCL's plugins: AWS (EFA), Google (gIB), NVIDIA (HPC-X).
+const NET_PLUGIN_FOLDERS: &[&str] = &[
+    "/opt/amazon/ofi-nccl/lib",
+    "/opt/amazon/ofi-nccl/lib64",
+    "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu",
+    "/opt/aws-ofi-nccl/lib",
+    "/opt/aws-ofi-nccl/install/lib",
+    "/usr/local/gib/lib64",
+    "/opt/hpcx/nccl_rdma_sharp_plugin/lib",
+    "/opt/hpcx/nccl_spectrum-x_plugin/lib",
+];
+
+/// Where UCX is, where it is not the distribution's.
+const UCX_FOLDERS: &[&str] = &["/opt/hpcx/ucx/lib", "/opt/ucx/lib", "/usr/local/ucx/lib"];
+
+/// Reads everything, below the reader's root and with this environment. Nothing is
+/// loaded or run.
+pub fn read(reader: &Reader, environment: &Environment) -> Image {
+    let tree = &Tree::new(reader, matters);
+    let loader = &Loader::new(reader, tree, environment);
+    let sites = python::site_packages(tree, environment);
+    let family = |family| Collector::new(tree, loader, family);
+
+    let mut nccl = family(Family::Nccl);
+    let mut cuda_runtime = family(Family::CudaRuntime);
+    for site in sites.iter().filter(|site| !tree.names(site).is_empty()) {
+        nccl.wheel(site, "nvidia/nccl/lib", "nvidia_nccl_cu");
+        cuda_runtime.wheel(site, "nvidia/cuda_runtime/lib", "nvidia_cuda_runtime");
+        // From CUDA 13 on, one folder has all libraries of the toolkit.
+        for toolkit in tree.names(&site.join("nvidia")).iter().filter(|name| is_toolkit(name)) {
+            cuda_runtime.wheel(site, &format!("nvidia/{toolkit}/lib"), "nvidia_cuda_runtime");
+        }
+        let torch = site.join("torch/lib");
+        nccl.folder(Way::TorchLib, &torch);
+        cuda_runtime.folder(Way::TorchLib, &torch);
+    }
+    let torch = torch::read(tree, &sites, &mut nccl);
+    let local = Path::new("/usr/local");
+    for toolkit in tree.names(local).iter().filter(|name| is_toolkit(name)) {
+        cuda_runtime.folder(Way::Vendor, &local.join(toolkit).join("lib64"));
+    }
+    let with_folders = |of: Family, folders: &[&str]| {
+        let mut libraries = family(of);
+        folders.iter().for_each(|folder| libraries.folder(Way::Vendor, Path::new(folder)));
+        libraries.finish()
+    };
+    let libibverbs = family(Family::Verbs).finish();
+    let built = providers::built(tree, &libibverbs);
+    Image {
+        nccl: nccl.finish(),
+        torch,
+        providers: providers::read(reader, tree, loader, &built, environment),
+        provider_abi: built.abi,
+        libibverbs,
+        librdmacm: family(Family::Rdmacm).finish(),
+        net_plugins: with_folders(Family::NetPlugin, NET_PLUGIN_FOLDERS),
+        cuda_runtime: cuda_runtime.finish(),
+        ucx: with_folders(Family::Ucp, UCX_FOLDERS),
+    }
+}
+
+/// The names of folders' entries that are looked for anywhere.
+fn matters(name: &str) -> bool {
+    Family::any_has(name)
+        || name.contains("-rdmav")
+        || name.starts_with("python3")
+        || name.starts_with("nvidia")
+        || name == "torch"
+        || name.starts_with("torch-")
+        || is_toolkit(name)
+}
+
+/// `cuda`, `cuda-12.4`, `cu13`.
+fn is_toolkit(name: &str) -> bool {
+    let number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    name == "cuda"
+        || name.strip_prefix("cuda-").is_some_and(number)
+        || name.strip_prefix("cu").is_some_and(number)
+}

@@ -1,0 +1,163 @@
+//! The user-space drivers of libibverbs, its providers, as it finds them itself
+//! (rdma-core, `libibverbs/dynamic_driver.c`).
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::collect::{folder_of, loaded};
+use super::elf::Elf;
+use super::library::Library;
+use super::loader::Loader;
+use super::scan::scan;
+use super::tree::Tree;
+use crate::facts::reader::Reader;
+use crate::facts::settings::Environment;
+
+/// `IBV_CONFIG_DIR`. All regular files in it count, whatever their names.
+const CONFIGURATION: &str = "/etc/libibverbs.d";
+
+/// Bytes of texts in libibverbs that are searched; it has some ten thousand.
+const TEXTS: u64 = 4 * 1024 * 1024;
+
+/// Entries, and files of the configuration.
+const MOST: usize = 256;
+
+/// A provider. libibverbs loads those that are named, from its own folder
+/// (`VERBS_PROVIDER_DIR`) or, where that has none, by the dynamic loader's search. A
+/// file that nothing names is never loaded.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Provider {
+    /// `mlx5`, or, from the first character `/`, a path without `-rdmavN.so`.
+    pub name: String,
+    /// The file, after links; `None` where a name leads to none.
+    pub path: Option<PathBuf>,
+    /// The N of `-rdmavN.so`: the version of the private ABI between libibverbs and its
+    /// providers (`IBVERBS_PABI_VERSION`). libibverbs loads only those of its own.
+    pub abi: Option<u32>,
+    /// The files that name it (`driver mlx5`), then the variable that does,
+    /// `RDMAV_DRIVERS` or else `IBV_DRIVERS`.
+    pub named_by: Vec<String>,
+}
+
+/// What libibverbs was built with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Built {
+    /// `VERBS_PROVIDER_DIR`.
+    pub folder: Option<PathBuf>,
+    /// The N of `VERBS_PROVIDER_SUFFIX`, `-rdmavN.so`.
+    pub abi: Option<u32>,
+}
+
+/// What the libibverbs that loads as `libibverbs.so.1` was built with, as the texts in
+/// it tell: `/usr/lib/x86_64-linux-gnu/libibverbs/lib%s-rdmav34.so`.
+pub fn built(tree: &Tree, libraries: &[Library]) -> Built {
+    let mut built = Built::default();
+    let Some(library) = loaded(libraries, "libibverbs.so.1") else { return built };
+    if let Some(file) = tree.open(&library.path)
+        && let Ok(elf) = Elf::open(&file)
+    {
+        scan(&file, &elf, TEXTS, b'%', |before, after| {
+            let abi = of_suffix(after.strip_prefix(b"%s")?)?;
+            built.abi = Some(abi);
+            let start = before.iter().rposition(|byte| *byte == 0).map_or(0, |nul| nul + 1);
+            let folder = std::str::from_utf8(before.get(start..)?).ok()?.strip_suffix("/lib")?;
+            built.folder = folder.starts_with('/').then(|| PathBuf::from(folder));
+            built.folder.is_some().then_some(())
+        });
+    }
+    // Where the text is not understood: rdma-core's default.
+    built.folder = built.folder.or_else(|| Some(folder_of(library)?.join("libibverbs")));
+    built
+}
+
+/// The N of `-rdmavN.so` that ends there.
+fn of_suffix(text: &[u8]) -> Option<u32> {
+    let text = &text[..text.iter().position(|byte| *byte == 0)?];
+    let number = std::str::from_utf8(text).ok()?.strip_prefix("-rdmav")?.strip_suffix(".so")?;
+    number.parse().ok()
+}
+
+/// `mlx5` and 34 of `libmlx5-rdmav34.so`.
+fn of_file(name: &str) -> Option<(&str, u32)> {
+    let (name, number) = name.strip_prefix("lib")?.strip_suffix(".so")?.rsplit_once("-rdmav")?;
+    Some((name, number.parse().ok()?))
+}
+
+/// Those that files are there for, in the order of their folders; then those that are
+/// only named.
+pub fn read(
+    reader: &Reader,
+    tree: &Tree,
+    loader: &Loader,
+    built: &Built,
+    environment: &Environment,
+) -> Vec<Provider> {
+    let mut providers: Vec<Provider> = Vec::new();
+    let own = built.folder.iter().flat_map(|folder| {
+        let names = tree.names(folder);
+        names.iter().map(|name| folder.join(name)).collect::<Vec<_>>()
+    });
+    let by_search = loader.all(|name| of_file(name).is_some()).into_iter().map(|reach| reach.path);
+    for path in own.chain(by_search) {
+        let Some((name, abi)) = path.file_name().and_then(|name| of_file(name.to_str()?)) else {
+            continue;
+        };
+        let known = |provider: &Provider| provider.name == name && provider.abi == Some(abi);
+        if providers.len() < MOST
+            && !providers.iter().any(known)
+            && let Some(real) = tree.real(&path)
+        {
+            providers.push(Provider {
+                name: name.to_owned(),
+                path: Some(real),
+                abi: Some(abi),
+                named_by: Vec::new(),
+            });
+        }
+    }
+    for (name, by) in named(reader, tree, environment) {
+        // All files of a name are noted; the ABI decides between them.
+        let mut known = false;
+        for provider in providers.iter_mut().filter(|provider| provider.name == name) {
+            provider.named_by.push(by.clone());
+            known = true;
+        }
+        if !known && providers.len() < MOST {
+            providers.push(only_named(tree, built, name, by));
+        }
+    }
+    providers
+}
+
+/// A name without a file in the folders that are searched. It may be a path.
+fn only_named(tree: &Tree, built: &Built, name: String, by: String) -> Provider {
+    let abi = built.abi.filter(|_| name.starts_with('/'));
+    let path = abi.and_then(|n| tree.real(Path::new(&format!("{name}-rdmav{n}.so"))));
+    Provider { name, abi: path.as_ref().and(abi), path, named_by: vec![by] }
+}
+
+/// The names that are given, each with the file or variable that does.
+fn named(reader: &Reader, tree: &Tree, environment: &Environment) -> Vec<(String, String)> {
+    let mut named = Vec::new();
+    if let Some(folder) = tree.real(Path::new(CONFIGURATION)) {
+        for file in reader.names(&folder).iter().take(MOST) {
+            // As for libibverbs, what is no regular file does not count.
+            let Some(text) = tree.text(&folder.join(file)) else { continue };
+            let drivers = text.lines().filter_map(|line| {
+                let mut words = line.split_whitespace();
+                (words.next() == Some("driver")).then(|| words.next()).flatten()
+            });
+            named.extend(drivers.take(MOST).map(|name| (name.to_owned(), format!("{CONFIGURATION}/{file}"))));
+        }
+    }
+    let variable = ["RDMAV_DRIVERS", "IBV_DRIVERS"]
+        .into_iter()
+        .find_map(|variable| environment.get(variable).map(|value| (variable, value)));
+    if let Some((variable, value)) = variable {
+        let names = value.split([':', ';']).filter(|name| !name.is_empty());
+        named.extend(names.take(MOST).map(|name| (name.to_owned(), variable.to_owned())));
+    }
+    named
+}

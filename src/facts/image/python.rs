@@ -1,0 +1,116 @@
+//! The folders where Python finds packages, without running a Python (its `site`
+//! module; `Modules/getpath.py`).
+
+use std::path::{Path, PathBuf};
+
+use super::tree::Tree;
+use crate::facts::settings::Environment;
+
+/// Folders of packages that count, and entries of a list of folders.
+const MOST: usize = 64;
+
+struct Sites<'a> {
+    tree: &'a Tree<'a>,
+    /// `~/.local`, unless the user wants none of it.
+    user: Option<PathBuf>,
+    found: Vec<PathBuf>,
+}
+
+/// The folders that are there, after links, in the order in which packages in them
+/// would be taken: `PYTHONPATH`; those of the Pythons in the `PATH`; then wherever
+/// else they usually are.
+pub fn site_packages(tree: &Tree, environment: &Environment) -> Vec<PathBuf> {
+    let folder = |name| environment.get(name).filter(|path| path.starts_with('/')).map(PathBuf::from);
+    let list = |name| environment.get(name).unwrap_or_default().split(':');
+    let no_user = environment.get("PYTHONNOUSERSITE").is_some_and(|value| !value.is_empty());
+    let user = folder("HOME").filter(|_| !no_user).map(|home| home.join(".local"));
+    let mut sites = Sites { tree, user, found: Vec::new() };
+    for entry in list("PYTHONPATH").filter(|entry| entry.starts_with('/')).take(MOST) {
+        sites.add(Path::new(entry));
+    }
+    for entry in list("PATH").filter(|entry| entry.starts_with('/')).take(MOST) {
+        for name in ["python3", "python"] {
+            sites.interpreter(Path::new(entry), name);
+        }
+    }
+    for prefix in ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(folder) {
+        sites.prefix(&prefix, "");
+    }
+    for prefix in ["/opt/conda", "/usr"] {
+        sites.prefix(Path::new(prefix), "");
+    }
+    sites.user("");
+    sites.found
+}
+
+impl Sites<'_> {
+    fn add(&mut self, folder: &Path) {
+        if self.found.len() < MOST
+            && let Some(real) = self.tree.real(folder)
+            && !self.found.contains(&real)
+        {
+            self.found.push(real);
+        }
+    }
+
+    /// A Python by the folder of its program.
+    fn interpreter(&mut self, folder: &Path, name: &str) {
+        let Some(real) = self.tree.real(&folder.join(name)) else { return };
+        // A virtual environment is known by the path before links are followed.
+        let noted = [folder.parent(), Some(folder)].into_iter().flatten();
+        for environment in noted {
+            if let Some(text) = self.tree.text(&environment.join("pyvenv.cfg")) {
+                return self.virtual_environment(environment, &text);
+            }
+        }
+        self.installation(&real);
+    }
+
+    fn virtual_environment(&mut self, prefix: &Path, text: &str) {
+        self.prefix(prefix, "");
+        let value = |name| {
+            let mut lines = text.lines().filter_map(|line| line.split_once('='));
+            lines.find(|(known, _)| known.trim() == name).map(|(_, value)| value.trim())
+        };
+        if value("include-system-site-packages").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+            && let Some(home) = value("home").filter(|home| home.starts_with('/'))
+            && let Some(real) = self.tree.real(&Path::new(home).join("python3"))
+        {
+            self.installation(&real);
+        }
+    }
+
+    /// `PREFIX/bin/python3.11`, after links.
+    fn installation(&mut self, program: &Path) {
+        let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(prefix) = program.parent().and_then(Path::parent) else { return };
+        self.user(name);
+        self.prefix(prefix, name);
+    }
+
+    fn user(&mut self, version: &str) {
+        if let Some(user) = self.user.clone() {
+            self.prefix(&user, version);
+        }
+    }
+
+    /// The folders of an installation, those of the version (`python3.11`) first.
+    fn prefix(&mut self, prefix: &Path, version: &str) {
+        // Debian's `/usr/bin/python3` prefers what pip has put below `/usr/local`.
+        if prefix == Path::new("/usr") {
+            self.prefix(Path::new("/usr/local"), version);
+        }
+        for library in ["lib", "lib64"].map(|name| prefix.join(name)) {
+            let names = self.tree.names(&library);
+            let pythons = || names.iter().filter(|name| name.starts_with("python3"));
+            let first = pythons().filter(|name| *name == version);
+            let debian = pythons().filter(|name| *name == "python3");
+            let newest_first = pythons().rev();
+            for python in first.chain(debian).chain(newest_first) {
+                for packages in ["site-packages", "dist-packages"] {
+                    self.add(&library.join(python).join(packages));
+                }
+            }
+        }
+    }
+}

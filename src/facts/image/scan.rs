@@ -1,0 +1,116 @@
+//! Finding constant texts in a library.
+
+use std::fs::File;
+use std::ops::Range;
+
+use super::elf::{Elf, read_at};
+
+/// Bytes read at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// Bytes before and after a byte of interest that are sure to be seen with it.
+const MARGIN: usize = 512;
+
+/// Shows all places of a byte that is rare in the texts of a library, each with what
+/// is around it, until one of them gives a result. At most `most` bytes are read.
+pub fn scan<T>(
+    file: &File,
+    elf: &Elf,
+    most: u64,
+    rare: u8,
+    mut look: impl FnMut(&[u8], &[u8]) -> Option<T>,
+) -> Option<T> {
+    let Range { start, end } = elf.texts(most);
+    let mut buffer = vec![0; CHUNK];
+    let mut at = start;
+    while at < end {
+        let length = usize::try_from(end - at).unwrap_or(CHUNK).min(CHUNK);
+        let read = read_at(file, buffer.get_mut(..length)?, at).ok()?;
+        let chunk = &buffer[..read];
+        let found = memchr::memchr_iter(rare, chunk).find_map(|place| {
+            let (before, after) = chunk.split_at(place);
+            look(before, after)
+        });
+        if found.is_some() || read < CHUNK {
+            return found;
+        }
+        at += (CHUNK - 2 * MARGIN) as u64;
+    }
+    None
+}
+
+/// The NCCL in a library, as in `NCCL version 2.21.5+cuda12.4`, which NCCL prints
+/// when it starts (`src/init.cc`, `VERSION_STRING`). A library that only has a format
+/// of such a text has no `+cuda` after numbers.
+pub fn nccl_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
+    scan(file, elf, most, b'+', |before, after| {
+        after.starts_with(b"+cuda").then_some(())?;
+        let word = &before[before.len().saturating_sub(32)..];
+        let start = word.iter().rposition(|byte| *byte == b' ')?;
+        before[..before.len() - word.len() + start].ends_with(b"NCCL version").then_some(())?;
+        three_numbers(std::str::from_utf8(&word[start + 1..]).ok()?)
+    })
+}
+
+/// `2.28.0` of `2.28.0` and of `2.28.0rc1`.
+fn three_numbers(text: &str) -> Option<String> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let numbers = &text[..end];
+    let parts = || numbers.split('.');
+    (parts().count() == 3 && parts().all(|part| !part.is_empty())).then(|| numbers.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::image::fake;
+    use std::io::Write;
+
+    fn version(library: &fake::Library, most: u64) -> Option<String> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&library.bytes()).unwrap();
+        nccl_version(&file, &Elf::open(&file).unwrap(), most)
+    }
+
+    fn of(texts: &[u8]) -> Option<String> {
+        version(&fake::Library { texts, ..Default::default() }, 1 << 24)
+    }
+
+    #[test]
+    fn the_text_with_numbers_and_cuda_counts() {
+        let found = |text: &str| of(text.as_bytes());
+        assert_eq!(found("a+b\0NCCL version %s\0NCCL version 2.21.5+cuda12.4\0").unwrap(), "2.21.5");
+        assert_eq!(found("NCCL version 2.28.0rc1+cuda13.0").unwrap(), "2.28.0");
+        for text in [
+            "NCCL version 2.21.5 compiled with CUDA 12.4",
+            "NCCL version 2.21+cuda12.4",
+            "NCCL version 2..5+cuda12.4",
+            "RCCL version 2.18.3+hip6.0",
+            "NCCL version +cuda",
+            "+cuda",
+            "",
+        ] {
+            assert_eq!(found(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_across_two_reads_is_found_and_one_beyond_the_bound_is_not() {
+        for at in
+            [0, CHUNK - 2 * MARGIN - 7, CHUNK - MARGIN, CHUNK - 30, CHUNK - 20, CHUNK - 7, CHUNK, 2 * CHUNK]
+        {
+            let mut texts = vec![b'.'; at];
+            texts.extend(b"\0NCCL version 2.19.3+cuda12.3\0");
+            assert_eq!(of(&texts).as_deref(), Some("2.19.3"), "{at}");
+            let library = fake::Library { texts: &texts, ..Default::default() };
+            assert_eq!(version(&library, at as u64), None, "{at}");
+        }
+    }
+
+    #[test]
+    fn without_section_headers_the_start_is_searched() {
+        let texts = b"NCCL version 2.19.3+cuda12.3";
+        let library = fake::Library { texts, without_sections: true, ..Default::default() };
+        assert_eq!(version(&library, 1 << 24).as_deref(), Some("2.19.3"));
+    }
+}

@@ -1,0 +1,125 @@
+//! PyTorch, and how it gets NCCL.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::collect::Collector;
+use super::elf::{Dynamic, Elf};
+use super::library::{Library, Reach, VersionFrom, Way};
+use super::loader::{Own, expanded};
+use super::scan;
+use super::tree::Tree;
+use super::wheel;
+
+/// Bytes of texts in PyTorch that are searched for an NCCL.
+const TEXTS: u64 = 64 * 1024 * 1024;
+
+/// The library that calls NCCL. Some wheels before 2.0 have it in two parts.
+const LIBRARIES: &[&str] = &["libtorch_cuda.so", "libtorch_cuda_cpp.so"];
+
+/// The package `torch` that Python would import.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Torch {
+    /// The package's folder.
+    pub path: PathBuf,
+    /// `2.4.0+cu121`.
+    pub version: Option<String>,
+    pub linkage: Linkage,
+    /// The file whose NCCL it uses, the `path` of an entry of `Image::nccl`; `None`
+    /// where it is not there, or not known.
+    pub nccl: Option<PathBuf>,
+}
+
+/// How PyTorch gets NCCL.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Linkage {
+    /// The dynamic loader brings it (DT_NEEDED).
+    Dynamic,
+    /// It is linked in.
+    Static,
+    /// There is no library for CUDA, so there is no NCCL.
+    None,
+    /// The library for CUDA cannot be read, or has no NCCL that is known.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+/// The package in the first of Python's folders that has one. Adds the NCCL that it
+/// uses to those that were found.
+pub fn read(tree: &Tree, sites: &[PathBuf], nccl: &mut Collector) -> Option<Torch> {
+    let is_package = |site: &&PathBuf| {
+        let has = |file: &str| tree.is_there(&site.join("torch").join(file));
+        tree.names(site).iter().any(|name| name == "torch") && (has("__init__.py") || has("version.py"))
+    };
+    let site = sites.iter().find(is_package)?;
+    let path = site.join("torch");
+    let version = version(tree, site);
+    let mut torch = Torch { version, linkage: Linkage::None, nccl: None, path };
+    let library = |name: &&str| tree.real(&torch.path.join("lib").join(name));
+    for real in LIBRARIES.iter().filter_map(library).collect::<Vec<_>>() {
+        torch.linkage = Linkage::Unknown;
+        if let Some((linkage, used)) = linked(tree, &real, nccl) {
+            torch.linkage = linkage;
+            torch.nccl = used;
+            break;
+        }
+    }
+    Some(torch)
+}
+
+/// How a library gets NCCL, and from which file; `None` where it has none.
+fn linked(tree: &Tree, real: &Path, nccl: &mut Collector) -> Option<(Linkage, Option<PathBuf>)> {
+    let file = tree.open(real)?;
+    let Ok(elf) = Elf::open(&file) else {
+        tree.remember(real, "is not a library");
+        return None;
+    };
+    let dynamic = elf.dynamic()?;
+    if let Some(name) = dynamic.needed.iter().find(|name| name.starts_with("libnccl.so")) {
+        let own = own_folders(&dynamic, real);
+        for folder in own.rpath.iter().chain(&own.runpath) {
+            nccl.add(Reach { way: Way::TorchRpath, path: folder.join(name) });
+        }
+        let taken = nccl.taken(name, &own).map(|index| nccl.found[index].path.clone());
+        return Some((Linkage::Dynamic, taken));
+    }
+    let version = scan::nccl_version(&file, &elf, TEXTS)?;
+    nccl.found.push(Library {
+        path: real.to_owned(),
+        version: Some(version),
+        version_from: Some(VersionFrom::Text),
+        loads_as: Vec::new(),
+        reached: vec![Reach { way: Way::TorchStatic, path: real.to_owned() }],
+    });
+    Some((Linkage::Static, Some(real.to_owned())))
+}
+
+/// The folders that count; a DT_RUNPATH takes the place of a DT_RPATH.
+fn own_folders(dynamic: &Dynamic, real: &Path) -> Own {
+    let origin = real.parent().unwrap_or(Path::new("/"));
+    let folders =
+        |path: &Option<String>| path.as_ref().map(|path| expanded(path, origin)).unwrap_or_default();
+    match &dynamic.runpath {
+        Some(_) => Own { rpath: Vec::new(), runpath: folders(&dynamic.runpath) },
+        None => Own { rpath: folders(&dynamic.rpath), runpath: Vec::new() },
+    }
+}
+
+/// `__version__ = '2.4.0+cu121'`, else what pip noted.
+fn version(tree: &Tree, site: &Path) -> Option<String> {
+    let text = tree.text(&site.join("torch/version.py")).unwrap_or_default();
+    let written = text.lines().find_map(|line| {
+        let value = line.strip_prefix("__version__")?.trim_start_matches(": str").trim_start();
+        let value = value.strip_prefix('=')?.trim().trim_matches(['\'', '"']);
+        (!value.is_empty()).then(|| value.to_owned())
+    });
+    written.or_else(|| {
+        let names = tree.names(site);
+        let noted = wheel::noted(&names, "torch").find(|(folder, _)| folder.starts_with("torch-"));
+        noted.map(|(_, version)| version.to_owned())
+    })
+}

@@ -1,0 +1,97 @@
+//! The libraries of the container's image, for people.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::style::visible;
+use crate::facts::image::Image;
+use crate::facts::image::library::{Library, Way};
+use crate::facts::image::torch::{Linkage, Torch};
+
+/// Writes a line for each library that was found; nothing where there is none.
+///
+/// # Errors
+/// Whatever the sink gives.
+pub fn write(out: &mut impl Write, image: &Image) -> io::Result<()> {
+    if *image == Image::default() {
+        return Ok(());
+    }
+    writeln!(out, "Image")?;
+    let of_the_job = image.nccl_of_the_job();
+    for library in &image.nccl {
+        let mark = if Some(library) == of_the_job { ", for the job" } else { "" };
+        write_library(out, "NCCL", library, mark)?;
+    }
+    if let Some(torch) = &image.torch {
+        write_torch(out, torch)?;
+    }
+    for (name, libraries) in [
+        ("NCCL network plugin", &image.net_plugins),
+        ("libibverbs", &image.libibverbs),
+        ("librdmacm", &image.librdmacm),
+        ("CUDA runtime", &image.cuda_runtime),
+        ("UCX", &image.ucx),
+    ] {
+        libraries.iter().try_for_each(|library| write_library(out, name, library, ""))?;
+    }
+    write_providers(out, image)
+}
+
+fn write_library(out: &mut impl Write, name: &str, library: &Library, mark: &str) -> io::Result<()> {
+    let version = library.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
+    let mut ways: Vec<&str> = library.reached.iter().map(|reach| shown_way(reach.way)).collect();
+    ways.dedup();
+    writeln!(out, "  {name}{version}: {} ({}){mark}", shown(&library.path), ways.join(", "))
+}
+
+fn write_torch(out: &mut impl Write, torch: &Torch) -> io::Result<()> {
+    let version = torch.version.as_ref().map(|version| format!(" {}", visible(version))).unwrap_or_default();
+    let nccl = match (torch.linkage, &torch.nccl) {
+        (Linkage::Static, _) => "has NCCL in itself".to_owned(),
+        (Linkage::Dynamic, Some(path)) => format!("loads NCCL from {}", shown(path)),
+        (Linkage::Dynamic, None) => "loads NCCL, and finds none".to_owned(),
+        (Linkage::None, _) => "without CUDA".to_owned(),
+        (Linkage::Unknown, _) => "with an NCCL that is not known".to_owned(),
+    };
+    writeln!(out, "  PyTorch{version}: {}, {nccl}", shown(&torch.path))
+}
+
+/// The providers that can be loaded, then those that are there or named in vain.
+fn write_providers(out: &mut impl Write, image: &Image) -> io::Result<()> {
+    let (loaded, idle): (Vec<_>, Vec<_>) =
+        image.providers.iter().partition(|provider| image.provider(&provider.name) == Some(provider));
+    for (title, providers) in [("providers", loaded), ("providers that are not loaded", idle)] {
+        let names: Vec<String> = providers
+            .iter()
+            .map(|provider| match (&provider.path, provider.abi) {
+                (None, _) => format!("{} (no file)", visible(&provider.name)),
+                (_, abi) if abi == image.provider_abi => visible(&provider.name),
+                (_, Some(abi)) => format!("{} (rdmav{abi})", visible(&provider.name)),
+                (_, None) => visible(&provider.name),
+            })
+            .collect();
+        if !names.is_empty() {
+            writeln!(out, "  {title}: {}", names.join(", "))?;
+        }
+    }
+    Ok(())
+}
+
+fn shown(path: &Path) -> String {
+    visible(&path.to_string_lossy())
+}
+
+fn shown_way(way: Way) -> &'static str {
+    match way {
+        Way::LdPreload => "LD_PRELOAD",
+        Way::LdLibraryPath => "LD_LIBRARY_PATH",
+        Way::Cache => "ld.so.cache",
+        Way::Standard => "the loader's folders",
+        Way::SitePackages => "site-packages",
+        Way::TorchLib => "torch/lib",
+        Way::TorchRpath => "PyTorch's RPATH",
+        Way::TorchStatic => "in PyTorch",
+        Way::Vendor => "not searched by the loader",
+        Way::Other => "otherwise",
+    }
+}
