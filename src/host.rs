@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use crate::check::{lint, shared_memory, unreadable};
+use crate::check::{image, lint, shared_memory, unreadable};
 use crate::config::Config;
 use crate::demo;
 use crate::facts::document::Document;
@@ -110,6 +110,8 @@ pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     let mut plan = plan::plan(facts, profiles, &options);
     let lints = lint::findings(facts, &User::new(facts, &options), &plan);
     plan.findings.extend(lints);
+    let missing = image::findings(facts, &plan);
+    plan.findings.extend(missing);
     plan.findings.extend(shared_memory::finding(facts));
     plan.findings.extend(unreadable::findings(&facts.unreadable));
     plan

@@ -1,6 +1,7 @@
 //! Findings that no setting cures: the user's own values, the limits, and what
 //! could not be read. Pure, like the plan.
 
+pub mod image;
 pub mod lint;
 pub mod memlock;
 pub mod shared_memory;

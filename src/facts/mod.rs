@@ -40,8 +40,8 @@ pub struct Facts {
     pub shm: Option<shm::Shm>,
     pub dmi: dmi::Dmi,
     pub platform: platform::Platform,
-    /// The libraries of the container's image.
-    pub image: image::Image,
+    /// The libraries of the container's image; `None` where nobody has looked.
+    pub image: Option<image::Image>,
     /// The variables that the user set, and where.
     pub settings: settings::Settings,
     /// Lines of conf files that name a variable, and set none.
@@ -87,8 +87,8 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
     let own: BTreeSet<IpAddr> = net.own_addresses().collect();
     let rdma = rdma::read(&reader, &own);
     let image = match rdma.is_empty() && !sources.image_in_any_case {
-        true => image::Image::default(),
-        false => image::read(&reader, sources.environment),
+        true => None,
+        false => Some(image::read(&reader, sources.environment)),
     };
     Facts {
         rdma,

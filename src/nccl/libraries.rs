@@ -1,24 +1,73 @@
 //! What NCCL can load from the image, by the rules of the dynamic loader and of
-//! libibverbs. Where nobody has looked, everything counts as there but plugins.
+//! libibverbs. Where nobody has looked, or no NCCL was found, everything counts as
+//! there but plugins: then the image is not what the job runs in.
 
 use super::version::Version;
 use crate::facts::Facts;
+use crate::facts::image::Image;
 use crate::facts::rdma::Hca;
 
-/// The release of NCCL that the job loads, as far as the image tells.
+/// The release of NCCL that the job loads, as far as the image tells: by the library
+/// itself, else by what it says of itself (`NCCL_VERSION`).
 pub fn release(facts: &Facts) -> Option<Version> {
-    facts.platform.nccl_version.as_deref().and_then(Version::parse)
+    let parse = |text: &str| Version::parse(text);
+    found(facts)
+        .and_then(|(version, _)| parse(version))
+        .or_else(|| facts.platform.nccl_version.as_deref().and_then(parse))
 }
 
-pub fn has_libibverbs(_facts: &Facts) -> bool {
-    true
+/// The version of the library that was found for the job, and its path.
+pub fn found(facts: &Facts) -> Option<(&str, String)> {
+    let image = facts.image.as_ref()?;
+    let library = image.nccl_of_the_job().or_else(|| {
+        // Which of them does not matter where all are the same.
+        image.nccl.first().filter(|_| image.nccl_versions().len() == 1)
+    })?;
+    Some((library.version.as_deref()?, library.path.display().to_string()))
 }
 
-pub fn has_provider(_facts: &Facts, _hca: &Hca) -> bool {
-    true
+/// The image, where it is one that a job with NCCL runs in.
+pub fn image(facts: &Facts) -> Option<&Image> {
+    facts.image.as_ref().filter(|image| !image.nccl.is_empty() || image.torch.is_some())
+}
+
+pub fn has_libibverbs(facts: &Facts) -> bool {
+    image(facts).is_none_or(|image| image.libibverbs_of_the_job().is_some())
+}
+
+pub fn has_provider(facts: &Facts, hca: &Hca) -> bool {
+    match (image(facts), provider(hca)) {
+        (Some(image), Some(name)) => image.provider(name).is_some(),
+        _ => true,
+    }
+}
+
+/// The provider that serves the HCAs of a kernel driver (rdma-core, `providers/`);
+/// `None` for a driver that is not known.
+pub fn provider(hca: &Hca) -> Option<&'static str> {
+    Some(match hca.driver.as_deref()? {
+        "mlx5_core" => "mlx5",
+        "mlx4_core" => "mlx4",
+        "bnxt_en" => "bnxt_re",
+        "erdma" => "erdma",
+        "efa" => "efa",
+        "ice" | "i40e" | "irdma" => "irdma",
+        "qede" => "qedr",
+        "hns3" => "hns",
+        "mana" => "mana",
+        "hfi1" => "hfi1verbs",
+        "cxgb4" => "cxgb4",
+        "vmw_pvrdma" => "vmw_pvrdma",
+        _ => return None,
+    })
 }
 
 /// The file that a plugin's name leads to, if it is there.
-pub fn plugin(_facts: &Facts, _name: &str) -> Option<String> {
-    None
+pub fn plugin(facts: &Facts, name: &str) -> Option<String> {
+    let plugins = &facts.image.as_ref()?.net_plugins;
+    let is_it = |library: &&crate::facts::image::library::Library| match name.contains('/') {
+        true => library.reached.iter().any(|reach| reach.path.as_os_str() == name),
+        false => library.loads_as(name),
+    };
+    plugins.iter().find(is_it).map(|library| library.path.display().to_string())
 }

@@ -5,7 +5,8 @@ use super::version::{REFUSES_WORDS, Version};
 /// What an integer variable means to a release (`ncclLoadParam`); `None` for the
 /// variable's default.
 pub fn integer(text: &str, version: Version) -> Option<i64> {
-    let unsigned = |text: &str| text.strip_prefix(['-', '+']).unwrap_or(text).starts_with(|c: char| c.is_ascii_digit());
+    let unsigned =
+        |text: &str| text.strip_prefix(['-', '+']).unwrap_or(text).starts_with(|c: char| c.is_ascii_digit());
     let has_digits = || unsigned(text.trim_start());
     let is_one = !text.is_empty() && (version < REFUSES_WORDS || has_digits());
     if is_one { strtoll(text) } else { None }

@@ -18,22 +18,33 @@ pub fn check(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Fin
         }
     }
     findings.extend(nics(facts, ports, profile));
-    let platform = &facts.platform;
     for (id, what, minimum, found) in [
-        ("nccl-too-old", "NCCL", &profile.constraints.nccl_min, &platform.nccl_version),
-        ("cuda-too-old", "CUDA", &profile.constraints.cuda_min, &platform.cuda_version),
+        ("nccl-too-old", "NCCL", &profile.constraints.nccl_min, context.user.version()),
+        ("cuda-too-old", "CUDA", &profile.constraints.cuda_min, cuda(facts)),
     ] {
         if let (Some(minimum), Some(found)) = (minimum, found)
-            && let (Some(least), Some(here)) = (Version::parse(minimum), Version::parse(found))
-            && here < least
+            && let Some(least) = Version::parse(minimum)
+            && found < least
         {
             findings.push(
-                Finding::warning(id, format!("Profile {} needs {what} {minimum} or later, and the image says {found} ({what}_VERSION).", profile.name))
-                    .with_fix(format!("Use an image with {what} {minimum} or later.")),
+                Finding::warning(
+                    id,
+                    format!(
+                        "Profile {} needs {what} {minimum} or later, and the image has {found}.",
+                        profile.name
+                    ),
+                )
+                .with_fix(format!("Use an image with {what} {minimum} or later.")),
             );
         }
     }
     findings
+}
+
+/// The CUDA runtime of the image, by what it says of itself, else by the library.
+fn cuda(facts: &Facts) -> Option<Version> {
+    let library = || facts.image.as_ref()?.cuda_runtime.first()?.version.as_deref();
+    Version::parse(facts.platform.cuda_version.as_deref().or_else(library)?)
 }
 
 fn cards(facts: &Facts, profile: &Profile) -> Option<Finding> {

@@ -28,7 +28,9 @@ pub fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
         writeln!(out, "  default route{gateway} on {}, metric {}", route.interface, route.metric)?;
     }
     write_machine(out, facts)?;
-    image::write(out, &facts.image)?;
+    if let Some(found) = &facts.image {
+        image::write(out, found)?;
+    }
     if !facts.settings.0.is_empty() {
         writeln!(out, "Variables that are set")?;
         for setting in &facts.settings.0 {

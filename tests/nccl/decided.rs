@@ -4,7 +4,7 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rdma_init::facts::Facts;
 use rdma_init::facts::rdma::LinkLayer;
@@ -28,7 +28,7 @@ fn folders() -> Vec<PathBuf> {
 }
 
 /// A golden host in an image with this NCCL, and what is decided for it.
-fn decide(folder: &PathBuf, library: &Library) -> (Facts, Plan) {
+fn decide(folder: &Path, library: &Library) -> (Facts, Plan) {
     let config = folder.join("config.toml");
     let config = if config.exists() { config } else { "/dev/null".into() };
     let text = fs::read_to_string(folder.join("environment")).unwrap_or_default();

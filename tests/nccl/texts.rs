@@ -100,36 +100,8 @@ fn integers_are_what_the_model_says() {
 #[test]
 fn levels_are_what_the_model_says() {
     let texts = [
-        "LOC",
-        "NVL",
-        "NVB",
-        "C2C",
-        "PIX",
-        "PXB",
-        "P2C",
-        "PXN",
-        "PHB",
-        "SYS",
-        "NET",
-        "DIS",
-        "pix",
-        "",
-        " PIX",
-        "0",
-        "1",
-        "2",
-        "3",
-        "4",
-        "5",
-        "6",
-        "99",
-        "-1",
-        "0x3",
-        "010",
-        "2x",
-        "x2",
-        "PIX ",
-       
+        "LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS", "pix", "",
+        " PIX", "0", "1", "2", "3", "4", "5", "6", "99", "-1", "0x3", "010", "2x", "x2", "PIX ",
     ];
     let ask = |text: &&str| Case {
         host: Host::default(),

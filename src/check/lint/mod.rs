@@ -12,6 +12,7 @@ mod lists;
 mod names;
 mod network;
 mod numbers;
+mod plugin;
 
 use crate::facts::Facts;
 use crate::facts::settings::UserSetting;
@@ -62,6 +63,7 @@ pub fn findings(facts: &Facts, user: &User, plan: &Plan) -> Vec<Finding> {
     findings.extend(numbers::findings(&subject));
     findings.extend(levels::findings(&subject));
     findings.extend(network::findings(&subject));
+    findings.extend(plugin::findings(&subject));
     findings.extend(empty::findings(&subject));
     findings.extend(names::findings(&subject));
     findings.extend(conf_file::findings(&subject));

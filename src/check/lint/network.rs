@@ -28,19 +28,21 @@ fn network(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// HCAs are usable, and NCCL will not use them.
+/// HCAs are usable, and the user keeps NCCL from them. (What is missing in the image
+/// has findings of its own.)
 fn fallback(subject: &Subject) -> Option<Finding> {
-    let Transport::Sockets { why, .. } = &subject.prediction()?.transport else { return None };
-    if subject.plan.fabric != Fabric::Verbs {
-        return None;
-    }
-    let message =
-        format!("The RDMA devices are usable, and {} will run on TCP all the same: {why}.", subject.nccl());
-    Some(match subject.user.get("NCCL_NET") {
-        Some(setting) if setting.value.eq_ignore_ascii_case("Socket") => Finding::warning("runs-on-tcp", message)
-            .with_fix(format!("Remove NCCL_NET ({}), if that is not on purpose.", setting.origin)),
-        _ => Finding::error("runs-on-tcp", message)
-            .with_fix("Install libibverbs1 and ibverbs-providers (rdma-core) in the image; with NCCL_NET=IB the job ends with an error instead."),
+    let setting =
+        subject.user.get("NCCL_NET").filter(|setting| setting.value.eq_ignore_ascii_case("Socket"))?;
+    (subject.plan.fabric == Fabric::Verbs).then(|| {
+        Finding::warning(
+            "runs-on-tcp",
+            format!(
+                "{}: the RDMA devices are usable, and {} will run on TCP all the same.",
+                shown(setting),
+                subject.nccl()
+            ),
+        )
+        .with_fix("Remove NCCL_NET, if that is not on purpose.")
     })
 }
 

@@ -1,0 +1,110 @@
+//! Libraries of the image that are missing, or there twice.
+
+use crate::facts::Facts;
+use crate::facts::image::Image;
+use crate::nccl::libraries;
+use crate::plan::{Fabric, Finding, Plan};
+use crate::report::style::condensed;
+
+pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
+    let Some(image) = libraries::image(facts) else { return Vec::new() };
+    let mut findings = Vec::new();
+    findings.extend(several(facts, image));
+    findings.extend(other_than_said(facts));
+    if plan.fabric == Fabric::Verbs {
+        findings.extend(no_libibverbs(image).or_else(|| no_provider(facts, image, plan)));
+    }
+    findings
+}
+
+/// NCCLs of different releases, of which a job may get the one or the other.
+fn several(facts: &Facts, image: &Image) -> Option<Finding> {
+    if image.nccl_versions().len() < 2 {
+        return None;
+    }
+    let list: Vec<String> = image
+        .nccl
+        .iter()
+        .map(|library| {
+            format!(
+                "{} in {}",
+                library.version.as_deref().unwrap_or("of unknown version"),
+                library.path.display()
+            )
+        })
+        .collect();
+    let taken = match libraries::found(facts) {
+        Some((version, path)) => format!("the job takes {version} ({path}), as it seems"),
+        None => "which one the job takes cannot be told".to_owned(),
+    };
+    Some(
+        Finding::warning("nccl-versions-differ", format!("The image has several NCCLs: {}; {taken}.", list.join(", ")))
+            .with_fix("Keep one: processes of one job that load different ones do not find each other, and LD_LIBRARY_PATH decides which that is."),
+    )
+}
+
+/// The image says one thing of itself and has another.
+fn other_than_said(facts: &Facts) -> Option<Finding> {
+    let said = facts.platform.nccl_version.as_deref()?;
+    let (version, path) = libraries::found(facts)?;
+    let plain = said.split('-').next().unwrap_or(said);
+    (plain != version).then(|| {
+        Finding::info(
+            "nccl-version",
+            format!(
+                "NCCL_VERSION says {said}, and the job takes {version} ({path}), by which it is decided here."
+            ),
+        )
+    })
+}
+
+fn no_libibverbs(image: &Image) -> Option<Finding> {
+    if image.libibverbs_of_the_job().is_some() {
+        return None;
+    }
+    let elsewhere = match image.libibverbs.first() {
+        Some(library) => {
+            format!(" (there is {}, which is not where the dynamic loader looks)", library.path.display())
+        }
+        None => String::new(),
+    };
+    Some(
+        Finding::error(
+            "no-libibverbs",
+            format!("The image has no libibverbs that NCCL could load{elsewhere}: \"Failed to open libibverbs.so[.1]\", and the job runs on TCP."),
+        )
+        .with_fix("Install libibverbs1 and ibverbs-providers (Debian, Ubuntu) or rdma-core and libibverbs in the image."),
+    )
+}
+
+/// HCAs that libibverbs does not show, for want of their provider.
+fn no_provider(facts: &Facts, image: &Image, plan: &Plan) -> Option<Finding> {
+    let is_used = |name: &str| plan.ports.iter().any(|port| port.used && port.hca == name);
+    let without: Vec<_> =
+        facts.rdma.iter().filter(|hca| is_used(&hca.name) && !libraries::has_provider(facts, hca)).collect();
+    let first = without.first()?;
+    let provider = libraries::provider(first)?;
+    let names: Vec<&str> = without.iter().map(|hca| hca.name.as_str()).collect();
+    let there = image.providers.iter().find(|known| known.name == provider);
+    let what = match there {
+        None => "is not in the image".to_owned(),
+        Some(known) if known.path.is_none() => {
+            "is named in /etc/libibverbs.d, and its library is not in the image".to_owned()
+        }
+        Some(known) if known.named_by.is_empty() => {
+            format!("is in the image, and no file in /etc/libibverbs.d names it (\"driver {provider}\")")
+        }
+        Some(known) => format!(
+            "is built for another libibverbs (rdmav{}, and the one here loads rdmav{})",
+            known.abi.unwrap_or(0),
+            image.provider_abi.unwrap_or(0)
+        ),
+    };
+    Some(
+        Finding::error(
+            "no-provider",
+            format!("The provider {provider} of libibverbs {what}: NCCL does not see {}, and the job runs on TCP.", condensed(&names)),
+        )
+        .with_fix("Install ibverbs-providers of the same rdma-core as libibverbs1 (for erdma the vendor's packages), with its file in /etc/libibverbs.d."),
+    )
+}
