@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use crate::check::{image, lint, shared_memory, unreadable};
+use crate::check::{gpu_direct, image, lint, routes, shared_memory, unreadable};
 use crate::config::Config;
 use crate::demo;
 use crate::facts::document::Document;
@@ -108,10 +108,11 @@ fn read(path: &Path) -> std::io::Result<String> {
 pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     let options = config.plan_options();
     let mut plan = plan::plan(facts, profiles, &options);
-    let lints = lint::findings(facts, &User::new(facts, &options), &plan);
-    plan.findings.extend(lints);
-    let missing = image::findings(facts, &plan);
-    plan.findings.extend(missing);
+    let mut findings = lint::findings(facts, &User::new(facts, &options), &plan);
+    findings.extend(image::findings(facts, &plan));
+    findings.extend(routes::findings(facts, &plan));
+    findings.extend(gpu_direct::finding(facts, &plan));
+    plan.findings.extend(findings);
     plan.findings.extend(shared_memory::finding(facts));
     plan.findings.extend(unreadable::findings(&facts.unreadable));
     plan

@@ -15,7 +15,8 @@ use crate::facts::Facts;
 use crate::facts::settings::Environment;
 use crate::host;
 use crate::init::{Orders, Supervision};
-use crate::plan::{Fabric, Plan, Severity};
+use crate::nccl::predict::Transport;
+use crate::plan::{Fabric, Finding, Forecast, Plan, Severity};
 use crate::report::log::{Log, say};
 use crate::report::plan::Memlock;
 use crate::report::style::visible;
@@ -94,23 +95,36 @@ fn raise_memlock(config: &Config, facts: &Facts, plan: &mut Plan) -> Option<Meml
 /// Why the command must not be started, if so.
 fn refusal(config: &Config, plan: &Plan) -> Option<String> {
     if config.require_rdma
-        && let Fabric::None(why) = &plan.fabric
+        && let Some(why) = why_no_rdma(plan)
     {
         return Some(format!("RDMA is required (require-rdma), but {why}"));
     }
-    if config.require_rdma
-        && let Some(finding) = plan.findings.iter().find(|finding| finding.id == "no-own-gid")
-    {
-        return Some(format!("RDMA is required (require-rdma), but: {}", finding.message));
-    }
-    let failed =
-        |finding: &&crate::plan::Finding| finding.id == "memlock" && finding.severity == Severity::Error;
+    let failed = |finding: &&Finding| finding.id == "memlock" && finding.severity == Severity::Error;
     if config.memlock == Mode::Enforce
         && let Some(finding) = plan.findings.iter().find(failed)
     {
         return Some(format!("memlock = \"enforce\": {}", finding.message));
     }
     None
+}
+
+/// What keeps the job from RDMA for sure, if anything does.
+fn why_no_rdma(plan: &Plan) -> Option<String> {
+    if let Fabric::None(why) = &plan.fabric {
+        return Some(why.clone());
+    }
+    let fatal = |finding: &&Finding| ["no-own-gid", "gid-index", "gid-search"].contains(&finding.id);
+    if let Some(finding) = plan.findings.iter().find(fatal) {
+        return Some(format!("RoCE will not connect: {}", finding.message));
+    }
+    let without = |forecast: &Forecast| match &forecast.prediction.transport {
+        Transport::Sockets { why, .. } | Transport::Fails(why) => Some(why.clone()),
+        Transport::Verbs(_) | Transport::Plugin { .. } => None,
+    };
+    // RDMA without verbs is sockets for NCCL. And some release may do otherwise.
+    let reasons: Option<Vec<String>> = plan.forecasts.iter().map(without).collect();
+    let reasons = reasons.filter(|_| plan.fabric.pins_memory())?;
+    Some(format!("NCCL will not use the RDMA devices: {}", reasons.first()?))
 }
 
 /// Says why the command is not started.

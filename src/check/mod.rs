@@ -1,8 +1,10 @@
 //! Findings that no setting cures: the user's own values, the limits, and what
 //! could not be read. Pure, like the plan.
 
+pub mod gpu_direct;
 pub mod image;
 pub mod lint;
 pub mod memlock;
+pub mod routes;
 pub mod shared_memory;
 pub mod unreadable;

@@ -12,7 +12,20 @@ pub struct Gpus {
     pub count: Option<u32>,
     /// Models in `/proc/driver/nvidia/gpus`, each once.
     pub models: Vec<String>,
+    /// The first line of `/proc/driver/nvidia/version`, which names the kind of the
+    /// kernel module.
+    pub driver: Option<String>,
+    /// The file that shows that NICs can be given the memory of GPUs by the driver's
+    /// own module, among those that NCCL asks for (`ncclIbGdrSupport`).
+    pub peer_memory: Option<String>,
 }
+
+/// `src/transport/net_ib.cc`, `ncclIbGdrSupport`.
+const PEER_MEMORY: &[&str] = &[
+    "/sys/kernel/mm/memory_peers/nv_mem/version",
+    "/sys/kernel/mm/memory_peers/nv_mem_nc/version",
+    "/sys/module/nvidia_peermem/version",
+];
 
 pub fn read(reader: &Reader) -> Gpus {
     let mut nodes = 0u32;
@@ -32,7 +45,16 @@ pub fn read(reader: &Reader) -> Gpus {
         .collect();
     models.sort();
     models.dedup();
-    Gpus { count: (nodes > 0).then_some(nodes), models }
+    if nodes == 0 {
+        return Gpus { models, ..Gpus::default() };
+    }
+    let driver = reader.text("/proc/driver/nvidia/version");
+    Gpus {
+        count: Some(nodes),
+        models,
+        driver: driver.and_then(|text| text.lines().next().map(str::to_owned)),
+        peer_memory: PEER_MEMORY.iter().find(|path| reader.may_be_there(path)).map(|path| (*path).to_owned()),
+    }
 }
 
 /// `nvidia0`, and not `nvidiactl`.

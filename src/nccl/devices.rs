@@ -19,6 +19,14 @@ pub fn visible(hca: &Hca, port: &Port) -> bool {
         && port.is_active()
 }
 
+/// Whether only a net plugin can use the port, and can: EFA is of no node type and
+/// no link layer that verbs programs know.
+pub fn is_for_plugin(hca: &Hca, port: &Port) -> bool {
+    hca.uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened)
+        && port.is_active()
+        && !has_transport(port)
+}
+
 /// What becomes of the ports that libibverbs can show.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Taken<'a> {

@@ -37,7 +37,12 @@ pub enum Transport {
     /// NCCL's own for InfiniBand and RoCE.
     Verbs(Vec<PortUse>),
     /// A net plugin, by the file that is loaded; what it does nobody here knows.
-    Plugin(String),
+    Plugin {
+        file: String,
+        /// Whether it was seen; else the image is not known, and there are devices
+        /// that only a plugin can use.
+        found: bool,
+    },
     Sockets {
         why: String,
         interfaces: Vec<String>,
@@ -91,13 +96,18 @@ fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version:
         // The built-in ones have these names; any other is the plugin's own.
         && wanted.is_none_or(|wanted| !["IB", "Socket"].iter().any(|name| wanted.eq_ignore_ascii_case(name)))
     {
-        return Transport::Plugin(file);
+        return Transport::Plugin { file, found: true };
     }
     let why = match verbs(facts, get, version) {
         Ok(ports) if is_wanted("IB") => return Transport::Verbs(ports),
         Ok(_) => "NCCL_NET asks for it".to_owned(),
         Err(why) => why,
     };
+    let needs_plugin =
+        || facts.rdma.iter().any(|hca| hca.ports.iter().any(|port| devices::is_for_plugin(hca, port)));
+    if libraries::image(facts).is_none() && wanted.is_none() && needs_plugin() {
+        return Transport::Plugin { file: plugin::DEFAULT.to_owned(), found: false };
+    }
     if !is_wanted("Socket") {
         return Transport::Fails(match version >= LISTS_PLUGINS {
             true => "Failed to initialize any NET plugin".to_owned(),

@@ -163,11 +163,3 @@ fn obstacle(hca: &Hca, port: &Port) -> Option<Reason> {
     }
     (!port.is_active()).then(|| Reason::PortState(port.state.clone()))
 }
-
-/// Whether only a net plugin can use the port, and can: EFA is of no node type and
-/// no link layer that verbs programs know.
-pub fn is_for_plugin(hca: &Hca, port: &Port) -> bool {
-    hca.uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened)
-        && port.is_active()
-        && !has_transport(port)
-}

@@ -1,9 +1,10 @@
 //! Narrowing the usable ports down to those of the job.
 
-use super::devices::{Candidate, Reason, is_for_plugin};
+use super::devices::{Candidate, Reason};
 use super::{Context, gid, interface};
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
+use crate::nccl::devices::is_for_plugin;
 use crate::profiles::{self, DefaultRouteHca};
 
 /// Leaves out, with the reason, what the job must not use.

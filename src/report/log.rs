@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::forecast;
 use super::plan::{self, Detail, Memlock};
 use crate::config::{LogFormat, LogLevel};
 use crate::plan::{Fabric, Finding, Outcome, Plan, Severity};
@@ -177,6 +178,9 @@ fn events(plan: &Plan, memlock: Option<&Memlock>) {
             rule = setting.rule,
             "variable"
         );
+    }
+    for (release, what) in forecast::lines(plan) {
+        tracing::info!(event = "forecast", release, what, "forecast");
     }
     if let Some(memlock) = memlock {
         let [before, after] = [memlock.before, memlock.after].map(|limit| plan::limit(limit.soft));

@@ -1,0 +1,104 @@
+//! Routes that RoCE and the bootstrap need.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::facts::Facts;
+use crate::facts::gid::Gid;
+use crate::facts::net::Interface;
+use crate::nccl::predict::{Bootstrap, GidUse, Transport};
+use crate::plan::{Finding, Plan};
+
+pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
+    // Where none can be read, none is missing.
+    if facts.net.routes.is_empty() {
+        return Vec::new();
+    }
+    no_route(facts, plan).into_iter().chain(overlapping(facts, plan)).collect()
+}
+
+/// A GID whose interface leads nowhere (nccl-tests#185).
+fn no_route(facts: &Facts, plan: &Plan) -> Option<Finding> {
+    let Transport::Verbs(ports) = &plan.forecasts.last()?.prediction.transport else { return None };
+    let addresses = ports.iter().filter_map(|port| match &port.gid {
+        Some(GidUse::Slot { gid: Some(gid), .. }) if !gid.is_link_local() => Some((port, gid)),
+        _ => None,
+    });
+    let without: Vec<String> = addresses
+        .filter_map(|(port, gid)| {
+            let interface = interface_of(facts, gid)?;
+            (!leads_out(facts, interface))
+                .then(|| format!("{} ({} on {})", port.hca, gid.address(), interface.name))
+        })
+        .collect();
+    if without.is_empty() {
+        return None;
+    }
+    Some(
+        Finding::warning(
+            "no-route",
+            format!("No route leads out of the interface of {}: connections to other nodes will end with \"Network is unreachable\".", without.join(", ")),
+        )
+        .with_fix("Give the interface an address with the prefix length of its network, or a route to the other nodes' RoCE network."),
+    )
+}
+
+fn interface_of<'a>(facts: &'a Facts, gid: &Gid) -> Option<&'a Interface> {
+    let has = |interface: &&Interface| interface.addresses.iter().any(|net| net.addr() == gid.address());
+    facts.net.interfaces.iter().find(has)
+}
+
+/// Whether anybody else than itself can be reached.
+fn leads_out(facts: &Facts, interface: &Interface) -> bool {
+    facts.net.routes.iter().any(|route| {
+        let is_link_local =
+            matches!(route.destination.addr(), IpAddr::V6(address) if address.is_unicast_link_local());
+        route.interface == interface.name && !is_link_local && !is_of_one(&route.destination)
+    })
+}
+
+fn is_of_one(net: &IpNet) -> bool {
+    net.prefix_len() == net.max_prefix_len()
+}
+
+/// Another interface in the network of the bootstrap's: the kernel sends through
+/// either (NVIDIA/nccl#1581).
+fn overlapping(facts: &Facts, plan: &Plan) -> Option<Finding> {
+    let Bootstrap::On(endpoint) = &plan.forecasts.last()?.prediction.bootstrap else { return None };
+    let is_link_local =
+        |net: &IpNet| matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local());
+    let own: Vec<&IpNet> = on_link(facts, &endpoint.interface).collect();
+    let others: Vec<String> = facts
+        .net
+        .interfaces
+        .iter()
+        .filter(|interface| interface.name != endpoint.interface)
+        .filter_map(|interface| {
+            let shared =
+                on_link(facts, &interface.name).find(|net| own.contains(net) && !is_link_local(net))?;
+            Some(format!("{} ({shared})", interface.name))
+        })
+        .collect();
+    if others.is_empty() {
+        return None;
+    }
+    Some(
+        Finding::warning(
+            "overlapping-subnets",
+            format!(
+                "The interface of the bootstrap, {}, shares its network with {}: the kernel may send through the wrong one, and connections hang.",
+                endpoint.interface,
+                others.join(", ")
+            ),
+        )
+        .with_fix("Give each interface a network of its own, or a routing table of its own for its address (ip rule)."),
+    )
+}
+
+/// The networks that are reached through an interface directly.
+fn on_link<'a>(facts: &'a Facts, interface: &'a str) -> impl Iterator<Item = &'a IpNet> {
+    let of_it = facts.net.routes.iter().filter(move |route| route.interface == interface);
+    let direct = of_it.filter(|route| route.gateway.is_none() && !route.is_default());
+    direct.map(|route| &route.destination).filter(|destination| !is_of_one(destination))
+}
