@@ -14,4 +14,5 @@ mod cli {
     #[path = "../init/states.rs"]
     mod states;
     mod usage;
+    mod why;
 }

@@ -25,6 +25,8 @@ fn printed(arguments: &[&str]) -> String {
 fn the_report_is_what_the_program_prints() {
     let report = printed(&["plan", "--facts", "demo:cce-roce"]);
     assert!(readme().contains(&report), "the README lacks this report:\n{report}");
+    let why = printed(&["plan", "--facts", "demo:cce-roce", "--why", "NCCL_IB_GID_INDEX"]);
+    assert!(readme().contains(&why), "the README lacks this chain:\n{why}");
 }
 
 #[test]

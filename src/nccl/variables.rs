@@ -39,6 +39,8 @@ pub fn nearest(name: &str) -> Option<&'static str> {
     // One slip in a short name, two in a longer one.
     let most = if name.len() < 14 { 1 } else { 2 };
     all()
+        // A name may be long, and the distance takes its time.
+        .filter(|variable| variable.name.len().abs_diff(name.len()) <= most)
         .map(|variable| (strsim::damerau_levenshtein(variable.name, name), variable.name))
         .filter(|(distance, _)| *distance <= most)
         .min()

@@ -1,0 +1,77 @@
+//! `plan --why VARIABLE`.
+
+use serde_json::Value;
+
+use super::run::{rdma_init, run};
+
+/// The chain for a variable, where the environment has these.
+fn why(host: &str, variable: &str, environment: &[(&str, &str)]) -> String {
+    let mut command = rdma_init(["plan", "--facts", host, "--why", variable]);
+    command.envs(environment.iter().copied());
+    run(command).expect_code(0).text().to_owned()
+}
+
+fn expect(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn a_value_of_the_user_has_what_it_does_and_what_would_be_without_it() {
+    let text = why("demo:cce-roce", "NCCL_IB_GID_INDEX", &[("NCCL_IB_GID_INDEX", "2")]);
+    expect(
+        &text,
+        &[
+            "NCCL_IB_GID_INDEX=2, set by you, and stands",
+            "environment: \"2\"",
+            "NCCL 2.21.5 will use mlx5_1..mlx5_8, RoCE v1, GID slot 2",
+            "without it, NCCL 2.21.5 would use mlx5_1..mlx5_8, RoCE v2, GID slot 3",
+            "warning: NCCL_IB_GID_INDEX=2 (environment) is wrong here",
+        ],
+    );
+}
+
+#[test]
+fn the_rules_that_were_tried_come_in_order() {
+    let host = "tests/cases/erdma-different-indexes-needs-range/facts.json";
+    let text = why(host, "NCCL_IB_GID_INDEX", &[]);
+    let rules = [
+        "1. the published 1, if it is right on every HCA: it is not",
+        "2. the lowest slot that is right on every HCA: there is none",
+        "3. unset: the search of NCCL 2.23.4 without a range: ends on slot 1 of erdma_0:1, which is wrong",
+        "4. unset: the search of NCCL 2.23.4 in the range 172.20.0.16/30: ends on a right slot of every HCA",
+    ];
+    expect(&text, &rules);
+    let interface = why(host, "NCCL_SOCKET_IFNAME", &[]);
+    expect(&interface, &["the route to MASTER_ADDR: there is none", "the default route: eth0"]);
+}
+
+#[test]
+fn a_variable_that_nobody_knows_is_told_so() {
+    let text = why("demo:cce-roce", "NCCL_IB_HCAS", &[("NCCL_IB_HCAS", "mlx5_1")]);
+    expect(&text, &["no NCCL up to 2.32 reads it; NCCL_IB_HCA is near", "was NCCL_IB_HCA meant?"]);
+    let unset = why("demo:cce-roce", "NCCL_IB_TC", &[]);
+    expect(
+        &unset,
+        &["NCCL_IB_TC stays unset: nothing asks for it", "profile generic-roce says nothing of it"],
+    );
+    expect(&why("demo:erdma", "NCCL_IB_TC", &[]), &["NCCL_IB_TC stays unset", "publishes it as left unset"]);
+    // Not a variable at all, and nothing breaks.
+    expect(&why("demo:cce-roce", "\u{1b}[31m=", &[]), &["\u{fffd}[31m= stays unset"]);
+}
+
+#[test]
+fn the_chain_is_also_json() {
+    let command = rdma_init(["plan", "--facts", "demo:cce-roce", "--why", "NCCL_IB_HCA", "--json"]);
+    let document: Value = serde_json::from_str(run(command).expect_code(0).text()).unwrap();
+    assert_eq!(document["schema"], "rdma-init/why/1");
+    assert_eq!(document["setting"]["source"], "facts");
+    assert_eq!(document["forecasts"][0]["transport"]["verbs"].as_array().unwrap().len(), 8);
+    assert_eq!(document["without"][0]["transport"]["verbs"].as_array().unwrap().len(), 9);
+}
+
+#[test]
+fn the_evidence_of_all_and_the_chain_of_one_do_not_go_together() {
+    run(rdma_init(["plan", "--evidence", "--why", "NCCL_IB_HCA"])).expect_error(&["--evidence", "--why"]);
+}
