@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use crate::facts::Facts;
 use crate::facts::gid::Gid;
 use crate::facts::net::Interface;
-use crate::nccl::predict::{Bootstrap, GidUse, Transport};
+use crate::nccl::predict::{Bootstrap, GidUse};
 use crate::plan::{Finding, Plan};
 
 pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
@@ -20,7 +20,7 @@ pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
 
 /// A GID whose interface leads nowhere (nccl-tests#185).
 fn no_route(facts: &Facts, plan: &Plan) -> Option<Finding> {
-    let Transport::Verbs(ports) = &plan.forecasts.last()?.prediction.transport else { return None };
+    let ports = plan.forecasts.last()?.prediction.transport.ports()?;
     let addresses = ports.iter().filter_map(|port| match &port.gid {
         Some(GidUse::Slot { gid: Some(gid), .. }) if !gid.is_link_local() => Some((port, gid)),
         _ => None,

@@ -42,6 +42,9 @@ pub enum Transport {
         /// Whether it was seen; else the image is not known, and there are devices
         /// that only a plugin can use.
         found: bool,
+        /// What NCCL does without it. Several plugins are NCCL's own transport with
+        /// additions, and read the same variables.
+        otherwise: Box<Transport>,
     },
     Sockets {
         why: String,
@@ -49,6 +52,17 @@ pub enum Transport {
     },
     /// NCCL's message.
     Fails(String),
+}
+
+impl Transport {
+    /// The ports that NCCL's own transport uses, or would without the plugin.
+    pub fn ports(&self) -> Option<&[PortUse]> {
+        match self {
+            Transport::Verbs(ports) => Some(ports),
+            Transport::Plugin { otherwise, .. } => otherwise.ports(),
+            Transport::Sockets { .. } | Transport::Fails(_) => None,
+        }
+    }
 }
 
 /// A port that NCCL uses.
@@ -88,7 +102,6 @@ pub fn predict<'a>(facts: &Facts, get: impl Fn(&str) -> Option<&'a str>, version
 
 fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version: Version) -> Transport {
     let wanted = get("NCCL_NET");
-    let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(name));
     let loaded = plugin::files(get("NCCL_NET_PLUGIN"), version)
         .iter()
         .find_map(|names| names.iter().find_map(|name| libraries::plugin(facts, name)));
@@ -96,18 +109,33 @@ fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version:
         // The built-in ones have these names; any other is the plugin's own.
         && wanted.is_none_or(|wanted| !["IB", "Socket"].iter().any(|name| wanted.eq_ignore_ascii_case(name)))
     {
-        return Transport::Plugin { file, found: true };
+        return Transport::Plugin { file, found: true, otherwise: Box::new(built_in(facts, get, version)) };
     }
+    let needs_plugin =
+        || facts.rdma.iter().any(|hca| hca.ports.iter().any(|port| devices::is_for_plugin(hca, port)));
+    match built_in(facts, get, version) {
+        otherwise @ Transport::Sockets { .. }
+            if libraries::image(facts).is_none() && wanted.is_none() && needs_plugin() =>
+        {
+            Transport::Plugin {
+                file: plugin::DEFAULT.to_owned(),
+                found: false,
+                otherwise: Box::new(otherwise),
+            }
+        }
+        transport => transport,
+    }
+}
+
+/// NCCL's own transports.
+fn built_in<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version: Version) -> Transport {
+    let wanted = get("NCCL_NET");
+    let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(name));
     let why = match verbs(facts, get, version) {
         Ok(ports) if is_wanted("IB") => return Transport::Verbs(ports),
         Ok(_) => "NCCL_NET asks for it".to_owned(),
         Err(why) => why,
     };
-    let needs_plugin =
-        || facts.rdma.iter().any(|hca| hca.ports.iter().any(|port| devices::is_for_plugin(hca, port)));
-    if libraries::image(facts).is_none() && wanted.is_none() && needs_plugin() {
-        return Transport::Plugin { file: plugin::DEFAULT.to_owned(), found: false };
-    }
     if !is_wanted("Socket") {
         return Transport::Fails(match version >= LISTS_PLUGINS {
             true => "Failed to initialize any NET plugin".to_owned(),

@@ -36,10 +36,14 @@ fn whom(known: Option<Version>, forecast: &Forecast, next: Option<Version>) -> S
 fn sentence(plan: &Plan, prediction: &Prediction) -> String {
     let transport = match &prediction.transport {
         Transport::Verbs(ports) => format!("use {}", ports_used(plan, ports)),
-        Transport::Plugin { file, found: true } => {
-            format!("load the net plugin {file}, which decides by itself")
-        }
-        Transport::Plugin { file, found: false } => {
+        Transport::Plugin { file, found: true, otherwise } => match otherwise.ports() {
+            Some(ports) => format!(
+                "load the net plugin {file}, which decides by itself; NCCL alone would use {}",
+                ports_used(plan, ports)
+            ),
+            None => format!("load the net plugin {file}, which decides by itself"),
+        },
+        Transport::Plugin { file, found: false, .. } => {
             format!("load the net plugin {file}, if the image has it, else use TCP")
         }
         Transport::Sockets { why, interfaces } => match interfaces.as_slice() {

@@ -5,7 +5,7 @@ use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::Port;
 use crate::nccl::gid::{BadRange, FAMILY, Family, INDEX, RANGE, Range};
 use crate::nccl::number::integer;
-use crate::nccl::predict::{GidUse, PortUse, Transport};
+use crate::nccl::predict::{GidUse, PortUse};
 use crate::nccl::version::{CHECKS_RANGE, SEARCHES_GIDS};
 use crate::plan::{Finding, own_slots};
 use crate::report::style::condensed;
@@ -77,7 +77,7 @@ fn too_large(subject: &Subject) -> Option<Finding> {
 fn wrong(subject: &Subject) -> Option<Finding> {
     // Where the plan decides, it has said what there is to say.
     let setting = subject.user.gid().filter(|_| subject.user.ib_disabled().is_none())?;
-    let Transport::Verbs(ports) = &subject.prediction()?.transport else { return None };
+    let ports = subject.prediction()?.transport.ports()?;
     let mut fails = None;
     let mut wrong: Vec<(String, Vec<&str>)> = Vec::new();
     for used in ports {
