@@ -7,10 +7,11 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use nix::libc;
+use serde_json::Value;
 
 use super::container::{as_pid_1, from_scratch};
 use super::job::{Init, Job, surroundings};
-use crate::support::{DEADLINE, poll_for, repository};
+use crate::support::{DEADLINE, binary, poll_for, repository};
 
 /// The folder of the programs of an installation of PyTorch.
 static PROGRAMS: LazyLock<String> = LazyLock::new(|| {
@@ -184,4 +185,25 @@ fn the_workers_have_the_variables() {
             assert!(environment.iter().any(|line| line == variable), "{variable}: {environment:#?}");
         }
     }
+}
+
+/// The NCCL that is found without loading anything is the one that PyTorch loads.
+#[test]
+#[ignore = "needs PyTorch: make test-torch"]
+fn the_nccl_that_is_found_is_pytorch_s() {
+    let python = format!("{}/python", *PROGRAMS);
+    let script = "import torch; print('.'.join(map(str, torch.cuda.nccl.version()))); \
+                  print(next(line.split()[-1] for line in open('/proc/self/maps') if 'libnccl.so' in line))";
+    let said = Command::new(python).args(["-W", "ignore", "-c", script]).output().unwrap();
+    assert!(said.status.success(), "{said:?}");
+    let loaded = String::from_utf8(said.stdout).unwrap();
+
+    let mut inspect = Command::new(binary());
+    inspect.args(["inspect", "--json"]).env_clear().env("PATH", path()).env("RDMA_INIT_CONFIG", "/dev/null");
+    let facts: Value = serde_json::from_slice(&inspect.output().unwrap().stdout).unwrap();
+    let file = &facts["image"]["torch"]["nccl"];
+    let libraries = facts["image"]["nccl"].as_array().unwrap();
+    let found = libraries.iter().find(|library| library["path"] == *file).unwrap();
+    let found = format!("{}\n{}\n", found["version"].as_str().unwrap(), file.as_str().unwrap());
+    assert_eq!(found, loaded);
 }
