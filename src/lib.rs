@@ -13,12 +13,15 @@
 //! * [`init`]: PID 1, or a subreaper. It forks, forwards, reaps and exits, and nothing else.
 //! * [`cli`], [`config`]: what the user asked for, and in which layer.
 //! * [`run`]: the main job as a story, calling what follows.
-//! * [`facts`]: what the container has. Plain data, and readers that judge nothing.
+//! * [`facts`]: what the container has, its image included. Plain data, and readers that
+//!   judge nothing.
 //! * [`profiles`]: what platforms publish, as TOML.
-//! * [`nccl`]: NCCL's own rules, as pure functions.
+//! * [`nccl`]: a model of NCCL, release by release, as pure functions: what it makes of
+//!   variables, and what it will do.
 //! * [`plan`]: what to set, and why. Pure: this host, this environment, in; these
 //!   settings, reasons and findings, out.
-//! * [`check`]: findings about what the user set, the limits, and what could not be read.
+//! * [`check`]: findings about what the user set, the image, the limits, and what could
+//!   not be read.
 //! * [`apply`]: carries it out: limits, capabilities, environment, files.
 //! * [`report`]: for people and for programs.
 //! * [`commands`], [`host`], [`demo`]: the commands that print, and the hosts they decide for.

@@ -21,14 +21,18 @@ pub fn lines(plan: &Plan) -> Vec<(String, String)> {
         .collect()
 }
 
-/// `2.27.7`, or where the release is not known `any`, `before 2.21`, `since 2.21`.
+/// `2.27.7`, or where the release is not known `any release`, `before 2.21`,
+/// `2.21 to 2.27`, `since 2.28`.
 fn whom(known: Option<Version>, forecast: &Forecast, next: Option<Version>) -> String {
     let minor = |version: Version| format!("{}.{}", version.major, version.minor);
     match (known, forecast.since, next) {
         (Some(version), _, _) => version.to_string(),
         (None, None, None) => ANY.to_owned(),
         (None, None, Some(next)) => format!("before {}", minor(next)),
-        (None, Some(since), _) => format!("since {}", minor(since)),
+        (None, Some(since), Some(next)) => {
+            format!("{} to {}.{}", minor(since), next.major, next.minor.saturating_sub(1))
+        }
+        (None, Some(since), None) => format!("since {}", minor(since)),
     }
 }
 
