@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use serde::Serialize;
 
-use super::list::Pattern;
+use super::list::{MOST_INTERFACES, Pattern};
 use super::version::{INVERTS_SUBNET, NEEDS_RUNNING, REWROTE_PARSERS, Version};
 use crate::facts::net::{Interface, Net};
 
@@ -137,6 +137,7 @@ fn matching(net: &Net, list: &str, family: fn(IpAddr) -> bool, version: Version)
             found.push(Endpoint { interface: interface.name.clone(), address });
         }
     }
+    found.truncate(MOST_INTERFACES);
     found
 }
 

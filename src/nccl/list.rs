@@ -38,7 +38,7 @@ pub fn most_hcas(version: Version) -> usize {
 }
 
 /// How many interfaces, and entries of `NCCL_SOCKET_IFNAME` (`MAX_IFS`).
-const MOST_INTERFACES: usize = 16;
+pub const MOST_INTERFACES: usize = 16;
 
 impl Pattern {
     pub fn of_hcas(text: &str, version: Version) -> Pattern {
