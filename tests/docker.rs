@@ -9,6 +9,7 @@ mod docker {
     mod engine;
     mod fill;
     mod host;
+    mod image;
     mod lifecycle;
     mod limits;
     mod sandbox;

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use tempfile::TempDir;
@@ -116,6 +116,14 @@ impl Host {
     /// Gives the container the device node of an HCA, as a device plugin does.
     pub fn allot(self, number: u8) -> Host {
         self.option("--device", &format!("/dev/null:/dev/infiniband/uverbs{number}"))
+    }
+
+    /// Says which kernel driver an HCA has.
+    pub fn driver(self, number: u8, name: &str) -> Host {
+        let device = self.sys().join(format!("class/infiniband/mlx5_{number}/device"));
+        fs::create_dir_all(&device).unwrap();
+        symlink(format!("../../bus/pci/drivers/{name}"), device.join("driver")).unwrap();
+        self
     }
 
     /// Takes the cable out.
