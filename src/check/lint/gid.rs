@@ -2,12 +2,13 @@
 
 use super::{Subject, shown};
 use crate::facts::gid::{Gid, GidType};
-use crate::facts::rdma::Port;
+use crate::facts::rdma::{LinkLayer, Port};
+use crate::facts::settings::UserSetting;
 use crate::nccl::gid::{BadRange, FAMILY, Family, INDEX, RANGE, Range};
 use crate::nccl::number::integer;
-use crate::nccl::predict::{GidUse, PortUse};
-use crate::nccl::version::{CHECKS_RANGE, SEARCHES_GIDS};
-use crate::plan::{Finding, own_slots};
+use crate::nccl::predict::{GidUse, Transport};
+use crate::nccl::version::{CHECKS_RANGE, READS_GIDS_FIRST, SEARCHES_GIDS};
+use crate::plan::{Finding, PortVerdict, Severity, own_slots};
 use crate::report::style::condensed;
 
 /// A queue pair keeps eight bits of the index (`ibv_global_route`).
@@ -21,39 +22,59 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// `NCCL_IB_ADDR_RANGE` that is none.
+/// `NCCL_IB_ADDR_RANGE` that is none, or not the one that it seems to be.
 fn range(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(RANGE)?;
+    let version = subject.version();
+    if version < SEARCHES_GIDS {
+        return None;
+    }
     let family = match subject.user.get(FAMILY) {
         Some(family) if family.value == "AF_INET6" => Family::Inet6,
         _ => Family::Inet,
     };
-    let version = subject.version();
-    let why = match Range::parse(&setting.value, family).err()? {
-        _ if version < SEARCHES_GIDS => return None,
-        BadRange::NoSlash if version < CHECKS_RANGE => {
-            return Some(
-                Finding::error(
-                    "addr-range",
-                    format!("{} has no slash, on which {} crashes.", shown(setting), subject.nccl()),
-                )
-                .with_fix(format!("Write {RANGE}={}/24, with the length that fits.", setting.value)),
-            );
+    let (why, fix) = match Range::parse(&setting.value, family) {
+        Ok(_) if has_plain_length(&setting.value) => return None,
+        Ok(range) => {
+            let message = format!("{}: NCCL reads {range} and drops the rest.", shown(setting));
+            let fix = "Write one range that holds the addresses of all HCAs; NCCL knows no list.";
+            return Some(Finding::warning("addr-range", message).with_fix(fix));
         }
-        BadRange::NoSlash => "it has no slash",
-        BadRange::Address if family == Family::Inet && setting.value.contains(':') => {
-            "it is of IPv6, and NCCL_IB_ADDR_FAMILY is not AF_INET6"
+        Err(BadRange::NoSlash) if version < CHECKS_RANGE => {
+            let message = format!("{} has no slash, on which {} crashes.", shown(setting), subject.nccl());
+            let fix = format!("Write {RANGE}={}/24, with the length that fits, or remove it.", setting.value);
+            return Some(Finding::error("addr-range", message).with_fix(fix));
         }
-        BadRange::Address if family == Family::Inet6 => {
-            "it is no IPv6 address, and NCCL_IB_ADDR_FAMILY is AF_INET6"
+        Err(BadRange::NoSlash) => (
+            "it has no slash",
+            format!("Write {RANGE}={}/24, with the length that fits, or remove it.", setting.value),
+        ),
+        Err(BadRange::Address) if family == Family::Inet && setting.value.contains(':') => (
+            "it is of IPv6, and NCCL_IB_ADDR_FAMILY is not AF_INET6",
+            format!(
+                "Where the HCAs have addresses of IPv6, set {FAMILY}=AF_INET6; otherwise remove {RANGE}."
+            ),
+        ),
+        Err(BadRange::Address) if family == Family::Inet6 => (
+            "it is no IPv6 address, and NCCL_IB_ADDR_FAMILY is AF_INET6",
+            format!("Write one range of IPv6, as in {RANGE}=fd00::/8, or remove it."),
+        ),
+        Err(BadRange::Address) => {
+            ("it is no address", format!("Write one range, as in {RANGE}=10.0.0.0/8, or remove it."))
         }
-        BadRange::Address => "it is no address",
-        BadRange::TooLong => "its length is more than an address has bits",
+        Err(BadRange::TooLong) => (
+            "its length is more than an address has bits",
+            format!("Write one range, as in {RANGE}=10.0.0.0/8, or remove it."),
+        ),
     };
-    Some(
-        Finding::warning("addr-range", format!("{} is ignored by NCCL: {why}.", shown(setting)))
-            .with_fix(format!("Write it as {RANGE}=10.0.0.0/8; one range, without a list.")),
-    )
+    let message = format!("{} is ignored by NCCL: {why}.", shown(setting));
+    Some(Finding::warning("addr-range", message).with_fix(fix))
+}
+
+/// Whether what is behind the slash is a number and nothing else.
+fn has_plain_length(range: &str) -> bool {
+    let length = range.split_once('/').map_or("", |(_, length)| length);
+    !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// An index that loses bits.
@@ -69,7 +90,7 @@ fn too_large(subject: &Subject) -> Option<Finding> {
                 index & LARGEST
             ),
         )
-        .with_fix(format!("Remove {INDEX}, and the right one is filled in.")),
+        .with_fix(fix(subject, setting)),
     )
 }
 
@@ -77,11 +98,16 @@ fn too_large(subject: &Subject) -> Option<Finding> {
 fn wrong(subject: &Subject) -> Option<Finding> {
     // Where the plan decides, it has said what there is to say.
     let setting = subject.user.gid().filter(|_| subject.user.ib_disabled().is_none())?;
-    let ports = subject.prediction()?.transport.ports()?;
+    let transport = &subject.prediction()?.transport;
+    let ports = match transport.ports() {
+        Some(ports) => ports,
+        None if matches!(transport, Transport::Sockets { .. }) => return beyond(subject, setting),
+        None => return None,
+    };
     let mut fails = None;
     let mut wrong: Vec<(String, Vec<&str>)> = Vec::new();
     for used in ports {
-        let what = match (&used.gid, find(subject, used)) {
+        let what = match (&used.gid, find(subject, &used.hca, used.port)) {
             (Some(GidUse::Fails(why)), _) => {
                 fails.get_or_insert(why);
                 continue;
@@ -101,34 +127,65 @@ fn wrong(subject: &Subject) -> Option<Finding> {
     let wrong: Vec<String> =
         wrong.iter().map(|(what, names)| format!("{} {what}", condensed(names))).collect();
     if let Some(why) = fails {
+        // Of a range that is none has been said.
+        if range(subject).is_some_and(|finding| finding.severity == Severity::Error) {
+            return None;
+        }
         let message = format!("With {}, {}'s search for a GID {why}.", shown(setting), subject.nccl());
-        return Some(
-            Finding::error("gid-search", message)
-                .with_fix(format!("Remove {}, and the right index is filled in.", setting.variable)),
-        );
+        return Some(Finding::error("gid-search", message).with_fix(fix(subject, setting)));
     }
     if wrong.is_empty() {
         return None;
     }
     let is_index = setting.variable == INDEX;
-    let leads = if is_index { "is wrong here" } else { "leads NCCL to a wrong GID" };
-    let fix = format!(
-        "Remove {}, and the right {} filled in.",
-        setting.variable,
-        if is_index { "one is" } else { "index is" }
-    );
+    let leads = if is_index { "is wrong here" } else { "does not lead NCCL to the right GID" };
     Some(
-        Finding::warning(
-            "gid-index",
-            format!("{} {leads}: {}. RoCE will not connect there.", shown(setting), wrong.join("; ")),
-        )
-        .with_fix(fix),
+        Finding::warning("gid-index", format!("{} {leads}: {}.", shown(setting), wrong.join("; ")))
+            .with_fix(fix(subject, setting)),
     )
 }
 
-fn find<'a>(subject: &Subject<'a>, used: &PortUse) -> Option<&'a Port> {
-    let hca = subject.facts.rdma.iter().find(|hca| hca.name == used.hca)?;
-    hca.ports.iter().find(|port| port.number == used.port)
+/// What helps where the user's own decision leads to a wrong GID.
+fn fix(subject: &Subject, setting: &UserSetting) -> String {
+    let is_there = |used: &PortVerdict| {
+        let port = find(subject, &used.hca, used.port);
+        port.is_some_and(|port| !own_slots(subject.facts, port).is_empty())
+    };
+    let mut roce =
+        subject.plan.ports.iter().filter(|used| used.used && used.link_layer == LinkLayer::Ethernet);
+    match roce.any(is_there) {
+        true => format!("Remove {}, and the right index is filled in.", setting.variable),
+        // As the plan says where the decision is its own.
+        false => "Give the container an address on each RoCE interface (the network plugin's annotation for RDMA), or use the host's network; no slot here is right.".to_owned(),
+    }
+}
+
+/// A slot behind the end of a table, for which new releases give up on all HCAs.
+fn beyond(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
+    let index = integer(&setting.value, subject.version()).filter(|_| setting.variable == INDEX)?;
+    let is_beyond = |used: &&PortVerdict| {
+        let port = find(subject, &used.hca, used.port);
+        used.used
+            && used.link_layer == LinkLayer::Ethernet
+            && port.is_some_and(|port| index >= port.gids.size.into())
+    };
+    let names: Vec<&str> =
+        subject.plan.ports.iter().filter(is_beyond).map(|used| used.hca.as_str()).collect();
+    if names.is_empty() || subject.version() < READS_GIDS_FIRST {
+        return None;
+    }
+    let message = format!(
+        "{}: there is no slot {index} on {}, and {} gives up on all HCAs then: the job will run on TCP.",
+        shown(setting),
+        condensed(&names),
+        subject.nccl()
+    );
+    Some(Finding::error("gid-index", message).with_fix(fix(subject, setting)))
+}
+
+fn find<'a>(subject: &Subject<'a>, hca: &str, port: u32) -> Option<&'a Port> {
+    let hca = subject.facts.rdma.iter().find(|known| known.name == hca)?;
+    hca.ports.iter().find(|known| known.number == port)
 }
 
 fn what_is_wrong(subject: &Subject, port: &Port, index: i64, gid: Option<&Gid>) -> Option<String> {
@@ -137,11 +194,20 @@ fn what_is_wrong(subject: &Subject, port: &Port, index: i64, gid: Option<&Gid>) 
         return None;
     }
     let there = match gid {
-        None => "is empty".to_owned(),
-        Some(gid) if gid.is_link_local() => "is link-local".to_owned(),
-        Some(gid) if gid.kind == GidType::IbOrRoceV1 => "is RoCE v1".to_owned(),
-        Some(gid) => format!("is {}, not an address of this container", gid.address()),
+        None if index >= port.gids.size.into() => {
+            format!("is behind the end of the table ({} slots): RoCE will not connect", port.gids.size)
+        }
+        None => "is empty: RoCE will not connect".to_owned(),
+        Some(gid) if gid.is_link_local() => {
+            "is link-local, which reaches no further than the own Ethernet segment".to_owned()
+        }
+        Some(gid) if gid.kind == GidType::IbOrRoceV1 => {
+            "is RoCE v1, which reaches no further than the own Ethernet segment".to_owned()
+        }
+        Some(gid) => {
+            format!("is {}, not an address of this container: RoCE will not connect", gid.address())
+        }
     };
-    let instead = right.first().map(|gid| format!(", slot {} is right", gid.index)).unwrap_or_default();
+    let instead = right.first().map(|gid| format!(" (slot {} is right)", gid.index)).unwrap_or_default();
     Some(format!("slot {index} {there}{instead}"))
 }
