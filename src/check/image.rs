@@ -100,11 +100,24 @@ fn no_provider(facts: &Facts, image: &Image, plan: &Plan) -> Option<Finding> {
             image.provider_abi.unwrap_or(0)
         ),
     };
+    let all = plan.ports.iter().filter(|port| port.used).all(|port| names.contains(&port.hca.as_str()));
+    let consequence = if all { "the job runs on TCP" } else { "the job runs on the other HCAs" };
+    let fix = match provider {
+        "erdma" => {
+            "Install the vendor's packages of eRDMA in the image: libibverbs1 and ibverbs-providers of the same rdma-core."
+        }
+        _ => {
+            "Install ibverbs-providers of the same rdma-core as libibverbs1, with its file in /etc/libibverbs.d."
+        }
+    };
     Some(
         Finding::error(
             "no-provider",
-            format!("The provider {provider} of libibverbs {what}: NCCL does not see {}, and the job runs on TCP.", condensed(&names)),
+            format!(
+                "The provider {provider} of libibverbs {what}: NCCL does not see {}, and {consequence}.",
+                condensed(&names)
+            ),
         )
-        .with_fix("Install ibverbs-providers of the same rdma-core as libibverbs1 (for erdma the vendor's packages), with its file in /etc/libibverbs.d."),
+        .with_fix(fix),
     )
 }

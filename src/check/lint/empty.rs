@@ -3,7 +3,7 @@
 
 use super::Subject;
 use crate::nccl::version::LISTS_PLUGINS;
-use crate::plan::Finding;
+use crate::plan::{Fabric, Finding};
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     let is_empty = |variable: &str| subject.user.get(variable).filter(|setting| setting.value.is_empty());
@@ -11,12 +11,16 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     // `src/init.cc`, `envConfigOverride`: it looks for a network of this name.
     if let Some(setting) = is_empty("NCCL_NET") {
         let message = format!(
-            "NCCL_NET is set and empty ({}): NCCL looks for a network of that name, and ends with \"network not found\".",
-            setting.origin
+            "NCCL_NET is set and empty ({}): {} looks for a network without a name, and ends with an error.",
+            setting.origin,
+            subject.nccl()
         );
         findings.push(Finding::error("empty-value", message).with_fix("Remove NCCL_NET."));
     }
-    if let Some(setting) = is_empty("NCCL_NET_PLUGIN").filter(|_| subject.version() >= LISTS_PLUGINS) {
+    // Where a plugin is needed, that has an error of its own.
+    let is_needed = matches!(subject.plan.fabric, Fabric::Plugin(_));
+    let no_plugin = is_empty("NCCL_NET_PLUGIN").filter(|_| subject.version() >= LISTS_PLUGINS && !is_needed);
+    if let Some(setting) = no_plugin {
         let message = format!(
             "NCCL_NET_PLUGIN is set and empty ({}): {} loads no net plugin then, not the default one.",
             setting.origin,

@@ -11,10 +11,8 @@ const VARIABLE: &str = "NCCL_NET_PLUGIN";
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     // Where no NCCL was found, the plugins are not to be found either.
     let Some(image) = libraries::image(subject.facts) else { return Vec::new() };
-    let mut findings = Vec::new();
-    findings.extend(named(subject, image));
-    findings.extend(needed(subject, image));
-    findings
+    // Of two findings for one cause, the one that names it.
+    named(subject, image).or_else(|| needed(subject, image)).into_iter().collect()
 }
 
 fn named(subject: &Subject, image: &Image) -> Option<Finding> {
@@ -26,31 +24,45 @@ fn named(subject: &Subject, image: &Image) -> Option<Finding> {
     let missing: Vec<String> = files
         .iter()
         .filter(|names| !names.iter().any(|name| libraries::plugin(subject.facts, name).is_some()))
-        .map(|names| names.join(", "))
+        .map(|names| names.join(" or "))
         .collect();
     if missing.is_empty() {
         return None;
     }
-    Some(
-        Finding::warning(
+    let what = format!("{}: the dynamic loader finds no {}", shown(setting), missing.join("; no "));
+    let finding = match needs_plugin(subject) {
+        true => Finding::error(
             "plugin-not-found",
-            format!(
-                "{}: the dynamic loader finds no {}; {} goes on with its own transports, without a word.",
-                shown(setting),
-                missing.join("; no "),
-                subject.nccl()
-            ),
-        )
-        .with_fix(elsewhere(image).unwrap_or_else(|| {
-            format!("Install the plugin in the image, or remove {VARIABLE} (or set it to none).")
-        })),
-    )
+            format!("{what}. The devices here need a net plugin: the job will run on TCP."),
+        ),
+        false => Finding::warning(
+            "plugin-not-found",
+            format!("{what}; {} goes on with its own transports, without a word.", subject.nccl()),
+        ),
+    };
+    Some(finding.with_fix(elsewhere(image).unwrap_or_else(|| {
+        format!("Install the plugin in the image, or remove {VARIABLE} (or set it to none).")
+    })))
 }
 
 /// EFA and the like, which NCCL's own transports do not know.
 fn needed(subject: &Subject, image: &Image) -> Option<Finding> {
-    let Fabric::Plugin(_) = subject.plan.fabric else { return None };
-    let Transport::Sockets { .. } = subject.prediction()?.transport else { return None };
+    // That the user asks for TCP has been said.
+    if !needs_plugin(subject) || subject.user.get("NCCL_NET").is_some() {
+        return None;
+    }
+    let by_user = subject.user.get(VARIABLE).filter(|setting| {
+        setting.value.eq_ignore_ascii_case("none")
+            || plugin::files(Some(&setting.value), subject.version()).is_empty()
+    });
+    if let Some(setting) = by_user {
+        let message = format!(
+            "{}: {} loads no net plugin then, and the devices here need one: the job will run on TCP.",
+            shown(setting),
+            subject.nccl()
+        );
+        return Some(Finding::error("no-plugin", message).with_fix(format!("Remove {VARIABLE}.")));
+    }
     Some(
         Finding::error(
             "no-plugin",
@@ -58,6 +70,12 @@ fn needed(subject: &Subject, image: &Image) -> Option<Finding> {
         )
         .with_fix(elsewhere(image).unwrap_or_else(|| "Install the plugin in the image (aws-ofi-nccl for EFA).".to_owned())),
     )
+}
+
+/// Whether only a plugin could drive the devices, and none will.
+fn needs_plugin(subject: &Subject) -> bool {
+    let transport = subject.prediction().map(|prediction| &prediction.transport);
+    matches!(subject.plan.fabric, Fabric::Plugin(_)) && matches!(transport, Some(Transport::Sockets { .. }))
 }
 
 /// One that is there, and only a path leads to.
