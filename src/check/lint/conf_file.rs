@@ -7,8 +7,8 @@ use crate::plan::Finding;
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     let lines = subject.facts.conf_lines.iter().filter(|line| subject.user.reads(line.file())).map(of_line);
-    let values = subject.user.effective().filter_map(|setting| of_value(subject, setting));
-    lines.chain(values).collect()
+    let values = subject.user.effective().filter_map(of_value);
+    lines.chain(values).chain(of_windows(subject)).collect()
 }
 
 /// A line that names a variable and does not set it.
@@ -28,28 +28,67 @@ fn of_line(line: &ConfLine) -> Finding {
 }
 
 /// What is left in a value that was meant to be none of it.
-fn of_value(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
+fn of_value(setting: &UserSetting) -> Option<Finding> {
+    let why = rest(setting)?;
     let value = setting.value.as_str();
-    if setting.file().is_empty() || !setting.variable.starts_with("NCCL_") {
-        return None;
-    }
-    let why = if value.ends_with('\r') {
-        let who = match subject.user.version() {
-            Some(version) => format!("NCCL {version}"),
-            None => format!("NCCL before {}.{}", REWROTE_PARSERS.major, REWROTE_PARSERS.minor),
-        };
-        format!("the line ends as on Windows, and {who} keeps the carriage return in the value")
-    } else if value.contains(" #") || value.contains("\t#") {
-        "a comment behind a value is part of the value for NCCL".to_owned()
-    } else if value.len() > 1 && ["\"", "'"].iter().any(|q| value.starts_with(q) && value.ends_with(q)) {
-        "the quotes are part of the value for NCCL".to_owned()
-    } else if value != value.trim() {
-        "the spaces are part of the value for NCCL".to_owned()
-    } else {
-        return None;
-    };
     Some(
-        Finding::warning("conf-line", format!("{}: {}={value:?}: {why}.", setting.origin, setting.variable))
-            .with_fix("Write NAME=VALUE, with nothing before, between or after."),
+        Finding::warning(
+            "conf-line",
+            format!("{}: {}={value:?}: {why} for NCCL.", setting.origin, setting.variable),
+        )
+        .with_fix("Write NAME=VALUE, with nothing before, between or after."),
     )
+}
+
+fn rest(setting: &UserSetting) -> Option<&'static str> {
+    let value = setting.value.as_str();
+    if !is_of_file(setting) || has_return(setting) {
+        None
+    } else if value.contains(" #") || value.contains("\t#") {
+        Some("a comment behind a value is part of it")
+    } else if value.len() > 1 && ["\"", "'"].iter().any(|q| value.starts_with(q) && value.ends_with(q)) {
+        Some("the quotes are part of the value")
+    } else if value != value.trim() {
+        Some("the spaces are part of the value")
+    } else {
+        None
+    }
+}
+
+/// Files with a carriage return at the end of their lines.
+fn of_windows(subject: &Subject) -> Vec<Finding> {
+    let mut files: Vec<(&str, Vec<&str>)> = Vec::new();
+    for setting in subject.user.effective().filter(|setting| has_return(setting)) {
+        match files.iter_mut().find(|(file, _)| *file == setting.file()) {
+            Some((_, names)) => names.push(&setting.variable),
+            None => files.push((setting.file(), vec![&setting.variable])),
+        }
+    }
+    let who = match subject.user.version() {
+        Some(version) => format!("NCCL {version}"),
+        None => format!("NCCL before {}.{}", REWROTE_PARSERS.major, REWROTE_PARSERS.minor),
+    };
+    let finding = |(file, names): &(&str, Vec<&str>)| {
+        let message = format!(
+            "{file}: the lines end as on Windows, and {who} keeps the carriage return in the value of {}.",
+            names.join(", ")
+        );
+        Finding::warning("conf-line", message)
+            .with_fix(format!("Write the file with line ends of Unix: sed -i 's/\\r$//' {file}"))
+    };
+    files.iter().map(finding).collect()
+}
+
+fn is_of_file(setting: &UserSetting) -> bool {
+    !setting.file().is_empty() && setting.variable.starts_with("NCCL_")
+}
+
+fn has_return(setting: &UserSetting) -> bool {
+    is_of_file(setting) && setting.value.ends_with('\r')
+}
+
+/// Whether the line is what is wrong, so that nothing else is to be said of how the
+/// value is written.
+pub fn is_cause(setting: &UserSetting) -> bool {
+    has_return(setting) || rest(setting).is_some()
 }

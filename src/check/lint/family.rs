@@ -1,6 +1,6 @@
 //! `NCCL_SOCKET_FAMILY` and `NCCL_IB_ADDR_FAMILY`, which know two words.
 
-use super::{Subject, shown};
+use super::{Subject, conf_file, shown};
 use crate::nccl::gid;
 use crate::plan::Finding;
 
@@ -10,6 +10,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         .into_iter()
         .flatten()
         .filter(|setting| !["AF_INET", "AF_INET6"].contains(&setting.value.as_str()))
+        .filter(|setting| !conf_file::is_cause(setting))
         .map(|setting| {
             Finding::warning(
                 "address-family",

@@ -1,8 +1,9 @@
 //! `NCCL_IB_HCA`.
 
-use super::{Subject, lists, shown};
+use super::{Subject, conf_file, lists, shown};
 use crate::nccl::devices::visible;
 use crate::nccl::list::{Entry, Pattern};
+use crate::nccl::version::TAKES_32_HCAS;
 use crate::plan::{Fabric, Finding};
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
@@ -20,11 +21,18 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         .map(|hca| hca.name.as_str())
         .collect();
     let mut findings: Vec<Finding> = Vec::new();
-    findings.extend(lists::separators(&pattern, setting));
-    findings.extend(lists::repeated_signs(&pattern, setting));
-    let is_readable = findings.is_empty();
+    let is_as_meant = !conf_file::is_cause(setting);
+    if is_as_meant {
+        findings.extend(lists::separators(&pattern, setting));
+        findings.extend(lists::repeated_signs(&pattern, setting));
+    }
+    let is_readable = is_as_meant && findings.is_empty();
     findings.extend(lists::prefixes(&pattern, setting, &visible));
-    findings.extend(lists::dropped(&pattern, setting, &subject.nccl()));
+    let fix = match subject.version() < TAKES_32_HCAS {
+        true => "Use NCCL 2.19 or later, which reads 32 names and takes 32 HCAs.",
+        false => "Name a prefix that the HCAs share; more than 32 HCAs no NCCL takes.",
+    };
+    findings.extend(lists::dropped(&pattern, setting, &subject.nccl(), fix));
     if is_readable {
         findings.extend(stale(subject, &pattern));
     }

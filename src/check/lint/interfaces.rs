@@ -1,13 +1,16 @@
 //! `NCCL_SOCKET_IFNAME`, and the interface that comes of it.
 
-use super::{Subject, lists, shown};
+use super::{Subject, conf_file, lists, shown};
+use crate::facts::net::Interface;
 use crate::facts::settings::UserSetting;
-use crate::nccl::interfaces;
+use crate::nccl::interfaces::{self, Failure};
 use crate::nccl::list::Pattern;
 use crate::nccl::predict::Bootstrap;
+use crate::nccl::version::REWROTE_PARSERS;
 use crate::plan::{Fabric, Finding};
 
 const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
+const COMM_ID: &str = "NCCL_COMM_ID";
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -17,8 +20,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     if let Some(setting) = subject.user.get(VARIABLE).filter(|setting| !setting.value.is_empty()) {
         findings.extend(of_list(subject, setting));
     }
-    findings.extend(comm_id(subject));
-    findings.extend(unreachable(subject));
+    findings.extend(comm_id(subject).or_else(|| unreachable(subject)));
     findings
 }
 
@@ -27,10 +29,11 @@ fn of_list(subject: &Subject, setting: &UserSetting) -> Vec<Finding> {
     if setting.value.len() == 1 {
         let message =
             format!("{}: a value of one character is as if unset, and NCCL chooses itself.", shown(setting));
-        return vec![
-            Finding::warning("one-character", message)
-                .with_fix(format!("Write {VARIABLE}=={}.", setting.value)),
-        ];
+        let fix = match subject.facts.net.interface(&setting.value) {
+            Some(interface) => format!("Write {VARIABLE}=={}.", interface.name),
+            None => "Write the whole name of the interface.".to_owned(),
+        };
+        return vec![Finding::warning("one-character", message).with_fix(fix)];
     }
     let pattern = Pattern::of_interfaces(&setting.value, subject.version());
     let interfaces = &subject.facts.net.interfaces;
@@ -40,23 +43,33 @@ fn of_list(subject: &Subject, setting: &UserSetting) -> Vec<Finding> {
         .map(|interface| interface.name.as_str())
         .collect();
     let mut findings: Vec<Finding> = Vec::new();
-    findings.extend(lists::separators(&pattern, setting));
-    findings.extend(lists::repeated_signs(&pattern, setting));
+    if !conf_file::is_cause(setting) {
+        findings.extend(lists::separators(&pattern, setting));
+        findings.extend(lists::repeated_signs(&pattern, setting));
+    }
     findings.extend(lists::prefixes(&pattern, setting, &with_address));
-    findings.extend(lists::dropped(&pattern, setting, &subject.nccl()));
+    let fix = "Name a prefix that the interfaces share.";
+    findings.extend(lists::dropped(&pattern, setting, &subject.nccl(), fix));
     let found = interfaces::first(&subject.facts.net, of_user(subject), subject.version());
     if found.is_err() {
+        let is_down = |interface: &&Interface| {
+            pattern.selects(&interface.name, None) && !interface.addresses.is_empty() && !interface.is_up()
+        };
+        let down: Vec<&str> = interfaces.iter().filter(is_down).map(|i| i.name.as_str()).collect();
+        let why = match down.is_empty() {
+            true => format!("with an address are {}", with_address.join(", ")),
+            false => format!("{} is not UP and RUNNING", down.join(", ")),
+        };
         findings.push(
             Finding::error(
                 "stale-interface",
                 format!(
-                    "{} matches no interface that {} takes (with an address are {}); it will end with \"no socket interface found\".",
+                    "{} matches no interface that {} takes ({why}); it will end with \"no socket interface found\".",
                     shown(setting),
                     subject.nccl(),
-                    with_address.join(", ")
                 ),
             )
-            .with_fix(format!("Remove {VARIABLE}, or name one of these that is up.")),
+            .with_fix(format!("Remove {VARIABLE}, or name an interface that is up and has an address.")),
         );
     }
     findings
@@ -68,15 +81,40 @@ fn of_user<'a>(subject: &'a Subject) -> impl Fn(&str) -> Option<&'a str> {
 
 /// `NCCL_COMM_ID` decides on the interface by its subnet.
 fn comm_id(subject: &Subject) -> Option<Finding> {
-    let setting = subject.user.get("NCCL_COMM_ID")?;
-    let failure = interfaces::bootstrap(&subject.facts.net, of_user(subject), subject.version()).err()?;
-    let message = failure.message()?;
+    let setting = subject.user.get(COMM_ID)?;
+    // Without devices and without a platform there is no network to speak of.
+    subject.prediction()?;
+    let bootstrap = |version| interfaces::bootstrap(&subject.facts.net, of_user(subject), version);
+    let what = match bootstrap(subject.version()) {
+        Ok(endpoint) => {
+            // Those that match the subnet the wrong way round.
+            let right = bootstrap(REWROTE_PARSERS).ok();
+            if right.as_ref() == Some(&endpoint) {
+                return None;
+            }
+            let instead = right.map(|right| format!(", not on {} {}", right.interface, right.address));
+            format!(
+                "{} looks for an interface that is not in its subnet (mended in {}.{}), and will meet on {} {}{}",
+                subject.nccl(),
+                REWROTE_PARSERS.major,
+                REWROTE_PARSERS.minor,
+                endpoint.interface,
+                endpoint.address,
+                instead.unwrap_or_default()
+            )
+        }
+        Err(failure) => {
+            let message = failure.message()?;
+            let why = match failure {
+                Failure::BadCommId => "it is no address with a port",
+                _ => "no interface is in its subnet",
+            };
+            format!("{why}, and {} will end with \"{message}\"", subject.nccl())
+        }
+    };
     Some(
-        Finding::error(
-            "comm-id",
-            format!("{} fits no address here: NCCL will end with \"{message}\".", shown(setting)),
-        )
-        .with_fix("Remove NCCL_COMM_ID; torchrun and MPI tell the processes of each other without it."),
+        Finding::error("comm-id", format!("{}: {what}.", shown(setting)))
+            .with_fix("Remove NCCL_COMM_ID; torchrun and MPI tell the processes of each other without it."),
     )
 }
 
@@ -85,24 +123,32 @@ fn unreachable(subject: &Subject) -> Option<Finding> {
     let Some(Bootstrap::On(endpoint)) = subject.prediction().map(|prediction| &prediction.bootstrap) else {
         return None;
     };
-    let is_local = endpoint.address.is_loopback()
-        || ["docker", "virbr"].iter().any(|prefix| endpoint.interface.starts_with(prefix));
     // Without RDMA the job may be of one node.
-    if !is_local || !matches!(subject.plan.fabric, Fabric::Verbs) {
+    if !matches!(subject.plan.fabric, Fabric::Verbs | Fabric::Plugin(_)) {
         return None;
     }
-    let why = match subject.user.get(VARIABLE) {
-        Some(setting) => format!(", because of {}", shown(setting)),
-        None => String::new(),
+    let is_local = endpoint.address.is_loopback()
+        || ["docker", "virbr"].iter().any(|prefix| endpoint.interface.starts_with(prefix));
+    let interface = subject.facts.net.interface(&endpoint.interface);
+    let is_down = interface.is_some_and(|interface| !interface.is_up());
+    let (id, why) = match (is_local, is_down) {
+        (true, _) => ("local-interface", "which no other node can reach"),
+        (false, true) => ("interface-down", "which is not UP and RUNNING, so no other node can reach it"),
+        (false, false) => return None,
     };
-    Some(
-        Finding::warning(
-            "local-interface",
-            format!(
-                "NCCL's processes will meet on {} {}{why}, which no other node can reach: a job of several nodes ends with \"Connection refused\".",
-                endpoint.interface, endpoint.address
-            ),
-        )
-        .with_fix(format!("Set {VARIABLE} to the interface that the nodes reach each other through; ^ replaces NCCL's own exclusion of lo and docker.")),
-    )
+    let decided_by = |variable: &str| subject.user.get(variable).filter(|setting| setting.value.len() > 1);
+    let by = decided_by(COMM_ID).or_else(|| decided_by(VARIABLE));
+    let because = by.map(|setting| format!(", because of {}", shown(setting))).unwrap_or_default();
+    let fix = match by {
+        Some(setting) if setting.variable == COMM_ID => format!("Remove {COMM_ID}."),
+        Some(setting) if setting.value.starts_with('^') => format!(
+            "Set {VARIABLE} to the interface that the nodes reach each other through; ^ replaces NCCL's own exclusion of lo and docker."
+        ),
+        _ => format!("Set {VARIABLE} to the interface that the nodes reach each other through."),
+    };
+    let message = format!(
+        "NCCL's processes will meet on {} {}{because}, {why}: a job of several nodes ends with \"Connection refused\" or a time-out.",
+        endpoint.interface, endpoint.address
+    );
+    Some(Finding::warning(id, message).with_fix(fix))
 }

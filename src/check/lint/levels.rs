@@ -1,6 +1,6 @@
 //! Distances that NCCL ignores.
 
-use super::{Subject, shown};
+use super::{Subject, conf_file, shown};
 use crate::nccl::level;
 use crate::plan::Finding;
 
@@ -11,7 +11,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     VARIABLES
         .iter()
         .filter_map(|variable| subject.user.get(variable))
-        .filter(|setting| !setting.value.is_empty())
+        .filter(|setting| !setting.value.is_empty() && !conf_file::is_cause(setting))
         .filter(|setting| level::parse(&setting.value, subject.version()).is_none())
         .map(|setting| {
             let known = level::names(subject.version());

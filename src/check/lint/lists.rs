@@ -4,6 +4,7 @@ use super::shown;
 use crate::facts::settings::UserSetting;
 use crate::nccl::list::{Entry, Pattern};
 use crate::plan::Finding;
+use crate::report::style::condensed;
 
 /// Entries that are no names, though names seem to be in them.
 pub fn separators(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
@@ -90,20 +91,20 @@ pub fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) -> Opti
 }
 
 /// Entries behind the last that NCCL reads.
-pub fn dropped(pattern: &Pattern, setting: &UserSetting, nccl: &str) -> Option<Finding> {
-    let first = pattern.dropped.first()?;
-    Some(
-        Finding::warning(
-            "list-too-long",
-            format!(
-                "{} has {} names, and {nccl} reads the first {}: {first} and what follows does not count.",
-                setting.variable,
-                pattern.entries.len() + pattern.dropped.len(),
-                pattern.entries.len()
-            ),
-        )
-        .with_fix("Name a prefix that the devices share, or use a later NCCL."),
-    )
+pub fn dropped(pattern: &Pattern, setting: &UserSetting, nccl: &str, fix: &str) -> Option<Finding> {
+    if pattern.dropped.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = pattern.dropped.iter().map(|entry| entry.name.as_str()).collect();
+    let message = format!(
+        "{} ({}) has {} names, and {nccl} reads the first {}; these do not count: {}.",
+        setting.variable,
+        setting.origin,
+        pattern.entries.len() + pattern.dropped.len(),
+        pattern.entries.len(),
+        condensed(&names)
+    );
+    Some(Finding::warning("list-too-long", message).with_fix(fix))
 }
 
 fn quoted(entries: Vec<&Entry>) -> String {

@@ -52,7 +52,7 @@ fn unknown(setting: &UserSetting) -> Finding {
             "misspelt-variable",
             format!("{}: no NCCL reads a variable of this name; was {meant} meant?", shown(setting)),
         )
-        .with_fix(format!("Write {meant}={}.", setting.value)),
+        .with_fix(format!("Write it as {meant}, or remove it.")),
         None => Finding::info(
             "unknown-variable",
             format!("{}: no NCCL up to 2.32 reads it; a net plugin may.", shown(setting)),
@@ -66,13 +66,19 @@ fn other_release(subject: &Subject, setting: &UserSetting, variable: variables::
     if variable.is_known_to(version) {
         return None;
     }
-    let when = match (variable.since, variable.until) {
-        (Some(since), _) if version < since => format!("does not know it; NCCL {since} and later do"),
-        (_, Some(until)) => format!("does not know it any more; NCCL {until} was the last that did"),
+    let (when, fix) = match (variable.since, variable.until) {
+        (Some(since), _) if version < since => (
+            format!("does not know it; NCCL {since} and later do"),
+            format!("Remove {}, or use such an NCCL.", setting.variable),
+        ),
+        (_, Some(until)) => (
+            format!("does not know it any more; NCCL {until} was the last that did"),
+            format!("Remove {}.", setting.variable),
+        ),
         _ => return None,
     };
     Some(
         Finding::warning("variable-of-other-release", format!("{}: NCCL {version} {when}.", shown(setting)))
-            .with_fix(format!("Remove {}, or use such an NCCL.", setting.variable)),
+            .with_fix(fix),
     )
 }

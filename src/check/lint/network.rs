@@ -1,6 +1,6 @@
 //! `NCCL_NET`, `NCCL_DEBUG`, and a job that would run without RDMA.
 
-use super::{Subject, shown};
+use super::{Subject, conf_file, shown};
 use crate::nccl::predict::Transport;
 use crate::plan::{Fabric, Finding};
 
@@ -18,13 +18,16 @@ fn network(subject: &Subject) -> Option<Finding> {
     let Transport::Fails(message) = &subject.prediction()?.transport else { return None };
     let fix = match setting.value.eq_ignore_ascii_case("IB") {
         true => {
-            "See above why no HCA can be used; NCCL_NET=IB is what turns the silent use of TCP into an error."
+            "The other findings say why no HCA can be used; NCCL_NET=IB is what turns the silent use of TCP into an error."
         }
         false => "Name IB or Socket, or the network of a net plugin that the image has; or remove NCCL_NET.",
     };
     Some(
-        Finding::error("no-network", format!("{}: NCCL will end with \"{message}\".", shown(setting)))
-            .with_fix(fix),
+        Finding::error(
+            "no-network",
+            format!("{}: NCCL will end with \"{}\".", shown(setting), message.trim_end_matches('.')),
+        )
+        .with_fix(fix),
     )
 }
 
@@ -33,7 +36,7 @@ fn network(subject: &Subject) -> Option<Finding> {
 fn fallback(subject: &Subject) -> Option<Finding> {
     let setting =
         subject.user.get("NCCL_NET").filter(|setting| setting.value.eq_ignore_ascii_case("Socket"))?;
-    (subject.plan.fabric == Fabric::Verbs).then(|| {
+    matches!(subject.plan.fabric, Fabric::Verbs | Fabric::Plugin(_)).then(|| {
         Finding::warning(
             "runs-on-tcp",
             format!(
@@ -52,7 +55,7 @@ const DEBUG: &[&str] = &["VERSION", "WARN", "INFO", "ABORT", "TRACE"];
 fn debug(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_DEBUG").filter(|setting| !setting.value.is_empty())?;
     let is_known = DEBUG.iter().any(|level| setting.value.eq_ignore_ascii_case(level));
-    (!is_known).then(|| {
+    (!is_known && !conf_file::is_cause(setting)).then(|| {
         Finding::warning(
             "debug-level",
             format!("{} is no level that NCCL knows, so it logs nothing.", shown(setting)),

@@ -1,8 +1,8 @@
 //! Numbers: what NCCL reads, and whether that can be.
 
-use super::{Subject, shown};
+use super::{Subject, conf_file, shown};
 use crate::facts::settings::UserSetting;
-use crate::nccl::number::strtoll;
+use crate::nccl::number::{integer, strtoll};
 use crate::nccl::version::{REFUSES_WORDS, Version};
 use crate::plan::Finding;
 
@@ -73,6 +73,9 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         else {
             continue;
         };
+        if conf_file::is_cause(setting) {
+            continue;
+        }
         // What is no number is out of range by accident.
         findings.extend(misread(subject, setting).or_else(|| out_of_range(subject, number, setting)));
     }
@@ -102,10 +105,11 @@ fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
         }
         Some(number) => format!("it is not a number, so NCCL reads {number} (its default from 2.32 on)"),
     };
-    Some(
-        Finding::warning("not-a-number", format!("{}: {message}.", shown(setting)))
-            .with_fix(format!("Write the number alone in {}, or remove it.", setting.variable)),
-    )
+    let fix = match strtoll(text) {
+        None => format!("Set a smaller number in {}, or remove it.", setting.variable),
+        Some(_) => format!("Write the number alone in {}, or remove it.", setting.variable),
+    };
+    Some(Finding::warning("not-a-number", format!("{}: {message}.", shown(setting))).with_fix(fix))
 }
 
 fn is_hexadecimal(text: &str) -> bool {
@@ -131,11 +135,11 @@ fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Op
         true => format!("; an HCA that keeps the low bits acts as if it were {}", value & number.most),
         false => String::new(),
     };
-    let limit = if number.limit.is_empty() { String::new() } else { format!(", {}", number.limit) };
+    let limit = if number.limit.is_empty() { String::new() } else { format!(" ({})", number.limit) };
     Some(
         Finding::warning(
             "out-of-range",
-            format!("{} is out of range, {range}{limit}{acts}.", shown(setting)),
+            format!("{} is out of range: {range}{limit}{acts}.", shown(setting)),
         )
         .with_fix(format!("Set a value in this range, or remove {} for NCCL's default.", number.variable)),
     )
@@ -146,10 +150,16 @@ fn timeout(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_IB_TIMEOUT")?;
     let value = u32::try_from(strtoll(&setting.value)?).ok().filter(|value| (1..=31).contains(value))?;
     let seconds = 4.096e-6 * f64::from(1u32 << value);
+    let retries = subject.plan.settings.iter().find(|setting| setting.variable == "NCCL_IB_RETRY_CNT");
+    let retries = retries
+        .and_then(|setting| integer(setting.value.as_deref()?, subject.version()))
+        // Of the field's three bits, as above.
+        .map(|retries| retries & 7)
+        .unwrap_or(7);
     Some(Finding::info(
         "ib-timeout",
         format!(
-            "{} lets each try of a lost packet wait {seconds:.2} s, with up to 7 more; NCCL's own value is 20 since 2.23, 18 since 2.14, 14 before.",
+            "{} lets each try of a lost packet wait {seconds:.2} s, with up to {retries} more; NCCL's own value is 20 since 2.23, 18 since 2.14, 14 before.",
             shown(setting)
         ),
     ))
