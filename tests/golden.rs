@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::process::Command;
 use rdma_init::facts::net::Net;
 use rdma_init::facts::settings::Environment;
 use rdma_init::{config, facts::Facts, host, plan};
+use serde_json::Value;
 
 use support::{binary, repository};
 
@@ -107,4 +109,56 @@ fn what_is_not_read_decides_nothing() {
         }
     }
     assert!(without_need.len() > 50, "{without_need:?}");
+}
+
+/// What this program can find has a host where it does.
+#[test]
+fn every_finding_has_a_case() {
+    let known = finding_ids();
+    assert!(known.len() > 50, "{known:?}");
+    let mut seen = BTreeSet::new();
+    for case in cases() {
+        let plan: Value = serde_json::from_str(&run(&case, &["plan", "--json"])).unwrap();
+        let findings = plan["findings"].as_array().unwrap();
+        seen.extend(findings.iter().map(|finding| finding["id"].as_str().unwrap().to_owned()));
+    }
+    let without: Vec<_> = known.difference(&seen).collect();
+    assert!(without.is_empty(), "no golden host has these: {without:?}");
+    // Else the search in the sources has missed them.
+    let unknown: Vec<_> = seen.difference(&known).collect();
+    assert!(unknown.is_empty(), "not found in the sources: {unknown:?}");
+}
+
+/// The ids of findings, by the sources: `Finding::warning("id"`, `id: "id"`, and tuples
+/// that begin with one in the files that make findings of those.
+fn finding_ids() -> BTreeSet<String> {
+    let mut ids = BTreeSet::new();
+    for folder in ["src/plan", "src/check", "src/check/lint"] {
+        for entry in fs::read_dir(repository(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let of_tuples = text.split("Finding::").any(|rest| {
+                let arguments = rest.split_once('(').map_or("", |(_, arguments)| arguments.trim_start());
+                arguments.starts_with("id,")
+            });
+            for (at, opening) in text.match_indices(['(', ':']) {
+                let before = &text[..at];
+                let makes_one = ["info", "warning", "error"]
+                    .iter()
+                    .any(|severity| before.ends_with(&format!("Finding::{severity}")));
+                let is_place = if opening == "(" { makes_one || of_tuples } else { before.ends_with(" id") };
+                let literal = text[at + 1..].trim_start().strip_prefix('"').and_then(|l| l.split_once('"'));
+                if let Some((id, rest)) = literal.filter(|_| is_place)
+                    && rest.starts_with(',')
+                    && id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+                {
+                    ids.insert(id.to_owned());
+                }
+            }
+        }
+    }
+    ids
 }
