@@ -62,38 +62,61 @@ fn is_of_one(net: &IpNet) -> bool {
     net.prefix_len() == net.max_prefix_len()
 }
 
-/// Another interface in the network of the bootstrap's: the kernel sends through
-/// either (NVIDIA/nccl#1581).
-fn overlapping(facts: &Facts, plan: &Plan) -> Option<Finding> {
-    let Bootstrap::On(endpoint) = &plan.forecasts.last()?.prediction.bootstrap else { return None };
-    let is_link_local =
-        |net: &IpNet| matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local());
-    let own: Vec<&IpNet> = on_link(facts, &endpoint.interface).collect();
-    let others: Vec<String> = facts
-        .net
-        .interfaces
+/// Interfaces in one network: the kernel may send through the other one
+/// (NVIDIA/nccl#1581).
+fn overlapping(facts: &Facts, plan: &Plan) -> Vec<Finding> {
+    let Some(forecast) = plan.forecasts.last() else { return Vec::new() };
+    let mut findings = Vec::new();
+    if let Bootstrap::On(endpoint) = &forecast.prediction.bootstrap {
+        let others = facts.net.interfaces.iter().map(|interface| interface.name.as_str());
+        let shared = sharing(facts, &endpoint.interface, others);
+        if !shared.is_empty() {
+            findings.push(Finding::warning(
+                "overlapping-subnets",
+                format!(
+                    "The interface of the bootstrap, {}, shares its network with {}: the kernel may send through the wrong one, and connections hang.",
+                    endpoint.interface,
+                    shared.join(", ")
+                ),
+            ));
+        }
+    }
+    let ports = forecast.prediction.transport.ports().unwrap_or_default();
+    let rails: Vec<&str> = ports
         .iter()
-        .filter(|interface| interface.name != endpoint.interface)
-        .filter_map(|interface| {
-            let shared =
-                on_link(facts, &interface.name).find(|net| own.contains(net) && !is_link_local(net))?;
-            Some(format!("{} ({shared})", interface.name))
+        .filter_map(|port| match &port.gid {
+            Some(GidUse::Slot { gid: Some(gid), .. }) => Some(interface_of(facts, gid)?.name.as_str()),
+            _ => None,
         })
         .collect();
-    if others.is_empty() {
-        return None;
+    if let Some((first, others)) = rails.split_first() {
+        let shared = sharing(facts, first, others.iter().copied());
+        if !shared.is_empty() {
+            findings.push(Finding::info(
+                "overlapping-subnets",
+                format!(
+                    "The rails are in one network ({first} with {}): the node answers for the address of one with the card of another, unless it has a rule for each.",
+                    shared.join(", ")
+                ),
+            ));
+        }
     }
-    Some(
-        Finding::warning(
-            "overlapping-subnets",
-            format!(
-                "The interface of the bootstrap, {}, shares its network with {}: the kernel may send through the wrong one, and connections hang.",
-                endpoint.interface,
-                others.join(", ")
-            ),
-        )
-        .with_fix("Give each interface a network of its own, or a routing table of its own for its address (ip rule)."),
-    )
+    let fix = "Give each interface a network of its own, or a routing table of its own for its address (ip rule), with arp_ignore=1 and arp_announce=2.";
+    findings.into_iter().map(|finding| finding.with_fix(fix)).collect()
+}
+
+/// Those of the others that share a network with an interface, and which.
+fn sharing<'a>(facts: &Facts, interface: &str, others: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let own: Vec<&IpNet> = on_link(facts, interface).collect();
+    let is_link_local =
+        |net: &IpNet| matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local());
+    others
+        .filter(|other| *other != interface)
+        .filter_map(|other| {
+            let shared = on_link(facts, other).find(|net| own.contains(net) && !is_link_local(net))?;
+            Some(format!("{other} ({shared})"))
+        })
+        .collect()
 }
 
 /// The networks that are reached through an interface directly.

@@ -133,8 +133,8 @@ fn built_in<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version: 
     let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(name));
     let why = match verbs(facts, get, version) {
         Ok(ports) if is_wanted("IB") => return Transport::Verbs(ports),
-        Ok(_) => "NCCL_NET asks for it".to_owned(),
-        Err(why) => why,
+        Err(why) if is_wanted("IB") => why,
+        _ => "NCCL_NET asks for it".to_owned(),
     };
     if !is_wanted("Socket") {
         return Transport::Fails(match version >= LISTS_PLUGINS {

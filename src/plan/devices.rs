@@ -41,6 +41,8 @@ pub enum Reason {
     NoOwnGid,
     GidElsewhere(u32),
     NotInUsersList(String),
+    /// The profile that is for hosts without verbs.
+    WithoutVerbs(String),
 }
 
 impl std::fmt::Display for Reason {
@@ -79,6 +81,9 @@ impl std::fmt::Display for Reason {
                 write!(f, "its GID is in another slot than {index}, the slot of most HCAs")
             }
             Reason::NotInUsersList(origin) => write!(f, "not in NCCL_IB_HCA ({origin})"),
+            Reason::WithoutVerbs(profile) => {
+                write!(f, "usable, but profile {profile} is for hosts without verbs")
+            }
         }
     }
 }

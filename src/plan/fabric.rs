@@ -108,13 +108,19 @@ pub fn findings(
         );
         return vec![Finding::error("no-hca-selected", message).with_fix("Remove or correct NCCL_IB_HCA.")];
     }
+    let consequence = match context.user.get("NCCL_NET") {
+        Some(setting) if setting.value.eq_ignore_ascii_case("IB") => {
+            "NCCL will end with an error, as NCCL_NET asks for"
+        }
+        _ => "the job will run on TCP",
+    };
     let finding = match choice {
         Some(choice) if choice.is_named() => Finding::error(
             "no-fabric",
-            format!("Profile {} was asked for, but {why}: the job will run on TCP.", choice.name),
+            format!("Profile {} was asked for, but {why}: {consequence}.", choice.name),
         ),
         _ if ports.is_empty() && choice.is_none() => return Vec::new(),
-        _ => Finding::error("no-usable-hca", "No RDMA device is usable: the job will run on TCP."),
+        _ => Finding::error("no-usable-hca", format!("No RDMA device is usable: {consequence}.")),
     };
     // The trouble with each port has a finding of its own, with its own fix.
     let explained = all(|reason| !matches!(reason, Reason::NotAllotted));
@@ -125,7 +131,8 @@ pub fn findings(
 }
 
 fn unexpected_hcas(fabric: &Fabric, ports: &[Candidate], profile: &Profile) -> Vec<Finding> {
-    let usable = ports.iter().filter(|port| port.is_used()).count();
+    let idle = |port: &&Candidate| matches!(port.verdict, Verdict::LeftOut(Reason::WithoutVerbs(_)));
+    let usable = ports.iter().filter(idle).count();
     if !matches!(fabric, Fabric::Interface(_)) || usable == 0 {
         return Vec::new();
     }
@@ -133,5 +140,6 @@ fn unexpected_hcas(fabric: &Fabric, ports: &[Candidate], profile: &Profile) -> V
         "Profile {} is for hosts without verbs, and {usable} usable ports are here; they will not be used.",
         profile.name
     );
-    vec![Finding::warning("unexpected-hcas", message)]
+    let fix = "If this container has NICs of the other type, choose that profile, or let it be chosen (profile = \"auto\").";
+    vec![Finding::warning("unexpected-hcas", message).with_fix(fix)]
 }

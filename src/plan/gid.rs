@@ -70,7 +70,7 @@ pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> 
         .partition(|rail| !rail.slots.is_empty());
     // Where interfaces cannot be listed, nobody knows which addresses are ours.
     if !without.is_empty() && !facts.net.interfaces.is_empty() {
-        notes.find(missing(&without));
+        notes.find(missing(facts, &without));
     }
     if rails.is_empty() {
         return GidChoice::NotOurs;
@@ -102,7 +102,7 @@ pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> 
 }
 
 /// What is in the tables where our GID should be.
-fn missing(rails: &[Rail]) -> Finding {
+fn missing(facts: &Facts, rails: &[Rail]) -> Finding {
     let list: Vec<String> = rails
         .iter()
         .map(|rail| {
@@ -117,11 +117,35 @@ fn missing(rails: &[Rail]) -> Finding {
             }
         })
         .collect();
+    if let Some(behind) = behind(facts, rails) {
+        return behind;
+    }
     Finding::error(
         "no-own-gid",
         format!("No RoCE v2 GID of an address of this container, so RoCE will not connect: {}.", list.join("; ")),
     )
     .with_fix("Give the container an address on each RoCE interface (the network plugin's annotation for RDMA), or use the host's network.")
+}
+
+/// Our own addresses, where no queue pair can name their slots.
+fn behind(facts: &Facts, rails: &[Rail]) -> Option<Finding> {
+    let own: BTreeSet<IpAddr> = facts.net.own_addresses().collect();
+    let of_rail = |rail: &Rail| {
+        let mut slots = rail.port.gids.slots.iter();
+        let gid = slots.find(|gid| gid.index > LARGEST_INDEX && own.contains(&gid.address()))?;
+        Some(format!("{} has {} in slot {}", rail.name, gid.address(), gid.index))
+    };
+    let list: Option<Vec<String>> = rails.iter().map(of_rail).collect();
+    Some(
+        Finding::error(
+            "no-own-gid",
+            format!(
+                "The GIDs of this container are behind slot {LARGEST_INDEX}, the last that a queue pair can name, so RoCE will not connect: {}.",
+                list?.join(", ")
+            ),
+        )
+        .with_fix("Remove addresses of the interface that nobody needs, and start the container anew: its address gets the lowest free slot."),
+    )
 }
 
 /// Each rail with its IPv4 slots where every rail has one, else with its IPv6

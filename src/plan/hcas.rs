@@ -5,7 +5,7 @@ use super::setting::Proposal;
 use super::{Context, Fabric, Finding, Notes};
 use crate::nccl::devices::visible;
 use crate::nccl::list::{Pattern, most_hcas};
-use crate::nccl::version::Version;
+use crate::nccl::version::{TAKES_32_HCAS, Version};
 
 const VARIABLE: &str = "NCCL_IB_HCA";
 
@@ -25,10 +25,7 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
     }
     let most = most_hcas(context.version());
     if used.len() > most {
-        notes.find(Finding::warning(
-            "too-many-hcas",
-            format!("{} ports are usable, and NCCL takes the first {most} only.", used.len()),
-        ));
+        notes.find(too_many(context.user.version(), used.len(), most));
     }
     let evidence = evidence(ports);
     if let Some(constant) = constant {
@@ -59,6 +56,19 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
     let list = exact_list(ports);
     notes.tried(VARIABLE, "the whole names of the HCAs to use", list.clone());
     vec![Proposal::from_facts(VARIABLE, list, rule).because(evidence)]
+}
+
+fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding {
+    let nccl = version.map_or("NCCL".to_owned(), |version| format!("NCCL {version}"));
+    let message =
+        format!("{usable} ports are usable, and {nccl} takes {most}, those that libibverbs lists first.");
+    let fix = match version.is_some_and(|version| version < TAKES_32_HCAS) {
+        true => {
+            "Use NCCL 2.19 or later, which takes 32, or name those that are near to the GPUs in NCCL_IB_HCA."
+        }
+        false => "Name those that are near to the GPUs in NCCL_IB_HCA.",
+    };
+    Finding::warning("too-many-hcas", message).with_fix(fix)
 }
 
 /// `NCCL_IB_DISABLE=1` where NCCL would otherwise take devices on which it cannot

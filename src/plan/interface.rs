@@ -97,6 +97,20 @@ impl Facts {
     }
 }
 
+/// What the user can choose among.
+fn candidates(facts: &Facts) -> String {
+    let usable =
+        |interface: &&Interface| is_eligible(interface) && interface.is_up() && has_global_address(interface);
+    let names: Vec<&str> =
+        facts.net.interfaces.iter().filter(usable).map(|interface| interface.name.as_str()).collect();
+    match names.as_slice() {
+        [] => {
+            format!("Set {VARIABLE}; no interface here is up with an address that other nodes could reach.")
+        }
+        some => format!("Set {VARIABLE} to one of {}.", some.join(", ")),
+    }
+}
+
 /// Never the loopback, nor a bridge that only this host knows.
 fn is_eligible(interface: &Interface) -> bool {
     !interface.has_flag("LOOPBACK")
@@ -150,7 +164,7 @@ pub fn propose(context: &Context, choice: Option<&InterfaceChoice>, notes: &mut 
                     "no-interface",
                     format!("No default route tells which interface the job's processes reach each other through{published}; {VARIABLE} stays unset."),
                 )
-                .with_fix(format!("Set {VARIABLE}.")),
+                .with_fix(candidates(facts)),
             );
             Vec::new()
         }

@@ -16,6 +16,12 @@ pub fn select(context: &Context, ports: &mut [Candidate]) {
         }
         return;
     }
+    if matches!(profile.fabric, Some(profiles::Fabric::Interface(_))) {
+        for port in ports.iter_mut().filter(|port| port.is_used()) {
+            port.leave_out(Reason::WithoutVerbs(profile.name.clone()));
+        }
+        return;
+    }
     if let Some(setting) = user.ib_disabled() {
         let by = format!("{}={} ({})", setting.variable, setting.value, setting.origin);
         for port in ports.iter_mut().filter(|port| port.is_used()) {

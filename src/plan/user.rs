@@ -4,7 +4,7 @@ use super::Options;
 use crate::facts::Facts;
 use crate::facts::settings::{ENVIRONMENT, Settings, UserSetting};
 use crate::nccl::list::Pattern;
-use crate::nccl::version::{NEWEST, READS_CONF_FILE, REWROTE_PARSERS, Version};
+use crate::nccl::version::{NEWEST, READS_CONF_FILE, REWROTE_PARSERS, SEARCHES_GIDS, Version};
 use crate::nccl::{gid, libraries, predict};
 
 /// The origin of a variable that our own configuration sets.
@@ -80,9 +80,10 @@ impl User {
 
     /// The variable with which the user has decided on the GID, if any.
     pub fn gid(&self) -> Option<&UserSetting> {
-        [gid::INDEX, gid::RANGE, gid::FAMILY, gid::ROCE_VERSION]
-            .iter()
-            .find_map(|variable| self.get(variable))
+        let steer = [gid::INDEX, gid::RANGE, gid::FAMILY, gid::ROCE_VERSION];
+        // Before that, nothing but the index is read.
+        let searches = self.version.is_none_or(|version| version >= SEARCHES_GIDS);
+        steer[..if searches { steer.len() } else { 1 }].iter().find_map(|variable| self.get(variable))
     }
 }
 

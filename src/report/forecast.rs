@@ -5,7 +5,7 @@ use crate::facts::gid::GidType;
 use crate::facts::rdma::LinkLayer;
 use crate::nccl::predict::{Bootstrap, GidUse, PortUse, Prediction, Transport};
 use crate::nccl::version::Version;
-use crate::plan::{Forecast, Plan};
+use crate::plan::{Fabric, Forecast, Plan};
 
 /// Whom a forecast is about that holds for all.
 pub const ANY: &str = "any release";
@@ -49,6 +49,10 @@ fn sentence(plan: &Plan, prediction: &Prediction) -> String {
         },
         Transport::Plugin { file, found: false, .. } => {
             format!("load the net plugin {file}, if the image has it, else use TCP")
+        }
+        // RDMA that needs no verbs is under the sockets.
+        Transport::Sockets { interfaces, .. } if matches!(plan.fabric, Fabric::Interface(_)) => {
+            format!("use sockets on {}", interfaces.join(", "))
         }
         Transport::Sockets { why, interfaces } => match interfaces.as_slice() {
             [] => format!("use TCP ({why})"),
@@ -96,6 +100,10 @@ fn how(port: &PortUse) -> String {
         None if port.link_layer == LinkLayer::InfiniBand => "InfiniBand".to_owned(),
         None => String::from(port.link_layer.clone()),
         Some(GidUse::Fails(why)) => format!("RoCE, where its search for a GID {why}"),
+        // Eight bits are all that a queue pair keeps of it (`ibv_global_route`).
+        Some(GidUse::Slot { index, .. }) if *index > 255 => {
+            format!("RoCE, GID slot {index}, of which a queue pair makes {}", index & 255)
+        }
         Some(GidUse::Slot { index, gid: None }) => format!("RoCE, GID slot {index}: empty"),
         Some(GidUse::Slot { index, gid: Some(gid) }) => {
             let kind = match &gid.kind {

@@ -9,6 +9,7 @@ use super::style::{condensed, counted, visible};
 use crate::check::memlock::{Pinning, amount};
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::rdma::LinkLayer;
+use crate::nccl::predict::Transport;
 use crate::plan::{Fabric, Finding, Outcome, Plan, PortVerdict, Setting, Severity};
 
 /// The version of `plan --json`.
@@ -87,7 +88,10 @@ const WIDEST: usize = 32;
 /// `RoCE, 8 of 9 ports, profile generic-roce (usable HCAs of link layer Ethernet)`.
 fn headline(plan: &Plan) -> String {
     let fabric = match &plan.fabric {
-        Fabric::Verbs => format!("{}, {}", transports(&plan.ports), ports_used(&plan.ports)),
+        Fabric::Verbs => {
+            let in_vain = if is_in_vain(plan) { ", but NCCL will not use RDMA" } else { "" };
+            format!("{}, {}{in_vain}", transports(&plan.ports), ports_used(&plan.ports))
+        }
         Fabric::Interface(name) => format!("RDMA behind the interface {name}, without verbs"),
         Fabric::Plugin(_) => format!("for a net plugin, {}", ports_used(&plan.ports)),
         // The ports' own lines say why.
@@ -100,6 +104,14 @@ fn headline(plan: &Plan) -> String {
         Some(choice) if choice.is_named() => format!("{fabric}, profile {} (by name)", choice.name),
         Some(choice) => format!("{fabric}, profile {} ({})", choice.name, choice.evidence.join(", ")),
     }
+}
+
+/// Whether NCCL does without the ports, whatever its release.
+fn is_in_vain(plan: &Plan) -> bool {
+    !plan.forecasts.is_empty()
+        && plan.forecasts.iter().all(|forecast| {
+            matches!(forecast.prediction.transport, Transport::Sockets { .. } | Transport::Fails(_))
+        })
 }
 
 fn transports(ports: &[PortVerdict]) -> String {

@@ -39,6 +39,8 @@ fn decide(folder: &Path, library: &Library) -> (Facts, Plan) {
     let profiles = host::profiles(&config).unwrap();
     let mut facts = host::captured_facts(&folder.join("facts.json"), &profiles, &environment).unwrap();
     facts.platform.nccl_version = Some(library.version.clone());
+    // The harness brings libraries of its own.
+    facts.image = None;
     let plan = host::decide(&facts, &profiles, &config);
     (facts, plan)
 }
