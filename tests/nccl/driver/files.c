@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "host.h"
+#include "nccl.h"
 
 /* A descriptor that reads these bytes. */
 static int readable(const char *contents, size_t size) {
@@ -92,13 +93,30 @@ FILE *fopen(const char *path, const char *mode) {
     return NULL;
 }
 
+/* Whether the path is that of a device's parent; the name is the device's. */
+static bool is_parent(const char *path, char name[64 + 1]) {
+    int end = 0;
+    return sscanf(path, "/sys/class/infiniband/%64[^/]/device%n", name, &end) == 1 && end && !path[end];
+}
+
+/* From 2.20 to 2.23, NCCL compares the parents of two devices with strcmp(3) even
+ * where it has found none, and crashes before it decides anything. A soft-RoCE device
+ * has none, so two of them need a path that is made up. It tells them apart also
+ * without the digits that NCCL drops to find the ports of one card. */
+static bool crashes_without_parent(void) {
+    return nccl_version() >= 22000 && nccl_version() < 22400;
+}
+
 char *realpath(const char *path, char *resolved) {
     const struct host *host = described_host();
-    char name[64 + 1];
-    int end = 0;
-    if (!host || sscanf(path, "/sys/class/infiniband/%64[^/]/device%n", name, &end) != 1 || !end || path[end]) {
+    char name[64 + 1], made_up[sizeof name + 64];
+    bool is_parent_path = is_parent(path, name);
+    if (!host || !is_parent_path) {
         char *(*real)(const char *, char *) = dlsym(RTLD_NEXT, "realpath");
-        return real(path, resolved);
+        char *found = real(path, resolved);
+        if (found || !is_parent_path || !crashes_without_parent()) return found;
+        snprintf(made_up, sizeof made_up, "/sys/devices/none/%s/0000:00:00.0", name);
+        return resolved ? strcpy(resolved, made_up) : strdup(made_up);
     }
     const struct hca *hca = hca_named(host, name);
     if (!hca || !hca->pci_path) {

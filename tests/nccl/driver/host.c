@@ -129,9 +129,10 @@ bool describe(struct host *host, char **words, int count) {
     return false;
 }
 
-void move_to(struct host *host, bool is_real) {
+void move_to(struct host *host, enum mode mode) {
+    if (mode == STARTED) return;
     /* The environment as execve(2) would hand it over: names may come twice. */
     (void)ADDED(host->environment, host->variable_count);
     environ = host->environment;
-    if (!is_real) current = host;
+    if (mode == DESCRIBED) current = host;
 }

@@ -72,6 +72,15 @@ struct host {
     size_t variable_count;
 };
 
+/* What a case is about. */
+enum mode {
+    DESCRIBED,
+    /* This machine, with the variables of the case. */
+    REAL,
+    /* This machine, with the variables that the driver was started with. */
+    STARTED,
+};
+
 /* NULL where the machine itself is the host. The libibverbs of this folder asks,
  * too. */
 const struct host *described_host(void);
@@ -79,8 +88,8 @@ const struct host *described_host(void);
 /* Adds a line of a case to the host; false where it is none about the host. */
 bool describe(struct host *host, char **words, int count);
 
-/* From now on, this process has the variables of that host, and is on it, unless
- * it has to be on the machine itself. */
-void move_to(struct host *host, bool is_real);
+/* From now on, this process has the variables of that host and is on it, as far as
+ * the mode says so. */
+void move_to(struct host *host, enum mode mode);
 
 #endif

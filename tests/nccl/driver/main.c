@@ -1,9 +1,11 @@
 /* Runs NCCL's own decisions, case by case.
  *
- *   driver described|real LIBNCCL NAME=OFFSET...
+ *   driver described|real|started LIBNCCL NAME=OFFSET...
  *
  * Reads cases: lines, the last of which is "run". Those before the first "ask"
- * describe the host; on a `real` one there are only variables. What comes back are
+ * describe the host; on a `real` one, which is this machine, there are only variables.
+ * `started` is the same with the variables that the driver itself was started with, so
+ * that it can take the place of a job's command. What comes back are
  * a line for each answer, and "end SIGNAL STATUS SIZE" with SIZE bytes of NCCL's log
  * behind it. Each case runs in a child, because NCCL reads everything once. */
 #include <dlfcn.h>
@@ -24,7 +26,7 @@
 
 enum { DEADLINE = 10, MOST_WORDS = 256 };
 
-static bool is_real;
+static enum mode mode;
 
 static _Noreturn void run_case(char *lines) {
     /* What hangs dies of the signal. */
@@ -46,7 +48,7 @@ static _Noreturn void run_case(char *lines) {
         }
         if (!started) {
             started = true;
-            move_to(&host, is_real);
+            move_to(&host, mode);
             prepare();
         }
         ask(words + 1, count - 1);
@@ -80,7 +82,8 @@ static void run(char *lines) {
 
 int main(int count, char **arguments) {
     if (count < 3) return 2;
-    is_real = strcmp(arguments[1], "real") == 0;
+    if (strcmp(arguments[1], "real") == 0) mode = REAL;
+    if (strcmp(arguments[1], "started") == 0) mode = STARTED;
     load_nccl(arguments[2], arguments + 3);
     /* Loaded here, the children have them already. */
     dlopen("libibverbs.so", RTLD_NOW);
