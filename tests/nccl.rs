@@ -8,11 +8,13 @@ mod nccl {
     mod decided;
     mod described;
     mod driver;
+    mod forecast;
     mod harness;
     mod host;
     mod library;
     mod model;
     mod outcome;
     mod random;
+    mod soft_roce;
     mod texts;
 }

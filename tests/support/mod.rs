@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod process;
+pub mod vm;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,0 +1,27 @@
+//! Scripts in a virtual machine whose kernel has soft-RoCE. See tests/vm/run.sh.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::{repository, skip};
+
+/// Runs a script of tests/vm/guest in a machine of its own, and gives what it said.
+/// `None` where there can be no such machine.
+pub fn guest(script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
+    let setup = Command::new(repository("tests/vm/setup.sh")).status().unwrap();
+    if !setup.success() {
+        skip("the virtual machine cannot be set up (see above)");
+        return None;
+    }
+    let output = Command::new(repository("tests/vm/run.sh"))
+        .arg(repository("tests/vm/guest").join(script))
+        .args(arguments)
+        // Longer than any script takes on a busy machine.
+        .env("RDMA_INIT_VM_TIMEOUT", "400")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let problem = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {}\n{said}\n{problem}", output.status);
+    Some(output.stdout)
+}
