@@ -128,12 +128,21 @@ pub fn read(reader: &Reader, addresses: Result<Vec<InterfaceAddress>, Errno>) ->
     for entry in addresses {
         let position = interfaces.iter().position(|i| i.name == entry.name);
         let position = position.unwrap_or_else(|| {
-            interfaces.push(describe(reader, &entry));
-            interfaces.len() - 1
+            let place = place(&interfaces, &entry.name);
+            interfaces.insert(place, describe(reader, &entry));
+            place
         });
         interfaces[position].addresses.extend(entry.address);
     }
     Net { interfaces, routes: route::read(reader) }
+}
+
+/// Where a new name belongs. The label of an address, `eth0:1`, comes with the addresses
+/// of its link, before those of the next link, and NCCL takes it for an interface.
+fn place(interfaces: &[Interface], name: &str) -> usize {
+    let link = |name: &str| name.split(':').next().map(str::to_owned);
+    let last = interfaces.iter().rposition(|known| link(&known.name) == link(name));
+    last.map_or(interfaces.len(), |last| last + 1)
 }
 
 fn describe(reader: &Reader, entry: &InterfaceAddress) -> Interface {
@@ -154,6 +163,27 @@ fn describe(reader: &Reader, entry: &InterfaceAddress) -> Interface {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn labels_come_behind_their_link() {
+        let root = tempfile::tempdir().unwrap();
+        let entry = |name: &str, address: Option<&str>| InterfaceAddress {
+            name: name.to_owned(),
+            flags: Vec::new(),
+            address: address.map(|address| address.parse().unwrap()),
+        };
+        let entries = vec![
+            entry("eth0", None),
+            entry("eth1", None),
+            entry("eth0", Some("10.1.0.5/24")),
+            entry("eth0:1", Some("10.1.2.5/24")),
+            entry("eth0:2", Some("10.1.3.5/24")),
+            entry("eth1", Some("10.2.0.5/24")),
+        ];
+        let net = read(&Reader::new(root.path()), Ok(entries));
+        let names: Vec<_> = net.interfaces.iter().map(|interface| interface.name.as_str()).collect();
+        assert_eq!(names, ["eth0", "eth0:1", "eth0:2", "eth1"]);
+    }
 
     #[test]
     fn devices_are_known_by_name_or_not_at_all() {
