@@ -75,6 +75,13 @@ impl Reader {
         self.unless_absent(&path, absent, read_regular(&path, LIMIT)).map(clean)
     }
 
+    /// The same to the last byte, where white space and control characters count; what
+    /// shows it has to see to them.
+    pub fn exact_text_unless(&self, path: impl AsRef<Path>, absent: &[Errno]) -> Option<String> {
+        let path = self.path(path);
+        self.unless_absent(&path, absent, read_regular(&path, LIMIT)).map(decoded)
+    }
+
     /// The bytes of a file that may be longer than the others, up to a limit; `None`
     /// as for [`Reader::text`].
     pub fn bytes(&self, path: impl AsRef<Path>, limit: u64) -> Option<Vec<u8>> {
@@ -234,11 +241,14 @@ fn read_regular(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
+fn decoded(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
+}
+
 /// Text that is safe to print: bytes that are no UTF-8 replaced, control
 /// characters (but the newlines inside) too, trailing white space removed.
 fn clean(bytes: Vec<u8>) -> String {
-    let mut text =
-        String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
+    let mut text = decoded(bytes);
     text.truncate(text.trim_end().len());
     // As nearly all of the kernel's files are.
     if text.bytes().all(|byte| matches!(byte, b'\n' | b'\t' | b' '..=b'~')) {

@@ -147,7 +147,7 @@ pub fn read(
     let mut odd = Vec::new();
     for file in conf_files(environment) {
         // What this user may not read, NCCL will not read either.
-        let Some(text) = reader.text_unless(Path::new(&file), &[Errno::EACCES]) else { continue };
+        let Some(text) = reader.exact_text_unless(Path::new(&file), &[Errno::EACCES]) else { continue };
         // A file may hold anything, secrets too, under names that are not NCCL's.
         // Which release reads them is not known yet: as it was before 2.30, and the rest
         // is for the plan.
@@ -234,6 +234,17 @@ mod tests {
                 "/etc/nccl.conf:7  NCCL_IB_SL=1",
             ]
         );
+    }
+
+    #[test]
+    fn white_space_and_carriage_returns_are_part_of_a_value() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("etc")).unwrap();
+        fs::write(root.path().join("etc/nccl.conf"), "NCCL_IB_TC=106\r\nNCCL_IB_SL=5\r\nNCCL_NET=IB ")
+            .unwrap();
+        let (settings, _) = read(&Reader::new(root.path()), &Environment::default(), |_| false);
+        let values: Vec<_> = settings.0.iter().map(|setting| setting.value.as_str()).collect();
+        assert_eq!(values, ["106\r", "5\r", "IB "]);
     }
 
     #[test]
