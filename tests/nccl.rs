@@ -11,8 +11,11 @@ mod nccl {
     mod forecast;
     mod harness;
     mod host;
+    mod layout;
     mod library;
     mod model;
+    mod namespace;
+    mod namespaces;
     mod outcome;
     mod random;
     mod soft_roce;

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 
@@ -28,8 +29,13 @@ impl Nccl {
     /// NCCL on this machine, with its own libibverbs and devices: of a case only the
     /// environment and what is asked count.
     pub fn start_on_this_machine(library: &Library) -> Nccl {
-        let mut command = Command::new(library::driver().join("driver"));
-        command.arg("real");
+        Nccl::start_by(|driver| Command::new(driver), "real", library)
+    }
+
+    /// The same where something else starts the driver, in one of its modes.
+    pub fn start_by(start: impl FnOnce(&Path) -> Command, mode: &str, library: &Library) -> Nccl {
+        let mut command = start(&library::driver().join("driver"));
+        command.arg(mode);
         Nccl::spawn(command, library)
     }
 

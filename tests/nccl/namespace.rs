@@ -1,0 +1,149 @@
+//! A layout of links in a network namespace of this machine.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::layout::{Layout, Link, State};
+use crate::support::{poll_until, repository, skip};
+
+pub struct Namespace {
+    /// With the links.
+    own: Process,
+    /// With their other ends.
+    _peers: Process,
+    folder: TempDir,
+}
+
+/// A process that keeps namespaces; they go with it.
+struct Process(Child);
+
+impl Process {
+    fn start(command: &mut Command) -> Process {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n", "{command:?} did not come up (see above)");
+        Process(child)
+    }
+
+    /// A program in the namespaces of this process.
+    fn command(&self, kinds: &[&str], program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg("--target").arg(self.0.id().to_string()).args(kinds).arg("--").arg(program.as_ref());
+        command
+    }
+
+    /// Runs lines of ip(8).
+    fn ip(&self, lines: &[String]) {
+        let mut command = self.command(&["--net"], "ip");
+        let mut ip = command.args(["-batch", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+        ip.stdin.take().unwrap().write_all(lines.join("\n").as_bytes()).unwrap();
+        assert!(ip.wait().unwrap().success(), "{lines:?}");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether this machine can have such namespaces; says so where not.
+pub fn can_be_made() -> bool {
+    let made = Command::new("unshare")
+        .args(["--net", "--mount", "--", "ip", "link", "add", "probe", "type", "veth"])
+        .output()
+        .unwrap();
+    if !made.status.success() {
+        let why = String::from_utf8_lossy(&made.stderr);
+        skip(&format!("no network namespace with a veth link can be made, or not by this user: {why}"));
+    }
+    made.status.success()
+}
+
+impl Namespace {
+    pub fn of(layout: &Layout) -> Namespace {
+        let folder = tempfile::tempdir().unwrap();
+        let peers =
+            Process::start(Command::new("unshare").args(["--net", "--", "sh", "-c", "echo ready; exec cat"]));
+        let own = Process::start(
+            Command::new("unshare")
+                .args(["--net", "--mount", "--"])
+                .arg(repository("tests/nccl/namespace.sh"))
+                .arg(folder.path()),
+        );
+        own.ip(&layout.links.iter().map(|link| add(link, peers.0.id())).collect::<Vec<_>>());
+        let connected = layout.links.iter().filter(|link| link.state == State::Running);
+        peers.ip(&connected.map(|link| format!("link set {} up", link.name)).collect::<Vec<_>>());
+        own.ip(&layout.links.iter().flat_map(configure).collect::<Vec<_>>());
+        let namespace = Namespace { own, _peers: peers, folder };
+        for link in layout.links {
+            let wanted = if link.state == State::Running { "up" } else { "down" };
+            // Follows the carrier some time later.
+            let state = format!("/sys/class/net/{}/operstate", link.name);
+            poll_until(&format!("{} is {wanted}", link.name), || {
+                (namespace.text_of("cat", &state).trim() == wanted).then_some(())
+            });
+        }
+        if let Some((gateway, link)) = layout.default {
+            namespace.own.ip(&[format!("route add default via {gateway} dev {link}")]);
+        }
+        namespace
+    }
+
+    /// A program there, with an environment of its own.
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = self.own.command(&["--net", "--mount"], program);
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        command
+    }
+
+    fn text_of(&self, program: &str, argument: &str) -> String {
+        let output = self.command(program).arg(argument).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// A file that only this namespace has.
+    pub fn write(&self, path: impl AsRef<Path>, text: &str) {
+        let mut command = self.command("tee");
+        let mut tee = command.arg(path.as_ref()).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        tee.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(tee.wait().unwrap().success());
+    }
+
+    /// Another home folder, for `HOME`.
+    pub fn home_by_variable(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    /// The home folder by the user database.
+    pub fn home_of_the_database(&self) -> PathBuf {
+        self.folder.path().join("database")
+    }
+}
+
+/// The other end, of the same name, is in another namespace.
+fn add(link: &Link, peers: u32) -> String {
+    let Link { name, index, .. } = link;
+    let index = index.map(|index| format!("index {index} ")).unwrap_or_default();
+    format!("link add {name} {index}type veth peer name {name} netns {peers}")
+}
+
+fn configure(link: &Link) -> Vec<String> {
+    let name = link.name;
+    // Without an address that the kernel makes of a random one.
+    let mut lines = vec![format!("link set {name} addrgenmode none")];
+    if link.state != State::Down {
+        lines.push(format!("link set {name} up"));
+    }
+    for address in link.addresses {
+        // The search for duplicates would take its time.
+        let nodad = if address.contains("::") { " nodad" } else { "" };
+        lines.push(format!("addr add {address} dev {name}{nodad}"));
+    }
+    lines
+}

@@ -1,0 +1,35 @@
+#!/bin/sh
+# What a container sees, in network and mount namespaces of its own: said to be ready,
+# it stays until its input ends.
+#   unshare --net --mount tests/nccl/namespace.sh FOLDER
+# FOLDER is empty; what is mounted there goes with the namespace.
+set -eu
+folder=$1
+
+# The links of this namespace, and an HCA without a node: nobody can use it, but where
+# one is, rdma-init says what NCCL will do. The kernel's /sys takes no new folder.
+mount -t sysfs sysfs /sys
+mount -t tmpfs tmpfs "$folder"
+mkdir "$folder/net" "$folder/etc" "$folder/work" "$folder/home" "$folder/database"
+mount --bind /sys/class/net "$folder/net"
+mount -t tmpfs tmpfs /sys/class
+mkdir /sys/class/net
+mount --bind "$folder/net" /sys/class/net
+port=/sys/class/infiniband/mlx5_0/ports/1
+mkdir -p "$port/gids" "$port/gid_attrs/types" "$port/gid_attrs/ndevs"
+echo '1: CA' >/sys/class/infiniband/mlx5_0/node_type
+echo '4: ACTIVE' >$port/state
+echo Ethernet >$port/link_layer
+
+# An nccl.conf of its own, and a home that the user database knows.
+mount -t overlay -o "lowerdir=/etc,upperdir=$folder/etc,workdir=$folder/work" overlay /etc
+rm -f /etc/nccl.conf /etc/rdma-init.toml
+sed -i "s|^root:.*|root:x:0:0:root:$folder/database:/bin/sh|" /etc/passwd
+
+# Some kernels give every namespace a few links.
+for link in ifb0 ifb1; do
+    ip link del $link 2>/dev/null || :
+done
+ip link set lo up
+echo ready
+exec cat
