@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::image;
-use super::style::counted;
+use super::style::{counted, visible};
 use crate::check::memlock::amount;
 use crate::facts::Facts;
 use crate::facts::limits::{Amount, Limit};
@@ -34,7 +34,8 @@ pub fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     if !facts.settings.0.is_empty() {
         writeln!(out, "Variables that are set")?;
         for setting in &facts.settings.0 {
-            writeln!(out, "  {}={} ({})", setting.variable, setting.value, setting.origin)?;
+            let line = format!("{}={} ({})", setting.variable, setting.value, setting.origin);
+            writeln!(out, "  {}", visible(&line))?;
         }
     }
     if !facts.unreadable.is_empty() {
