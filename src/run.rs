@@ -113,7 +113,8 @@ fn why_no_rdma(plan: &Plan) -> Option<String> {
     if let Fabric::None(why) = &plan.fabric {
         return Some(why.clone());
     }
-    let fatal = |finding: &&Finding| ["no-own-gid", "gid-index", "gid-search"].contains(&finding.id);
+    let of_gid = ["no-own-gid", "gid-index", "gid-search"];
+    let fatal = |finding: &&Finding| finding.severity == Severity::Error && of_gid.contains(&finding.id);
     if let Some(finding) = plan.findings.iter().find(fatal) {
         return Some(format!("RoCE will not connect: {}", finding.message));
     }

@@ -11,6 +11,9 @@ use crate::nccl::version::{CHECKS_RANGE, READS_GIDS_FIRST, SEARCHES_GIDS};
 use crate::plan::{Finding, PortVerdict, Severity, own_slots};
 use crate::report::style::condensed;
 
+/// What is said of a slot that nothing can be reached with.
+const DEAD: &str = "RoCE will not connect";
+
 /// A queue pair keeps eight bits of the index (`ibv_global_route`).
 const LARGEST: i64 = 255;
 
@@ -139,10 +142,10 @@ fn wrong(subject: &Subject) -> Option<Finding> {
     }
     let is_index = setting.variable == INDEX;
     let leads = if is_index { "is wrong here" } else { "does not lead NCCL to the right GID" };
-    Some(
-        Finding::warning("gid-index", format!("{} {leads}: {}.", shown(setting), wrong.join("; ")))
-            .with_fix(fix(subject, setting)),
-    )
+    let finding = Finding::warning("gid-index", format!("{} {leads}: {}.", shown(setting), wrong.join("; ")));
+    let severity =
+        if wrong.iter().any(|what| what.contains(DEAD)) { Severity::Error } else { Severity::Warning };
+    Some(Finding { severity, ..finding }.with_fix(fix(subject, setting)))
 }
 
 /// What helps where the user's own decision leads to a wrong GID.
@@ -195,9 +198,9 @@ fn what_is_wrong(subject: &Subject, port: &Port, index: i64, gid: Option<&Gid>) 
     }
     let there = match gid {
         None if index >= port.gids.size.into() => {
-            format!("is behind the end of the table ({} slots): RoCE will not connect", port.gids.size)
+            format!("is behind the end of the table ({} slots): {DEAD}", port.gids.size)
         }
-        None => "is empty: RoCE will not connect".to_owned(),
+        None => format!("is empty: {DEAD}"),
         Some(gid) if gid.is_link_local() => {
             "is link-local, which reaches no further than the own Ethernet segment".to_owned()
         }
@@ -205,7 +208,7 @@ fn what_is_wrong(subject: &Subject, port: &Port, index: i64, gid: Option<&Gid>) 
             "is RoCE v1, which reaches no further than the own Ethernet segment".to_owned()
         }
         Some(gid) => {
-            format!("is {}, not an address of this container: RoCE will not connect", gid.address())
+            format!("is {}, not an address of this container: {DEAD}", gid.address())
         }
     };
     let instead = right.first().map(|gid| format!(" (slot {} is right)", gid.index)).unwrap_or_default();
