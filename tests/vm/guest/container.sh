@@ -51,8 +51,12 @@ container_netns pod2 eth2 net2 25.12.0.43/27
 first=$(gid_slots mlx5_1 25.12.0.11)
 second=$(gid_slots mlx5_2 25.12.0.43)
 [ "$first" != "$second" ] || fail "both in slot $first: the case is not made"
-in_container pod2 "$init" plan --evidence
-in_container pod2 "$init" env --format docker >/run/out
+in_container pod2 "$init" plan | tee /run/out
+grep -q 'No single GID index is right for every HCA' /run/out ||
+    fail 'what a release that is not known cannot use is not named'
+# In an image with a release that searches for the slot.
+in_container pod2 env NCCL_VERSION=2.27.7 "$init" plan --evidence
+in_container pod2 env NCCL_VERSION=2.27.7 "$init" env --format docker >/run/out
 ! grep -q NCCL_IB_GID_INDEX /run/out || fail 'one index for slots that differ'
 expect 'a range that leads NCCL to each' "$(grep RANGE /run/out)" NCCL_IB_ADDR_RANGE=25.12.0.0/26
 
