@@ -88,7 +88,8 @@ pub fn captured_facts(
     let mut facts = Document::parse(&text)
         .map_err(|why| anyhow::anyhow!("cannot use the facts in {}: {why}", source.display()))?;
     // An empty root: the conf files of this machine are not those of that one.
-    let (here, _) = settings::read(&Reader::nowhere(), environment, |variable| profiles.may_fill(variable));
+    let (here, _) =
+        settings::read(&Reader::nowhere(), environment, None, |variable| profiles.may_fill(variable));
     facts.settings = facts.settings.under(here);
     Ok(facts)
 }

@@ -8,6 +8,7 @@ pub mod dmi;
 pub mod document;
 pub mod gid;
 pub mod gpu;
+pub mod home;
 pub mod image;
 pub mod limits;
 pub mod net;
@@ -42,6 +43,8 @@ pub struct Facts {
     pub platform: platform::Platform,
     /// The libraries of the container's image; `None` where nobody has looked.
     pub image: Option<image::Image>,
+    /// Where the user's own files are; `None` where nobody has looked.
+    pub homes: Option<home::Homes>,
     /// The variables that the user set, and where.
     pub settings: settings::Settings,
     /// Lines of conf files that name a variable, and set none.
@@ -72,8 +75,13 @@ pub struct Sources<'a> {
 /// platform, and the names of the network devices. Never fails; see [`Facts::unreadable`].
 pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> bool) -> Facts {
     let reader = Reader::new(sources.root);
-    let (settings, conf_lines) = settings::read(&reader, sources.environment, sources.is_setting);
+    // Only NCCL's conf files are in it, which matter where it finds devices.
+    let homes = (rdma::may_be_there(&reader) || sources.image_in_any_case)
+        .then(|| home::read(&reader, sources.environment));
+    let database = homes.as_ref().and_then(|homes| homes.database.as_deref());
+    let (settings, conf_lines) = settings::read(&reader, sources.environment, database, sources.is_setting);
     let known = Facts {
+        homes,
         settings,
         conf_lines,
         platform: platform::read(sources.environment, sources.is_marker),

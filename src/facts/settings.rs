@@ -132,6 +132,8 @@ fn concerns_us(name: &str) -> bool {
 pub fn read(
     reader: &Reader,
     environment: &Environment,
+    // The home folder of the user database, where it is known.
+    database: Option<&str>,
     also: impl Fn(&str) -> bool,
 ) -> (Settings, Vec<ConfLine>) {
     let mut settings: Vec<UserSetting> = environment
@@ -145,7 +147,7 @@ pub fn read(
         })
         .collect();
     let mut odd = Vec::new();
-    for file in conf_files(environment) {
+    for file in conf_files(environment, database) {
         // What this user may not read, NCCL will not read either.
         let Some(text) = reader.exact_text_unless(Path::new(&file), &[Errno::EACCES]) else { continue };
         // A file may hold anything, secrets too, under names that are not NCCL's.
@@ -179,13 +181,18 @@ fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
         .map(move |(index, line)| ConfLine { origin: format!("{file}:{}", index + 1), text: line.to_owned() })
 }
 
-fn conf_files(environment: &Environment) -> Vec<String> {
+/// All that some release reads; which of them counts the plan knows.
+fn conf_files(environment: &Environment, database: Option<&str>) -> Vec<String> {
     let own = environment.get("NCCL_CONF_FILE").filter(|file| !file.is_empty()).map(str::to_owned);
-    // Older NCCL asks the user database for the home folder, which a static program
-    // cannot; in a container the two agree.
-    let home = environment.get("HOME").map(|home| format!("{home}/.nccl.conf"));
-    let home = home.filter(|home| own.as_ref() != Some(home));
-    own.into_iter().chain(home).chain(["/etc/nccl.conf".to_owned()]).collect()
+    let homes = environment.get("HOME").into_iter().chain(database);
+    let homes = homes.map(|home| format!("{home}/.nccl.conf"));
+    let mut files: Vec<String> = Vec::new();
+    for file in own.into_iter().chain(homes).chain(["/etc/nccl.conf".to_owned()]) {
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    files
 }
 
 #[cfg(test)]
@@ -211,7 +218,7 @@ mod tests {
             ("NCCL_VERSION", "2.21.5"),
             ("TZ", "UTC"),
         ]);
-        let (settings, odd) = read(&Reader::new(root.path()), &environment, |name| name == "TZ");
+        let (settings, odd) = read(&Reader::new(root.path()), &environment, None, |name| name == "TZ");
         let shown: Vec<_> =
             settings.0.iter().map(|s| format!("{}={} {}", s.variable, s.value, s.origin)).collect();
         assert_eq!(
@@ -242,17 +249,19 @@ mod tests {
         fs::create_dir_all(root.path().join("etc")).unwrap();
         fs::write(root.path().join("etc/nccl.conf"), "NCCL_IB_TC=106\r\nNCCL_IB_SL=5\r\nNCCL_NET=IB ")
             .unwrap();
-        let (settings, _) = read(&Reader::new(root.path()), &Environment::default(), |_| false);
+        let (settings, _) = read(&Reader::new(root.path()), &Environment::default(), None, |_| false);
         let values: Vec<_> = settings.0.iter().map(|setting| setting.value.as_str()).collect();
         assert_eq!(values, ["106\r", "5\r", "IB "]);
     }
 
     #[test]
     fn every_file_that_some_release_reads_is_read() {
-        let files = |pairs| conf_files(&Environment::from(pairs));
+        let files = |pairs| conf_files(&Environment::from(pairs), None);
         let etc = "/etc/nccl.conf";
         assert_eq!(files([("HOME", "/h"), ("NCCL_CONF_FILE", "/c")]), ["/c", "/h/.nccl.conf", etc]);
         assert_eq!(files([("HOME", "/h"), ("NCCL_CONF_FILE", "/h/.nccl.conf")]), ["/h/.nccl.conf", etc]);
         assert_eq!(files([("HOME", "/h"), ("NCCL_CONF_FILE", "")]), ["/h/.nccl.conf", etc]);
+        let both = conf_files(&Environment::from([("HOME", "/h")]), Some("/root"));
+        assert_eq!(both, ["/h/.nccl.conf", "/root/.nccl.conf", etc]);
     }
 }

@@ -113,7 +113,9 @@ fn candidates(facts: &Facts) -> String {
 
 /// Never the loopback, nor a bridge that only this host knows.
 fn is_eligible(interface: &Interface) -> bool {
-    !interface.has_flag("LOOPBACK")
+    // A label is another name for an address of its link.
+    !interface.name.contains(':')
+        && !interface.has_flag("LOOPBACK")
         && !["lo", "docker", "virbr"].iter().any(|prefix| interface.name.starts_with(prefix))
 }
 

@@ -2,6 +2,7 @@
 
 use super::Options;
 use crate::facts::Facts;
+use crate::facts::home::Homes;
 use crate::facts::settings::{ENVIRONMENT, Settings, UserSetting};
 use crate::nccl::list::Pattern;
 use crate::nccl::version::{NEWEST, READS_CONF_FILE, REWROTE_PARSERS, SEARCHES_GIDS, Version};
@@ -16,6 +17,7 @@ pub const CONFIGURATION: &str = "configuration";
 pub struct User {
     settings: Settings,
     own_file: Option<String>,
+    homes: Option<Homes>,
     version: Option<Version>,
 }
 
@@ -35,10 +37,10 @@ impl User {
         });
         let files = files
             .into_iter()
-            .filter(|setting| is_read(setting.file(), own_file.as_deref(), version))
+            .filter(|setting| is_read(setting.file(), own_file.as_deref(), facts.homes.as_ref(), version))
             .map(|setting| as_read(setting, version));
         let settings = Settings(environment.into_iter().chain(set).chain(files).collect());
-        User { settings, own_file, version }
+        User { settings, own_file, homes: facts.homes.clone(), version }
     }
 
     /// The setting that counts, if the user has set the variable at all.
@@ -63,7 +65,7 @@ impl User {
 
     /// Whether the job's NCCL reads a conf file.
     pub fn reads(&self, file: &str) -> bool {
-        is_read(file, self.own_file.as_deref(), self.version)
+        is_read(file, self.own_file.as_deref(), self.homes.as_ref(), self.version)
     }
 
     /// The user's choice of HCAs. An empty value means all of them, as unset does.
@@ -88,11 +90,23 @@ impl User {
 }
 
 /// Whether a release reads a conf file: one that is named in `NCCL_CONF_FILE`
-/// replaces the one in the home folder. An unknown release counts as a recent one.
-fn is_read(file: &str, own_file: Option<&str>, version: Option<Version>) -> bool {
-    let Some(own_file) = own_file else { return true };
-    let reads_own = version.is_none_or(|version| version >= READS_CONF_FILE);
-    if file == own_file { reads_own } else { !reads_own || !file.ends_with("/.nccl.conf") }
+/// replaces the one in the home folder, and which folder that is has changed. An
+/// unknown release counts as a recent one.
+fn is_read(file: &str, own_file: Option<&str>, homes: Option<&Homes>, version: Option<Version>) -> bool {
+    let since = |change: Version| version.is_none_or(|version| version >= change);
+    let own_file = own_file.filter(|_| since(READS_CONF_FILE));
+    if own_file == Some(file) {
+        return true;
+    }
+    let Some(home) = file.strip_suffix("/.nccl.conf") else {
+        // The other two are /etc/nccl.conf, and one that an old release does not know.
+        return file == "/etc/nccl.conf";
+    };
+    let is_of_home = homes.is_none_or(|homes| match since(REWROTE_PARSERS) {
+        true => homes.variable.as_deref() == Some(home),
+        false => homes.database.as_deref() == Some(home),
+    });
+    own_file.is_none() && is_of_home
 }
 
 /// The carriage return at the end of a line is part of the value before 2.30.

@@ -217,7 +217,6 @@ fn conf_files_of_a_container() {
 }
 
 #[test]
-#[ignore = "rdma-init takes the home folder of HOME in every release, NCCL before 2.30 that of the user database"]
 fn the_home_folder_of_the_user_database() {
     check_conf_files(|namespace| vec![vec![], vec![variable("HOME", namespace.home_by_variable())]]);
 }
