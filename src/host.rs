@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::demo;
 use crate::facts::document::Document;
 use crate::facts::settings::{self, Environment};
+use crate::facts::start::Start;
 use crate::facts::{self, Facts, Reader, Sources, net};
 use crate::plan::{self, Plan, ProfileOption, User};
 use crate::profiles::Profiles;
@@ -39,26 +40,26 @@ pub fn no_such_profile(name: &str, profiles: &Profiles) -> String {
 
 /// The facts of this container.
 pub fn live_facts(profiles: &Profiles, environment: &Environment) -> Facts {
-    live(profiles, environment, true, |_, _| true)
+    let folder = std::env::current_dir().ok();
+    let start = Start { environment, folder: folder.as_deref(), command: None };
+    live(profiles, start, true, |_, _| true)
 }
 
 /// The facts of this container that the decision can depend on.
-pub fn needed_facts(profiles: &Profiles, environment: &Environment, config: &Config) -> Facts {
+pub fn needed_facts(profiles: &Profiles, start: Start, config: &Config) -> Facts {
     let options = config.plan_options();
-    live(profiles, environment, false, |facts, devices| {
-        plan::needs_network(facts, devices, profiles, &options)
-    })
+    live(profiles, start, false, |facts, devices| plan::needs_network(facts, devices, profiles, &options))
 }
 
 fn live(
     profiles: &Profiles,
-    environment: &Environment,
+    start: Start,
     image_in_any_case: bool,
     needs_network: impl FnOnce(&Facts, &[String]) -> bool,
 ) -> Facts {
     let sources = Sources {
         root: Path::new("/"),
-        environment,
+        start,
         is_setting: &|variable| profiles.may_fill(variable),
         is_marker: &|variable| profiles.is_marker(variable),
         addresses: net::system_addresses,
@@ -88,8 +89,10 @@ pub fn captured_facts(
     let mut facts = Document::parse(&text)
         .map_err(|why| anyhow::anyhow!("cannot use the facts in {}: {why}", source.display()))?;
     // An empty root: the conf files of this machine are not those of that one.
-    let (here, _) =
-        settings::read(&Reader::nowhere(), environment, None, |variable| profiles.may_fill(variable));
+    let here = settings::read(&Reader::nowhere(), Start::from(environment), None, |variable| {
+        profiles.may_fill(variable)
+    })
+    .settings;
     facts.settings = facts.settings.under(here);
     Ok(facts)
 }

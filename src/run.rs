@@ -13,9 +13,10 @@ use crate::config::{Config, TERMINATION_LOG_VARIABLE};
 use crate::exit;
 use crate::facts::Facts;
 use crate::facts::settings::Environment;
+use crate::facts::start::Start;
 use crate::host;
 use crate::init::{Orders, Supervision};
-use crate::nccl::predict::Transport;
+use crate::nccl::predict::{Bootstrap, Transport};
 use crate::plan::{Fabric, Finding, Forecast, Plan, Severity};
 use crate::report::log::{Log, say};
 use crate::report::plan::Memlock;
@@ -48,7 +49,10 @@ pub fn prepare(
 ) -> anyhow::Result<Prepared> {
     let known = Environment::new(&inherited);
     let profiles = host::profiles(config)?;
-    let facts = host::needed_facts(&profiles, &known, config);
+    let folder = std::env::current_dir().ok();
+    let first = command.first().and_then(|word| word.to_str().ok());
+    let start = Start { environment: &known, folder: folder.as_deref(), command: first };
+    let facts = host::needed_facts(&profiles, start, config);
     let mut plan = host::decide(&facts, &profiles, config);
     let memlock = raise_memlock(config, &facts, &mut plan);
     tracing::debug!(unreadable = facts.unreadable.len(), "facts read");
@@ -118,14 +122,20 @@ fn why_no_rdma(plan: &Plan) -> Option<String> {
     if let Some(finding) = plan.findings.iter().find(fatal) {
         return Some(format!("RoCE will not connect: {}", finding.message));
     }
-    let without = |forecast: &Forecast| match &forecast.prediction.transport {
-        Transport::Sockets { why, .. } | Transport::Fails(why) => Some(why.clone()),
-        Transport::Verbs(_) | Transport::Plugin { .. } => None,
+    let without = |forecast: &Forecast| match (&forecast.prediction.bootstrap, &forecast.prediction.transport)
+    {
+        (Bootstrap::Fails(message), _) | (_, Transport::Fails(message)) => {
+            Some(format!("NCCL will end with \"{message}\""))
+        }
+        // RDMA without verbs is sockets for NCCL.
+        (_, Transport::Sockets { why, .. }) if plan.fabric.pins_memory() => {
+            Some(format!("NCCL will not use the RDMA devices: {why}"))
+        }
+        _ => None,
     };
-    // RDMA without verbs is sockets for NCCL. And some release may do otherwise.
+    // Some release may do otherwise.
     let reasons: Option<Vec<String>> = plan.forecasts.iter().map(without).collect();
-    let reasons = reasons.filter(|_| plan.fabric.pins_memory())?;
-    Some(format!("NCCL will not use the RDMA devices: {}", reasons.first()?))
+    reasons?.into_iter().next()
 }
 
 /// Says why the command is not started.

@@ -2,13 +2,15 @@
 
 use std::io::Write;
 
+use anyhow::bail;
 use serde::Serialize;
 
 use crate::cli::Host;
 use crate::config::Config;
-use crate::facts::settings::Environment;
+use crate::facts::settings::{Environment, is_variable_name};
 use crate::plan::Why;
 use crate::report;
+use crate::report::style::visible;
 
 /// `plan --why VARIABLE --json`.
 #[derive(Serialize)]
@@ -26,6 +28,9 @@ pub fn run(
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<()> {
+    if !is_variable_name(variable) {
+        bail!("{:?} is not the name of a variable", visible(variable));
+    }
     let super::Decision { profiles, facts, plan } = super::decide(host, config, environment)?;
     let profile = plan.profile.as_ref().and_then(|choice| profiles.get(&choice.name));
     let why = Why::new(variable, &facts, profile, &config.plan_options(), &plan);

@@ -19,6 +19,7 @@ pub mod reader;
 pub mod route;
 pub mod settings;
 pub mod shm;
+pub mod start;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -47,6 +48,9 @@ pub struct Facts {
     pub homes: Option<home::Homes>,
     /// The variables that the user set, and where.
     pub settings: settings::Settings,
+    /// NCCL's conf files that are there, of all that some release reads.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conf_files: Vec<String>,
     /// Lines of conf files that name a variable, and set none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conf_lines: Vec<settings::ConfLine>,
@@ -58,8 +62,8 @@ pub struct Facts {
 /// their own, and the parts of the live system that no file shows.
 pub struct Sources<'a> {
     pub root: &'a Path,
-    /// The environment, as inherited.
-    pub environment: &'a settings::Environment,
+    /// How the command is started.
+    pub start: start::Start<'a>,
     /// Whether a variable's value matters, besides those that always do.
     pub is_setting: &'a dyn Fn(&str) -> bool,
     /// Whether a variable's presence matters, besides those that always do.
@@ -70,34 +74,35 @@ pub struct Sources<'a> {
     pub image_in_any_case: bool,
 }
 
-/// Reads everything, but of a host without RDMA the image only if that is asked for,
-/// and the network only where it is needed: that is asked with the settings, the
-/// platform, and the names of the network devices. Never fails; see [`Facts::unreadable`].
+/// Reads everything, but of a host without RDMA the network and the image only where
+/// they are needed: that is asked with the settings, the platform, and the names of the
+/// network devices. Never fails; see [`Facts::unreadable`].
 pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> bool) -> Facts {
     let reader = Reader::new(sources.root);
     // Only NCCL's conf files are in it, which matter where it finds devices.
     let homes = (rdma::may_be_there(&reader) || sources.image_in_any_case)
-        .then(|| home::read(&reader, sources.environment));
+        .then(|| home::read(&reader, sources.start.environment));
     let database = homes.as_ref().and_then(|homes| homes.database.as_deref());
-    let (settings, conf_lines) = settings::read(&reader, sources.environment, database, sources.is_setting);
+    let settings::ConfFiles { settings, odd, there } =
+        settings::read(&reader, sources.start, database, sources.is_setting);
     let known = Facts {
         homes,
         settings,
-        conf_lines,
-        platform: platform::read(sources.environment, sources.is_marker),
+        conf_files: there,
+        conf_lines: odd,
+        platform: platform::read(sources.start.environment, sources.is_marker),
         ..Facts::default()
     };
     let devices = if rdma::may_be_there(&reader) { None } else { net::devices(&reader) };
-    let net = match devices {
-        Some(devices) if !needs_network(&known, &devices) => net::Net::default(),
+    let is_needed = devices.map(|devices| needs_network(&known, &devices));
+    let net = match is_needed {
+        Some(false) => net::Net::default(),
         _ => net::read(&reader, (sources.addresses)()),
     };
     let own: BTreeSet<IpAddr> = net.own_addresses().collect();
     let rdma = rdma::read(&reader, &own);
-    let image = match rdma.is_empty() && !sources.image_in_any_case {
-        true => None,
-        false => Some(image::read(&reader, sources.environment)),
-    };
+    let reads_image = !rdma.is_empty() || is_needed == Some(true) || sources.image_in_any_case;
+    let image = reads_image.then(|| image::read(&reader, sources.start));
     Facts {
         rdma,
         image,

@@ -1,12 +1,12 @@
 //! The variables that the user has set, wherever NCCL would find them.
 
 use std::ffi::CString;
-use std::path::Path;
 
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
+use super::start::Start;
 use crate::nccl::conf;
 use crate::nccl::version::SKIPS_COMMENTS;
 
@@ -128,14 +128,24 @@ fn concerns_us(name: &str) -> bool {
     NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// What the environment and the conf files have.
+pub struct ConfFiles {
+    pub settings: Settings,
+    /// Lines that name a variable of ours, and set none.
+    pub odd: Vec<ConfLine>,
+    /// The files that could be read.
+    pub there: Vec<String>,
+}
+
 /// The environment, then the conf files in NCCL's order (`src/misc/param.cc`).
 pub fn read(
     reader: &Reader,
-    environment: &Environment,
+    start: Start,
     // The home folder of the user database, where it is known.
     database: Option<&str>,
     also: impl Fn(&str) -> bool,
-) -> (Settings, Vec<ConfLine>) {
+) -> ConfFiles {
+    let environment = start.environment;
     let mut settings: Vec<UserSetting> = environment
         .iter()
         // What an image says of itself is no setting.
@@ -147,9 +157,18 @@ pub fn read(
         })
         .collect();
     let mut odd = Vec::new();
+    let mut there = Vec::new();
     for file in conf_files(environment, database) {
+        // As good as none, and the usual way to say so.
+        if file == "/dev/null" {
+            there.push(file);
+            continue;
+        }
         // What this user may not read, NCCL will not read either.
-        let Some(text) = reader.exact_text_unless(Path::new(&file), &[Errno::EACCES]) else { continue };
+        let Some(text) = start.path(&file).and_then(|path| reader.exact_text_unless(path, &[Errno::EACCES]))
+        else {
+            continue;
+        };
         // A file may hold anything, secrets too, under names that are not NCCL's.
         // Which release reads them is not known yet: as it was before 2.30, and the rest
         // is for the plan.
@@ -162,8 +181,9 @@ pub fn read(
             origin: format!("{file}:{}", line.number),
         }));
         odd.extend(odd_lines(&file, &text));
+        there.push(file);
     }
-    (Settings(settings), odd)
+    ConfFiles { settings: Settings(settings), odd, there }
 }
 
 /// Lines that seem to set a variable of ours. What else is in the file is nobody's
@@ -218,7 +238,8 @@ mod tests {
             ("NCCL_VERSION", "2.21.5"),
             ("TZ", "UTC"),
         ]);
-        let (settings, odd) = read(&Reader::new(root.path()), &environment, None, |name| name == "TZ");
+        let ConfFiles { settings, odd, .. } =
+            read(&Reader::new(root.path()), Start::from(&environment), None, |name| name == "TZ");
         let shown: Vec<_> =
             settings.0.iter().map(|s| format!("{}={} {}", s.variable, s.value, s.origin)).collect();
         assert_eq!(
@@ -249,7 +270,8 @@ mod tests {
         fs::create_dir_all(root.path().join("etc")).unwrap();
         fs::write(root.path().join("etc/nccl.conf"), "NCCL_IB_TC=106\r\nNCCL_IB_SL=5\r\nNCCL_NET=IB ")
             .unwrap();
-        let (settings, _) = read(&Reader::new(root.path()), &Environment::default(), None, |_| false);
+        let settings =
+            read(&Reader::new(root.path()), Start::from(&Environment::default()), None, |_| false).settings;
         let values: Vec<_> = settings.0.iter().map(|setting| setting.value.as_str()).collect();
         assert_eq!(values, ["106\r", "5\r", "IB "]);
     }

@@ -168,7 +168,9 @@ fn comm_id(net: &Net, text: &str) -> Result<Remote, Failure> {
         return Err(Failure::BadCommId);
     }
     let Some(text) = text.strip_prefix('[') else {
-        let host = text.split([':', ',']).find(|part| !part.is_empty()).ok_or(Failure::BadCommId)?;
+        // The first entry of a list that has a name.
+        let hosts = text.split(',').filter_map(|entry| entry.split(':').next());
+        let host = hosts.into_iter().find(|host| !host.is_empty()).ok_or(Failure::BadCommId)?;
         return match host.parse::<Ipv4Addr>() {
             Ok(address) => Ok(Remote { address: address.into(), scope: 0 }),
             Err(_) => Err(Failure::HostName(host.to_owned())),
@@ -246,5 +248,6 @@ mod tests {
         assert_eq!(id("192.0.2.1:4000", NEWEST).unwrap_err(), Failure::NoSubnet);
         assert_eq!(id("master-0:4000", NEWEST).unwrap_err(), Failure::HostName("master-0".into()));
         assert_eq!(id("", NEWEST).unwrap_err(), Failure::BadCommId);
+        assert_eq!(id(":4000", NEWEST).unwrap_err(), Failure::BadCommId);
     }
 }

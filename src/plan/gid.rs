@@ -101,6 +101,9 @@ pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> 
     largest_agreeing(&rails, user.version(), may_narrow, ports, notes)
 }
 
+/// So many GIDs of others tell enough.
+const FOREIGN: usize = 4;
+
 /// What is in the tables where our GID should be.
 fn missing(facts: &Facts, rails: &[Rail]) -> Finding {
     let list: Vec<String> = rails
@@ -108,8 +111,12 @@ fn missing(facts: &Facts, rails: &[Rail]) -> Finding {
         .map(|rail| {
             let slots = &rail.port.gids.slots;
             let v2 = slots.iter().filter(|gid| gid.kind == GidType::RoceV2 && !gid.is_link_local());
-            let addresses: Vec<String> =
+            let mut addresses: Vec<String> =
                 v2.map(|gid| format!("{} in slot {}", gid.address(), gid.index)).collect();
+            let more = addresses.split_off(addresses.len().min(FOREIGN));
+            if !more.is_empty() {
+                addresses.push(format!("{} more", more.len()));
+            }
             match (addresses.as_slice(), slots.is_empty()) {
                 ([], true) => format!("{} has no GID at all", rail.name),
                 ([], false) => format!("{} has only RoCE v1 or link-local ones", rail.name),

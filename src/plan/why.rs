@@ -27,6 +27,8 @@ pub struct Why {
     /// something else.
     pub forecasts: Vec<Forecast>,
     pub without: Vec<Forecast>,
+    /// Whether it is one of those that are looked at; of another nothing is known.
+    pub concerns: bool,
     /// Messages that are about it.
     pub findings: Vec<String>,
 }
@@ -47,10 +49,16 @@ impl Why {
             true => forecasts(facts, &others, plan.nccl),
             false => Vec::new(),
         };
+        let set_in: Vec<UserSetting> = user.all(variable).cloned().collect();
+        let concerns = variable.starts_with("NCCL_")
+            || !set_in.is_empty()
+            || is_set
+            || profile.is_some_and(|profile| names(profile, variable));
         Why {
+            concerns,
             variable: variable.to_owned(),
             setting: plan.settings.iter().find(|setting| setting.variable == variable).cloned(),
-            set_in: user.all(variable).cloned().collect(),
+            set_in,
             published: published(variable, profile, options),
             tried: plan
                 .tried
@@ -98,6 +106,13 @@ fn published(variable: &str, profile: Option<&Profile>, options: &Options) -> Ve
         said.push(format!("profile {name} says nothing of it"));
     }
     said
+}
+
+/// Whether a profile has anything to do with a variable.
+fn names(profile: &Profile, variable: &str) -> bool {
+    profile.variables.contains_key(variable)
+        || profile.unset.iter().chain(&profile.companions).any(|name| name == variable)
+        || profile.hands_off.iter().any(|pattern| profiles::fits(pattern, variable))
 }
 
 /// In which releases NCCL reads a variable.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::forecast;
-use super::style::{condensed, counted, visible};
+use super::style::{condensed, counted, shortened, visible};
 use crate::check::memlock::{Pinning, amount};
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::rdma::LinkLayer;
@@ -172,6 +172,7 @@ fn write_setting(out: &mut impl Write, setting: &Setting, width: usize) -> io::R
     };
     let value = match setting.value.as_deref() {
         Some("") => "(empty)".to_owned(),
+        Some(value) if setting.outcome == Outcome::User => visible(&shortened(value)),
         value => visible(value.unwrap_or_default()),
     };
     let reason = match setting.outcome {

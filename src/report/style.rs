@@ -1,5 +1,7 @@
 //! Small things that several reports share.
 
+use std::borrow::Cow;
+
 /// `mlx5_1..mlx5_8` for names that count up, else the names with commas.
 pub fn condensed(names: &[&str]) -> String {
     let mut runs: Vec<(&str, &str)> = Vec::new();
@@ -29,6 +31,15 @@ fn follows(first: &str, second: &str) -> bool {
     match (split(first), split(second)) {
         (Some((stem_a, a)), Some((stem_b, b))) => stem_a == stem_b && a.checked_add(1) == Some(b),
         _ => false,
+    }
+}
+
+/// A text of which a line of a report shows enough.
+pub fn shortened(text: &str) -> Cow<'_, str> {
+    const MOST: usize = 300;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => Cow::Owned(format!("{}... ({} bytes)", &text[..end], text.len())),
+        None => Cow::Borrowed(text),
     }
 }
 

@@ -11,6 +11,13 @@ use crate::plan::{Outcome, Plan, Why};
 /// # Errors
 /// Whatever the sink gives.
 pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
+    if !why.concerns {
+        return writeln!(
+            out,
+            "{} is no variable of NCCL, of this profile or of the configuration: rdma-init neither sets it nor looks at its value",
+            visible(&why.variable)
+        );
+    }
     writeln!(out, "{}", visible(&headline(why)))?;
     let mut section = |title: &str, lines: Vec<String>| -> io::Result<()> {
         if !lines.is_empty() {
@@ -45,7 +52,10 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
 fn headline(why: &Why) -> String {
     let variable = &why.variable;
     let Some(setting) = &why.setting else {
-        return format!("{variable} stays unset: nothing asks for it");
+        return match why.set_in.first() {
+            Some(own) => format!("{variable}={}, set by you, and stands", own.value),
+            None => format!("{variable} stays unset: nothing asks for it"),
+        };
     };
     match (&setting.value, setting.outcome) {
         (Some(value), Outcome::Filled) => format!("{variable}={value}, put into the command's environment"),

@@ -57,8 +57,14 @@ fn a_variable_that_nobody_knows_is_told_so() {
         &["NCCL_IB_TC stays unset: nothing asks for it", "profile generic-roce says nothing of it"],
     );
     expect(&why("demo:erdma", "NCCL_IB_TC", &[]), &["NCCL_IB_TC stays unset", "publishes it as left unset"]);
-    // Not a variable at all, and nothing breaks.
-    expect(&why("demo:cce-roce", "\u{1b}[31m=", &[]), &["\u{fffd}[31m= stays unset"]);
+    let of_others = why("demo:cce-roce", "MASTER_ADDR", &[("MASTER_ADDR", "10.0.0.1")]);
+    expect(&of_others, &["MASTER_ADDR is no variable of NCCL", "neither sets it nor looks at its value"]);
+    let gloo = why("demo:cce-roce", "GLOO_SOCKET_IFNAME", &[("GLOO_SOCKET_IFNAME", "eth9")]);
+    expect(&gloo, &["GLOO_SOCKET_IFNAME=eth9, set by you, and stands"]);
+    for name in ["", "\u{1b}[31m", "A=B", "A B"] {
+        run(rdma_init(["plan", "--facts", "demo:cce-roce", "--why", name]))
+            .expect_error(&["not the name of a variable"]);
+    }
 }
 
 #[test]

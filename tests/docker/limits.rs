@@ -202,6 +202,19 @@ fn required_rdma_that_will_not_connect_refuses() {
         .expect_stdout("");
 }
 
+/// So does NCCL's own end, as it is predicted.
+#[test]
+fn required_rdma_refuses_where_nccl_would_end() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let environment = ["--env", "NCCL_COMM_ID=192.0.2.1:4000", "--env", "RDMA_INIT_REQUIRE_RDMA=true"];
+    engine
+        .run(host.options(&environment), &["sh", "-c", "echo started"])
+        .expect_said("NCCL will end with \"NET/Socket : No usable listening interface found\"")
+        .expect_code(121)
+        .expect_stdout("");
+}
+
 #[test]
 fn the_reason_goes_where_the_user_says_and_the_code_is_the_user_s() {
     let Some(engine) = engine() else { return };

@@ -1,14 +1,34 @@
 //! Lines of nccl.conf that do not do what they seem to.
 
-use super::Subject;
-use crate::facts::settings::{ConfLine, UserSetting};
+use super::{Subject, shown};
+use crate::facts::settings::{ConfLine, ENVIRONMENT, UserSetting};
 use crate::nccl::version::REWROTE_PARSERS;
 use crate::plan::Finding;
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     let lines = subject.facts.conf_lines.iter().filter(|line| subject.user.reads(line.file())).map(of_line);
     let values = subject.user.effective().filter_map(of_value);
-    lines.chain(values).chain(of_windows(subject)).collect()
+    missing(subject).into_iter().chain(lines).chain(values).chain(of_windows(subject)).collect()
+}
+
+/// `NCCL_CONF_FILE` that leads nowhere: NCCL then reads the one in the home folder
+/// neither.
+fn missing(subject: &Subject) -> Option<Finding> {
+    let setting = subject.user.get("NCCL_CONF_FILE").filter(|setting| !setting.value.is_empty())?;
+    let facts = subject.facts;
+    // An older document does not say which files there are.
+    let is_known = facts.homes.is_some() && setting.origin == ENVIRONMENT;
+    if !is_known || !subject.user.reads(&setting.value) || facts.conf_files.contains(&setting.value) {
+        return None;
+    }
+    let message = format!(
+        "{}: there is no such file that can be read, and NCCL does not read the one in the home folder then.",
+        shown(setting)
+    );
+    Some(
+        Finding::warning("conf-file", message)
+            .with_fix("Write the whole path; NCCL expands neither ~ nor variables in it."),
+    )
 }
 
 /// A line that names a variable and does not set it.

@@ -13,12 +13,14 @@ mod names;
 mod network;
 mod numbers;
 mod plugin;
+mod tuning;
 
 use crate::facts::Facts;
 use crate::facts::settings::UserSetting;
 use crate::nccl::predict::Prediction;
 use crate::nccl::version::{NEWEST, Version};
 use crate::plan::{Fabric, Finding, Plan, User};
+use crate::report::style::shortened;
 
 /// What a lint looks at.
 struct Subject<'a> {
@@ -62,6 +64,7 @@ pub fn findings(facts: &Facts, user: &User, plan: &Plan) -> Vec<Finding> {
     findings.extend(family::findings(&subject));
     findings.extend(numbers::findings(&subject));
     findings.extend(levels::findings(&subject));
+    findings.extend(tuning::findings(&subject));
     findings.extend(network::findings(&subject));
     findings.extend(plugin::findings(&subject));
     findings.extend(empty::findings(&subject));
@@ -71,5 +74,5 @@ pub fn findings(facts: &Facts, user: &User, plan: &Plan) -> Vec<Finding> {
 }
 
 fn shown(setting: &UserSetting) -> String {
-    format!("{}={} ({})", setting.variable, setting.value, setting.origin)
+    format!("{}={} ({})", setting.variable, shortened(&setting.value), setting.origin)
 }

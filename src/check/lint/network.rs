@@ -2,6 +2,7 @@
 
 use super::{Subject, conf_file, shown};
 use crate::nccl::predict::Transport;
+use crate::nccl::version::REWROTE_PARSERS;
 use crate::plan::{Fabric, Finding};
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
@@ -15,10 +16,15 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
 /// A network by name that is not to be had.
 fn network(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_NET").filter(|setting| !setting.value.is_empty())?;
-    let Transport::Fails(message) = &subject.prediction()?.transport else { return None };
+    let message = match subject.prediction().map(|prediction| &prediction.transport) {
+        Some(Transport::Fails(message)) => message,
+        // Where there is nothing of RDMA there is no more to be asked.
+        None if setting.value.eq_ignore_ascii_case("IB") => "no InfiniBand or RoCE device found",
+        _ => return None,
+    };
     let fix = match setting.value.eq_ignore_ascii_case("IB") {
         true => {
-            "The other findings say why no HCA can be used; NCCL_NET=IB is what turns the silent use of TCP into an error."
+            "See why no HCA can be used here; NCCL_NET=IB is what turns the silent use of TCP into an error."
         }
         false => "Name IB or Socket, or the network of a net plugin that the image has; or remove NCCL_NET.",
     };
@@ -54,7 +60,9 @@ const DEBUG: &[&str] = &["VERSION", "WARN", "INFO", "ABORT", "TRACE"];
 
 fn debug(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_DEBUG").filter(|setting| !setting.value.is_empty())?;
-    let is_known = DEBUG.iter().any(|level| setting.value.eq_ignore_ascii_case(level));
+    // White space around it is dropped since 2.30.
+    let value = if subject.version() >= REWROTE_PARSERS { setting.value.trim() } else { &setting.value };
+    let is_known = DEBUG.iter().any(|level| value.eq_ignore_ascii_case(level));
     (!is_known && !conf_file::is_cause(setting)).then(|| {
         Finding::warning(
             "debug-level",

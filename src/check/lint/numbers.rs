@@ -89,7 +89,9 @@ fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let message = match strtoll(text) {
         None => "it is too large, so NCCL takes its default".to_owned(),
         Some(number) if number.to_string() == text.trim_start().trim_start_matches('+') => return None,
-        Some(number) if is_hexadecimal(text) || text.chars().all(|c| c == '0') => {
+        Some(number)
+            if is_hexadecimal(text) || text.trim_start_matches(['-', '+']).chars().all(|c| c == '0') =>
+        {
             // It means just that.
             let _ = number;
             return None;

@@ -7,7 +7,7 @@ use super::cache::{self, Entry};
 use super::library::{Family, Reach, Way};
 use super::tree::Tree;
 use crate::facts::reader::Reader;
-use crate::facts::settings::Environment;
+use crate::facts::start::Start;
 
 /// Folders of a list that count.
 const FOLDERS: usize = 128;
@@ -38,17 +38,15 @@ pub struct Own {
 }
 
 impl<'a> Loader<'a> {
-    pub fn new(reader: &Reader, tree: &'a Tree<'a>, environment: &Environment) -> Loader<'a> {
-        let value = |name| environment.get(name).unwrap_or_default();
+    pub fn new(reader: &Reader, tree: &'a Tree<'a>, start: Start) -> Loader<'a> {
+        let value = |name| start.environment.get(name).unwrap_or_default();
         let preloaded = value("LD_PRELOAD").split([':', ' ']).filter(|entry| !entry.is_empty());
         Loader {
             tree,
             preloaded: preloaded.take(FOLDERS).map(str::to_owned).collect(),
-            // A relative folder depends on where the command runs, `$ORIGIN` on where its
-            // program is.
-            library_path: distinct(tree, value("LD_LIBRARY_PATH").split([':', ';']).filter(|f| plain(f))),
+            library_path: distinct(tree, library_path(&start)),
             cache: cache::read(reader, tree, |name| Family::any_has(name) || name.contains("-rdmav")),
-            standard: distinct(tree, STANDARD.iter().copied()),
+            standard: distinct(tree, STANDARD.iter().map(PathBuf::from)),
         }
     }
 
@@ -105,16 +103,25 @@ pub fn expanded(path: &str, origin: &Path) -> Vec<PathBuf> {
     path.split(':').take(FOLDERS).map(expand).filter(|folder| plain(folder)).map(PathBuf::from).collect()
 }
 
+/// The folders of `LD_LIBRARY_PATH`. An empty one is the working folder, unless the
+/// whole variable is empty; what `$ORIGIN` and `$LIB` stand for depends on the program.
+fn library_path<'s>(start: &Start<'s>) -> impl Iterator<Item = PathBuf> + use<'s> {
+    let start = *start;
+    let value = start.environment.get("LD_LIBRARY_PATH").filter(|value| !value.is_empty());
+    let folders = value.into_iter().flat_map(|value| value.split([':', ';']));
+    folders.filter(|folder| !folder.contains('$')).filter_map(move |folder| start.path(folder))
+}
+
 /// The folders that are there, each once.
-fn distinct<'f>(tree: &Tree, folders: impl Iterator<Item = &'f str>) -> Vec<PathBuf> {
+fn distinct(tree: &Tree, folders: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     let mut seen = Vec::new();
-    let is_new = |folder: &&str| {
-        let real = tree.real(Path::new(folder));
+    let is_new = |folder: &PathBuf| {
+        let real = tree.real(folder);
         let is_new = real.is_some() && !seen.contains(&real);
         seen.push(real);
         is_new
     };
-    folders.take(FOLDERS).filter(is_new).map(PathBuf::from).collect()
+    folders.take(FOLDERS).filter(is_new).collect()
 }
 
 /// Without what only the loader can fill in.

@@ -23,7 +23,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
-use super::settings::Environment;
+use super::start::Start;
 use collect::{Collector, loaded};
 use library::{Family, Library, Way};
 use loader::Loader;
@@ -115,12 +115,13 @@ const NET_PLUGIN_FOLDERS: &[&str] = &[
 /// Where UCX is, where it is not the distribution's.
 const UCX_FOLDERS: &[&str] = &["/opt/hpcx/ucx/lib", "/opt/ucx/lib", "/usr/local/ucx/lib"];
 
-/// Reads everything, below the reader's root and with this environment. Nothing is
+/// Reads everything, below the reader's root, for a command that is started so. Nothing is
 /// loaded or run.
-pub fn read(reader: &Reader, environment: &Environment) -> Image {
+pub fn read(reader: &Reader, start: Start) -> Image {
+    let environment = start.environment;
     let tree = &Tree::new(reader, matters);
-    let loader = &Loader::new(reader, tree, environment);
-    let sites = python::site_packages(tree, environment);
+    let loader = &Loader::new(reader, tree, start);
+    let sites = python::site_packages(tree, start);
     let family = |family| Collector::new(tree, loader, family);
 
     let mut nccl = family(Family::Nccl);

@@ -3,8 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::elf;
 use super::tree::Tree;
-use crate::facts::settings::Environment;
+use crate::facts::start::Start;
+
+/// The kernel reads so much of a script's first line (`BINPRM_BUF_SIZE`).
+const SHEBANG: usize = 256;
 
 /// Folders of packages that count, and entries of a list of folders.
 const MOST: usize = 64;
@@ -17,9 +21,10 @@ struct Sites<'a> {
 }
 
 /// The folders that are there, after links, in the order in which packages in them
-/// would be taken: `PYTHONPATH`; those of the Pythons in the `PATH`; then wherever
-/// else they usually are.
-pub fn site_packages(tree: &Tree, environment: &Environment) -> Vec<PathBuf> {
+/// would be taken: `PYTHONPATH`; those of the Python that runs the command, where it
+/// can be told; those of the Pythons in the `PATH`; then wherever else they usually are.
+pub fn site_packages(tree: &Tree, start: Start) -> Vec<PathBuf> {
+    let environment = start.environment;
     let folder = |name| environment.get(name).filter(|path| path.starts_with('/')).map(PathBuf::from);
     let list = |name| environment.get(name).unwrap_or_default().split(':');
     let no_user = environment.get("PYTHONNOUSERSITE").is_some_and(|value| !value.is_empty());
@@ -27,6 +32,11 @@ pub fn site_packages(tree: &Tree, environment: &Environment) -> Vec<PathBuf> {
     let mut sites = Sites { tree, user, found: Vec::new() };
     for entry in list("PYTHONPATH").filter(|entry| entry.starts_with('/')).take(MOST) {
         sites.add(Path::new(entry));
+    }
+    if let Some(program) = start.command.and_then(|command| python_of(tree, start, command))
+        && let (Some(folder), Some(name)) = (program.parent(), program.file_name().and_then(|n| n.to_str()))
+    {
+        sites.interpreter(folder, name);
     }
     for entry in list("PATH").filter(|entry| entry.starts_with('/')).take(MOST) {
         for name in ["python3", "python"] {
@@ -41,6 +51,36 @@ pub fn site_packages(tree: &Tree, environment: &Environment) -> Vec<PathBuf> {
     }
     sites.user("");
     sites.found
+}
+
+/// The Python that runs a command: itself one, or a script of one (`torchrun`).
+fn python_of(tree: &Tree, start: Start, command: &str) -> Option<PathBuf> {
+    let is_python = |path: &Path| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("python"))
+    };
+    let program = in_path(tree, start, command)?;
+    if is_python(&program) {
+        return Some(program);
+    }
+    let mut line = [0; SHEBANG];
+    let length = elf::read_at(&tree.open(&tree.real(&program)?)?, &mut line, 0).ok()?;
+    let line = std::str::from_utf8(line.get(..length)?.split(|byte| *byte == b'\n').next()?).ok()?;
+    let mut words = line.strip_prefix("#!")?.split_whitespace();
+    let first = words.next()?;
+    let interpreter = match first.ends_with("/env") {
+        true => words.find(|word| !word.starts_with('-') && !word.contains('='))?,
+        false => first,
+    };
+    in_path(tree, start, interpreter).filter(|path| is_python(path))
+}
+
+/// As execvp(3) finds a program.
+fn in_path(tree: &Tree, start: Start, name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return start.path(name).filter(|path| tree.is_there(path));
+    }
+    let folders = start.environment.get("PATH").unwrap_or_default().split(':').take(MOST);
+    folders.filter_map(|folder| Some(start.path(folder)?.join(name))).find(|path| tree.is_there(path))
 }
 
 impl Sites<'_> {

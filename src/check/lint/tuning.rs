@@ -1,0 +1,94 @@
+//! `NCCL_ALGO` and `NCCL_PROTO`, where a word that NCCL does not know is an error
+//! (`src/graph/tuning.cc`, `parseList`).
+
+use super::{Subject, shown};
+use crate::nccl::version::Version;
+use crate::plan::Finding;
+
+/// Before that, unknown words were passed over.
+const IS_STRICT: Version = Version::new(2, 24, 0);
+
+const LISTS: &[(&str, &[&str])] = &[
+    ("NCCL_ALGO", &["Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"]),
+    ("NCCL_PROTO", &["LL", "LL128", "Simple"]),
+];
+
+/// What may stand before a colon.
+const FUNCTIONS: &[&str] = &["Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"];
+
+pub fn findings(subject: &Subject) -> Vec<Finding> {
+    // Where the release is not known, the list is right or wrong for the newest.
+    if subject.version() < IS_STRICT {
+        return Vec::new();
+    }
+    LISTS
+        .iter()
+        .filter_map(|(variable, words)| {
+            let setting = subject.user.get(variable)?;
+            let why = fault(&setting.value, words)?;
+            let message =
+                format!("{}: {why}, and NCCL 2.24 and later end with an error there.", shown(setting));
+            Some(Finding::error("tuning-list", message).with_fix(format!(
+                "Write a list of {}, for one function as in AllReduce:{},{}; ^ before a list excludes.",
+                words.join(", "),
+                words[0],
+                words[1]
+            )))
+        })
+        .collect()
+}
+
+/// `Ring,Tree;AllReduce:^NVLS`: empty parts are passed over.
+fn fault(text: &str, words: &[&str]) -> Option<String> {
+    let parts = text.split(';').filter(|part| !part.is_empty());
+    for (index, part) in parts.enumerate() {
+        let mut fields = part.split(':').filter(|field| !field.is_empty());
+        let (first, second) = (fields.next()?, fields.next());
+        let list = match second {
+            Some(_) if !FUNCTIONS.iter().any(|known| known.eq_ignore_ascii_case(first)) => {
+                return Some(format!("{first:?} is no function of NCCL"));
+            }
+            Some(list) => list,
+            None if index > 0 => {
+                return Some(format!("{part:?} names no function, which only the first list may leave out"));
+            }
+            None => first,
+        };
+        let list = list.strip_prefix('^').unwrap_or(list);
+        let unknown = list.split(',').filter(|word| !word.is_empty());
+        if let Some(word) =
+            unknown.into_iter().find(|word| !words.iter().any(|known| known.eq_ignore_ascii_case(word)))
+        {
+            return Some(format!("{word:?} is none of its words"));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_as_nccl_reads_them() {
+        let fault = |text| fault(text, LISTS[0].1);
+        for right in [
+            "Ring",
+            "ring,tree",
+            "^NVLS",
+            "",
+            ";",
+            "ring,collnetdirect;allreduce:tree;broadcast:^ring",
+            "Tree,",
+        ] {
+            assert_eq!(fault(right), None, "{right}");
+        }
+        assert_eq!(fault("ring,tre").unwrap(), "\"tre\" is none of its words");
+        assert_eq!(fault("allreduc:ring").unwrap(), "\"allreduc\" is no function of NCCL");
+        assert_eq!(
+            fault("ring;tree").unwrap(),
+            "\"tree\" names no function, which only the first list may leave out"
+        );
+        assert_eq!(fault(" Ring").unwrap(), "\" Ring\" is none of its words");
+    }
+}

@@ -1,0 +1,45 @@
+//! How the command is started, as far as that decides which files it takes.
+
+use std::path::{Path, PathBuf};
+
+use super::settings::Environment;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    /// As inherited.
+    pub environment: &'a Environment,
+    /// The working folder, from which relative paths lead; `None` where it does not
+    /// count.
+    pub folder: Option<&'a Path>,
+    /// The command's first word, where one is started.
+    pub command: Option<&'a str>,
+}
+
+impl Start<'_> {
+    /// A path as the command would take it; an empty one is the working folder.
+    pub fn path(&self, path: &str) -> Option<PathBuf> {
+        if path.starts_with('/') { Some(PathBuf::from(path)) } else { Some(self.folder?.join(path)) }
+    }
+}
+
+impl<'a> From<&'a Environment> for Start<'a> {
+    fn from(environment: &'a Environment) -> Start<'a> {
+        Start { environment, folder: None, command: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_paths_lead_from_the_working_folder() {
+        let environment = Environment::default();
+        let start = Start { environment: &environment, folder: Some(Path::new("/work")), command: None };
+        let path = |path: &str| start.path(path).unwrap().display().to_string();
+        assert_eq!(path("/etc/nccl.conf"), "/etc/nccl.conf");
+        assert_eq!(path("nccl.conf"), "/work/nccl.conf");
+        assert_eq!(path(""), "/work/");
+        assert_eq!(Start::from(&environment).path("nccl.conf"), None);
+    }
+}
