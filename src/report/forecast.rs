@@ -30,7 +30,11 @@ fn whom(known: Option<Version>, forecast: &Forecast, next: Option<Version>) -> S
         (None, None, None) => ANY.to_owned(),
         (None, None, Some(next)) => format!("before {}", minor(next)),
         (None, Some(since), Some(next)) => {
-            format!("{} to {}.{}", minor(since), next.major, next.minor.saturating_sub(1))
+            let last = next.minor.saturating_sub(1);
+            match since.minor == last {
+                true => minor(since),
+                false => format!("{} to {}.{last}", minor(since), next.major),
+            }
         }
         (None, Some(since), None) => format!("since {}", minor(since)),
     }
