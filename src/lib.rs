@@ -25,6 +25,7 @@
 //! * [`apply`]: carries it out: limits, capabilities, environment, files.
 //! * [`report`]: for people and for programs.
 //! * [`commands`], [`host`], [`demo`]: the commands that print, and the hosts they decide for.
+//! * [`self_test`]: limits, image and fabric, proven.
 //! * [`verbs`]: RDMA itself, in processes of its own.
 //! * [`sys`]: the low-level parts, the only `unsafe` beside verbs.
 //! * [`exit`]: the exit codes.
@@ -45,6 +46,7 @@ pub mod plan;
 pub mod profiles;
 pub mod report;
 pub mod run;
+pub mod self_test;
 pub mod start;
 pub mod sys;
 pub mod verbs;

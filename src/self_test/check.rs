@@ -1,0 +1,37 @@
+//! A check, and how it came out.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// Stable, for `--skip` and `--only`: `memlock`, `loopback`.
+    pub id: String,
+    pub title: String,
+    pub outcome: Outcome,
+    /// The device, port or interface that it is about, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// What was found, in short lines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<String>,
+    /// What is wrong, where something is; or why it was left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+    /// Microseconds.
+    #[serde(default)]
+    pub took_us: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    Passed,
+    /// It does not apply here, or was not wanted.
+    Skipped,
+    /// The job may be slow, or fail later.
+    Warning,
+    /// The job will not use the fabric, or fail.
+    Failed,
+}

@@ -1,0 +1,8 @@
+//! Proving limits, image and fabric before the job starts.
+//!
+//! A check judges facts, or what a process of its own tried on a device; it never
+//! changes anything. What comes out is a [`report::Report`], the same for people, for
+//! programs and for `compare`.
+
+pub mod check;
+pub mod report;

@@ -1,0 +1,57 @@
+//! The whole outcome of a self-test: what `self-test --json` writes in one line, and
+//! `compare` reads from many nodes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::check::Check;
+
+/// The document's version. It changes when a field changes its meaning or goes.
+pub const SCHEMA: &str = "rdma-init/self-test/1";
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    pub schema: String,
+    /// The version of the program that wrote it.
+    pub program: String,
+    /// The node's name.
+    #[serde(default)]
+    pub host: String,
+    /// Whether no check failed.
+    pub passed: bool,
+    /// Microseconds, all of it.
+    #[serde(default)]
+    pub took_us: u64,
+    #[serde(default)]
+    pub hcas: Vec<Rail>,
+    /// The release of NCCL in the image.
+    #[serde(default)]
+    pub nccl: Option<String>,
+    #[serde(default)]
+    pub profile: Option<String>,
+    /// The variables that are filled in.
+    #[serde(default)]
+    pub filled: BTreeMap<String, String>,
+    #[serde(default)]
+    pub checks: Vec<Check>,
+}
+
+/// A port that the job uses.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rail {
+    pub hca: String,
+    pub port: u32,
+    pub driver: Option<String>,
+    pub firmware: Option<String>,
+    /// `Ethernet`, `InfiniBand`.
+    pub link_layer: String,
+    /// As the kernel writes it: `200 Gb/sec (4X HDR)`.
+    pub rate: String,
+    /// `RoCE v2`, and the family of the address; `None` on InfiniBand.
+    pub gid_type: Option<String>,
+    pub gid_index: Option<u32>,
+    /// Bytes: that of the interface on RoCE, where it is known.
+    pub mtu: Option<u32>,
+}
