@@ -16,7 +16,7 @@ use crate::config::Flag;
 #[command(
     name = "rdma-init",
     version,
-    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|profiles>",
+    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|self-test|profiles>",
     disable_help_subcommand = true,
     after_help = AFTER_HELP
 )]
@@ -144,6 +144,8 @@ pub enum Action {
         #[arg(long, value_enum, default_value_t)]
         format: EnvFormat,
     },
+    /// Prove limits and image, and that the devices are fit for the job
+    SelfTest(SelfTestArguments),
     /// List the profiles, or show one
     Profiles {
         /// The profile to show, as TOML
@@ -154,6 +156,24 @@ pub enum Action {
     /// Opens every RDMA device through the built-in libibverbs (for tests of the build)
     #[command(hide = true)]
     VerbsProbe,
+}
+
+#[derive(Debug, Args)]
+pub struct SelfTestArguments {
+    #[command(flatten)]
+    pub host: Host,
+    /// Show the checks that there are
+    #[arg(long)]
+    pub list: bool,
+    /// A check to leave out (repeatable)
+    #[arg(long, value_name = "ID")]
+    pub skip: Vec<String>,
+    /// A check to make, and no other (repeatable)
+    #[arg(long, value_name = "ID")]
+    pub only: Vec<String>,
+    /// One document on one line
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The host to decide for.
@@ -181,7 +201,7 @@ pub enum EnvFormat {
 }
 
 /// The names of the subcommands that a user may type.
-pub const ACTIONS: &[&str] = &["inspect", "plan", "env", "profiles"];
+pub const ACTIONS: &[&str] = &["inspect", "plan", "env", "self-test", "profiles"];
 
 impl ConfigFlags {
     /// Those that were given, as a layer of the configuration.

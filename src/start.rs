@@ -237,8 +237,9 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
             .unwrap_or_else(|error| failed(&error));
     };
     match commands::run(action, &config, &environment) {
+        Ok(code) => Prepared::Exit(code),
         Err(error) if !is_broken_pipe(&error) => failed(&error),
-        _ => Prepared::Exit(0),
+        Err(_) => Prepared::Exit(0),
     }
 }
 

@@ -4,6 +4,7 @@ mod env;
 mod inspect;
 mod plan;
 mod profiles;
+mod self_test;
 mod verbs_probe;
 mod why;
 
@@ -18,11 +19,11 @@ use crate::plan::Plan;
 use crate::profiles::Profiles;
 use crate::report::plan::Detail;
 
-/// Runs the command, printing to standard output.
+/// Runs the command, printing to standard output. Returns the exit code.
 ///
 /// # Errors
 /// A sentence for the user.
-pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyhow::Result<()> {
+pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyhow::Result<i32> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match action {
         Action::Inspect { json } => inspect::run(&mut out, *json, config, environment),
@@ -38,11 +39,16 @@ pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyho
             plan::run(&mut out, host, form, config, environment)
         }
         Action::Env { host, format } => env::run(&mut out, host, *format, config, environment),
+        Action::SelfTest(arguments) => {
+            let passed = self_test::run(&mut out, arguments, config, environment)?;
+            out.flush()?;
+            return Ok(i32::from(!passed));
+        }
         Action::Profiles { name, json } => profiles::run(&mut out, name.as_deref(), *json, config),
         Action::VerbsProbe => verbs_probe::run(&mut out),
     }?;
     out.flush()?;
-    Ok(())
+    Ok(0)
 }
 
 /// What `plan` and `env` show.

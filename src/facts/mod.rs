@@ -12,6 +12,7 @@ pub mod home;
 pub mod image;
 pub mod limits;
 pub mod net;
+pub mod pci;
 pub mod platform;
 pub mod process;
 pub mod rdma;

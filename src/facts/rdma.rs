@@ -11,6 +11,7 @@ use nix::sys::stat::Mode;
 use serde::{Deserialize, Serialize};
 
 use super::gid::{self, GidTable};
+use super::pci::{self, PciLink};
 use super::reader::{self, Reader};
 
 const CLASS: &str = "/sys/class/infiniband";
@@ -26,6 +27,9 @@ pub struct Hca {
     /// a soft device has none.
     pub driver: Option<String>,
     pub pci_address: Option<String>,
+    /// `None` where the device has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pci_link: Option<PciLink>,
     /// -1 where the firmware does not tell.
     pub numa_node: Option<i32>,
     pub node_type: NodeType,
@@ -204,6 +208,7 @@ fn hca(reader: &Reader, own: &BTreeSet<IpAddr>, name: String, uverbs: &BTreeMap<
     Hca {
         driver: reader.link_name(format!("{folder}/device/driver")),
         pci_address: reader.link_name(format!("{folder}/device")).filter(|n| is_pci_address(n)),
+        pci_link: pci::read(reader, &format!("{folder}/device")),
         numa_node: reader.number(format!("{folder}/device/numa_node")),
         node_type: text("node_type").unwrap_or_default().into(),
         node_guid: text("node_guid"),

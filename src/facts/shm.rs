@@ -1,6 +1,7 @@
 //! Shared memory, which NCCL moves data between the GPUs of a node through.
 
 use nix::sys::statvfs::statvfs;
+use nix::unistd::{AccessFlags, access};
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
@@ -12,10 +13,19 @@ pub struct Shm {
     pub size: u64,
     /// Bytes.
     pub available: u64,
+    /// Whether this user may make files there; `None` where nobody has asked.
+    #[serde(default)]
+    pub writable: Option<bool>,
 }
 
 pub fn read(reader: &Reader) -> Option<Shm> {
-    let stat = statvfs(&reader.path("/dev/shm")).ok()?;
+    let path = reader.path("/dev/shm");
+    let stat = statvfs(&path).ok()?;
     let bytes = |blocks: u64| blocks.saturating_mul(stat.fragment_size());
-    Some(Shm { size: bytes(stat.blocks()), available: bytes(stat.blocks_available()) })
+    let writable = access(&path, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
+    Some(Shm {
+        size: bytes(stat.blocks()),
+        available: bytes(stat.blocks_available()),
+        writable: Some(writable),
+    })
 }

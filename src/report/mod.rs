@@ -7,5 +7,6 @@ mod forecast;
 mod image;
 pub mod log;
 pub mod plan;
+pub mod self_test;
 pub mod style;
 pub mod why;

@@ -5,4 +5,8 @@
 //! programs and for `compare`.
 
 pub mod check;
+mod evidence;
+pub mod judge;
+pub mod kinds;
+pub mod quick;
 pub mod report;

@@ -1,0 +1,53 @@
+//! `rdma-init self-test`: limits, image and fabric, proven.
+
+use std::io::Write;
+
+use anyhow::bail;
+
+use crate::check::memlock::{self, Mode};
+use crate::cli::SelfTestArguments;
+use crate::config::Config;
+use crate::facts::settings::Environment;
+use crate::report;
+use crate::self_test::{kinds, quick};
+
+/// Whether all passed.
+pub fn run(
+    out: &mut impl Write,
+    arguments: &SelfTestArguments,
+    config: &Config,
+    environment: &Environment,
+) -> anyhow::Result<bool> {
+    if arguments.list {
+        report::self_test::write_kinds(out)?;
+        return Ok(true);
+    }
+    for id in arguments.skip.iter().chain(&arguments.only) {
+        if kinds::find(id).is_none() {
+            bail!("there is no check {id:?}; `rdma-init self-test --list` shows them");
+        }
+    }
+    let is_wanted = |id: &str| {
+        let listed = |ids: &[String]| ids.iter().any(|known| known == id);
+        (arguments.only.is_empty() || listed(&arguments.only)) && !listed(&arguments.skip)
+    };
+    let super::Decision { facts, mut plan, .. } = super::decide(&arguments.host, config, environment)?;
+    if config.memlock != Mode::Off
+        && plan.fabric.pins_memory()
+        && let Some(before) = facts.limits.memlock
+    {
+        let pinning = memlock::pinning(memlock::raised(before, &facts.process), &facts.process);
+        plan.findings.extend(memlock::finding(pinning, &facts.process));
+    }
+    let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let report = quick::report(&host, &facts, &plan, is_wanted);
+    match arguments.json {
+        true => {
+            // On one line, as `compare` reads them from many nodes.
+            serde_json::to_writer(&mut *out, &report)?;
+            writeln!(out)?;
+        }
+        false => report::self_test::write(out, &report)?,
+    }
+    Ok(report.passed)
+}

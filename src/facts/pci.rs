@@ -1,0 +1,58 @@
+//! The link of a PCI device (`drivers/pci/pci-sysfs.c`).
+
+use serde::{Deserialize, Serialize};
+
+use super::reader::Reader;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PciLink {
+    /// As the kernel writes it: `32.0 GT/s PCIe`.
+    pub speed: String,
+    pub most_speed: String,
+    /// Lanes.
+    pub width: Option<u32>,
+    pub most_width: Option<u32>,
+}
+
+/// `None` for a device without a PCI link, a virtual one for example.
+pub fn read(reader: &Reader, device: &str) -> Option<PciLink> {
+    let text = |file: &str| reader.text_if_readable(format!("{device}/{file}")).unwrap_or_default();
+    let number = |file: &str| text(file).parse().ok();
+    let speed = text("current_link_speed");
+    // "Unknown" where the device is behind no bridge that tells.
+    (speed.contains("GT/s")).then(|| PciLink {
+        speed,
+        most_speed: text("max_link_speed"),
+        width: number("current_link_width"),
+        most_width: number("max_link_width"),
+    })
+}
+
+impl PciLink {
+    /// Whether it runs with less than both ends could.
+    pub fn is_degraded(&self) -> bool {
+        let speed = |text: &str| text.split(' ').next().and_then(|number| number.parse::<f64>().ok());
+        let slower = speed(&self.speed).zip(speed(&self.most_speed)).is_some_and(|(now, most)| now < most);
+        slower || self.width.zip(self.most_width).is_some_and(|(now, most)| now < most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_below_its_best_is_degraded() {
+        let link = |speed: &str, width| PciLink {
+            speed: speed.to_owned(),
+            most_speed: "32.0 GT/s PCIe".to_owned(),
+            width: Some(width),
+            most_width: Some(16),
+        };
+        assert!(!link("32.0 GT/s PCIe", 16).is_degraded());
+        assert!(link("16.0 GT/s PCIe", 16).is_degraded());
+        assert!(link("32.0 GT/s PCIe", 8).is_degraded());
+        assert!(!PciLink::default().is_degraded());
+    }
+}

@@ -1,0 +1,97 @@
+//! The checks that there are.
+
+/// A check, before it is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    pub id: &'static str,
+    pub title: &'static str,
+    pub level: Level,
+    /// The findings of the plan and its checks that it stands for.
+    pub findings: &'static [&'static str],
+}
+
+/// How far a self-test goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Nothing but files and limits.
+    Quick,
+    /// Every device through verbs, in processes of their own.
+    Verbs,
+}
+
+const fn quick(id: &'static str, title: &'static str, findings: &'static [&'static str]) -> Kind {
+    Kind { id, title, level: Level::Quick, findings }
+}
+
+const fn verbs(id: &'static str, title: &'static str) -> Kind {
+    Kind { id, title, level: Level::Verbs, findings: &[] }
+}
+
+/// In the order in which they are shown.
+pub const KINDS: &[Kind] = &[
+    quick("memlock", "memory can be pinned", &["memlock"]),
+    quick("nofile", "files that may be open", &[]),
+    quick("stack", "size of the stack", &[]),
+    quick("shared-memory", "room in /dev/shm", &["shared-memory"]),
+    quick("shared-memory-writable", "/dev/shm can be written", &[]),
+    quick("libibverbs", "libibverbs in the image", &["no-libibverbs"]),
+    quick("provider", "provider for each HCA", &["no-provider"]),
+    quick("librdmacm", "librdmacm in the image", &[]),
+    quick("nccl", "NCCL in the image", &["nccl-versions-differ", "nccl-version", "nccl-too-old"]),
+    quick("cuda", "CUDA of the image", &["cuda-too-old"]),
+    quick("plugin", "net plugin", &["plugin-not-found", "no-plugin"]),
+    quick(
+        "fabric",
+        "a fabric for the job",
+        &["no-fabric", "no-usable-hca", "not-allotted", "no-hca-selected", "ib-disabled", "unexpected-hcas"],
+    ),
+    quick("uverbs", "uverbs nodes can be opened", &["uverbs-denied"]),
+    quick("port", "ports are ACTIVE", &["port-down"]),
+    quick(
+        "device",
+        "devices that NCCL works on",
+        &["iwarp", "erdma-iwarp", "unknown-device", "mixed-link-layers", "too-many-hcas"],
+    ),
+    quick("rate", "rates are equal", &["rates-differ"]),
+    quick("pci-link", "PCI links at full speed and width", &[]),
+    quick("gid", "GID slots", &["no-own-gid", "gid-index", "gid-search", "gid-slots-differ", "addr-range"]),
+    quick("mtu", "MTU is equal on all rails", &[]),
+    quick("route", "rails have a route", &["no-route", "overlapping-subnets"]),
+    quick(
+        "interface",
+        "interface of the bootstrap",
+        &[
+            "stale-interface",
+            "no-interface",
+            "local-interface",
+            "interface-down",
+            "interface-missing",
+            "comm-id",
+        ],
+    ),
+    quick("count", "as many cards and NICs as published", &["card-count", "nic-count"]),
+    quick("gpudirect", "NICs reach the memory of GPUs", &["no-gpudirect"]),
+    quick("nccl-decides", "NCCL will use the fabric", &["no-network", "runs-on-tcp", "empty-value"]),
+    verbs("verbs-open", "devices can be opened through verbs"),
+    verbs("verbs-memory", "memory can be registered"),
+    verbs("verbs-loopback", "data arrives over the port"),
+];
+
+pub fn find(id: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn ids_are_distinct_and_no_finding_has_two_checks() {
+        let ids: BTreeSet<&str> = KINDS.iter().map(|kind| kind.id).collect();
+        assert_eq!(ids.len(), KINDS.len());
+        let findings: Vec<&str> = KINDS.iter().flat_map(|kind| kind.findings).copied().collect();
+        let distinct: BTreeSet<&str> = findings.iter().copied().collect();
+        assert_eq!(findings.len(), distinct.len());
+    }
+}
