@@ -10,6 +10,7 @@ mod cli {
     mod limits;
     mod output;
     mod run;
+    mod self_test;
     mod signals;
     #[path = "../init/states.rs"]
     mod states;
