@@ -55,6 +55,10 @@ pub struct ConfigFlags {
     #[arg(long, global = true, value_name = "MODE")]
     memlock: Option<String>,
 
+    /// Test limits, image and fabric before the command starts: off, warn, or enforce (refuse to start where a check fails)
+    #[arg(long, global = true, value_name = "MODE")]
+    self_test: Option<String>,
+
     /// Refuse to start the command where no usable RDMA fabric is found
     #[arg(long, global = true)]
     require_rdma: bool,
@@ -211,6 +215,7 @@ impl ConfigFlags {
             ("profile", &self.profile),
             ("profile-dir", &self.profile_dir),
             ("memlock", &self.memlock),
+            ("self-test", &self.self_test),
             ("prepare-timeout", &self.prepare_timeout),
             ("refuse-exit-code", &self.refuse_exit_code),
             ("log-format", &self.log_format),

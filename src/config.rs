@@ -21,6 +21,7 @@ use crate::exit;
 use crate::facts::settings::Environment;
 use crate::init::{Orders, Supervision, Terms, Voice};
 use crate::plan::{Options, ProfileOption};
+use crate::self_test;
 
 pub use layers::{CONFIG_VARIABLE, DEFAULT_FILE, TERMINATION_LOG_VARIABLE};
 
@@ -34,6 +35,8 @@ pub struct Config {
     /// A folder with profiles of the user's own.
     pub profile_dir: Option<PathBuf>,
     pub memlock: memlock::Mode,
+    /// A self-test before the command starts.
+    pub self_test: self_test::Mode,
     /// Refuse to start the command where no fabric is found.
     pub require_rdma: bool,
     pub keep: BTreeSet<String>,
@@ -87,6 +90,7 @@ pub const KEYS: &[&str] = &[
     "remap-exit",
     "require-rdma",
     "rewrite-signal",
+    "self-test",
     "set",
     "stop-timeout",
     "supervise",
@@ -122,6 +126,7 @@ fn read<S: Source>(of: &S) -> Result<Config, S::Error> {
         profile: of.get("profile", values::profile)?.unwrap_or_default(),
         profile_dir: of.get("profile-dir", values::path)?,
         memlock: of.get("memlock", values::word(&["off", "warn", "enforce"]))?.unwrap_or_default(),
+        self_test: of.get("self-test", values::word(&["off", "warn", "enforce"]))?.unwrap_or_default(),
         require_rdma: of.get("require-rdma", values::boolean)?.unwrap_or_default(),
         keep: of.get("keep", values::names)?.unwrap_or_default(),
         set: of.get("set", values::assignments)?.unwrap_or_default(),
@@ -147,7 +152,9 @@ fn read<S: Source>(of: &S) -> Result<Config, S::Error> {
 impl Config {
     /// What the init of the command goes by, and the rest of the preparation.
     pub fn orders(&self) -> Orders {
-        let refuses = self.require_rdma || self.memlock == memlock::Mode::Enforce;
+        let refuses = self.require_rdma
+            || self.memlock == memlock::Mode::Enforce
+            || self.self_test == self_test::Mode::Enforce;
         Orders {
             terms: Terms {
                 deadline: Some(self.prepare_timeout),

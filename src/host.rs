@@ -41,7 +41,11 @@ pub fn no_such_profile(name: &str, profiles: &Profiles) -> String {
 /// The facts of this container.
 pub fn live_facts(profiles: &Profiles, environment: &Environment) -> Facts {
     let folder = std::env::current_dir().ok();
-    let start = Start { environment, folder: folder.as_deref(), command: None };
+    all_facts(profiles, Start { environment, folder: folder.as_deref(), command: None })
+}
+
+/// The facts of this container, for a command that starts like this.
+pub fn all_facts(profiles: &Profiles, start: Start) -> Facts {
     live(profiles, start, true, |_, _| true)
 }
 

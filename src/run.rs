@@ -21,6 +21,7 @@ use crate::plan::{Fabric, Finding, Forecast, Plan, Severity};
 use crate::report::log::{Log, say};
 use crate::report::plan::Memlock;
 use crate::report::style::visible;
+use crate::self_test;
 use crate::sys::environ;
 use crate::sys::exec::Image;
 use crate::sys::signals;
@@ -52,13 +53,19 @@ pub fn prepare(
     let folder = std::env::current_dir().ok();
     let first = command.first().and_then(|word| word.to_str().ok());
     let start = Start { environment: &known, folder: folder.as_deref(), command: first };
-    let facts = host::needed_facts(&profiles, start, config);
+    let facts = match config.self_test {
+        self_test::Mode::Off => host::needed_facts(&profiles, start, config),
+        _ => host::all_facts(&profiles, start),
+    };
     let mut plan = host::decide(&facts, &profiles, config);
     let memlock = raise_memlock(config, &facts, &mut plan);
     tracing::debug!(unreadable = facts.unreadable.len(), "facts read");
 
     log.plan(&plan, memlock.as_ref());
     if let Some(reason) = refusal(config, &plan) {
+        return Ok(Prepared::Refused { reason, code: config.refuse_exit_code });
+    }
+    if let Some(reason) = prove(config, &facts, &plan, log) {
         return Ok(Prepared::Refused { reason, code: config.refuse_exit_code });
     }
     let filled = plan.filled().next().is_some();
@@ -110,6 +117,20 @@ fn refusal(config: &Config, plan: &Plan) -> Option<String> {
         return Some(format!("memlock = \"enforce\": {}", finding.message));
     }
     None
+}
+
+/// Tests limits, image and fabric, where that is wanted, and says what came out. Returns
+/// why the command must not be started, if so.
+fn prove(config: &Config, facts: &Facts, plan: &Plan, log: &Log) -> Option<String> {
+    if config.self_test == self_test::Mode::Off {
+        return None;
+    }
+    let report = self_test::quick::report(&self_test::quick::host_name(), facts, plan, |_| true);
+    log.self_test(&report, plan);
+    match config.self_test {
+        self_test::Mode::Enforce => self_test::gate::reason(&report),
+        _ => None,
+    }
 }
 
 /// What keeps the job from RDMA for sure, if anything does.

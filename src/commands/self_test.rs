@@ -39,7 +39,10 @@ pub fn run(
         let pinning = memlock::pinning(memlock::raised(before, &facts.process), &facts.process);
         plan.findings.extend(memlock::finding(pinning, &facts.process));
     }
-    let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let host = match &arguments.host.facts {
+        None => quick::host_name(),
+        Some(source) => source.display().to_string(),
+    };
     let report = quick::report(&host, &facts, &plan, is_wanted);
     match arguments.json {
         true => {

@@ -7,8 +7,10 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::forecast;
 use super::plan::{self, Detail, Memlock};
+use super::self_test;
 use crate::config::{LogFormat, LogLevel};
 use crate::plan::{Fabric, Finding, Outcome, Plan, Severity};
+use crate::self_test::report::Report;
 use crate::sys::stdio::Stderr;
 
 /// How long all messages together wait for somebody to read them.
@@ -113,6 +115,14 @@ impl Log {
                     prefixed(out, &shown.findings)
                 }
             }),
+        }
+    }
+
+    /// What came out of a self-test, after its plan was shown.
+    pub fn self_test(&self, report: &Report, plan: &Plan) {
+        match self.format {
+            LogFormat::Json => self_test::events(report),
+            LogFormat::Text => self.put(|out| self_test::write_brief(out, report, plan, self.level)),
         }
     }
 

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 
 use super::style::{counted, visible};
+use crate::config::LogLevel;
+use crate::plan::Plan;
 use crate::self_test::check::{Check, Outcome};
 use crate::self_test::kinds::{KINDS, Level};
 use crate::self_test::report::Report;
@@ -12,7 +14,8 @@ use crate::self_test::report::Report;
 /// # Errors
 /// Whatever the sink gives.
 pub fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    writeln!(out, "{}", visible(&headline(report)))?;
+    let (program, host) = (visible(&report.program), visible(&report.host));
+    writeln!(out, "rdma-init {program} self-test of {host}: {}", verdict(report))?;
     let names: Vec<String> = report.checks.iter().map(name).collect();
     let width = names.iter().map(String::len).max().unwrap_or_default();
     for (check, name) in report.checks.iter().zip(&names) {
@@ -29,15 +32,61 @@ pub fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
             visible(&evidence)
         )?;
     }
+    bad(report).into_iter().try_for_each(|check| explain(out, check))
+}
+
+/// Writes a line for it all, and what did not pass unless the plan's report has just
+/// said the same.
+///
+/// # Errors
+/// Whatever the sink gives.
+pub fn write_brief(out: &mut impl Write, report: &Report, plan: &Plan, level: LogLevel) -> io::Result<()> {
+    let shown: Vec<&Check> = bad(report)
+        .into_iter()
+        .filter(|check| check.outcome == Outcome::Failed || level >= LogLevel::Warn)
+        .collect();
+    if shown.is_empty() && level < LogLevel::Info {
+        return Ok(());
+    }
+    let names: Vec<String> =
+        shown.iter().map(|check| format!("{} {}", word(check.outcome), name(check))).collect();
+    let names = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
+    writeln!(out, "rdma-init: self-test {}{}", verdict(report), visible(&names))?;
+    let is_new = |check: &&Check| {
+        let said = |message: &String| plan.findings.iter().any(|finding| message.contains(&finding.message));
+        !check.message.as_ref().is_some_and(said)
+    };
+    shown.into_iter().filter(is_new).try_for_each(|check| explain(out, check))
+}
+
+/// The same as events.
+pub fn events(report: &Report) {
+    let took_us = report.took_us;
+    for check in bad(report) {
+        let (id, subject, fix) = (&check.id, check.subject.as_deref(), check.fix.as_deref());
+        let message = check.message.as_deref().unwrap_or(&check.title);
+        match check.outcome {
+            Outcome::Failed => tracing::error!(event = "check", id, subject, fix, "{message}"),
+            _ => tracing::warn!(event = "check", id, subject, fix, "{message}"),
+        }
+    }
+    let (passed, checks) = (report.passed, report.checks.len());
+    tracing::info!(event = "self-test", passed, checks, took_us, "tested");
+}
+
+/// What did not pass, the worst first.
+fn bad(report: &Report) -> Vec<&Check> {
     let mut bad: Vec<&Check> =
         report.checks.iter().filter(|check| check.outcome > Outcome::Skipped).collect();
     bad.sort_by_key(|check| std::cmp::Reverse(check.outcome));
-    for check in bad {
-        let message = check.message.as_deref().unwrap_or("did not pass");
-        writeln!(out, "  {}: {}: {}", word(check.outcome), visible(&name(check)), visible(message))?;
-        if let Some(fix) = &check.fix {
-            writeln!(out, "      fix: {}", visible(fix))?;
-        }
+    bad
+}
+
+fn explain(out: &mut impl Write, check: &Check) -> io::Result<()> {
+    let message = check.message.as_deref().unwrap_or(&check.title);
+    writeln!(out, "  {}: {}: {}", word(check.outcome), visible(&name(check)), visible(message))?;
+    if let Some(fix) = &check.fix {
+        writeln!(out, "      fix: {}", visible(fix))?;
     }
     Ok(())
 }
@@ -57,22 +106,17 @@ pub fn write_kinds(out: &mut impl Write) -> io::Result<()> {
     })
 }
 
-fn headline(report: &Report) -> String {
+/// `passed, with 1 warning (24 checks on 2 ports, 3.1 ms)`
+fn verdict(report: &Report) -> String {
     let count = |outcome| report.checks.iter().filter(|check| check.outcome == outcome).count();
     let (failed, warned) = (count(Outcome::Failed), count(Outcome::Warning));
     let verdict = match (failed, warned) {
         (0, 0) => "passed".to_owned(),
         (0, _) => format!("passed, with {}", counted(warned, "warning")),
-        _ => format!("{} failed", counted(failed, "check")),
+        _ => "failed".to_owned(),
     };
-    let rails = counted(report.hcas.len(), "port");
-    format!(
-        "rdma-init {} self-test of {}: {verdict} ({} on {rails}, {})",
-        report.program,
-        report.host,
-        counted(report.checks.len(), "check"),
-        time(report.took_us)
-    )
+    let (checks, ports) = (counted(report.checks.len(), "check"), counted(report.hcas.len(), "port"));
+    format!("{verdict} ({checks} on {ports}, {})", time(report.took_us))
 }
 
 fn name(check: &Check) -> String {

@@ -1,7 +1,7 @@
 //! What each quick check looks at, and what it has to say that no finding says.
 
 use super::check::Outcome;
-use crate::check::memlock::amount;
+use crate::check::memlock::{self, Pinning, amount};
 use crate::facts::Facts;
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::rdma::{Hca, LinkLayer, Port};
@@ -43,7 +43,13 @@ const SMALL_STACK: u64 = 1024 * 1024;
 pub fn of(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
     let image = libraries::image(facts);
     match id {
-        "memlock" => Evidence::of(facts.limits.memlock.map(|limit| limits(limit, amount))),
+        "memlock" => Evidence::of(facts.limits.memlock.map(|limit| {
+            let lifted = match memlock::pinning(limit, &facts.process) {
+                Pinning::Capability => ", and CAP_IPC_LOCK lifts it",
+                Pinning::Limited(_) | Pinning::Unlimited => "",
+            };
+            format!("{}{lifted}", limits(limit, amount))
+        })),
         "nofile" => few(
             facts.limits.nofile,
             FEW_FILES,
@@ -107,7 +113,9 @@ pub fn of(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
             }
             _ => Evidence::skip("there is none"),
         },
-        "uverbs" => each_used(facts, plan, |hca, _| Some(hca.uverbs.as_ref()?.name.clone())),
+        "uverbs" => {
+            each_used(facts, plan, |hca, _| hca.uverbs.as_ref().map(|_| "its node can be opened".to_owned()))
+        }
         "port" => each_used(facts, plan, |_, port| Some(format!("{}, {}", port.state, port.physical_state))),
         "device" => each_used(facts, plan, |hca, port| {
             let driver = hca.driver.as_deref().unwrap_or("no driver");
@@ -119,7 +127,7 @@ pub fn of(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
             false => Evidence::skip("no RoCE port is in use"),
             true => each_used(facts, plan, |_, port| {
                 let gid = own_slots(facts, port).into_iter().next()?;
-                Some(format!("slot {}, {}", gid.index, gid.address()))
+                Some(format!("slot {}, {}", gid.index, String::from(gid.kind.clone())))
             }),
         },
         "mtu" => mtus(facts, plan),
@@ -263,9 +271,10 @@ fn mtus(facts: &Facts, plan: &Plan) -> Evidence {
     if found.is_empty() {
         return Evidence::skip("no RoCE port with an interface of this container is in use");
     }
-    let lines =
-        found.iter().map(|(hca, interface, mtu)| format!("{} {interface} {}", hca.name, mtu.unwrap_or(0)));
-    let evidence = Evidence::of(lines.collect::<Vec<_>>());
+    let evidence = each_used(facts, plan, |hca, _| {
+        let (_, _, mtu) = found.iter().find(|(rail, _, _)| rail.name == hca.name)?;
+        mtu.map(|mtu| mtu.to_string())
+    });
     let first = found[0].2;
     match found.iter().all(|(_, _, mtu)| *mtu == first) {
         true => evidence,

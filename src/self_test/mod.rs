@@ -4,9 +4,24 @@
 //! changes anything. What comes out is a [`report::Report`], the same for people, for
 //! programs and for `compare`.
 
+use serde::{Deserialize, Serialize};
+
 pub mod check;
 mod evidence;
+pub mod gate;
 pub mod judge;
 pub mod kinds;
 pub mod quick;
 pub mod report;
+
+/// What a self-test at start-up is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    #[default]
+    Off,
+    /// To say what does not pass.
+    Warn,
+    /// To refuse to start where a check fails.
+    Enforce,
+}

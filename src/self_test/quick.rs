@@ -28,6 +28,11 @@ pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -
     }
 }
 
+/// This node's name.
+pub fn host_name() -> String {
+    nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 /// Whether no check failed.
 pub fn passed(checks: &[Check]) -> bool {
     checks.iter().all(|check| check.outcome != Outcome::Failed)

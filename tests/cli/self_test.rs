@@ -1,9 +1,11 @@
 //! `self-test`, on hosts that are captured.
 
+use std::fs;
+
 use serde_json::Value;
 
 use super::run::{Ran, rdma_init, run};
-use crate::support::repository;
+use crate::support::{repository, skip};
 
 fn self_test(arguments: &[&str]) -> Ran {
     run(rdma_init(["self-test"].iter().chain(arguments)))
@@ -72,4 +74,47 @@ fn json_is_a_document_on_one_line() {
 fn this_machine_can_be_tested() {
     let ran = self_test(&["--only", "shared-memory-writable", "--only", "nofile"]).expect_code(0);
     assert!(ran.text().contains("this user may make files in it"), "{}", ran.text());
+}
+
+/// The job does not start where there is no fabric, which is most machines.
+#[test]
+fn at_start_up_a_failure_is_said_or_keeps_the_command_from_starting() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let start = |flags: &[&str]| {
+        let mut command = rdma_init(flags.iter().chain(&["--", "echo", "started"]));
+        command.env("RDMA_INIT_TERMINATION_LOG", &log);
+        run(command)
+    };
+    if start(&["--require-rdma"]).code == Some(0) {
+        return skip("this machine has RDMA devices, so the self-test may pass");
+    }
+    fs::remove_file(&log).unwrap();
+    let warned = start(&["--self-test", "warn"]).expect_code(0);
+    assert_eq!(warned.text(), "started\n");
+    for part in ["rdma-init: self-test failed (", "FAILED fabric", "FAILED: fabric: The job will run on TCP"]
+    {
+        assert!(warned.stderr.contains(part), "{part:?} is not in\n{}", warned.stderr);
+    }
+    assert!(!log.exists());
+
+    let refused = start(&["--self-test", "enforce", "--refuse-exit-code", "77"]).expect_code(77);
+    assert_eq!(refused.text(), "");
+    assert!(
+        refused.stderr.contains("refusing to start the command (exit code 77): self-test"),
+        "{refused:#?}"
+    );
+    let reason = fs::read_to_string(&log).unwrap();
+    let wanted = "rdma-init: self-test = \"enforce\", and a check failed: fabric: The job will run on TCP";
+    assert!(reason.starts_with(wanted) && reason.lines().count() == 1, "{reason:?}");
+
+    // What only warns is silent where only errors are wanted; a failure is not.
+    let quiet = start(&["--self-test", "warn", "--log-level", "error"]).expect_code(0);
+    assert!(quiet.stderr.contains("FAILED fabric") && !quiet.stderr.contains("warning"), "{quiet:#?}");
+    let json = start(&["--self-test", "warn", "--log-format", "json"]).expect_code(0);
+    let events: Vec<Value> = json.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let failed = events.iter().find(|event| event["event"] == "check" && event["level"] == "ERROR").unwrap();
+    assert_eq!(failed["id"], "fabric");
+    let whole = events.iter().find(|event| event["event"] == "self-test").unwrap();
+    assert!(whole["passed"] == false && whole["took_us"].is_u64(), "{whole}");
 }
