@@ -6,7 +6,7 @@ use super::style::{counted, visible};
 use crate::config::LogLevel;
 use crate::plan::Plan;
 use crate::self_test::check::{Check, Outcome};
-use crate::self_test::kinds::{KINDS, Level};
+use crate::self_test::kinds::KINDS;
 use crate::self_test::report::Report;
 
 /// Writes the table.
@@ -97,13 +97,7 @@ fn explain(out: &mut impl Write, check: &Check) -> io::Result<()> {
 /// Whatever the sink gives.
 pub fn write_kinds(out: &mut impl Write) -> io::Result<()> {
     let width = KINDS.iter().map(|kind| kind.id.len()).max().unwrap_or_default();
-    KINDS.iter().try_for_each(|kind| {
-        let level = match kind.level {
-            Level::Quick => "quick",
-            Level::Verbs => "verbs",
-        };
-        writeln!(out, "{:width$}  {level}  {}", kind.id, kind.title)
-    })
+    KINDS.iter().try_for_each(|kind| writeln!(out, "{:width$}  {}", kind.id, kind.title))
 }
 
 /// `passed, with 1 warning (24 checks on 2 ports, 3.1 ms)`

@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use super::check::{Check, Outcome};
 use super::evidence::{self, Evidence};
-use super::kinds::{KINDS, Kind, Level};
+use super::kinds::{KINDS, Kind};
 use crate::facts::Facts;
 use crate::plan::{Finding, Plan, Severity};
 
 /// All quick checks that are wanted.
 pub fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Vec<Check> {
-    let quick = KINDS.iter().filter(|kind| kind.level == Level::Quick && is_wanted(kind.id));
+    let quick = KINDS.iter().filter(|kind| is_wanted(kind.id));
     quick
         .map(|kind| {
             let started = Instant::now();

@@ -5,26 +5,12 @@
 pub struct Kind {
     pub id: &'static str,
     pub title: &'static str,
-    pub level: Level,
     /// The findings of the plan and its checks that it stands for.
     pub findings: &'static [&'static str],
 }
 
-/// How far a self-test goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Nothing but files and limits.
-    Quick,
-    /// Every device through verbs, in processes of their own.
-    Verbs,
-}
-
 const fn quick(id: &'static str, title: &'static str, findings: &'static [&'static str]) -> Kind {
-    Kind { id, title, level: Level::Quick, findings }
-}
-
-const fn verbs(id: &'static str, title: &'static str) -> Kind {
-    Kind { id, title, level: Level::Verbs, findings: &[] }
+    Kind { id, title, findings }
 }
 
 /// In the order in which they are shown.
@@ -72,9 +58,6 @@ pub const KINDS: &[Kind] = &[
     quick("count", "as many cards and NICs as published", &["card-count", "nic-count"]),
     quick("gpudirect", "NICs reach the memory of GPUs", &["no-gpudirect"]),
     quick("nccl-decides", "NCCL will use the fabric", &["no-network", "runs-on-tcp", "empty-value"]),
-    verbs("verbs-open", "devices can be opened through verbs"),
-    verbs("verbs-memory", "memory can be registered"),
-    verbs("verbs-loopback", "data arrives over the port"),
 ];
 
 pub fn find(id: &str) -> Option<&'static Kind> {
