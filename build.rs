@@ -1,10 +1,12 @@
-//! Embeds the profiles, and links libibverbs and the user-space providers
+//! Embeds the profiles and the demo hosts, and links libibverbs and the user-space providers
 //! statically.
 //!
 //! `rdma-sys` asks pkg-config for the shared libraries; a static program needs
 //! the archives, their libnl dependencies, and every provider by its exact file
 //! name: the `-lmlx5` form would find the shared object first.
 
+#[path = "src/demo/generate.rs"]
+mod demo;
 #[path = "src/profiles/generate.rs"]
 mod profiles;
 
@@ -26,6 +28,7 @@ const PROVIDERS: &[&str] = &[
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     profiles::generate();
+    demo::generate();
     println!("cargo::rustc-link-arg=-Wl,--start-group");
     for archive in PROVIDERS {
         println!("cargo::rustc-link-arg=-l:{archive}");

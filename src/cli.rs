@@ -9,6 +9,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use figment::value::{Dict, Value};
 
 use crate::config::Flag;
+use crate::self_test::device::DEFAULT_SIZE;
+use crate::self_test::kinds::Level;
 
 /// Starts a GPU training container: fills in the NCCL variables that the user
 /// did not set, makes sure that memory can be pinned, then runs COMMAND.
@@ -16,7 +18,7 @@ use crate::config::Flag;
 #[command(
     name = "rdma-init",
     version,
-    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|self-test|profiles>",
+    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|profiles|self-test>",
     disable_help_subcommand = true,
     after_help = AFTER_HELP
 )]
@@ -169,6 +171,15 @@ pub struct SelfTestArguments {
     /// Show the checks that there are
     #[arg(long)]
     pub list: bool,
+    /// How far to go; with --facts, quick
+    #[arg(long, value_name = "LEVEL")]
+    pub level: Option<Level>,
+    /// Bytes to register with each device
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_SIZE)]
+    pub size: u64,
+    /// The longest time for each port
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    pub each: humantime::Duration,
     /// A check to leave out (repeatable)
     #[arg(long, value_name = "ID")]
     pub skip: Vec<String>,
@@ -205,7 +216,7 @@ pub enum EnvFormat {
 }
 
 /// The names of the subcommands that a user may type.
-pub const ACTIONS: &[&str] = &["inspect", "plan", "env", "self-test", "profiles"];
+pub const ACTIONS: &[&str] = &["inspect", "plan", "env", "profiles", "self-test"];
 
 impl ConfigFlags {
     /// Those that were given, as a layer of the configuration.

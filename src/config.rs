@@ -155,9 +155,14 @@ impl Config {
         let refuses = self.require_rdma
             || self.memlock == memlock::Mode::Enforce
             || self.self_test == self_test::Mode::Enforce;
+        // The self-test has a time of its own.
+        let proof = match self.self_test {
+            self_test::Mode::Off => Duration::ZERO,
+            self_test::Mode::Warn | self_test::Mode::Enforce => self_test::whole::ALL,
+        };
         Orders {
             terms: Terms {
-                deadline: Some(self.prepare_timeout),
+                deadline: Some(self.prepare_timeout.saturating_add(proof)),
                 refuse: refuses.then_some(self.refuse_exit_code),
             },
             supervision: self.supervision,

@@ -28,6 +28,7 @@
 //! * [`self_test`]: limits, image and fabric, proven.
 //! * [`verbs`]: RDMA itself, in processes of its own.
 //! * [`sys`]: the low-level parts, the only `unsafe` beside verbs.
+//! * [`sorted`]: sorting that takes little room.
 //! * [`exit`]: the exit codes.
 #![deny(unsafe_code)]
 
@@ -47,6 +48,7 @@ pub mod profiles;
 pub mod report;
 pub mod run;
 pub mod self_test;
+pub mod sorted;
 pub mod start;
 pub mod sys;
 pub mod verbs;

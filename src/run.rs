@@ -22,6 +22,7 @@ use crate::report::log::{Log, say};
 use crate::report::plan::Memlock;
 use crate::report::style::visible;
 use crate::self_test;
+use crate::self_test::whole::Extent;
 use crate::sys::environ;
 use crate::sys::exec::Image;
 use crate::sys::signals;
@@ -125,7 +126,8 @@ fn prove(config: &Config, facts: &Facts, plan: &Plan, log: &Log) -> Option<Strin
     if config.self_test == self_test::Mode::Off {
         return None;
     }
-    let report = self_test::quick::report(&self_test::quick::host_name(), facts, plan, |_| true);
+    let host = self_test::quick::host_name();
+    let report = self_test::whole::report(&host, facts, plan, Extent::default(), |_| true);
     log.self_test(&report, plan);
     match config.self_test {
         self_test::Mode::Enforce => self_test::gate::reason(&report),

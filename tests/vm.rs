@@ -22,3 +22,13 @@ fn the_harness_itself_works() {
 fn a_container_gets_the_slots_of_its_own_addresses() {
     guest("container.sh", &[&binary()]);
 }
+
+#[test]
+fn a_self_test_finds_what_is_wrong_with_a_device() {
+    guest("self_test.sh", &[&binary()]);
+}
+
+#[test]
+fn a_self_test_keeps_a_job_from_a_fabric_that_is_not_fit() {
+    guest("start.sh", &[&binary()]);
+}

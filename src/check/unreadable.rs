@@ -2,6 +2,7 @@
 
 use crate::facts::Unreadable;
 use crate::plan::Finding;
+use crate::sorted;
 
 /// More than this many are summed up.
 const SHOWN: usize = 5;
@@ -9,7 +10,7 @@ const SHOWN: usize = 5;
 pub fn findings(unreadable: &[Unreadable]) -> Vec<Finding> {
     // What matters most comes first.
     let mut unreadable: Vec<&Unreadable> = unreadable.iter().collect();
-    unreadable.sort_by_key(|u| !u.is_of_rdma());
+    sorted::by_key(&mut unreadable, |u| !u.is_of_rdma());
     let mut findings: Vec<Finding> = unreadable
         .iter()
         .take(SHOWN)

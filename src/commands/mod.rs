@@ -25,6 +25,7 @@ use crate::report::plan::Detail;
 /// A sentence for the user.
 pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyhow::Result<i32> {
     let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut code = 0;
     match action {
         Action::Inspect { json } => inspect::run(&mut out, *json, config, environment),
         Action::Plan { host, why: Some(variable), json, .. } => {
@@ -40,15 +41,13 @@ pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyho
         }
         Action::Env { host, format } => env::run(&mut out, host, *format, config, environment),
         Action::SelfTest(arguments) => {
-            let passed = self_test::run(&mut out, arguments, config, environment)?;
-            out.flush()?;
-            return Ok(i32::from(!passed));
+            self_test::run(&mut out, arguments, config, environment).map(|passed| code = i32::from(!passed))
         }
         Action::Profiles { name, json } => profiles::run(&mut out, name.as_deref(), *json, config),
         Action::VerbsProbe => verbs_probe::run(&mut out),
     }?;
     out.flush()?;
-    Ok(0)
+    Ok(code)
 }
 
 /// What `plan` and `env` show.

@@ -9,6 +9,7 @@ use figment::{Figment, Metadata, Profile, Provider};
 
 use super::{ConfigError, Flag, KEYS, values};
 use crate::facts::settings::Environment;
+use crate::sorted;
 
 /// The file that is read when no other is named.
 pub const DEFAULT_FILE: &str = "/etc/rdma-init.toml";
@@ -129,7 +130,7 @@ fn flag((key, value): Flag) -> Layer {
 }
 
 fn layer(name: String, key: String, value: Value) -> Layer {
-    Layer { name, values: Dict::from([(key, value)]) }
+    Layer { name, values: sorted::map([(key, value)]) }
 }
 
 pub fn refuse_unknown_keys(figment: &Figment) -> Result<(), ConfigError> {

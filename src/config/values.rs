@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::facts::settings::is_variable_name;
 use crate::init::{Remap, Rewrite};
 use crate::plan::ProfileOption;
+use crate::sorted;
 use crate::sys::signals;
 
 /// The value as the user wrote it, or nearly.
@@ -127,7 +128,7 @@ fn items(value: &Value) -> Option<Vec<String>> {
 /// A list, or one text with commas.
 pub fn names(value: &Value) -> Result<BTreeSet<String>, String> {
     let names = items(value).ok_or("expected names of variables")?;
-    Ok(names.into_iter().collect())
+    Ok(sorted::set(names))
 }
 
 /// A table, or lines of `VARIABLE=VALUE`.

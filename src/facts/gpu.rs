@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
+use crate::sorted;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -43,7 +44,7 @@ pub fn read(reader: &Reader) -> Gpus {
             Some(model.trim().to_owned())
         })
         .collect();
-    models.sort();
+    sorted::by(&mut models, Ord::cmp);
     models.dedup();
     if nodes == 0 {
         return Gpus { models, ..Gpus::default() };

@@ -22,10 +22,9 @@ pub mod settings;
 pub mod shm;
 pub mod start;
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::path::Path;
 
+use crate::sorted;
 use serde::{Deserialize, Serialize};
 
 pub use reader::{Reader, Unreadable};
@@ -100,7 +99,7 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
         Some(false) => net::Net::default(),
         _ => net::read(&reader, (sources.addresses)()),
     };
-    let own: BTreeSet<IpAddr> = net.own_addresses().collect();
+    let own = sorted::set(net.own_addresses());
     let rdma = rdma::read(&reader, &own);
     let reads_image = !rdma.is_empty() || is_needed == Some(true) || sources.image_in_any_case;
     let image = reads_image.then(|| image::read(&reader, sources.start));

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::settings::Environment;
+use crate::sorted;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -58,7 +59,7 @@ pub fn read(environment: &Environment, also: impl Fn(&str) -> bool) -> Platform 
         })
         .map(str::to_owned)
         .collect();
-    markers.sort();
+    sorted::by(&mut markers, Ord::cmp);
     markers.dedup();
     Platform {
         markers,

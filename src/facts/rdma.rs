@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::gid::{self, GidTable};
 use super::pci::{self, PciLink};
 use super::reader::{self, Reader};
+use crate::sorted;
 
 const CLASS: &str = "/sys/class/infiniband";
 
@@ -250,12 +251,8 @@ fn hexadecimal(text: &str) -> Option<u32> {
 /// Which uverbs node belongs to which HCA.
 fn uverbs_by_hca(reader: &Reader) -> BTreeMap<String, String> {
     let class = "/sys/class/infiniband_verbs";
-    reader
-        .names(class)
-        .into_iter()
-        .filter(|name| name.starts_with("uverbs"))
-        .filter_map(|name| Some((reader.text(format!("{class}/{name}/ibdev"))?, name)))
-        .collect()
+    let nodes = reader.names(class).into_iter().filter(|name| name.starts_with("uverbs"));
+    sorted::map(nodes.filter_map(|name| Some((reader.text(format!("{class}/{name}/ibdev"))?, name))))
 }
 
 /// Opens the node and closes it again. libibverbs must not be the first to try:

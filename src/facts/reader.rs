@@ -7,6 +7,7 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::sorted;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -261,7 +262,7 @@ fn clean(bytes: Vec<u8>) -> String {
 
 /// Sorts in natural order.
 pub fn sort(names: &mut [String]) {
-    names.sort_by(|a, b| natural(a, b));
+    sorted::by(names, |a, b| natural(a, b));
 }
 
 /// Compares runs of digits as numbers.

@@ -1,6 +1,6 @@
 //! `NCCL_IB_GID_INDEX` and `NCCL_IB_ADDR_*`: the source address of RoCE.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -14,6 +14,7 @@ use crate::facts::rdma::{LinkLayer, Port};
 use crate::nccl::gid::{FAMILY, Family, INDEX, RANGE, Search};
 use crate::nccl::version::{SEARCHES_GIDS, Version};
 use crate::profiles::Profile;
+use crate::sorted;
 
 /// `sgid_index` of a queue pair has eight bits (`ibv_global_route`).
 const LARGEST_INDEX: u32 = 255;
@@ -32,7 +33,7 @@ pub enum GidChoice {
 /// The slots that hold a routable RoCE v2 GID of one of our own addresses, IPv4
 /// first. The netdev does not decide: its name may be another namespace's.
 pub fn own_slots<'a>(facts: &Facts, port: &'a Port) -> Vec<&'a Gid> {
-    let own: BTreeSet<IpAddr> = facts.net.own_addresses().collect();
+    let own = sorted::set(facts.net.own_addresses());
     let mut slots: Vec<&Gid> = port
         .gids
         .slots
@@ -40,7 +41,7 @@ pub fn own_slots<'a>(facts: &Facts, port: &'a Port) -> Vec<&'a Gid> {
         .filter(|gid| gid.kind == GidType::RoceV2 && gid.index <= LARGEST_INDEX)
         .filter(|gid| !gid.is_link_local() && own.contains(&gid.address()))
         .collect();
-    slots.sort_by_key(|gid| (gid.address().is_ipv6(), gid.index));
+    sorted::by_key(&mut slots, |gid| (gid.address().is_ipv6(), gid.index));
     slots
 }
 
@@ -136,7 +137,7 @@ fn missing(facts: &Facts, rails: &[Rail]) -> Finding {
 
 /// Our own addresses, where no queue pair can name their slots.
 fn behind(facts: &Facts, rails: &[Rail]) -> Option<Finding> {
-    let own: BTreeSet<IpAddr> = facts.net.own_addresses().collect();
+    let own = sorted::set(facts.net.own_addresses());
     let of_rail = |rail: &Rail| {
         let mut slots = rail.port.gids.slots.iter();
         let gid = slots.find(|gid| gid.index > LARGEST_INDEX && own.contains(&gid.address()))?;
@@ -177,9 +178,10 @@ fn published_index(rails: &[Rail], profile: &Profile) -> Option<(u32, String)> {
     let index: u32 = profile.variables.get(INDEX)?.parse().ok()?;
     let at: Option<Vec<&Gid>> =
         rails.iter().map(|rail| rail.slots.iter().find(|gid| gid.index == index).copied()).collect();
-    let families: BTreeSet<bool> = at?.iter().map(|gid| gid.address().is_ipv6()).collect();
+    let mut families = at?.into_iter().map(|gid| gid.address().is_ipv6());
     let rule = "published, and a RoCE v2 GID of an address of this container on every HCA";
-    (families.len() == 1).then(|| (index, rule.to_owned()))
+    let first = families.next()?;
+    families.all(|family| family == first).then(|| (index, rule.to_owned()))
 }
 
 /// The lowest slot that is right on every rail.
@@ -257,8 +259,7 @@ fn largest_agreeing(
         .with_fix(advice),
     );
     if may_narrow {
-        let rest: BTreeSet<String> = rest.iter().map(|name| (*name).to_owned()).collect();
-        for port in ports.iter_mut().filter(|port| rest.contains(&port.name())) {
+        for port in ports.iter_mut().filter(|port| rest.contains(&port.name().as_str())) {
             port.leave_out(Reason::GidElsewhere(index));
         }
     }

@@ -110,18 +110,18 @@ impl<T: Literal> Literal for Vec<T> {
 
 fn pairs<'a, V: Literal + 'a>(pairs: impl Iterator<Item = (&'a String, &'a V)>) -> String {
     let pairs = pairs.map(|(name, value)| format!("({}, {}), ", name.literal(), value.literal()));
-    format!("[{}].into()", pairs.collect::<String>())
+    format!("[{}]", pairs.collect::<String>())
 }
 
 impl<T: Literal> Literal for IndexMap<String, T> {
     fn literal(&self) -> String {
-        pairs(self.iter())
+        pairs(self.iter()) + ".into()"
     }
 }
 
 impl<T: Literal> Literal for BTreeMap<String, T> {
     fn literal(&self) -> String {
-        pairs(self.iter())
+        format!("sorted::map({})", pairs(self.iter()))
     }
 }
 

@@ -10,6 +10,7 @@ use super::embedded::{EMBEDDED, OUTLINES};
 use super::format::Profile;
 use super::{Outline, resolve};
 use crate::facts::settings::is_variable_name;
+use crate::sorted;
 
 /// All profiles, by name.
 #[derive(Debug, Clone)]
@@ -83,7 +84,7 @@ impl Profiles {
 }
 
 fn embedded() -> ByName {
-    EMBEDDED.iter().map(|make| make()).map(|profile| (profile.name.clone(), profile)).collect()
+    sorted::map(EMBEDDED.iter().map(|make| make()).map(|profile| (profile.name.clone(), profile)))
 }
 
 fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
@@ -140,7 +141,7 @@ fn read_folder(folder: &Path) -> Result<Vec<(String, String)>, ProfileError> {
         let text = fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
         files.push((path.display().to_string(), text));
     }
-    files.sort();
+    sorted::by(&mut files, Ord::cmp);
     Ok(files)
 }
 

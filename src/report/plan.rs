@@ -11,6 +11,7 @@ use crate::facts::limits::{Amount, Limit};
 use crate::facts::rdma::LinkLayer;
 use crate::nccl::predict::Transport;
 use crate::plan::{Fabric, Finding, Outcome, Plan, PortVerdict, Setting, Severity};
+use crate::sorted;
 
 /// The version of `plan --json`.
 pub const SCHEMA: &str = "rdma-init/plan/1";
@@ -72,7 +73,7 @@ pub fn write_findings<'a>(
     findings: impl Iterator<Item = &'a Finding>,
 ) -> io::Result<()> {
     let mut findings: Vec<&Finding> = findings.collect();
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    sorted::by_key(&mut findings, |finding| std::cmp::Reverse(finding.severity));
     for finding in findings {
         writeln!(out, "  {}: {}", finding.severity.as_str(), visible(&finding.message))?;
         if let Some(fix) = &finding.fix {

@@ -6,8 +6,9 @@ use super::style::{counted, visible};
 use crate::config::LogLevel;
 use crate::plan::Plan;
 use crate::self_test::check::{Check, Outcome};
-use crate::self_test::kinds::KINDS;
+use crate::self_test::kinds::{KINDS, Level};
 use crate::self_test::report::Report;
+use crate::sorted;
 
 /// Writes the table.
 ///
@@ -78,7 +79,7 @@ pub fn events(report: &Report) {
 fn bad(report: &Report) -> Vec<&Check> {
     let mut bad: Vec<&Check> =
         report.checks.iter().filter(|check| check.outcome > Outcome::Skipped).collect();
-    bad.sort_by_key(|check| std::cmp::Reverse(check.outcome));
+    sorted::by_key(&mut bad, |check| std::cmp::Reverse(check.outcome));
     bad
 }
 
@@ -97,7 +98,13 @@ fn explain(out: &mut impl Write, check: &Check) -> io::Result<()> {
 /// Whatever the sink gives.
 pub fn write_kinds(out: &mut impl Write) -> io::Result<()> {
     let width = KINDS.iter().map(|kind| kind.id.len()).max().unwrap_or_default();
-    KINDS.iter().try_for_each(|kind| writeln!(out, "{:width$}  {}", kind.id, kind.title))
+    KINDS.iter().try_for_each(|kind| {
+        let level = match kind.level {
+            Level::Quick => "quick",
+            Level::Verbs => "verbs",
+        };
+        writeln!(out, "{:width$}  {level}  {}", kind.id, kind.title)
+    })
 }
 
 /// `passed, with 1 warning (24 checks on 2 ports, 3.1 ms)`

@@ -4,12 +4,25 @@ use std::borrow::Cow;
 
 /// `mlx5_1..mlx5_8` for names that count up, else the names with commas.
 pub fn condensed(names: &[&str]) -> String {
+    condensed_to(names, usize::MAX)
+}
+
+/// The same with no more than so many runs: `node001..node032 and 5 more`.
+pub fn condensed_to(names: &[&str], most: usize) -> String {
     let mut runs: Vec<(&str, &str)> = Vec::new();
+    let mut named = 0;
     for &name in names {
+        let goes_on = runs.last().is_some_and(|(_, last)| follows(last, name));
         match runs.last_mut() {
-            Some((_, last)) if follows(last, name) => *last = name,
-            _ => runs.push((name, name)),
+            Some((_, last)) if goes_on => *last = name,
+            _ => {
+                if runs.len() == most {
+                    break;
+                }
+                runs.push((name, name));
+            }
         }
+        named += 1;
     }
     let shown: Vec<String> = runs
         .iter()
@@ -19,7 +32,11 @@ pub fn condensed(names: &[&str]) -> String {
             false => format!("{first}..{last}"),
         })
         .collect();
-    shown.join(", ")
+    let more = match names.len() - named {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    shown.join(", ") + &more
 }
 
 fn follows(first: &str, second: &str) -> bool {
@@ -65,5 +82,12 @@ mod tests {
         assert_eq!(condensed(&["mlx5_9", "mlx5_10", "mlx5_11"]), "mlx5_9..mlx5_11");
         assert_eq!(condensed(&["ibp1s0", "rocep"]), "ibp1s0, rocep");
         assert_eq!(condensed(&[]), "");
+    }
+
+    #[test]
+    fn names_that_do_not_fit_are_counted() {
+        let names = ["a1", "a2", "a3", "b", "c1", "c2"];
+        assert_eq!(condensed_to(&names, 2), "a1..a3, b and 2 more");
+        assert_eq!(condensed_to(&names, 3), "a1..a3, b, c1, c2");
     }
 }

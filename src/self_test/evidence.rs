@@ -8,7 +8,7 @@ use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::nccl::libraries;
 use crate::nccl::predict::{Bootstrap, Transport};
 use crate::plan::{Fabric, Plan, own_slots};
-use crate::report::style::condensed;
+use crate::report::style::{condensed, counted};
 
 /// What was looked at.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -113,6 +113,7 @@ pub fn of(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
             }
             _ => Evidence::skip("there is none"),
         },
+        "unused" => unused(plan),
         "uverbs" => {
             each_used(facts, plan, |hca, _| hca.uverbs.as_ref().map(|_| "its node can be opened".to_owned()))
         }
@@ -152,7 +153,10 @@ pub fn of(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
             None => Evidence::skip("there is no RDMA here"),
         },
         "nccl-decides" => nccl(plan),
-        "count" => Evidence::of(facts.gpu.count.map(|count| format!("{count} GPUs"))),
+        "count" => match facts.gpu.count {
+            None => Evidence::skip("no NVIDIA GPU"),
+            Some(count) => Evidence::of([counted(count as usize, "GPU")]),
+        },
         "fabric" => match &plan.fabric {
             Fabric::Verbs => Evidence::of(["InfiniBand or RoCE through verbs".to_owned()]),
             Fabric::Interface(name) => Evidence::of([format!("behind the interface {name}")]),
@@ -172,6 +176,22 @@ pub fn used<'a>(facts: &'a Facts, plan: &'a Plan) -> impl Iterator<Item = (&'a H
         let hca = facts.rdma.iter().find(|hca| hca.name == verdict.hca)?;
         Some((hca, hca.ports.iter().find(|port| port.number == verdict.port)?))
     })
+}
+
+/// Why the other ports are not used.
+fn unused(plan: &Plan) -> Evidence {
+    let mut why: Vec<(&str, Vec<&str>)> = Vec::new();
+    for verdict in plan.ports.iter().filter(|verdict| !verdict.used) {
+        let reason = verdict.reason.as_deref().unwrap_or("not wanted");
+        match why.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, names)) => names.push(&verdict.hca),
+            None => why.push((reason, vec![&verdict.hca])),
+        }
+    }
+    match why.is_empty() {
+        true => Evidence::skip("there are none"),
+        false => Evidence::of(why.iter().map(|(reason, names)| format!("{}: {reason}", condensed(names)))),
+    }
 }
 
 /// A line for each thing that is said, with the ports that it is said of.
@@ -195,7 +215,7 @@ fn each_used(facts: &Facts, plan: &Plan, say: impl Fn(&Hca, &Port) -> Option<Str
 fn nccl(plan: &Plan) -> Evidence {
     let Some(forecast) = plan.forecasts.last() else { return Evidence::skip("there is no RDMA here") };
     match &forecast.prediction.transport {
-        Transport::Verbs(ports) => Evidence::of([format!("it will use {} ports", ports.len())]),
+        Transport::Verbs(ports) => Evidence::of([format!("it will use {}", counted(ports.len(), "port"))]),
         Transport::Plugin { file, .. } => Evidence::of([format!("it will load {file}")]),
         Transport::Sockets { interfaces, .. } if !plan.fabric.pins_memory() => {
             Evidence::of([format!("it will use sockets on {}", interfaces.join(", "))])

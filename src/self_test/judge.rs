@@ -4,13 +4,14 @@ use std::time::Instant;
 
 use super::check::{Check, Outcome};
 use super::evidence::{self, Evidence};
-use super::kinds::{KINDS, Kind};
+use super::kinds::{KINDS, Kind, Level};
 use crate::facts::Facts;
 use crate::plan::{Finding, Plan, Severity};
+use crate::sorted;
 
 /// All quick checks that are wanted.
 pub fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Vec<Check> {
-    let quick = KINDS.iter().filter(|kind| is_wanted(kind.id));
+    let quick = KINDS.iter().filter(|kind| kind.level == Level::Quick && is_wanted(kind.id));
     quick
         .map(|kind| {
             let started = Instant::now();
@@ -24,7 +25,7 @@ pub fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Ve
 fn judge(kind: &Kind, evidence: Evidence, findings: &[Finding]) -> Check {
     let mut own: Vec<&Finding> =
         findings.iter().filter(|finding| kind.findings.contains(&finding.id)).collect();
-    own.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    sorted::by_key(&mut own, |finding| std::cmp::Reverse(finding.severity));
     let mut check = Check {
         id: kind.id.to_owned(),
         title: kind.title.to_owned(),

@@ -1,16 +1,50 @@
 //! The checks that there are.
 
+use clap::ValueEnum;
+
+use super::check::{Check, Outcome};
+
 /// A check, before it is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
     pub id: &'static str,
     pub title: &'static str,
+    pub level: Level,
     /// The findings of the plan and its checks that it stands for.
     pub findings: &'static [&'static str],
 }
 
+/// How far a self-test goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Level {
+    /// Nothing but files and limits.
+    Quick,
+    /// Every device through verbs, in processes of their own.
+    Verbs,
+}
+
+impl Kind {
+    /// The check, left out.
+    pub fn skipped(&self, why: &str) -> Check {
+        Check {
+            id: self.id.to_owned(),
+            title: self.title.to_owned(),
+            outcome: Outcome::Skipped,
+            subject: None,
+            evidence: Vec::new(),
+            message: Some(why.to_owned()),
+            fix: None,
+            took_us: 0,
+        }
+    }
+}
+
 const fn quick(id: &'static str, title: &'static str, findings: &'static [&'static str]) -> Kind {
-    Kind { id, title, findings }
+    Kind { id, title, level: Level::Quick, findings }
+}
+
+const fn verbs(id: &'static str, title: &'static str) -> Kind {
+    Kind { id, title, level: Level::Verbs, findings: &[] }
 }
 
 /// In the order in which they are shown.
@@ -31,6 +65,7 @@ pub const KINDS: &[Kind] = &[
         "a fabric for the job",
         &["no-fabric", "no-usable-hca", "not-allotted", "no-hca-selected", "ib-disabled", "unexpected-hcas"],
     ),
+    quick("unused", "ports that the job leaves alone", &[]),
     quick("uverbs", "uverbs nodes can be opened", &["uverbs-denied"]),
     quick("port", "ports are ACTIVE", &["port-down"]),
     quick(
@@ -58,6 +93,9 @@ pub const KINDS: &[Kind] = &[
     quick("count", "as many cards and NICs as published", &["card-count", "nic-count"]),
     quick("gpudirect", "NICs reach the memory of GPUs", &["no-gpudirect"]),
     quick("nccl-decides", "NCCL will use the fabric", &["no-network", "runs-on-tcp", "empty-value"]),
+    verbs("verbs-open", "the device opens through verbs"),
+    verbs("verbs-memory", "memory can be registered"),
+    verbs("verbs-loopback", "data arrives over the port"),
 ];
 
 pub fn find(id: &str) -> Option<&'static Kind> {

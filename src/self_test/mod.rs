@@ -7,12 +7,16 @@
 use serde::{Deserialize, Serialize};
 
 pub mod check;
+pub mod device;
 mod evidence;
 pub mod gate;
+pub mod isolate;
 pub mod judge;
 pub mod kinds;
 pub mod quick;
 pub mod report;
+pub mod verbs;
+pub mod whole;
 
 /// What a self-test at start-up is for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

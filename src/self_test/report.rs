@@ -3,43 +3,35 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::check::Check;
 
 /// The document's version. It changes when a field changes its meaning or goes.
 pub const SCHEMA: &str = "rdma-init/self-test/1";
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Report {
     pub schema: String,
     /// The version of the program that wrote it.
     pub program: String,
     /// The node's name.
-    #[serde(default)]
     pub host: String,
     /// Whether no check failed.
     pub passed: bool,
     /// Microseconds, all of it.
-    #[serde(default)]
     pub took_us: u64,
-    #[serde(default)]
     pub hcas: Vec<Rail>,
     /// The release of NCCL in the image.
-    #[serde(default)]
     pub nccl: Option<String>,
-    #[serde(default)]
     pub profile: Option<String>,
     /// The variables that are filled in.
-    #[serde(default)]
     pub filled: BTreeMap<String, String>,
-    #[serde(default)]
     pub checks: Vec<Check>,
 }
 
 /// A port that the job uses.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Rail {
     pub hca: String,
     pub port: u32,

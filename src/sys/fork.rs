@@ -58,19 +58,28 @@ pub enum Reaped {
 /// status of a process that one of them killed.
 pub fn reap(stops: bool) -> Reaped {
     // WNOHANG because the loop that calls this waits for signals, not for children.
-    wait(libc::WNOHANG | if stops { libc::WUNTRACED } else { 0 })
+    wait(ANY, libc::WNOHANG | if stops { libc::WUNTRACED } else { 0 })
 }
 
 /// Waits until a process has ended, and reaps it.
 pub fn wait_and_reap() -> Reaped {
-    wait(0)
+    wait(ANY, 0)
 }
 
-fn wait(options: i32) -> Reaped {
+/// Reaps this child alone, if it has ended. `Childless` where it is not ours, or was
+/// reaped already.
+pub fn reap_child(child: Pid) -> Reaped {
+    wait(child, libc::WNOHANG)
+}
+
+/// For waitpid(2).
+const ANY: Pid = Pid::from_raw(-1);
+
+fn wait(which: Pid, options: i32) -> Reaped {
     loop {
         let mut status = 0;
         // SAFETY: `status` is a valid place for one int.
-        let pid = unsafe { libc::waitpid(-1, &mut status, options) };
+        let pid = unsafe { libc::waitpid(which.as_raw(), &mut status, options) };
         match (pid, Pid::from_raw(pid)) {
             (0, _) => return Reaped::Running,
             (-1, _) if Errno::last() == Errno::EINTR => {}

@@ -1,6 +1,6 @@
 //! Processes by descriptor: unlike a number, it never means another process.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::null;
 
 use nix::errno::Errno;
@@ -9,6 +9,13 @@ use nix::unistd::Pid;
 
 /// A process, alive or dead.
 pub struct Pidfd(OwnedFd);
+
+/// Readable for poll(2) when the process has ended.
+impl AsFd for Pidfd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 /// `PIDFD_SIGNAL_PROCESS_GROUP` (Linux 6.9), which libc does not name.
 const PROCESS_GROUP: libc::c_uint = 1 << 2;

@@ -1,8 +1,18 @@
 //! RDMA through libibverbs: the only user of rdma-sys.
 //!
 //! A provider library may hang or crash on a broken device, so this runs only in
-//! processes that do nothing else.
+//! processes that do nothing else: see [`crate::self_test::isolate`].
+//!
+//! Each object borrows the one that it was made of, so that the compiler sees to the
+//! order in which they go: libibverbs refuses to destroy what is still in use.
 #![allow(unsafe_code)]
 
+pub mod completions;
+pub mod device;
+pub mod failure;
+pub mod loopback;
+pub mod memory;
 pub mod probe;
 mod providers;
+pub mod queue_pair;
+pub mod work;

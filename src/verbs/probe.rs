@@ -1,92 +1,212 @@
-//! Opening a device and registering memory with it.
+//! What one device can do, step by step.
 
-use std::ffi::CStr;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
 
-use nix::errno::Errno;
-use rdma_sys::{
-    ibv_access_flags, ibv_alloc_pd, ibv_close_device, ibv_context, ibv_dealloc_pd, ibv_dereg_mr, ibv_device,
-    ibv_free_device_list, ibv_get_device_list, ibv_get_device_name, ibv_open_device, ibv_reg_mr,
-};
+use nix::fcntl::{OFlag, open};
+use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::stat::Mode;
 use serde::Serialize;
 
-/// Bytes registered with each device.
+use super::completions::Completions;
+use super::device::{Context, Devices, Port, Transport};
+use super::failure::Failure;
+use super::loopback::Loopback;
+use super::memory::{Buffer, Domain, Region};
+use super::queue_pair::{DEPTH, QueuePair, Route};
+use crate::facts::limits::Amount;
+use crate::facts::reader::describe;
+use crate::self_test::device::{DeviceProbe, Step, Wanted};
+
+/// Bytes registered with each device by [`all`].
 const SIZE: usize = 1024 * 1024;
+
+/// Completions of both ends, and of what they send and receive.
+const ROOM: i32 = 4 * DEPTH as i32;
 
 /// What came of one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Probe {
     pub device: String,
     /// Bytes of memory that could be registered; 0 after an error.
-    pub registered: usize,
+    pub registered: u64,
     /// The step that failed, and why.
     pub error: Option<String>,
 }
 
-/// Probes every device that libibverbs knows.
+/// Registers memory with every device that libibverbs knows, in this process.
 pub fn all() -> Vec<Probe> {
-    super::providers::register();
-    let mut count = 0;
-    // SAFETY: `count` is a valid place for one int; the list is null or holds
-    // `count` devices until it is freed.
-    unsafe {
-        let list = ibv_get_device_list(&mut count);
-        if list.is_null() {
-            return Vec::new();
+    let Ok(devices) = Devices::list() else { return Vec::new() };
+    let one = |device: String| {
+        let mut steps = Steps { list: Vec::new(), tell: &mut |_| () };
+        let mut probe = DeviceProbe::default();
+        if let Some(context) = steps.open(&devices, &device) {
+            steps.memory(&context, SIZE, &mut probe, |_, _, _, _| ());
         }
-        let count = usize::try_from(count).unwrap_or(0);
-        let probes = (0..count).map(|index| one(*list.add(index))).collect();
-        ibv_free_device_list(list);
-        probes
-    }
-}
-
-/// # Safety
-/// `device` must be of a device list that is not freed yet.
-unsafe fn one(device: *mut ibv_device) -> Probe {
-    // SAFETY: the caller vouches for the device; its name lives as long.
-    let name = unsafe {
-        let name = ibv_get_device_name(device);
-        if name.is_null() { String::new() } else { CStr::from_ptr(name).to_string_lossy().into_owned() }
+        let failed =
+            steps.list.iter().find_map(|step| Some(format!("{}: {}", step.name, step.error.as_ref()?)));
+        Probe { device, registered: probe.registered, error: failed }
     };
-    // SAFETY: the caller vouches for the device.
-    let context = unsafe { ibv_open_device(device) };
-    if context.is_null() {
-        return Probe { device: name, registered: 0, error: Some(failed("ibv_open_device")) };
-    }
-    // SAFETY: the context was just opened, and is closed only here.
-    let registered = unsafe {
-        let registered = register(context);
-        ibv_close_device(context);
-        registered
+    devices.names().into_iter().map(one).collect()
+}
+
+/// Tries one port. `tell` hears of each step before it is done, for whoever has to
+/// say where a process ended.
+pub fn port(wanted: &Wanted, tell: &mut dyn FnMut(&str)) -> DeviceProbe {
+    let mut probe = DeviceProbe {
+        device: wanted.device.clone(),
+        port: wanted.port,
+        memlock: getrlimit(Resource::RLIMIT_MEMLOCK).ok().and_then(|(soft, _)| limit(soft)),
+        ..DeviceProbe::default()
     };
-    match registered {
-        Ok(registered) => Probe { device: name, registered, error: None },
-        Err(error) => Probe { device: name, registered: 0, error: Some(error) },
+    let mut steps = Steps { list: Vec::new(), tell };
+    steps.port(wanted, &mut probe);
+    probe.steps = steps.list;
+    probe
+}
+
+fn limit(soft: u64) -> Option<u64> {
+    match Amount::from_rlim(soft) {
+        Amount::Limited(bytes) => Some(bytes),
+        Amount::Unlimited(_) => None,
     }
 }
 
-/// # Safety
-/// `context` must be open.
-unsafe fn register(context: *mut ibv_context) -> Result<usize, String> {
-    let mut memory = vec![0u8; SIZE];
-    // SAFETY: the context is open; the memory outlives the registration, which
-    // ends before the protection domain does.
-    unsafe {
-        let pd = ibv_alloc_pd(context);
-        if pd.is_null() {
-            return Err(failed("ibv_alloc_pd"));
+struct Steps<'a> {
+    list: Vec<Step>,
+    tell: &'a mut dyn FnMut(&str),
+}
+
+impl Steps<'_> {
+    fn step<T>(&mut self, name: &str, run: impl FnOnce() -> Result<T, Failure>) -> Option<T> {
+        (self.tell)(name);
+        let start = Instant::now();
+        let result = run();
+        let took_us = start.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
+        let error = result.as_ref().err().map(ToString::to_string);
+        self.list.push(Step { name: name.to_owned(), took_us, error });
+        result.ok()
+    }
+
+    fn port(&mut self, wanted: &Wanted, probe: &mut DeviceProbe) -> Option<()> {
+        let devices = self.step("ibv_get_device_list", Devices::list)?;
+        let context = self.open(&devices, &wanted.device)?;
+        let (firmware, _) = self.step("ibv_query_device", || context.device())?;
+        probe.firmware = Some(firmware).filter(|firmware| !firmware.is_empty());
+        let port = self.step("ibv_query_port", || context.port(wanted.port));
+        if let Some(port) = port {
+            probe.state = Some(port.state.to_owned());
+            (probe.active_mtu, probe.max_mtu) = (port.active_mtu, port.max_mtu);
         }
-        let access = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
-        let mr = ibv_reg_mr(pd, memory.as_mut_ptr().cast(), SIZE, access as i32);
-        let result = if mr.is_null() { Err(failed("ibv_reg_mr")) } else { Ok(SIZE) };
-        if !mr.is_null() {
-            ibv_dereg_mr(mr);
+        let size = usize::try_from(wanted.size).unwrap_or(usize::MAX);
+        self.memory(&context, size, probe, |steps, probe, domain, region| {
+            let Some(port) = port else { return };
+            match not_possible(&context, &port, wanted) {
+                Some(why) => probe.no_loopback = Some(why.to_owned()),
+                None => {
+                    steps.loopback(&context, port, wanted, domain, region, probe);
+                }
+            }
+        });
+        Some(())
+    }
+
+    /// libibverbs waits for five seconds on a node that is denied, so the node is opened
+    /// before.
+    fn open(&mut self, devices: &Devices, device: &str) -> Option<Context> {
+        if let Some(node) = node(device) {
+            self.step("open", || match open(&node, OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()) {
+                Ok(_) => Ok(()),
+                Err(errno) => Err(Failure::because(format!("{}: {}", node.display(), describe(errno)))),
+            })?;
         }
-        ibv_dealloc_pd(pd);
-        result
+        self.step("ibv_open_device", || devices.open(device))
+    }
+
+    fn memory(
+        &mut self,
+        context: &Context,
+        size: usize,
+        probe: &mut DeviceProbe,
+        next: impl FnOnce(&mut Self, &mut DeviceProbe, &Domain, &Region),
+    ) -> Option<()> {
+        let domain = self.step("ibv_alloc_pd", || Domain::new(context))?;
+        let buffer = self.step("mmap", || Buffer::new(size))?;
+        let region = self.step("ibv_reg_mr", || match context.transport() {
+            Transport::Other => Region::local(&domain, buffer),
+            _ => Region::new(&domain, buffer),
+        })?;
+        probe.registered = region.size() as u64;
+        next(self, probe, &domain, &region);
+        Some(())
+    }
+
+    fn loopback(
+        &mut self,
+        context: &Context,
+        port: Port,
+        wanted: &Wanted,
+        domain: &Domain,
+        region: &Region,
+        probe: &mut DeviceProbe,
+    ) -> Option<()> {
+        let completions = self.step("ibv_create_cq", || Completions::new(context, ROOM))?;
+        let near = self.step("ibv_create_qp", || QueuePair::new(domain, &completions))?;
+        let far = self.step("ibv_create_qp", || QueuePair::new(domain, &completions))?;
+        if !port.active {
+            let down = Failure::because(format!("the port is {}", port.state));
+            return self.step("ibv_query_port", || Err(down));
+        }
+        let gid = match wanted.gid_index.filter(|_| port.global) {
+            None => None,
+            Some(index) => Some(self.step("ibv_query_gid", || match context.gid(wanted.port, index)? {
+                Some(gid) => Ok((index, gid)),
+                None => Err(Failure::because(format!("slot {index} of the GID table is empty"))),
+            })?),
+        };
+        probe.gid = gid.map(|(_, gid)| gid.to_string());
+        let route = Route { port_number: wanted.port, port, gid };
+        self.step("ibv_modify_qp INIT", || {
+            near.initialize(wanted.port)?;
+            far.initialize(wanted.port)
+        })?;
+        self.step("ibv_modify_qp RTR", || {
+            near.receive_from(far.number(), &route)?;
+            far.receive_from(near.number(), &route)
+        })?;
+        self.step("ibv_modify_qp RTS", || {
+            near.allow_sending()?;
+            far.allow_sending()
+        })?;
+        let ends = Loopback { completions: &completions, near: &near, far: &far, region };
+        self.step("send and receive", || ends.send_and_receive())?;
+        self.step("RDMA write", || ends.write())?;
+        probe.verified = true;
+        probe.latency_ns = self.step("latency", || ends.latency());
+        probe.latency_ns?;
+        probe.bandwidth_mbps = self.step("bandwidth", || ends.bandwidth());
+        // What was made goes with the end of this function, which may hang as well.
+        (self.tell)("release");
+        Some(())
     }
 }
 
-fn failed(call: &str) -> String {
-    format!("{call}: {}", crate::facts::reader::describe(Errno::last()))
+/// Why two queue pairs cannot be connected on such a port by numbers alone.
+fn not_possible(context: &Context, port: &Port, wanted: &Wanted) -> Option<&'static str> {
+    match context.transport() {
+        Transport::InfiniBand if port.global && wanted.gid_index.is_none() => Some("no GID slot was given"),
+        Transport::InfiniBand => None,
+        Transport::Iwarp => Some("an iWARP device connects through a connection manager only"),
+        Transport::Other => Some("the device has no reliable connections of verbs (as EFA)"),
+    }
+}
+
+/// `/dev/infiniband/uverbs0`; `None` where the kernel does not tell.
+fn node(device: &str) -> Option<PathBuf> {
+    let entries = fs::read_dir("/sys/class/infiniband_verbs").ok()?.filter_map(Result::ok);
+    let mut entries = entries.map(|entry| entry.path());
+    let entry = entries
+        .find(|path| fs::read_to_string(path.join("ibdev")).is_ok_and(|name| name.trim_end() == device))?;
+    Some(PathBuf::from("/dev/infiniband").join(entry.file_name()?))
 }

@@ -1,0 +1,93 @@
+//! A self-test up to a level.
+
+use std::time::{Duration, Instant};
+
+use super::check::Check;
+use super::device::{DEFAULT_SIZE, Wanted};
+use super::evidence::used;
+use super::kinds::{KINDS, Level};
+use super::report::Report;
+use super::{isolate, quick, verbs};
+use crate::facts::Facts;
+use crate::facts::rdma::{Hca, LinkLayer, Port};
+use crate::nccl::predict::{GidUse, Transport};
+use crate::plan::{Plan, own_slots};
+
+/// The longest time that all ports together take, where none of them gets more.
+pub const ALL: Duration = Duration::from_secs(15);
+
+/// How far to go.
+#[derive(Debug, Clone, Copy)]
+pub struct Extent {
+    pub level: Level,
+    /// Bytes to register with each device.
+    pub size: u64,
+    /// The longest time for a port.
+    pub each: Duration,
+}
+
+impl Default for Extent {
+    fn default() -> Extent {
+        Extent { level: Level::Verbs, size: DEFAULT_SIZE, each: Duration::from_secs(5) }
+    }
+}
+
+/// Tests this host, which has this name. The process must be single-threaded.
+pub fn report(
+    host: &str,
+    facts: &Facts,
+    plan: &Plan,
+    extent: Extent,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Report {
+    let started = Instant::now();
+    let mut report = quick::report(host, facts, plan, &is_wanted);
+    let mut kinds = KINDS.iter().filter(|kind| kind.level == Level::Verbs);
+    if extent.level >= Level::Verbs && kinds.any(|kind| is_wanted(kind.id)) {
+        let found = of_devices(facts, plan, extent).into_iter();
+        report.checks.extend(found.filter(|check| is_wanted(&check.id)));
+    }
+    report.passed = quick::passed(&report.checks);
+    report.took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+    report
+}
+
+fn of_devices(facts: &Facts, plan: &Plan, extent: Extent) -> Vec<Check> {
+    let wanted: Vec<Wanted> =
+        used(facts, plan).filter_map(|(hca, port)| wanted(facts, plan, hca, port, extent.size)).collect();
+    if wanted.is_empty() {
+        let why = "no port is in use";
+        return KINDS
+            .iter()
+            .filter(|kind| kind.level == Level::Verbs)
+            .map(|kind| kind.skipped(why))
+            .collect();
+    }
+    let results = isolate::probe(&wanted, extent.each, ALL.max(extent.each));
+    wanted.iter().zip(&results).flat_map(|(wanted, result)| verbs::checks(wanted, result)).collect()
+}
+
+/// On the slot that NCCL will take, or that is the container's own.
+fn wanted(facts: &Facts, plan: &Plan, hca: &Hca, port: &Port, size: u64) -> Option<Wanted> {
+    let gid_index = match port.link_layer {
+        LinkLayer::Ethernet => planned_slot(plan, hca, port)
+            .or_else(|| own_slots(facts, port).first().map(|gid| i64::from(gid.index)))
+            .and_then(|index| u8::try_from(index).ok()),
+        _ => None,
+    };
+    Some(Wanted { device: hca.name.clone(), port: u8::try_from(port.number).ok()?, gid_index, size })
+}
+
+fn planned_slot(plan: &Plan, hca: &Hca, port: &Port) -> Option<i64> {
+    let transport = &plan.forecasts.last()?.prediction.transport;
+    let transport = match transport {
+        Transport::Plugin { otherwise, .. } => otherwise,
+        other => other,
+    };
+    let Transport::Verbs(ports) = transport else { return None };
+    let planned = ports.iter().find(|known| known.hca == hca.name && known.port == port.number)?;
+    match planned.gid {
+        Some(GidUse::Slot { index, .. }) => Some(index),
+        Some(GidUse::Fails(_)) | None => None,
+    }
+}

@@ -1,0 +1,152 @@
+//! A completion queue, and waiting for what it gets.
+
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::mem::zeroed;
+use std::os::fd::BorrowedFd;
+use std::ptr::{NonNull, null_mut};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rdma_sys::{
+    ibv_ack_cq_events, ibv_comp_channel, ibv_cq, ibv_create_comp_channel, ibv_create_cq,
+    ibv_destroy_comp_channel, ibv_destroy_cq, ibv_get_cq_event, ibv_poll_cq, ibv_req_notify_cq, ibv_wc,
+    ibv_wc_status, ibv_wc_status_str,
+};
+
+use super::device::Context;
+use super::failure::{Failure, done, made};
+
+/// A device completes a small request in a few microseconds, a wake-up takes more:
+/// so long the queue is looked at before the process sleeps.
+const SPIN: Duration = Duration::from_micros(50);
+
+pub struct Completions<'a> {
+    queue: NonNull<ibv_cq>,
+    /// Goes after the queue, which uses it.
+    channel: Channel<'a>,
+}
+
+struct Channel<'a> {
+    channel: NonNull<ibv_comp_channel>,
+    _device: PhantomData<&'a Context>,
+}
+
+impl Drop for Channel<'_> {
+    fn drop(&mut self) {
+        // SAFETY: destroyed only here, after its queue.
+        unsafe { ibv_destroy_comp_channel(self.channel.as_ptr()) };
+    }
+}
+
+impl<'a> Completions<'a> {
+    /// With room for so many (ibv_create_cq(3)).
+    ///
+    /// # Errors
+    /// ENOMEM also where the provider cannot pin the queue's memory (RLIMIT_MEMLOCK).
+    pub fn new(device: &'a Context, room: i32) -> Result<Completions<'a>, Failure> {
+        // SAFETY: the device is open, and outlives the channel by the lifetime.
+        let channel = made(unsafe { ibv_create_comp_channel(device.raw()) })?;
+        let channel = Channel { channel, _device: PhantomData };
+        // SAFETY: as above; the channel is dropped after the queue.
+        let queue =
+            made(unsafe { ibv_create_cq(device.raw(), room, null_mut(), channel.channel.as_ptr(), 0) })?;
+        Ok(Completions { queue, channel })
+    }
+
+    pub(super) fn raw(&self) -> *mut ibv_cq {
+        self.queue.as_ptr()
+    }
+
+    /// Waits for one more completion.
+    ///
+    /// # Errors
+    /// What the request failed with, or that it did not end in time, or that the device
+    /// is gone.
+    pub fn next(&self, until: Instant) -> Result<(), Failure> {
+        let spin = Instant::now() + SPIN;
+        loop {
+            if self.take()? {
+                return Ok(());
+            }
+            if Instant::now() >= spin {
+                break;
+            }
+        }
+        loop {
+            // SAFETY: the queue is alive.
+            done(unsafe { ibv_req_notify_cq(self.raw(), 0) })?;
+            // What came before the request makes no event.
+            if self.take()? {
+                return Ok(());
+            }
+            self.sleep(until)?;
+        }
+    }
+
+    /// Waits for so many.
+    ///
+    /// # Errors
+    /// As for [`Completions::next`].
+    pub fn several(&self, count: usize, until: Instant) -> Result<(), Failure> {
+        (0..count).try_for_each(|_| self.next(until))
+    }
+
+    /// Whether there was one, which is taken out (ibv_poll_cq(3)).
+    fn take(&self) -> Result<bool, Failure> {
+        // SAFETY: plain data, all zeros are valid; the queue is alive.
+        let (count, completion) = unsafe {
+            let mut completion: ibv_wc = zeroed();
+            (ibv_poll_cq(self.raw(), 1, &mut completion), completion)
+        };
+        match (count, completion.status) {
+            (0, _) => Ok(false),
+            (1.., ibv_wc_status::IBV_WC_SUCCESS) => Ok(true),
+            (1.., status) => Err(Failure::because(text(status))),
+            _ => Err(Errno::EIO.into()),
+        }
+    }
+
+    fn sleep(&self, until: Instant) -> Result<(), Failure> {
+        // SAFETY: the channel is open as long as the borrow lasts.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.channel.channel.as_ref().fd) };
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+        match poll(&mut fds, timeout) {
+            Ok(0) if left < Duration::from_millis(1) => Err(Failure::because("no completion came in time")),
+            Ok(0) | Err(Errno::EINTR) => Ok(()),
+            Ok(_) if fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN)) => {
+                self.acknowledge()
+            }
+            // `ib_uverbs_event_poll` of the kernel.
+            Ok(_) => Err(Failure::because("the device was removed")),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn acknowledge(&self) -> Result<(), Failure> {
+        let (mut queue, mut context) = (null_mut(), null_mut());
+        // SAFETY: the places are valid; the event is of the only queue of the channel, and
+        // is acknowledged, or destroying the queue would wait for that.
+        unsafe {
+            done(ibv_get_cq_event(self.channel.channel.as_ptr(), &mut queue, &mut context))?;
+            ibv_ack_cq_events(queue, 1);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Completions<'_> {
+    fn drop(&mut self) {
+        // SAFETY: destroyed only here; the queue pairs that use it borrow from this.
+        unsafe { ibv_destroy_cq(self.raw()) };
+    }
+}
+
+/// libibverbs' own words: `transport retry counter exceeded`.
+fn text(status: ibv_wc_status::Type) -> String {
+    // SAFETY: the text of any number is a constant of the library.
+    unsafe { CStr::from_ptr(ibv_wc_status_str(status)) }.to_string_lossy().into_owned()
+}

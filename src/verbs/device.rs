@@ -1,0 +1,200 @@
+//! Devices, open ones, and what they tell of themselves.
+
+use std::ffi::CStr;
+use std::mem::zeroed;
+use std::net::Ipv6Addr;
+use std::ptr::NonNull;
+
+use rdma_sys::{
+    ___ibv_query_port, ibv_close_device, ibv_context, ibv_device, ibv_device_attr, ibv_free_device_list,
+    ibv_get_device_list, ibv_get_device_name, ibv_gid, ibv_mtu, ibv_open_device, ibv_port_attr,
+    ibv_port_state, ibv_query_device, ibv_query_gid, ibv_transport_type,
+};
+
+use super::failure::{Failure, done, made};
+
+/// `IBV_LINK_LAYER_ETHERNET`, an anonymous enumeration in verbs.h.
+const ETHERNET: u8 = 2;
+
+/// `IBV_QPF_GRH_REQUIRED` (`enum ib_port_flags` of the kernel's `ib_verbs.h`).
+const GRH_REQUIRED: u8 = 1;
+
+/// The devices that libibverbs knows (ibv_get_device_list(3)).
+pub struct Devices {
+    list: NonNull<*mut ibv_device>,
+    count: usize,
+}
+
+impl Devices {
+    /// # Errors
+    /// ENOSYS without the kernel's support of RDMA, EPERM, ENOMEM.
+    pub fn list() -> Result<Devices, Failure> {
+        super::providers::register();
+        let mut count = 0;
+        // SAFETY: `count` is a valid place for one int; the list holds as many devices
+        // until it is freed.
+        let list = made(unsafe { ibv_get_device_list(&mut count) })?;
+        Ok(Devices { list, count: usize::try_from(count).unwrap_or(0) })
+    }
+
+    fn each(&self) -> impl Iterator<Item = (String, *mut ibv_device)> {
+        (0..self.count).map(|index| {
+            // SAFETY: the list has `count` devices, and their names live as long.
+            unsafe {
+                let device = *self.list.as_ptr().add(index);
+                let name = ibv_get_device_name(device);
+                let name = if name.is_null() { "".into() } else { CStr::from_ptr(name).to_string_lossy() };
+                (name.into_owned(), device)
+            }
+        })
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.each().map(|(name, _)| name).collect()
+    }
+
+    /// Opens a device (ibv_open_device(3)). The caller has opened its node before:
+    /// libibverbs waits for five seconds on one that is denied.
+    ///
+    /// # Errors
+    /// Where there is no such device, and as for open(2) of its node.
+    pub fn open(&self, name: &str) -> Result<Context, Failure> {
+        let Some((_, device)) = self.each().find(|(other, _)| other == name) else {
+            return Err(Failure::because(format!(
+                "libibverbs has no provider for {name}, or it is not there"
+            )));
+        };
+        // SAFETY: the device is of a list that is not freed yet; an open device outlives it.
+        made(unsafe { ibv_open_device(device) }).map(|context| Context { context })
+    }
+}
+
+impl Drop for Devices {
+    fn drop(&mut self) {
+        // SAFETY: the list is freed only here.
+        unsafe { ibv_free_device_list(self.list.as_ptr()) };
+    }
+}
+
+/// An open device.
+pub struct Context {
+    context: NonNull<ibv_context>,
+}
+
+/// What speaks over a device's wires (`enum ibv_transport_type`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// InfiniBand and RoCE.
+    InfiniBand,
+    Iwarp,
+    /// EFA among them.
+    Other,
+}
+
+/// What a port says of itself (ibv_query_port(3)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Port {
+    pub active: bool,
+    pub ethernet: bool,
+    /// Whether packets need a global route: RoCE, or where the subnet's manager says so.
+    pub global: bool,
+    pub lid: u16,
+    /// Bytes; 0 where the number is not one that verbs.h names.
+    pub active_mtu: u32,
+    pub max_mtu: u32,
+    pub(super) path_mtu: ibv_mtu::Type,
+    pub state: &'static str,
+}
+
+impl Context {
+    pub(super) fn raw(&self) -> *mut ibv_context {
+        self.context.as_ptr()
+    }
+
+    pub fn transport(&self) -> Transport {
+        // SAFETY: an open device has a description that lives as long.
+        match unsafe { (*(*self.raw()).device).transport_type } {
+            ibv_transport_type::IBV_TRANSPORT_IB => Transport::InfiniBand,
+            ibv_transport_type::IBV_TRANSPORT_IWARP => Transport::Iwarp,
+            _ => Transport::Other,
+        }
+    }
+
+    /// The version of the firmware, and the number of ports (ibv_query_device(3)).
+    ///
+    /// # Errors
+    /// ENODEV after the device was removed, and what the driver gives.
+    pub fn device(&self) -> Result<(String, u8), Failure> {
+        // SAFETY: plain data, all zeros are valid; the device is open; the text ends
+        // within its array, as the last byte stays zero.
+        unsafe {
+            let mut attributes: ibv_device_attr = zeroed();
+            done(ibv_query_device(self.raw(), &mut attributes))?;
+            attributes.fw_ver[63] = 0;
+            let firmware = CStr::from_ptr(attributes.fw_ver.as_ptr()).to_string_lossy().into_owned();
+            Ok((firmware, attributes.phys_port_cnt))
+        }
+    }
+
+    /// # Errors
+    /// EINVAL where there is no such port, and as for [`Context::device`].
+    pub fn port(&self, number: u8) -> Result<Port, Failure> {
+        // SAFETY: plain data, all zeros are valid; the device is open.
+        let port: ibv_port_attr = unsafe {
+            let mut attributes = zeroed();
+            done(___ibv_query_port(self.raw(), number, &mut attributes))?;
+            attributes
+        };
+        let ethernet = port.link_layer == ETHERNET;
+        Ok(Port {
+            active: port.state == ibv_port_state::IBV_PORT_ACTIVE,
+            ethernet,
+            global: ethernet || port.flags & GRH_REQUIRED != 0,
+            lid: port.lid,
+            active_mtu: bytes(port.active_mtu),
+            max_mtu: bytes(port.max_mtu),
+            path_mtu: port.active_mtu,
+            state: state(port.state),
+        })
+    }
+
+    /// An entry of the GID table (ibv_query_gid(3)); `None` where it is empty.
+    ///
+    /// # Errors
+    /// Where the table has no such slot.
+    pub fn gid(&self, port: u8, index: u8) -> Result<Option<Ipv6Addr>, Failure> {
+        let mut gid = ibv_gid { raw: [0; 16] };
+        // SAFETY: the device is open, the place valid; every bit of a GID is one of `raw`.
+        let raw = unsafe {
+            done(ibv_query_gid(self.raw(), port, i32::from(index), &mut gid))?;
+            gid.raw
+        };
+        Ok(Some(Ipv6Addr::from(raw)).filter(|gid| !gid.is_unspecified()))
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: the device is closed only here; what was made of it is gone, as it
+        // borrows from this.
+        unsafe { ibv_close_device(self.raw()) };
+    }
+}
+
+fn bytes(mtu: ibv_mtu::Type) -> u32 {
+    match mtu {
+        ibv_mtu::IBV_MTU_256..=ibv_mtu::IBV_MTU_4096 => 128 << mtu,
+        _ => 0,
+    }
+}
+
+fn state(state: ibv_port_state::Type) -> &'static str {
+    match state {
+        ibv_port_state::IBV_PORT_DOWN => "DOWN",
+        ibv_port_state::IBV_PORT_INIT => "INIT",
+        ibv_port_state::IBV_PORT_ARMED => "ARMED",
+        ibv_port_state::IBV_PORT_ACTIVE => "ACTIVE",
+        ibv_port_state::IBV_PORT_ACTIVE_DEFER => "ACTIVE_DEFER",
+        _ => "unknown",
+    }
+}

@@ -1,0 +1,153 @@
+//! Protection domains, and memory that a device may use.
+
+use std::marker::PhantomData;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+use nix::errno::Errno;
+use nix::libc::c_void;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rdma_sys::{ibv_access_flags, ibv_alloc_pd, ibv_dealloc_pd, ibv_dereg_mr, ibv_mr, ibv_pd, ibv_reg_mr};
+
+use super::device::Context;
+use super::failure::{Failure, made};
+
+/// A protection domain.
+pub struct Domain<'a> {
+    domain: NonNull<ibv_pd>,
+    _device: PhantomData<&'a Context>,
+}
+
+impl<'a> Domain<'a> {
+    /// # Errors
+    /// ENOMEM, and what the driver gives (ibv_alloc_pd(3)).
+    pub fn new(device: &'a Context) -> Result<Domain<'a>, Failure> {
+        // SAFETY: the device is open.
+        made(unsafe { ibv_alloc_pd(device.raw()) }).map(|domain| Domain { domain, _device: PhantomData })
+    }
+
+    pub(super) fn raw(&self) -> *mut ibv_pd {
+        self.domain.as_ptr()
+    }
+}
+
+impl Drop for Domain<'_> {
+    fn drop(&mut self) {
+        // SAFETY: freed only here; what was made of it is gone, as it borrows from this.
+        unsafe { ibv_dealloc_pd(self.raw()) };
+    }
+}
+
+/// Pages of our own, zeroed and not touched yet.
+pub struct Buffer {
+    start: NonNull<c_void>,
+    size: NonZeroUsize,
+}
+
+impl Buffer {
+    /// # Errors
+    /// ENOMEM without address space, EINVAL for a size of 0.
+    pub fn new(size: usize) -> Result<Buffer, Failure> {
+        let size = NonZeroUsize::new(size).ok_or(Errno::EINVAL)?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory
+        // of ours.
+        let start = unsafe { mmap_anonymous(None, size, protection, MapFlags::MAP_PRIVATE) }?;
+        Ok(Buffer { start, size })
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; a region that uses it owns it, and goes before.
+        let _ = unsafe { munmap(self.start, self.size.get()) };
+    }
+}
+
+/// A buffer that the device reads and writes.
+pub struct Region<'a> {
+    region: NonNull<ibv_mr>,
+    buffer: Buffer,
+    _domain: PhantomData<&'a Domain<'a>>,
+}
+
+impl<'a> Region<'a> {
+    /// Pins the buffer and makes it known to the device (ibv_reg_mr(3)).
+    ///
+    /// # Errors
+    /// ENOMEM where RLIMIT_MEMLOCK is too low (`ib_umem_get`, drivers/infiniband/core/umem.c)
+    /// or the device has no room.
+    pub fn new(domain: &'a Domain, buffer: Buffer) -> Result<Region<'a>, Failure> {
+        let access = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE;
+        Region::with(domain, buffer, access)
+    }
+
+    /// The same for the device's own writes alone: what one without reliable connections
+    /// grants everywhere.
+    ///
+    /// # Errors
+    /// As for [`Region::new`].
+    pub fn local(domain: &'a Domain, buffer: Buffer) -> Result<Region<'a>, Failure> {
+        Region::with(domain, buffer, ibv_access_flags::IBV_ACCESS_LOCAL_WRITE)
+    }
+
+    fn with(domain: &'a Domain, buffer: Buffer, access: ibv_access_flags) -> Result<Region<'a>, Failure> {
+        // SAFETY: the domain lives longer than the region, by the lifetime; the buffer
+        // lives as long, as the region owns it.
+        let region = made(unsafe {
+            ibv_reg_mr(domain.raw(), buffer.start.as_ptr(), buffer.size.get(), access.0.cast_signed())
+        })?;
+        Ok(Region { region, buffer, _domain: PhantomData })
+    }
+
+    pub fn size(&self) -> usize {
+        self.buffer.size.get()
+    }
+
+    pub(super) fn address(&self, offset: usize) -> u64 {
+        self.buffer.start.as_ptr() as u64 + offset as u64
+    }
+
+    /// The keys of our own and of the other end's requests.
+    pub(super) fn keys(&self) -> (u32, u32) {
+        // SAFETY: filled by `ibv_reg_mr`, and alive.
+        unsafe { (self.region.as_ref().lkey, self.region.as_ref().rkey) }
+    }
+
+    fn range(&self, offset: usize, length: usize) -> Result<*mut u8, Failure> {
+        match offset.checked_add(length) {
+            // SAFETY: the offset is inside of the mapping.
+            Some(end) if end <= self.size() => {
+                Ok(unsafe { self.buffer.start.as_ptr().cast::<u8>().add(offset) })
+            }
+            _ => Err(Errno::EFAULT.into()),
+        }
+    }
+
+    /// # Errors
+    /// EFAULT beyond the end.
+    pub fn put(&self, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
+        let to = self.range(offset, bytes.len())?;
+        // SAFETY: the range is inside of the mapping, which no Rust reference points to;
+        // what the device does there is ordered by its completions.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        Ok(())
+    }
+
+    /// # Errors
+    /// EFAULT beyond the end.
+    pub fn get(&self, offset: usize, length: usize) -> Result<Vec<u8>, Failure> {
+        let from = self.range(offset, length)?;
+        let mut bytes = vec![0; length];
+        // SAFETY: as for `put`.
+        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), length) };
+        Ok(bytes)
+    }
+}
+
+impl Drop for Region<'_> {
+    fn drop(&mut self) {
+        // SAFETY: ended only here, before the buffer goes.
+        unsafe { ibv_dereg_mr(self.region.as_ptr()) };
+    }
+}

@@ -1,0 +1,168 @@
+//! Queue pairs of reliable connections, and connecting them.
+
+use std::marker::PhantomData;
+use std::mem::zeroed;
+use std::net::Ipv6Addr;
+use std::ptr::NonNull;
+
+use rdma_sys::{
+    ibv_access_flags, ibv_create_qp, ibv_destroy_qp, ibv_gid, ibv_modify_qp, ibv_qp, ibv_qp_attr,
+    ibv_qp_attr_mask, ibv_qp_init_attr, ibv_qp_state, ibv_qp_type,
+};
+
+use super::completions::Completions;
+use super::device::Port;
+use super::failure::{Failure, done, made};
+use super::memory::Domain;
+
+/// Requests that may be under way in either direction.
+pub const DEPTH: u32 = 16;
+
+/// 4.096 us * 2^14 = 67 ms until a packet is sent again, and 7 times: a device may take
+/// up to four times as long (the InfiniBand specification), which is 2 s in all.
+const TIMEOUT: u8 = 14;
+const RETRIES: u8 = 7;
+
+/// Less than 7, which means for ever.
+const RECEIVER_NOT_READY: u8 = 6;
+
+/// 0.64 ms (`min_rnr_timer`, ibv_modify_qp(3)).
+const NOT_READY_DELAY: u8 = 12;
+
+pub struct QueuePair<'a> {
+    pair: NonNull<ibv_qp>,
+    _made_of: PhantomData<&'a Completions<'a>>,
+}
+
+/// How packets get to the other end.
+#[derive(Debug, Clone, Copy)]
+pub struct Route {
+    pub port_number: u8,
+    pub port: Port,
+    /// Slot of the GID table and what is there: always on RoCE.
+    pub gid: Option<(u8, Ipv6Addr)>,
+}
+
+impl<'a> QueuePair<'a> {
+    /// A reliable connection to be (ibv_create_qp(3)).
+    ///
+    /// # Errors
+    /// ENOMEM also where the provider cannot pin the queues' memory (RLIMIT_MEMLOCK).
+    pub fn new(domain: &'a Domain, completions: &'a Completions) -> Result<QueuePair<'a>, Failure> {
+        // SAFETY: plain data, all zeros are valid; domain and completion queue outlive
+        // the pair, by the lifetime.
+        let pair = made(unsafe {
+            let mut wanted: ibv_qp_init_attr = zeroed();
+            wanted.send_cq = completions.raw();
+            wanted.recv_cq = completions.raw();
+            wanted.qp_type = ibv_qp_type::IBV_QPT_RC;
+            wanted.cap.max_send_wr = DEPTH;
+            wanted.cap.max_recv_wr = DEPTH;
+            wanted.cap.max_send_sge = 1;
+            wanted.cap.max_recv_sge = 1;
+            ibv_create_qp(domain.raw(), &mut wanted)
+        })?;
+        Ok(QueuePair { pair, _made_of: PhantomData })
+    }
+
+    pub(super) fn raw(&self) -> *mut ibv_qp {
+        self.pair.as_ptr()
+    }
+
+    pub fn number(&self) -> u32 {
+        // SAFETY: filled by `ibv_create_qp`, and alive.
+        unsafe { self.pair.as_ref().qp_num }
+    }
+
+    /// From RESET to INIT: the port, and what the other end may do.
+    ///
+    /// # Errors
+    /// As of ibv_modify_qp(3).
+    pub fn initialize(&self, port: u8) -> Result<(), Failure> {
+        let mut wanted = nothing();
+        wanted.qp_state = ibv_qp_state::IBV_QPS_INIT;
+        wanted.port_num = port;
+        wanted.qp_access_flags = ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
+        self.modify(
+            wanted,
+            ibv_qp_attr_mask::IBV_QP_STATE
+                | ibv_qp_attr_mask::IBV_QP_PKEY_INDEX
+                | ibv_qp_attr_mask::IBV_QP_PORT
+                | ibv_qp_attr_mask::IBV_QP_ACCESS_FLAGS,
+        )
+    }
+
+    /// To RTR: the other end, and the way there. Here a RoCE device finds the
+    /// Ethernet address that belongs to the GID.
+    ///
+    /// # Errors
+    /// EINVAL or ENODATA for a GID that is not there, ENETUNREACH without a route to it,
+    /// ETIMEDOUT where nobody answers for it.
+    pub fn receive_from(&self, other: u32, route: &Route) -> Result<(), Failure> {
+        let mut wanted = nothing();
+        wanted.qp_state = ibv_qp_state::IBV_QPS_RTR;
+        wanted.path_mtu = route.port.path_mtu;
+        wanted.dest_qp_num = other;
+        wanted.max_dest_rd_atomic = 1;
+        wanted.min_rnr_timer = NOT_READY_DELAY;
+        wanted.ah_attr.port_num = route.port_number;
+        // Ignored on RoCE.
+        wanted.ah_attr.dlid = route.port.lid;
+        if let Some((index, gid)) = route.gid {
+            wanted.ah_attr.is_global = 1;
+            wanted.ah_attr.grh.sgid_index = index;
+            wanted.ah_attr.grh.dgid = ibv_gid { raw: gid.octets() };
+            // As NCCL has it: as many routers as there may be.
+            wanted.ah_attr.grh.hop_limit = 255;
+        }
+        self.modify(
+            wanted,
+            ibv_qp_attr_mask::IBV_QP_STATE
+                | ibv_qp_attr_mask::IBV_QP_AV
+                | ibv_qp_attr_mask::IBV_QP_PATH_MTU
+                | ibv_qp_attr_mask::IBV_QP_DEST_QPN
+                | ibv_qp_attr_mask::IBV_QP_RQ_PSN
+                | ibv_qp_attr_mask::IBV_QP_MAX_DEST_RD_ATOMIC
+                | ibv_qp_attr_mask::IBV_QP_MIN_RNR_TIMER,
+        )
+    }
+
+    /// To RTS: it may send.
+    ///
+    /// # Errors
+    /// As of ibv_modify_qp(3).
+    pub fn allow_sending(&self) -> Result<(), Failure> {
+        let mut wanted = nothing();
+        wanted.qp_state = ibv_qp_state::IBV_QPS_RTS;
+        wanted.timeout = TIMEOUT;
+        wanted.retry_cnt = RETRIES;
+        wanted.rnr_retry = RECEIVER_NOT_READY;
+        wanted.max_rd_atomic = 1;
+        self.modify(
+            wanted,
+            ibv_qp_attr_mask::IBV_QP_STATE
+                | ibv_qp_attr_mask::IBV_QP_TIMEOUT
+                | ibv_qp_attr_mask::IBV_QP_RETRY_CNT
+                | ibv_qp_attr_mask::IBV_QP_RNR_RETRY
+                | ibv_qp_attr_mask::IBV_QP_SQ_PSN
+                | ibv_qp_attr_mask::IBV_QP_MAX_QP_RD_ATOMIC,
+        )
+    }
+
+    fn modify(&self, mut wanted: ibv_qp_attr, what: ibv_qp_attr_mask) -> Result<(), Failure> {
+        // SAFETY: the pair is alive, the attributes are complete for this mask.
+        done(unsafe { ibv_modify_qp(self.raw(), &mut wanted, what.0.cast_signed()) })
+    }
+}
+
+fn nothing() -> ibv_qp_attr {
+    // SAFETY: plain data, all zeros are valid.
+    unsafe { zeroed() }
+}
+
+impl Drop for QueuePair<'_> {
+    fn drop(&mut self) {
+        // SAFETY: destroyed only here.
+        unsafe { ibv_destroy_qp(self.raw()) };
+    }
+}
