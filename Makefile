@@ -56,10 +56,11 @@ check: setup
 	cargo deny --locked check licenses bans sources
 
 # What PID 1 costs beside tini, dumb-init and catatonit; needs root. A run is kept in
-# tests/bench/results.
+# tests/bench/results. And what compare takes for ten thousand reports.
 bench: build
 	@sh tests/setup.sh bench
 	cargo bench --locked --bench pid1
+	cargo bench --locked --bench compare
 
 clean:
 	cargo clean

@@ -18,7 +18,7 @@ use crate::self_test::kinds::Level;
 #[command(
     name = "rdma-init",
     version,
-    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|profiles|self-test>",
+    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|profiles|self-test|compare>",
     disable_help_subcommand = true,
     after_help = AFTER_HELP
 )]
@@ -159,6 +159,14 @@ pub enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// Compare the reports of many nodes, and name the odd ones out
+    Compare {
+        /// Files or folders with what `self-test --json` wrote on each node; - for standard input
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        #[arg(long)]
+        json: bool,
+    },
     /// Opens every RDMA device through the built-in libibverbs (for tests of the build)
     #[command(hide = true)]
     VerbsProbe,
@@ -216,7 +224,7 @@ pub enum EnvFormat {
 }
 
 /// The names of the subcommands that a user may type.
-pub const ACTIONS: &[&str] = &["inspect", "plan", "env", "profiles", "self-test"];
+pub const ACTIONS: &[&str] = &["inspect", "plan", "env", "profiles", "self-test", "compare"];
 
 impl ConfigFlags {
     /// Those that were given, as a layer of the configuration.

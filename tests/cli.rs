@@ -5,6 +5,7 @@ mod support;
 
 mod cli {
     mod commands;
+    mod compare;
     mod configuration;
     mod environment;
     mod limits;

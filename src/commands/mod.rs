@@ -1,5 +1,6 @@
 //! The commands that print, each a thin line from facts and plan to a report.
 
+mod compare;
 mod env;
 mod inspect;
 mod plan;
@@ -44,6 +45,7 @@ pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyho
             self_test::run(&mut out, arguments, config, environment).map(|passed| code = i32::from(!passed))
         }
         Action::Profiles { name, json } => profiles::run(&mut out, name.as_deref(), *json, config),
+        Action::Compare { files, json } => compare::run(&mut out, files, *json).map(|found| code = found),
         Action::VerbsProbe => verbs_probe::run(&mut out),
     }?;
     out.flush()?;

@@ -1,6 +1,7 @@
 //! What people and programs read: everything writes to an `impl Write` or
 //! returns text, and nothing here decides anything.
 
+pub mod compare;
 pub mod environment;
 pub mod facts;
 mod forecast;

@@ -6,13 +6,18 @@
 
 use serde::{Deserialize, Serialize};
 
+pub mod brief;
 pub mod check;
+pub mod collect;
+pub mod compare;
 pub mod device;
 mod evidence;
+pub mod finder;
 pub mod gate;
 pub mod isolate;
 pub mod judge;
 pub mod kinds;
+pub mod lines;
 pub mod quick;
 pub mod report;
 pub mod verbs;

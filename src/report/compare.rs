@@ -1,0 +1,127 @@
+//! `rdma-init compare`, for people and for programs.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::style::{condensed_to, counted, shortened, visible};
+use crate::self_test::collect::{Place, Unread};
+use crate::self_test::compare::{Compared, Comparison};
+
+/// `compare --json`.
+#[derive(Serialize)]
+pub struct Document<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    comparison: &'a Comparison<'a>,
+    unread: &'a Unread,
+}
+
+/// Names, or runs of names, that a line shows.
+const NAMES: usize = 16;
+
+/// Values of one property that are shown.
+const VALUES: usize = 16;
+
+impl<'a> Document<'a> {
+    pub fn new(comparison: &'a Comparison, unread: &'a Unread) -> Document<'a> {
+        Document { schema: "rdma-init/compare/1", comparison, unread }
+    }
+}
+
+/// Writes the comparison.
+///
+/// # Errors
+/// Whatever the sink gives.
+pub fn write(out: &mut impl Write, comparison: &Comparison, unread: &Unread) -> io::Result<()> {
+    writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), headline(comparison))?;
+    let names = comparison.properties.iter().map(|property| label(property).len());
+    let names = names.chain(comparison.failed.iter().map(|check| check.id.len()));
+    let width = names.max().unwrap_or_default().min(30);
+    for property in &comparison.properties {
+        write_property(out, property, width)?;
+    }
+    for check in &comparison.failed {
+        let whom = whom(check.count, &check.nodes);
+        writeln!(out, "  failed  {:width$}  {whom}", visible(&shortened(check.id)))?;
+    }
+    let repeated = &comparison.repeated;
+    if !repeated.is_empty() {
+        writeln!(out, "  twice   {} (the last report of each counts)", whom(repeated.len(), repeated))?;
+    }
+    for place in &unread.first {
+        writeln!(out, "  unread  {}", sentence(place))?;
+    }
+    match unread.count - unread.first.len() {
+        0 => Ok(()),
+        more => writeln!(out, "  unread  and {more} more"),
+    }
+}
+
+/// Where something could not be read, and why.
+pub fn sentence(place: &Place) -> String {
+    let line = place.line.map(|line| format!(", line {line}")).unwrap_or_default();
+    format!("{}{line}: {}", place.file, place.why)
+}
+
+fn headline(comparison: &Comparison) -> String {
+    let nodes = counted(comparison.nodes, "node");
+    let mut parts = Vec::new();
+    let without = comparison.properties.iter().filter(|property| property.majority.is_none()).count();
+    if comparison.agree {
+        parts.push("all agree".to_owned());
+    }
+    if !comparison.differing.is_empty() {
+        parts.push(format!("{} not as the majority", comparison.differing.len()));
+    }
+    if without > 0 {
+        parts.push(format!(
+            "no majority in {}",
+            if without == 1 { "1 property".to_owned() } else { format!("{without} properties") }
+        ));
+    }
+    parts.push(match comparison.failed.len() {
+        0 => "no check failed".to_owned(),
+        checks => format!("{} failed", counted(checks, "check")),
+    });
+    format!("{nodes}: {}", parts.join(", "))
+}
+
+fn write_property(out: &mut impl Write, property: &Compared, width: usize) -> io::Result<()> {
+    let verdict = if property.others.is_empty() { "same" } else { "differ" };
+    write!(out, "  {verdict:6}  {:width$}  ", visible(&shortened(label(property))))?;
+    match &property.majority {
+        Some(majority) => {
+            let count = counted(majority.count, "node");
+            writeln!(out, "{} ({count})", value(property, majority.value))?;
+        }
+        None => writeln!(out, "no value has a majority")?,
+    }
+    for other in property.others.iter().take(VALUES) {
+        let whom = whom(other.count, &other.nodes);
+        writeln!(out, "  {:6}  {:width$}  {} ({whom})", "", "", value(property, other.value))?;
+    }
+    let more = property.others.get(VALUES..).unwrap_or_default();
+    if !more.is_empty() {
+        let nodes = counted(more.iter().map(|other| other.count).sum(), "node");
+        writeln!(out, "  {:6}  {:width$}  and {} more ({nodes})", "", "", counted(more.len(), "value"))?;
+    }
+    Ok(())
+}
+
+fn label<'a>(property: &Compared<'a>) -> &'a str {
+    property.variable.unwrap_or(property.property)
+}
+
+fn value(property: &Compared, value: Option<&str>) -> String {
+    match value {
+        Some("") => "empty".to_owned(),
+        Some(value) => visible(&shortened(value)),
+        None if property.variable.is_some() => "not filled in".to_owned(),
+        None => "none".to_owned(),
+    }
+}
+
+fn whom(count: usize, nodes: &[&str]) -> String {
+    format!("{}: {}", counted(count, "node"), visible(&condensed_to(nodes, NAMES)))
+}

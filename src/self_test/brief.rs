@@ -1,0 +1,91 @@
+//! What `compare` reads of a report. The long parts, such as the evidence, are passed
+//! over without a copy.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::check::Outcome;
+
+/// A [`Report`](super::report::Report), read. A field that is absent makes it a report
+/// that cannot be read: nothing is known of that node, which is not the same as `None`.
+#[derive(Debug, Deserialize)]
+pub struct Brief {
+    pub schema: String,
+    pub host: String,
+    pub passed: bool,
+    pub hcas: Vec<Hca>,
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub nccl: Option<String>,
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub profile: Option<String>,
+    pub filled: BTreeMap<String, String>,
+    pub checks: Vec<Verdict>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Hca {
+    pub hca: String,
+    pub port: u32,
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub driver: Option<String>,
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub firmware: Option<String>,
+    pub link_layer: String,
+    pub rate: String,
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub gid_type: Option<String>,
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub gid_index: Option<u32>,
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub mtu: Option<u32>,
+}
+
+/// A check that was made, or left out.
+#[derive(Debug, Deserialize)]
+pub struct Verdict {
+    pub id: String,
+    pub outcome: Outcome,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::self_test::check::Check;
+    use crate::self_test::report::{Rail, Report, SCHEMA};
+
+    #[test]
+    fn it_reads_what_a_self_test_writes() {
+        let check = Check {
+            id: "memlock".into(),
+            title: "pinned memory".into(),
+            outcome: Outcome::Failed,
+            subject: None,
+            evidence: vec!["64 KiB".into()],
+            message: None,
+            fix: None,
+            took_us: 3,
+        };
+        let report = Report {
+            schema: SCHEMA.into(),
+            host: "node001".into(),
+            hcas: vec![Rail { hca: "mlx5_0".into(), ..Rail::default() }],
+            checks: vec![check],
+            ..Report::default()
+        };
+        let text = serde_json::to_string(&report).unwrap();
+        let brief: Brief = serde_json::from_str(&text).unwrap();
+        assert_eq!((brief.schema.as_str(), brief.host.as_str()), (SCHEMA, "node001"));
+        assert_eq!(brief.hcas[0].hca, "mlx5_0");
+        assert_eq!((brief.checks[0].id.as_str(), brief.checks[0].outcome), ("memlock", Outcome::Failed));
+        assert_eq!(brief.nccl, None);
+    }
+
+    #[test]
+    fn a_field_that_is_absent_is_an_error() {
+        let mut report = serde_json::to_value(Report::default()).unwrap();
+        report.as_object_mut().unwrap().remove("nccl");
+        let error = serde_json::from_str::<Brief>(&report.to_string()).unwrap_err();
+        assert!(error.to_string().contains("missing field `nccl`"), "{error}");
+    }
+}

@@ -1,0 +1,148 @@
+//! Reports of many nodes, from files, folders and standard input: one after the other,
+//! and nothing is kept of a file but what is compared.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::libc;
+use serde::Serialize;
+
+use super::brief::Brief;
+use super::compare::Nodes;
+use super::finder::{Finder, Found};
+use super::lines::{self, Line};
+use crate::report::style::{shortened, visible};
+use crate::sorted;
+
+/// So many places are named; the others are counted.
+const NAMED: usize = 20;
+
+/// Folders in folders are read so deep, as mpirun's --output-filename makes them.
+const DEEPEST: usize = 8;
+
+#[derive(Debug, Default)]
+pub struct Collected {
+    pub nodes: Nodes,
+    pub unread: Unread,
+}
+
+/// What looks like a report, or should hold some, and could not be read.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Unread {
+    pub count: usize,
+    /// The first of them.
+    pub first: Vec<Place>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    pub file: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    pub why: String,
+}
+
+/// Reads everything; `-` is standard input, a folder means its files.
+pub fn collect(sources: &[PathBuf]) -> Collected {
+    let mut collected = Collected::default();
+    for source in sources {
+        if source == Path::new("-") {
+            collected.file("standard input", &mut io::stdin().lock());
+        } else if source.is_dir() {
+            collected.folder(source, DEEPEST);
+        } else {
+            // A FIFO that somebody names is meant: `compare <(kubectl logs ...)`.
+            collected.opened(source, File::open(source));
+        }
+    }
+    collected
+}
+
+impl Collected {
+    fn folder(&mut self, folder: &Path, depth: usize) {
+        let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut entries = match entries {
+            Ok(entries) => entries,
+            Err(error) => return self.unread(&name(folder), None, &cannot_read(&error)),
+        };
+        sorted::by_key(&mut entries, fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            // A link to a folder is not followed: it may lead back here.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                match depth.checked_sub(1) {
+                    Some(depth) => self.folder(&path, depth),
+                    None => self.unread(&name(&path), None, "the folder is too deep in others"),
+                }
+            } else if fs::metadata(&path).map_or(true, |data| data.is_file()) {
+                // Should it be a FIFO by now, opening it does not wait for a writer.
+                let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
+                self.opened(&path, opened);
+            }
+        }
+    }
+
+    fn opened(&mut self, path: &Path, file: io::Result<File>) {
+        let name = name(path);
+        match file {
+            Ok(file) => self.file(&name, &mut BufReader::with_capacity(64 << 10, file)),
+            Err(error) => self.unread(&name, None, &cannot_read(&error)),
+        }
+    }
+
+    fn file(&mut self, name: &str, file: &mut dyn BufRead) {
+        let mut finder = Finder::default();
+        let mut line = Vec::new();
+        let mut number = 0;
+        loop {
+            let kind = match lines::next(file, &mut line) {
+                Ok(None) => break,
+                Ok(Some(kind)) => kind,
+                Err(error) => {
+                    self.unread(name, Some(number + 1), &cannot_read(&error));
+                    break;
+                }
+            };
+            number += 1;
+            finder.line(number, kind, &line, &mut |at, found| self.found(name, at, found));
+            if kind == Line::Endless {
+                self.unread(name, Some(number), "the line does not end within 64 MiB: this is no log");
+                break;
+            }
+        }
+        finder.end(&mut |at, found| self.found(name, at, found));
+    }
+
+    fn found(&mut self, name: &str, line: usize, found: Found) {
+        match found {
+            Ok(report) => self.nodes.add(&host(&report, name, line), &report),
+            Err(why) => self.unread(name, Some(line), &why),
+        }
+    }
+
+    fn unread(&mut self, file: &str, line: Option<usize>, why: &str) {
+        self.unread.count += 1;
+        if self.unread.first.len() < NAMED {
+            let why = visible(&shortened(why));
+            self.unread.first.push(Place { file: file.to_owned(), line, why });
+        }
+    }
+}
+
+/// A node that does not know its name still is one, and no other.
+fn host<'a>(report: &'a Brief, file: &str, line: usize) -> std::borrow::Cow<'a, str> {
+    if report.host.is_empty() {
+        return format!("(without a name, {file}:{line})").into();
+    }
+    std::borrow::Cow::Borrowed(&report.host)
+}
+
+fn name(path: &Path) -> String {
+    visible(&path.to_string_lossy())
+}
+
+fn cannot_read(error: &io::Error) -> String {
+    format!("cannot be read: {error}")
+}

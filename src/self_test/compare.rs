@@ -1,0 +1,405 @@
+//! The odd ones out among many nodes. Pure: reports in, a comparison out.
+
+use std::cmp::Reverse;
+
+use indexmap::{IndexMap, IndexSet};
+use serde::Serialize;
+
+use super::brief::{Brief, Hca};
+use super::check::Outcome;
+use crate::facts::reader::natural;
+use crate::report::style::condensed;
+use crate::sorted;
+
+/// What is compared beside the variables, in the order of [`fixed`].
+pub const PROPERTIES: [&str; 11] = [
+    "hca-count",
+    "hcas",
+    "link-layer",
+    "rate",
+    "gid-type",
+    "gid-index",
+    "mtu",
+    "driver",
+    "firmware",
+    "nccl",
+    "profile",
+];
+
+/// A report that says that a check failed, and not which.
+const UNNAMED: &str = "unnamed";
+
+/// The nodes so far. Of a report, only what is compared is kept, and every text once.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    texts: IndexSet<Box<str>>,
+    /// By the name of the node.
+    rows: IndexMap<Text, Row>,
+    repeated: Vec<Text>,
+}
+
+/// The number of a text in [`Nodes::texts`].
+type Text = usize;
+
+#[derive(Debug)]
+struct Row {
+    fixed: [Cell; PROPERTIES.len()],
+    filled: Vec<(Text, Text)>,
+    failed: Vec<Text>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cell {
+    /// Not compared: a node without HCAs has no rate that could differ.
+    Apart,
+    Nothing,
+    Value(Text),
+}
+
+/// What differs.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Comparison<'a> {
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// Whether each property has one value on all nodes.
+    pub agree: bool,
+    /// The nodes that differ from a majority in something.
+    pub differing: Vec<&'a str>,
+    pub properties: Vec<Compared<'a>>,
+    pub failed: Vec<Failed<'a>>,
+    /// The nodes of which there was more than one report.
+    pub repeated: Vec<&'a str>,
+}
+
+/// One property on all nodes.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Compared<'a> {
+    /// One of [`PROPERTIES`], or `filled`.
+    pub property: &'static str,
+    /// The variable that is filled in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variable: Option<&'a str>,
+    /// The value of half of the nodes or more, where no other is as frequent.
+    pub majority: Option<Majority<'a>>,
+    /// The other values, the most frequent first.
+    pub others: Vec<Other<'a>>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Majority<'a> {
+    /// `None` where there is none.
+    pub value: Option<&'a str>,
+    pub count: usize,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Other<'a> {
+    pub value: Option<&'a str>,
+    pub count: usize,
+    /// In natural order.
+    pub nodes: Vec<&'a str>,
+}
+
+/// A check that failed somewhere.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Failed<'a> {
+    pub id: &'a str,
+    pub count: usize,
+    pub nodes: Vec<&'a str>,
+}
+
+impl Comparison<'_> {
+    /// Whether there is nothing to look at.
+    pub fn is_clean(&self) -> bool {
+        self.agree && self.failed.is_empty()
+    }
+}
+
+impl Nodes {
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Takes in a report. Of several with the same host, the last counts.
+    pub fn add(&mut self, host: &str, report: &Brief) {
+        let mut row = Row {
+            fixed: fixed(report).map(|value| match value {
+                Seen::Apart => Cell::Apart,
+                Seen::Nothing => Cell::Nothing,
+                Seen::Value(text) => Cell::Value(self.text(&text)),
+            }),
+            filled: report
+                .filled
+                .iter()
+                .map(|(variable, value)| (self.text(variable), self.text(value)))
+                .collect(),
+            failed: failed(report).map(|id| self.text(id)).collect(),
+        };
+        // A check is made once for each device.
+        sorted::by(&mut row.failed, Ord::cmp);
+        row.failed.dedup();
+        let host = self.text(host);
+        if self.rows.insert(host, row).is_some() {
+            self.repeated.push(host);
+        }
+    }
+
+    /// The number of a text. Two that differ in nothing but control characters stay
+    /// two, and none of these can reach a terminal from here on.
+    fn text(&mut self, text: &str) -> Text {
+        let escaped: String;
+        let text = if text.chars().any(char::is_control) {
+            let escape =
+                |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+            escaped = text.chars().map(escape).collect();
+            &escaped
+        } else {
+            text
+        };
+        match self.texts.get_index_of(text) {
+            Some(number) => number,
+            None => self.texts.insert_full(text.into()).0,
+        }
+    }
+
+    fn shown(&self, text: Text) -> &str {
+        self.texts.get_index(text).map_or("", |text| text)
+    }
+
+    /// In natural order, each once.
+    fn sorted(&self, texts: impl IntoIterator<Item = Text>) -> Vec<&str> {
+        let mut texts: Vec<&str> = texts.into_iter().map(|text| self.shown(text)).collect();
+        order(&mut texts);
+        texts.dedup();
+        texts
+    }
+
+    pub fn compare(&self) -> Comparison<'_> {
+        let mut differing = Vec::new();
+        let mut properties = Vec::new();
+        for (index, property) in PROPERTIES.into_iter().enumerate() {
+            let mut cells = self.rows.iter().map(|(&host, row)| (host, row.fixed[index]));
+            properties.extend(self.tally(property, None, &mut cells, &mut differing));
+        }
+        let variables: IndexSet<Text> =
+            self.rows.values().flat_map(|row| row.filled.iter().map(|(variable, _)| *variable)).collect();
+        for name in self.sorted(variables) {
+            let variable = self.texts.get_index_of(name);
+            let cell = |row: &Row| match row.filled.iter().find(|(filled, _)| Some(*filled) == variable) {
+                Some((_, value)) => Cell::Value(*value),
+                None => Cell::Nothing,
+            };
+            let mut cells = self.rows.iter().map(|(&host, row)| (host, cell(row)));
+            properties.extend(self.tally("filled", Some(name), &mut cells, &mut differing));
+        }
+        Comparison {
+            nodes: self.rows.len(),
+            agree: properties.iter().all(|property| property.others.is_empty()),
+            differing: self.sorted(differing),
+            properties,
+            failed: self.failed(),
+            repeated: self.sorted(self.repeated.iter().copied()),
+        }
+    }
+
+    /// `None` where no node has anything to compare.
+    fn tally<'a>(
+        &'a self,
+        property: &'static str,
+        variable: Option<&'a str>,
+        cells: &mut dyn Iterator<Item = (Text, Cell)>,
+        differing: &mut Vec<Text>,
+    ) -> Option<Compared<'a>> {
+        let mut by_value = Groups::new();
+        for (host, cell) in cells {
+            match cell {
+                Cell::Apart => {}
+                Cell::Nothing => by_value.entry(None).or_default().push(host),
+                Cell::Value(value) => by_value.entry(Some(value)).or_default().push(host),
+            }
+        }
+        let mut values = self.ranked(by_value);
+        let count = |index: usize| values.get(index).map_or(0, |(_, hosts)| hosts.len());
+        let (first, second) = (count(0), count(1));
+        if first == 0 {
+            return None;
+        }
+        let total: usize = values.iter().map(|(_, hosts)| hosts.len()).sum();
+        let majority = (first * 2 >= total && first > second).then(|| values.remove(0));
+        if majority.is_some() {
+            differing.extend(values.iter().flat_map(|(_, hosts)| hosts));
+        }
+        let others = values.into_iter();
+        Some(Compared {
+            property,
+            variable,
+            majority: majority.map(|(value, hosts)| Majority { value, count: hosts.len() }),
+            others: others
+                .map(|(value, hosts)| Other { value, count: hosts.len(), nodes: self.sorted(hosts) })
+                .collect(),
+        })
+    }
+
+    fn failed(&self) -> Vec<Failed<'_>> {
+        let mut by_id = Groups::new();
+        for (&host, row) in &self.rows {
+            for &id in &row.failed {
+                by_id.entry(Some(id)).or_default().push(host);
+            }
+        }
+        let failed = self.ranked(by_id).into_iter();
+        failed
+            .map(|(id, hosts)| {
+                let nodes = self.sorted(hosts);
+                Failed { id: id.unwrap_or_default(), count: nodes.len(), nodes }
+            })
+            .collect()
+    }
+
+    /// The largest group first.
+    fn ranked(&self, groups: Groups) -> Vec<(Option<&str>, Vec<Text>)> {
+        let groups = groups.into_iter();
+        let mut ranked: Vec<(Option<&str>, Vec<Text>)> =
+            groups.map(|(text, hosts)| (text.map(|text| self.shown(text)), hosts)).collect();
+        sorted::by_key(&mut ranked, |(text, hosts)| (Reverse(hosts.len()), *text));
+        ranked
+    }
+}
+
+/// The hosts of each value.
+type Groups = IndexMap<Option<Text>, Vec<Text>>;
+
+/// The natural order; and where that takes two texts for one, still an order.
+fn order(texts: &mut [&str]) {
+    sorted::by(texts, |a, b| natural(a, b).then(a.cmp(b)));
+}
+
+fn failed(report: &Brief) -> impl Iterator<Item = &str> {
+    let of = |outcome| report.checks.iter().filter(move |check| check.outcome == outcome);
+    let unnamed = !report.passed && of(Outcome::Failed).next().is_none();
+    of(Outcome::Failed).map(|check| &*check.id).chain(unnamed.then_some(UNNAMED))
+}
+
+/// A value of a node, before it has a number.
+enum Seen {
+    Apart,
+    Nothing,
+    Value(String),
+}
+
+impl From<Option<String>> for Seen {
+    fn from(value: Option<String>) -> Seen {
+        value.map_or(Seen::Nothing, Seen::Value)
+    }
+}
+
+/// The values of [`PROPERTIES`].
+fn fixed(report: &Brief) -> [Seen; PROPERTIES.len()] {
+    // The order in which a node lists its HCAs means nothing.
+    let mut hcas: Vec<(String, &Hca)> = report.hcas.iter().map(|hca| (name(hca), hca)).collect();
+    sorted::by(&mut hcas, |(a, _), (b, _)| natural(a, b).then_with(|| a.cmp(b)));
+    let names: Vec<&str> = hcas.iter().map(|(name, _)| name.as_str()).collect();
+    let each = |value: fn(&Hca) -> Option<String>| per_hca(&hcas, value);
+    let mut distinct: Vec<&str> = hcas.iter().map(|(_, hca)| hca.hca.as_str()).collect();
+    distinct.dedup();
+    [
+        Seen::Value(distinct.len().to_string()),
+        if names.is_empty() { Seen::Nothing } else { Seen::Value(condensed(&names)) },
+        each(|hca| Some(hca.link_layer.clone())),
+        each(|hca| Some(hca.rate.clone())),
+        each(|hca| hca.gid_type.clone()),
+        each(|hca| hca.gid_index.map(|index| index.to_string())),
+        each(|hca| hca.mtu.map(|mtu| mtu.to_string())),
+        each(|hca| hca.driver.clone()),
+        each(|hca| hca.firmware.clone()),
+        report.nccl.clone().into(),
+        report.profile.clone().into(),
+    ]
+}
+
+/// The port is told where it is not the usual one.
+fn name(hca: &Hca) -> String {
+    if hca.port == 1 { hca.hca.clone() } else { format!("{}:{}", hca.hca, hca.port) }
+}
+
+/// One value where all HCAs of a node have the same, so that a node with other names
+/// of HCAs does not differ in everything; else which HCAs have which.
+fn per_hca(hcas: &[(String, &Hca)], value: fn(&Hca) -> Option<String>) -> Seen {
+    let mut groups: Vec<(Option<String>, Vec<&str>)> = Vec::new();
+    for (name, hca) in hcas {
+        let value = value(hca);
+        match groups.iter_mut().find(|(of, _)| *of == value) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((value, vec![name])),
+        }
+    }
+    if groups.len() <= 1 {
+        return groups.pop().map_or(Seen::Apart, |(value, _)| value.into());
+    }
+    let parts: Vec<String> = groups
+        .iter()
+        .map(|(value, names)| format!("{} on {}", value.as_deref().unwrap_or("none"), condensed(names)))
+        .collect();
+    Seen::Value(parts.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn brief(nccl: Option<&str>, hcas: &[(&str, u32, &str)]) -> Brief {
+        let hca = |&(hca, port, rate): &(&str, u32, &str)| {
+            json!({"hca": hca, "port": port, "rate": rate, "link_layer": "InfiniBand", "driver": null,
+                   "firmware": null, "gid_type": null, "gid_index": null, "mtu": null})
+        };
+        let hcas: Vec<_> = hcas.iter().map(hca).collect();
+        serde_json::from_value(json!({"schema": "", "host": "", "passed": true, "hcas": hcas, "nccl": nccl,
+            "profile": null, "filled": {}, "checks": []}))
+        .unwrap()
+    }
+
+    fn of<'a>(comparison: &'a Comparison, property: &str) -> &'a Compared<'a> {
+        comparison.properties.iter().find(|compared| compared.property == property).unwrap()
+    }
+
+    #[test]
+    fn half_of_the_nodes_are_a_majority_where_no_others_are_as_many() {
+        let mut nodes = Nodes::default();
+        for (host, nccl) in [("a", "1"), ("b", "1"), ("c", "2"), ("d", "3")] {
+            nodes.add(host, &brief(Some(nccl), &[]));
+        }
+        let comparison = nodes.compare();
+        assert_eq!(of(&comparison, "nccl").majority, Some(Majority { value: Some("1"), count: 2 }));
+        assert_eq!(comparison.differing, ["c", "d"]);
+        nodes.add("d", &brief(Some("2"), &[]));
+        let comparison = nodes.compare();
+        assert_eq!(of(&comparison, "nccl").majority, None);
+        assert_eq!(
+            (comparison.agree, comparison.differing.len(), comparison.repeated),
+            (false, 0, vec!["d"])
+        );
+    }
+
+    #[test]
+    fn nodes_are_in_natural_order() {
+        let mut nodes = Nodes::default();
+        for host in ["n10", "n9", "m1", "n1", "n01"] {
+            nodes.add(host, &brief(if host == "m1" { None } else { Some("1") }, &[]));
+        }
+        assert_eq!(nodes.sorted(nodes.rows.keys().copied()), ["m1", "n01", "n1", "n9", "n10"]);
+        assert_eq!(of(&nodes.compare(), "nccl").others[0].value, None);
+    }
+
+    #[test]
+    fn ports_of_an_hca_are_one_hca() {
+        let mut nodes = Nodes::default();
+        nodes.add("a", &brief(None, &[("mlx5_0", 2, "x"), ("mlx5_0", 1, "x")]));
+        nodes.add("b", &brief(None, &[("mlx5_0", 1, "x"), ("mlx5_0", 2, "y")]));
+        let comparison = nodes.compare();
+        assert_eq!(of(&comparison, "hca-count").majority.as_ref().unwrap().value, Some("1"));
+        assert!(of(&comparison, "hcas").others.is_empty());
+        let rates: Vec<_> = of(&comparison, "rate").others.iter().map(|other| other.value.unwrap()).collect();
+        assert_eq!(rates, ["x", "x on mlx5_0; y on mlx5_0:2"]);
+    }
+}

@@ -1,0 +1,334 @@
+//! `compare`: the odd ones out among the reports of many nodes.
+
+use std::fs;
+use std::path::Path;
+
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+
+use super::run::{Ran, rdma_init, run, run_with_input};
+
+/// A report as `self-test --json` writes it.
+fn report(host: &str) -> Value {
+    let hca = |number: usize| {
+        json!({"hca": format!("mlx5_{number}"), "port": 1, "driver": "mlx5_core", "firmware": "28.39.1002",
+               "link_layer": "Ethernet", "rate": "200 Gb/sec (4X HDR)", "gid_type": "RoCE v2",
+               "gid_index": 3, "mtu": 4200})
+    };
+    json!({
+        "schema": "rdma-init/self-test/1", "program": "0.1.0", "host": host, "passed": true, "took_us": 5,
+        "hcas": (0..8).map(hca).collect::<Vec<_>>(), "nccl": "2.21.5", "profile": "generic-roce",
+        "filled": {"NCCL_IB_GID_INDEX": "3", "NCCL_IB_HCA": "=mlx5_0,mlx5_1"},
+        "checks": [{"id": "memlock", "title": "pinned memory", "outcome": "passed", "took_us": 3}],
+    })
+}
+
+/// Four nodes, the last with what is changed in it.
+fn with_odd_one(change: impl FnOnce(&mut Value)) -> String {
+    let mut reports: Vec<Value> = (1..=4).map(|number| report(&format!("node{number:03}"))).collect();
+    change(&mut reports[3]);
+    lines(&reports)
+}
+
+fn lines(reports: &[Value]) -> String {
+    reports.iter().map(|report| format!("{report}\n")).collect()
+}
+
+/// With the schema first, as a self-test writes it.
+fn in_order(mut report: Value) -> IndexMap<String, Value> {
+    let mut fields = std::mem::take(report.as_object_mut().unwrap());
+    let schema = fields.remove("schema").unwrap();
+    [("schema".to_owned(), schema)].into_iter().chain(fields).collect()
+}
+
+fn compare(input: impl Into<Vec<u8>>) -> Ran {
+    run_with_input(rdma_init(["compare", "-"]), input)
+}
+
+fn compare_json(input: impl Into<Vec<u8>>) -> (Option<i32>, Value) {
+    let ran = run_with_input(rdma_init(["compare", "--json", "-"]), input);
+    let document = serde_json::from_str(ran.text()).unwrap_or_else(|error| panic!("{error}: {ran:#?}"));
+    (ran.code, document)
+}
+
+/// The lines in which something is not the same.
+fn differing(ran: &Ran) -> Vec<&str> {
+    let lines = ran.text().lines().skip(1);
+    lines.filter(|line| !line.starts_with("  same ")).map(str::trim).collect()
+}
+
+#[test]
+fn nodes_that_agree_end_with_0() {
+    let ran = compare(with_odd_one(|_| {})).expect_code(0);
+    assert!(ran.text().contains(": 4 nodes: all agree, no check failed\n"), "{ran:#?}");
+    assert!(ran.text().contains("  same    rate               200 Gb/sec (4X HDR) (4 nodes)\n"), "{ran:#?}");
+    assert!(differing(&ran).is_empty() && ran.stderr.is_empty(), "{ran:#?}");
+    compare(lines(&[report("alone")])).expect_code(0);
+}
+
+#[test]
+fn the_odd_one_is_named_for_each_property() {
+    let each = |field: &str, value: Value| {
+        let field = field.to_owned();
+        move |report: &mut Value| {
+            for hca in report["hcas"].as_array_mut().unwrap() {
+                hca[&field] = value.clone();
+            }
+        }
+    };
+    let ran = |change: &dyn Fn(&mut Value)| compare(with_odd_one(change)).expect_code(1);
+    let cases: [(&str, Value, &str, &str); 7] = [
+        ("link_layer", json!("InfiniBand"), "link-layer", "InfiniBand (1 node: node004)"),
+        ("rate", json!("100 Gb/sec (2X HDR)"), "rate", "100 Gb/sec (2X HDR) (1 node: node004)"),
+        ("gid_type", Value::Null, "gid-type", "none (1 node: node004)"),
+        ("gid_index", json!(5), "gid-index", "5 (1 node: node004)"),
+        ("mtu", json!(1500), "mtu", "1500 (1 node: node004)"),
+        ("driver", json!("mlx5"), "driver", "mlx5 (1 node: node004)"),
+        ("firmware", json!("28.36"), "firmware", "28.36 (1 node: node004)"),
+    ];
+    for (field, value, property, odd) in cases {
+        let ran = ran(&each(field, value));
+        let lines = differing(&ran);
+        assert!(lines.len() == 2 && lines[0].starts_with(&format!("differ  {property} ")), "{ran:#?}");
+        assert_eq!(lines[1], odd, "{ran:#?}");
+        assert!(ran.text().contains(": 4 nodes: 1 not as the majority, no check failed\n"), "{ran:#?}");
+    }
+    let top = |field: &'static str, value: Value, odd: &str| {
+        let ran = ran(&|report: &mut Value| report[field] = value.clone());
+        assert_eq!(differing(&ran)[1], odd, "{ran:#?}");
+    };
+    top("nccl", json!("2.27.3"), "2.27.3 (1 node: node004)");
+    top("nccl", Value::Null, "none (1 node: node004)");
+    top("profile", json!("baidu-cce"), "baidu-cce (1 node: node004)");
+}
+
+/// One HCA among others: which.
+#[test]
+fn an_hca_that_differs_from_the_others_of_its_node_is_named() {
+    let ran = compare(with_odd_one(|report| report["hcas"][7]["rate"] = json!("100 Gb/sec"))).expect_code(1);
+    let odd = "200 Gb/sec (4X HDR) on mlx5_0..mlx5_6; 100 Gb/sec on mlx5_7 (1 node: node004)";
+    assert!(differing(&ran).contains(&odd), "{ran:#?}");
+}
+
+#[test]
+fn a_node_that_lacks_an_hca_differs_in_that_alone() {
+    let ran = compare(with_odd_one(|report| {
+        report["hcas"].as_array_mut().unwrap().pop();
+    }));
+    let ran = ran.expect_code(1);
+    let lines = differing(&ran);
+    assert_eq!((lines.len(), lines[1]), (4, "7 (1 node: node004)"), "{ran:#?}");
+    assert_eq!(lines[3], "mlx5_0..mlx5_6 (1 node: node004)", "{ran:#?}");
+    let ran = compare(with_odd_one(|report| report["hcas"] = json!([]))).expect_code(1);
+    assert_eq!(differing(&ran).len(), 4, "{ran:#?}");
+}
+
+/// The order in which a node lists its HCAs, its variables or its keys means nothing.
+#[test]
+fn another_order_is_no_difference() {
+    compare(with_odd_one(|report| report["hcas"].as_array_mut().unwrap().reverse())).expect_code(0);
+}
+
+#[test]
+fn each_variable_is_compared() {
+    let ran = compare(with_odd_one(|report| {
+        report["filled"] = json!({"NCCL_IB_GID_INDEX": "", "NCCL_IB_TC": "106"});
+    }));
+    let ran = ran.expect_code(1);
+    let lines = differing(&ran);
+    let wanted = ["empty (1 node: node004)", "not filled in (1 node: node004)", "106 (1 node: node004)"];
+    assert!(wanted.iter().all(|line| lines.contains(line)), "{ran:#?}");
+    assert!(ran.text().contains("NCCL_IB_TC         not filled in (3 nodes)"), "{ran:#?}");
+}
+
+#[test]
+fn checks_that_failed_are_named_with_their_nodes() {
+    let failed = |report: &mut Value| {
+        report["passed"] = json!(false);
+        report["checks"][0]["outcome"] = json!("failed");
+    };
+    let ran = compare(with_odd_one(failed)).expect_code(1);
+    assert!(ran.text().contains("all agree, 1 check failed\n"), "{ran:#?}");
+    assert_eq!(differing(&ran), ["failed  memlock            1 node: node004"]);
+    // Nor is a report trusted that says so without a name.
+    let ran = compare(with_odd_one(|report| report["passed"] = json!(false))).expect_code(1);
+    assert_eq!(differing(&ran), ["failed  unnamed            1 node: node004"]);
+}
+
+#[test]
+fn where_no_value_has_a_majority_all_are_shown() {
+    let mut reports: Vec<Value> = (1..=5).map(|number| report(&format!("node{number:03}"))).collect();
+    for (report, nccl) in reports.iter_mut().zip(["2.21.5", "2.22.3", "2.22.3", "2.23.4", "2.24.3"]) {
+        report["nccl"] = json!(nccl);
+    }
+    let ran = compare(lines(&reports)).expect_code(1);
+    assert!(ran.text().contains(": 5 nodes: no majority in 1 property, no check failed\n"), "{ran:#?}");
+    let lines_of = differing(&ran);
+    assert_eq!(lines_of[0], "differ  nccl               no value has a majority");
+    assert_eq!(lines_of[1..3], ["2.22.3 (2 nodes: node002, node003)", "2.21.5 (1 node: node001)"]);
+    // Neither of two is the odd one.
+    let ran = compare(lines(&reports[..2])).expect_code(1);
+    assert!(ran.text().contains("no value has a majority"), "{ran:#?}");
+}
+
+#[test]
+fn of_several_reports_of_a_node_the_last_counts() {
+    let mut old = report("node001");
+    old["nccl"] = json!("2.18.1");
+    let ran = compare(lines(&[old, report("node001"), report("node002")])).expect_code(0);
+    assert!(ran.text().contains(": 2 nodes: all agree"), "{ran:#?}");
+    assert_eq!(differing(&ran), ["twice   1 node: node001 (the last report of each counts)"]);
+}
+
+#[test]
+fn many_names_are_condensed_and_bounded() {
+    let mut reports: Vec<Value> = (1..=200).map(|number| report(&format!("node{number:03}"))).collect();
+    for (index, report) in reports.iter_mut().enumerate() {
+        if (10..42).contains(&index) {
+            report["nccl"] = json!("2.18.1");
+        }
+        if index % 3 == 0 {
+            report["profile"] = json!("none");
+        }
+    }
+    let ran = compare(lines(&reports)).expect_code(1);
+    assert!(ran.text().contains("2.18.1 (32 nodes: node011..node042)\n"), "{ran:#?}");
+    assert!(ran.text().contains("none (67 nodes: node001, node004, "), "{ran:#?}");
+    assert!(ran.text().contains(" and 51 more)\n"), "{ran:#?}");
+}
+
+#[test]
+fn what_others_put_around_a_report_is_passed_over() {
+    let reports: Vec<String> = (1..=3).map(|number| report(&format!("n{number}")).to_string()).collect();
+    let input = format!(
+        "[1,0]<stderr>:rdma-init 0.1.0: RoCE {{8 of 9}}\n[1,0]<stdout>:{}\n2026-11-21T09:00:00.1Z {}\r\n{{\"other\": 1}}\n[pod/a{{b}}] {} done\n",
+        reports[0], reports[1], reports[2]
+    );
+    let ran = compare(input).expect_code(0);
+    assert!(ran.text().contains(": 3 nodes: all agree"), "{ran:#?}");
+    assert!(differing(&ran).is_empty(), "{ran:#?}");
+    // Several in one line, and with the schema first.
+    let in_order = |report: &String| {
+        let report = in_order(serde_json::from_str(report).unwrap());
+        serde_json::to_string(&report).unwrap()
+    };
+    let reports: Vec<String> = reports.iter().take(2).map(in_order).chain(reports.last().cloned()).collect();
+    let ran = compare(format!("[{{\"a\"}}] {}\n", reports.concat())).expect_code(0);
+    assert!(ran.text().contains(": 3 nodes: all agree"), "{ran:#?}");
+    let ran = compare(reports.concat()).expect_code(0);
+    assert!(ran.text().contains(": 3 nodes: all agree"), "{ran:#?}");
+}
+
+/// The first with its keys in the order of jq -S: serde_json writes a value so.
+#[test]
+fn reports_may_be_spread_over_lines() {
+    let one = serde_json::to_string_pretty(&report("node001")).unwrap();
+    let two = serde_json::to_string_pretty(&in_order(report("node002"))).unwrap();
+    let ran = compare(format!("a log\n{one}\n{two}\nmore\n")).expect_code(0);
+    assert!(ran.text().contains(": 2 nodes: all agree"), "{ran:#?}");
+    // The first is cut.
+    let ran = compare(format!("{}\n{two}\n", &one[..one.len() / 2])).expect_code(0);
+    assert!(ran.text().contains(": 1 node: all agree"), "{ran:#?}");
+}
+
+#[test]
+fn a_folder_means_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &[u8]| fs::write(folder.path().join(name), text).unwrap();
+    write("node1.json", serde_json::to_string_pretty(&report("node1")).unwrap().as_bytes());
+    write("node2.log", lines(&[report("node2")]).as_bytes());
+    write("noise.bin", &[0, 1, 0xff, b'{', b'\n'].repeat(1000));
+    fs::create_dir(folder.path().join("1")).unwrap();
+    write("1/stdout", lines(&[report("node3")]).as_bytes());
+    nix::unistd::mkfifo(&folder.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::os::unix::fs::symlink(".", folder.path().join("loop")).unwrap();
+    let ran = run(rdma_init([Path::new("compare"), folder.path()])).expect_code(0);
+    assert!(ran.text().contains(": 3 nodes: all agree"), "{ran:#?}");
+    assert!(differing(&ran).is_empty(), "{ran:#?}");
+}
+
+#[test]
+fn what_cannot_be_read_is_named_skipped_and_counted() {
+    let whole = report("node001").to_string();
+    let mut other = report("node002");
+    other["schema"] = json!("rdma-init/self-test/2");
+    let mut older = report("node003");
+    older.as_object_mut().unwrap().remove("hcas");
+    let mut huge = report("node004");
+    huge["checks"][0]["evidence"] = json!(["x".repeat(2 << 20)]);
+    let first = serde_json::to_string(&in_order(report("node005"))).unwrap();
+    let cut = &first[..first.len() / 2];
+    let input = format!("{whole}\n{other}\n{older}\n{huge}\n{cut}\n[1,2]<stdout>:{cut}\n{cut}{whole}\n");
+    let ran = compare(input).expect_code(0);
+    assert!(ran.text().contains(": 1 node: all agree"), "{ran:#?}");
+    let lines = differing(&ran);
+    let wanted = [
+        ("line 2", "its schema is rdma-init/self-test/2, and this rdma-init reads rdma-init/self-test/1"),
+        ("line 3", "missing field `hcas`"),
+        ("line 4", "longer than 1 MiB"),
+        ("line 5", "cut"),
+        ("line 6", "cut"),
+        ("line 7", "cut"),
+    ];
+    for ((line, why), found) in wanted.iter().zip(lines.iter().filter(|line| line.starts_with("unread"))) {
+        assert!(found.contains("standard input") && found.contains(line) && found.contains(why), "{ran:#?}");
+    }
+}
+
+#[test]
+fn where_nothing_can_be_read_it_says_why() {
+    compare("").expect_error(&["no report to compare", "self-test --json"]);
+    compare("hello\n{}\n").expect_error(&["no report to compare"]);
+    compare("{\"schema\": \"rdma-init/self-test/1\"").expect_error(&["standard input, line 1", "cut"]);
+    run(rdma_init(["compare", "/no/such/file"])).expect_error(&["/no/such/file", "No such file"]);
+    run(rdma_init(["compare", "/dev/zero"])).expect_error(&["/dev/zero", "this is no log"]);
+    run(rdma_init(["compare"])).expect_error(&["<FILE>"]);
+    run(rdma_init(["compare", "--jsn", "-"])).expect_error(&["--jsn"]);
+}
+
+#[test]
+fn a_file_that_is_missing_does_not_keep_the_others_from_being_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.json");
+    fs::write(&path, lines(&[report("node001")])).unwrap();
+    let ran = run(rdma_init(["compare", path.to_str().unwrap(), "/no/such/file"])).expect_code(0);
+    assert_eq!(
+        differing(&ran),
+        ["unread  /no/such/file: cannot be read: No such file or directory (os error 2)"]
+    );
+}
+
+#[test]
+fn control_characters_reach_no_terminal() {
+    let mut evil = report("node\u{1b}[2J\n  failed");
+    evil["nccl"] = json!("\u{9b}31m");
+    evil["checks"] = json!([{"id": "\u{7f}x\u{1b}", "outcome": "failed"}]);
+    evil["filled"] = json!({"A\nB": "\r"});
+    let input = format!("{evil}\n{}\n{{\"schema\":\"rdma-init/self-test/\u{1b}9\"}}\n", report("n"));
+    for arguments in [&["compare", "-"][..], &["compare", "--json", "-"]] {
+        let ran = run_with_input(rdma_init(arguments), input.clone()).expect_code(1);
+        let bad = ran.text().chars().find(|c| c.is_control() && *c != '\n');
+        assert_eq!(bad, None, "{ran:#?}");
+        assert!(!ran.text().lines().any(|line| line.starts_with("  failed[")), "{ran:#?}");
+    }
+}
+
+#[test]
+fn json_says_the_same() {
+    let (code, document) = compare_json(with_odd_one(|_| {}));
+    assert_eq!((code, &document["agree"], &document["nodes"]), (Some(0), &json!(true), &json!(4)));
+    let (code, document) = compare_json(
+        with_odd_one(|report| report["nccl"] = Value::Null) + "{\"schema\":\"rdma-init/self-test/1\"\n",
+    );
+    assert_eq!(code, Some(1));
+    assert_eq!(document["schema"], "rdma-init/compare/1");
+    assert_eq!(document["differing"], json!(["node004"]));
+    let properties = document["properties"].as_array().unwrap();
+    let nccl = properties.iter().find(|property| property["property"] == "nccl").unwrap();
+    assert_eq!(nccl["majority"], json!({"value": "2.21.5", "count": 3}));
+    assert_eq!(nccl["others"], json!([{"value": null, "count": 1, "nodes": ["node004"]}]));
+    let filled = properties.iter().find(|property| property["variable"] == "NCCL_IB_GID_INDEX").unwrap();
+    assert_eq!(filled["property"], "filled");
+    assert_eq!(document["unread"]["count"], 1);
+    assert_eq!(document["unread"]["first"][0]["line"], 5);
+}
