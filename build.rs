@@ -5,6 +5,9 @@
 //! the archives, their libnl dependencies, and every provider by its exact file
 //! name: the `-lmlx5` form would find the shared object first.
 
+use std::env;
+use std::process::Command;
+
 #[path = "src/demo/generate.rs"]
 mod demo;
 #[path = "src/profiles/generate.rs"]
@@ -25,16 +28,32 @@ const PROVIDERS: &[&str] = &[
     "libsiw-rdmav34.a",
 ];
 
+/// What they need.
+const LIBRARIES: &[&str] = &["libibverbs.a", "libnl-route-3.a", "libnl-3.a"];
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     profiles::generate();
     demo::generate();
+    let folder = env::var("OUT_DIR").expect("cargo sets it");
+    println!("cargo::rustc-link-search=native={folder}");
+    PROVIDERS.iter().chain(LIBRARIES).chain(&["libc.a"]).for_each(|archive| lighten(archive, &folder));
     println!("cargo::rustc-link-arg=-Wl,--start-group");
-    for archive in PROVIDERS {
-        println!("cargo::rustc-link-arg=-l:{archive}");
-    }
-    for archive in ["libibverbs.a", "libnl-route-3.a", "libnl-3.a"] {
+    for archive in PROVIDERS.iter().chain(LIBRARIES) {
         println!("cargo::rustc-link-arg=-l:{archive}");
     }
     println!("cargo::rustc-link-arg=-Wl,--end-group");
+}
+
+/// Writes a copy without the tables for unwinding, 5 % of the program: a panic is of Rust
+/// code, and never passes through C.
+fn lighten(archive: &str, folder: &str) {
+    let copy = format!("{folder}/{archive}");
+    let found = Command::new("cc").arg(format!("-print-file-name={archive}")).output();
+    let found = found.unwrap_or_else(|error| panic!("cc cannot be run: {error}")).stdout;
+    let path = String::from_utf8(found).expect("a path of the system is text");
+    // Where there is no such file, the linker will say so.
+    let _ = Command::new("objcopy")
+        .args(["--remove-section=.eh_frame", "--remove-section=.rela.eh_frame", path.trim_end(), &copy])
+        .status();
 }

@@ -34,11 +34,11 @@ fn lines(reports: &[Value]) -> String {
     reports.iter().map(|report| format!("{report}\n")).collect()
 }
 
-/// With the schema first, as a self-test writes it.
-fn in_order(mut report: Value) -> IndexMap<String, Value> {
-    let mut fields = std::mem::take(report.as_object_mut().unwrap());
-    let schema = fields.remove("schema").unwrap();
-    [("schema".to_owned(), schema)].into_iter().chain(fields).collect()
+/// With the keys in the order in which a self-test writes them.
+fn in_order(mut report: Value) -> IndexMap<&'static str, Value> {
+    let keys =
+        ["schema", "program", "host", "passed", "took_us", "hcas", "nccl", "profile", "filled", "checks"];
+    keys.into_iter().map(|key| (key, report[key].take())).collect()
 }
 
 fn compare(input: impl Into<Vec<u8>>) -> Ran {
