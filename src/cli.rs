@@ -11,6 +11,7 @@ use figment::value::{Dict, Value};
 use crate::config::Flag;
 use crate::self_test::device::DEFAULT_SIZE;
 use crate::self_test::kinds::Level;
+use crate::self_test::pair::ANY_ADDRESS;
 
 /// Starts a GPU training container: fills in the NCCL variables that the user
 /// did not set, makes sure that memory can be pinned, then runs COMMAND.
@@ -183,11 +184,26 @@ pub struct SelfTestArguments {
     #[arg(long, value_name = "LEVEL")]
     pub level: Option<Level>,
     /// Bytes to register with each device
-    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_SIZE)]
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_SIZE, value_parser = clap::value_parser!(u64).range(4096..))]
     pub size: u64,
     /// The longest time for each port
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub each: humantime::Duration,
+    /// Wait for another node's --peer, and test the fabric between the two as well
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        num_args = 0..=1,
+        default_missing_value = ANY_ADDRESS,
+        conflicts_with_all = ["peer", "level", "facts"]
+    )]
+    pub listen: Option<String>,
+    /// Test the fabric to another node, which has --listen (RDMA_INIT_TOKEN: a secret of the two)
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["level", "facts"])]
+    pub peer: Option<String>,
+    /// The longest time until the other node is there
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub wait: humantime::Duration,
     /// A check to leave out (repeatable)
     #[arg(long, value_name = "ID")]
     pub skip: Vec<String>,

@@ -23,7 +23,7 @@ use crate::init::{Orders, Supervision, Terms, Voice};
 use crate::plan::{Options, ProfileOption};
 use crate::self_test;
 
-pub use layers::{CONFIG_VARIABLE, DEFAULT_FILE, TERMINATION_LOG_VARIABLE};
+pub use layers::{CONFIG_VARIABLE, DEFAULT_FILE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE};
 
 /// How long the preparation may take before the command starts without it.
 pub const DEFAULT_PREPARE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -10,6 +10,7 @@ mod cli {
     mod environment;
     mod limits;
     mod output;
+    mod pair;
     mod run;
     mod self_test;
     mod signals;

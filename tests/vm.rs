@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::net::UdpSocket;
 use std::path::Path;
 
 use support::{binary, vm};
@@ -31,4 +32,20 @@ fn a_self_test_finds_what_is_wrong_with_a_device() {
 #[test]
 fn a_self_test_keeps_a_job_from_a_fabric_that_is_not_fit() {
     guest("start.sh", &[&binary()]);
+}
+
+#[test]
+fn two_nodes_test_the_fabric_between_them() {
+    // All at once, so that they are distinct.
+    let sockets = [(); 6].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let ports = sockets.map(|socket| socket.local_addr().unwrap().port());
+    let links = [0, 2, 4].map(|first| (ports[first], ports[first + 1]));
+    let back = links.map(|(local, remote)| (remote, local));
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| vm::guest_with(&back, "pair.sh", &[&binary(), Path::new("2")]));
+        let own = vm::guest_with(&links, "pair.sh", &[&binary(), Path::new("1")]);
+        for said in [own, other.join().unwrap()].into_iter().flatten() {
+            println!("{}", String::from_utf8_lossy(&said));
+        }
+    });
 }

@@ -1,16 +1,19 @@
 //! `rdma-init self-test`: limits, image and fabric, proven.
 
 use std::io::Write;
+use std::time::Instant;
 
 use anyhow::bail;
 
 use crate::apply::memlock as raise;
 use crate::check::memlock::{self, Mode};
 use crate::cli::SelfTestArguments;
-use crate::config::Config;
+use crate::config::{Config, TOKEN_VARIABLE};
 use crate::facts::settings::Environment;
 use crate::report;
+use crate::report::log::say;
 use crate::self_test::kinds::{self, Level};
+use crate::self_test::pair::{self, Meeting, Role};
 use crate::self_test::quick;
 use crate::self_test::whole::{self, Extent};
 
@@ -21,6 +24,7 @@ pub fn run(
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<bool> {
+    let started = Instant::now();
     if arguments.list {
         report::self_test::write_kinds(out)?;
         return Ok(true);
@@ -41,6 +45,12 @@ pub fn run(
         (_, Some(_)) => Level::Quick,
         (level, None) => level.unwrap_or(Level::Verbs),
     };
+    let extent = Extent { level, size: arguments.size, each: *arguments.each };
+    let role = arguments.listen.as_deref().map(Role::Listen).or(arguments.peer.as_deref().map(Role::Connect));
+    let met = role.map(|role| {
+        let token = environment.get(TOKEN_VARIABLE).unwrap_or_default();
+        pair::meet(Meeting { role, wait: *arguments.wait, token, extent }, &say)
+    });
     let super::Decision { facts, mut plan, .. } = super::decide(&arguments.host, config, environment)?;
     if config.memlock != Mode::Off
         && let Some(before) = facts.limits.memlock
@@ -61,8 +71,13 @@ pub fn run(
         None => quick::host_name(),
         Some(source) => source.display().to_string(),
     };
-    let extent = Extent { level, size: arguments.size, each: *arguments.each };
-    let report = whole::report(&host, &facts, &plan, extent, is_wanted);
+    let mut report = whole::report(&host, &facts, &plan, extent, is_wanted);
+    if let Some(met) = met {
+        let found = pair::test(met, &facts, &plan, extent, &mut report).into_iter();
+        report.checks.extend(found.filter(|check| is_wanted(&check.id)));
+        report.passed = quick::passed(&report.checks);
+        report.took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+    }
     match arguments.json {
         true => {
             // On one line, as `compare` reads them from many nodes.

@@ -20,6 +20,9 @@ pub const CONFIG_VARIABLE: &str = "RDMA_INIT_CONFIG";
 /// Names another termination log; no key of the configuration.
 pub const TERMINATION_LOG_VARIABLE: &str = "RDMA_INIT_TERMINATION_LOG";
 
+/// The token of two nodes that test the fabric between them; no key, as it is a secret.
+pub const TOKEN_VARIABLE: &str = "RDMA_INIT_TOKEN";
+
 const PREFIX: &str = "RDMA_INIT_";
 
 /// More than any configuration needs.
@@ -95,7 +98,7 @@ fn ours(environment: &Environment) -> impl Iterator<Item = (&str, &str)> {
         name.starts_with(PREFIX)
             // Of two with one name the first counts, as for getenv(3).
             && environment.get(name) == Some(value)
-            && ![CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE].contains(name)
+            && ![CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE].contains(name)
             && !is_service_link(name)
     })
 }

@@ -7,6 +7,7 @@ use crate::config::LogLevel;
 use crate::plan::Plan;
 use crate::self_test::check::{Check, Outcome};
 use crate::self_test::kinds::{KINDS, Level};
+use crate::self_test::pair::{Figures, Pair};
 use crate::self_test::report::Report;
 use crate::sorted;
 
@@ -33,7 +34,22 @@ pub fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
             visible(&evidence)
         )?;
     }
-    bad(report).into_iter().try_for_each(|check| explain(out, check))
+    bad(report).into_iter().try_for_each(|check| explain(out, check))?;
+    report.pair.as_ref().map_or(Ok(()), |pair| write_rails(out, pair))
+}
+
+/// A line for each rail to the other node.
+fn write_rails(out: &mut impl Write, pair: &Pair) -> io::Result<()> {
+    let names = |figures: &Figures| visible(&format!("{} - {}", figures.near, figures.far));
+    let width = pair.rails.iter().map(|figures| names(figures).len()).max().unwrap_or_default().max(4);
+    if !pair.rails.is_empty() {
+        writeln!(out, "  {:width$}  {:>10}  {:>14}  {:>14}", "rail", "latency", "to", "from")?;
+    }
+    pair.rails.iter().try_for_each(|figures| {
+        let latency = format!("{}.{} us", figures.latency_ns / 1000, figures.latency_ns % 1000 / 100);
+        let [to, from] = [figures.to_mbps, figures.from_mbps].map(|mbps| format!("{mbps} Mbit/s"));
+        writeln!(out, "  {:width$}  {latency:>10}  {to:>14}  {from:>14}", names(figures))
+    })
 }
 
 /// Writes a line for it all, and what did not pass unless the plan's report has just
@@ -102,6 +118,7 @@ pub fn write_kinds(out: &mut impl Write) -> io::Result<()> {
         let level = match kind.level {
             Level::Quick => "quick",
             Level::Verbs => "verbs",
+            Level::Pair => "pair",
         };
         writeln!(out, "{:width$}  {level}  {}", kind.id, kind.title)
     })

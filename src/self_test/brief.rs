@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::check::Outcome;
+use super::report::Rail;
 
 /// A [`Report`](super::report::Report), read. A field that is absent makes it a report
 /// that cannot be read: nothing is known of that node, which is not the same as `None`.
@@ -14,31 +15,13 @@ pub struct Brief {
     pub schema: String,
     pub host: String,
     pub passed: bool,
-    pub hcas: Vec<Hca>,
+    pub hcas: Vec<Rail>,
     #[serde(deserialize_with = "Option::deserialize")]
     pub nccl: Option<String>,
     #[serde(deserialize_with = "Option::deserialize")]
     pub profile: Option<String>,
     pub filled: BTreeMap<String, String>,
     pub checks: Vec<Verdict>,
-}
-
-#[derive(Debug, Deserialize)]
-pub struct Hca {
-    pub hca: String,
-    pub port: u32,
-    #[serde(deserialize_with = "Option::deserialize")]
-    pub driver: Option<String>,
-    #[serde(deserialize_with = "Option::deserialize")]
-    pub firmware: Option<String>,
-    pub link_layer: String,
-    pub rate: String,
-    #[serde(deserialize_with = "Option::deserialize")]
-    pub gid_type: Option<String>,
-    #[serde(deserialize_with = "Option::deserialize")]
-    pub gid_index: Option<u32>,
-    #[serde(deserialize_with = "Option::deserialize")]
-    pub mtu: Option<u32>,
 }
 
 /// A check that was made, or left out.
@@ -52,7 +35,7 @@ pub struct Verdict {
 mod tests {
     use super::*;
     use crate::self_test::check::Check;
-    use crate::self_test::report::{Rail, Report, SCHEMA};
+    use crate::self_test::report::{Report, SCHEMA};
 
     #[test]
     fn it_reads_what_a_self_test_writes() {

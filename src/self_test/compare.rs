@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 use indexmap::{IndexMap, IndexSet};
 use serde::Serialize;
 
-use super::brief::{Brief, Hca};
+use super::brief::Brief;
 use super::check::Outcome;
+use super::report::Rail;
 use crate::facts::reader::natural;
 use crate::report::style::condensed;
 use crate::sorted;
@@ -296,10 +297,10 @@ impl From<Option<String>> for Seen {
 /// The values of [`PROPERTIES`].
 fn fixed(report: &Brief) -> [Seen; PROPERTIES.len()] {
     // The order in which a node lists its HCAs means nothing.
-    let mut hcas: Vec<(String, &Hca)> = report.hcas.iter().map(|hca| (name(hca), hca)).collect();
+    let mut hcas: Vec<(String, &Rail)> = report.hcas.iter().map(|hca| (name(hca), hca)).collect();
     sorted::by(&mut hcas, |(a, _), (b, _)| natural(a, b).then_with(|| a.cmp(b)));
     let names: Vec<&str> = hcas.iter().map(|(name, _)| name.as_str()).collect();
-    let each = |value: fn(&Hca) -> Option<String>| per_hca(&hcas, value);
+    let each = |value: fn(&Rail) -> Option<String>| per_hca(&hcas, value);
     let mut distinct: Vec<&str> = hcas.iter().map(|(_, hca)| hca.hca.as_str()).collect();
     distinct.dedup();
     [
@@ -318,13 +319,13 @@ fn fixed(report: &Brief) -> [Seen; PROPERTIES.len()] {
 }
 
 /// The port is told where it is not the usual one.
-fn name(hca: &Hca) -> String {
+fn name(hca: &Rail) -> String {
     if hca.port == 1 { hca.hca.clone() } else { format!("{}:{}", hca.hca, hca.port) }
 }
 
 /// One value where all HCAs of a node have the same, so that a node with other names
 /// of HCAs does not differ in everything; else which HCAs have which.
-fn per_hca(hcas: &[(String, &Hca)], value: fn(&Hca) -> Option<String>) -> Seen {
+fn per_hca(hcas: &[(String, &Rail)], value: fn(&Rail) -> Option<String>) -> Seen {
     let mut groups: Vec<(Option<String>, Vec<&str>)> = Vec::new();
     for (name, hca) in hcas {
         let value = value(hca);

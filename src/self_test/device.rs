@@ -1,6 +1,6 @@
 //! What a process of its own found out about one port.
 
-use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,41 +8,27 @@ use serde::{Deserialize, Serialize};
 /// nobody raised it.
 pub const DEFAULT_SIZE: u64 = 64 * 1024 * 1024;
 
+/// For each port.
+pub const DEFAULT_TIME: Duration = Duration::from_secs(5);
+
 /// A port to try.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     pub device: String,
     /// Counted from 1.
     pub port: u8,
     /// The slot of the GID table: needed on RoCE.
-    #[serde(default)]
     pub gid_index: Option<u8>,
     /// Bytes to register.
     pub size: u64,
+    /// The longest time that it may take.
+    pub each: Duration,
 }
 
 impl Wanted {
     /// `mlx5_0:1`, as NCCL writes ports.
     pub fn name(&self) -> String {
         format!("{}:{}", self.device, self.port)
-    }
-}
-
-/// `DEVICE:PORT` or `DEVICE:PORT:GIDINDEX`.
-impl FromStr for Wanted {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Wanted, String> {
-        let mut parts = text.split(':');
-        let device = parts.next().filter(|device| !device.is_empty());
-        let port = parts.next().and_then(|port| port.parse().ok());
-        let index = parts.next().map(str::parse).transpose().ok();
-        match (device, port, index, parts.next()) {
-            (Some(device), Some(port), Some(gid_index), None) => {
-                Ok(Wanted { device: device.to_owned(), port, gid_index, size: DEFAULT_SIZE })
-            }
-            _ => Err("it is not DEVICE:PORT or DEVICE:PORT:GIDINDEX".to_owned()),
-        }
     }
 }
 
@@ -124,19 +110,4 @@ pub enum ProbeResult {
     NotStarted {
         error: String,
     },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ports_are_understood_with_and_without_a_slot() {
-        let of = |text: &str| text.parse::<Wanted>().map(|w| (w.name(), w.gid_index)).ok();
-        assert_eq!(of("mlx5_0:1:3"), Some(("mlx5_0:1".into(), Some(3))));
-        assert_eq!(of("mlx5_0:1"), Some(("mlx5_0:1".into(), None)));
-        for text in ["", "mlx5_0", ":1:3", "mlx5_0:x:3", "mlx5_0:1:256", "mlx5_0:1:3:4"] {
-            assert_eq!(of(text), None, "{text}");
-        }
-    }
 }

@@ -1,17 +1,19 @@
 //! Each port is tried in a process of its own: a provider library that crashes or hangs
 //! costs that process, and is a result.
 
-mod child;
-mod message;
+pub mod child;
+pub mod message;
 
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
-use super::device::{ProbeResult, Wanted};
-use crate::sys::signals;
+use super::device::{DeviceProbe, ProbeResult, Wanted};
+use crate::sys::signals::{self, Disposition};
+use crate::verbs::talk::Talk;
 use child::Child;
+use message::Told;
 
 /// How often to look after a child where the kernel has no descriptors of processes
 /// (before Linux 5.3).
@@ -22,32 +24,62 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// Tries every port, all at once, and gives their results in the same order. None takes
 /// longer than `each`, and all together no longer than `all`, but for the second that a
 /// killed process has to end.
+pub fn probe(ports: &[Wanted], each: Duration, all: Duration) -> Vec<ProbeResult> {
+    run(ports, each, all, crate::verbs::probe::port)
+}
+
+/// What a child does: it says each step, and gives what it found.
+pub type Work = fn(&Wanted, &mut dyn Talk) -> DeviceProbe;
+
+fn run(ports: &[Wanted], each: Duration, all: Duration, work: Work) -> Vec<ProbeResult> {
+    let mut children = Children::start(ports, all, work);
+    children.until(each, |_| false);
+    children.finish()
+}
+
+/// A process for each port.
 ///
 /// A process that does not even end when killed stays behind, as a child of this one.
 ///
 /// This process must be single-threaded, and reap no children elsewhere meanwhile.
-pub fn probe(ports: &[Wanted], each: Duration, all: Duration) -> Vec<ProbeResult> {
-    run(ports, each, all, |wanted, tell| crate::verbs::probe::port(wanted, tell))
+pub struct Children {
+    list: Vec<Child>,
+    end: Instant,
+    sigchld: Disposition,
 }
 
-/// What a child does: it says each step, and gives what it found.
-type Work = fn(&Wanted, &mut dyn FnMut(&str)) -> super::device::DeviceProbe;
-
-fn run(ports: &[Wanted], each: Duration, all: Duration, work: Work) -> Vec<ProbeResult> {
-    // Where SIGCHLD is ignored, the kernel would forget how a child ended.
-    let sigchld = signals::set_default(nix::libc::SIGCHLD);
-    // A time without end would be beyond what an Instant can be.
-    let all = all.min(LONGEST);
-    let each = each.min(all);
-    let end = Instant::now() + all;
-    let parent = Pid::this();
-    let mut children: Vec<Child> =
-        ports.iter().map(|wanted| Child::start(wanted, parent, each, end, work)).collect();
-    while let Some(next) = children.iter_mut().filter_map(Child::advance).min() {
-        sleep(&children, next);
+impl Children {
+    /// They have to be done after `all`.
+    pub fn start(ports: &[Wanted], all: Duration, work: Work) -> Children {
+        // Where SIGCHLD is ignored, the kernel would forget how a child ended.
+        let sigchld = signals::set_default(nix::libc::SIGCHLD);
+        // A time without end would be beyond what an Instant can be.
+        let end = Instant::now() + all.min(LONGEST);
+        let parent = Pid::this();
+        let list = ports.iter().map(|wanted| Child::start(wanted, parent, work)).collect();
+        Children { list, end, sigchld }
     }
-    sigchld.restore();
-    children.into_iter().map(Child::into_result).collect()
+
+    pub fn list(&mut self) -> &mut [Child] {
+        &mut self.list
+    }
+
+    /// Until each has told so much, or is over. None may take longer than `each` for it.
+    pub fn until(&mut self, each: Duration, is_there: impl Fn(&Told) -> bool) {
+        let deadline = (Instant::now() + each.min(LONGEST)).min(self.end);
+        for child in &mut self.list {
+            child.allow(deadline);
+        }
+        while let Some(next) = self.list.iter_mut().filter_map(|child| child.advance(&is_there)).min() {
+            sleep(&self.list, next);
+        }
+    }
+
+    /// What came of each. Whatever still runs counts as hung.
+    pub fn finish(self) -> Vec<ProbeResult> {
+        self.sigchld.restore();
+        self.list.into_iter().map(Child::into_result).collect()
+    }
 }
 
 /// Until a child says something or ends, or until the time.

@@ -21,21 +21,29 @@ pub enum Level {
     Quick,
     /// Every device through verbs, in processes of their own.
     Verbs,
+    /// Every rail to another node.
+    #[value(skip)]
+    Pair,
 }
 
 impl Kind {
     /// The check, left out.
     pub fn skipped(&self, why: &str) -> Check {
-        Check {
-            id: self.id.to_owned(),
-            title: self.title.to_owned(),
-            outcome: Outcome::Skipped,
-            subject: None,
-            evidence: Vec::new(),
-            message: Some(why.to_owned()),
-            fix: None,
-            took_us: 0,
-        }
+        Check { message: Some(why.to_owned()), ..check(self.id, Outcome::Skipped) }
+    }
+}
+
+/// A check that came out so, and nothing more.
+pub fn check(id: &str, outcome: Outcome) -> Check {
+    Check {
+        id: id.to_owned(),
+        title: find(id).map_or("", |kind| kind.title).to_owned(),
+        outcome,
+        subject: None,
+        evidence: Vec::new(),
+        message: None,
+        fix: None,
+        took_us: 0,
     }
 }
 
@@ -45,6 +53,10 @@ const fn quick(id: &'static str, title: &'static str, findings: &'static [&'stat
 
 const fn verbs(id: &'static str, title: &'static str) -> Kind {
     Kind { id, title, level: Level::Verbs, findings: &[] }
+}
+
+const fn pair(id: &'static str, title: &'static str) -> Kind {
+    Kind { id, title, level: Level::Pair, findings: &[] }
 }
 
 /// In the order in which they are shown.
@@ -96,6 +108,13 @@ pub const KINDS: &[Kind] = &[
     verbs("verbs-open", "the device opens through verbs"),
     verbs("verbs-memory", "memory can be registered"),
     verbs("verbs-loopback", "data arrives over the port"),
+    pair("pair-connect", "another node is there"),
+    pair("pair-rails", "as many rails on both nodes"),
+    pair("pair-link-layer", "one link layer on both ends of each rail"),
+    pair("pair-gid", "one type and family of GIDs on both ends"),
+    pair("pair-mtu", "one MTU on both ends"),
+    pair("pair-nccl", "one release of NCCL on both nodes"),
+    pair("pair-data", "data arrives over the rail, both ways"),
 ];
 
 pub fn find(id: &str) -> Option<&'static Kind> {

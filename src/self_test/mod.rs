@@ -18,6 +18,7 @@ pub mod isolate;
 pub mod judge;
 pub mod kinds;
 pub mod lines;
+pub mod pair;
 pub mod quick;
 pub mod report;
 pub mod verbs;

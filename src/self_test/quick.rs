@@ -25,6 +25,7 @@ pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -
         profile: plan.profile.as_ref().map(|choice| choice.name.clone()),
         filled: plan.filled().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         checks,
+        pair: None,
     }
 }
 

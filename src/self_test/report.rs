@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::check::Check;
+use super::pair::Pair;
 
 /// The document's version. It changes when a field changes its meaning or goes.
 pub const SCHEMA: &str = "rdma-init/self-test/1";
@@ -28,22 +29,30 @@ pub struct Report {
     /// The variables that are filled in.
     pub filled: BTreeMap<String, String>,
     pub checks: Vec<Check>,
+    /// What came of the test with another node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pair: Option<Pair>,
 }
 
-/// A port that the job uses.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+/// A port that the job uses. One that is read must have every field.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rail {
     pub hca: String,
     pub port: u32,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub driver: Option<String>,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub firmware: Option<String>,
     /// `Ethernet`, `InfiniBand`.
     pub link_layer: String,
     /// As the kernel writes it: `200 Gb/sec (4X HDR)`.
     pub rate: String,
     /// `RoCE v2`, and the family of the address; `None` on InfiniBand.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub gid_type: Option<String>,
+    #[serde(deserialize_with = "Option::deserialize")]
     pub gid_index: Option<u32>,
     /// Bytes: that of the interface on RoCE, where it is known.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub mtu: Option<u32>,
 }

@@ -25,17 +25,7 @@ pub fn checks(wanted: &Wanted, result: &ProbeResult) -> Vec<Check> {
 }
 
 fn check(wanted: &Wanted, id: &str, outcome: Outcome) -> Check {
-    let title = kinds::find(id).map_or("", |kind| kind.title);
-    Check {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        outcome,
-        subject: Some(wanted.name()),
-        evidence: Vec::new(),
-        message: None,
-        fix: None,
-        took_us: 0,
-    }
+    Check { subject: Some(wanted.name()), ..kinds::check(id, outcome) }
 }
 
 fn skipped(wanted: &Wanted, id: &str, why: &str) -> Check {
@@ -104,7 +94,7 @@ fn evidence(id: &str, probe: &DeviceProbe) -> Vec<String> {
 }
 
 /// `850 us`, `12 ms`, `2.1 s`.
-fn time(microseconds: u64) -> String {
+pub fn time(microseconds: u64) -> String {
     match microseconds {
         0..1000 => format!("{microseconds} us"),
         1000..1_000_000 => format!("{} ms", microseconds / 1000),
@@ -152,39 +142,61 @@ fn fix(step: &str, error: &str) -> Option<String> {
 }
 
 fn of_end(wanted: &Wanted, result: &ProbeResult) -> Vec<Check> {
-    let (message, during) = match result {
-        ProbeResult::Crashed { signal, during } => (format!("the probe was ended by {signal}"), during),
-        ProbeResult::Exited { code, during } => {
-            (format!("the probe ended with code {code} and told nothing"), during)
-        }
-        ProbeResult::Hung { after_ms, during, gone } => {
-            let end = if *gone { "was killed" } else { "does not end even when killed" };
-            (format!("the probe did not finish within {} and {end}", time(after_ms * 1000)), during)
-        }
-        ProbeResult::Garbled { during } => ("the probe told what makes no sense".to_owned(), during),
-        ProbeResult::NotStarted { error } => (format!("no process could be started for it: {error}"), &None),
-        ProbeResult::Done(probe) => return of_probe(wanted, probe),
-    };
     // Steps come in the order of the checks, so those before the one it was at have passed.
-    let at = during.as_deref().map_or(OPEN, id_of);
+    let at = during(result).map_or(OPEN, id_of);
     let place = IDS.iter().position(|id| *id == at).unwrap_or(0);
-    let during = during.as_ref().map(|step| format!(", during {step}")).unwrap_or_default();
     let of = |(index, id): (usize, &&str)| match index.cmp(&place) {
         std::cmp::Ordering::Less => check(wanted, id, Outcome::Passed),
         std::cmp::Ordering::Equal => {
-            Check { message: Some(format!("{message}{during}.")), ..check(wanted, id, Outcome::Failed) }
+            Check { message: Some(format!("{}.", told(result))), ..check(wanted, id, Outcome::Failed) }
         }
         std::cmp::Ordering::Greater => skipped(wanted, id, "what comes before it failed"),
     };
     IDS.iter().enumerate().map(of).collect()
 }
 
+/// What a process was at when it ended, without having found anything.
+fn during(result: &ProbeResult) -> Option<&str> {
+    match result {
+        ProbeResult::Crashed { during, .. }
+        | ProbeResult::Exited { during, .. }
+        | ProbeResult::Hung { during, .. }
+        | ProbeResult::Garbled { during } => during.as_deref(),
+        ProbeResult::NotStarted { .. } | ProbeResult::Done(_) => None,
+    }
+}
+
+/// How a process ended that was to find out about a port.
+pub fn told(result: &ProbeResult) -> String {
+    let during = during(result).map(|step| format!(", during {step}")).unwrap_or_default();
+    match result {
+        ProbeResult::Crashed { signal, .. } => format!("the probe was ended by {signal}{during}"),
+        ProbeResult::Exited { code, .. } => {
+            format!("the probe ended with code {code} and told nothing{during}")
+        }
+        ProbeResult::Hung { after_ms, gone, .. } => {
+            let end = if *gone { "was killed" } else { "does not end even when killed" };
+            format!("the probe did not finish within {} and {end}{during}", time(after_ms * 1000))
+        }
+        ProbeResult::Garbled { .. } => format!("the probe told what makes no sense{during}"),
+        ProbeResult::NotStarted { error } => format!("no process could be started for it: {error}"),
+        ProbeResult::Done(_) => "the probe is done".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::device::{DEFAULT_SIZE, DEFAULT_TIME};
     use super::*;
 
     fn wanted() -> Wanted {
-        "mlx5_0:1:3".parse().unwrap()
+        Wanted {
+            device: "mlx5_0".into(),
+            port: 1,
+            gid_index: Some(3),
+            size: DEFAULT_SIZE,
+            each: DEFAULT_TIME,
+        }
     }
 
     fn step(name: &str, error: Option<&str>) -> Step {

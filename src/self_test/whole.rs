@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::check::Check;
-use super::device::{DEFAULT_SIZE, Wanted};
+use super::device::{DEFAULT_SIZE, DEFAULT_TIME, Wanted};
 use super::evidence::used;
 use super::kinds::{KINDS, Level};
 use super::report::Report;
@@ -26,9 +26,16 @@ pub struct Extent {
     pub each: Duration,
 }
 
+impl Extent {
+    /// The longest time for all ports together.
+    pub fn longest(&self) -> Duration {
+        ALL.max(self.each)
+    }
+}
+
 impl Default for Extent {
     fn default() -> Extent {
-        Extent { level: Level::Verbs, size: DEFAULT_SIZE, each: Duration::from_secs(5) }
+        Extent { level: Level::Verbs, size: DEFAULT_SIZE, each: DEFAULT_TIME }
     }
 }
 
@@ -53,8 +60,7 @@ pub fn report(
 }
 
 fn of_devices(facts: &Facts, plan: &Plan, extent: Extent) -> Vec<Check> {
-    let wanted: Vec<Wanted> =
-        used(facts, plan).filter_map(|(hca, port)| wanted(facts, plan, hca, port, extent.size)).collect();
+    let wanted = wanted(facts, plan, extent);
     if wanted.is_empty() {
         let why = "no port is in use";
         return KINDS
@@ -63,19 +69,25 @@ fn of_devices(facts: &Facts, plan: &Plan, extent: Extent) -> Vec<Check> {
             .map(|kind| kind.skipped(why))
             .collect();
     }
-    let results = isolate::probe(&wanted, extent.each, ALL.max(extent.each));
+    let results = isolate::probe(&wanted, extent.each, extent.longest());
     wanted.iter().zip(&results).flat_map(|(wanted, result)| verbs::checks(wanted, result)).collect()
 }
 
-/// On the slot that NCCL will take, or that is the container's own.
-fn wanted(facts: &Facts, plan: &Plan, hca: &Hca, port: &Port, size: u64) -> Option<Wanted> {
-    let gid_index = match port.link_layer {
-        LinkLayer::Ethernet => planned_slot(plan, hca, port)
-            .or_else(|| own_slots(facts, port).first().map(|gid| i64::from(gid.index)))
-            .and_then(|index| u8::try_from(index).ok()),
-        _ => None,
+/// The ports that the job uses, each on the slot that NCCL will take, or that is the
+/// container's own.
+pub fn wanted(facts: &Facts, plan: &Plan, extent: Extent) -> Vec<Wanted> {
+    let of = |(hca, port): (&Hca, &Port)| {
+        let gid_index = match port.link_layer {
+            LinkLayer::Ethernet => planned_slot(plan, hca, port)
+                .or_else(|| own_slots(facts, port).first().map(|gid| i64::from(gid.index)))
+                .and_then(|index| u8::try_from(index).ok()),
+            _ => None,
+        };
+        // No device has a port 0, as the probe will say.
+        let port = u8::try_from(port.number).unwrap_or(0);
+        Wanted { device: hca.name.clone(), port, gid_index, size: extent.size, each: extent.each }
     };
-    Some(Wanted { device: hca.name.clone(), port: u8::try_from(port.number).ok()?, gid_index, size })
+    used(facts, plan).map(of).collect()
 }
 
 fn planned_slot(plan: &Plan, hca: &Hca, port: &Port) -> Option<i64> {

@@ -102,8 +102,22 @@ pub struct Port {
     /// Bytes; 0 where the number is not one that verbs.h names.
     pub active_mtu: u32,
     pub max_mtu: u32,
-    pub(super) path_mtu: ibv_mtu::Type,
+    pub path_mtu: PathMtu,
     pub state: &'static str,
+}
+
+/// The MTU of a path, as `enum ibv_mtu` has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathMtu(pub(super) ibv_mtu::Type);
+
+impl PathMtu {
+    /// What both ends can take, where the other one's port has an MTU of so many bytes.
+    pub fn with(self, bytes: u32) -> PathMtu {
+        match bytes {
+            256..=4096 if bytes.is_power_of_two() => PathMtu(self.0.min((bytes / 128).ilog2())),
+            _ => self,
+        }
+    }
 }
 
 impl Context {
@@ -153,7 +167,7 @@ impl Context {
             lid: port.lid,
             active_mtu: bytes(port.active_mtu),
             max_mtu: bytes(port.max_mtu),
-            path_mtu: port.active_mtu,
+            path_mtu: PathMtu(port.active_mtu),
             state: state(port.state),
         })
     }

@@ -1,27 +1,13 @@
 //! Two queue pairs of one port, connected to each other.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::completions::Completions;
 use super::failure::Failure;
+use super::link::{Link, MESSAGE, PATIENCE, VERIFIED};
 use super::memory::Region;
-use super::queue_pair::{DEPTH, QueuePair};
+use super::queue_pair::QueuePair;
 use super::work::{Part, Request, receive, send};
-use crate::sorted;
-
-/// Bytes that are compared: several packets of any MTU.
-const VERIFIED: usize = 16 * 1024;
-
-/// Bytes of each request when bandwidth is measured.
-const MESSAGE: usize = 64 * 1024;
-
-const ROUND_TRIPS: usize = 50;
-
-/// For each of the two figures: soft-RoCE on a slow machine gets few messages done.
-const MEASURED: Duration = Duration::from_millis(200);
-
-/// A request that gets no answer fails within 2 s, see [`super::queue_pair`].
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Both ends, ready to send.
 pub struct Loopback<'a> {
@@ -40,6 +26,10 @@ impl Loopback<'_> {
         (part(0), part(half))
     }
 
+    fn link(&self) -> Link<'_> {
+        Link { completions: self.completions, pair: self.near }
+    }
+
     /// A message that the far end receives, verified.
     ///
     /// # Errors
@@ -54,70 +44,34 @@ impl Loopback<'_> {
     /// As for [`Loopback::send_and_receive`].
     pub fn write(&self) -> Result<(), Failure> {
         let (_, to) = self.parts(VERIFIED);
-        self.transfer(0xa5, Request::Write { to, told: true })
+        self.transfer(0xa5, Request::Write { to: to.place(), told: true })
     }
 
     fn transfer(&self, salt: u8, what: Request) -> Result<(), Failure> {
         let (from, to) = self.parts(VERIFIED);
-        let length = from.length as usize;
-        // A length that no table of the device has, so that no packet looks like another.
-        let data: Vec<u8> = (0..length).map(|n| (n % 251) as u8 ^ salt).collect();
-        self.region.put(from.offset, &data)?;
-        self.region.put(to.offset, &vec![0; length])?;
+        from.fill(salt)?;
+        to.clear()?;
         receive(self.far, to)?;
         send(self.near, from, what)?;
         self.completions.several(2, Instant::now() + PATIENCE)?;
-        if self.region.get(to.offset, length)? != data {
-            return Err(Failure::because("other data arrived than was sent"));
-        }
-        Ok(())
+        to.verify(salt)
     }
 
-    /// The median of some round trips, in nanoseconds: a write of 8 bytes, until the
-    /// far end's acknowledgement has come.
+    /// As [`Link::latency`].
     ///
     /// # Errors
     /// As for [`Completions::next`].
     pub fn latency(&self) -> Result<u64, Failure> {
-        let (from, to) = self.parts(8);
-        let end = Instant::now() + MEASURED;
-        let mut times = Vec::with_capacity(ROUND_TRIPS);
-        while times.is_empty() || times.len() < ROUND_TRIPS && Instant::now() < end {
-            let start = Instant::now();
-            send(self.near, from, Request::Write { to, told: false })?;
-            self.completions.next(start + PATIENCE)?;
-            times.push(start.elapsed());
-        }
-        sorted::by(&mut times, Ord::cmp);
-        let median = times.get(times.len() / 2).copied().unwrap_or_default();
-        Ok(median.as_nanos().try_into().unwrap_or(u64::MAX))
+        let (from, to) = self.parts(VERIFIED);
+        self.link().latency(from, to.place())
     }
 
-    /// Mbit/s of writes, measured for a short time.
+    /// As [`Link::bandwidth`].
     ///
     /// # Errors
     /// As for [`Completions::next`].
     pub fn bandwidth(&self) -> Result<u64, Failure> {
         let (from, to) = self.parts(MESSAGE);
-        let start = Instant::now();
-        let end = start + MEASURED;
-        let (mut posted, mut completed) = (0u64, 0u64);
-        loop {
-            // Two for each that came back, so that a slow device is not left with many
-            // when the time is up.
-            let window = (completed + 1).min(u64::from(DEPTH));
-            while posted - completed < window && Instant::now() < end {
-                send(self.near, from, Request::Write { to, told: false })?;
-                posted += 1;
-            }
-            if posted == completed {
-                break;
-            }
-            self.completions.next(Instant::now() + PATIENCE)?;
-            completed += 1;
-        }
-        let bits = completed * u64::from(from.length) * 8;
-        let microseconds = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
-        Ok(bits / microseconds.max(1))
+        self.link().bandwidth(from, to.place())
     }
 }

@@ -10,9 +10,12 @@
 pub mod completions;
 pub mod device;
 pub mod failure;
+pub mod link;
 pub mod loopback;
 pub mod memory;
 pub mod probe;
 mod providers;
 pub mod queue_pair;
+pub mod rail;
+pub mod talk;
 pub mod work;

@@ -1,6 +1,7 @@
 //! What one device can do, step by step.
 
 use std::fs;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -15,6 +16,7 @@ use super::failure::Failure;
 use super::loopback::Loopback;
 use super::memory::{Buffer, Domain, Region};
 use super::queue_pair::{DEPTH, QueuePair, Route};
+use super::talk::{End, Talk};
 use crate::facts::limits::Amount;
 use crate::facts::reader::describe;
 use crate::self_test::device::{DeviceProbe, Step, Wanted};
@@ -23,7 +25,7 @@ use crate::self_test::device::{DeviceProbe, Step, Wanted};
 const SIZE: usize = 1024 * 1024;
 
 /// Completions of both ends, and of what they send and receive.
-const ROOM: i32 = 4 * DEPTH as i32;
+pub(super) const ROOM: i32 = 4 * DEPTH as i32;
 
 /// What came of one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -39,7 +41,7 @@ pub struct Probe {
 pub fn all() -> Vec<Probe> {
     let Ok(devices) = Devices::list() else { return Vec::new() };
     let one = |device: String| {
-        let mut steps = Steps { list: Vec::new(), tell: &mut |_| () };
+        let mut steps = Steps { list: Vec::new(), talk: &mut Silent };
         let mut probe = DeviceProbe::default();
         if let Some(context) = steps.open(&devices, &device) {
             steps.memory(&context, SIZE, &mut probe, |_, _, _, _| ());
@@ -51,17 +53,42 @@ pub fn all() -> Vec<Probe> {
     devices.names().into_iter().map(one).collect()
 }
 
-/// Tries one port. `tell` hears of each step before it is done, for whoever has to
-/// say where a process ended.
-pub fn port(wanted: &Wanted, tell: &mut dyn FnMut(&str)) -> DeviceProbe {
+/// For whom nobody listens to.
+struct Silent;
+
+impl Talk for Silent {
+    fn step(&mut self, _: &str) {}
+
+    fn exchange(&mut self, _: End) -> Option<End> {
+        None
+    }
+
+    fn meet(&mut self) -> bool {
+        false
+    }
+}
+
+/// Tries one port alone.
+pub fn port(wanted: &Wanted, talk: &mut dyn Talk) -> DeviceProbe {
+    begin(wanted, talk, |steps, context, port, domain, region, probe| {
+        steps.loopback(context, port, wanted, domain, region, probe);
+    })
+}
+
+/// All that comes before a connection, which is `next`.
+pub(super) fn begin(
+    wanted: &Wanted,
+    talk: &mut dyn Talk,
+    next: impl FnOnce(&mut Steps, &Context, Port, &Domain, &Region, &mut DeviceProbe),
+) -> DeviceProbe {
     let mut probe = DeviceProbe {
         device: wanted.device.clone(),
         port: wanted.port,
         memlock: getrlimit(Resource::RLIMIT_MEMLOCK).ok().and_then(|(soft, _)| limit(soft)),
         ..DeviceProbe::default()
     };
-    let mut steps = Steps { list: Vec::new(), tell };
-    steps.port(wanted, &mut probe);
+    let mut steps = Steps { list: Vec::new(), talk };
+    steps.port(wanted, &mut probe, next);
     probe.steps = steps.list;
     probe
 }
@@ -73,14 +100,14 @@ fn limit(soft: u64) -> Option<u64> {
     }
 }
 
-struct Steps<'a> {
+pub(super) struct Steps<'a> {
     list: Vec<Step>,
-    tell: &'a mut dyn FnMut(&str),
+    pub(super) talk: &'a mut dyn Talk,
 }
 
 impl Steps<'_> {
-    fn step<T>(&mut self, name: &str, run: impl FnOnce() -> Result<T, Failure>) -> Option<T> {
-        (self.tell)(name);
+    pub(super) fn step<T>(&mut self, name: &str, run: impl FnOnce() -> Result<T, Failure>) -> Option<T> {
+        self.talk.step(name);
         let start = Instant::now();
         let result = run();
         let took_us = start.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
@@ -89,7 +116,12 @@ impl Steps<'_> {
         result.ok()
     }
 
-    fn port(&mut self, wanted: &Wanted, probe: &mut DeviceProbe) -> Option<()> {
+    fn port(
+        &mut self,
+        wanted: &Wanted,
+        probe: &mut DeviceProbe,
+        next: impl FnOnce(&mut Steps, &Context, Port, &Domain, &Region, &mut DeviceProbe),
+    ) -> Option<()> {
         let devices = self.step("ibv_get_device_list", Devices::list)?;
         let context = self.open(&devices, &wanted.device)?;
         let (firmware, _) = self.step("ibv_query_device", || context.device())?;
@@ -104,9 +136,7 @@ impl Steps<'_> {
             let Some(port) = port else { return };
             match not_possible(&context, &port, wanted) {
                 Some(why) => probe.no_loopback = Some(why.to_owned()),
-                None => {
-                    steps.loopback(&context, port, wanted, domain, region, probe);
-                }
+                None => next(steps, &context, port, domain, region, probe),
             }
         });
         Some(())
@@ -154,19 +184,8 @@ impl Steps<'_> {
         let completions = self.step("ibv_create_cq", || Completions::new(context, ROOM))?;
         let near = self.step("ibv_create_qp", || QueuePair::new(domain, &completions))?;
         let far = self.step("ibv_create_qp", || QueuePair::new(domain, &completions))?;
-        if !port.active {
-            let down = Failure::because(format!("the port is {}", port.state));
-            return self.step("ibv_query_port", || Err(down));
-        }
-        let gid = match wanted.gid_index.filter(|_| port.global) {
-            None => None,
-            Some(index) => Some(self.step("ibv_query_gid", || match context.gid(wanted.port, index)? {
-                Some(gid) => Ok((index, gid)),
-                None => Err(Failure::because(format!("slot {index} of the GID table is empty"))),
-            })?),
-        };
-        probe.gid = gid.map(|(_, gid)| gid.to_string());
-        let route = Route { port_number: wanted.port, port, gid };
+        let gid = self.address(context, port, wanted, probe)?;
+        let route = Route { port_number: wanted.port, path_mtu: port.path_mtu, lid: port.lid, gid };
         self.step("ibv_modify_qp INIT", || {
             near.initialize(wanted.port)?;
             far.initialize(wanted.port)
@@ -187,8 +206,32 @@ impl Steps<'_> {
         probe.latency_ns?;
         probe.bandwidth_mbps = self.step("bandwidth", || ends.bandwidth());
         // What was made goes with the end of this function, which may hang as well.
-        (self.tell)("release");
+        self.talk.step("release");
         Some(())
+    }
+
+    /// Of a port that is up: the slot of its GID table, and the GID there, where it
+    /// needs one.
+    pub(super) fn address(
+        &mut self,
+        context: &Context,
+        port: Port,
+        wanted: &Wanted,
+        probe: &mut DeviceProbe,
+    ) -> Option<Option<(u8, Ipv6Addr)>> {
+        if !port.active {
+            let down = Failure::because(format!("the port is {}", port.state));
+            return self.step("ibv_query_port", || Err(down));
+        }
+        let gid = match wanted.gid_index.filter(|_| port.global) {
+            None => None,
+            Some(index) => Some(self.step("ibv_query_gid", || match context.gid(wanted.port, index)? {
+                Some(gid) => Ok((index, gid)),
+                None => Err(Failure::because(format!("slot {index} of the GID table is empty"))),
+            })?),
+        };
+        probe.gid = gid.map(|(_, gid)| gid.to_string());
+        Some(gid)
     }
 }
 

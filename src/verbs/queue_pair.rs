@@ -11,17 +11,18 @@ use rdma_sys::{
 };
 
 use super::completions::Completions;
-use super::device::Port;
+use super::device::PathMtu;
 use super::failure::{Failure, done, made};
 use super::memory::Domain;
 
 /// Requests that may be under way in either direction.
 pub const DEPTH: u32 = 16;
 
-/// 4.096 us * 2^14 = 67 ms until a packet is sent again, and 7 times: a device may take
-/// up to four times as long (the InfiniBand specification), which is 2 s in all.
+/// 4.096 us * 2^14 = 67 ms until a packet is sent again, and 6 times: a device may take
+/// up to four times as long (the InfiniBand specification), which is 2 s in all. The
+/// largest number, 7, is for ever on soft-RoCE (drivers/infiniband/sw/rxe/rxe_comp.c).
 const TIMEOUT: u8 = 14;
-const RETRIES: u8 = 7;
+const RETRIES: u8 = 6;
 
 /// Less than 7, which means for ever.
 const RECEIVER_NOT_READY: u8 = 6;
@@ -37,9 +38,12 @@ pub struct QueuePair<'a> {
 /// How packets get to the other end.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
+    /// Our own port, counted from 1.
     pub port_number: u8,
-    pub port: Port,
-    /// Slot of the GID table and what is there: always on RoCE.
+    pub path_mtu: PathMtu,
+    /// The other end's.
+    pub lid: u16,
+    /// Our slot of the GID table, and the other end's GID: always on RoCE.
     pub gid: Option<(u8, Ipv6Addr)>,
 }
 
@@ -101,13 +105,13 @@ impl<'a> QueuePair<'a> {
     pub fn receive_from(&self, other: u32, route: &Route) -> Result<(), Failure> {
         let mut wanted = nothing();
         wanted.qp_state = ibv_qp_state::IBV_QPS_RTR;
-        wanted.path_mtu = route.port.path_mtu;
+        wanted.path_mtu = route.path_mtu.0;
         wanted.dest_qp_num = other;
         wanted.max_dest_rd_atomic = 1;
         wanted.min_rnr_timer = NOT_READY_DELAY;
         wanted.ah_attr.port_num = route.port_number;
         // Ignored on RoCE.
-        wanted.ah_attr.dlid = route.port.lid;
+        wanted.ah_attr.dlid = route.lid;
         if let Some((index, gid)) = route.gid {
             wanted.ah_attr.is_global = 1;
             wanted.ah_attr.grh.sgid_index = index;

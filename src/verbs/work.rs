@@ -19,7 +19,54 @@ pub struct Part<'a> {
     pub length: u32,
 }
 
+/// Where an end may write at the other one.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    pub address: u64,
+    /// The other end's key to it.
+    pub key: u32,
+}
+
+impl Place {
+    pub fn beyond(self, bytes: usize) -> Place {
+        Place { address: self.address.wrapping_add(bytes as u64), ..self }
+    }
+}
+
 impl Part<'_> {
+    /// Where a queue pair of the same domain finds it.
+    pub fn place(&self) -> Place {
+        let (_, remote) = self.region.keys();
+        Place { address: self.region.address(self.offset), key: remote }
+    }
+
+    /// Data of which no packet looks like another, nor like that of another salt.
+    fn data(&self, salt: u8) -> Vec<u8> {
+        // A length that no table of a device has.
+        (0..self.length).map(|n| (n % 251) as u8 ^ salt).collect()
+    }
+
+    /// # Errors
+    /// EFAULT outside of the region.
+    pub fn fill(&self, salt: u8) -> Result<(), Failure> {
+        self.region.put(self.offset, &self.data(salt))
+    }
+
+    /// # Errors
+    /// EFAULT outside of the region.
+    pub fn clear(&self) -> Result<(), Failure> {
+        self.region.put(self.offset, &vec![0; self.length as usize])
+    }
+
+    /// # Errors
+    /// Where it is not what another part was filled with.
+    pub fn verify(&self, salt: u8) -> Result<(), Failure> {
+        match self.region.get(self.offset, self.length as usize)? == self.data(salt) {
+            true => Ok(()),
+            false => Err(Failure::because("other data arrived than was sent")),
+        }
+    }
+
     fn element(&self) -> ibv_sge {
         let (local, _) = self.region.keys();
         ibv_sge { addr: self.region.address(self.offset), length: self.length, lkey: local }
@@ -28,12 +75,12 @@ impl Part<'_> {
 
 /// What is sent, each with one completion at this end.
 #[derive(Clone, Copy)]
-pub enum Request<'a> {
+pub enum Request {
     /// Into what the other end has asked to receive into.
     Send,
     /// To this place of the other end, which gets a completion if it is to be `told`:
     /// that is when it may look at the data.
-    Write { to: Part<'a>, told: bool },
+    Write { to: Place, told: bool },
 }
 
 /// # Errors
@@ -64,8 +111,7 @@ pub fn send(pair: &QueuePair, from: Part, what: Request) -> Result<(), Failure> 
             Request::Write { told: false, .. } => ibv_wr_opcode::IBV_WR_RDMA_WRITE,
         };
         if let Request::Write { to, .. } = what {
-            let (_, remote) = to.region.keys();
-            request.wr.rdma = rdma_t { remote_addr: to.region.address(to.offset), rkey: remote };
+            request.wr.rdma = rdma_t { remote_addr: to.address, rkey: to.key };
         }
         ibv_post_send(pair.raw(), &mut request, &mut bad)
     })

@@ -94,6 +94,7 @@ fn report(node: usize) -> Report {
         profile: Some("generic-roce".to_owned()),
         filled: filled.collect::<BTreeMap<String, String>>(),
         checks: (0..CHECKS).map(check).collect(),
+        pair: None,
     }
 }
 

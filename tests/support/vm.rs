@@ -8,12 +8,19 @@ use super::{repository, skip};
 /// Runs a script of tests/vm/guest in a machine of its own, and gives what it said.
 /// `None` where there can be no such machine.
 pub fn guest(script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
+    guest_with(&[], script, arguments)
+}
+
+/// The same with network cards, each of which is joined to another machine's: the UDP
+/// ports of the two ends.
+pub fn guest_with(links: &[(u16, u16)], script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
     let setup = Command::new(repository("tests/vm/setup.sh")).status().unwrap();
     if !setup.success() {
         skip("the virtual machine cannot be set up (see above)");
         return None;
     }
     let output = Command::new(repository("tests/vm/run.sh"))
+        .args(links.iter().map(|(local, remote)| format!("-l{local}:{remote}")))
         .arg(repository("tests/vm/guest").join(script))
         .args(arguments)
         // Longer than any script takes on a busy machine.

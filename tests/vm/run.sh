@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs a script as root in a virtual machine whose kernel has soft-RoCE:
 #
-#   tests/vm/run.sh [-m MODULE]... SCRIPT [ARG...]
+#   tests/vm/run.sh [-m MODULE]... [-l LOCAL:REMOTE]... SCRIPT [ARG...]
 #
 # The guest sees this machine's files at the same paths, read-only under a
 # scratch layer: all that it writes is gone afterwards. /tmp, /run, /dev, /proc
@@ -10,7 +10,9 @@
 # SCRIPT starts in the repository with an environment of its own; its output is
 # this program's standard output, its exit status this program's.
 #
-#   -m MODULE   load one more kernel module, with what it needs
+#   -m MODULE         load one more kernel module, with what it needs
+#   -l LOCAL:REMOTE   a network card (eth0, eth1, ...) whose frames go from the UDP
+#                     port LOCAL of this machine to REMOTE, which is another guest's
 #
 #   RDMA_INIT_VM_TIMEOUT  seconds for boot and script together (180)
 #   RDMA_INIT_VM_MEMORY   MiB of the guest (2048)
@@ -28,15 +30,19 @@ limit=${RDMA_INIT_VM_TIMEOUT:-180}
 say() { echo "vm: $*" >&2; }
 die() { say "$*"; exit 125; }
 
+usage='usage: run.sh [-m MODULE]... [-l LOCAL:REMOTE]... SCRIPT [ARG...]'
 modules=
-while getopts m: option; do
+links=
+while getopts m:l: option; do
     case $option in
         m) modules="${modules:+$modules }$OPTARG" ;;
-        *) die 'usage: run.sh [-m MODULE]... SCRIPT [ARG...]' ;;
+        l) links="$links $OPTARG" ;;
+        *) die "$usage" ;;
     esac
 done
 shift $((OPTIND - 1))
-[ $# -gt 0 ] || die 'usage: run.sh [-m MODULE]... SCRIPT [ARG...]'
+[ $# -gt 0 ] || die "$usage"
+[ -z "$links" ] || modules="${modules:+$modules }virtio_net"
 [ -f "$cache/stamp" ] || die "no kernel in $cache: run tests/vm/setup.sh first"
 cache=$(cd "$cache" && pwd -P)
 
@@ -99,6 +105,16 @@ exec 8<>"$work/out"
 cat <"$work/out" 8>&- &
 reader=$!
 
+# The script's arguments are in the initramfs by now. The card's address tells guests
+# apart; it boots from nowhere, so needs no ROM.
+set --
+for link in $links; do
+    local=${link%:*}
+    mac=$(printf '52:54:00:00:%02x:%02x' $((local / 256)) $((local % 256)))
+    set -- "$@" -netdev "socket,id=link$#,udp=127.0.0.1:${link#*:},localaddr=127.0.0.1:$local" \
+        -device "virtio-net-pci,netdev=link$#,mac=$mac,romfile="
+done
+
 # No KVM: the device node may be there and not work. The processor is x86-64-v2
 # with a random source, and no more: what is above costs emulation its speed.
 cpu=qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+fsgsbase,+rdrand
@@ -115,6 +131,7 @@ timeout -k 5 "$limit" qemu-system-x86_64 \
     -chardev "file,id=report,path=$work/report" \
     -device virtserialport,nr=2,chardev=report \
     -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
+    "$@" \
     </dev/null >"$work/qemu" 2>&1 8>&- &
 vm=$!
 ended=0

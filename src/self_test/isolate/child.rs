@@ -1,15 +1,17 @@
-//! One child: started, listened to, killed when its time is up, and reaped.
+//! One child: started, listened to, told, killed when its time is up, and reaped.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
 use nix::libc::SIGKILL;
 use nix::sys::stat::Mode;
-use nix::unistd::{Pid, dup2_stdin, dup2_stdout, pipe2};
+use nix::unistd::{Pid, dup2_stdin, dup2_stdout};
 
 use super::super::device::{ProbeResult, Wanted};
 use super::Work;
@@ -18,8 +20,9 @@ use crate::exit;
 use crate::facts::reader::describe;
 use crate::sys::fork::{self, Ended, Reaped};
 use crate::sys::pidfd::Pidfd;
-use crate::sys::signals;
+use crate::sys::signals::{self, without_sigpipe};
 use crate::sys::stdio::close_inherited;
+use crate::verbs::talk::{End, Talk};
 
 /// So long a process that was killed may take to end. One that sleeps in the kernel, on
 /// a device that does not answer, may never.
@@ -37,10 +40,12 @@ struct Running {
     /// `None` before Linux 5.3.
     pidfd: Option<Pidfd>,
     /// `None` from its end on.
-    pipe: Option<File>,
+    socket: Option<UnixStream>,
     told: Told,
-    started: Instant,
-    deadline: Instant,
+    /// What its time is counted from.
+    since: Instant,
+    /// `None` while it waits for us.
+    deadline: Option<Instant>,
     killed: Option<Killed>,
 }
 
@@ -51,15 +56,14 @@ struct Killed {
 }
 
 impl Child {
-    pub fn start(wanted: &Wanted, parent: Pid, each: Duration, end: Instant, work: Work) -> Child {
-        let started = Instant::now();
-        let running = start(wanted, parent, work).map(|(pid, pipe)| Running {
+    pub fn start(wanted: &Wanted, parent: Pid, work: Work) -> Child {
+        let running = start(wanted, parent, work).map(|(pid, socket)| Running {
             pid,
             pidfd: Pidfd::open(pid).ok(),
-            pipe: Some(pipe),
+            socket: Some(socket),
             told: Told::default(),
-            started,
-            deadline: (started + each).min(end),
+            since: Instant::now(),
+            deadline: None,
             killed: None,
         });
         Child(match running {
@@ -68,16 +72,46 @@ impl Child {
         })
     }
 
-    /// Does what is to be done now; `None` when the child is over, or the time of what
-    /// is to be done next.
-    pub fn advance(&mut self) -> Option<Instant> {
+    /// Lets it go on until then.
+    pub fn allow(&mut self, deadline: Instant) {
+        if let State::Running(running) = &mut self.0 {
+            running.since = Instant::now();
+            running.deadline = Some(deadline);
+        }
+    }
+
+    /// Does what is to be done now; `None` when the child is over or has told enough, or
+    /// the time of what is to be done next.
+    pub fn advance(&mut self, is_there: impl Fn(&Told) -> bool) -> Option<Instant> {
         let State::Running(running) = &mut self.0 else { return None };
         match running.advance() {
+            Ok(_) if running.killed.is_none() && is_there(&running.told) => {
+                running.deadline = None;
+                None
+            }
             Ok(next) => Some(next),
             Err(result) => {
                 self.0 = State::Over(result);
                 None
             }
+        }
+    }
+
+    /// What it has told, if it still runs.
+    pub fn told(&self) -> Option<&Told> {
+        match &self.0 {
+            State::Running(running) => Some(&running.told),
+            State::Over(_) => None,
+        }
+    }
+
+    /// Gives it what it waits for, or with `None` the news that this never comes.
+    pub fn answer(&mut self, message: Option<&Message>) {
+        let State::Running(running) = &mut self.0 else { return };
+        let Some(socket) = &mut running.socket else { return };
+        let sent = message.is_some_and(|message| without_sigpipe(|| message.write(socket)).is_ok());
+        if !sent {
+            let _ = socket.shutdown(Shutdown::Write);
         }
     }
 
@@ -87,9 +121,9 @@ impl Child {
             State::Running(running) => Some(running),
             State::Over(_) => None,
         };
-        let pipe = running.and_then(|running| running.pipe.as_ref()).map(AsFd::as_fd);
+        let socket = running.and_then(|running| running.socket.as_ref()).map(AsFd::as_fd);
         let pidfd = running.and_then(|running| running.pidfd.as_ref()).map(AsFd::as_fd);
-        pipe.into_iter().chain(pidfd)
+        socket.into_iter().chain(pidfd)
     }
 
     /// Whether its end cannot be waited for.
@@ -108,7 +142,7 @@ impl Child {
 impl Running {
     /// The time to look again, or the result.
     fn advance(&mut self) -> Result<Instant, ProbeResult> {
-        // Before the pipe is read to its end, so that nothing told is missed.
+        // Before the socket is read to its end, so that nothing told is missed.
         let reaped = fork::reap_child(self.pid);
         if !self.listen() {
             self.kill(true);
@@ -120,26 +154,27 @@ impl Running {
             Reaped::Running | Reaped::Stopped(..) => {}
         }
         let now = Instant::now();
-        if now >= self.deadline {
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
             self.kill(false);
         }
-        match &self.killed {
-            Some(killed) if now >= killed.at + GRACE => Err(self.hung(false)),
-            Some(killed) => Ok(killed.at + GRACE),
-            None => Ok(self.deadline),
+        match (&self.killed, self.deadline) {
+            (Some(killed), _) if now >= killed.at + GRACE => Err(self.hung(false)),
+            (Some(killed), _) => Ok(killed.at + GRACE),
+            (None, Some(deadline)) => Ok(deadline),
+            (None, None) => Ok(now),
         }
     }
 
-    /// Takes what is in the pipe. `false` when it is too much.
+    /// Takes what is in the socket. `false` when it is too much.
     fn listen(&mut self) -> bool {
-        let Some(pipe) = &mut self.pipe else { return true };
+        let Some(socket) = &mut self.socket else { return true };
         let mut buffer = [0; 4096];
         loop {
-            match pipe.read(&mut buffer) {
+            match socket.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(length) => {
                     if !self.told.push(buffer.get(..length).unwrap_or_default()) {
-                        self.pipe = None;
+                        self.socket = None;
                         return false;
                     }
                 }
@@ -148,7 +183,7 @@ impl Running {
                 Err(_) => break,
             }
         }
-        self.pipe = None;
+        self.socket = None;
         true
     }
 
@@ -179,39 +214,71 @@ impl Running {
         // It had told everything, so the kernel was closing the device.
         let during = if found.is_some() { Some("close".to_owned()) } else { during };
         let end = self.killed.as_ref().map_or_else(Instant::now, |killed| killed.at);
-        let after_ms = end.duration_since(self.started).as_millis().try_into().unwrap_or(u64::MAX);
+        let after_ms = end.duration_since(self.since).as_millis().try_into().unwrap_or(u64::MAX);
         ProbeResult::Hung { after_ms, during, gone }
     }
 }
 
-fn start(wanted: &Wanted, parent: Pid, work: Work) -> Result<(Pid, File), nix::errno::Errno> {
-    let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
-    fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    let pid = fork::spawn(|| be_the_child(wanted, parent, write, work))?;
-    Ok((pid, read.into()))
+fn start(wanted: &Wanted, parent: Pid, work: Work) -> Result<(Pid, UnixStream), Errno> {
+    let pair = UnixStream::pair().and_then(|(ours, its)| ours.set_nonblocking(true).map(|()| (ours, its)));
+    let (ours, its) = pair.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
+    let pid = fork::spawn(|| be_the_child(wanted, parent, its, work))?;
+    Ok((pid, ours))
 }
 
 /// Gives the code to exit with.
-fn be_the_child(wanted: &Wanted, parent: Pid, pipe: OwnedFd, work: Work) -> i32 {
+fn be_the_child(wanted: &Wanted, parent: Pid, socket: UnixStream, work: Work) -> i32 {
     // A panic must not unwind into what the parent was doing.
     let told = catch_unwind(AssertUnwindSafe(|| {
         signals::on_parent_death(SIGKILL, parent);
-        // The ends of other pipes, and what belongs to the command.
-        close_inherited(&mut [pipe.as_raw_fd()]);
+        // The ends of other sockets, and what belongs to the command.
+        close_inherited(&mut [socket.as_raw_fd()]);
         // A provider may print; standard output is the parent's.
         if let Ok(null) = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()) {
             let _ = dup2_stdin(&null);
             let _ = dup2_stdout(&null);
         }
-        let mut pipe = File::from(pipe);
-        let found = work(wanted, &mut |step| {
-            // The parent notices what is missing.
-            let _ = Message::At(step.to_owned()).write(&mut pipe);
-        });
-        Message::Found(Box::new(found)).write(&mut pipe)
+        let mut parent = Parent(BufReader::new(socket));
+        let found = work(wanted, &mut parent);
+        Message::Found(Box::new(found)).write(parent.0.get_mut())
     }));
     match told {
         Ok(Ok(())) => 0,
         _ => exit::FAILED,
+    }
+}
+
+/// Whom a child speaks with.
+struct Parent(BufReader<UnixStream>);
+
+impl Parent {
+    fn tell(&mut self, message: &Message) {
+        // The parent notices what is missing.
+        let _ = message.write(self.0.get_mut());
+    }
+
+    fn hear(&mut self) -> Option<Message> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).ok()?;
+        serde_json::from_str(&line).ok()
+    }
+}
+
+impl Talk for Parent {
+    fn step(&mut self, name: &str) {
+        self.tell(&Message::At(name.to_owned()));
+    }
+
+    fn exchange(&mut self, own: End) -> Option<End> {
+        self.tell(&Message::End(own));
+        match self.hear()? {
+            Message::End(far) => Some(far),
+            _ => None,
+        }
+    }
+
+    fn meet(&mut self) -> bool {
+        self.tell(&Message::Ready);
+        matches!(self.hear(), Some(Message::Ready))
     }
 }

@@ -1,10 +1,11 @@
-//! What a child tells through its pipe: lines of JSON.
+//! What a child and its parent tell each other: lines of JSON.
 
 use std::io::Write;
 
 use serde::{Deserialize, Serialize};
 
 use super::super::device::DeviceProbe;
+use crate::verbs::talk::End;
 
 /// Bytes; a probe tells a few thousand.
 pub const LIMIT: usize = 64 * 1024;
@@ -14,6 +15,10 @@ pub enum Message {
     /// What it does next.
     At(String),
     Found(Box<DeviceProbe>),
+    /// Its end of a rail, or for the child that of the other node.
+    End(End),
+    /// It can receive, or for the child: the other node can as well.
+    Ready,
 }
 
 impl Message {
@@ -43,22 +48,38 @@ impl Told {
         fits
     }
 
-    /// The step that it was at, and what it found. A line that was cut is none.
+    /// A line that was cut is an error, and the last one.
+    fn messages(&self) -> impl Iterator<Item = Result<Message, serde_json::Error>> {
+        let lines = self.bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(serde_json::from_slice)
+    }
+
+    /// The step that it was at, and what it found.
     pub fn read(&self) -> (Option<String>, Option<Box<DeviceProbe>>) {
         let (mut at, mut found) = (None, None);
-        for line in self.bytes.split(|byte| *byte == b'\n') {
-            match serde_json::from_slice(line) {
-                Ok(Message::At(step)) => at = Some(step),
-                Ok(Message::Found(probe)) => found = Some(probe),
-                Err(_) => {}
+        for message in self.messages().flatten() {
+            match message {
+                Message::At(step) => at = Some(step),
+                Message::Found(probe) => found = Some(probe),
+                Message::End(_) | Message::Ready => {}
             }
         }
         (at, found)
     }
 
+    pub fn end(&self) -> Option<End> {
+        self.messages().flatten().find_map(|message| match message {
+            Message::End(end) => Some(end),
+            _ => None,
+        })
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.messages().any(|message| matches!(message, Ok(Message::Ready)))
+    }
+
     /// Whether something is there that is no message.
     pub fn is_garbled(&self) -> bool {
-        let mut lines = self.bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        lines.any(|line| serde_json::from_slice::<Message>(line).is_err())
+        self.messages().any(|message| message.is_err())
     }
 }

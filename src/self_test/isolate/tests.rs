@@ -1,12 +1,14 @@
 use nix::libc;
 
-use super::super::device::DeviceProbe;
+use super::super::device::DEFAULT_SIZE;
+use super::message::Message;
 use super::*;
+use crate::verbs::talk::End;
 
 const LONG: Duration = Duration::from_secs(30);
 
 fn wanted() -> Wanted {
-    "none_0:1:0".parse().unwrap()
+    Wanted { device: "none_0".into(), port: 1, gid_index: None, size: DEFAULT_SIZE, each: LONG }
 }
 
 fn one(each: Duration, work: Work) -> ProbeResult {
@@ -15,8 +17,8 @@ fn one(each: Duration, work: Work) -> ProbeResult {
 
 #[test]
 fn what_is_found_comes_through_the_pipe() {
-    let result = one(LONG, |wanted, tell| {
-        tell("open");
+    let result = one(LONG, |wanted, talk| {
+        talk.step("open");
         DeviceProbe { device: wanted.device.clone(), ..DeviceProbe::default() }
     });
     assert!(matches!(result, ProbeResult::Done(probe) if probe.device == "none_0"));
@@ -24,8 +26,8 @@ fn what_is_found_comes_through_the_pipe() {
 
 #[test]
 fn a_crash_is_named_with_the_step() {
-    let result = one(LONG, |_, tell| {
-        tell("ibv_open_device");
+    let result = one(LONG, |_, talk| {
+        talk.step("ibv_open_device");
         // Not a fault: the test harness catches those.
         std::process::abort()
     });
@@ -36,8 +38,8 @@ fn a_crash_is_named_with_the_step() {
 #[test]
 fn a_hang_is_killed_and_the_others_go_on() {
     let ports = [wanted(), Wanted { port: 2, ..wanted() }];
-    let results = run(&ports, Duration::from_millis(300), LONG, |wanted, tell| {
-        tell("ibv_reg_mr");
+    let results = run(&ports, Duration::from_millis(300), LONG, |wanted, talk| {
+        talk.step("ibv_reg_mr");
         if wanted.port == 1 {
             let _ = signals::kill(Pid::this(), libc::SIGSTOP);
         }
@@ -51,15 +53,51 @@ fn a_hang_is_killed_and_the_others_go_on() {
 
 #[test]
 fn too_much_and_too_little_is_no_result() {
-    let flood = one(LONG, |_, tell| {
+    let flood = one(LONG, |_, talk| {
         loop {
-            tell(&"x".repeat(5000));
+            talk.step(&"x".repeat(5000));
         }
     });
     assert!(matches!(flood, ProbeResult::Garbled { .. }), "{flood:?}");
-    let cut = one(LONG, |_, tell| {
-        tell("ibv_reg_mr");
+    let cut = one(LONG, |_, talk| {
+        talk.step("ibv_reg_mr");
         crate::sys::fork::exit_now(7)
     });
     assert_eq!(cut, ProbeResult::Exited { code: 7, during: Some("ibv_reg_mr".into()) });
+}
+
+#[test]
+fn a_child_waits_for_what_it_is_told() {
+    let work: Work = |wanted, talk| {
+        let own = End { number: u32::from(wanted.port), ..end() };
+        let far = talk.exchange(own);
+        DeviceProbe {
+            registered: far.map_or(0, |far| far.size),
+            verified: talk.meet(),
+            ..DeviceProbe::default()
+        }
+    };
+    let ports = [1, 2, 3].map(|port| Wanted { port, ..wanted() });
+    let mut children = Children::start(&ports, LONG, work);
+    children.until(LONG, |told| told.end().is_some());
+    let numbers = children.list().iter().map(|child| child.told().unwrap().end().unwrap().number);
+    assert_eq!(numbers.collect::<Vec<_>>(), [1, 2, 3]);
+    for (child, far) in children.list().iter_mut().zip([Some(7), Some(8), None]) {
+        let message = far.map(|size| Message::End(End { size, ..end() }));
+        child.answer(message.as_ref());
+    }
+    children.until(LONG, Told::is_ready);
+    for (child, message) in children.list().iter_mut().zip([Some(Message::Ready), None, None]) {
+        child.answer(message.as_ref());
+    }
+    children.until(LONG, |_| false);
+    let found = children.finish().into_iter().map(|result| match result {
+        ProbeResult::Done(probe) => (probe.registered, probe.verified),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(found.collect::<Vec<_>>(), [(7, true), (8, false), (0, false)]);
+}
+
+fn end() -> End {
+    End { number: 0, lid: 0, gid: None, mtu: 1024, address: 0, key: 0, size: 0 }
 }

@@ -1,0 +1,120 @@
+//! Proving to each other that both have the same token, without sending it: each signs
+//! the random number of the other.
+
+use std::fs::File;
+use std::io::Read;
+use std::time::Duration;
+
+use hmac_sha256::HMAC;
+
+use super::message::{Message, SCHEMA};
+use super::wire::Wire;
+use crate::config::TOKEN_VARIABLE;
+use crate::report::style::{shortened, visible};
+use crate::verbs::rail::Side;
+
+/// For what needs no thinking.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a message may take beside what its sender says.
+const MORE: Duration = Duration::from_secs(10);
+
+/// The longest that anybody is waited for.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+type Nonce = [u8; 16];
+
+/// Says who we are, and that each of our messages takes no longer than `longest`. Gives
+/// the same of the other node.
+///
+/// # Errors
+/// In words: it is no rdma-init of our kind, or has another token.
+pub fn exchange(wire: &mut Wire, side: Side, token: &[u8], longest: Duration) -> Result<Duration, String> {
+    let own = random().map_err(|error| format!("no random number for the greeting: {error}."))?;
+    wire.send(&Message::Greeting {
+        schema: SCHEMA.to_owned(),
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        nonce: own,
+    })?;
+    let other = match wire.receive(PATIENCE)? {
+        Message::Greeting { schema, nonce, .. } if schema == SCHEMA => nonce,
+        Message::Greeting { program, .. } => {
+            return Err(format!(
+                "{} runs rdma-init {}, which cannot test with this one, {}: use one version.",
+                wire.address(),
+                visible(&shortened(&program)),
+                env!("CARGO_PKG_VERSION")
+            ));
+        }
+        message => return Err(wire.unexpected(&message)),
+    };
+    let longest_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+    wire.send(&Message::Proof { mac: mac(token, side, own, other), longest_ms })?;
+    match wire.receive(PATIENCE)? {
+        Message::Proof { mac: found, longest_ms } => {
+            if !HMAC::verify(signed(side.other(), other, own), token, &found) {
+                return Err(format!(
+                    "{} has not the same token as this node ({TOKEN_VARIABLE}, on both nodes or on none).",
+                    wire.address()
+                ));
+            }
+            Ok(Duration::from_millis(longest_ms).saturating_add(MORE).min(LONGEST))
+        }
+        message => Err(wire.unexpected(&message)),
+    }
+}
+
+fn mac(token: &[u8], side: Side, own: Nonce, other: Nonce) -> [u8; 32] {
+    HMAC::mac(signed(side, own, other), token)
+}
+
+/// With the side, so that nobody can send back what we sent.
+fn signed(side: Side, own: Nonce, other: Nonce) -> Vec<u8> {
+    let side: &[u8] = match side {
+        Side::First => b"first",
+        Side::Second => b"second",
+    };
+    [SCHEMA.as_bytes(), side, &own, &other].concat()
+}
+
+fn random() -> std::io::Result<Nonce> {
+    let mut nonce = Nonce::default();
+    File::open("/dev/urandom")?.read_exact(&mut nonce)?;
+    Ok(nonce)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    fn both(first: &[u8], second: &[u8]) -> [Result<Duration, String>; 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let mut wire = Wire::new(TcpStream::connect(address).unwrap(), "a".into());
+                exchange(&mut wire, Side::First, first, Duration::from_secs(1))
+            });
+            let mut wire = Wire::new(listener.accept().unwrap().0, "b".into());
+            let own = exchange(&mut wire, Side::Second, second, Duration::from_secs(2));
+            [other.join().unwrap(), own]
+        })
+    }
+
+    #[test]
+    fn only_the_same_token_is_good() {
+        assert_eq!(both(b"", b""), [12, 11].map(|seconds| Ok(Duration::from_secs(seconds))));
+        assert!(both(b"secret", b"secret").iter().all(Result::is_ok));
+        for result in [both(b"secret", b"Secret"), both(b"secret", b""), both(b"", b"secret")] {
+            assert!(result.iter().any(|one| one.as_ref().is_err_and(|why| why.contains("RDMA_INIT_TOKEN"))));
+        }
+    }
+
+    #[test]
+    fn what_one_side_signs_is_no_proof_of_the_other() {
+        let (a, b) = ([1; 16], [2; 16]);
+        assert_ne!(mac(b"t", Side::First, a, b), mac(b"t", Side::Second, a, b));
+        assert_ne!(mac(b"t", Side::First, a, b), mac(b"t", Side::First, b, a));
+    }
+}

@@ -1,0 +1,114 @@
+//! Every rail to its counterpart: a process for each, which tells what its end is, hears
+//! of the other end from here, and moves data.
+
+use std::time::Duration;
+
+use super::super::device::{ProbeResult, Wanted};
+use super::super::isolate::message::{Message as Order, Told};
+use super::super::isolate::{Children, Work};
+use super::super::verbs;
+use super::super::whole::Extent;
+use super::message::{Message, Moved, Node};
+use super::{Met, agree};
+use crate::verbs::rail::{self, Side};
+use crate::verbs::talk::End;
+
+/// What came of each pair of rails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// What the port works with, here and there, in bytes.
+    pub mtu: [Option<u32>; 2],
+    pub mine: Moved,
+    pub theirs: Moved,
+    /// Why it was not tried.
+    pub left_out: Option<String>,
+}
+
+/// Longer than all steps together, of which each has its own time.
+const ALL: Duration = Duration::from_secs(3600);
+
+/// # Errors
+/// In words: the other node has gone, or does not keep to the protocol.
+pub fn run(
+    met: &mut Met,
+    wanted: &[Wanted],
+    mine: &Node,
+    theirs: &Node,
+    extent: Extent,
+) -> Result<Vec<Found>, String> {
+    let rails = mine.rails.iter().zip(&theirs.rails);
+    let left_out: Vec<Option<String>> = rails.map(|(near, far)| agree::why_not(near, far)).collect();
+    let tried = wanted.iter().zip(&left_out).filter(|(_, why)| why.is_none());
+    let tried: Vec<Wanted> = tried.map(|(wanted, _)| wanted.clone()).collect();
+    let work: Work = match met.side {
+        Side::First => |wanted, talk| rail::port(wanted, Side::First, talk),
+        Side::Second => |wanted, talk| rail::port(wanted, Side::Second, talk),
+    };
+    let mut children = Children::start(&tried, ALL, work);
+    let ends = connect(met, &mut children, extent.each);
+    if ends.is_err() {
+        // They wait for what will not come.
+        children.list().iter_mut().for_each(|child| child.answer(None));
+    }
+    children.until(extent.each, |_| false);
+    let results: Vec<Moved> = children.finish().into_iter().map(moved).collect();
+    let [near, far] = ends?;
+    met.wire.send(&Message::Done(results.clone()))?;
+    let others = match met.wire.receive(met.patience)? {
+        Message::Done(others) => others,
+        other => return Err(met.wire.unexpected(&other)),
+    };
+    let mut tried = 0..tried.len();
+    let found = left_out.into_iter().map(|left_out| {
+        let index = if left_out.is_none() { tried.next() } else { None };
+        let of = |list: &[Moved]| index.and_then(|index| list.get(index)).cloned().unwrap_or_default();
+        let mtu = |ends: &[Option<End>]| Some((*ends.get(index?)?)?.mtu);
+        Found { mtu: [mtu(&near), mtu(&far)], mine: of(&results), theirs: of(&others), left_out }
+    });
+    Ok(found.collect())
+}
+
+/// Lets each rail know its counterpart. Gives the ends, here and there.
+fn connect(met: &mut Met, children: &mut Children, each: Duration) -> Result<[Vec<Option<End>>; 2], String> {
+    children.until(each, |told| told.end().is_some());
+    let near: Vec<Option<End>> =
+        children.list().iter().map(|child| child.told().and_then(Told::end)).collect();
+    met.wire.send(&Message::Ends(near.clone()))?;
+    let far = match met.wire.receive(met.patience)? {
+        Message::Ends(far) => far,
+        other => return Err(met.wire.unexpected(&other)),
+    };
+    for (index, child) in children.list().iter_mut().enumerate() {
+        let end = far.get(index).copied().flatten();
+        child.answer(end.map(Order::End).as_ref());
+    }
+    children.until(each, Told::is_ready);
+    let ready: Vec<bool> =
+        children.list().iter().map(|child| child.told().is_some_and(Told::is_ready)).collect();
+    met.wire.send(&Message::Ready(ready))?;
+    let ready = match met.wire.receive(met.patience)? {
+        Message::Ready(ready) => ready,
+        other => return Err(met.wire.unexpected(&other)),
+    };
+    for (index, child) in children.list().iter_mut().enumerate() {
+        let is_ready = ready.get(index) == Some(&true);
+        child.answer(is_ready.then_some(&Order::Ready));
+    }
+    Ok([near, far])
+}
+
+fn moved(result: ProbeResult) -> Moved {
+    match result {
+        ProbeResult::Done(probe) => {
+            let failed = probe.steps.iter().find_map(|step| Some((&step.name, step.error.as_ref()?)));
+            Moved {
+                verified: probe.verified,
+                latency_ns: probe.latency_ns,
+                bandwidth_mbps: probe.bandwidth_mbps,
+                error: failed.map(|(step, error)| format!("{step} failed: {error}")),
+                skipped: probe.no_loopback,
+            }
+        }
+        ended => Moved { error: Some(verbs::told(&ended)), ..Moved::default() },
+    }
+}

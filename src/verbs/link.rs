@@ -1,0 +1,85 @@
+//! What a connected queue pair does to the memory of the other end, measured.
+
+use std::time::{Duration, Instant};
+
+use super::completions::Completions;
+use super::failure::Failure;
+use super::queue_pair::{DEPTH, QueuePair};
+use super::work::{Part, Place, Request, send};
+use crate::sorted;
+
+/// Bytes that are compared: several packets of any MTU.
+pub const VERIFIED: usize = 16 * 1024;
+
+/// Bytes of each request when bandwidth is measured.
+pub const MESSAGE: usize = 64 * 1024;
+
+const ROUND_TRIPS: usize = 50;
+
+/// For each of the two figures: soft-RoCE on a slow machine gets few messages done.
+const MEASURED: Duration = Duration::from_millis(200);
+
+/// A request that gets no answer fails within 2 s, see [`super::queue_pair`].
+pub const PATIENCE: Duration = Duration::from_secs(3);
+
+pub struct Link<'a> {
+    pub completions: &'a Completions<'a>,
+    pub pair: &'a QueuePair<'a>,
+}
+
+impl Link<'_> {
+    /// Sends, and waits for the end of it.
+    ///
+    /// # Errors
+    /// As for [`Completions::next`].
+    pub fn send(&self, from: Part, what: Request) -> Result<(), Failure> {
+        send(self.pair, from, what)?;
+        self.completions.next(Instant::now() + PATIENCE)
+    }
+
+    /// The median of some round trips, in nanoseconds: a write of 8 bytes, until the
+    /// far end's acknowledgement has come.
+    ///
+    /// # Errors
+    /// As for [`Completions::next`].
+    pub fn latency(&self, from: Part, to: Place) -> Result<u64, Failure> {
+        let from = Part { length: from.length.min(8), ..from };
+        let end = Instant::now() + MEASURED;
+        let mut times = Vec::with_capacity(ROUND_TRIPS);
+        while times.is_empty() || times.len() < ROUND_TRIPS && Instant::now() < end {
+            let start = Instant::now();
+            self.send(from, Request::Write { to, told: false })?;
+            times.push(start.elapsed());
+        }
+        sorted::by(&mut times, Ord::cmp);
+        let median = times.get(times.len() / 2).copied().unwrap_or_default();
+        Ok(median.as_nanos().try_into().unwrap_or(u64::MAX))
+    }
+
+    /// Mbit/s of writes, measured for a short time.
+    ///
+    /// # Errors
+    /// As for [`Completions::next`].
+    pub fn bandwidth(&self, from: Part, to: Place) -> Result<u64, Failure> {
+        let start = Instant::now();
+        let end = start + MEASURED;
+        let (mut posted, mut completed) = (0u64, 0u64);
+        loop {
+            // Two for each that came back, so that a slow device is not left with many
+            // when the time is up.
+            let window = (completed + 1).min(u64::from(DEPTH));
+            while posted - completed < window && Instant::now() < end {
+                send(self.pair, from, Request::Write { to, told: false })?;
+                posted += 1;
+            }
+            if posted == completed {
+                break;
+            }
+            self.completions.next(Instant::now() + PATIENCE)?;
+            completed += 1;
+        }
+        let bits = completed * u64::from(from.length) * 8;
+        let microseconds = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        Ok(bits / microseconds.max(1))
+    }
+}

@@ -1,0 +1,166 @@
+//! One end of a rail between two nodes.
+
+use std::time::Instant;
+
+use super::completions::Completions;
+use super::device::{Context, Port};
+use super::failure::Failure;
+use super::link::{Link, MESSAGE, VERIFIED};
+use super::memory::{Domain, Region};
+use super::probe::{ROOM, Steps, begin};
+use super::queue_pair::{QueuePair, Route};
+use super::talk::{End, Talk};
+use super::work::{Part, Place, Request, receive};
+use crate::self_test::device::{DeviceProbe, Wanted};
+
+/// Which of the two ends speaks first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    First,
+    Second,
+}
+
+impl Side {
+    /// With which data its parts are filled.
+    fn salts(self) -> (u8, u8) {
+        match self {
+            Side::First => (0x5a, 0xa5),
+            Side::Second => (0x3c, 0xc3),
+        }
+    }
+
+    pub fn other(self) -> Side {
+        match self {
+            Side::First => Side::Second,
+            Side::Second => Side::First,
+        }
+    }
+}
+
+/// Connects a port to one of another node, and moves data both ways.
+pub fn port(wanted: &Wanted, side: Side, talk: &mut dyn Talk) -> DeviceProbe {
+    begin(wanted, talk, |steps, context, port, domain, region, probe| {
+        rail(steps, context, port, wanted, side, domain, region, probe);
+    })
+}
+
+#[expect(clippy::too_many_arguments, reason = "each is a thing of its own")]
+fn rail(
+    steps: &mut Steps,
+    context: &Context,
+    port: Port,
+    wanted: &Wanted,
+    side: Side,
+    domain: &Domain,
+    region: &Region,
+    probe: &mut DeviceProbe,
+) -> Option<()> {
+    let completions = steps.step("ibv_create_cq", || Completions::new(context, ROOM))?;
+    let pair = steps.step("ibv_create_qp", || QueuePair::new(domain, &completions))?;
+    let gid = steps.address(context, port, wanted, probe)?;
+    let whole = Part { region, offset: 0, length: 0 }.place();
+    let far = steps.talk.exchange(End {
+        number: pair.number(),
+        lid: port.lid,
+        gid: gid.map(|(_, gid)| gid),
+        mtu: port.active_mtu,
+        address: whole.address,
+        key: whole.key,
+        size: region.size() as u64,
+    })?;
+    let route = Route {
+        port_number: wanted.port,
+        path_mtu: port.path_mtu.with(far.mtu),
+        lid: far.lid,
+        gid: gid.zip(far.gid).map(|((slot, _), gid)| (slot, gid)),
+    };
+    steps.step("ibv_modify_qp INIT", || pair.initialize(wanted.port))?;
+    steps.step("ibv_modify_qp RTR", || pair.receive_from(far.number, &route))?;
+    steps.step("ibv_modify_qp RTS", || pair.allow_sending())?;
+    let areas = Areas::new(region, &far);
+    steps.step("ibv_post_recv", || areas.expect(&pair))?;
+    if !steps.talk.meet() {
+        return None;
+    }
+    let link = Link { completions: &completions, pair: &pair };
+    // Before we are killed for it, which would say less.
+    let until = Instant::now() + wanted.each / 4 * 3;
+    if side == Side::Second {
+        steps.hear(&link, &areas, side.other(), until)?;
+    }
+    steps.speak(&link, &areas, side, probe)?;
+    if side == Side::First {
+        steps.hear(&link, &areas, side.other(), until)?;
+    }
+    probe.verified = true;
+    steps.talk.step("release");
+    Some(())
+}
+
+impl Steps<'_> {
+    fn speak(&mut self, link: &Link, areas: &Areas, side: Side, probe: &mut DeviceProbe) -> Option<()> {
+        let (message, written) = side.salts();
+        let from = areas.own(OUT, VERIFIED);
+        self.step("send", || from.fill(message).and_then(|()| link.send(from, Request::Send)))?;
+        self.step("RDMA write", || {
+            from.fill(written)?;
+            link.send(from, Request::Write { to: areas.far(WRITTEN), told: true })
+        })?;
+        probe.latency_ns = Some(self.step("latency", || link.latency(from, areas.far(SCRATCH)))?);
+        let bulk = areas.own(OUT, MESSAGE);
+        probe.bandwidth_mbps = Some(self.step("bandwidth", || link.bandwidth(bulk, areas.far(SCRATCH)))?);
+        self.step("send", || link.send(areas.own(OUT, VERIFIED), Request::Send))
+    }
+
+    /// What the other end has to say, up to its last word.
+    fn hear(&mut self, link: &Link, areas: &Areas, from: Side, until: Instant) -> Option<()> {
+        let (message, written) = from.salts();
+        self.step("wait for the other end", || link.completions.several(EXPECTED.len(), until))?;
+        self.step("verify", || {
+            areas.own(MESSAGE_IN, VERIFIED).verify(message)?;
+            areas.own(WRITTEN, VERIFIED).verify(written)
+        })
+    }
+}
+
+/// The quarters of a region: what is sent, the message that comes, what the other end
+/// writes and tells of, and what it writes only to measure.
+const OUT: usize = 0;
+const MESSAGE_IN: usize = 1;
+const WRITTEN: usize = 2;
+const SCRATCH: usize = 3;
+
+/// What comes in, in this order: the message, the notice of what was written, the last
+/// word.
+const EXPECTED: [usize; 3] = [MESSAGE_IN, WRITTEN, SCRATCH];
+
+struct Areas<'a> {
+    region: &'a Region<'a>,
+    /// Bytes of each, the same at both ends.
+    quarter: usize,
+    far: Place,
+}
+
+impl<'a> Areas<'a> {
+    fn new(region: &'a Region<'a>, far: &End) -> Areas<'a> {
+        let size = usize::try_from(far.size).unwrap_or(usize::MAX).min(region.size());
+        Areas { region, quarter: size / 4, far: Place { address: far.address, key: far.key } }
+    }
+
+    fn own(&self, area: usize, length: usize) -> Part<'a> {
+        let length = u32::try_from(length.min(self.quarter)).unwrap_or(u32::MAX);
+        Part { region: self.region, offset: area * self.quarter, length }
+    }
+
+    fn far(&self, area: usize) -> Place {
+        self.far.beyond(area * self.quarter)
+    }
+
+    fn expect(&self, pair: &QueuePair) -> Result<(), Failure> {
+        EXPECTED.into_iter().try_for_each(|area| {
+            let into = self.own(area, VERIFIED);
+            into.clear()?;
+            receive(pair, into)
+        })
+    }
+}

@@ -1,0 +1,279 @@
+//! `self-test --listen` and `--peer`: two nodes that find each other, and whoever else
+//! may come.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::run::{Ran, rdma_init, run};
+
+const ONLY: [&str; 2] = ["--only", "pair-connect"];
+
+fn self_test(arguments: &[&str]) -> Command {
+    rdma_init(["self-test"].iter().chain(arguments))
+}
+
+/// A process that waits for its other node.
+struct Waiting {
+    process: Child,
+    messages: BufReader<std::process::ChildStderr>,
+    address: String,
+}
+
+impl Waiting {
+    fn start(mut command: Command) -> Waiting {
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut messages = BufReader::new(process.stderr.take().unwrap());
+        let mut line = String::new();
+        messages.read_line(&mut line).unwrap();
+        assert!(line.starts_with("rdma-init: waits for another node"), "{line:?}");
+        let address = line.trim_end().rsplit(' ').next().unwrap().to_owned();
+        Waiting { process, messages, address }
+    }
+
+    fn listen(more: &[&str]) -> Waiting {
+        let arguments = ["--listen", "127.0.0.1:0", "--wait", "30s"];
+        Waiting::start(self_test(&[&arguments, more].concat()))
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).unwrap()
+    }
+
+    fn end(mut self) -> Ran {
+        let mut stderr = String::new();
+        self.messages.read_to_string(&mut stderr).unwrap();
+        let output = self.process.wait_with_output().unwrap();
+        Ran { code: output.status.code(), signal: None, stdout: output.stdout, stderr }
+    }
+
+    /// It fails, and says why.
+    #[track_caller]
+    fn fails(self, why: &str) {
+        let ran = self.end().expect_code(1);
+        assert!(ran.text().contains("FAILED: pair-connect: "), "{}", ran.text());
+        assert!(ran.text().contains(why), "no {why:?} in\n{}", ran.text());
+    }
+}
+
+/// One that speaks the protocol as far as it likes.
+struct Stranger {
+    out: TcpStream,
+    lines: BufReader<TcpStream>,
+}
+
+impl Stranger {
+    fn at(waiting: &Waiting) -> Stranger {
+        let out = waiting.connect();
+        Stranger { lines: BufReader::new(out.try_clone().unwrap()), out }
+    }
+
+    fn say(&mut self, message: &Value) {
+        writeln!(self.out, "{message}").unwrap();
+    }
+
+    fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    /// Up to where both know each other.
+    fn proven(waiting: &Waiting) -> Stranger {
+        let mut stranger = Stranger::at(waiting);
+        let own = [7u8; 16];
+        stranger.say(&json!({"Greeting": {"schema": "rdma-init/pair/1", "program": "0.1.0", "nonce": own}}));
+        let greeting = stranger.hear();
+        let other = greeting["Greeting"]["nonce"].as_array().unwrap().iter();
+        let other: Vec<u8> = other.map(|byte| byte.as_u64().unwrap() as u8).collect();
+        let signed = [b"rdma-init/pair/1", &b"first"[..], &own, &other].concat();
+        let mac = hmac_sha256::HMAC::mac(signed, b"");
+        stranger.say(&json!({"Proof": {"mac": mac, "longest_ms": 0}}));
+        assert!(stranger.hear().get("Proof").is_some());
+        stranger
+    }
+}
+
+#[test]
+fn two_nodes_find_each_other_and_agree_that_there_is_no_rail() {
+    let listening = Waiting::listen(&[]);
+    let connected = run(self_test(&["--peer", &listening.address]));
+    for ran in [connected, listening.end()] {
+        let ran = ran.expect_code(1);
+        for part in ["ok       pair-connect", "FAILED: pair-rails: no port is in use on either node"] {
+            assert!(ran.text().contains(part), "no {part:?} in\n{}", ran.text());
+        }
+    }
+}
+
+#[test]
+fn whoever_comes_first_may_come_later() {
+    // A port that nobody has, but for the time of a wink.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let mut command = self_test(&["--peer", &address, "--wait", "30s"]);
+    let mut connecting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(connecting.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("tries to reach 127.0.0.1:") && line.contains("refused"), "{line}");
+    let ran = run(self_test(&["--listen", &address, "--wait", "30s"])).expect_code(1);
+    assert!(ran.text().contains("ok       pair-connect"), "{}", ran.text());
+    let output = connecting.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("ok       pair-connect"));
+}
+
+#[test]
+fn a_token_must_be_the_same_on_both() {
+    for (here, there, code) in
+        [("secret", "secret", 0), ("secret", "other", 1), ("", "secret", 1), ("secret", "", 1)]
+    {
+        let mut listen = self_test(&[&["--listen", "127.0.0.1:0"], &ONLY[..]].concat());
+        listen.env("RDMA_INIT_TOKEN", here);
+        let listening = Waiting::start(listen);
+        let mut connect = self_test(&[&["--peer", &listening.address], &ONLY[..]].concat());
+        connect.env("RDMA_INIT_TOKEN", there);
+        let both = [run(connect), listening.end()].map(|ran| ran.expect_code(code));
+        if code == 1 {
+            assert!(both.iter().any(|ran| ran.text().contains("not the same token")), "{both:?}");
+        }
+        for ran in both {
+            assert!(!ran.text().contains("secret") && !ran.stderr.contains("secret"), "{ran:?}");
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_sends_something_else_is_named_with_it() {
+    let waiting = Waiting::listen(&ONLY);
+    waiting.connect().write_all(b"GET /\x1b[31m HTTP/1.1\r\n\r\n").unwrap();
+    let ran = waiting.end().expect_code(1);
+    assert!(
+        ran.text().contains("is no rdma-init self-test, or another version: it sent \"GET /"),
+        "{}",
+        ran.text()
+    );
+    assert!(!ran.text().contains('\x1b'), "{}", ran.text());
+}
+
+#[test]
+fn a_line_without_end_is_not_read_for_ever() {
+    let waiting = Waiting::listen(&ONLY);
+    let mut stream = waiting.connect();
+    let part = [b'{'; 4096];
+    // It closes the connection before it has taken all of it.
+    let error = loop {
+        if let Err(error) = stream.write_all(&part) {
+            break error.kind();
+        }
+    };
+    assert!(matches!(error, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error:?}");
+    waiting.fails("is no rdma-init self-test");
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_not_waited_for() {
+    let waiting = Waiting::listen(&ONLY);
+    let _silent = waiting.connect();
+    waiting.fails("has sent nothing for 5 s");
+}
+
+#[test]
+fn a_peer_that_says_half_of_it_is_not_waited_for() {
+    let waiting = Waiting::listen(&ONLY);
+    let mut slow = waiting.connect();
+    slow.write_all(b"{\"Greeting\":").unwrap();
+    waiting.fails("has sent no whole message for 5 s");
+}
+
+#[test]
+fn a_peer_that_goes_is_noticed_wherever_it_was() {
+    let waiting = Waiting::listen(&ONLY);
+    drop(waiting.connect());
+    waiting.fails("has closed the connection");
+
+    let waiting = Waiting::listen(&ONLY);
+    waiting.connect().write_all(b"{\"Greeting\":").unwrap();
+    waiting.fails("has closed the connection in the middle of a message");
+
+    let waiting = Waiting::listen(&ONLY);
+    drop(Stranger::proven(&waiting));
+    waiting.fails("has closed the connection");
+
+    let waiting = Waiting::listen(&ONLY);
+    let mut stranger = Stranger::proven(&waiting);
+    stranger.say(&json!({"Node": {"host": "b", "nccl": null, "rails": []}}));
+    assert!(stranger.hear().get("Node").is_some());
+    drop(stranger);
+    waiting.fails("has closed the connection");
+}
+
+#[test]
+fn another_version_is_named() {
+    let waiting = Waiting::listen(&ONLY);
+    let mut stranger = Stranger::at(&waiting);
+    let nonce = [0u8; 16];
+    stranger.say(&json!({"Greeting": {"schema": "rdma-init/pair/2", "program": "9.1.0", "nonce": nonce}}));
+    waiting.fails("runs rdma-init 9.1.0, which cannot test with this one");
+}
+
+#[test]
+fn a_peer_that_does_not_keep_to_the_protocol_is_refused() {
+    let waiting = Waiting::listen(&ONLY);
+    let mut stranger = Stranger::proven(&waiting);
+    stranger.say(&json!({"Done": []}));
+    waiting.fails("does not keep to the protocol: it sent Done too early");
+
+    // What it says of itself reaches no terminal as it is.
+    let waiting = Waiting::listen(&[]);
+    let mut stranger = Stranger::proven(&waiting);
+    let rail = json!({"hca": "a\u{1b}[2J", "port": 1, "driver": null, "firmware": null, "link_layer": "x",
+                      "rate": "", "gid_type": null, "gid_index": null, "mtu": null});
+    stranger.say(&json!({"Node": {"host": "b\u{1b}[31m", "nccl": "1\n2", "rails": vec![rail; 500]}}));
+    stranger.say(&json!({"Ends": [null, null]}));
+    stranger.say(&json!({"Ready": [true]}));
+    stranger.say(&json!({"Done": [{"verified": true, "latency_ns": 1, "bandwidth_mbps": 1, "error": null, "skipped": null}]}));
+    let ran = waiting.end().expect_code(1);
+    assert!(ran.text().contains("FAILED: pair-rails: 0 ports in use here, 500 on b"), "{}", ran.text());
+    assert!(!ran.text().contains('\x1b'), "{}", ran.text());
+}
+
+#[test]
+fn only_one_peer_is_listened_to() {
+    let waiting = Waiting::listen(&ONLY);
+    let mut first = Stranger::at(&waiting);
+    first.hear();
+    let second = TcpStream::connect(&waiting.address).unwrap_err();
+    assert_eq!(second.kind(), ErrorKind::ConnectionRefused);
+    drop(first);
+    waiting.fails("has closed the connection");
+}
+
+#[test]
+fn nobody_is_waited_for_longer_than_asked() {
+    for (arguments, why) in [
+        (["--listen", "127.0.0.1:0"], "no node has come to 127.0.0.1:"),
+        (["--peer", "127.0.0.1:1"], "cannot reach 127.0.0.1:1 within 500 ms: Connection refused"),
+        (["--peer", "no-such-node.invalid"], "cannot reach no-such-node.invalid:18516 within 500 ms: "),
+        (["--peer", "node:port"], "cannot reach node:port"),
+        (["--listen", "192.0.2.1:0"], "cannot listen on 192.0.2.1:0: "),
+        (["--listen", "nonsense:port"], "cannot listen on nonsense:port: "),
+    ] {
+        let ran = run(self_test(&[&arguments[..], &["--wait", "500ms"], &ONLY].concat())).expect_code(1);
+        assert!(ran.text().contains(why), "no {why:?} in\n{}", ran.text());
+    }
+}
+
+#[test]
+fn what_cannot_go_together_is_refused() {
+    for arguments in [
+        ["--listen", "--peer", "node2"],
+        ["--peer", "node2", "--level=quick"],
+        ["--peer", "node2", "--facts=demo:erdma"],
+        ["--level", "pair", "--json"],
+        ["--size", "100", "--json"],
+    ] {
+        run(self_test(&arguments)).expect_error(&["rdma-init: "]);
+    }
+}

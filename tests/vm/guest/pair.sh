@@ -1,0 +1,87 @@
+#!/bin/sh
+# One of two machines with two soft-RoCE rails between them, and a link for TCP: the
+# self-test of the pair, when all is well and with what can be wrong at one end.
+#   pair.sh BINARY NUMBER       1 listens, 2 goes there
+set -eu
+. tests/vm/lib.sh
+init=$1
+number=$2
+
+ip addr add "10.9.0.$number/24" dev eth0
+ip link set eth0 up
+rxe mlx5_1 eth1 "25.11.128.$number/27"
+rxe mlx5_2 eth2 "25.11.128.$((32 + number))/27"
+export NCCL_IB_HCA==mlx5_1,mlx5_2
+
+# pair CODE [ARGUMENT...]: with the other machine; in /run/out, shown.
+pair() {
+    wanted=$1
+    shift
+    case $number in
+        1) set -- --listen 10.9.0.1:18516 "$@" ;;
+        2) set -- --peer 10.9.0.1 "$@" ;;
+    esac
+    code=0
+    "$init" self-test --wait 120s --each 20s --size 1048576 "$@" >/run/out 2>&1 || code=$?
+    cat /run/out
+    expect 'exit code' "$code" "$wanted"
+}
+
+# has NAME TEXT: whether it is in /run/out.
+has() {
+    grep -q -- "$2" /run/out || fail "$1: no $2"
+    echo "ok: $1"
+}
+
+echo '--- a fabric that is sound'
+pair 0
+for hca in mlx5_1 mlx5_2; do
+    has "$hca" "ok *pair-data $hca:1 .*data arrived unchanged, to $hca:1 of vm and from it"
+    has "the figures of $hca" "$hca:1 - $hca:1 .* us .* Mbit/s .* Mbit/s"
+done
+has 'the family' 'ok *pair-gid .*RoCE v2, IPv4'
+
+echo '--- one token, and two'
+RDMA_INIT_TOKEN=secret pair 0 --only pair-connect --only pair-data
+RDMA_INIT_TOKEN=secret$number pair 1 --only pair-connect --only pair-data
+has 'it is named' 'FAILED: pair-connect: .* not the same token'
+
+echo '--- another MTU and another NCCL at one end'
+if [ "$number" = 2 ]; then
+    ip link set eth2 mtu 4200
+    export NCCL_VERSION=2.21.5
+else
+    export NCCL_VERSION=2.27.7
+fi
+pair 1
+has 'the interface' 'FAILED: pair-mtu: .*mlx5_2 has interface MTU'
+has 'the port' 'mlx5_2 has port MTU'
+has 'the release' 'FAILED: pair-nccl: NCCL is 2.2'
+has 'data moves all the same' 'ok *pair-data mlx5_2:1'
+unset NCCL_VERSION
+[ "$number" = 1 ] || ip link set eth2 mtu 1500
+
+echo '--- a rail on which packets are lost'
+[ "$number" = 2 ] || ip neigh replace 25.11.128.34 lladdr 02:00:00:00:00:99 dev eth2 nud permanent
+pair 1
+has 'the rail' 'FAILED: pair-data mlx5_2:1'
+has 'the other is sound' 'ok *pair-data mlx5_1:1'
+if [ "$number" = 1 ]; then
+    has 'the reason' 'transport retry counter exceeded'
+    ip neigh del 25.11.128.34 dev eth2
+else
+    has 'what the other end says' 'transport retry counter exceeded'
+fi
+has 'what to do' 'fix: Packets do not come through'
+
+echo '--- another family of addresses at one end'
+if [ "$number" = 2 ]; then
+    for rail in 1 2; do
+        ip addr flush dev "eth$rail" scope global
+        ip addr add "fd25:11::$rail:2/112" dev "eth$rail" nodad
+        await 'GID' has_gids "mlx5_$rail" "fd25:11::$rail:2"
+    done
+fi
+pair 1
+has 'it is named' 'FAILED: pair-gid: the nodes differ: mlx5_1: RoCE v2, IPv'
+has 'no data is tried' 'skipped *pair-data mlx5_1:1 .*GIDs of different kinds'
