@@ -1,0 +1,92 @@
+//! libibverbs with its providers, and the other libraries.
+
+use super::*;
+
+#[test]
+fn providers_are_those_that_libibverbs_would_load() {
+    let root = Root::new();
+    let folder = &format!("{MULTIARCH}/libibverbs");
+    let library = |path: &str| root.file(path, fake::empty());
+    root.file(&format!("{MULTIARCH}/libibverbs.so.1.14.44.0"), verbs(folder, 34));
+    root.link("libibverbs.so.1.14.44.0", &format!("{MULTIARCH}/libibverbs.so.1"));
+    library(&format!("{MULTIARCH}/libmlx5.so.1.24.44.0"));
+    root.link("../libmlx5.so.1.24.44.0", &format!("{folder}/libmlx5-rdmav34.so"));
+    library(&format!("{folder}/libefa-rdmav34.so"));
+    library(&format!("{folder}/libmlx4-rdmav25.so"));
+    library(&format!("{MULTIARCH}/liberdma-rdmav34.so"));
+    library("opt/vendor/libodd-rdmav34.so");
+    // Any file counts, and only `driver NAME` in it.
+    root.file("etc/libibverbs.d/mlx5.driver", "# comment\n\n\tdriver \t mlx5 and more\nsomething else\n");
+    root.file("etc/libibverbs.d/others", "driver mlx4\ndriver erdma\ndriver siw\ndriver\n");
+    nix::unistd::mkfifo(&root.path("etc/libibverbs.d/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let (image, errors) = root.read([("RDMAV_DRIVERS", "/opt/vendor/libodd;siw:"), ("IBV_DRIVERS", "efa")]);
+    assert_eq!(errors, [""; 0]);
+    assert_eq!(image.libibverbs_of_the_job().unwrap().version.as_deref(), Some("1.14.44.0"));
+    assert_eq!(image.provider_abi, Some(34));
+    let providers: Vec<String> = image
+        .providers
+        .iter()
+        .map(|p| {
+            let path = p.path.as_ref().map_or("no file", |path| path.file_name().unwrap().to_str().unwrap());
+            format!("{} {path} {:?} {}", p.name, p.abi.unwrap_or_default(), p.named_by.join(" "))
+        })
+        .collect();
+    assert_eq!(
+        providers,
+        [
+            "efa libefa-rdmav34.so 34 ",
+            "mlx4 libmlx4-rdmav25.so 25 /etc/libibverbs.d/others",
+            "mlx5 libmlx5.so.1.24.44.0 34 /etc/libibverbs.d/mlx5.driver",
+            "erdma liberdma-rdmav34.so 34 /etc/libibverbs.d/others",
+            "siw no file 0 /etc/libibverbs.d/others RDMAV_DRIVERS",
+            "/opt/vendor/libodd libodd-rdmav34.so 34 RDMAV_DRIVERS",
+        ]
+    );
+    let loaded: Vec<&str> = ["efa", "mlx4", "mlx5", "erdma", "siw", "/opt/vendor/libodd"]
+        .into_iter()
+        .filter(|name| image.provider(name).is_some())
+        .collect();
+    assert_eq!(loaded, ["mlx5", "erdma", "/opt/vendor/libodd"]);
+    // Without RDMAV_DRIVERS the other variable counts.
+    assert!(root.read([("IBV_DRIVERS", "efa")]).0.provider("efa").is_some());
+}
+
+#[test]
+fn a_libibverbs_that_tells_nothing_has_its_providers_beside_it() {
+    let root = Root::new();
+    root.file("opt/ofed/lib/libibverbs.so.1", fake::empty());
+    root.file("opt/ofed/lib/libibverbs/libmlx5-rdmav2.so", fake::empty());
+    root.file("etc/libibverbs.d/mlx5.driver", "driver mlx5");
+    let (image, _) = root.read([("LD_LIBRARY_PATH", "/opt/ofed/lib")]);
+    assert_eq!((image.provider_abi, image.provider("mlx5").unwrap().abi), (None, Some(2)));
+}
+
+#[test]
+fn plugins_runtime_and_ucx_tell_whether_they_load() {
+    let root = Root::new();
+    let library = |path: &str| root.file(path, fake::empty());
+    library("opt/amazon/ofi-nccl/lib/x86_64-linux-gnu/libnccl-net-ofi.so");
+    library(&format!("{MULTIARCH}/libnccl-net.so"));
+    library(&format!("{MULTIARCH}/libucp.so.0.0.0"));
+    root.link("libucp.so.0.0.0", &format!("{MULTIARCH}/libucp.so.0"));
+    library(&format!("{MULTIARCH}/librdmacm.so.1.3.44.0"));
+    library("usr/local/cuda-12.4/lib64/libcudart.so.12.4.127");
+    root.link("/usr/local/cuda-12.4", "usr/local/cuda");
+    root.file(&format!("{SITE}/nvidia/cu13/lib/libcudart.so.13"), fake::empty());
+    root.file(
+        &format!("{SITE}/nvidia_cuda_runtime-13.0.48.dist-info/RECORD"),
+        format!("nvidia/cu13/lib/libcudart.so.13,sha256=x,{}\n", fake::empty().len()),
+    );
+    let (image, errors) = root.read([]);
+    assert_eq!(errors, [""; 0]);
+    let plugins: Vec<_> = image.net_plugins.iter().map(|l| (l.reached[0].way, l.loads_as.concat())).collect();
+    assert_eq!(plugins, [(Way::Standard, "libnccl-net.so".to_owned()), (Way::Vendor, String::new())]);
+    let runtimes: Vec<_> =
+        image.cuda_runtime.iter().map(|l| (l.version.as_deref(), l.version_from)).collect();
+    let of = |version, from| (Some(version), Some(from));
+    assert_eq!(runtimes, [of("13.0.48", VersionFrom::Wheel), of("12.4.127", VersionFrom::FileName)]);
+    assert_eq!(image.cuda_runtime[1].reached.len(), 2);
+    assert_eq!((image.ucx.len(), image.ucx[0].loads_as("libucp.so.0")), (1, true));
+    assert_eq!(image.librdmacm[0].version.as_deref(), Some("1.3.44.0"));
+    assert_eq!(image.nccl, []);
+}

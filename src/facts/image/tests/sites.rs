@@ -1,0 +1,83 @@
+//! Python's folders and wheels.
+
+use super::*;
+
+#[test]
+fn a_wheel_that_was_written_over_is_not_believed() {
+    let root = Root::new();
+    root.wheel(SITE, "2.19.3", "2.19.3");
+    let (image, _) = root.read([]);
+    assert_eq!(only_version(&image), (Some("2.19.3"), Some(VersionFrom::Wheel)));
+    // It does not load by its name, and is the only one.
+    assert_eq!((image.nccl[0].loads_as.len(), shown(&image).1), (0, Some("2.19.3")));
+    root.wheel(SITE, "2.19.3", "2.27.5-and-more");
+    root.file(&format!("{SITE}/nvidia/nccl/lib/libnccl.so.2"), [nccl("2.27.5"), vec![0]].concat());
+    assert_eq!(only_version(&root.read([]).0), (Some("2.27.5"), Some(VersionFrom::Text)));
+}
+
+#[test]
+fn pythons_folders_are_found_in_pythons_order() {
+    let root = Root::new();
+    let file = |path: &str| root.file(path, "");
+    file("usr/bin/python3.10");
+    root.link("python3.10", "usr/bin/python3");
+    root.link("/usr/bin/python3", "opt/venv/bin/python3");
+    root.file("opt/venv/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = false\n");
+    for site in [
+        "opt/venv/lib/python3.10/site-packages",
+        "root/.local/lib/python3.10/site-packages",
+        "root/.local/lib/python3.12/site-packages",
+        "usr/local/lib/python3.10/dist-packages",
+        "usr/lib/python3/dist-packages",
+        "usr/local/lib/python3.12/dist-packages",
+        "opt/conda/lib/python3.11/site-packages",
+        "code/site",
+    ] {
+        file(&format!("{site}/x"));
+    }
+    root.link("lib", "opt/venv/lib64");
+    let sites = |environment: &[(&str, &str)]| -> Vec<String> {
+        let reader = Reader::new(root.0.path());
+        let tree = Tree::new(&reader, matters);
+        let entries: Vec<_> =
+            environment.iter().map(|(n, v)| std::ffi::CString::new(format!("{n}={v}")).unwrap()).collect();
+        let sites = python::site_packages(&tree, Start::from(&Environment::new(&entries)));
+        sites.iter().map(|site| site.to_str().unwrap().to_owned()).collect()
+    };
+    let venv = "/opt/venv/lib/python3.10/site-packages";
+    let system = [
+        "/usr/local/lib/python3.10/dist-packages",
+        "/usr/local/lib/python3.12/dist-packages",
+        "/usr/lib/python3/dist-packages",
+    ];
+    let conda = "/opt/conda/lib/python3.11/site-packages";
+    let user = ["/root/.local/lib/python3.10/site-packages", "/root/.local/lib/python3.12/site-packages"];
+    let home = ("HOME", "/root");
+    let expected = |parts: &[&[&str]]| parts.concat().iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+    assert_eq!(
+        sites(&[home, ("PATH", "/usr/bin"), ("PYTHONPATH", "relative::/code/site:/nowhere")]),
+        expected(&[&["/code/site"], &user, &system, &[conda]])
+    );
+    let in_venv = sites(&[home, ("PATH", "/opt/venv/bin")]);
+    assert_eq!(in_venv[..2], expected(&[&[venv, conda]]), "{in_venv:?}");
+    root.file("opt/venv/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = true\n");
+    let in_venv = sites(&[home, ("PATH", "/opt/venv/bin")]);
+    assert_eq!(in_venv, expected(&[&[venv], &user, &system, &[conda]]));
+    let without = sites(&[
+        home,
+        ("PYTHONNOUSERSITE", "1"),
+        ("CONDA_PREFIX", "/opt/conda"),
+        ("VIRTUAL_ENV", "/opt/venv"),
+    ]);
+    assert_eq!(without[..2], expected(&[&[venv, conda]]));
+    assert!(!without.iter().any(|site| site.starts_with("/root")));
+}
+
+#[test]
+fn several_in_pythons_folders_decide_nothing() {
+    let root = Root::new();
+    root.wheel(SITE, "2.19.3", "2.19.3");
+    root.wheel("opt/conda/lib/python3.11/site-packages", "2.20.5", "2.20.5");
+    let (image, _) = root.read([]);
+    assert_eq!((image.nccl.len(), image.nccl_of_the_job()), (2, None));
+}
