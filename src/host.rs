@@ -12,7 +12,7 @@ use crate::demo;
 use crate::facts::document::Document;
 use crate::facts::settings::{self, Environment};
 use crate::facts::start::Start;
-use crate::facts::{self, Facts, Reader, Sources, net};
+use crate::facts::{self, Facts, Reader, Sources, extra, net};
 use crate::plan::{self, Plan, ProfileOption, User};
 use crate::profiles::Profiles;
 
@@ -47,6 +47,18 @@ pub fn live_facts(profiles: &Profiles, environment: &Environment) -> Facts {
 /// The facts of this container, for a command that starts like this.
 pub fn all_facts(profiles: &Profiles, start: Start) -> Facts {
     live(profiles, start, true, |_, _| true)
+}
+
+/// The same with what only a self-test asks for.
+pub fn facts_to_prove(profiles: &Profiles, start: Start) -> Facts {
+    let mut facts = all_facts(profiles, start);
+    add_extra(&mut facts);
+    facts
+}
+
+/// Adds what only a self-test asks for, to the facts of this container.
+pub fn add_extra(facts: &mut Facts) {
+    extra::add(facts, &Reader::new(Path::new("/")));
 }
 
 /// The facts of this container that the decision can depend on.

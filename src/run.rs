@@ -56,7 +56,7 @@ pub fn prepare(
     let start = Start { environment: &known, folder: folder.as_deref(), command: first };
     let facts = match config.self_test {
         self_test::Mode::Off => host::needed_facts(&profiles, start, config),
-        _ => host::all_facts(&profiles, start),
+        _ => host::facts_to_prove(&profiles, start),
     };
     let mut plan = host::decide(&facts, &profiles, config);
     let memlock = raise_memlock(config, &facts, &mut plan);

@@ -10,6 +10,7 @@ use crate::check::memlock::{self, Mode};
 use crate::cli::SelfTestArguments;
 use crate::config::{Config, TOKEN_VARIABLE};
 use crate::facts::settings::Environment;
+use crate::host;
 use crate::report;
 use crate::report::log::say;
 use crate::self_test::kinds::{self, Level};
@@ -51,7 +52,10 @@ pub fn run(
         let token = environment.get(TOKEN_VARIABLE).unwrap_or_default();
         pair::meet(Meeting { role, wait: *arguments.wait, token, extent }, &say)
     });
-    let super::Decision { facts, mut plan, .. } = super::decide(&arguments.host, config, environment)?;
+    let super::Decision { mut facts, mut plan, .. } = super::decide(&arguments.host, config, environment)?;
+    if arguments.host.facts.is_none() {
+        host::add_extra(&mut facts);
+    }
     if config.memlock != Mode::Off
         && let Some(before) = facts.limits.memlock
     {
@@ -67,11 +71,11 @@ pub fn run(
             plan.findings.extend(memlock::finding(pinning, &facts.process));
         }
     }
-    let host = match &arguments.host.facts {
+    let name = match &arguments.host.facts {
         None => quick::host_name(),
         Some(source) => source.display().to_string(),
     };
-    let mut report = whole::report(&host, &facts, &plan, extent, is_wanted);
+    let mut report = whole::report(&name, &facts, &plan, extent, is_wanted);
     if let Some(met) = met {
         let found = pair::test(met, &facts, &plan, extent, &mut report).into_iter();
         report.checks.extend(found.filter(|check| is_wanted(&check.id)));

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::pci::PciDevice;
 use super::reader::Reader;
 use crate::sorted;
 
@@ -19,6 +20,10 @@ pub struct Gpus {
     /// The file that shows that NICs can be given the memory of GPUs by the driver's
     /// own module, among those that NCCL asks for (`ncclIbGdrSupport`).
     pub peer_memory: Option<String>,
+    /// Where the GPUs of this container are, in the order of their PCI addresses; empty
+    /// where nobody has looked, or where they do not show.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<PciDevice>,
 }
 
 /// `src/transport/net_ib.cc`, `ncclIbGdrSupport`.
@@ -28,21 +33,20 @@ const PEER_MEMORY: &[&str] = &[
     "/sys/module/nvidia_peermem/version",
 ];
 
+/// A folder for each GPU, by its PCI address.
+const FOLDER: &str = "/proc/driver/nvidia/gpus";
+
 pub fn read(reader: &Reader) -> Gpus {
     let mut nodes = 0u32;
     // Every driver library opens this one first; without it, the rest of /dev tells nothing.
     if reader.may_be_there("/dev/nvidiactl") {
         reader.each_name("/dev", |name| nodes += u32::from(is_gpu(name)));
     }
-    let folder = "/proc/driver/nvidia/gpus";
     let mut models: Vec<String> = reader
-        .names(folder)
+        .names(FOLDER)
         .iter()
-        .filter_map(|gpu| reader.text(format!("{folder}/{gpu}/information")))
-        .filter_map(|text| {
-            let model = text.lines().find_map(|line| line.strip_prefix("Model:"))?;
-            Some(model.trim().to_owned())
-        })
+        .filter_map(|gpu| reader.text(format!("{FOLDER}/{gpu}/information")))
+        .filter_map(|text| Some(value(&text, "Model:")?.to_owned()))
         .collect();
     sorted::by(&mut models, Ord::cmp);
     models.dedup();
@@ -55,10 +59,69 @@ pub fn read(reader: &Reader) -> Gpus {
         models,
         driver: driver.and_then(|text| text.lines().next().map(str::to_owned)),
         peer_memory: PEER_MEMORY.iter().find(|path| reader.may_be_there(path)).map(|path| (*path).to_owned()),
+        devices: Vec::new(),
     }
+}
+
+/// The places of the GPUs. The driver may list all of the host's: this container's have
+/// a node.
+pub fn read_devices(reader: &Reader) -> Vec<PciDevice> {
+    let mut names = reader.names(FOLDER);
+    // Hexadecimal, and all as long as each other.
+    sorted::by(&mut names, Ord::cmp);
+    names.retain(|name| {
+        let text = reader.text_if_readable(format!("{FOLDER}/{name}/information")).unwrap_or_default();
+        value(&text, "Device Minor:").is_none_or(|minor| reader.may_be_there(format!("/dev/nvidia{minor}")))
+    });
+    let device = |name: &String| {
+        let folder = format!("/sys/bus/pci/devices/{name}");
+        let numa_node = reader.text_if_readable(format!("{folder}/numa_node"));
+        let numa_node = numa_node.and_then(|text| text.parse().ok());
+        Some(PciDevice { path: reader.resolved(&folder)?, numa_node })
+    };
+    names.iter().filter_map(device).collect()
+}
+
+/// What follows a word at the start of a line.
+fn value<'a>(text: &'a str, word: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(word)).map(str::trim)
 }
 
 /// `nvidia0`, and not `nvidiactl`.
 fn is_gpu(node: &str) -> bool {
     node.strip_prefix("nvidia").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn the_gpus_of_others_are_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let file = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        fs::create_dir_all(root.path().join("sys/bus/pci/devices")).unwrap();
+        for (minor, address) in ["0000:1b:00.0", "0000:10:00.0", "0000:9d:00.0"].iter().enumerate() {
+            file(
+                &format!("proc/driver/nvidia/gpus/{address}/information"),
+                &format!("Model: \t\t NVIDIA H100\nDevice Minor: \t {minor}\n"),
+            );
+            file(&format!("sys/devices/pci0000:0{minor}/{address}/numa_node"), "1\n");
+            let target = format!("../../../devices/pci0000:0{minor}/{address}");
+            symlink(target, root.path().join(format!("sys/bus/pci/devices/{address}"))).unwrap();
+        }
+        file("dev/nvidia0", "");
+        file("dev/nvidia1", "");
+        let reader = Reader::new(root.path());
+        let found = read_devices(&reader);
+        let paths: Vec<&str> = found.iter().map(|device| device.path.as_str()).collect();
+        assert_eq!(paths, ["/sys/devices/pci0000:01/0000:10:00.0", "/sys/devices/pci0000:00/0000:1b:00.0"]);
+        assert_eq!(found[0].numa_node, Some(1));
+    }
 }

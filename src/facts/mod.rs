@@ -4,8 +4,10 @@
 //! an empty list; what is there but cannot be read becomes an [`Unreadable`].
 //! Values that the kernel may extend some day are kept as it wrote them.
 
+pub mod counters;
 pub mod dmi;
 pub mod document;
+pub mod extra;
 pub mod gid;
 pub mod gpu;
 pub mod home;
@@ -21,6 +23,7 @@ pub mod route;
 pub mod settings;
 pub mod shm;
 pub mod start;
+pub mod state;
 
 use std::path::Path;
 
@@ -54,6 +57,10 @@ pub struct Facts {
     /// Lines of conf files that name a variable, and set none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conf_lines: Vec<settings::ConfLine>,
+    /// Whether this user may make the state folder, and files in it; `None` where nobody
+    /// has asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_writable: Option<bool>,
     /// What is there but could not be read.
     pub unreadable: Vec<Unreadable>,
 }

@@ -1,4 +1,4 @@
-//! The link of a PCI device (`drivers/pci/pci-sysfs.c`).
+//! The link of a PCI device, and its place (`drivers/pci/pci-sysfs.c`).
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,17 @@ pub struct PciLink {
     /// Lanes.
     pub width: Option<u32>,
     pub most_width: Option<u32>,
+}
+
+/// Where a device is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PciDevice {
+    /// All that is above it, and itself:
+    /// `/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0`.
+    pub path: String,
+    /// -1 where the firmware does not tell.
+    pub numa_node: Option<i32>,
 }
 
 /// `None` for a device without a PCI link, a virtual one for example.

@@ -31,6 +31,9 @@ pub struct Hca {
     /// `None` where the device has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pci_link: Option<PciLink>,
+    /// As [`pci::PciDevice::path`]; `None` where nobody has looked, or for a soft device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pci_path: Option<String>,
     /// -1 where the firmware does not tell.
     pub numa_node: Option<i32>,
     pub node_type: NodeType,
@@ -133,6 +136,10 @@ pub struct Port {
     /// The local identifier on an InfiniBand subnet; 0 on RoCE.
     pub lid: Option<u32>,
     pub gids: GidTable,
+    /// Those that tell trouble, by the kernel's names; `None` where nobody has looked,
+    /// empty where they do not show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counters: Option<BTreeMap<String, u64>>,
 }
 
 impl Port {
@@ -209,6 +216,7 @@ fn hca(reader: &Reader, own: &BTreeSet<IpAddr>, name: String, uverbs: &BTreeMap<
     Hca {
         driver: reader.link_name(format!("{folder}/device/driver")),
         pci_address: reader.link_name(format!("{folder}/device")).filter(|n| is_pci_address(n)),
+        pci_path: None,
         pci_link: pci::read(reader, &format!("{folder}/device")),
         numa_node: reader.number(format!("{folder}/device/numa_node")),
         node_type: text("node_type").unwrap_or_default().into(),
@@ -236,6 +244,7 @@ fn port(reader: &Reader, own: &BTreeSet<IpAddr>, folder: &str, number: u32) -> P
         rate: reader.text_unless(format!("{folder}/rate"), &[Errno::EINVAL]).unwrap_or_default(),
         lid: reader.text(format!("{folder}/lid")).and_then(|lid| hexadecimal(&lid)),
         gids: gid::read(reader, folder, own),
+        counters: None,
     }
 }
 

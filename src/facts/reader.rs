@@ -169,6 +169,13 @@ impl Reader {
         Some(target.file_name()?.to_str()?.to_owned())
     }
 
+    /// The path without links in it, below the root; `None` where it cannot be followed.
+    pub fn resolved(&self, path: impl AsRef<Path>) -> Option<String> {
+        let path = fs::canonicalize(self.path(path)).ok()?;
+        let below = path.strip_prefix(fs::canonicalize(&self.root).ok()?).ok()?;
+        Some(format!("/{}", below.to_str()?))
+    }
+
     /// Remembers a path that could not be made sense of.
     pub fn remember(&self, path: &Path, error: impl Into<String>) {
         let shown = path.strip_prefix(&self.root).map_or(path.to_owned(), |p| Path::new("/").join(p));

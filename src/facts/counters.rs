@@ -1,0 +1,95 @@
+//! The counters of a port: `/sys/class/infiniband/X/ports/N/counters` and `hw_counters`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::reader::Reader;
+use crate::sorted;
+
+/// What goes wrong on the link itself, on its cable and at its two ends. In `counters`
+/// (`drivers/infiniband/core/sysfs.c`), and of soft-RoCE and mlx5 in `hw_counters`.
+pub const OF_LINK: &[&str] = &[
+    "symbol_error",
+    "link_error_recovery",
+    "link_downed",
+    "port_rcv_errors",
+    "port_rcv_remote_physical_errors",
+    "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors",
+    "rx_icrc_encapsulated",
+];
+
+/// What came late, in disorder or not at all, in `hw_counters`. A full fabric and peers
+/// that end have them too.
+pub const OF_TRANSPORT: &[&str] = &[
+    // drivers/infiniband/hw/mlx5/counters.c
+    "out_of_sequence",
+    "packet_seq_err",
+    "implied_nak_seq_err",
+    "local_ack_timeout_err",
+    "rnr_nak_retry_err",
+    "req_transport_retries_exceeded",
+    "req_rnr_retries_exceeded",
+    // drivers/infiniband/sw/rxe/rxe_hw_counters.c
+    "out_of_seq_request",
+    "rcvd_seq_err",
+    "rcvd_rnr_err",
+    "send_err",
+    "retry_exceeded_err",
+    "retry_rnr_exceeded_err",
+    // drivers/infiniband/hw/erdma/erdma_verbs.c
+    "tx_disable_drop_cnt",
+    "rx_disable_drop_cnt",
+    "tx_bps_limit_drop_cnt",
+    "rx_bps_limit_drop_cnt",
+    "tx_pps_limit_drop_cnt",
+    "rx_pps_limit_drop_cnt",
+];
+
+/// Those of a port that tell trouble, by the kernel's names, since the driver was loaded
+/// or somebody cleared them. Empty where they do not show, as in a container that shares
+/// the HCAs of the host's network namespace.
+pub fn read(reader: &Reader, hca: &str, port: u32) -> BTreeMap<String, u64> {
+    let folder = reader.path(format!("/sys/class/infiniband/{hca}/ports/{port}"));
+    let places = [("counters", OF_LINK), ("hw_counters", OF_LINK), ("hw_counters", OF_TRANSPORT)];
+    let files = places.iter().flat_map(|(below, names)| names.iter().map(move |name| (below, name)));
+    sorted::map(files.filter_map(|(below, name)| {
+        Some(((*name).to_owned(), count(reader, &folder.join(below).join(name))?))
+    }))
+}
+
+/// `None` for one that the device does not have: no file, an error, or `N/A (no PMA)`.
+fn count(reader: &Reader, path: &Path) -> Option<u64> {
+    reader.attribute(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_is_no_count_is_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let port = root.path().join("sys/class/infiniband/mlx5_0/ports/1");
+        let reader = Reader::new(root.path());
+        assert!(read(&reader, "mlx5_0", 1).is_empty());
+        for (file, text) in [
+            ("counters/symbol_error", "0\n"),
+            ("counters/link_downed", "3\n"),
+            ("counters/port_rcv_errors", "N/A (no PMA)\n"),
+            ("counters/port_xmit_wait", "17\n"),
+            ("hw_counters/out_of_sequence", "18446744073709551615\n"),
+            ("hw_counters/np_cnp_sent", "4\n"),
+            ("hw_counters/packet_seq_err", "-1\n"),
+        ] {
+            let path = port.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let counts: Vec<_> = read(&reader, "mlx5_0", 1).into_iter().collect();
+        let of = |name: &str, count| (name.to_owned(), count);
+        assert_eq!(counts, [of("link_downed", 3), of("out_of_sequence", u64::MAX), of("symbol_error", 0)]);
+        assert!(reader.into_unreadable().is_empty());
+    }
+}
