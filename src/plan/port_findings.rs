@@ -95,3 +95,30 @@ fn link_layers(ports: &[Candidate]) -> Option<Finding> {
         .with_fix("Name the HCAs of one link layer in NCCL_IB_HCA."),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::rdma::{Hca, Port};
+
+    #[test]
+    fn another_width_at_the_same_speed_is_another_rate() {
+        let rates = |rates: &[&str]| {
+            let hca = |name: usize| Hca { name: format!("mlx5_{name}"), ..Hca::default() };
+            let hcas: Vec<Hca> = (0..rates.len()).map(hca).collect();
+            let port = |rate: &&str| Port { number: 1, rate: (*rate).to_owned(), ..Port::default() };
+            let ports: Vec<Port> = rates.iter().map(port).collect();
+            let used = hcas.iter().zip(&ports);
+            let used: Vec<Candidate> =
+                used.map(|(hca, port)| Candidate { hca, port, verdict: Verdict::Used }).collect();
+            super::rates(&used).map(|finding| finding.message)
+        };
+        assert_eq!(rates(&["100 Gb/sec (4X EDR)"; 2]), None);
+        assert_eq!(
+            rates(&["100 Gb/sec (4X EDR)", "100 Gb/sec (2X HDR)"]).unwrap(),
+            "The ports in use have different rates: \
+             mlx5_1:1 at 100 Gb/sec (2X HDR); mlx5_0:1 at 100 Gb/sec (4X EDR)."
+        );
+        assert!(rates(&["400 Gb/sec (4X NDR)", "100 Gb/sec (1X NDR)"]).is_some());
+    }
+}
