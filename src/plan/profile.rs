@@ -13,6 +13,12 @@ pub struct ProfileChoice {
     pub name: String,
     /// What matched; empty for a profile that was asked for by name.
     pub evidence: Vec<String>,
+    /// The oldest release of NCCL that the platform publishes as fit.
+    #[serde(skip)]
+    pub nccl_min: Option<String>,
+    /// The same of CUDA.
+    #[serde(skip)]
+    pub cuda_min: Option<String>,
 }
 
 impl ProfileChoice {
@@ -34,7 +40,13 @@ pub fn choose(
     };
     match found {
         Some((profile, evidence)) => {
-            (Some(ProfileChoice { name: profile.name.clone(), evidence }), profile.clone())
+            let choice = ProfileChoice {
+                name: profile.name.clone(),
+                evidence,
+                nccl_min: profile.constraints.nccl_min.clone(),
+                cuda_min: profile.constraints.cuda_min.clone(),
+            };
+            (Some(choice), profile.clone())
         }
         None => (None, no_profile()),
     }

@@ -1,14 +1,28 @@
 //! What each quick check looks at, and what it has to say that no finding says.
 
+mod count;
+mod counters;
+mod distance;
+mod gpu_nic;
+mod image;
+mod limits;
+mod mtu;
+mod pci;
+mod ports;
+
 use super::check::Outcome;
 use crate::check::memlock::{self, Pinning, amount};
 use crate::facts::Facts;
-use crate::facts::limits::{Amount, Limit};
-use crate::facts::rdma::{Hca, LinkLayer, Port};
+use crate::facts::rdma::LinkLayer;
+use crate::facts::state::FOLDER;
 use crate::nccl::libraries;
 use crate::nccl::predict::{Bootstrap, Transport};
 use crate::plan::{Fabric, Plan, own_slots};
-use crate::report::style::{condensed, counted};
+use crate::report::style::counted;
+use limits::{few, limits};
+use ports::{each_used, unused};
+
+pub use ports::{rails, used};
 
 /// What was looked at.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -81,6 +95,14 @@ pub fn of(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
                 ..Evidence::default()
             },
         },
+        "state" => match facts.state_writable {
+            None => Evidence::skip("not known"),
+            Some(true) => Evidence::of([format!("this user may make files in {FOLDER}")]),
+            Some(false) => Evidence::default().warn(
+                format!("This user may not make files in {FOLDER}, or not make that folder."),
+                "Mount a file system on /run that the container's user may write (docker run --tmpfs /run; Kubernetes: an emptyDir).",
+            ),
+        },
         "libibverbs" => match image {
             None => Evidence::skip("no NCCL was found in the image"),
             Some(image) => Evidence::of(image.libibverbs_of_the_job().map(|l| l.path.display().to_string())),
@@ -94,19 +116,9 @@ pub fn of(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
             Some(image) => Evidence::of(image.librdmacm.iter().map(|l| l.path.display().to_string())),
         },
         "provider" if image.is_none() => Evidence::skip("no NCCL was found in the image"),
-        "provider" => each_used(facts, plan, |hca, _| libraries::provider(hca).map(str::to_owned)),
-        "nccl" => match (plan.nccl, libraries::found(facts)) {
-            (_, Some((version, path))) => Evidence::of([format!("{version}, {path}")]),
-            (Some(version), None) => Evidence::of([format!("{version}, as the image says (NCCL_VERSION)")]),
-            (None, None) => Evidence::skip("no NCCL was found in the image"),
-        },
-        "cuda" => match (&facts.platform.cuda_version, image.map(|image| &image.cuda_runtime)) {
-            (Some(version), _) => Evidence::of([format!("{version} (CUDA_VERSION)")]),
-            (None, Some(found)) if !found.is_empty() => {
-                Evidence::of(found.iter().map(|l| l.path.display().to_string()))
-            }
-            _ => Evidence::skip("no CUDA was found in the image"),
-        },
+        "provider" => each_used(facts, plan, &|hca, _| libraries::provider(hca).map(str::to_owned)),
+        "nccl" => image::nccl(facts, plan),
+        "cuda" => image::cuda(facts, plan),
         "plugin" => match image.map(|image| &image.net_plugins) {
             Some(found) if !found.is_empty() => {
                 Evidence::of(found.iter().map(|l| l.path.display().to_string()))
@@ -115,23 +127,25 @@ pub fn of(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
         },
         "unused" => unused(plan),
         "uverbs" => {
-            each_used(facts, plan, |hca, _| hca.uverbs.as_ref().map(|_| "its node can be opened".to_owned()))
+            each_used(facts, plan, &|hca, _| hca.uverbs.as_ref().map(|_| "its node can be opened".to_owned()))
         }
-        "port" => each_used(facts, plan, |_, port| Some(format!("{}, {}", port.state, port.physical_state))),
-        "device" => each_used(facts, plan, |hca, port| {
+        "port" => each_used(facts, plan, &|_, port| Some(format!("{}, {}", port.state, port.physical_state))),
+        "device" => each_used(facts, plan, &|hca, port| {
             let driver = hca.driver.as_deref().unwrap_or("no driver");
             Some(format!("{driver}, {}", String::from(port.link_layer.clone())))
         }),
-        "rate" => each_used(facts, plan, |_, port| Some(port.rate.clone())),
-        "pci-link" => pci_links(facts, plan),
+        "rate" => each_used(facts, plan, &|_, port| Some(port.rate.clone())),
+        "pci-link" => pci::pci_links(facts, plan),
+        "counters" => counters::counters(facts, plan),
+        "gpu-nic" => gpu_nic::gpu_nic(facts, plan),
         "gid" => match used(facts, plan).any(|(_, port)| port.link_layer == LinkLayer::Ethernet) {
             false => Evidence::skip("no RoCE port is in use"),
-            true => each_used(facts, plan, |_, port| {
+            true => each_used(facts, plan, &|_, port| {
                 let gid = own_slots(facts, port).into_iter().next()?;
                 Some(format!("slot {}, {}", gid.index, String::from(gid.kind.clone())))
             }),
         },
-        "mtu" => mtus(facts, plan),
+        "mtu" => mtu::mtus(facts, plan),
         "route" => {
             Evidence::of(rails(facts, plan).map(|(hca, interface, _)| format!("{}: {interface}", hca.name)))
         }
@@ -153,10 +167,7 @@ pub fn of(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
             None => Evidence::skip("there is no RDMA here"),
         },
         "nccl-decides" => nccl(plan),
-        "count" => match facts.gpu.count {
-            None => Evidence::skip("no NVIDIA GPU"),
-            Some(count) => Evidence::of([counted(count as usize, "GPU")]),
-        },
+        "count" => count::count(facts, plan),
         "fabric" => match &plan.fabric {
             Fabric::Verbs => Evidence::of(["InfiniBand or RoCE through verbs".to_owned()]),
             Fabric::Interface(name) => Evidence::of([format!("behind the interface {name}")]),
@@ -167,47 +178,6 @@ pub fn of(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
             },
         },
         _ => Evidence::default(),
-    }
-}
-
-/// The ports that the plan uses.
-pub fn used<'a>(facts: &'a Facts, plan: &'a Plan) -> impl Iterator<Item = (&'a Hca, &'a Port)> {
-    plan.ports.iter().filter(|verdict| verdict.used).filter_map(|verdict| {
-        let hca = facts.rdma.iter().find(|hca| hca.name == verdict.hca)?;
-        Some((hca, hca.ports.iter().find(|port| port.number == verdict.port)?))
-    })
-}
-
-/// Why the other ports are not used.
-fn unused(plan: &Plan) -> Evidence {
-    let mut why: Vec<(&str, Vec<&str>)> = Vec::new();
-    for verdict in plan.ports.iter().filter(|verdict| !verdict.used) {
-        let reason = verdict.reason.as_deref().unwrap_or("not wanted");
-        match why.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, names)) => names.push(&verdict.hca),
-            None => why.push((reason, vec![&verdict.hca])),
-        }
-    }
-    match why.is_empty() {
-        true => Evidence::skip("there are none"),
-        false => Evidence::of(why.iter().map(|(reason, names)| format!("{}: {reason}", condensed(names)))),
-    }
-}
-
-/// A line for each thing that is said, with the ports that it is said of.
-fn each_used(facts: &Facts, plan: &Plan, say: impl Fn(&Hca, &Port) -> Option<String>) -> Evidence {
-    let mut said: Vec<(String, Vec<&str>)> = Vec::new();
-    for (hca, port) in used(facts, plan) {
-        let Some(text) = say(hca, port) else { continue };
-        match said.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, names)) => names.push(&hca.name),
-            None => said.push((text, vec![&hca.name])),
-        }
-    }
-    match (said.is_empty(), used(facts, plan).next()) {
-        (_, None) => Evidence::skip("no port is in use"),
-        (true, _) => Evidence::skip("the devices do not tell"),
-        _ => Evidence::of(said.iter().map(|(text, names)| format!("{}: {text}", condensed(names)))),
     }
 }
 
@@ -231,76 +201,37 @@ fn nccl(plan: &Plan) -> Evidence {
     }
 }
 
-fn limits(limit: Limit, show: impl Fn(u64) -> String) -> String {
-    let shown = |amount| match amount {
-        Amount::Limited(number) => show(number),
-        Amount::Unlimited(_) => "unlimited".to_owned(),
-    };
-    format!("soft {}, hard {}", shown(limit.soft), shown(limit.hard))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::rdma::{Hca, Port};
+    use crate::plan::PortVerdict;
 
-fn few(limit: Option<Limit>, least: u64, message: &str, fix: &str, show: impl Fn(u64) -> String) -> Evidence {
-    let Some(limit) = limit else { return Evidence::skip("the kernel does not tell") };
-    let evidence = Evidence::of([limits(limit, &show)]);
-    match limit.soft {
-        Amount::Limited(number) if number < least => evidence.warn(message.replace("{}", &show(number)), fix),
-        _ => evidence,
-    }
-}
-
-fn pci_links(facts: &Facts, plan: &Plan) -> Evidence {
-    let evidence = each_used(facts, plan, |hca, _| {
-        let link = hca.pci_link.as_ref()?;
-        Some(format!("{} x{}", link.speed, link.width.unwrap_or(0)))
-    });
-    let slow: Vec<String> = used(facts, plan)
-        .filter_map(|(hca, _)| {
-            let link = hca.pci_link.as_ref().filter(|link| link.is_degraded())?;
-            let lanes = |width: Option<u32>| width.map(|w| format!(" x{w}")).unwrap_or_default();
-            Some(format!(
-                "{} at {}{} of {}{}",
-                hca.name,
-                link.speed,
-                lanes(link.width),
-                link.most_speed,
-                lanes(link.most_width)
-            ))
-        })
-        .collect();
-    match slow.is_empty() {
-        true => evidence,
-        false => evidence.warn(
-            format!("PCI links run below their best: {}.", slow.join("; ")),
-            "Reseat the card, check the slot and the firmware; other nodes wait for this one.",
-        ),
-    }
-}
-
-/// The interfaces that own the GIDs of the used RoCE ports, with their MTU in bytes.
-pub fn rails<'a>(facts: &'a Facts, plan: &'a Plan) -> impl Iterator<Item = (&'a Hca, &'a str, Option<u32>)> {
-    used(facts, plan).filter_map(|(hca, port)| {
-        let gid = own_slots(facts, port).into_iter().next()?;
-        let has = |net: &ipnet::IpNet| net.addr() == gid.address();
-        let interface = facts.net.interfaces.iter().find(|i| i.addresses.iter().any(has))?;
-        Some((hca, interface.name.as_str(), interface.mtu))
-    })
-}
-
-fn mtus(facts: &Facts, plan: &Plan) -> Evidence {
-    let found: Vec<(&Hca, &str, Option<u32>)> = rails(facts, plan).collect();
-    if found.is_empty() {
-        return Evidence::skip("no RoCE port with an interface of this container is in use");
-    }
-    let evidence = each_used(facts, plan, |hca, _| {
-        let (_, _, mtu) = found.iter().find(|(rail, _, _)| rail.name == hca.name)?;
-        mtu.map(|mtu| mtu.to_string())
-    });
-    let first = found[0].2;
-    match found.iter().all(|(_, _, mtu)| *mtu == first) {
-        true => evidence,
-        false => evidence.warn(
-            "The interfaces of the rails have different MTUs, and the path of a rail has the smallest on its way.".to_owned(),
-            "Set one MTU on all interfaces of the fabric, here and on the switches (4200 or more for RoCE with 4096).",
-        ),
+    /// HCAs with one port each, the first of them in use.
+    pub fn host(hcas: usize, used: usize) -> (Facts, Plan) {
+        let name = |number: usize| format!("mlx5_{number}");
+        let port = Port { number: 1, link_layer: LinkLayer::Ethernet, ..Port::default() };
+        let hca = |number| Hca { name: name(number), ports: vec![port.clone()], ..Hca::default() };
+        let verdict = |number| PortVerdict {
+            hca: name(number),
+            port: 1,
+            used: number < used,
+            of_several: false,
+            link_layer: LinkLayer::Ethernet,
+            rate: String::new(),
+            reason: (number >= used).then(|| "the port is DOWN".to_owned()),
+        };
+        let facts = Facts { rdma: (0..hcas).map(hca).collect(), ..Facts::default() };
+        let plan = Plan {
+            profile: None,
+            fabric: Fabric::Verbs,
+            ports: (0..hcas).map(verdict).collect(),
+            settings: Vec::new(),
+            nccl: None,
+            forecasts: Vec::new(),
+            findings: Vec::new(),
+            tried: Vec::new(),
+        };
+        (facts, plan)
     }
 }

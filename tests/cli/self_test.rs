@@ -16,6 +16,18 @@ fn host(name: &str) -> String {
     repository(format!("tests/cases/{name}/facts.json")).display().to_string()
 }
 
+/// One check of a captured host: how it came out, its evidence, what is wrong, the fix.
+#[track_caller]
+fn one_check(check: &str, facts: &str) -> [String; 4] {
+    let ran = self_test(&["--facts", facts, "--json", "--only", check]).expect_code(0);
+    let report: Value = serde_json::from_str(ran.text()).unwrap();
+    let found = &report["checks"][0];
+    let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
+    let evidence: Vec<&str> =
+        found["evidence"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    [text("outcome"), evidence.join("; "), text("message"), text("fix")]
+}
+
 #[test]
 fn a_sound_host_passes() {
     let ran = self_test(&["--facts", "demo:cce-roce"]).expect_code(0);
@@ -47,6 +59,116 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
 }
 
 #[test]
+fn errors_that_links_have_counted_are_told() {
+    let [outcome, evidence, message, fix] = one_check("counters", &host("link-counts-errors"));
+    assert_eq!(outcome, "warning");
+    assert_eq!(
+        evidence,
+        "mlx5_1, mlx5_4: no errors since the driver was loaded; mlx5_2: link_downed 3, symbol_error 12; \
+         mlx5_3: out_of_sequence 4711, packet_seq_err 42"
+    );
+    assert!(message.ends_with("driver was loaded: mlx5_2: link_downed 3, symbol_error 12."), "{message}");
+    assert!(fix.contains("cable"), "{fix}");
+    assert_eq!(one_check("counters", &host("generic-roce"))[0], "skipped");
+}
+
+#[test]
+fn each_gpu_has_its_nearest_hca() {
+    let [outcome, evidence, message, _] = one_check("gpu-nic", &host("nearest-hca-is-down"));
+    assert_eq!(outcome, "warning");
+    assert_eq!(evidence, "GPU 0: mlx5_1 PIX; GPU 1: mlx5_2 PIX; GPU 2: mlx5_3 PIX; GPU 3: mlx5_3 NODE");
+    let wanted = "GPU 3: mlx5_3 NODE, but mlx5_4 PIX (the port is DOWN, not ACTIVE).";
+    assert!(message.ends_with(wanted), "{message}");
+    let [outcome, _, message, _] = one_check("pci-link", &host("nearest-hca-is-down"));
+    assert_eq!(outcome, "warning");
+    assert!(message.ends_with("mlx5_1, mlx5_2: 32.0 GT/s PCIe x16; mlx5_3: 32.0 GT/s PCIe x8."), "{message}");
+    assert_eq!(one_check("gpu-nic", &host("generic-roce"))[2], "where the GPUs are is not known");
+}
+
+#[test]
+fn the_state_folder_is_no_reason_to_fail() {
+    let [outcome, _, message, fix] = one_check("state", &host("link-counts-errors"));
+    assert_eq!(outcome, "warning");
+    assert!(message.contains("/run/rdma-init") && fix.contains("emptyDir"), "{message} {fix}");
+    assert_eq!(one_check("state", &host("generic-roce"))[0], "skipped");
+}
+
+#[test]
+fn the_mtu_of_roce_follows_from_that_of_the_interfaces() {
+    let [outcome, evidence, ..] = one_check("mtu", &host("generic-roce"));
+    assert_eq!(outcome, "passed");
+    assert_eq!(evidence, "mlx5_1..mlx5_4: 9000, which gives RoCE an MTU of 4096");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("facts.json");
+    let text = fs::read_to_string(host("generic-roce")).unwrap();
+    let with = |mtu: &str| {
+        fs::write(&file, text.replacen("\"mtu\": 9000", &format!("\"mtu\": {mtu}"), 1)).unwrap();
+        one_check("mtu", &file.display().to_string())
+    };
+    let [outcome, evidence, message, _] = with("1500");
+    assert!(evidence.starts_with("mlx5_1: 1500, which gives RoCE an MTU of 1024; mlx5_2..mlx5_4: 9000"));
+    assert!(outcome == "warning" && message.contains("different MTUs"), "{outcome}: {message}");
+}
+
+#[test]
+fn releases_are_held_against_the_published_minimum() {
+    let [outcome, evidence, message, _] = one_check("nccl", &host("erdma-old-nccl"));
+    assert_eq!(outcome, "warning");
+    assert!(
+        evidence.ends_with("2.18.3, as the image says (NCCL_VERSION); profile erdma needs 2.19 or later")
+    );
+    assert!(message.contains("needs NCCL 2.19 or later, and the image has 2.18.3"), "{message}");
+    let [outcome, evidence, message, _] = one_check("cuda", &host("erdma-old-nccl"));
+    assert_eq!(outcome, "warning");
+    assert_eq!(evidence, "11.8.0 (CUDA_VERSION); profile erdma needs 12.1 or later");
+    assert!(message.contains("needs CUDA 12.1 or later, and the image has 11.8.0"), "{message}");
+}
+
+/// Every row that Alibaba Cloud publishes: eRDMA NICs by instance type, and the numbers of
+/// cards of ACS.
+#[test]
+fn published_counts_pass_and_others_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("facts.json");
+    let hosts = [(1, "erdma-1-nic"), (2, "pai-erdma-2-nics"), (4, "erdma-4-nics")];
+    for (kind, published) in [
+        ("ecs.ebmgn7v.32xlarge", 2),
+        ("ecs.ebmgn8v.48xlarge", 2),
+        ("ecs.ebmgn8is.32xlarge", 2),
+        ("ecs.ebmgn8i.32xlarge", 4),
+        ("ecs.gn8is.2xlarge", 1),
+        ("ecs.gn8is.4xlarge", 1),
+        ("ecs.gn8is-2x.8xlarge", 1),
+        ("ecs.gn8is-4x.16xlarge", 1),
+    ] {
+        for (nics, name) in hosts {
+            let mut facts: Value = serde_json::from_str(&fs::read_to_string(host(name)).unwrap()).unwrap();
+            facts["dmi"]["product"] = kind.into();
+            fs::write(&file, facts.to_string()).unwrap();
+            let [outcome, evidence, message, _] = one_check("count", &file.display().to_string());
+            assert!(evidence.ends_with(&format!("; {kind} (DMI)")), "{evidence}");
+            match nics == published {
+                true => assert_eq!((outcome.as_str(), message.as_str()), ("passed", ""), "{kind}"),
+                false => assert!(
+                    outcome == "warning" && message.contains(&format!("{kind} has {published} RDMA NIC")),
+                    "{outcome}: {message}"
+                ),
+            }
+        }
+    }
+    for (name, outcome) in [
+        ("acs-type1-8-cards", "passed"),
+        ("acs-type1-4-cards", "warning"),
+        ("acs-type2-16-cards", "passed"),
+        ("acs-type2-8-cards", "warning"),
+        ("erdma-3-nics", "warning"),
+    ] {
+        assert_eq!(one_check("count", &host(name))[0], outcome, "{name}");
+    }
+    assert_eq!(one_check("count", &host("aws-efa"))[1], "8 GPUs; 4 RDMA NICs; p5.48xlarge (DMI)");
+}
+
+#[test]
 fn checks_can_be_listed_left_out_and_chosen() {
     let listed = self_test(&["--list"]).expect_code(0);
     assert!(listed.text().lines().any(|line| line.starts_with("memlock ")), "{}", listed.text());
@@ -72,6 +194,8 @@ fn json_is_a_document_on_one_line() {
 
 #[test]
 fn this_machine_can_be_tested() {
+    let known = self_test(&["--level", "quick", "--only", "state", "--json"]).expect_code(0);
+    assert!(!known.text().contains("not known"), "{}", known.text());
     let ran = self_test(&["--only", "shared-memory-writable", "--only", "nofile"]).expect_code(0);
     assert!(ran.text().contains("this user may make files in it"), "{}", ran.text());
 }

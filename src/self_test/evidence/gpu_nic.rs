@@ -1,0 +1,178 @@
+//! The HCA that is nearest to each GPU.
+
+use super::Evidence;
+use super::distance::{self, Distance};
+use super::ports::used;
+use crate::facts::Facts;
+use crate::facts::pci::PciDevice;
+use crate::facts::rdma::Hca;
+use crate::plan::Plan;
+use crate::report::style::condensed;
+
+/// A GPU, how far its nearest HCA is, and all that are so near.
+struct Nearest<'a> {
+    gpu: String,
+    distance: Distance,
+    hcas: Vec<&'a str>,
+}
+
+pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
+    let devices = &facts.gpu.devices;
+    if devices.is_empty() {
+        return Evidence::skip(match facts.gpu.count {
+            None => "no NVIDIA GPU",
+            Some(_) => "where the GPUs are is not known",
+        });
+    }
+    let mut hcas: Vec<&Hca> = used(facts, plan).map(|(hca, _)| hca).collect();
+    hcas.dedup_by(|a, b| a.name == b.name);
+    if hcas.is_empty() {
+        return Evidence::skip("no port is in use");
+    }
+    let idle: Vec<&Hca> =
+        facts.rdma.iter().filter(|hca| !hcas.iter().any(|used| used.name == hca.name)).collect();
+    let mut gpus = Vec::new();
+    let mut farther: Vec<(String, Vec<String>)> = Vec::new();
+    for (index, device) in devices.iter().enumerate() {
+        let Some((distance, names)) = nearest(device, &hcas) else { continue };
+        let gpu = format!("GPU {index}");
+        // Behind a switch is near enough for GPUDirect RDMA.
+        if distance > Distance::Pxb
+            && let Some((nearer, others)) = nearest(device, &idle).filter(|(other, _)| *other < distance)
+        {
+            let text = format!(
+                "{} {}, but {} {} ({})",
+                condensed(&names),
+                distance.word(),
+                condensed(&others),
+                nearer.word(),
+                why_idle(plan, &others)
+            );
+            match farther.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, gpus)) => gpus.push(gpu.clone()),
+                None => farther.push((text, vec![gpu.clone()])),
+            }
+        }
+        gpus.push(Nearest { gpu, distance, hcas: names });
+    }
+    if gpus.is_empty() {
+        return Evidence::skip("no HCA in use is a PCI device");
+    }
+    let line = |gpu: &Nearest| format!("{}: {} {}", gpu.gpu, condensed(&gpu.hcas), gpu.distance.word());
+    let evidence = Evidence::of(gpus.iter().map(line));
+    if !farther.is_empty() {
+        let list: Vec<String> = farther
+            .iter()
+            .map(|(text, gpus)| {
+                let gpus: Vec<&str> = gpus.iter().map(String::as_str).collect();
+                format!("{}: {text}", condensed(&gpus))
+            })
+            .collect();
+        return evidence.warn(
+            format!("An HCA that is nearer to a GPU than those in use is left alone: {}.", list.join("; ")),
+            "Let the job use the nearer HCA, or allot HCAs with the GPUs that they are near to (a device plugin that knows the topology).",
+        );
+    }
+    match gpus.as_slice() {
+        [first, _, ..]
+            if hcas.len() > 1 && first.hcas.len() == 1 && gpus.iter().all(|g| g.hcas == first.hcas) =>
+        {
+            evidence.warn(
+                format!(
+                    "All {} GPUs are nearest to {}, which is one of {} HCAs in use.",
+                    gpus.len(),
+                    first.hcas[0],
+                    hcas.len()
+                ),
+                "Allot HCAs with the GPUs that they are near to (a device plugin that knows the topology).",
+            )
+        }
+        _ => evidence,
+    }
+}
+
+/// How far the nearest are, and their names.
+fn nearest<'a>(gpu: &PciDevice, hcas: &[&'a Hca]) -> Option<(Distance, Vec<&'a str>)> {
+    let distance = |hca: &Hca| {
+        let path = hca.pci_path.clone()?;
+        distance::between(gpu, &PciDevice { path, numa_node: hca.numa_node })
+    };
+    let least = hcas.iter().filter_map(|hca| distance(hca)).min()?;
+    let at_it = hcas.iter().filter(|hca| distance(hca) == Some(least));
+    Some((least, at_it.map(|hca| hca.name.as_str()).collect()))
+}
+
+/// Of the first.
+fn why_idle<'a>(plan: &'a Plan, hcas: &[&str]) -> &'a str {
+    let verdict = plan.ports.iter().find(|verdict| hcas.first() == Some(&verdict.hca.as_str()));
+    verdict.and_then(|verdict| verdict.reason.as_deref()).unwrap_or("not wanted")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::self_test::evidence::tests::host;
+
+    const ROOTS: [&str; 2] = ["pci0000:10/0000:10:01.0/0000:11:00.0", "pci0000:90/0000:90:01.0/0000:91:00.0"];
+
+    /// HCAs and GPUs, each behind one of the two switches; those of the host that are
+    /// beyond `used` are left alone.
+    fn evidence(gpus: &[usize], hcas: &[usize], used: usize) -> Evidence {
+        let (mut facts, plan) = host(hcas.len(), used);
+        let path = |root: usize, device: usize| {
+            format!("/sys/devices/{}/0000:12:0{device}.0/0000:1{device}:00.0", ROOTS[root])
+        };
+        let place =
+            |(n, root): (usize, &usize)| PciDevice { path: path(*root, n), numa_node: Some(*root as i32) };
+        facts.gpu.count = Some(gpus.len() as u32);
+        facts.gpu.devices = gpus.iter().enumerate().map(place).collect();
+        for (n, hca) in facts.rdma.iter_mut().enumerate() {
+            hca.pci_path = Some(path(hcas[n], 9 - n));
+            hca.numa_node = Some(hcas[n] as i32);
+        }
+        gpu_nic(&facts, &plan)
+    }
+
+    #[test]
+    fn each_gpu_has_its_nearest() {
+        let found = evidence(&[0, 0, 1], &[0, 1, 1], 3);
+        assert_eq!(found.lines, ["GPU 0: mlx5_0 PIX", "GPU 1: mlx5_0 PIX", "GPU 2: mlx5_1, mlx5_2 PIX"]);
+        assert_eq!((found.wrong, found.skip), (None, None));
+        // Far, and there is none that is nearer.
+        let far = evidence(&[0], &[1], 1);
+        assert_eq!((far.lines, far.wrong), (vec!["GPU 0: mlx5_0 SYS".to_owned()], None));
+    }
+
+    #[test]
+    fn a_nearer_one_that_is_left_alone_is_named_with_the_reason() {
+        let (_, message, _) = evidence(&[0, 0, 1], &[1, 0], 1).wrong.unwrap();
+        assert!(
+            message.ends_with(": GPU 0, GPU 1: mlx5_0 SYS, but mlx5_1 PIX (the port is DOWN)."),
+            "{message}"
+        );
+        // What is used is near enough.
+        assert_eq!(evidence(&[0], &[0, 0], 1).wrong, None);
+    }
+
+    #[test]
+    fn gpus_that_share_one_of_several_are_told() {
+        let (_, message, _) = evidence(&[0, 0], &[1, 0], 2).wrong.unwrap();
+        assert_eq!(message, "All 2 GPUs are nearest to mlx5_1, which is one of 2 HCAs in use.");
+        assert_eq!(evidence(&[0, 0], &[0], 1).wrong, None);
+        assert_eq!(evidence(&[0], &[1, 0], 2).wrong, None);
+    }
+
+    #[test]
+    fn without_places_there_is_nothing_to_say() {
+        let skip = |facts: &Facts, plan: &Plan| gpu_nic(facts, plan).skip.unwrap();
+        let (mut facts, plan) = host(2, 2);
+        assert_eq!(skip(&facts, &plan), "no NVIDIA GPU");
+        facts.gpu.count = Some(1);
+        assert_eq!(skip(&facts, &plan), "where the GPUs are is not known");
+        facts.gpu.devices =
+            vec![PciDevice { path: "/sys/devices/pci0000:00/0000:00:02.0".into(), numa_node: None }];
+        assert_eq!(skip(&facts, &plan), "no HCA in use is a PCI device");
+        let (_, none) = host(0, 0);
+        assert_eq!(skip(&facts, &none), "no port is in use");
+    }
+}

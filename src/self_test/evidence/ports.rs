@@ -1,0 +1,62 @@
+//! The ports in use, and what is said of them.
+
+use std::vec;
+
+use super::Evidence;
+use crate::facts::Facts;
+use crate::facts::rdma::{Hca, Port};
+use crate::plan::{Plan, own_slots};
+use crate::report::style::condensed;
+
+/// The ports that the plan uses. As a list, which makes less code of each use.
+pub fn used<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a Hca, &'a Port)> {
+    let found = plan.ports.iter().filter(|verdict| verdict.used).filter_map(|verdict| {
+        let hca = facts.rdma.iter().find(|hca| hca.name == verdict.hca)?;
+        Some((hca, hca.ports.iter().find(|port| port.number == verdict.port)?))
+    });
+    found.collect::<Vec<_>>().into_iter()
+}
+
+/// Why the other ports are not used.
+pub fn unused(plan: &Plan) -> Evidence {
+    let mut why: Vec<(&str, Vec<&str>)> = Vec::new();
+    for verdict in plan.ports.iter().filter(|verdict| !verdict.used) {
+        let reason = verdict.reason.as_deref().unwrap_or("not wanted");
+        match why.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, names)) => names.push(&verdict.hca),
+            None => why.push((reason, vec![&verdict.hca])),
+        }
+    }
+    match why.is_empty() {
+        true => Evidence::skip("there are none"),
+        false => Evidence::of(why.iter().map(|(reason, names)| format!("{}: {reason}", condensed(names)))),
+    }
+}
+
+/// A line for each thing that is said, with the ports that it is said of.
+pub fn each_used(facts: &Facts, plan: &Plan, say: &dyn Fn(&Hca, &Port) -> Option<String>) -> Evidence {
+    let mut said: Vec<(String, Vec<&str>)> = Vec::new();
+    for (hca, port) in used(facts, plan) {
+        let Some(text) = say(hca, port) else { continue };
+        match said.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, names)) => names.push(&hca.name),
+            None => said.push((text, vec![&hca.name])),
+        }
+    }
+    match (said.is_empty(), used(facts, plan).next()) {
+        (_, None) => Evidence::skip("no port is in use"),
+        (true, _) => Evidence::skip("the devices do not tell"),
+        _ => Evidence::of(said.iter().map(|(text, names)| format!("{}: {text}", condensed(names)))),
+    }
+}
+
+/// The interfaces that own the GIDs of the used RoCE ports, with their MTU in bytes.
+pub fn rails<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a Hca, &'a str, Option<u32>)> {
+    let found = used(facts, plan).filter_map(|(hca, port)| {
+        let gid = own_slots(facts, port).into_iter().next()?;
+        let has = |net: &ipnet::IpNet| net.addr() == gid.address();
+        let interface = facts.net.interfaces.iter().find(|i| i.addresses.iter().any(has))?;
+        Some((hca, interface.name.as_str(), interface.mtu))
+    });
+    found.collect::<Vec<_>>().into_iter()
+}
