@@ -23,6 +23,8 @@ pub struct Wanted {
     pub size: u64,
     /// The longest time that it may take.
     pub each: Duration,
+    /// Bytes: the InfiniBand MTU that the interface's leaves room for, where it is known.
+    pub allowed_mtu: Option<u32>,
 }
 
 impl Wanted {

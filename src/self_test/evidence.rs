@@ -22,6 +22,7 @@ use crate::report::style::counted;
 use limits::{few, limits};
 use ports::{each_used, unused};
 
+pub use mtu::of_roce;
 pub use ports::{rails, used};
 
 /// What was looked at.

@@ -1,5 +1,7 @@
 //! What the probe of a port says about the job.
 
+use std::cmp::Ordering;
+
 use super::check::{Check, Outcome};
 use super::device::{DeviceProbe, ProbeResult, Step, Wanted};
 use super::kinds;
@@ -61,11 +63,35 @@ fn of_probe(wanted: &Wanted, probe: &DeviceProbe) -> Vec<Check> {
             (None, Some(why)) if id == LOOPBACK => skipped(wanted, id, why),
             (None, _) => check(wanted, id, Outcome::Passed),
         };
+        if id == LOOPBACK
+            && check.outcome == Outcome::Passed
+            && let Some(warning) = mtu(wanted, probe)
+        {
+            check.outcome = Outcome::Warning;
+            check.message = Some(warning);
+            check.fix = Some("Set the MTU of the interface and of the fabric, then the port's follows (ip link, ibv_devinfo).".to_owned());
+        }
         check.evidence = evidence(id, probe);
         check.took_us = steps.iter().map(|step| step.took_us).sum();
         checks.push(check);
     }
     checks
+}
+
+/// What is wrong with the MTU that the port works with.
+fn mtu(wanted: &Wanted, probe: &DeviceProbe) -> Option<String> {
+    // 0 is a number that verbs.h does not name.
+    let known = wanted.allowed_mtu.filter(|_| probe.active_mtu > 0 && probe.max_mtu > 0);
+    let allowed = known?.min(probe.max_mtu);
+    let what = match probe.active_mtu.cmp(&allowed) {
+        Ordering::Equal => return None,
+        Ordering::Less => "smaller packets than could be cost bandwidth",
+        Ordering::Greater => "larger packets may be lost",
+    };
+    Some(format!(
+        "The port works with an MTU of {}, and its interface leaves room for {allowed}: {what}.",
+        probe.active_mtu
+    ))
 }
 
 fn evidence(id: &str, probe: &DeviceProbe) -> Vec<String> {
@@ -146,11 +172,11 @@ fn of_end(wanted: &Wanted, result: &ProbeResult) -> Vec<Check> {
     let at = during(result).map_or(OPEN, id_of);
     let place = IDS.iter().position(|id| *id == at).unwrap_or(0);
     let of = |(index, id): (usize, &&str)| match index.cmp(&place) {
-        std::cmp::Ordering::Less => check(wanted, id, Outcome::Passed),
-        std::cmp::Ordering::Equal => {
+        Ordering::Less => check(wanted, id, Outcome::Passed),
+        Ordering::Equal => {
             Check { message: Some(format!("{}.", told(result))), ..check(wanted, id, Outcome::Failed) }
         }
-        std::cmp::Ordering::Greater => skipped(wanted, id, "what comes before it failed"),
+        Ordering::Greater => skipped(wanted, id, "what comes before it failed"),
     };
     IDS.iter().enumerate().map(of).collect()
 }
@@ -196,6 +222,7 @@ mod tests {
             gid_index: Some(3),
             size: DEFAULT_SIZE,
             each: DEFAULT_TIME,
+            allowed_mtu: Some(1024),
         }
     }
 
@@ -223,6 +250,26 @@ mod tests {
         assert!(message.contains("ibv_reg_mr failed: ENOMEM"), "{message}");
         assert!(message.contains("Only 64 KiB of memory can be pinned"), "{message}");
         assert!(checks[1].fix.as_deref().unwrap().contains("memlock"));
+    }
+
+    #[test]
+    fn an_mtu_that_the_interface_does_not_have_is_a_warning() {
+        for (active_mtu, max_mtu, wanted_text) in [
+            (1024, 4096, None),
+            (
+                4096,
+                4096,
+                Some("MTU of 4096, and its interface leaves room for 1024: larger packets may be lost"),
+            ),
+            (512, 4096, Some("leaves room for 1024: smaller packets than could be cost bandwidth")),
+            (512, 512, None),
+            (0, 4096, None),
+        ] {
+            let probe = DeviceProbe { verified: true, active_mtu, max_mtu, ..DeviceProbe::default() };
+            let check = checks(&wanted(), &ProbeResult::Done(Box::new(probe))).remove(2);
+            assert_eq!(check.outcome == Outcome::Warning, wanted_text.is_some(), "{active_mtu} {max_mtu}");
+            assert!(check.message.unwrap_or_default().contains(wanted_text.unwrap_or_default()));
+        }
     }
 
     #[test]

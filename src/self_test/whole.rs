@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::check::Check;
 use super::device::{DEFAULT_SIZE, DEFAULT_TIME, Wanted};
-use super::evidence::used;
+use super::evidence::{of_roce, rails, used};
 use super::kinds::{KINDS, Level};
 use super::report::Report;
 use super::{isolate, quick, verbs};
@@ -83,9 +83,19 @@ pub fn wanted(facts: &Facts, plan: &Plan, extent: Extent) -> Vec<Wanted> {
                 .and_then(|index| u8::try_from(index).ok()),
             _ => None,
         };
+        let mut rails = rails(facts, plan);
+        let rail = rails.find(|(rail, _, _)| rail.name == hca.name);
+        let allowed_mtu = rail.and_then(|(_, _, mtu)| mtu).and_then(of_roce);
         // No device has a port 0, as the probe will say.
         let port = u8::try_from(port.number).unwrap_or(0);
-        Wanted { device: hca.name.clone(), port, gid_index, size: extent.size, each: extent.each }
+        Wanted {
+            device: hca.name.clone(),
+            port,
+            gid_index,
+            size: extent.size,
+            each: extent.each,
+            allowed_mtu,
+        }
     };
     used(facts, plan).map(of).collect()
 }

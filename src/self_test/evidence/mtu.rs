@@ -12,7 +12,7 @@ const HEADERS: u32 = 40 + 8 + 12 + 4 + 28 + 4;
 
 /// The InfiniBand MTU for the MTU of a netdev, both in bytes. The kernel asks the port's
 /// own netdev; a VLAN or macvlan on it may have less.
-fn of_roce(mtu: u32) -> Option<u32> {
+pub fn of_roce(mtu: u32) -> Option<u32> {
     [4096, 2048, 1024, 512, 256].into_iter().find(|size| size + HEADERS <= mtu)
 }
 

@@ -8,7 +8,14 @@ use crate::verbs::talk::End;
 const LONG: Duration = Duration::from_secs(30);
 
 fn wanted() -> Wanted {
-    Wanted { device: "none_0".into(), port: 1, gid_index: None, size: DEFAULT_SIZE, each: LONG }
+    Wanted {
+        device: "none_0".into(),
+        port: 1,
+        gid_index: None,
+        size: DEFAULT_SIZE,
+        each: LONG,
+        allowed_mtu: None,
+    }
 }
 
 fn one(each: Duration, work: Work) -> ProbeResult {
