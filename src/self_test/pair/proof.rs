@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MORE: Duration = Duration::from_secs(10);
 
 /// The longest that anybody is waited for.
-const LONGEST: Duration = Duration::from_secs(3600);
+const LONGEST: Duration = Duration::from_secs(600);
 
 type Nonce = [u8; 16];
 
