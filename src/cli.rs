@@ -11,7 +11,7 @@ use figment::value::{Dict, Value};
 use crate::config::Flag;
 use crate::self_test::device::DEFAULT_SIZE;
 use crate::self_test::kinds::Level;
-use crate::self_test::pair::ANY_ADDRESS;
+use crate::self_test::pair::Address;
 
 /// Starts a GPU training container: fills in the NCCL variables that the user
 /// did not set, makes sure that memory can be pinned, then runs COMMAND.
@@ -194,13 +194,13 @@ pub struct SelfTestArguments {
         long,
         value_name = "ADDR:PORT",
         num_args = 0..=1,
-        default_missing_value = ANY_ADDRESS,
+        default_missing_value = ":18516",
         conflicts_with_all = ["peer", "level", "facts"]
     )]
-    pub listen: Option<String>,
+    pub listen: Option<Address>,
     /// Test the fabric to another node, which has --listen (RDMA_INIT_TOKEN: a secret of the two)
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["level", "facts"])]
-    pub peer: Option<String>,
+    pub peer: Option<Address>,
     /// The longest time until the other node is there
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub wait: humantime::Duration,

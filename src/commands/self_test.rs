@@ -13,7 +13,8 @@ use crate::facts::settings::Environment;
 use crate::host;
 use crate::report;
 use crate::report::log::say;
-use crate::self_test::kinds::{self, Level};
+use crate::self_test::check::{Check, Outcome};
+use crate::self_test::kinds::{self, KINDS, Level};
 use crate::self_test::pair::{self, Meeting, Role};
 use crate::self_test::quick;
 use crate::self_test::whole::{self, Extent};
@@ -46,11 +47,14 @@ pub fn run(
         (_, Some(_)) => Level::Quick,
         (level, None) => level.unwrap_or(Level::Verbs),
     };
-    let extent = Extent { level, size: arguments.size, each: *arguments.each };
-    let role = arguments.listen.as_deref().map(Role::Listen).or(arguments.peer.as_deref().map(Role::Connect));
+    let extent = Extent::new(level, arguments.size, *arguments.each);
+    let role =
+        arguments.listen.clone().map(Role::Listen).or_else(|| arguments.peer.clone().map(Role::Connect));
+    let farthest = if role.is_some() { Level::Pair } else { level };
+    refuse_nothing(arguments, farthest, is_wanted)?;
     let met = role.map(|role| {
         let token = environment.get(TOKEN_VARIABLE).unwrap_or_default();
-        pair::meet(Meeting { role, wait: *arguments.wait, token, extent }, &say)
+        pair::meet(&Meeting { role, wait: *arguments.wait, token, extent }, &say)
     });
     let super::Decision { mut facts, mut plan, .. } = super::decide(&arguments.host, config, environment)?;
     if arguments.host.facts.is_none() {
@@ -78,7 +82,11 @@ pub fn run(
     let mut report = whole::report(&name, &facts, &plan, extent, is_wanted);
     if let Some(met) = met {
         let found = pair::test(met, &facts, &plan, extent, &mut report).into_iter();
-        report.checks.extend(found.filter(|check| is_wanted(&check.id)));
+        // Without the other node, what is wanted of it failed as well.
+        let counts = |check: &Check| {
+            is_wanted(&check.id) || check.outcome == Outcome::Failed && check.id == pair::CONNECT
+        };
+        report.checks.extend(found.filter(counts));
         report.passed = quick::passed(&report.checks);
         report.took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     }
@@ -91,4 +99,24 @@ pub fn run(
         false => report::self_test::write(out, &report)?,
     }
     Ok(report.passed)
+}
+
+/// A self-test that makes no check would pass.
+fn refuse_nothing(
+    arguments: &SelfTestArguments,
+    level: Level,
+    is_wanted: impl Fn(&str) -> bool,
+) -> anyhow::Result<()> {
+    let beyond = |id: &&String| kinds::find(id).is_some_and(|kind| kind.level > level);
+    if let Some(id) = arguments.only.iter().find(beyond) {
+        let needs = match kinds::find(id).map(|kind| kind.level) {
+            Some(Level::Pair) => "--listen or --peer",
+            _ => "--level verbs, on a live host",
+        };
+        bail!("the check {id} needs {needs}");
+    }
+    if !KINDS.iter().any(|kind| kind.level <= level && is_wanted(kind.id)) {
+        bail!("no check is left to make");
+    }
+    Ok(())
 }

@@ -34,7 +34,7 @@ impl<'a> Document<'a> {
 /// # Errors
 /// Whatever the sink gives.
 pub fn write(out: &mut impl Write, comparison: &Comparison, unread: &Unread) -> io::Result<()> {
-    writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), headline(comparison))?;
+    writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), headline(comparison, unread))?;
     let names = comparison.properties.iter().map(|property| label(property).len());
     let names = names.chain(comparison.failed.iter().map(|check| check.id.len()));
     let width = names.max().unwrap_or_default().min(30);
@@ -48,6 +48,21 @@ pub fn write(out: &mut impl Write, comparison: &Comparison, unread: &Unread) -> 
     let repeated = &comparison.repeated;
     if !repeated.is_empty() {
         writeln!(out, "  twice   {} (the last report of each counts)", whom(repeated.len(), repeated))?;
+    }
+    let contradicted = &comparison.contradicted;
+    if !contradicted.is_empty() {
+        let whom = whom(contradicted.len(), contradicted);
+        writeln!(
+            out,
+            "  differ  {whom} (its reports say different things: tested again, or several nodes with one name)"
+        )?;
+    }
+    if comparison.variables_left_out > 0 {
+        writeln!(
+            out,
+            "  left    {} are not compared",
+            counted(comparison.variables_left_out, "more variable")
+        )?;
     }
     for place in &unread.first {
         writeln!(out, "  unread  {}", sentence(place))?;
@@ -64,7 +79,7 @@ pub fn sentence(place: &Place) -> String {
     format!("{}{line}: {}", place.file, place.why)
 }
 
-fn headline(comparison: &Comparison) -> String {
+fn headline(comparison: &Comparison, unread: &Unread) -> String {
     let nodes = counted(comparison.nodes, "node");
     let mut parts = Vec::new();
     let without = comparison.properties.iter().filter(|property| property.majority.is_none()).count();
@@ -84,6 +99,12 @@ fn headline(comparison: &Comparison) -> String {
         0 => "no check failed".to_owned(),
         checks => format!("{} failed", counted(checks, "check")),
     });
+    if !comparison.contradicted.is_empty() {
+        parts.push(format!("{} with reports that differ", counted(comparison.contradicted.len(), "node")));
+    }
+    if unread.count > 0 {
+        parts.push(format!("{} unread", counted(unread.count, "report")));
+    }
     format!("{nodes}: {}", parts.join(", "))
 }
 

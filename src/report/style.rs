@@ -68,7 +68,13 @@ pub fn counted(number: usize, thing: &str) -> String {
 /// Text that may come from a file or from the user, without what would move the
 /// cursor or look like a line of ours.
 pub fn visible(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    let is_bad = |c: char| c.is_control() || turns(c);
+    text.chars().map(|c| if is_bad(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// Whether what follows is shown in another direction, or on another line.
+fn turns(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

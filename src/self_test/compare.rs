@@ -30,6 +30,10 @@ pub const PROPERTIES: [&str; 11] = [
 /// A report that says that a check failed, and not which.
 const UNNAMED: &str = "unnamed";
 
+/// So many variables are compared: more than a job has, and fewer than would take long on
+/// all nodes.
+const VARIABLES: usize = 500;
+
 /// The nodes so far. Of a report, only what is compared is kept, and every text once.
 #[derive(Debug, Default)]
 pub struct Nodes {
@@ -37,12 +41,14 @@ pub struct Nodes {
     /// By the name of the node.
     rows: IndexMap<Text, Row>,
     repeated: Vec<Text>,
+    /// Those whose reports are not all the same.
+    contradicted: Vec<Text>,
 }
 
 /// The number of a text in [`Nodes::texts`].
 type Text = usize;
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Row {
     fixed: [Cell; PROPERTIES.len()],
     filled: Vec<(Text, Text)>,
@@ -70,6 +76,10 @@ pub struct Comparison<'a> {
     pub failed: Vec<Failed<'a>>,
     /// The nodes of which there was more than one report.
     pub repeated: Vec<&'a str>,
+    /// Those of them whose reports say different things: perhaps nodes with one name.
+    pub contradicted: Vec<&'a str>,
+    /// How many variables there are beyond those that are compared.
+    pub variables_left_out: usize,
 }
 
 /// One property on all nodes.
@@ -112,7 +122,7 @@ pub struct Failed<'a> {
 impl Comparison<'_> {
     /// Whether there is nothing to look at.
     pub fn is_clean(&self) -> bool {
-        self.agree && self.failed.is_empty()
+        self.agree && self.failed.is_empty() && self.contradicted.is_empty()
     }
 }
 
@@ -140,9 +150,14 @@ impl Nodes {
         sorted::by(&mut row.failed, Ord::cmp);
         row.failed.dedup();
         let host = self.text(host);
-        if self.rows.insert(host, row).is_some() {
+        let last = self.rows.get(&host);
+        if let Some(last) = last {
             self.repeated.push(host);
+            if *last != row {
+                self.contradicted.push(host);
+            }
         }
+        self.rows.insert(host, row);
     }
 
     /// The number of a text. Two that differ in nothing but control characters stay
@@ -184,7 +199,8 @@ impl Nodes {
         }
         let variables: IndexSet<Text> =
             self.rows.values().flat_map(|row| row.filled.iter().map(|(variable, _)| *variable)).collect();
-        for name in self.sorted(variables) {
+        let left_out = variables.len().saturating_sub(VARIABLES);
+        for name in self.sorted(variables).into_iter().take(VARIABLES) {
             let variable = self.texts.get_index_of(name);
             let cell = |row: &Row| match row.filled.iter().find(|(filled, _)| Some(*filled) == variable) {
                 Some((_, value)) => Cell::Value(*value),
@@ -200,6 +216,8 @@ impl Nodes {
             properties,
             failed: self.failed(),
             repeated: self.sorted(self.repeated.iter().copied()),
+            contradicted: self.sorted(self.contradicted.iter().copied()),
+            variables_left_out: left_out,
         }
     }
 

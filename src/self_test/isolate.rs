@@ -19,7 +19,7 @@ use message::Told;
 /// (before Linux 5.3).
 const LOOK: Duration = Duration::from_millis(10);
 
-const LONGEST: Duration = Duration::from_secs(3600);
+pub const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Tries every port, all at once, and gives their results in the same order. None takes
 /// longer than `each`, and all together no longer than `all`, but for the second that a

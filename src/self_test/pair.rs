@@ -19,31 +19,28 @@ use serde::Serialize;
 use super::check::{Check, Outcome};
 use super::kinds;
 use super::report::Report;
+use super::verbs;
 use super::whole::{self, Extent};
 use crate::facts::Facts;
 use crate::plan::Plan;
 use crate::verbs::rail::Side;
+pub use meet::Address;
+use meet::Waiting;
 use message::{Message, Node};
 use wire::Wire;
 
-/// Of TCP; chosen where nobody else's default is.
-const DEFAULT_PORT: u16 = 18516;
-
-/// Every address of this node, on that port.
-pub const ANY_ADDRESS: &str = "[::]:18516";
-
 /// How to find the other node.
-#[derive(Debug, Clone, Copy)]
-pub enum Role<'a> {
+#[derive(Debug, Clone)]
+pub enum Role {
     /// Wait for it on this address.
-    Listen(&'a str),
+    Listen(Address),
     /// Go to it.
-    Connect(&'a str),
+    Connect(Address),
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Meeting<'a> {
-    pub role: Role<'a>,
+    pub role: Role,
     /// The longest time until the other node is there.
     pub wait: Duration,
     /// Empty where there is none.
@@ -51,6 +48,8 @@ pub struct Meeting<'a> {
     /// How long its own tests of each port may take.
     pub extent: Extent,
 }
+
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 /// The other node, met.
 pub struct Met {
@@ -86,15 +85,75 @@ pub struct Figures {
 ///
 /// # Errors
 /// In words: nobody came, or somebody else did.
-pub fn meet(meeting: Meeting, say: &dyn Fn(&str)) -> Result<Met, String> {
+pub fn meet(meeting: &Meeting, say: &dyn Fn(&str)) -> Result<Met, String> {
     let started = Instant::now();
-    let (mut wire, side) = match meeting.role {
-        Role::Listen(address) => (meet::listen(address, meeting.wait, say)?, Side::Second),
-        Role::Connect(address) => (meet::connect(address, meeting.wait, say)?, Side::First),
+    let end = started + meeting.wait.min(LONGEST_WAIT);
+    let (wire, side, patience) = match &meeting.role {
+        Role::Listen(address) => wait_for(address, meeting, end, say)?,
+        Role::Connect(address) => go_to(address, meeting, end, say)?,
     };
-    let own = meeting.extent.longest();
-    let patience = proof::exchange(&mut wire, side, meeting.token.as_bytes(), own)?;
     Ok(Met { wire, side, patience, took: started.elapsed() })
+}
+
+type Proven = (Wire, Side, Duration);
+
+/// Whoever comes and is no node of ours is sent away: a probe of a load balancer, one
+/// with another token.
+fn wait_for(
+    address: &Address,
+    meeting: &Meeting,
+    end: Instant,
+    say: &dyn Fn(&str),
+) -> Result<Proven, String> {
+    let waiting = Waiting::at(address)?;
+    let own = waiting.own;
+    let anybody = if meeting.token.is_empty() { ", whoever that is (no RDMA_INIT_TOKEN)" } else { "" };
+    say(&format!("waits for another node's self-test --peer{anybody} on {own}"));
+    let mut last = None;
+    while let Some(mut wire) = waiting.next(end)? {
+        match proof::exchange(&mut wire, Side::Second, meeting, end) {
+            Ok(patience) => return Ok((wire, Side::Second, patience)),
+            Err(why) => {
+                say(&format!("goes on waiting: {why}"));
+                last = Some(why);
+            }
+        }
+    }
+    let within = time(meeting.wait);
+    Err(match last {
+        None => format!("no node has come to {own} within {within}."),
+        Some(why) => format!("no node of ours has come to {own} within {within}. The last that came: {why}"),
+    })
+}
+
+/// A connection that is closed before anything came over it is one to a proxy whose node
+/// is not up yet.
+fn go_to(address: &Address, meeting: &Meeting, end: Instant, say: &dyn Fn(&str)) -> Result<Proven, String> {
+    let started = Instant::now();
+    let mut is_said = false;
+    loop {
+        let connected = meet::connect(address, end, &mut |error| {
+            if !is_said {
+                say(&format!("tries to reach {address}: {error}"));
+                is_said = true;
+            }
+        });
+        let mut wire = connected.map_err(|error| {
+            format!("cannot reach {address} within {}: {error}.", time(started.elapsed()))
+        })?;
+        match proof::exchange(&mut wire, Side::First, meeting, end) {
+            Ok(patience) => return Ok((wire, Side::First, patience)),
+            Err(_) if wire.is_gone_unheard() && Instant::now() + meet::PAUSE < end => {
+                std::thread::sleep(meet::PAUSE);
+            }
+            Err(why) => return Err(why),
+        }
+    }
+}
+
+/// `1 s`, `60.0 s`.
+fn time(time: Duration) -> String {
+    verbs::time(microseconds(time))
 }
 
 /// Tests the fabric to a node that was met, or says why none was.
@@ -115,7 +174,8 @@ pub fn test(
     }
 }
 
-const CONNECT: &str = "pair-connect";
+pub const CONNECT: &str = "pair-connect";
+const DATA: &str = "pair-data";
 
 fn between(
     met: &mut Met,
@@ -137,7 +197,18 @@ fn between(
         took_us: microseconds(met.took),
         ..kinds::check(CONNECT, Outcome::Passed)
     }];
-    let found = rails::run(met, &wanted, &mine, &theirs, extent)?;
+    let found = match rails::run(met, &wanted, &mine, &theirs, extent) {
+        Ok(found) => found,
+        Err(why) => {
+            checks.extend(agree::checks(&mine, &theirs, &[]));
+            checks.push(Check {
+                message: Some(format!("{}, {why}", theirs.host)),
+                took_us: microseconds(started.elapsed()),
+                ..kinds::check(DATA, Outcome::Failed)
+            });
+            return Ok((Pair { host: theirs.host, rails: Vec::new() }, checks));
+        }
+    };
     checks.extend(agree::checks(&mine, &theirs, &found));
     let took_us = microseconds(started.elapsed());
     checks

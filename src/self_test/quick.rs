@@ -14,13 +14,14 @@ use crate::plan::{Plan, own_slots};
 pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Report {
     let started = Instant::now();
     let checks = judge::quick(facts, plan, is_wanted);
+    let rails: Vec<_> = rails(facts, plan).collect();
     Report {
         schema: SCHEMA.to_owned(),
         program: env!("CARGO_PKG_VERSION").to_owned(),
         host: host.to_owned(),
         passed: passed(&checks),
         took_us: u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
-        hcas: used(facts, plan).map(|(hca, port)| rail(facts, plan, hca, port)).collect(),
+        hcas: used(facts, plan).map(|(hca, port)| rail(facts, &rails, hca, port)).collect(),
         nccl: plan.nccl.map(|version| version.to_string()),
         profile: plan.profile.as_ref().map(|choice| choice.name.clone()),
         filled: plan.filled().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
@@ -39,7 +40,7 @@ pub fn passed(checks: &[Check]) -> bool {
     checks.iter().all(|check| check.outcome != Outcome::Failed)
 }
 
-fn rail(facts: &Facts, plan: &Plan, hca: &Hca, port: &Port) -> Rail {
+fn rail(facts: &Facts, rails: &[(&Hca, &str, Option<u32>)], hca: &Hca, port: &Port) -> Rail {
     let gid = own_slots(facts, port).into_iter().next();
     let gid = gid.filter(|_| port.link_layer == LinkLayer::Ethernet);
     let family = |gid: &crate::facts::gid::Gid| if gid.address().is_ipv4() { "IPv4" } else { "IPv6" };
@@ -52,6 +53,6 @@ fn rail(facts: &Facts, plan: &Plan, hca: &Hca, port: &Port) -> Rail {
         rate: port.rate.clone(),
         gid_type: gid.map(|gid| format!("{}, {}", String::from(gid.kind.clone()), family(gid))),
         gid_index: gid.map(|gid| gid.index),
-        mtu: rails(facts, plan).find(|(rail, _, _)| rail.name == hca.name).and_then(|(_, _, mtu)| mtu),
+        mtu: rails.iter().find(|(rail, _, _)| rail.name == hca.name).and_then(|(_, _, mtu)| *mtu),
     }
 }

@@ -152,6 +152,7 @@ fn fix(step: &str, error: &str) -> Option<String> {
         _ if is_memlock(step, error) => {
             "Raise the limit (Docker: --ulimit memlock=-1:-1) or add the capability IPC_LOCK."
         }
+        "mmap" => "Choose a smaller --size.",
         "open" if error.contains("ENOENT") => "Give the container the device's node, below /dev/infiniband.",
         "open" if error.contains("EACCES") || error.contains("EPERM") => {
             "Let the container's device rules and the node's mode allow its user to read and write it."

@@ -27,6 +27,11 @@ pub struct Extent {
 }
 
 impl Extent {
+    /// `each` has a bound, as a time may be too long for a clock.
+    pub fn new(level: Level, size: u64, each: Duration) -> Extent {
+        Extent { level, size, each: each.min(isolate::LONGEST) }
+    }
+
     /// The longest time for all ports together.
     pub fn longest(&self) -> Duration {
         ALL.max(self.each)
@@ -76,6 +81,7 @@ fn of_devices(facts: &Facts, plan: &Plan, extent: Extent) -> Vec<Check> {
 /// The ports that the job uses, each on the slot that NCCL will take, or that is the
 /// container's own.
 pub fn wanted(facts: &Facts, plan: &Plan, extent: Extent) -> Vec<Wanted> {
+    let rails: Vec<_> = rails(facts, plan).collect();
     let of = |(hca, port): (&Hca, &Port)| {
         let gid_index = match port.link_layer {
             LinkLayer::Ethernet => planned_slot(plan, hca, port)
@@ -83,9 +89,8 @@ pub fn wanted(facts: &Facts, plan: &Plan, extent: Extent) -> Vec<Wanted> {
                 .and_then(|index| u8::try_from(index).ok()),
             _ => None,
         };
-        let mut rails = rails(facts, plan);
-        let rail = rails.find(|(rail, _, _)| rail.name == hca.name);
-        let allowed_mtu = rail.and_then(|(_, _, mtu)| mtu).and_then(of_roce);
+        let rail = rails.iter().find(|(rail, _, _)| rail.name == hca.name);
+        let allowed_mtu = rail.and_then(|(_, _, mtu)| *mtu).and_then(of_roce);
         // No device has a port 0, as the probe will say.
         let port = u8::try_from(port.number).unwrap_or(0);
         Wanted {

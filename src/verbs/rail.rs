@@ -13,6 +13,9 @@ use super::talk::{End, Talk};
 use super::work::{Part, Place, Request, receive};
 use crate::self_test::device::{DeviceProbe, Wanted};
 
+/// The step that fails where the other end's part has.
+pub const WAITING: &str = "wait for the other end";
+
 /// Which of the two ends speaks first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -40,7 +43,13 @@ impl Side {
 /// Connects a port to one of another node, and moves data both ways.
 pub fn port(wanted: &Wanted, side: Side, talk: &mut dyn Talk) -> DeviceProbe {
     begin(wanted, talk, |steps, context, port, domain, region, probe| {
-        rail(steps, context, port, wanted, side, domain, region, probe);
+        let done = rail(steps, context, port, wanted, side, domain, region, probe);
+        // It may be the reason that it has gone down meanwhile.
+        if done.is_none()
+            && let Ok(port) = context.port(wanted.port)
+        {
+            probe.state = Some(port.state.to_owned());
+        }
     })
 }
 
@@ -115,7 +124,7 @@ impl Steps<'_> {
     /// What the other end has to say, up to its last word.
     fn hear(&mut self, link: &Link, areas: &Areas, from: Side, until: Instant) -> Option<()> {
         let (message, written) = from.salts();
-        self.step("wait for the other end", || link.completions.several(EXPECTED.len(), until))?;
+        self.step(WAITING, || link.completions.several(EXPECTED.len(), until))?;
         self.step("verify", || {
             areas.own(MESSAGE_IN, VERIFIED).verify(message)?;
             areas.own(WRITTEN, VERIFIED).verify(written)

@@ -30,6 +30,10 @@ fn with_odd_one(change: impl FnOnce(&mut Value)) -> String {
     lines(&reports)
 }
 
+fn lines_of(count: usize, report: &Value) -> String {
+    lines(&vec![report.clone(); count])
+}
+
 fn lines(reports: &[Value]) -> String {
     reports.iter().map(|report| format!("{report}\n")).collect()
 }
@@ -175,9 +179,16 @@ fn where_no_value_has_a_majority_all_are_shown() {
 fn of_several_reports_of_a_node_the_last_counts() {
     let mut old = report("node001");
     old["nccl"] = json!("2.18.1");
-    let ran = compare(lines(&[old, report("node001"), report("node002")])).expect_code(0);
-    assert!(ran.text().contains(": 2 nodes: all agree"), "{ran:#?}");
-    assert_eq!(differing(&ran), ["twice   1 node: node001 (the last report of each counts)"]);
+    let ran = compare(lines(&[old, report("node001"), report("node002")])).expect_code(1);
+    assert!(
+        ran.text().contains(": 2 nodes: all agree, no check failed, 1 node with reports that differ"),
+        "{ran:#?}"
+    );
+    let lines = differing(&ran);
+    assert_eq!(lines[0], "twice   1 node: node001 (the last report of each counts)");
+    assert!(lines[1].starts_with("differ  1 node: node001 (its reports say different things"), "{ran:#?}");
+    // The same one twice is no harm.
+    compare(lines_of(3, &report("node001"))).expect_code(0);
 }
 
 #[test]
@@ -226,7 +237,7 @@ fn reports_may_be_spread_over_lines() {
     let two = serde_json::to_string_pretty(&in_order(report("node002"))).unwrap();
     let ran = compare(format!("a log\n{one}\n{two}\nmore\n")).expect_code(0);
     assert!(ran.text().contains(": 2 nodes: all agree"), "{ran:#?}");
-    // The first is cut.
+    // The first is cut, before it says what it is.
     let ran = compare(format!("{}\n{two}\n", &one[..one.len() / 2])).expect_code(0);
     assert!(ran.text().contains(": 1 node: all agree"), "{ran:#?}");
 }
@@ -259,8 +270,9 @@ fn what_cannot_be_read_is_named_skipped_and_counted() {
     let first = serde_json::to_string(&in_order(report("node005"))).unwrap();
     let cut = &first[..first.len() / 2];
     let input = format!("{whole}\n{other}\n{older}\n{huge}\n{cut}\n[1,2]<stdout>:{cut}\n{cut}{whole}\n");
-    let ran = compare(input).expect_code(0);
-    assert!(ran.text().contains(": 1 node: all agree"), "{ran:#?}");
+    // A node whose report is cut may be the very one that went down.
+    let ran = compare(input).expect_code(1);
+    assert!(ran.text().contains(": 1 node: all agree, no check failed, 7 reports unread"), "{ran:#?}");
     let lines = differing(&ran);
     let wanted = [
         ("line 2", "its schema is rdma-init/self-test/2, and this rdma-init reads rdma-init/self-test/1"),
@@ -291,7 +303,7 @@ fn a_file_that_is_missing_does_not_keep_the_others_from_being_compared() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.json");
     fs::write(&path, lines(&[report("node001")])).unwrap();
-    let ran = run(rdma_init(["compare", path.to_str().unwrap(), "/no/such/file"])).expect_code(0);
+    let ran = run(rdma_init(["compare", path.to_str().unwrap(), "/no/such/file"])).expect_code(1);
     assert_eq!(
         differing(&ran),
         ["unread  /no/such/file: cannot be read: No such file or directory (os error 2)"]
@@ -331,4 +343,24 @@ fn json_says_the_same() {
     assert_eq!(filled["property"], "filled");
     assert_eq!(document["unread"]["count"], 1);
     assert_eq!(document["unread"]["first"][0]["line"], 5);
+}
+
+#[test]
+fn what_would_take_for_ever_is_cut_short() {
+    // Each of these promises a report up to the end of the line.
+    let line = "{\"schema\":\"rdma-init/self-test/1\",\"x\":[".repeat(20_000);
+    let ran = compare(format!("{line}\n{}\n", report("node001"))).expect_code(1);
+    assert!(ran.text().contains(": 1 node: all agree"), "{ran:#?}");
+    assert!(ran.text().contains(", 51 reports unread"), "{ran:#?}");
+    let reports: Vec<Value> = (0..300)
+        .map(|node| {
+            let mut report = report(&format!("node{node:03}"));
+            for number in 0..10 {
+                report["filled"][format!("NCCL_OF_{node}_{number}")] = json!("1");
+            }
+            report
+        })
+        .collect();
+    let ran = compare(lines(&reports)).expect_code(1);
+    assert!(ran.text().contains("left    2502 more variables are not compared"), "{ran:#?}");
 }

@@ -8,6 +8,7 @@ use super::Figures;
 use super::message::{Moved, Node};
 use super::rails::Found;
 use crate::report::style::{shortened, visible};
+use crate::verbs::rail::WAITING;
 
 const DATA: &str = "pair-data";
 
@@ -24,11 +25,11 @@ fn check(near: &Rail, far: &Rail, host: &str, found: &Found) -> Check {
     let error = |moved: &Moved| moved.error.as_ref().map(|error| visible(&shortened(error)));
     let skipped = [&found.mine.skipped, &found.theirs.skipped].into_iter().flatten().next();
     let left_out = found.left_out.clone().or_else(|| skipped.map(|why| visible(&shortened(why))));
-    let (message, error) = match (&left_out, error(&found.mine), error(&found.theirs)) {
+    let (message, errors) = match (&left_out, error(&found.mine), error(&found.theirs)) {
         (Some(why), ..) => return Check { message: Some(why.clone()), ..of(Outcome::Skipped) },
-        (None, Some(error), None) => (format!("to {there}: {error}."), error),
-        (None, None, Some(error)) => (format!("{there} says: {error}."), error),
-        (None, Some(near), Some(far)) => (format!("to {there}: {near}. There: {far}."), near),
+        (None, Some(error), None) => (format!("to {there}: {error}."), vec![error]),
+        (None, None, Some(error)) => (format!("{there} says: {error}."), vec![error]),
+        (None, Some(near), Some(far)) => (format!("to {there}: {near}. There: {far}."), vec![near, far]),
         (None, None, None) if found.mine.verified && found.theirs.verified => {
             let latency =
                 found.mine.latency_ns.map(|ns| format!("8 bytes there and back in {}", time(ns / 1000)));
@@ -41,14 +42,20 @@ fn check(near: &Rail, far: &Rail, host: &str, found: &Found) -> Check {
             };
         }
         (None, None, None) => {
-            (format!("to {there}: not tried, as an end was not there in time."), String::new())
+            (format!("to {there}: not tried, as an end was not there in time."), Vec::new())
         }
     };
-    Check { message: Some(message), fix: fix(&error).map(str::to_owned), ..of(Outcome::Failed) }
+    Check { message: Some(message), fix: fix(&errors).map(str::to_owned), ..of(Outcome::Failed) }
 }
 
-fn fix(error: &str) -> Option<&'static str> {
-    if error.contains("retry counter exceeded") || error.contains("no completion") {
+/// Of what both ends say, by the cause: that nothing came from the other end is the
+/// consequence of what happened there.
+fn fix(errors: &[String]) -> Option<&'static str> {
+    let is_cause = |error: &&String| !error.starts_with(WAITING);
+    let error = errors.iter().find(is_cause).or(errors.first())?;
+    if errors.iter().any(|error| error.contains("the port is")) {
+        Some("Look at the cable, the switch and the interface (ip link) of the port.")
+    } else if error.contains("retry counter exceeded") || error.contains("no completion") {
         Some(
             "Packets do not come through. On RoCE: do the switches let UDP 4791 and this MTU pass, are both ports in one VLAN, has each rail a route to its counterpart (ip route get)? On InfiniBand: does the subnet manager know both ports (ibtracert)?",
         )
@@ -111,6 +118,11 @@ mod tests {
         let check = of(error, Moved::default());
         assert!(check.message.unwrap().contains("to mlx5_0:1 of b: send failed"));
         assert!(check.fix.unwrap().contains("UDP 4791"));
+        let failed = |error: &str| Moved { error: Some(error.into()), ..Moved::default() };
+        let waited = || failed("wait for the other end failed: no completion came in time");
+        assert_eq!(of(waited(), failed("the probe was ended by SIGSEGV")).fix, None);
+        assert!(of(waited(), failed("send failed: transport retry counter exceeded")).fix.is_some());
+        assert!(of(waited(), failed("send failed: x; the port is DOWN now")).fix.unwrap().contains("cable"));
     }
 
     #[test]

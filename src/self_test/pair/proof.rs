@@ -3,10 +3,11 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hmac_sha256::HMAC;
 
+use super::Meeting;
 use super::message::{Message, SCHEMA};
 use super::wire::Wire;
 use crate::config::TOKEN_VARIABLE;
@@ -15,28 +16,32 @@ use crate::verbs::rail::Side;
 
 /// For what needs no thinking.
 const PATIENCE: Duration = Duration::from_secs(5);
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a message may take beside what its sender says.
 const MORE: Duration = Duration::from_secs(10);
 
-/// The longest that anybody is waited for.
-const LONGEST: Duration = Duration::from_secs(600);
+/// Longer than this only a node is waited for that may as well wait for us so long.
+const USUAL: Duration = Duration::from_secs(60);
 
 type Nonce = [u8; 16];
 
-/// Says who we are, and that each of our messages takes no longer than `longest`. Gives
-/// the same of the other node.
+/// Says who we are, and how long each of our messages may take. Gives the same of the
+/// other node.
 ///
 /// # Errors
 /// In words: it is no rdma-init of our kind, or has another token.
-pub fn exchange(wire: &mut Wire, side: Side, token: &[u8], longest: Duration) -> Result<Duration, String> {
+pub fn exchange(wire: &mut Wire, side: Side, meeting: &Meeting, end: Instant) -> Result<Duration, String> {
+    let (token, longest) = (meeting.token.as_bytes(), meeting.extent.longest());
+    // Who comes at the last moment still has one to say who it is.
+    let patience = end.saturating_duration_since(Instant::now()).clamp(LEAST_PATIENCE, PATIENCE);
     let own = random().map_err(|error| format!("no random number for the greeting: {error}."))?;
     wire.send(&Message::Greeting {
         schema: SCHEMA.to_owned(),
         program: env!("CARGO_PKG_VERSION").to_owned(),
         nonce: own,
     })?;
-    let other = match wire.receive(PATIENCE)? {
+    let other = match wire.receive(patience)? {
         Message::Greeting { schema, nonce, .. } if schema == SCHEMA => nonce,
         Message::Greeting { program, .. } => {
             return Err(format!(
@@ -50,7 +55,7 @@ pub fn exchange(wire: &mut Wire, side: Side, token: &[u8], longest: Duration) ->
     };
     let longest_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
     wire.send(&Message::Proof { mac: mac(token, side, own, other), longest_ms })?;
-    match wire.receive(PATIENCE)? {
+    match wire.receive(patience)? {
         Message::Proof { mac: found, longest_ms } => {
             if !HMAC::verify(signed(side.other(), other, own), token, &found) {
                 return Err(format!(
@@ -58,7 +63,7 @@ pub fn exchange(wire: &mut Wire, side: Side, token: &[u8], longest: Duration) ->
                     wire.address()
                 ));
             }
-            Ok(Duration::from_millis(longest_ms).saturating_add(MORE).min(LONGEST))
+            Ok(Duration::from_millis(longest_ms).min(longest.max(USUAL)) + MORE)
         }
         message => Err(wire.unexpected(&message)),
     }
@@ -85,28 +90,36 @@ fn random() -> std::io::Result<Nonce> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Role;
     use super::*;
+    use crate::self_test::whole::Extent;
     use std::net::{TcpListener, TcpStream};
 
-    fn both(first: &[u8], second: &[u8]) -> [Result<Duration, String>; 2] {
+    fn meeting(token: &str, each: u64) -> Meeting<'_> {
+        let role = Role::Connect("node2".parse().unwrap());
+        let extent = Extent { each: Duration::from_secs(each), ..Extent::default() };
+        Meeting { role, wait: Duration::ZERO, token, extent }
+    }
+
+    fn both(first: &str, second: &str) -> [Result<Duration, String>; 2] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
+        let (address, end) = (listener.local_addr().unwrap(), Instant::now());
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let mut wire = Wire::new(TcpStream::connect(address).unwrap(), "a".into());
-                exchange(&mut wire, Side::First, first, Duration::from_secs(1))
+                exchange(&mut wire, Side::First, &meeting(first, 1), end)
             });
             let mut wire = Wire::new(listener.accept().unwrap().0, "b".into());
-            let own = exchange(&mut wire, Side::Second, second, Duration::from_secs(2));
+            let own = exchange(&mut wire, Side::Second, &meeting(second, 20), end);
             [other.join().unwrap(), own]
         })
     }
 
     #[test]
     fn only_the_same_token_is_good() {
-        assert_eq!(both(b"", b""), [12, 11].map(|seconds| Ok(Duration::from_secs(seconds))));
-        assert!(both(b"secret", b"secret").iter().all(Result::is_ok));
-        for result in [both(b"secret", b"Secret"), both(b"secret", b""), both(b"", b"secret")] {
+        assert_eq!(both("", ""), [30, 25].map(|seconds| Ok(Duration::from_secs(seconds))));
+        assert!(both("secret", "secret").iter().all(Result::is_ok));
+        for result in [both("secret", "Secret"), both("secret", ""), both("", "secret")] {
             assert!(result.iter().any(|one| one.as_ref().is_err_and(|why| why.contains("RDMA_INIT_TOKEN"))));
         }
     }

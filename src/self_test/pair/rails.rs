@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::super::device::{ProbeResult, Wanted};
+use super::super::device::{DeviceProbe, ProbeResult, Wanted};
 use super::super::isolate::message::{Message as Order, Told};
 use super::super::isolate::{Children, Work};
 use super::super::verbs;
@@ -52,12 +52,8 @@ pub fn run(
     }
     children.until(extent.each, |_| false);
     let results: Vec<Moved> = children.finish().into_iter().map(moved).collect();
-    let [near, far] = ends?;
-    met.wire.send(&Message::Done(results.clone()))?;
-    let others = match met.wire.receive(met.patience)? {
-        Message::Done(others) => others,
-        other => return Err(met.wire.unexpected(&other)),
-    };
+    let [near, far] = ends.map_err(|why| format!("before data was moved: {why}"))?;
+    let others = done(met, &results).map_err(|why| format!("when data had been moved: {why}"))?;
     let mut tried = 0..tried.len();
     let found = left_out.into_iter().map(|left_out| {
         let index = if left_out.is_none() { tried.next() } else { None };
@@ -66,6 +62,15 @@ pub fn run(
         Found { mtu: [mtu(&near), mtu(&far)], mine: of(&results), theirs: of(&others), left_out }
     });
     Ok(found.collect())
+}
+
+/// Tells what came of each rail, and hears it of the other end.
+fn done(met: &mut Met, results: &[Moved]) -> Result<Vec<Moved>, String> {
+    met.wire.send(&Message::Done(results.to_vec()))?;
+    match met.wire.receive(met.patience)? {
+        Message::Done(others) => Ok(others),
+        other => Err(met.wire.unexpected(&other)),
+    }
 }
 
 /// Lets each rail know its counterpart. Gives the ends, here and there.
@@ -105,10 +110,20 @@ fn moved(result: ProbeResult) -> Moved {
                 verified: probe.verified,
                 latency_ns: probe.latency_ns,
                 bandwidth_mbps: probe.bandwidth_mbps,
-                error: failed.map(|(step, error)| format!("{step} failed: {error}")),
+                error: failed.map(|(step, error)| format!("{step} failed: {error}{}", down(&probe, error))),
                 skipped: probe.no_loopback,
             }
         }
         ended => Moved { error: Some(verbs::told(&ended)), ..Moved::default() },
+    }
+}
+
+/// What the port has become meanwhile.
+fn down(probe: &DeviceProbe, error: &str) -> String {
+    match probe.state.as_deref() {
+        Some(state) if state != "ACTIVE" && !error.contains("the port is") => {
+            format!("; the port is {state} now")
+        }
+        _ => String::new(),
     }
 }

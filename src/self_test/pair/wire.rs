@@ -21,6 +21,8 @@ pub struct Wire {
     address: String,
     /// What has come and was not asked for yet.
     came: Vec<u8>,
+    has_heard: bool,
+    is_gone: bool,
 }
 
 impl Wire {
@@ -28,7 +30,12 @@ impl Wire {
         // Without these a message would come later, or never; which is noticed.
         let _ = stream.set_nodelay(true);
         let _ = stream.set_write_timeout(Some(SENDING));
-        Wire { stream, address, came: Vec::new() }
+        Wire { stream, address, came: Vec::new(), has_heard: false, is_gone: false }
+    }
+
+    /// Whether the other end has closed it before it said anything.
+    pub fn is_gone_unheard(&self) -> bool {
+        self.is_gone && !self.has_heard
     }
 
     /// Whom it leads to.
@@ -67,6 +74,7 @@ impl Wire {
             let _ = self.stream.set_read_timeout(Some(left));
             match self.stream.read(&mut buffer) {
                 Ok(0) if self.came.is_empty() => {
+                    self.is_gone = true;
                     return Err(format!("{} has closed the connection.", self.address));
                 }
                 Ok(0) if self.came.starts_with(b"{") => {
@@ -76,7 +84,10 @@ impl Wire {
                     ));
                 }
                 Ok(0) => return Err(self.not_ours(&self.came)),
-                Ok(length) => self.came.extend_from_slice(buffer.get(..length).unwrap_or_default()),
+                Ok(length) => {
+                    self.has_heard = true;
+                    self.came.extend_from_slice(buffer.get(..length).unwrap_or_default());
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(error) => return Err(self.broken(&error)),
@@ -107,7 +118,8 @@ impl Wire {
         format!("{} has sent {what} for {seconds:.0} s.", self.address)
     }
 
-    fn broken(&self, error: &std::io::Error) -> String {
+    fn broken(&mut self, error: &std::io::Error) -> String {
+        self.is_gone = true;
         format!("the connection to {} broke: {error}.", self.address)
     }
 }

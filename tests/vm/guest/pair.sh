@@ -13,16 +13,19 @@ rxe mlx5_1 eth1 "25.11.128.$number/27"
 rxe mlx5_2 eth2 "25.11.128.$((32 + number))/27"
 export NCCL_IB_HCA==mlx5_1,mlx5_2
 
+port=18516
+wait=120s
+
 # pair CODE [ARGUMENT...]: with the other machine; in /run/out, shown.
 pair() {
     wanted=$1
     shift
     case $number in
-        1) set -- --listen 10.9.0.1:18516 "$@" ;;
-        2) set -- --peer 10.9.0.1 "$@" ;;
+        1) set -- --listen "10.9.0.1:$port" "$@" ;;
+        2) set -- --peer "10.9.0.1:$port" "$@" ;;
     esac
     code=0
-    "$init" self-test --wait 120s --each 20s --size 1048576 "$@" >/run/out 2>&1 || code=$?
+    "$init" self-test --wait "$wait" --each 20s --size 1048576 "$@" >/run/out 2>&1 || code=$?
     cat /run/out
     expect 'exit code' "$code" "$wanted"
 }
@@ -43,8 +46,13 @@ has 'the family' 'ok *pair-gid .*RoCE v2, IPv4'
 
 echo '--- one token, and two'
 RDMA_INIT_TOKEN=secret pair 0 --only pair-connect --only pair-data
+# Who listens goes on to, for another one; nobody else finds that port.
+port=18517
+[ "$number" = 2 ] || wait=20s
 RDMA_INIT_TOKEN=secret$number pair 1 --only pair-connect --only pair-data
 has 'it is named' 'FAILED: pair-connect: .* not the same token'
+port=18518
+wait=120s
 
 echo '--- another MTU and another NCCL at one end'
 if [ "$number" = 2 ]; then
