@@ -19,7 +19,7 @@ use crate::self_test::pair::Address;
 #[command(
     name = "rdma-init",
     version,
-    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|profiles|self-test|compare>",
+    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|profiles|self-test|compare|status>\n       rdma-init [OPTIONS] exec -- COMMAND [ARG]...",
     disable_help_subcommand = true,
     after_help = AFTER_HELP
 )]
@@ -73,6 +73,14 @@ pub struct ConfigFlags {
     /// A variable to set, as if by you (repeatable)
     #[arg(long, global = true, value_name = "VARIABLE=VALUE")]
     set: Vec<String>,
+
+    /// Where to leave what was decided, for who enters the container later [default: /run/rdma-init]
+    #[arg(long, global = true, value_name = "FOLDER")]
+    state_dir: Option<String>,
+
+    /// Put the variables into /etc/nccl.conf, too: true or false [default: true as PID 1]
+    #[arg(long, global = true, value_name = "BOOLEAN", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    write_nccl_conf: Option<String>,
 
     /// After this time the command starts without the preparation [default: 10s]
     #[arg(long, global = true, value_name = "TIME")]
@@ -150,6 +158,17 @@ pub enum Action {
         host: Host,
         #[arg(long, value_enum, default_value_t)]
         format: EnvFormat,
+    },
+    /// Run COMMAND with the variables that the container was started with: for kubectl exec
+    Exec {
+        /// The command to run, with its arguments
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        command: Vec<OsString>,
+    },
+    /// Whether the container is prepared and its command runs: for probes
+    Status {
+        #[arg(long)]
+        json: bool,
     },
     /// Prove limits and image, and that the devices are fit for the job
     SelfTest(SelfTestArguments),
@@ -240,7 +259,8 @@ pub enum EnvFormat {
 }
 
 /// The names of the subcommands that a user may type.
-pub const ACTIONS: &[&str] = &["inspect", "plan", "env", "profiles", "self-test", "compare"];
+pub const ACTIONS: &[&str] =
+    &["inspect", "plan", "env", "exec", "profiles", "self-test", "compare", "status"];
 
 impl ConfigFlags {
     /// Those that were given, as a layer of the configuration.
@@ -251,6 +271,8 @@ impl ConfigFlags {
             ("profile-dir", &self.profile_dir),
             ("memlock", &self.memlock),
             ("self-test", &self.self_test),
+            ("state-dir", &self.state_dir),
+            ("write-nccl-conf", &self.write_nccl_conf),
             ("prepare-timeout", &self.prepare_timeout),
             ("refuse-exit-code", &self.refuse_exit_code),
             ("log-format", &self.log_format),

@@ -22,6 +22,7 @@ use crate::facts::settings::Environment;
 use crate::init::{Orders, Supervision, Terms, Voice};
 use crate::plan::{Options, ProfileOption};
 use crate::self_test;
+use crate::state::Place;
 
 pub use layers::{CONFIG_VARIABLE, DEFAULT_FILE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE};
 
@@ -41,6 +42,10 @@ pub struct Config {
     pub require_rdma: bool,
     pub keep: BTreeSet<String>,
     pub set: IndexMap<String, String>,
+    /// Where the state is left.
+    pub state_dir: Place,
+    /// Put the variables into `/etc/nccl.conf` as well; `None`: where this is PID 1.
+    pub write_nccl_conf: Option<bool>,
     pub prepare_timeout: Duration,
     /// 1 to 255.
     pub refuse_exit_code: i32,
@@ -92,9 +97,11 @@ pub const KEYS: &[&str] = &[
     "rewrite-signal",
     "self-test",
     "set",
+    "state-dir",
     "stop-timeout",
     "supervise",
     "warn-on-reap",
+    "write-nccl-conf",
 ];
 
 /// A flag's key and its value.
@@ -130,6 +137,8 @@ fn read<S: Source>(of: &S) -> Result<Config, S::Error> {
         require_rdma: of.get("require-rdma", values::boolean)?.unwrap_or_default(),
         keep: of.get("keep", values::names)?.unwrap_or_default(),
         set: of.get("set", values::assignments)?.unwrap_or_default(),
+        state_dir: of.get("state-dir", values::place)?.unwrap_or_default(),
+        write_nccl_conf: of.get("write-nccl-conf", values::boolean)?,
         prepare_timeout: of.get("prepare-timeout", values::duration)?.unwrap_or(DEFAULT_PREPARE_TIMEOUT),
         refuse_exit_code: of.get("refuse-exit-code", values::exit_code)?.unwrap_or(exit::REFUSED),
         log_format: of.get("log-format", values::word(&["text", "json"]))?.unwrap_or_default(),
@@ -155,14 +164,9 @@ impl Config {
         let refuses = self.require_rdma
             || self.memlock == memlock::Mode::Enforce
             || self.self_test == self_test::Mode::Enforce;
-        // The self-test has a time of its own.
-        let proof = match self.self_test {
-            self_test::Mode::Off => Duration::ZERO,
-            self_test::Mode::Warn | self_test::Mode::Enforce => self_test::whole::ALL,
-        };
         Orders {
             terms: Terms {
-                deadline: Some(self.prepare_timeout.saturating_add(proof)),
+                deadline: Some(self.longest_preparation()),
                 refuse: refuses.then_some(self.refuse_exit_code),
             },
             supervision: self.supervision,
@@ -171,6 +175,21 @@ impl Config {
                 quiet: self.log_level == LogLevel::Error,
             },
         }
+    }
+
+    /// Whether `/etc/nccl.conf` gets the variables, too.
+    pub fn writes_nccl_conf(&self, is_container: bool) -> bool {
+        self.write_nccl_conf.unwrap_or(is_container)
+    }
+
+    /// After this the command starts without the preparation.
+    pub fn longest_preparation(&self) -> Duration {
+        // The self-test has a time of its own.
+        let proof = match self.self_test {
+            self_test::Mode::Off => Duration::ZERO,
+            self_test::Mode::Warn | self_test::Mode::Enforce => self_test::whole::ALL,
+        };
+        self.prepare_timeout.saturating_add(proof)
     }
 
     /// The part that the plan needs.

@@ -23,6 +23,7 @@
 //! * [`check`]: findings about what the user set, the image, the limits, and what could
 //!   not be read.
 //! * [`apply`]: carries it out: limits, capabilities, environment, files.
+//! * [`state`]: what a start leaves for whoever enters the container later.
 //! * [`report`]: for people and for programs.
 //! * [`commands`], [`host`], [`demo`]: the commands that print, and the hosts they decide for.
 //! * [`self_test`]: limits, image and fabric, proven.
@@ -50,5 +51,6 @@ pub mod run;
 pub mod self_test;
 pub mod sorted;
 pub mod start;
+pub mod state;
 pub mod sys;
 pub mod verbs;

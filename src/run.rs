@@ -1,5 +1,10 @@
 //! The main job, in order: configuration, facts, plan, checks, apply, exec.
 
+mod enter;
+mod keep;
+
+pub use enter::enter;
+
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -22,6 +27,7 @@ use crate::report::log::{Log, say};
 use crate::report::plan::Memlock;
 use crate::report::style::visible;
 use crate::self_test;
+use crate::self_test::report::Report;
 use crate::self_test::whole::Extent;
 use crate::sys::environ;
 use crate::sys::exec::Image;
@@ -48,6 +54,7 @@ pub fn prepare(
     log: &Log,
     command: Vec<CString>,
     inherited: Vec<CString>,
+    is_container: bool,
 ) -> anyhow::Result<Prepared> {
     let known = Environment::new(&inherited);
     let profiles = host::profiles(config)?;
@@ -66,9 +73,16 @@ pub fn prepare(
     if let Some(reason) = refusal(config, &plan) {
         return Ok(Prepared::Refused { reason, code: config.refuse_exit_code });
     }
-    if let Some(reason) = prove(config, &facts, &plan, log) {
+    let proof = prove(config, &facts, &plan, log);
+    if let Some(reason) = proof.as_ref().and_then(|report| enforced(config, report)) {
         return Ok(Prepared::Refused { reason, code: config.refuse_exit_code });
     }
+    let verdict = proof.map(|report| report.passed);
+    keep::keep(
+        config,
+        keep::Decided { facts, plan: &plan, memlock: memlock.as_ref(), verdict, is_container },
+        log,
+    );
     let filled = plan.filled().next().is_some();
     Ok(Prepared::Command { image: Image::new(command, environment::with(inherited, plan.filled())), filled })
 }
@@ -120,18 +134,22 @@ fn refusal(config: &Config, plan: &Plan) -> Option<String> {
     None
 }
 
-/// Tests limits, image and fabric, where that is wanted, and says what came out. Returns
-/// why the command must not be started, if so.
-fn prove(config: &Config, facts: &Facts, plan: &Plan, log: &Log) -> Option<String> {
+/// Tests limits, image and fabric, where that is wanted, and says what came out.
+fn prove(config: &Config, facts: &Facts, plan: &Plan, log: &Log) -> Option<Report> {
     if config.self_test == self_test::Mode::Off {
         return None;
     }
     let host = self_test::quick::host_name();
     let report = self_test::whole::report(&host, facts, plan, Extent::default(), |_| true);
     log.self_test(&report, plan);
+    Some(report)
+}
+
+/// Why the command must not be started after this, if so.
+fn enforced(config: &Config, report: &Report) -> Option<String> {
     match config.self_test {
-        self_test::Mode::Enforce => self_test::gate::reason(&report),
-        _ => None,
+        self_test::Mode::Enforce => self_test::gate::reason(report),
+        self_test::Mode::Off | self_test::Mode::Warn => None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use nix::errno::Errno;
 use nix::unistd::{Pid, getppid};
 
-use crate::cli::usage;
+use crate::cli::{Action, usage};
 use crate::commands;
 use crate::config::{self, DEFAULT_PREPARE_TIMEOUT, LogLevel};
 use crate::exit;
@@ -110,6 +110,11 @@ impl<'a> Guard<'a> {
             Watcher::InPlace(_, parent) => Some(parent),
             Watcher::Link(_) => None,
         }
+    }
+
+    /// Whether PID 1 is our own init, so that nothing but this container is about.
+    fn is_under_pid_1(&self) -> bool {
+        matches!(self.watcher, Watcher::Link(_)) && getppid().as_raw() == 1
     }
 
     /// The command could not be executed, as has been said.
@@ -233,9 +238,14 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
             run::without_init(&config, &log, parent);
         }
         let command = command_of(arguments).unwrap_or_default().to_vec();
-        return run::prepare(&config, &log, command, inherited.clone())
+        let is_container = guard.is_under_pid_1();
+        return run::prepare(&config, &log, command, inherited.clone(), is_container)
             .unwrap_or_else(|error| failed(&error));
     };
+    if let Action::Exec { .. } = action {
+        let command = command_of(arguments).unwrap_or_default().to_vec();
+        return run::enter(&config, &log, command, inherited.clone()).unwrap_or_else(|error| failed(&error));
+    }
     match commands::run(action, &config, &environment) {
         Ok(code) => Prepared::Exit(code),
         Err(error) if !is_broken_pipe(&error) => failed(&error),

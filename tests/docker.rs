@@ -7,6 +7,7 @@ mod support;
 
 mod docker {
     mod engine;
+    mod entered;
     mod fill;
     mod host;
     mod image;

@@ -3,4 +3,6 @@
 
 pub mod environment;
 pub mod memlock;
+pub mod nccl_conf;
+pub mod state;
 pub mod termination_log;

@@ -6,6 +6,7 @@ mod inspect;
 mod plan;
 mod profiles;
 mod self_test;
+mod status;
 mod verbs_probe;
 mod why;
 
@@ -46,6 +47,9 @@ pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyho
         }
         Action::Profiles { name, json } => profiles::run(&mut out, name.as_deref(), *json, config),
         Action::Compare { files, json } => compare::run(&mut out, files, *json).map(|found| code = found),
+        Action::Status { json } => status::run(&mut out, *json, config).map(|found| code = found),
+        // Becomes the command, see `crate::start`.
+        Action::Exec { .. } => Ok(()),
         Action::VerbsProbe => verbs_probe::run(&mut out),
     }?;
     out.flush()?;

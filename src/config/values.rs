@@ -2,7 +2,7 @@
 //! may give TOML's own types; both are taken. An error says what was expected.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 use std::time::Duration;
 
 use figment::value::{Dict, Num, Value};
@@ -13,6 +13,7 @@ use crate::facts::settings::is_variable_name;
 use crate::init::{Remap, Rewrite};
 use crate::plan::ProfileOption;
 use crate::sorted;
+use crate::state::Place;
 use crate::sys::signals;
 
 /// The value as the user wrote it, or nearly.
@@ -68,6 +69,17 @@ pub fn path(value: &Value) -> Result<PathBuf, String> {
         Some(path) if !path.is_empty() => Ok(path.into()),
         _ => Err("expected a path".to_owned()),
     }
+}
+
+/// A path from the root on, without a way back; or nothing, for nowhere.
+pub fn place(value: &Value) -> Result<Place, String> {
+    if value.as_str() == Some("") {
+        return Ok(Place::Nowhere);
+    }
+    let is_plain = |part: Component| matches!(part, Component::RootDir | Component::Normal(_));
+    let sound = |path: &PathBuf| path.is_absolute() && path.components().all(is_plain);
+    let path = path(value).ok().filter(sound).map(Place::At);
+    path.ok_or_else(|| "expected an absolute path without .., or nothing to keep no state".to_owned())
 }
 
 /// One of these words, as the type's serde names are.

@@ -18,6 +18,21 @@ pub struct Document {
     pub facts: Facts,
 }
 
+/// The same of facts that are somebody else's.
+#[derive(Debug, Clone, Serialize)]
+pub struct Borrowed<'a> {
+    schema: &'static str,
+    program: &'static str,
+    #[serde(flatten)]
+    facts: &'a Facts,
+}
+
+impl<'a> Borrowed<'a> {
+    pub fn new(facts: &'a Facts) -> Borrowed<'a> {
+        Borrowed { schema: SCHEMA, program: env!("CARGO_PKG_VERSION"), facts }
+    }
+}
+
 impl Document {
     pub fn new(facts: Facts) -> Document {
         Document { schema: SCHEMA.to_owned(), program: env!("CARGO_PKG_VERSION").to_owned(), facts }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
 use super::start::Start;
-use crate::nccl::conf;
 use crate::nccl::version::SKIPS_COMMENTS;
+use crate::nccl::{block, conf};
 
 /// The environment as name and value, for looking things up; what is passed on
 /// to the command are the original bytes.
@@ -169,6 +169,8 @@ pub fn read(
         else {
             continue;
         };
+        // What an earlier start has put there is no setting of the user.
+        let text = block::hidden(&text);
         // A file may hold anything, secrets too, under names that are not NCCL's.
         // Which release reads them is not known yet: as it was before 2.30, and the rest
         // is for the plan.

@@ -95,6 +95,15 @@ impl Log {
         }
     }
 
+    /// A sentence that is shown unless there is to be less.
+    pub fn note(&self, message: &str) {
+        match self.format {
+            _ if self.level < LogLevel::Info => {}
+            LogFormat::Json => tracing::info!("{message}"),
+            LogFormat::Text => self.stderr.put(format!("rdma-init: {message}\n").as_bytes()),
+        }
+    }
+
     /// The decision and the findings.
     pub fn plan(&self, plan: &Plan, memlock: Option<&Memlock>) {
         match self.format {

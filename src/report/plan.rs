@@ -12,6 +12,7 @@ use crate::facts::rdma::LinkLayer;
 use crate::nccl::predict::Transport;
 use crate::plan::{Fabric, Finding, Outcome, Plan, PortVerdict, Setting, Severity};
 use crate::sorted;
+use crate::state::run::Run;
 
 /// The version of `plan --json`.
 pub const SCHEMA: &str = "rdma-init/plan/1";
@@ -87,7 +88,8 @@ pub fn write_findings<'a>(
 const WIDEST: usize = 32;
 
 /// `RoCE, 8 of 9 ports, profile generic-roce (usable HCAs of link layer Ethernet)`.
-fn headline(plan: &Plan) -> String {
+/// In one line.
+pub fn headline(plan: &Plan) -> String {
     let fabric = match &plan.fabric {
         Fabric::Verbs => {
             let in_vain = if is_in_vain(plan) { ", but NCCL will not use RDMA" } else { "" };
@@ -211,11 +213,18 @@ pub struct Document<'a> {
     #[serde(flatten)]
     plan: &'a Plan,
     memlock: Option<&'a Memlock>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<&'a Run>,
 }
 
 impl<'a> Document<'a> {
     pub fn new(plan: &'a Plan, memlock: Option<&'a Memlock>) -> Document<'a> {
-        Document { schema: SCHEMA, program: env!("CARGO_PKG_VERSION"), plan, memlock }
+        Document { schema: SCHEMA, program: env!("CARGO_PKG_VERSION"), plan, memlock, run: None }
+    }
+
+    /// As the state folder has it.
+    pub fn of_run(self, run: &'a Run) -> Document<'a> {
+        Document { run: Some(run), ..self }
     }
 }
 

@@ -18,6 +18,8 @@ pub fn rdma_init<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Com
 pub fn program<A: AsRef<OsStr>>(path: impl AsRef<OsStr>, arguments: impl IntoIterator<Item = A>) -> Command {
     let mut command = Command::new(path);
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
+    // Not of this machine.
+    command.env("RDMA_INIT_STATE_DIR", "").env("RDMA_INIT_WRITE_NCCL_CONF", "false");
     command.args(arguments);
     from_scratch(&mut command);
     command

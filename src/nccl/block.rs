@@ -1,0 +1,137 @@
+//! Our own lines in a conf file, between two marks. Every release takes the marks for
+//! comments, or for lines that set nothing, as no equals sign is in them.
+
+use std::borrow::Cow;
+
+use super::conf;
+use super::version::Version;
+
+const BEGIN: &str = "# rdma-init: begin (written at each start; changes in here are lost)";
+const END: &str = "# rdma-init: end";
+
+/// Before any that knows comments: then every line with an equals sign counts.
+const OLDEST: Version = Version::new(2, 18, 0);
+
+/// The text with empty lines where a block of ours is, so that the others keep their
+/// numbers. Marks that have lost each other are no block.
+pub fn hidden(text: &str) -> Cow<'_, str> {
+    if !text.contains(BEGIN) {
+        return Cow::Borrowed(text);
+    }
+    let lines: Vec<&str> = text.split('\n').collect();
+    let mut shown = Vec::with_capacity(lines.len());
+    let mut rest = lines.as_slice();
+    while let Some((line, after)) = rest.split_first() {
+        let length = block(line, after);
+        if length == 0 {
+            shown.push(*line);
+            rest = after;
+        } else {
+            shown.extend(vec![""; length]);
+            rest = rest.get(length..).unwrap_or_default();
+        }
+    }
+    Cow::Owned(shown.join("\n"))
+}
+
+/// How many lines a block has that begins here; 0 where none does.
+fn block(line: &str, after: &[&str]) -> usize {
+    let is_mark = |line: &str, mark: &str| line.trim_end() == mark;
+    if !is_mark(line, BEGIN) {
+        return 0;
+    }
+    let end = after.iter().position(|line| is_mark(line, END) || is_mark(line, BEGIN));
+    match end {
+        Some(end) if is_mark(after.get(end).copied().unwrap_or_default(), END) => end + 2,
+        _ => 0,
+    }
+}
+
+/// The text with these lines in a block at its end, in place of an earlier one: less
+/// those that it sets itself, as the first line of a variable counts.
+pub fn with(text: &str, lines: &str) -> String {
+    let mut own: String = without(text);
+    let set: Vec<String> = conf::parse(&own, OLDEST).into_iter().map(|line| line.key).collect();
+    let is_new =
+        |line: &&str| line.split('=').next().is_some_and(|key| !set.iter().any(|known| known == key));
+    let lines: Vec<&str> = lines.lines().filter(is_new).collect();
+    if lines.is_empty() {
+        return own;
+    }
+    if !own.is_empty() && !own.ends_with('\n') {
+        own.push('\n');
+    }
+    format!("{own}{BEGIN}\n{}\n{END}\n", lines.join("\n"))
+}
+
+/// The text as the user has written it.
+fn without(text: &str) -> String {
+    if !text.contains(BEGIN) {
+        return text.to_owned();
+    }
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let mut own = String::with_capacity(text.len());
+    let mut rest = lines.as_slice();
+    while let Some((line, after)) = rest.split_first() {
+        match block(line, after) {
+            0 => {
+                own.push_str(line);
+                rest = after;
+            }
+            length => rest = rest.get(length..).unwrap_or_default(),
+        }
+    }
+    own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nccl::version::NEWEST;
+
+    const LINES: &str = "NCCL_IB_HCA==mlx5_1\nNCCL_IB_GID_INDEX=3\n";
+
+    fn keys(text: &str, version: Version) -> Vec<String> {
+        conf::parse(text, version).into_iter().map(|line| line.key).collect()
+    }
+
+    #[test]
+    fn no_release_takes_a_mark_for_a_variable() {
+        let text = with("", LINES);
+        for version in [OLDEST, NEWEST] {
+            assert_eq!(keys(&text, version), ["NCCL_IB_HCA", "NCCL_IB_GID_INDEX"]);
+        }
+    }
+
+    #[test]
+    fn the_users_lines_stay_and_win() {
+        let own = "NCCL_DEBUG=INFO\nNCCL_IB_GID_INDEX=5\n#NCCL_IB_HCA=x";
+        let text = with(own, LINES);
+        assert_eq!(text, format!("{own}\n{BEGIN}\nNCCL_IB_HCA==mlx5_1\n{END}\n"));
+        // The next start replaces it, and one with nothing to say takes it away.
+        assert_eq!(with(&text, LINES), text);
+        assert_eq!(with(&text, ""), format!("{own}\n"));
+        let moved = format!("{BEGIN}\nNCCL_IB_TC=1\n{END}\n{own}\n");
+        assert_eq!(with(&moved, "NCCL_IB_TC=2\n"), format!("{own}\n{BEGIN}\nNCCL_IB_TC=2\n{END}\n"));
+        assert_eq!(with("", ""), "");
+    }
+
+    #[test]
+    fn marks_that_have_lost_each_other_hide_nothing() {
+        for text in [
+            format!("{BEGIN}\nNCCL_IB_TC=1\n"),
+            format!("NCCL_IB_TC=1\n{END}\n"),
+            format!("{BEGIN}\nNCCL_IB_TC=1\n{BEGIN}\nNCCL_IB_SL=1\n"),
+        ] {
+            assert_eq!(hidden(&text), text);
+            assert!(with(&text, LINES).starts_with(&text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_hidden_keeps_its_place() {
+        let text = format!("A=1\n{BEGIN}\r\nB=2\n{END}\nC=3");
+        assert_eq!(hidden(&text), "A=1\n\n\n\nC=3");
+        assert_eq!(conf::parse(&hidden(&text), NEWEST)[1].number, 5);
+    }
+}

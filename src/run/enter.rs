@@ -1,0 +1,93 @@
+//! `rdma-init exec`: a command with the variables that the container was started with.
+
+use std::ffi::CString;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::Prepared;
+use crate::apply::{environment, memlock as raise};
+use crate::check::memlock::Mode;
+use crate::config::Config;
+use crate::facts::settings::Environment;
+use crate::facts::{Reader, limits, process};
+use crate::host;
+use crate::profiles::Profiles;
+use crate::report::log::Log;
+use crate::state::find::{Found, Without, find};
+use crate::state::identity::{age, started};
+use crate::sys::exec::Image;
+
+/// Between two looks whether the container's start is done.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Everything up to the exec.
+///
+/// # Errors
+/// A sentence for the user: a profile is at fault.
+pub fn enter(
+    config: &Config,
+    log: &Log,
+    command: Vec<CString>,
+    inherited: Vec<CString>,
+) -> anyhow::Result<Prepared> {
+    let known = Environment::new(&inherited);
+    let profiles = host::profiles(config)?;
+    let filled: Vec<(String, String)> = match wait(config, &profiles) {
+        Ok(found) => {
+            tracing::debug!(folder = %found.folder.display(), "state found");
+            found.run.filled.into_iter().collect()
+        }
+        Err(without) => {
+            log.note(&why_afresh(&without));
+            let facts = host::live_facts(&profiles, &known);
+            let plan = host::decide(&facts, &profiles, config);
+            plan.filled().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        }
+    };
+    if config.memlock != Mode::Off {
+        let reader = Reader::new(Path::new("/"));
+        if let Some(before) = limits::read().memlock {
+            raise::raise(before, &process::read(&reader));
+        }
+    }
+    // Who enters may want something else.
+    let new = filled.iter().filter(|(name, _)| known.get(name).is_none());
+    let new: Vec<(&str, &str)> = new.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let is_filled = !new.is_empty();
+    Ok(Prepared::Command {
+        image: Image::new(command, environment::with(inherited, new.into_iter())),
+        filled: is_filled,
+    })
+}
+
+/// The state, for which a start that is not done yet is waited for.
+fn wait(config: &Config, profiles: &Profiles) -> Result<Found, Vec<Without>> {
+    let end = Instant::now() + left(config);
+    loop {
+        let found = find(&config.state_dir, |name| profiles.may_fill(name));
+        // No event tells of a folder that may come to be in one of several places.
+        match found {
+            Err(_) if Instant::now() < end => std::thread::sleep(LOOK),
+            found => return found,
+        }
+    }
+}
+
+/// How long the preparation of this container may still take, if its PID 1 is one of us.
+fn left(config: &Config) -> Duration {
+    let name = |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    let is_ours = name("1").is_some() && name("1") == name("self") && std::process::id() != 1;
+    let age = started(1).and_then(age).filter(|_| is_ours);
+    age.map_or(Duration::ZERO, |age| config.longest_preparation().saturating_sub(Duration::from_secs(age)))
+}
+
+fn why_afresh(without: &[Without]) -> String {
+    let start = "nothing was left by the container's start, so the variables are decided anew";
+    let reasons: Vec<String> =
+        without.iter().map(|one| format!("{}: {}", one.folder.display(), one.why)).collect();
+    match reasons.is_empty() {
+        true => format!("{start}."),
+        false => format!("{start} ({}).", reasons.join("; ")),
+    }
+}

@@ -1,0 +1,115 @@
+//! Leaving behind what was decided, for whoever enters the container later.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use indexmap::IndexMap;
+use serde::Serialize;
+
+use crate::apply::{nccl_conf, state};
+use crate::cli::EnvFormat;
+use crate::config::Config;
+use crate::facts::Facts;
+use crate::facts::document;
+use crate::plan::Plan;
+use crate::report::environment;
+use crate::report::log::Log;
+use crate::report::plan::{Document, Memlock, headline};
+use crate::state::find::find;
+use crate::state::identity::{Identity, started};
+use crate::state::run::Run;
+use crate::state::{NCCL_CONF, Place};
+
+/// What is to be kept.
+pub struct Decided<'a> {
+    pub facts: Facts,
+    pub plan: &'a Plan,
+    pub memlock: Option<&'a Memlock>,
+    /// Whether the self-test passed, where one was made.
+    pub verdict: Option<bool>,
+    /// Whether all that is about is this container's: its PID 1 is ours.
+    pub is_container: bool,
+}
+
+/// Writes the state folder and, in a container, `/etc/nccl.conf`. What cannot be is said,
+/// where somebody could miss it; the command starts all the same.
+pub fn keep(config: &Config, decided: Decided, log: &Log) {
+    let filled: Vec<(&str, &str)> = decided.plan.filled().collect();
+    let conf = text(&filled, EnvFormat::NcclConf);
+    if config.state_dir == Place::Nowhere && !config.writes_nccl_conf(decided.is_container) {
+        return;
+    }
+    // A command that is started in a container by hand ends before the container does.
+    if !decided.is_container && find(&config.state_dir, |_| true).is_ok_and(|found| found.run.is_container) {
+        return;
+    }
+    let folder = match state::write(&config.state_dir, || files(&decided, &filled, &conf)) {
+        Ok(folder) => folder,
+        Err(why) if filled.is_empty() => {
+            tracing::debug!(why, "no state is kept");
+            None
+        }
+        Err(why) => {
+            log.note(&format!(
+                "what was decided cannot be left for processes that enter the container later, which then decide anew: {why}."
+            ));
+            None
+        }
+    };
+    if config.writes_nccl_conf(decided.is_container) {
+        let state = folder.map(|folder| folder.join(NCCL_CONF));
+        if let Err(why) = nccl_conf::write(Path::new("/"), &conf, state.as_deref()) {
+            log.note(&advice(&why, state.as_deref()));
+        }
+    }
+}
+
+fn advice(why: &str, state: Option<&Path>) -> String {
+    let next_best = match state {
+        Some(state) => {
+            let state = state.display();
+            format!(
+                "In the image, ENV NCCL_CONF_FILE={state} (NCCL 2.23 and later), or ln -s {state} /etc/nccl.conf, reaches them; or start them with rdma-init exec."
+            )
+        }
+        None => "Start them with rdma-init exec.".to_owned(),
+    };
+    format!(
+        "the variables cannot be put into /etc/nccl.conf for processes that enter the container later: {why}. {next_best}"
+    )
+}
+
+fn files(decided: &Decided, filled: &[(&str, &str)], conf: &str) -> state::Files {
+    let pid = nix::unistd::getpid().as_raw();
+    let run = Run {
+        identity: Identity::own(),
+        is_container: decided.is_container,
+        since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        pid,
+        pid_started: started(pid),
+        headline: headline(decided.plan),
+        self_test: decided.verdict.map(|passed| if passed { "passed" } else { "failed" }.to_owned()),
+        filled: filled
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect::<IndexMap<_, _>>(),
+    };
+    state::Files {
+        env_sh: text(filled, EnvFormat::Sh).into_bytes(),
+        // Marked, as the next start may be told to read it.
+        nccl_conf: crate::nccl::block::with("", conf).into_bytes(),
+        plan: json(&Document::new(decided.plan, decided.memlock).of_run(&run)),
+        facts: json(&document::Borrowed::new(&decided.facts)),
+    }
+}
+
+/// What the format cannot hold is left out, as for `rdma-init env`.
+fn text(filled: &[(&str, &str)], format: EnvFormat) -> String {
+    let mut text = Vec::new();
+    let _ = environment::write(&mut text, filled, format);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn json(document: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(document).unwrap_or_default()
+}

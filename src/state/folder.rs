@@ -1,0 +1,259 @@
+//! A folder that nobody else can change, nor lead to another one: each step on the way
+//! there is looked at, and no symbolic link is followed.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, mkdirat};
+use nix::unistd::{Uid, UnlinkatFlags, unlinkat};
+
+use crate::facts::reader::describe;
+
+/// Bytes; more than any file of ours.
+const LONGEST: u64 = 16 * 1024 * 1024;
+
+const OTHERS_WRITE: u32 = 0o022;
+const STICKY: u32 = 0o1000;
+
+#[derive(Debug)]
+pub struct Folder {
+    folder: OwnedFd,
+    owner: Uid,
+}
+
+/// Why a folder cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refused {
+    Errno(Errno),
+    /// Of this uid, on the way there or in the end.
+    Foreign(u32),
+    /// Somebody else may change what is in it.
+    Open,
+}
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Refused {
+        Refused::Errno(errno)
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Refused::Errno(Errno::ELOOP | Errno::ENOTDIR) => {
+                f.write_str("a symbolic link or a file is where a folder should be")
+            }
+            Refused::Errno(errno) => f.write_str(&describe(*errno)),
+            Refused::Foreign(uid) => write!(f, "it belongs to another user (uid {uid})"),
+            Refused::Open => f.write_str("other users may write on the way there"),
+        }
+    }
+}
+
+impl Folder {
+    /// Opens a folder of one of these users, to read.
+    ///
+    /// # Errors
+    /// It is not there, or others may change it.
+    pub fn open(path: &Path, users: &[Uid]) -> Result<Folder, Refused> {
+        Folder::at(path, users, false)
+    }
+
+    /// Opens a folder of this process's own user, and makes it where it is not there.
+    ///
+    /// # Errors
+    /// It cannot be made, or others may change it.
+    pub fn make(path: &Path) -> Result<Folder, Refused> {
+        Folder::at(path, &[Uid::effective()], true)
+    }
+
+    fn at(path: &Path, users: &[Uid], make: bool) -> Result<Folder, Refused> {
+        if !path.is_absolute() {
+            return Err(Errno::EINVAL.into());
+        }
+        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let mut folder = openat(AT_FDCWD, "/", flags, Mode::empty())?;
+        let mut names = path.components().filter(|part| *part != Component::RootDir).peekable();
+        while let Some(part) = names.next() {
+            // Relative to nothing that is known here, or a way back.
+            let Component::Normal(name) = part else { return Err(Errno::EINVAL.into()) };
+            let is_last = names.peek().is_none();
+            let next = match openat(&folder, name, flags, Mode::empty()) {
+                Err(Errno::ENOENT) if make => {
+                    match mkdirat(&folder, name, Mode::from_bits_truncate(0o755)) {
+                        // Somebody else was faster.
+                        Ok(()) | Err(Errno::EEXIST) => {}
+                        Err(errno) => return Err(errno.into()),
+                    }
+                    openat(&folder, name, flags, Mode::empty())?
+                }
+                next => next?,
+            };
+            let mut status = fstat(&next)?;
+            if is_last
+                && make
+                && status.st_uid == Uid::effective().as_raw()
+                && status.st_mode & 0o777 != 0o755
+            {
+                // Made under a umask, or by an emptyDir that everybody may write to.
+                fchmod(&next, Mode::from_bits_truncate(0o755))?;
+                status = fstat(&next)?;
+            }
+            check(&status, users, is_last)?;
+            folder = next;
+        }
+        let owner = Uid::from_raw(fstat(&folder)?.st_uid);
+        Ok(Folder { folder, owner })
+    }
+
+    /// Whose it is.
+    pub fn owner(&self) -> Uid {
+        self.owner
+    }
+
+    /// Writes a file with these permissions: all of it at once, for whoever reads.
+    ///
+    /// # Errors
+    /// As for open(2), write(2) and rename(2).
+    pub fn write(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Errno> {
+        let new = format!(".{name}.{}", std::process::id());
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let mode = Mode::from_bits_truncate(mode);
+        let file = match openat(&self.folder, new.as_str(), flags, mode) {
+            Err(Errno::EEXIST) => {
+                // Of one that had our number and was killed.
+                unlinkat(&self.folder, new.as_str(), UnlinkatFlags::NoRemoveDir)?;
+                openat(&self.folder, new.as_str(), flags, mode)
+            }
+            file => file,
+        }?;
+        let written = fchmod(file.as_fd(), mode)
+            .and_then(|()| {
+                let written = File::from(file).write_all(bytes);
+                written.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
+            })
+            .and_then(|()| renameat(&self.folder, new.as_str(), &self.folder, name));
+        if written.is_err() {
+            let _ = unlinkat(&self.folder, new.as_str(), UnlinkatFlags::NoRemoveDir);
+        }
+        written
+    }
+
+    /// A file of the folder's owner.
+    ///
+    /// # Errors
+    /// As for open(2) and read(2); EINVAL where it is no file of ours.
+    pub fn read(&self, name: &str) -> Result<Vec<u8>, Errno> {
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = openat(&self.folder, name, flags, Mode::empty())?;
+        let status = fstat(&file)?;
+        let is_file = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
+        if !is_file || Uid::from_raw(status.st_uid) != self.owner || status.st_mode & OTHERS_WRITE != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut bytes = Vec::new();
+        let read = File::from(file).take(LONGEST).read_to_end(&mut bytes);
+        read.map(|_| bytes).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
+    }
+}
+
+fn check(status: &FileStat, users: &[Uid], is_last: bool) -> Result<(), Refused> {
+    let owner = Uid::from_raw(status.st_uid);
+    let is_known = users.contains(&owner) || owner.is_root() && !is_last;
+    if !is_known {
+        return Err(Refused::Foreign(status.st_uid));
+    }
+    // In a folder with the sticky bit nobody can move what is another's.
+    let others = status.st_mode & OTHERS_WRITE != 0 && (is_last || status.st_mode & STICKY == 0);
+    if others { Err(Refused::Open) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    }
+
+    /// A place of our own: that of `tempfile` is only ours, as the others on the way.
+    fn place() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_by_everybody_and_replaced() {
+        let place = place();
+        let path = place.path().join("a/b");
+        for text in ["first", "second, longer"] {
+            Folder::make(&path).unwrap().write("x.json", text.as_bytes(), 0o644).unwrap();
+            let folder = Folder::open(&path, &[Uid::effective()]).unwrap();
+            assert_eq!(folder.read("x.json").unwrap(), text.as_bytes());
+        }
+        let names: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["x.json"]);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o755);
+        assert_eq!(fs::metadata(path.join("x.json")).unwrap().mode() & 0o7777, 0o644);
+    }
+
+    #[test]
+    fn no_link_is_followed() {
+        let place = place();
+        let real = place.path().join("real");
+        fs::create_dir(&real).unwrap();
+        symlink(&real, place.path().join("link")).unwrap();
+        let wrong = |name: &str| Folder::make(&place.path().join(name)).unwrap_err().to_string();
+        assert!(wrong("link").contains("symbolic link"));
+        assert!(wrong("link/below").contains("symbolic link"));
+        let folder = Folder::make(&real).unwrap();
+        fs::write(place.path().join("secret"), "old").unwrap();
+        symlink(place.path().join("secret"), real.join("env.sh")).unwrap();
+        assert_eq!(folder.read("env.sh"), Err(Errno::ELOOP));
+        folder.write("env.sh", b"new", 0o644).unwrap();
+        assert_eq!(fs::read_to_string(place.path().join("secret")).unwrap(), "old");
+        assert_eq!(folder.read("env.sh").unwrap(), b"new");
+    }
+
+    #[test]
+    fn what_others_may_change_is_refused() {
+        let place = place();
+        let below = place.path().join("open/state");
+        fs::create_dir_all(&below).unwrap();
+        mode(below.parent().unwrap(), 0o777);
+        assert_eq!(Folder::make(&below).unwrap_err(), Refused::Open);
+        mode(below.parent().unwrap(), 0o1777);
+        assert!(Folder::make(&below).is_ok());
+        // Its own mode is made right, but only to write.
+        mode(&below, 0o777);
+        assert_eq!(Folder::open(&below, &[Uid::effective()]).unwrap_err(), Refused::Open);
+        assert!(Folder::make(&below).is_ok());
+        if Uid::effective().is_root() {
+            chown(&below, Some(12345), None).unwrap();
+            assert_eq!(Folder::make(&below).unwrap_err(), Refused::Foreign(12345));
+            assert!(Folder::open(&below, &[Uid::from_raw(12345)]).is_ok());
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_of_the_owner_is_not_read() {
+        let place = place();
+        let path = place.path().join("state");
+        let folder = Folder::make(&path).unwrap();
+        nix::unistd::mkfifo(&path.join("fifo"), Mode::S_IRWXU).unwrap();
+        assert_eq!(folder.read("fifo"), Err(Errno::EINVAL));
+        assert_eq!(folder.read("absent"), Err(Errno::ENOENT));
+        folder.write("open", b"1", 0o644).unwrap();
+        mode(&path.join("open"), 0o666);
+        assert_eq!(folder.read("open"), Err(Errno::EINVAL));
+        for wrong in ["relative/state", "/tmp/../tmp/x"] {
+            assert_eq!(Folder::make(Path::new(wrong)).unwrap_err(), Refused::Errno(Errno::EINVAL));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Which start of which container: what a folder has kept from an earlier one must not
+//! count.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// The same for all processes of a container, until it is started again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Identity {
+    /// Of the machine (`/proc/sys/kernel/random/boot_id`).
+    pub boot: String,
+    /// `pid:[4026531836]`.
+    pub namespace: String,
+    /// When its PID 1 was started, in ticks of the machine's clock; `None` where that is
+    /// hidden (`hidepid`, proc(5)).
+    pub init_started: Option<u64>,
+}
+
+impl Identity {
+    /// Of this process.
+    pub fn own() -> Identity {
+        let text = |path| fs::read_to_string(path).unwrap_or_default();
+        let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        Identity {
+            boot: text("/proc/sys/kernel/random/boot_id").trim_end().to_owned(),
+            namespace: namespace.to_string_lossy().into_owned(),
+            init_started: started(1),
+        }
+    }
+
+    pub fn is(&self, other: &Identity) -> bool {
+        let same_init = match (self.init_started, other.init_started) {
+            (Some(here), Some(there)) => here == there,
+            _ => true,
+        };
+        self.boot == other.boot && self.namespace == other.namespace && same_init
+    }
+}
+
+/// When a process was started, in ticks since the machine was (proc(5), field 22 of
+/// `/proc/PID/stat`). `None` where there is no such process, or it is hidden.
+pub fn started(pid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program may hold anything, a parenthesis too.
+    let (_, rest) = text.rsplit_once(')')?;
+    rest.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// How long ago that was, in seconds; `None` where it cannot be told.
+pub fn age(started: u64) -> Option<u64> {
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let uptime: u64 = uptime.split('.').next()?.parse().ok()?;
+    let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
+    Some(uptime.saturating_sub(started / u64::try_from(ticks).ok()?.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_start_is_another_one() {
+        let own = Identity::own();
+        assert!(own.is(&Identity::own()));
+        assert!(own.is(&Identity { init_started: None, ..own.clone() }));
+        for other in [
+            Identity { boot: "another".into(), ..own.clone() },
+            Identity { namespace: "pid:[1]".into(), ..own.clone() },
+            Identity { init_started: own.init_started.map(|ticks| ticks + 1), ..own.clone() },
+        ] {
+            assert!(!own.is(&other));
+        }
+    }
+
+    #[test]
+    fn a_process_has_a_start_as_long_as_it_is_there() {
+        let own = started(std::process::id() as i32).unwrap();
+        assert!(age(own).unwrap() < 3600);
+        assert_eq!(started(i32::MAX), None);
+    }
+}

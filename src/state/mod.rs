@@ -1,0 +1,46 @@
+//! What a start leaves for whoever enters the container later: the variables that it
+//! filled in, and what they were decided on. Of the rest of the environment, which holds
+//! secrets, nothing.
+
+pub mod find;
+pub mod folder;
+pub mod identity;
+pub mod run;
+
+use std::path::PathBuf;
+
+use nix::unistd::Uid;
+
+/// Where it is, unless `state-dir` says otherwise.
+pub const FOLDER: &str = "/run/rdma-init";
+
+/// The files in it.
+pub const ENV_SH: &str = "env.sh";
+pub const NCCL_CONF: &str = "nccl.conf";
+pub const PLAN: &str = "plan.json";
+pub const FACTS: &str = "facts.json";
+
+/// Where to leave it, and to look for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Place {
+    #[default]
+    Default,
+    /// There, and nowhere else.
+    At(PathBuf),
+    Nowhere,
+}
+
+impl Place {
+    /// The folders that a user's state may be in, the best first: one who may not write
+    /// to [`FOLDER`] has the others.
+    pub fn folders(&self, user: Uid) -> Vec<PathBuf> {
+        match self {
+            Place::Nowhere => Vec::new(),
+            Place::At(folder) => vec![folder.clone()],
+            Place::Default => {
+                let own = ["/dev/shm", "/tmp"].map(|parent| format!("{parent}/rdma-init-{user}").into());
+                [PathBuf::from(FOLDER)].into_iter().chain(own).collect()
+            }
+        }
+    }
+}

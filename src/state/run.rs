@@ -1,0 +1,81 @@
+//! What is known of a start: part of `plan.json`.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use super::identity::{Identity, started};
+use crate::report::plan::SCHEMA;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Run {
+    pub identity: Identity,
+    /// Whether its PID 1 is our own init, so that nothing else is about.
+    pub is_container: bool,
+    /// When the preparation was done, in seconds since 1970.
+    pub since: u64,
+    /// The command's process, by the number that it has in its own namespace, and when it
+    /// was started.
+    pub pid: i32,
+    pub pid_started: Option<u64>,
+    /// The decision in one line.
+    pub headline: String,
+    /// `passed` or `failed`; `None` where none was made.
+    pub self_test: Option<String>,
+    /// The variables that were filled in, in this order.
+    pub filled: IndexMap<String, String>,
+}
+
+impl Run {
+    /// Whether its command still runs.
+    pub fn is_running(&self) -> bool {
+        let now = started(self.pid);
+        now.is_some() && (self.pid_started.is_none() || now == self.pid_started)
+    }
+}
+
+/// What is read of `plan.json`.
+#[derive(Debug, Deserialize)]
+struct Kept {
+    schema: String,
+    run: Option<Run>,
+}
+
+/// # Errors
+/// In words: it is no such document.
+pub fn parse(text: &[u8]) -> Result<Run, String> {
+    let kept: Kept = serde_json::from_slice(text).map_err(|error| format!("it is no plan: {error}"))?;
+    match kept.run {
+        _ if kept.schema != SCHEMA => Err(format!("its schema is {:?}, not {SCHEMA:?}", kept.schema)),
+        None => Err("it says nothing of a start".to_owned()),
+        Some(run) => Ok(run),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plan_of_a_start_will_do() {
+        let run = Run { pid: 7, ..Run::default() };
+        let text = |schema: &str| serde_json::json!({"schema": schema, "ports": [], "run": run}).to_string();
+        assert_eq!(parse(text(SCHEMA).as_bytes()), Ok(run.clone()));
+        assert!(parse(text("rdma-init/plan/9").as_bytes()).unwrap_err().contains("plan/9"));
+        assert!(
+            parse(format!("{{\"schema\": {SCHEMA:?}}}").as_bytes())
+                .unwrap_err()
+                .contains("nothing of a start")
+        );
+        assert!(parse(b"{").unwrap_err().contains("no plan"));
+    }
+
+    #[test]
+    fn a_number_that_another_process_has_by_now_is_no_command() {
+        let pid = std::process::id() as i32;
+        let own = Run { pid, pid_started: started(pid), ..Run::default() };
+        assert!(own.is_running());
+        assert!(!Run { pid_started: Some(1), ..own.clone() }.is_running());
+        assert!(!Run { pid: i32::MAX, ..own }.is_running());
+    }
+}

@@ -1,0 +1,131 @@
+//! Processes that enter a running container: they get what its command got.
+
+use super::engine::{Container, Ended, Engine, engine, file};
+use super::host::Host;
+
+const WANTED: [&str; 3] = ["NCCL_IB_GID_INDEX=5", "NCCL_IB_HCA==mlx5_0", "NCCL_SOCKET_IFNAME=eth0"];
+
+const JOB: [&str; 3] = ["sh", "-c", "echo ready; exec sleep 1000"];
+
+fn started<'a>(engine: &'a Engine, host: &Host, options: &[&str]) -> Container<'a> {
+    let mut container = engine.start(host.options(options), &JOB);
+    container.wait_for("ready");
+    container
+}
+
+/// The lines about NCCL, sorted.
+fn about_nccl(ended: &Ended) -> Vec<String> {
+    let lines = ended.stdout.lines().filter(|line| line.starts_with("NCCL_"));
+    let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[track_caller]
+fn shows(ended: &Ended, text: &str) {
+    assert!(ended.stdout.contains(text), "no {text:?} in {ended:#?}");
+}
+
+#[test]
+fn exec_gives_what_the_command_got() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let container = started(engine, &host, &["--env", "SECRET=hunter2"]);
+    let env = container.exec(&["/rdma-init", "exec", "--", "env"]).expect_code(0);
+    assert_eq!(about_nccl(&env), WANTED);
+    assert_eq!(env.stderr, "");
+    // Whoever it is, and unless he has something else in mind.
+    let other =
+        container.docker(["exec", "--user", "1234"], &["/rdma-init", "exec", "--", "env"]).expect_code(0);
+    assert_eq!(about_nccl(&other), WANTED);
+    let own = ["exec", "--env", "NCCL_IB_HCA=", "--env", "NCCL_SOCKET_IFNAME=lo"];
+    let own = container.docker(own, &["/rdma-init", "exec", "--", "env"]).expect_code(0);
+    assert_eq!(about_nccl(&own), ["NCCL_IB_GID_INDEX=5", "NCCL_IB_HCA=", "NCCL_SOCKET_IFNAME=lo"]);
+    // Without us.
+    let sourced = container.exec(&["sh", "-c", ". /run/rdma-init/env.sh; env"]).expect_code(0);
+    assert_eq!(about_nccl(&sourced), WANTED);
+    // The code is the command's.
+    container.exec(&["/rdma-init", "exec", "--", "sh", "-c", "exit 7"]).expect_code(7);
+    container
+        .exec(&["/rdma-init", "exec", "--", "/no/such"])
+        .expect_code(127)
+        .expect_said("cannot run /no/such");
+    container.exec(&["/rdma-init", "exec"]).expect_code(125);
+
+    let left = container.exec(&["sh", "-c", "ls -lan /run/rdma-init; cat /run/rdma-init/*"]).expect_code(0);
+    for part in ["drwxr-xr-x", "-rw-r--r--", "env.sh", "nccl.conf", "plan.json", "facts.json"] {
+        assert!(left.stdout.contains(part), "no {part} in {left:#?}");
+    }
+    assert!(!left.stdout.contains("hunter2"), "{left:#?}");
+}
+
+#[test]
+fn nccl_finds_the_variables_in_every_process() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let (_folder, conf) = file("NCCL_DEBUG=WARN\nNCCL_SOCKET_IFNAME=eth9");
+    // A container of its own file, as one in an image would be.
+    let copy = format!("cp {conf}.in /etc/nccl.conf");
+    let volume = format!("{conf}:{conf}.in:ro");
+    let options = host.options(&["--volume", &volume, "--entrypoint", "/bin/sh"]);
+    let script = format!("{copy}; exec /rdma-init -- sh -c 'echo ready; exec sleep 1000'");
+    let mut container = engine.start(options, &["-c", &script]);
+    container.wait_for("ready");
+    let conf = container.exec(&["cat", "/etc/nccl.conf"]).expect_code(0).stdout;
+    assert!(conf.starts_with("NCCL_DEBUG=WARN\nNCCL_SOCKET_IFNAME=eth9\n# rdma-init: begin"), "{conf}");
+    for line in [WANTED[0], WANTED[1]] {
+        assert!(conf.lines().any(|found| found == line), "{conf}");
+    }
+    // The user's own line came first, and stands.
+    assert!(!conf.contains(WANTED[2]), "{conf}");
+    // A file of ours is no wish of the user at the next start.
+    container.docker(["restart", "--time", "1"], &[]).expect_code(0);
+    let again = container.exec(&["cat", "/etc/nccl.conf"]).expect_code(0).stdout;
+    assert_eq!(again.matches("# rdma-init: begin").count(), 1, "{again}");
+    let plan = container.exec(&["/rdma-init", "plan"]).expect_code(0);
+    shows(&plan, "set    NCCL_IB_HCA");
+}
+
+#[test]
+fn where_little_can_be_written_the_state_is_found_all_the_same() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    for options in [&["--read-only"][..], &["--user", "1234"], &["--read-only", "--user", "1234"]] {
+        let container = started(engine, &host, options);
+        let env = container.exec(&["/rdma-init", "exec", "--", "env"]).expect_code(0);
+        assert_eq!(about_nccl(&env), WANTED, "{options:?}");
+        assert_eq!(env.stderr, "", "{options:?}");
+        let root =
+            container.docker(["exec", "--user", "0"], &["/rdma-init", "exec", "--", "env"]).expect_code(0);
+        assert_eq!(about_nccl(&root), WANTED, "{options:?}");
+        shows(&container.exec(&["/rdma-init", "status"]).expect_code(0), "the command runs");
+        container.signal("KILL");
+        // It was told at the start what could not be done, and what helps.
+        container.wait().expect_said("/etc/nccl.conf").expect_said("NCCL_CONF_FILE=/dev/shm/rdma-init-");
+    }
+}
+
+#[test]
+fn status_is_for_probes() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let container = started(engine, &host, &["--env", "RDMA_INIT_SELF_TEST=warn"]);
+    let status = container.exec(&["/rdma-init", "status"]).expect_code(0);
+    shows(&status, "RoCE, 1 port");
+    shows(&status, "3 variables filled in, self-test ");
+    let json = container.exec(&["/rdma-init", "status", "--json"]).expect_code(0).stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((json["ready"].as_bool(), json["filled"].as_u64()), (Some(true), Some(3)), "{json}");
+    // Not that of another process with its own idea.
+    container.exec(&["/rdma-init", "--", "true"]).expect_code(0);
+    container.exec(&["/rdma-init", "status"]).expect_code(0);
+    // A container that has not been prepared is not ready.
+    let mut container =
+        engine.start(host.options(&["--entrypoint", "/bin/sh"]), &["-c", "echo ready; sleep 1000"]);
+    container.wait_for("ready");
+    let status = container.exec(&["/rdma-init", "status"]).expect_code(1);
+    shows(&status, "not ready: nothing was prepared yet");
+    let afresh = container.exec(&["/rdma-init", "exec", "--", "env"]).expect_code(0);
+    assert_eq!(about_nccl(&afresh), WANTED);
+    afresh.expect_said("the variables are decided anew");
+}
