@@ -119,6 +119,7 @@ fn status_is_for_probes() {
     // Not that of another process with its own idea.
     container.exec(&["/rdma-init", "--", "true"]).expect_code(0);
     container.exec(&["/rdma-init", "status"]).expect_code(0);
+    drop(container);
     // A container that has not been prepared is not ready.
     let mut container =
         engine.start(host.options(&["--entrypoint", "/bin/sh"]), &["-c", "echo ready; sleep 1000"]);
