@@ -78,7 +78,7 @@ pub struct ConfigFlags {
     #[arg(long, global = true, value_name = "FOLDER")]
     state_dir: Option<String>,
 
-    /// Put the variables into /etc/nccl.conf, too: true or false [default: true as PID 1]
+    /// Put the variables into /etc/nccl.conf, too: true or false [default: true in a container]
     #[arg(long, global = true, value_name = "BOOLEAN", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     write_nccl_conf: Option<String>,
 

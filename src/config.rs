@@ -44,7 +44,7 @@ pub struct Config {
     pub set: IndexMap<String, String>,
     /// Where the state is left.
     pub state_dir: Place,
-    /// Put the variables into `/etc/nccl.conf` as well; `None`: where this is PID 1.
+    /// Put the variables into `/etc/nccl.conf` as well; `None`: in a container.
     pub write_nccl_conf: Option<bool>,
     pub prepare_timeout: Duration,
     /// 1 to 255.
@@ -175,11 +175,6 @@ impl Config {
                 quiet: self.log_level == LogLevel::Error,
             },
         }
-    }
-
-    /// Whether `/etc/nccl.conf` gets the variables, too.
-    pub fn writes_nccl_conf(&self, is_container: bool) -> bool {
-        self.write_nccl_conf.unwrap_or(is_container)
     }
 
     /// After this the command starts without the preparation.

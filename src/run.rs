@@ -54,7 +54,7 @@ pub fn prepare(
     log: &Log,
     command: Vec<CString>,
     inherited: Vec<CString>,
-    is_container: bool,
+    by_init: bool,
 ) -> anyhow::Result<Prepared> {
     let known = Environment::new(&inherited);
     let profiles = host::profiles(config)?;
@@ -80,7 +80,7 @@ pub fn prepare(
     let verdict = proof.map(|report| report.passed);
     keep::keep(
         config,
-        keep::Decided { facts, plan: &plan, memlock: memlock.as_ref(), verdict, is_container },
+        keep::Decided { facts, plan: &plan, memlock: memlock.as_ref(), verdict, by_init },
         log,
     );
     let filled = plan.filled().next().is_some();

@@ -18,8 +18,20 @@ pub fn run(
     format: EnvFormat,
     config: &Config,
     environment: &Environment,
+    has_flags: bool,
 ) -> anyhow::Result<()> {
-    let filled = filled(host, config, environment)?;
+    // Who asks for another profile wants to know what that would come to.
+    let state = match &host.facts {
+        None if !has_flags => kept(config)?,
+        _ => None,
+    };
+    let filled = match state {
+        Some(filled) => filled,
+        None => {
+            let super::Decision { plan, .. } = super::decide(host, config, environment)?;
+            plan.filled().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        }
+    };
     let variables: Vec<(&str, &str)> =
         filled.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let left_out = report::environment::write(out, &variables, format)?;
@@ -32,20 +44,9 @@ pub fn run(
     Ok(())
 }
 
-/// What the container was started with, else what it would be.
-fn filled(
-    host: &Host,
-    config: &Config,
-    environment: &Environment,
-) -> anyhow::Result<IndexMap<String, String>> {
+/// What the container was started with.
+fn kept(config: &Config) -> anyhow::Result<Option<IndexMap<String, String>>> {
     let profiles = host::profiles(config)?;
-    let state = match host.facts {
-        None => find(&config.state_dir, |name| profiles.may_fill(name)).ok(),
-        Some(_) => None,
-    };
-    if let Some(state) = state {
-        return Ok(state.run.filled);
-    }
-    let super::Decision { plan, .. } = super::decide(host, config, environment)?;
-    Ok(plan.filled().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    let found = find(&config.state_dir, |name| profiles.may_fill(name));
+    Ok(found.ok().map(|found| found.run.filled))
 }

@@ -21,11 +21,17 @@ use crate::plan::Plan;
 use crate::profiles::Profiles;
 use crate::report::plan::Detail;
 
-/// Runs the command, printing to standard output. Returns the exit code.
+/// Runs the command, printing to standard output. Returns the exit code. With
+/// `has_flags`, keys of the configuration were given as flags.
 ///
 /// # Errors
 /// A sentence for the user.
-pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyhow::Result<i32> {
+pub fn run(
+    action: &Action,
+    config: &Config,
+    environment: &Environment,
+    has_flags: bool,
+) -> anyhow::Result<i32> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut code = 0;
     match action {
@@ -41,7 +47,7 @@ pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyho
             };
             plan::run(&mut out, host, form, config, environment)
         }
-        Action::Env { host, format } => env::run(&mut out, host, *format, config, environment),
+        Action::Env { host, format } => env::run(&mut out, host, *format, config, environment, has_flags),
         Action::SelfTest(arguments) => {
             self_test::run(&mut out, arguments, config, environment).map(|passed| code = i32::from(!passed))
         }

@@ -27,8 +27,8 @@ pub struct Decided<'a> {
     pub memlock: Option<&'a Memlock>,
     /// Whether the self-test passed, where one was made.
     pub verdict: Option<bool>,
-    /// Whether all that is about is this container's: its PID 1 is ours.
-    pub is_container: bool,
+    /// Whether PID 1 is our own init.
+    pub by_init: bool,
 }
 
 /// Writes the state folder and, in a container, `/etc/nccl.conf`. What cannot be is said,
@@ -36,14 +36,16 @@ pub struct Decided<'a> {
 pub fn keep(config: &Config, decided: Decided, log: &Log) {
     let filled: Vec<(&str, &str)> = decided.plan.filled().collect();
     let conf = text(&filled, EnvFormat::NcclConf);
-    if config.state_dir == Place::Nowhere && !config.writes_nccl_conf(decided.is_container) {
+    let identity = Identity::own();
+    let writes_conf = config.write_nccl_conf.unwrap_or(decided.by_init || identity.is_container());
+    if config.state_dir == Place::Nowhere && !writes_conf {
         return;
     }
     // A command that is started in a container by hand ends before the container does.
-    if !decided.is_container && find(&config.state_dir, |_| true).is_ok_and(|found| found.run.is_container) {
+    if !decided.by_init && find(&config.state_dir, |_| true).is_ok_and(|found| found.run.by_init) {
         return;
     }
-    let folder = match state::write(&config.state_dir, || files(&decided, &filled, &conf)) {
+    let folder = match state::write(&config.state_dir, || files(identity, &decided, &filled, &conf)) {
         Ok(folder) => folder,
         Err(why) if filled.is_empty() => {
             tracing::debug!(why, "no state is kept");
@@ -56,7 +58,7 @@ pub fn keep(config: &Config, decided: Decided, log: &Log) {
             None
         }
     };
-    if config.writes_nccl_conf(decided.is_container) {
+    if writes_conf {
         let state = folder.map(|folder| folder.join(NCCL_CONF));
         if let Err(why) = nccl_conf::write(Path::new("/"), &conf, state.as_deref()) {
             log.note(&advice(&why, state.as_deref()));
@@ -79,11 +81,11 @@ fn advice(why: &str, state: Option<&Path>) -> String {
     )
 }
 
-fn files(decided: &Decided, filled: &[(&str, &str)], conf: &str) -> state::Files {
+fn files(identity: Identity, decided: &Decided, filled: &[(&str, &str)], conf: &str) -> state::Files {
     let pid = nix::unistd::getpid().as_raw();
     let run = Run {
-        identity: Identity::own(),
-        is_container: decided.is_container,
+        identity,
+        by_init: decided.by_init,
         since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         pid,
         pid_started: started(pid),

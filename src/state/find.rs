@@ -77,8 +77,7 @@ fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<(Run, Ui
     if !identity.is(&run.identity) {
         return Err(Some("it is of an earlier start".to_owned()));
     }
-    // Without a PID 1 of ours there may be other jobs about, now or later.
-    if !run.is_container && !run.is_running() {
+    if !run.by_init && !run.identity.is_container() && !run.is_running() {
         return Err(Some("the command that it was left for has ended".to_owned()));
     }
     Ok((run, folder.owner()))
@@ -111,14 +110,14 @@ mod tests {
         assert!(found().unwrap_err().iter().all(|without| without.folder != folder));
         let filled = [("NCCL_IB_HCA", "=mlx5_1"), ("no name", "1"), ("LD_PRELOAD", "x")];
         let filled = filled.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let run = Run { identity: Identity::own(), is_container: true, filled, ..Run::default() };
+        let run = Run { identity: Identity::own(), by_init: true, filled, ..Run::default() };
         leave(&folder, &run);
         let names: Vec<String> = found().unwrap().run.filled.into_keys().collect();
         assert_eq!(names, ["LD_PRELOAD", "NCCL_IB_HCA"]);
         leave(&folder, &Run { identity: Identity::default(), ..run.clone() });
         assert!(none("an earlier start"));
-        leave(&folder, &Run { is_container: false, pid: i32::MAX, ..run.clone() });
-        assert!(none("has ended"));
+        leave(&folder, &Run { by_init: false, pid: i32::MAX, ..run.clone() });
+        assert!(Identity::own().is_container() || none("has ended"));
         fs::write(folder.join(PLAN), "{").unwrap();
         assert!(none("it is no plan"));
         if Uid::effective().is_root() {

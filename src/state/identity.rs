@@ -39,6 +39,18 @@ impl Identity {
     }
 }
 
+/// The machine's own PID namespace: `PROC_PID_INIT_INO` of the kernel's
+/// `include/linux/proc_ns.h`, which is part of its interface.
+const OF_MACHINE: &str = "pid:[4026531836]";
+
+impl Identity {
+    /// Whether this is a container with processes of its own. Where it is not, other
+    /// jobs may be about, now or later.
+    pub fn is_container(&self) -> bool {
+        !self.namespace.is_empty() && self.namespace != OF_MACHINE
+    }
+}
+
 /// When a process was started, in ticks since the machine was (proc(5), field 22 of
 /// `/proc/PID/stat`). `None` where there is no such process, or it is hidden.
 pub fn started(pid: i32) -> Option<u64> {

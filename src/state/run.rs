@@ -10,8 +10,8 @@ use crate::report::plan::SCHEMA;
 #[serde(default)]
 pub struct Run {
     pub identity: Identity,
-    /// Whether its PID 1 is our own init, so that nothing else is about.
-    pub is_container: bool,
+    /// Whether our own init is its PID 1.
+    pub by_init: bool,
     /// When the preparation was done, in seconds since 1970.
     pub since: u64,
     /// The command's process, by the number that it has in its own namespace, and when it
