@@ -14,6 +14,7 @@ mod cli {
     mod run;
     mod self_test;
     mod signals;
+    mod state;
     #[path = "../init/states.rs"]
     mod states;
     mod usage;

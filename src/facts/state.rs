@@ -7,8 +7,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 
 use super::reader::Reader;
-
-pub const FOLDER: &str = "/run/rdma-init";
+use crate::state::FOLDER;
 
 /// Whether this user may make the folder, where it is not there yet, and files in it.
 pub fn is_writable(reader: &Reader) -> bool {

@@ -1,0 +1,125 @@
+//! What a start leaves, `exec`, `env` and `status`, in place.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::run::{Ran, rdma_init, run};
+use crate::support::{binary, skip};
+
+/// A folder for the state, below one that only we may write to.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ran {
+        run(self.command(arguments))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = rdma_init(arguments);
+        command.env("RDMA_INIT_STATE_DIR", self.path());
+        command
+    }
+
+    /// A script that the program starts, with `$0` for the program.
+    fn script(&self, script: &str) -> Ran {
+        let mut command =
+            self.command(&["--set", "NCCL_IB_TC=106", "--", "sh", "-c", script, binary().to_str().unwrap()]);
+        command.env("SECRET", "hunter2");
+        run(command)
+    }
+}
+
+#[test]
+fn a_command_finds_what_it_was_started_with() {
+    let place = Place::new();
+    let ran = place.script("unset NCCL_IB_TC; $0 status && $0 env && $0 exec -- sh -c 'echo $NCCL_IB_TC'");
+    let ran = ran.expect_code(0);
+    let lines: Vec<&str> = ran.text().lines().collect();
+    assert!(lines[0].starts_with("prepared ") && lines[0].ends_with("; 1 variable filled in"), "{ran:#?}");
+    assert_eq!(lines[1..], ["the command runs", "export NCCL_IB_TC=106", "106"]);
+    // Who enters may want another value, and flags ask for a decision of their own.
+    let ran = place
+        .script("NCCL_IB_TC=1 $0 exec -- sh -c 'echo $NCCL_IB_TC'; $0 env --set NCCL_IB_SL=3")
+        .expect_code(0);
+    assert!(ran.text().starts_with("1\n") && ran.text().contains("export NCCL_IB_SL=3"), "{ran:#?}");
+}
+
+#[test]
+fn nothing_of_the_rest_of_the_environment_is_kept() {
+    let place = Place::new();
+    place.script("true").expect_code(0);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(place.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("hunter2"), "{}", path.display());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o644);
+        names.push(path.file_name().unwrap().to_owned());
+    }
+    names.sort();
+    assert_eq!(names, ["env.sh", "facts.json", "nccl.conf", "plan.json"]);
+    assert_eq!(fs::read_to_string(place.path().join("env.sh")).unwrap(), "export NCCL_IB_TC=106\n");
+    let facts = place.path().join("facts.json");
+    place.run(&["plan", "--facts", facts.to_str().unwrap()]).expect_code(0);
+}
+
+#[test]
+fn without_a_start_it_is_decided_anew() {
+    let place = Place::new();
+    let ran = place.run(&["status"]).expect_code(1);
+    assert!(ran.text().starts_with("not ready: nothing was prepared"), "{ran:#?}");
+    let ran = place.run(&["exec", "--", "sh", "-c", "exit 7"]).expect_code(7);
+    assert!(ran.stderr.contains("the variables are decided anew"), "{ran:#?}");
+    place.script("true").expect_code(0);
+    let plan = place.path().join("plan.json");
+    let text = fs::read_to_string(&plan).unwrap();
+    for (spoilt, why) in [
+        ("{".to_owned(), "it is no plan"),
+        (text.replace("plan/1", "plan/9"), "its schema is"),
+        (text.replace("\"boot\":\"", "\"boot\":\"x"), "it is of an earlier start"),
+    ] {
+        fs::write(&plan, spoilt).unwrap();
+        let ran = place.run(&["exec", "--", "true"]).expect_code(0);
+        assert!(ran.stderr.contains(why), "no {why:?} in {ran:#?}");
+    }
+    fs::remove_file(&plan).unwrap();
+    nix::unistd::mkfifo(&plan, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    place.run(&["status"]).expect_code(1);
+}
+
+#[test]
+fn a_folder_of_somebody_else_is_not_used() {
+    if !nix::unistd::geteuid().is_root() {
+        return skip("only root can give a folder away");
+    }
+    let place = Place::new();
+    fs::create_dir(place.path()).unwrap();
+    std::os::unix::fs::chown(place.path(), Some(12345), None).unwrap();
+    let ran = place.script("echo started").expect_code(0);
+    assert_eq!(ran.text(), "started\n");
+    assert!(ran.stderr.contains("it belongs to another user (uid 12345)"), "{ran:#?}");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_place_must_be_one() {
+    for wrong in ["state", "/run/../etc"] {
+        let mut command = rdma_init(["--", "true"]);
+        command.env("RDMA_INIT_STATE_DIR", wrong);
+        run(command).expect_error(&["state-dir", wrong, "expected an absolute path without .."]);
+    }
+    run(rdma_init(["exec"])).expect_error(&["COMMAND"]);
+    run(rdma_init(["exec", "true"])).expect_error(&["rdma-init"]);
+}
