@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 
 use crate::report::compare::{Document, sentence, write};
+use crate::report::json;
 use crate::self_test::collect::{Unread, collect};
 
 /// Some node differs, failed a check, or has a report that cannot be read.
@@ -19,8 +20,7 @@ pub fn run(out: &mut impl Write, files: &[PathBuf], json: bool) -> anyhow::Resul
     }
     let comparison = collected.nodes.compare();
     if json {
-        serde_json::to_writer_pretty(&mut *out, &Document::new(&comparison, &collected.unread))?;
-        writeln!(out)?;
+        json::write(out, &Document::new(&comparison, &collected.unread))?;
     } else {
         write(out, &comparison, &collected.unread)?;
     }

@@ -5,6 +5,7 @@ use std::io::Write;
 use crate::config::Config;
 use crate::facts::document::Document;
 use crate::facts::settings::Environment;
+use crate::report::json;
 use crate::{host, report};
 
 pub fn run(
@@ -17,8 +18,7 @@ pub fn run(
     if json {
         // For a self-test elsewhere, with --facts.
         host::add_extra(&mut facts);
-        serde_json::to_writer_pretty(&mut *out, &Document::new(facts))?;
-        writeln!(out)?;
+        json::write(out, &Document::new(&facts))?;
     } else {
         report::facts::write(out, &facts)?;
     }

@@ -6,6 +6,7 @@ use crate::check::memlock::{self, Mode};
 use crate::cli::Host;
 use crate::config::Config;
 use crate::facts::settings::Environment;
+use crate::report::json;
 use crate::report::plan::{Detail, Document, Memlock, write};
 
 pub enum Form {
@@ -34,8 +35,7 @@ pub fn run(
     }
     match form {
         Form::Json => {
-            serde_json::to_writer_pretty(&mut *out, &Document::new(&plan, memlock.as_ref()))?;
-            writeln!(out)?;
+            json::write(out, &Document::new(&plan, memlock.as_ref()))?;
         }
         Form::Text(detail) => write(out, &plan, memlock.as_ref(), detail)?,
     }

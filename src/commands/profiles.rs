@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::config::Config;
 use crate::host;
 use crate::profiles::Profile;
+use crate::report::json;
 
 pub fn run(out: &mut impl Write, name: Option<&str>, json: bool, config: &Config) -> anyhow::Result<()> {
     let profiles = host::profiles(config)?;
@@ -40,7 +41,6 @@ struct Document<'a> {
 
 fn write_json(out: &mut impl Write, profiles: Vec<&Profile>) -> anyhow::Result<()> {
     let document = Document { schema: "rdma-init/profiles/1", profiles };
-    serde_json::to_writer_pretty(&mut *out, &document)?;
-    writeln!(out)?;
+    json::write(out, &document)?;
     Ok(())
 }

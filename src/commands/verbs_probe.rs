@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
+use crate::report::json;
 use crate::verbs;
 
 pub fn run(out: &mut impl Write) -> anyhow::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, &verbs::probe::all())?;
-    writeln!(out)?;
+    json::write(out, &verbs::probe::all())?;
     Ok(())
 }

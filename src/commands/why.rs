@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::facts::settings::{Environment, is_variable_name};
 use crate::plan::Why;
 use crate::report;
+use crate::report::json;
 use crate::report::style::visible;
 
 /// `plan --why VARIABLE --json`.
@@ -35,8 +36,7 @@ pub fn run(
     let profile = plan.profile.as_ref().and_then(|choice| profiles.get(&choice.name));
     let why = Why::new(variable, &facts, profile, &config.plan_options(), &plan);
     if json {
-        serde_json::to_writer_pretty(&mut *out, &Document { schema: "rdma-init/why/1", why: &why })?;
-        writeln!(out)?;
+        json::write(out, &Document { schema: "rdma-init/why/1", why: &why })?;
     } else {
         report::why::write(out, &why, &plan)?;
     }

@@ -10,34 +10,21 @@ pub const SCHEMA: &str = "rdma-init/facts/1";
 
 /// The facts with what a reader needs to know about them.
 #[derive(Debug, Clone, Serialize)]
-pub struct Document {
-    pub schema: String,
-    /// The version of the program that wrote it.
-    pub program: String,
-    #[serde(flatten)]
-    pub facts: Facts,
-}
-
-/// The same of facts that are somebody else's.
-#[derive(Debug, Clone, Serialize)]
-pub struct Borrowed<'a> {
+pub struct Document<'a> {
     schema: &'static str,
+    /// The version of the program that wrote it.
     program: &'static str,
     #[serde(flatten)]
     facts: &'a Facts,
 }
 
-impl<'a> Borrowed<'a> {
-    pub fn new(facts: &'a Facts) -> Borrowed<'a> {
-        Borrowed { schema: SCHEMA, program: env!("CARGO_PKG_VERSION"), facts }
+impl<'a> Document<'a> {
+    pub fn new(facts: &'a Facts) -> Document<'a> {
+        Document { schema: SCHEMA, program: env!("CARGO_PKG_VERSION"), facts }
     }
 }
 
-impl Document {
-    pub fn new(facts: Facts) -> Document {
-        Document { schema: SCHEMA.to_owned(), program: env!("CARGO_PKG_VERSION").to_owned(), facts }
-    }
-
+impl Document<'_> {
     /// Reads a document.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use indexmap::IndexMap;
 
+use super::json;
 use crate::cli::EnvFormat;
 use crate::facts::settings::is_variable_name;
 
@@ -22,8 +23,7 @@ pub fn write<'a>(
     let mut left_out = Vec::new();
     if format == EnvFormat::Json {
         let in_order: IndexMap<&str, &str> = variables.iter().copied().collect();
-        serde_json::to_writer_pretty(&mut *out, &in_order)?;
-        writeln!(out)?;
+        json::write(out, &in_order)?;
         return Ok(left_out);
     }
     for &(name, value) in variables {

@@ -6,6 +6,7 @@ pub mod environment;
 pub mod facts;
 mod forecast;
 mod image;
+pub mod json;
 pub mod log;
 pub mod plan;
 pub mod self_test;

@@ -101,7 +101,7 @@ fn files(identity: Identity, decided: &Decided, filled: &[(&str, &str)], conf: &
         // Marked, as the next start may be told to read it.
         nccl_conf: crate::nccl::block::with("", conf).into_bytes(),
         plan: json(&Document::new(decided.plan, decided.memlock).of_run(&run)),
-        facts: json(&document::Borrowed::new(&decided.facts)),
+        facts: json(&document::Document::new(&decided.facts)),
     }
 }
 
@@ -113,5 +113,8 @@ fn text(filled: &[(&str, &str)], format: EnvFormat) -> String {
 }
 
 fn json(document: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(document).unwrap_or_default()
+    let mut text = Vec::new();
+    // Into memory, which takes anything.
+    let _ = crate::report::json::write(&mut text, document);
+    text
 }

@@ -14,11 +14,11 @@ use super::check::Outcome;
 use crate::check::memlock::{self, Pinning, amount};
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
-use crate::facts::state::FOLDER;
 use crate::nccl::libraries;
 use crate::nccl::predict::{Bootstrap, Transport};
 use crate::plan::{Fabric, Plan, own_slots};
 use crate::report::style::counted;
+use crate::state::FOLDER;
 use limits::{few, limits};
 use ports::{each_used, unused};
 

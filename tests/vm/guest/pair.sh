@@ -48,7 +48,7 @@ echo '--- one token, and two'
 RDMA_INIT_TOKEN=secret pair 0 --only pair-connect --only pair-data
 # Who listens goes on to, for another one; nobody else finds that port.
 port=18517
-[ "$number" = 2 ] || wait=20s
+[ "$number" = 2 ] || wait=30s
 RDMA_INIT_TOKEN=secret$number pair 1 --only pair-connect --only pair-data
 has 'it is named' 'FAILED: pair-connect: .* not the same token'
 port=18518
