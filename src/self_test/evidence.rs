@@ -100,7 +100,9 @@ pub fn of(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
             None => Evidence::skip("not known"),
             Some(true) => Evidence::of([format!("this user may make files in {FOLDER}")]),
             Some(false) => Evidence::default().warn(
-                format!("This user may not make files in {FOLDER}, or not make that folder."),
+                format!(
+                    "This user may not make files in {FOLDER}, so the state goes to /dev/shm or /tmp, if that can be."
+                ),
                 "Mount a file system on /run that the container's user may write (docker run --tmpfs /run; Kubernetes: an emptyDir).",
             ),
         },

@@ -19,7 +19,8 @@ mkdir /run/told
 
 # tell HOST NETNS VERSION FOLDER SYMBOL...: in one container, whose image has the NCCL
 # of this folder, with the user's variables. rdma-init comes last, as PID 1 itself.
-# Emulation is slow, so its preparation gets time.
+# Emulation is slow, so its preparation gets time. The containers share the /etc of the
+# machine, which has to stay as it is.
 tell() {
     told="$1 $3"
     netns=$2
@@ -27,6 +28,7 @@ tell() {
     shift 4
     # shellcheck disable=SC2016,SC2086
     in_container "$netns" env RDMA_INIT_CONFIG=/dev/null RDMA_INIT_PREPARE_TIMEOUT=60s \
+        RDMA_INIT_STATE_DIR= RDMA_INIT_WRITE_NCCL_CONF=false \
         LD_LIBRARY_PATH="$folder" $user busybox sh -c '
             init=$1 driver=$2 told=$3
             shift 3

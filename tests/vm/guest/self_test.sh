@@ -65,27 +65,25 @@ run=
 
 # probing PID: a child of it that has opened a device, once there is one.
 probing() {
-    for child in $(grep -ls "^PPid:[[:space:]]$1\$" /proc/[0-9]*/status | cut -d/ -f3); do
+    read -r children <"/proc/$1/task/$1/children" || :
+    for child in ${children:-}; do
         # shellcheck disable=SC2012
         if ls -l "/proc/$child/fd" 2>/dev/null | grep -q uverbs; then return 0; fi
     done
     return 1
 }
 
-# background TIME SIZE: tries both devices, with so much memory that it can be disturbed.
-background() {
-    "$init" self-test --each "$1" --size "$2" --only verbs-open --only verbs-memory --only verbs-loopback \
-        --json >/run/out &
-    running=$!
-    await 'a probe' probing "$running"
-}
-
-# stopped TIME: tries both devices, and stops one of the probes in the middle: $child.
+# stopped TIME: tries both devices in the background ($running), with so much memory that
+# it takes a while, and stops one of the probes in the middle: $child.
 stopped() {
-    for _ in 1 2 3 4 5; do
-        background "$1" 268435456
-        if kill -STOP "$child" 2>/dev/null; then return; fi
-        # It was done before.
+    for _ in 1 2 3 4 5 6 7 8; do
+        "$init" self-test --each "$1" --size 536870912 --only verbs-open --only verbs-memory \
+            --only verbs-loopback --json >/run/out &
+        running=$!
+        # What has ended has no program any more.
+        while [ -e "/proc/$running/exe" ]; do
+            if probing "$running" 2>/dev/null && kill -STOP "$child" 2>/dev/null; then return; fi
+        done
         wait "$running" || :
     done
     fail 'no probe could be stopped'
