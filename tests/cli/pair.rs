@@ -2,7 +2,7 @@
 //! may come.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -155,7 +155,9 @@ fn a_token_must_be_the_same_on_both() {
 #[test]
 fn a_peer_that_sends_something_else_is_named_with_it() {
     let waiting = Waiting::listen(&ONLY);
-    waiting.connect().write_all(b"GET /\x1b[31m HTTP/1.1\r\n\r\n").unwrap();
+    // Open to the end: what is closed with something unread takes back what it has sent.
+    let mut stream = waiting.connect();
+    stream.write_all(b"GET /\x1b[31m HTTP/1.1\r\n\r\n").unwrap();
     let ran = waiting.end().expect_code(1);
     assert!(
         ran.text().contains("is no rdma-init self-test, or another version: it sent \"GET /"),
@@ -202,7 +204,9 @@ fn a_peer_that_goes_is_noticed_wherever_it_was() {
     waiting.sends_away("has closed the connection");
 
     let waiting = Waiting::listen(&ONLY);
-    waiting.connect().write_all(b"{\"Greeting\":").unwrap();
+    let mut half = waiting.connect();
+    half.write_all(b"{\"Greeting\":").unwrap();
+    half.shutdown(Shutdown::Write).unwrap();
     waiting.sends_away("has closed the connection in the middle of a message");
 
     let waiting = Waiting::listen(&ONLY);

@@ -120,6 +120,12 @@ impl Wire {
 
     fn broken(&mut self, error: &std::io::Error) -> String {
         self.is_gone = true;
-        format!("the connection to {} broke: {error}.", self.address)
+        match error.kind() {
+            // The same, with something that it had not read.
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+                format!("{} has closed the connection.", self.address)
+            }
+            _ => format!("the connection to {} broke: {error}.", self.address),
+        }
     }
 }
