@@ -5,8 +5,9 @@
 //! the archives, their libnl dependencies, and every provider by its exact file
 //! name: the `-lmlx5` form would find the shared object first.
 
-use std::env;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 #[path = "src/demo/generate.rs"]
 mod demo;
@@ -56,4 +57,22 @@ fn lighten(archive: &str, folder: &str) {
     let _ = Command::new("objcopy")
         .args(["--remove-section=.eh_frame", "--remove-section=.rela.eh_frame", path.trim_end(), &copy])
         .status();
+}
+
+/// The files of a folder that something is generated from, in the order of their names.
+fn sources(folder: &str, extension: &str) -> Vec<PathBuf> {
+    println!("cargo::rerun-if-changed={folder}");
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("the folder is part of the source")
+        .map(|entry| entry.expect("it can be read").path())
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Writes Rust for the source to include.
+fn generated(name: &str, text: &str) {
+    let folder = env::var_os("OUT_DIR").expect("cargo sets it");
+    fs::write(Path::new(&folder).join(name), text).expect("the folder is there");
 }

@@ -9,14 +9,17 @@ use crate::apply::memlock as raise;
 use crate::check::memlock::{self, Mode};
 use crate::cli::SelfTestArguments;
 use crate::config::{Config, TOKEN_VARIABLE};
+use crate::facts::Facts;
 use crate::facts::settings::Environment;
 use crate::host;
+use crate::plan::{Finding, Plan};
 use crate::report;
 use crate::report::log::say;
 use crate::self_test::check::{Check, Outcome};
 use crate::self_test::kinds::{self, KINDS, Level};
 use crate::self_test::pair::{self, Meeting, Role};
 use crate::self_test::quick;
+use crate::self_test::took_us;
 use crate::self_test::whole::{self, Extent};
 
 /// Whether all passed.
@@ -57,24 +60,11 @@ pub fn run(
         pair::meet(&Meeting { role, wait: *arguments.wait, token, extent }, &say)
     });
     let super::Decision { mut facts, mut plan, .. } = super::decide(&arguments.host, config, environment)?;
-    if arguments.host.facts.is_none() {
+    let is_here = arguments.host.facts.is_none();
+    if is_here {
         host::add_extra(&mut facts);
     }
-    if config.memlock != Mode::Off
-        && let Some(before) = facts.limits.memlock
-    {
-        // As at start-up, but not of a process that is elsewhere.
-        let pinning = match arguments.host.facts {
-            None => {
-                let (after, pinning) = raise::raise(before, &facts.process);
-                raise::proven(pinning, after)
-            }
-            Some(_) => memlock::pinning(memlock::raised(before, &facts.process), &facts.process),
-        };
-        if plan.fabric.pins_memory() {
-            plan.findings.extend(memlock::finding(pinning, &facts.process));
-        }
-    }
+    plan.findings.extend(memlock_finding(config, &facts, &plan, is_here));
     let name = match &arguments.host.facts {
         None => quick::host_name(),
         Some(source) => source.display().to_string(),
@@ -88,7 +78,7 @@ pub fn run(
         };
         report.checks.extend(found.filter(counts));
         report.passed = quick::passed(&report.checks);
-        report.took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        report.took_us = took_us(started);
     }
     match arguments.json {
         true => {
@@ -99,6 +89,19 @@ pub fn run(
         false => report::self_test::write(out, &report)?,
     }
     Ok(report.passed)
+}
+
+/// What is wrong with pinned memory: as at start-up, but for a captured host by the rules
+/// alone.
+fn memlock_finding(config: &Config, facts: &Facts, plan: &Plan, is_here: bool) -> Option<Finding> {
+    let before = facts.limits.memlock.filter(|_| config.memlock != Mode::Off)?;
+    let pinning = if is_here {
+        let (after, pinning) = raise::raise(before, &facts.process);
+        raise::proven(pinning, after)
+    } else {
+        memlock::pinning(memlock::raised(before, &facts.process), &facts.process)
+    };
+    memlock::finding(pinning, &facts.process).filter(|_| plan.fabric.pins_memory())
 }
 
 /// A self-test that makes no check would pass.

@@ -1,23 +1,14 @@
 //! Part of the build: the hosts without white space, which is half of what they take.
 
+use std::fs;
 use std::path::Path;
-use std::{env, fs};
 
 const FOLDER: &str = "src/demo";
 
 /// Writes `HOSTS`, which `src/demo/mod.rs` includes.
 pub fn generate() {
-    println!("cargo::rerun-if-changed={FOLDER}");
-    let mut files: Vec<_> = fs::read_dir(FOLDER)
-        .expect("the folder is part of the source")
-        .map(|entry| entry.expect("it can be read").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
-        .collect();
-    files.sort();
-    let hosts: String = files.iter().map(|path| host(path)).collect();
-    let folder = env::var_os("OUT_DIR").expect("cargo sets it");
-    let text = format!("const HOSTS: &[(&str, &str)] = &[\n{hosts}];\n");
-    fs::write(Path::new(&folder).join("demo.rs"), text).expect("the folder is there");
+    let hosts: String = crate::sources(FOLDER, "json").iter().map(|path| host(path)).collect();
+    crate::generated("demo.rs", &format!("const HOSTS: &[(&str, &str)] = &[\n{hosts}];\n"));
 }
 
 fn host(path: &Path) -> String {

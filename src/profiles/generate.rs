@@ -2,8 +2,8 @@
 //! than all else that the program does there.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
-use std::{env, fs};
 
 use indexmap::IndexMap;
 
@@ -17,17 +17,8 @@ const FOLDER: &str = "src/profiles";
 
 /// Writes `EMBEDDED` and `OUTLINES`, which `src/profiles/embedded.rs` includes.
 pub fn generate() {
-    println!("cargo::rerun-if-changed={FOLDER}");
-    let mut files: Vec<_> = fs::read_dir(FOLDER)
-        .expect("the folder is part of the source")
-        .map(|entry| entry.expect("it can be read").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
-        .collect();
-    files.sort();
-    let profiles: Vec<Profile> = files.iter().map(|path| parse(path)).collect();
-    let text = embedded(&profiles) + &outlines(&profiles);
-    let folder = env::var_os("OUT_DIR").expect("cargo sets it");
-    fs::write(Path::new(&folder).join("profiles.rs"), text).expect("the folder is there");
+    let profiles: Vec<Profile> = crate::sources(FOLDER, "toml").iter().map(|path| parse(path)).collect();
+    crate::generated("profiles.rs", &(embedded(&profiles) + &outlines(&profiles)));
 }
 
 fn parse(path: &Path) -> Profile {

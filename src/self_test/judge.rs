@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::check::{Check, Outcome};
 use super::evidence::{self, Evidence};
 use super::kinds::{KINDS, Kind, Level};
+use super::took_us;
 use crate::facts::Facts;
 use crate::plan::{Finding, Plan, Severity};
 use crate::sorted;
@@ -16,7 +17,7 @@ pub fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Ve
         .map(|kind| {
             let started = Instant::now();
             let check = judge(kind, evidence::of(kind.id, facts, plan), &plan.findings);
-            Check { took_us: u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX), ..check }
+            Check { took_us: took_us(started), ..check }
         })
         .collect()
 }

@@ -4,6 +4,8 @@
 //! changes anything. What comes out is a [`report::Report`], the same for people, for
 //! programs and for `compare`.
 
+use std::time::Instant;
+
 use serde::{Deserialize, Serialize};
 
 pub mod brief;
@@ -34,4 +36,9 @@ pub enum Mode {
     Warn,
     /// To refuse to start where a check fails.
     Enforce,
+}
+
+/// Microseconds since then.
+pub fn took_us(since: Instant) -> u64 {
+    since.elapsed().as_micros().try_into().unwrap_or(u64::MAX)
 }

@@ -19,6 +19,7 @@ use serde::Serialize;
 use super::check::{Check, Outcome};
 use super::kinds;
 use super::report::Report;
+use super::took_us;
 use super::verbs;
 use super::whole::{self, Extent};
 use crate::facts::Facts;
@@ -203,14 +204,14 @@ fn between(
             checks.extend(agree::checks(&mine, &theirs, &[]));
             checks.push(Check {
                 message: Some(format!("{}, {why}", theirs.host)),
-                took_us: microseconds(started.elapsed()),
+                took_us: took_us(started),
                 ..kinds::check(DATA, Outcome::Failed)
             });
             return Ok((Pair { host: theirs.host, rails: Vec::new() }, checks));
         }
     };
     checks.extend(agree::checks(&mine, &theirs, &found));
-    let took_us = microseconds(started.elapsed());
+    let took_us = took_us(started);
     checks
         .extend(outcome::checks(&mine, &theirs, &found).into_iter().map(|check| Check { took_us, ..check }));
     Ok((Pair { host: theirs.host.clone(), rails: outcome::figures(&mine, &theirs, &found) }, checks))

@@ -6,6 +6,7 @@ use super::check::{Check, Outcome};
 use super::evidence::{rails, used};
 use super::judge;
 use super::report::{Rail, Report, SCHEMA};
+use super::took_us;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::plan::{Plan, own_slots};
@@ -20,7 +21,7 @@ pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -
         program: env!("CARGO_PKG_VERSION").to_owned(),
         host: host.to_owned(),
         passed: passed(&checks),
-        took_us: u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
+        took_us: took_us(started),
         hcas: used(facts, plan).map(|(hca, port)| rail(facts, &rails, hca, port)).collect(),
         nccl: plan.nccl.map(|version| version.to_string()),
         profile: plan.profile.as_ref().map(|choice| choice.name.clone()),

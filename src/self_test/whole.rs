@@ -7,6 +7,7 @@ use super::device::{DEFAULT_SIZE, DEFAULT_TIME, Wanted};
 use super::evidence::{of_roce, rails, used};
 use super::kinds::{KINDS, Level};
 use super::report::Report;
+use super::took_us;
 use super::{isolate, quick, verbs};
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
@@ -60,7 +61,7 @@ pub fn report(
         report.checks.extend(found.filter(|check| is_wanted(&check.id)));
     }
     report.passed = quick::passed(&report.checks);
-    report.took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+    report.took_us = took_us(started);
     report
 }
 
