@@ -19,7 +19,7 @@ use crate::self_test::pair::Address;
 #[command(
     name = "rdma-init",
     version,
-    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|profiles|self-test|compare|status>\n       rdma-init [OPTIONS] exec -- COMMAND [ARG]...",
+    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|profiles|self-test|compare|status|stat>\n       rdma-init [OPTIONS] exec -- COMMAND [ARG]...",
     disable_help_subcommand = true,
     after_help = AFTER_HELP
 )]
@@ -81,6 +81,10 @@ pub struct ConfigFlags {
     /// Put the variables into /etc/nccl.conf, too: true or false [default: true in a container]
     #[arg(long, global = true, value_name = "BOOLEAN", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     write_nccl_conf: Option<String>,
+
+    /// Put the variables where other programs look, too: profile, ssh, environment (repeatable)
+    #[arg(long, global = true, value_name = "WHERE", value_delimiter = ',')]
+    propagate: Vec<String>,
 
     /// After this time the command starts without the preparation [default: 10s]
     #[arg(long, global = true, value_name = "TIME")]
@@ -153,12 +157,7 @@ pub enum Action {
         json: bool,
     },
     /// Print the variables that would be set
-    Env {
-        #[command(flatten)]
-        host: Host,
-        #[arg(long, value_enum, default_value_t)]
-        format: EnvFormat,
-    },
+    Env(EnvArguments),
     /// Run COMMAND with the variables that the container was started with: for kubectl exec
     Exec {
         /// The command to run, with its arguments
@@ -170,6 +169,8 @@ pub enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// Show what goes over the RDMA devices, in MiB and packets in a second
+    Stat(StatArguments),
     /// Prove limits and image, and that the devices are fit for the job
     SelfTest(SelfTestArguments),
     /// List the profiles, or show one
@@ -190,6 +191,30 @@ pub enum Action {
     /// Opens every RDMA device through the built-in libibverbs (for tests of the build)
     #[command(hide = true)]
     VerbsProbe,
+}
+
+#[derive(Debug, Args)]
+pub struct EnvArguments {
+    #[command(flatten)]
+    pub host: Host,
+    #[arg(long, value_enum, default_value_t)]
+    pub format: EnvFormat,
+    /// Less those that have their value here already
+    #[arg(long)]
+    pub changed_only: bool,
+    /// With those of NCCL and its companions that were set already
+    #[arg(long)]
+    pub all: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct StatArguments {
+    /// Again and again, each time over so long
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s")]
+    pub watch: Option<humantime::Duration>,
+    /// One object on each line
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -260,7 +285,7 @@ pub enum EnvFormat {
 
 /// The names of the subcommands that a user may type.
 pub const ACTIONS: &[&str] =
-    &["inspect", "plan", "env", "exec", "profiles", "self-test", "compare", "status"];
+    &["inspect", "plan", "env", "exec", "profiles", "self-test", "compare", "status", "stat"];
 
 impl ConfigFlags {
     /// Those that were given, as a layer of the configuration.
@@ -293,6 +318,7 @@ impl ConfigFlags {
         flags.extend(switches.into_iter().filter(|(_, on)| *on).map(|(key, on)| (key, on.into())));
         let lists = [
             ("keep", &self.keep),
+            ("propagate", &self.propagate),
             ("rewrite-signal", &self.rewrite_signal),
             ("remap-exit", &self.remap_exit),
         ];

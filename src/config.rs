@@ -22,7 +22,7 @@ use crate::facts::settings::Environment;
 use crate::init::{Orders, Supervision, Terms, Voice};
 use crate::plan::{Options, ProfileOption};
 use crate::self_test;
-use crate::state::Place;
+use crate::state::{Place, Propagate};
 
 pub use layers::{CONFIG_VARIABLE, DEFAULT_FILE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE};
 
@@ -46,6 +46,8 @@ pub struct Config {
     pub state_dir: Place,
     /// Put the variables into `/etc/nccl.conf` as well; `None`: in a container.
     pub write_nccl_conf: Option<bool>,
+    /// Where else processes that enter the container find the variables.
+    pub propagate: Propagate,
     pub prepare_timeout: Duration,
     /// 1 to 255.
     pub refuse_exit_code: i32,
@@ -91,6 +93,7 @@ pub const KEYS: &[&str] = &[
     "prepare-timeout",
     "profile",
     "profile-dir",
+    "propagate",
     "refuse-exit-code",
     "remap-exit",
     "require-rdma",
@@ -139,6 +142,7 @@ fn read<S: Source>(of: &S) -> Result<Config, S::Error> {
         set: of.get("set", values::assignments)?.unwrap_or_default(),
         state_dir: of.get("state-dir", values::place)?.unwrap_or_default(),
         write_nccl_conf: of.get("write-nccl-conf", values::boolean)?,
+        propagate: of.get("propagate", values::propagate)?.unwrap_or_default(),
         prepare_timeout: of.get("prepare-timeout", values::duration)?.unwrap_or(DEFAULT_PREPARE_TIMEOUT),
         refuse_exit_code: of.get("refuse-exit-code", values::exit_code)?.unwrap_or(exit::REFUSED),
         log_format: of.get("log-format", values::word(&["text", "json"]))?.unwrap_or_default(),

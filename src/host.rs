@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use crate::check::{gpu_direct, image, lint, routes, shared_memory, unreadable};
+use crate::check::{gpu_direct, image, lint, nccl_conf, routes, shared_memory, unreadable};
 use crate::config::Config;
 use crate::demo;
 use crate::facts::document::Document;
@@ -133,6 +133,7 @@ pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     findings.extend(routes::findings(facts, &plan));
     findings.extend(gpu_direct::finding(facts, &plan));
     plan.findings.extend(findings);
+    plan.findings.extend(nccl_conf::findings(&plan));
     plan.findings.extend(shared_memory::finding(facts));
     plan.findings.extend(unreadable::findings(&facts.unreadable));
     plan

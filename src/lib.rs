@@ -29,7 +29,7 @@
 //! * [`self_test`]: limits, image and fabric, proven.
 //! * [`verbs`]: RDMA itself, in processes of its own.
 //! * [`sys`]: the low-level parts, the only `unsafe` beside verbs.
-//! * [`sorted`]: sorting that takes little room.
+//! * [`json`], [`sorted`]: documents, and sorting, that take little room.
 //! * [`exit`]: the exit codes.
 #![deny(unsafe_code)]
 
@@ -43,6 +43,7 @@ pub mod exit;
 pub mod facts;
 pub mod host;
 pub mod init;
+pub mod json;
 pub mod nccl;
 pub mod plan;
 pub mod profiles;

@@ -2,8 +2,10 @@
 
 mod enter;
 mod keep;
+mod traffic;
 
 pub use enter::enter;
+pub use traffic::tell as tell_traffic;
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -35,14 +37,23 @@ use crate::sys::signals;
 
 /// What the preparation came to.
 pub enum Prepared {
-    /// The command, ready to be executed.
-    Command { image: Image, filled: bool },
+    /// The command, ready to be executed, and what its init is to be left.
+    Command { image: Image, filled: bool, note: String },
     /// This process is to look after the command, and a child to prepare it.
     Supervise(Box<Orders>),
     /// The command must not be started.
     Refused { reason: String, code: i32 },
     /// There is nothing to start; exit with this.
     Exit(i32),
+}
+
+/// Who looks after the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeper {
+    Pid1,
+    /// `--supervise`, where something else is PID 1.
+    Subreaper,
+    Nobody,
 }
 
 /// Everything up to the exec.
@@ -54,7 +65,7 @@ pub fn prepare(
     log: &Log,
     command: Vec<CString>,
     inherited: Vec<CString>,
-    by_init: bool,
+    keeper: Keeper,
 ) -> anyhow::Result<Prepared> {
     let known = Environment::new(&inherited);
     let profiles = host::profiles(config)?;
@@ -80,11 +91,20 @@ pub fn prepare(
     let verdict = proof.map(|report| report.passed);
     keep::keep(
         config,
-        keep::Decided { facts, plan: &plan, memlock: memlock.as_ref(), verdict, by_init },
+        keep::Decided {
+            facts,
+            plan: &plan,
+            memlock: memlock.as_ref(),
+            verdict,
+            by_init: keeper == Keeper::Pid1,
+        },
         log,
     );
     let filled = plan.filled().next().is_some();
-    Ok(Prepared::Command { image: Image::new(command, environment::with(inherited, plan.filled())), filled })
+    let image = Image::new(command, environment::with(inherited, plan.filled()));
+    // The last of all, as a self-test moves data, too.
+    let note = if keeper == Keeper::Nobody { String::new() } else { traffic::note(config, &plan) };
+    Ok(Prepared::Command { image, filled, note })
 }
 
 /// In place there is no init: does what is left of its configuration, and says what

@@ -15,7 +15,7 @@ use crate::exit;
 use crate::facts::settings::Environment;
 use crate::init::{self, Link, Orders, Terms};
 use crate::report::log::{Log, say};
-use crate::run::{self, Prepared};
+use crate::run::{self, Keeper, Prepared};
 use crate::sys::deadline::Deadline;
 use crate::sys::environ;
 use crate::sys::exec::Image;
@@ -112,9 +112,20 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Whether PID 1 is our own init, so that nothing but this container is about.
-    fn is_under_pid_1(&self) -> bool {
-        matches!(self.watcher, Watcher::Link(_)) && getppid().as_raw() == 1
+    /// Who looks after the command; where PID 1 does, nothing but this container is about.
+    fn keeper(&self) -> Keeper {
+        match self.watcher {
+            Watcher::Link(_) if getppid().as_raw() == 1 => Keeper::Pid1,
+            Watcher::Link(_) => Keeper::Subreaper,
+            Watcher::InPlace(..) => Keeper::Nobody,
+        }
+    }
+
+    /// Leaves what is to be told when the command has ended.
+    fn leave_note(&self, note: &str) {
+        if let Watcher::Link(link) = self.watcher {
+            link.leave(note);
+        }
     }
 
     /// The command could not be executed, as has been said.
@@ -149,9 +160,12 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
     std::panic::set_hook(Box::new(|panic| say(&panic.to_string())));
     let command = command_of(arguments).unwrap_or_default();
     let result = catch_unwind(AssertUnwindSafe(|| prepare_or_print(arguments, guard)));
+    if let Ok(Prepared::Command { note, .. }) = &result {
+        guard.leave_note(note);
+    }
     guard.leave();
     let code = match result {
-        Ok(Prepared::Command { image, filled }) => exec(image, filled, command, guard),
+        Ok(Prepared::Command { image, filled, .. }) => exec(image, filled, command, guard),
         Ok(Prepared::Supervise(orders)) => return Done::Supervise(orders),
         Ok(Prepared::Refused { reason, code }) => {
             run::refuse(&reason, code);
@@ -239,8 +253,7 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
             run::without_init(&config, &log, parent);
         }
         let command = command_of(arguments).unwrap_or_default().to_vec();
-        let by_init = guard.is_under_pid_1();
-        return run::prepare(&config, &log, command, inherited.clone(), by_init)
+        return run::prepare(&config, &log, command, inherited.clone(), guard.keeper())
             .unwrap_or_else(|error| failed(&error));
     };
     if let Action::Exec { .. } = action {

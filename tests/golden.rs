@@ -122,12 +122,15 @@ fn every_finding_has_a_case() {
         let findings = plan["findings"].as_array().unwrap();
         seen.extend(findings.iter().map(|finding| finding["id"].as_str().unwrap().to_owned()));
     }
-    let without: Vec<_> = known.difference(&seen).collect();
+    let without: Vec<_> = known.difference(&seen).filter(|id| id.as_str() != OF_THE_END).collect();
     assert!(without.is_empty(), "no golden host has these: {without:?}");
     // Else the search in the sources has missed them.
     let unknown: Vec<_> = seen.difference(&known).collect();
     assert!(unknown.is_empty(), "not found in the sources: {unknown:?}");
 }
+
+/// Of what a job has moved when it has ended, which no plan knows.
+const OF_THE_END: &str = "no-traffic";
 
 /// The ids of findings, by the sources: `Finding::warning("id"`, `id: "id"`, and tuples
 /// that begin with one in the files that make findings of those.

@@ -1,8 +1,10 @@
 //! Carrying the decision out: limits, capabilities, environment, files. No
 //! judging here.
 
+mod amend;
 pub mod environment;
 pub mod memlock;
 pub mod nccl_conf;
+pub mod propagate;
 pub mod state;
 pub mod termination_log;

@@ -5,6 +5,8 @@ pub mod gpu_direct;
 pub mod image;
 pub mod lint;
 pub mod memlock;
+pub mod nccl_conf;
 pub mod routes;
 pub mod shared_memory;
+pub mod traffic;
 pub mod unreadable;

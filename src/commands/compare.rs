@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 
+use crate::json;
 use crate::report::compare::{Document, sentence, write};
-use crate::report::json;
 use crate::self_test::collect::{Unread, collect};
 
 /// Some node differs, failed a check, or has a report that cannot be read.

@@ -2,39 +2,42 @@
 
 use std::io::Write;
 
-use indexmap::IndexMap;
-
-use crate::cli::{EnvFormat, Host};
+use crate::cli::EnvArguments;
 use crate::config::Config;
 use crate::facts::settings::Environment;
 use crate::host;
 use crate::report;
 use crate::report::log::say;
 use crate::state::find::find;
+use crate::state::run::Run;
 
 pub fn run(
     out: &mut impl Write,
-    host: &Host,
-    format: EnvFormat,
+    arguments: &EnvArguments,
     config: &Config,
     environment: &Environment,
     has_flags: bool,
 ) -> anyhow::Result<()> {
     // Who asks for another profile wants to know what that would come to.
-    let state = match &host.facts {
+    let state = match &arguments.host.facts {
         None if !has_flags => kept(config)?,
         _ => None,
     };
-    let filled = match state {
-        Some(filled) => filled,
+    let run = match state {
+        Some(run) => run,
         None => {
-            let super::Decision { plan, .. } = super::decide(host, config, environment)?;
-            plan.filled().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+            let super::Decision { plan, .. } = super::decide(&arguments.host, config, environment)?;
+            Run::of(&plan)
         }
     };
+    let filled = run.filled.len();
+    let is_wanted = |(index, (name, value)): &(usize, (&str, &str))| {
+        (arguments.all || *index < filled)
+            && !(arguments.changed_only && environment.get(name) == Some(*value))
+    };
     let variables: Vec<(&str, &str)> =
-        filled.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let left_out = report::environment::write(out, &variables, format)?;
+        run.given().enumerate().filter(is_wanted).map(|(_, variable)| variable).collect();
+    let left_out = report::environment::write(out, &variables, arguments.format)?;
     if !left_out.is_empty() {
         say(&format!(
             "left out, because this format cannot hold their values (a line break, or too long): {}",
@@ -45,8 +48,8 @@ pub fn run(
 }
 
 /// What the container was started with.
-fn kept(config: &Config) -> anyhow::Result<Option<IndexMap<String, String>>> {
+fn kept(config: &Config) -> anyhow::Result<Option<Run>> {
     let profiles = host::profiles(config)?;
     let found = find(&config.state_dir, |name| profiles.may_fill(name));
-    Ok(found.ok().map(|found| found.run.filled))
+    Ok(found.ok().map(|found| found.run))
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::config::Config;
 use crate::facts::document::Document;
 use crate::facts::settings::Environment;
-use crate::report::json;
+use crate::json;
 use crate::{host, report};
 
 pub fn run(

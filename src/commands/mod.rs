@@ -6,6 +6,7 @@ mod inspect;
 mod plan;
 mod profiles;
 mod self_test;
+mod stat;
 mod status;
 mod verbs_probe;
 mod why;
@@ -47,13 +48,14 @@ pub fn run(
             };
             plan::run(&mut out, host, form, config, environment)
         }
-        Action::Env { host, format } => env::run(&mut out, host, *format, config, environment, has_flags),
+        Action::Env(arguments) => env::run(&mut out, arguments, config, environment, has_flags),
         Action::SelfTest(arguments) => {
             self_test::run(&mut out, arguments, config, environment).map(|passed| code = i32::from(!passed))
         }
         Action::Profiles { name, json } => profiles::run(&mut out, name.as_deref(), *json, config),
         Action::Compare { files, json } => compare::run(&mut out, files, *json).map(|found| code = found),
         Action::Status { json } => status::run(&mut out, *json, config).map(|found| code = found),
+        Action::Stat(arguments) => stat::run(&mut out, arguments),
         // Becomes the command, see `crate::start`.
         Action::Exec { .. } => Ok(()),
         Action::VerbsProbe => verbs_probe::run(&mut out),

@@ -6,7 +6,7 @@ use crate::check::memlock::{self, Mode};
 use crate::cli::Host;
 use crate::config::Config;
 use crate::facts::settings::Environment;
-use crate::report::json;
+use crate::json;
 use crate::report::plan::{Detail, Document, Memlock, write};
 
 pub enum Form {

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::config::Config;
 use crate::host;
+use crate::json;
 use crate::profiles::Profile;
-use crate::report::json;
 
 pub fn run(out: &mut impl Write, name: Option<&str>, json: bool, config: &Config) -> anyhow::Result<()> {
     let profiles = host::profiles(config)?;

@@ -12,6 +12,7 @@ use crate::config::{Config, TOKEN_VARIABLE};
 use crate::facts::Facts;
 use crate::facts::settings::Environment;
 use crate::host;
+use crate::json;
 use crate::plan::{Finding, Plan};
 use crate::report;
 use crate::report::log::say;
@@ -83,8 +84,7 @@ pub fn run(
     match arguments.json {
         true => {
             // On one line, as `compare` reads them from many nodes.
-            serde_json::to_writer(&mut *out, &report)?;
-            writeln!(out)?;
+            json::write_line(out, &report)?;
         }
         false => report::self_test::write(out, &report)?,
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::config::Config;
+use crate::json;
 use crate::report::style::visible;
 use crate::state::find::{Found, find};
 
@@ -42,8 +43,7 @@ pub fn run(out: &mut impl Write, json: bool, config: &Config) -> anyhow::Result<
     let found = find(&config.state_dir, |_| true);
     let why = why_not(found.as_ref());
     if json {
-        serde_json::to_writer(&mut *out, &document(found.as_ref().ok(), why.as_deref()))?;
-        writeln!(out)?;
+        json::write_line(out, &document(found.as_ref().ok(), why.as_deref()))?;
     } else {
         if let Ok(Found { run, .. }) = &found {
             let tested =

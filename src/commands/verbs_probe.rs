@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::report::json;
+use crate::json;
 use crate::verbs;
 
 pub fn run(out: &mut impl Write) -> anyhow::Result<()> {

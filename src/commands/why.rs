@@ -8,9 +8,9 @@ use serde::Serialize;
 use crate::cli::Host;
 use crate::config::Config;
 use crate::facts::settings::{Environment, is_variable_name};
+use crate::json;
 use crate::plan::Why;
 use crate::report;
-use crate::report::json;
 use crate::report::style::visible;
 
 /// `plan --why VARIABLE --json`.

@@ -13,7 +13,7 @@ use crate::facts::settings::is_variable_name;
 use crate::init::{Remap, Rewrite};
 use crate::plan::ProfileOption;
 use crate::sorted;
-use crate::state::Place;
+use crate::state::{Place, Propagate};
 use crate::sys::signals;
 
 /// The value as the user wrote it, or nearly.
@@ -141,6 +141,18 @@ fn items(value: &Value) -> Option<Vec<String>> {
 pub fn names(value: &Value) -> Result<BTreeSet<String>, String> {
     let names = items(value).ok_or("expected names of variables")?;
     Ok(sorted::set(names))
+}
+
+/// Some of these words: a list, or one text with commas.
+pub fn propagate(value: &Value) -> Result<Propagate, String> {
+    let words = items(value).unwrap_or_default();
+    let has = |word: &str| words.iter().any(|known| known == word);
+    let found = Propagate { profile: has("profile"), ssh: has("ssh"), environment: has("environment") };
+    let is_known = |word: &String| ["profile", "ssh", "environment"].contains(&word.as_str());
+    let is_list = matches!(value, Value::Array(..)) || text(value).is_some();
+    (is_list && words.iter().all(is_known))
+        .then_some(found)
+        .ok_or_else(|| "expected some of profile, ssh, environment".to_owned())
 }
 
 /// A table, or lines of `VARIABLE=VALUE`.

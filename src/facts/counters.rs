@@ -59,7 +59,7 @@ pub fn read(reader: &Reader, hca: &str, port: u32) -> BTreeMap<String, u64> {
 }
 
 /// `None` for one that the device does not have: no file, an error, or `N/A (no PMA)`.
-fn count(reader: &Reader, path: &Path) -> Option<u64> {
+pub fn count(reader: &Reader, path: &Path) -> Option<u64> {
     reader.attribute(path).ok()?.trim().parse().ok()
 }
 

@@ -1,8 +1,10 @@
 //! The facts as a JSON document: what `inspect --json` writes and `--facts` reads.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
 
 use super::Facts;
+use crate::json;
 
 /// The document's version. It changes when a field changes its meaning or goes;
 /// a new field alone does not change it.
@@ -30,9 +32,8 @@ impl Document<'_> {
     /// # Errors
     /// A sentence that says what is wrong with the text, and where.
     pub fn parse(text: &str) -> Result<Facts, String> {
-        let value: serde_json::Value =
-            serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
-        match value.get("schema").and_then(|schema| schema.as_str()) {
+        let head: Head = json::read(text.as_bytes()).map_err(in_words)?;
+        match head.schema.as_deref() {
             Some(SCHEMA) => {}
             Some(other) => {
                 return Err(format!(
@@ -44,6 +45,19 @@ impl Document<'_> {
                 return Err("it has no \"schema\": it was not written by `rdma-init inspect --json`".into());
             }
         }
-        serde_json::from_str::<Facts>(text).map_err(|error| format!("it is not a facts document: {error}"))
+        json::read(text.as_bytes()).map_err(in_words)
+    }
+}
+
+/// What is looked at first: another version may have other fields.
+#[derive(Deserialize)]
+struct Head {
+    schema: Option<String>,
+}
+
+fn in_words(error: serde_json::Error) -> String {
+    match error.classify() {
+        Category::Data => format!("it is not a facts document: {error}"),
+        Category::Io | Category::Syntax | Category::Eof => format!("it is not JSON: {error}"),
     }
 }

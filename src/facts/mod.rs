@@ -24,6 +24,7 @@ pub mod settings;
 pub mod shm;
 pub mod start;
 pub mod state;
+pub mod traffic;
 
 use std::path::Path;
 

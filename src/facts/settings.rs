@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
 use super::start::Start;
+use crate::nccl::conf;
 use crate::nccl::version::SKIPS_COMMENTS;
-use crate::nccl::{block, conf};
+use crate::state::block;
 
 /// The environment as name and value, for looking things up; what is passed on
 /// to the command are the original bytes.

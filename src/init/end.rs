@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::orders::Voice;
 use super::voice::Weight;
 use crate::exit;
+use crate::report::style::duration as shown;
 use crate::sys::fork::Ended;
 use crate::sys::signals;
 
@@ -102,18 +103,6 @@ impl End {
         line.push('.');
         line
     }
-}
-
-/// In seconds above ten, in milliseconds below, in microseconds below one.
-fn shown(time: Duration) -> String {
-    let rounded = if time < Duration::from_millis(1) {
-        Duration::from_micros(time.as_micros().try_into().unwrap_or_default())
-    } else if time.as_secs() >= 10 {
-        Duration::from_secs(time.as_secs())
-    } else {
-        Duration::from_millis(time.as_millis().try_into().unwrap_or_default())
-    };
-    humantime::format_duration(rounded).to_string()
 }
 
 #[cfg(test)]

@@ -6,11 +6,13 @@
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::pipe2;
 
 use super::orders::{ENCODED, Orders};
@@ -19,12 +21,35 @@ use super::orders::{ENCODED, Orders};
 pub struct Link {
     pipe: std::fs::File,
     permit: Rc<Permit>,
+    note: Option<Rc<Note>>,
 }
 
 /// PID 1's side.
 pub struct Watch {
     pipe: std::fs::File,
     permit: Rc<Permit>,
+    note: Option<Rc<Note>>,
+}
+
+/// What the child leaves to be read when the command has ended: memory of both.
+pub struct Note(std::fs::File);
+
+/// Bytes; a line for each port is far less.
+const LONGEST_NOTE: usize = 64 * 1024;
+
+impl Note {
+    pub fn raw_fd(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+
+    /// What was left; `None` where nothing was.
+    pub fn text(&self) -> Option<String> {
+        let length = self.0.metadata().ok()?.len();
+        let mut bytes = vec![0; usize::try_from(length).ok()?.min(LONGEST_NOTE)];
+        // From the start, wherever the child has stopped: both have one place in it.
+        self.0.read_exact_at(&mut bytes, 0).ok()?;
+        String::from_utf8(bytes).ok().filter(|text| !text.is_empty())
+    }
 }
 
 /// What PID 1 finds in the pipe.
@@ -56,7 +81,11 @@ pub fn pair() -> Result<(Watch, Link), Errno> {
     let (read, write) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let permit = Rc::new(Permit(EventFd::from_value_and_flags(1, flags)?));
-    Ok((Watch { pipe: read.into(), permit: Rc::clone(&permit) }, Link { pipe: write.into(), permit }))
+    // Before Linux 3.17 there is none, and nothing is told in the end.
+    let note = memfd_create(c"rdma-init", MFdFlags::MFD_CLOEXEC).ok();
+    let note = note.map(|memory| Rc::new(Note(memory.into())));
+    let watch = Watch { pipe: read.into(), permit: Rc::clone(&permit), note: note.clone() };
+    Ok((watch, Link { pipe: write.into(), permit, note }))
 }
 
 /// All messages have one length, so that each read takes one: a byte that says
@@ -81,6 +110,13 @@ impl Link {
         message.extend(orders.encode());
         // The few messages fit into the pipe; were PID 1 gone, nobody would care.
         let _ = (&self.pipe).write_all(&message);
+    }
+
+    /// Leaves a note for the end of the command.
+    pub fn leave(&self, note: &str) {
+        if let Some(Note(memory)) = self.note.as_deref() {
+            let _ = memory.write_all_at(note.as_bytes(), 0);
+        }
     }
 
     /// Whether this process may go on to exec. `false` when PID 1 has given up
@@ -114,6 +150,11 @@ impl Watch {
 
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
+    }
+
+    /// Where the child leaves its note.
+    pub fn note(&self) -> Option<Rc<Note>> {
+        self.note.clone()
     }
 
     /// The descriptors that PID 1 has to keep open.

@@ -8,6 +8,7 @@
 //!
 //! `supervisor` is the loop; its stages are `preparing`, `forwarding` and `stopping`.
 
+mod account;
 mod end;
 mod forwarding;
 mod link;

@@ -167,6 +167,7 @@ impl Supervisor {
         match started {
             Ok(child) => {
                 self.replaced = Some(before);
+                self.note = None;
                 self.untouched = watch;
                 self.child = child;
                 // It starts with every signal blocked, so each of these counts as if

@@ -3,6 +3,7 @@
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Instant;
 
 use nix::errno::Errno;
@@ -11,7 +12,7 @@ use nix::unistd::{Pid, getpgrp};
 
 use super::end::{End, Killed};
 use super::forwarding::SignalSet;
-use super::link::{self, Link, News, Watch};
+use super::link::{self, Link, News, Note, Watch};
 use super::orders::Orders;
 use super::preparing::Prepared;
 use super::survivors::Reach;
@@ -71,6 +72,7 @@ pub fn supervise(
         not_run: false,
         replaced: None,
         untouched: None,
+        note: watch.note(),
         killed: None,
         childless: false,
         may_not_kill: false,
@@ -136,6 +138,8 @@ pub(super) struct Supervisor {
     pub(super) replaced: Option<Pid>,
     /// Tells whether a command that was started without preparation could be executed.
     pub(super) untouched: Option<Watch>,
+    /// What the preparation has left for the end, until it turns out that it left nothing.
+    pub(super) note: Option<Rc<Note>>,
     /// When everything that was left was killed, and why.
     pub(super) killed: Option<(Killed, Instant)>,
     /// There is no child left, adopted ones included.
@@ -169,6 +173,9 @@ impl Supervisor {
             signal: signal.map(|(signal, when)| (signal, at.saturating_duration_since(when))),
             killed: self.killed.map(|(why, _)| why),
         };
+        if was_command {
+            self.account(end.ran);
+        }
         end.report(self.orders.voice);
         end.code
     }
@@ -289,9 +296,11 @@ impl Supervisor {
     /// Lets go of everything that PID 1 has no use for: descriptors that the
     /// command may want closed some day, and the folder it may want unmounted.
     /// Not before the command runs: PID 1 may have to start it.
-    fn leave_inherited_behind(&self) {
-        let own = self.untouched.as_ref().map(Watch::raw_fds);
-        close_inherited(&mut own.into_iter().flatten().collect::<Vec<i32>>());
+    fn leave_inherited_behind(&mut self) {
+        self.note.take_if(|note| note.text().is_none());
+        let own = self.untouched.as_ref().map(Watch::raw_fds).into_iter().flatten();
+        let note = self.note.as_deref().map(Note::raw_fd);
+        close_inherited(&mut own.chain(note).collect::<Vec<i32>>());
         let _ = nix::unistd::chdir("/");
     }
 }

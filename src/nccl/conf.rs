@@ -12,7 +12,7 @@ pub struct Line {
 }
 
 /// NCCL's buffers hold this many bytes of a key and of a value.
-const LONGEST: usize = 1023;
+pub const LONGEST: usize = 1023;
 
 /// And since 2.30 of a line; the rest of it counts as the next line.
 const LONGEST_LINE: usize = 4095;
@@ -38,6 +38,17 @@ pub fn parse(text: &str, version: Version) -> Vec<Line> {
         }
     }
     lines
+}
+
+/// The variables that the text sets, for whatever release: before any that knows
+/// comments, every line with an equals sign counts.
+pub fn keys(text: &str) -> Vec<String> {
+    parse(text, Version::new(2, 18, 0)).into_iter().map(|line| line.key).collect()
+}
+
+/// Whether a file can hold this, for every release.
+pub fn fits(name: &str, value: &str) -> bool {
+    !value.contains(['\n', '\r', '\0']) && value.len() <= LONGEST && name.len() <= LONGEST
 }
 
 fn pieces(line: &str, version: Version) -> Vec<&str> {

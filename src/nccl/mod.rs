@@ -2,7 +2,6 @@
 //! functions, by release where that matters. After NCCL's own rules and not after
 //! what they ought to be; tests/nccl compares it with the library itself.
 
-pub mod block;
 pub mod conf;
 pub mod devices;
 pub mod gid;

@@ -44,6 +44,7 @@ pub use user::User;
 pub use why::Why;
 
 use crate::facts::Facts;
+use crate::facts::settings::ENVIRONMENT;
 use crate::nccl::version::Version;
 use crate::profiles::{self, Profile, Profiles};
 
@@ -71,10 +72,17 @@ pub struct Plan {
 impl Plan {
     /// The variables to put into the command's environment.
     pub fn filled(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.settings
-            .iter()
-            .filter(|setting| setting.outcome == Outcome::Filled)
-            .filter_map(|setting| Some((setting.variable.as_str(), setting.value.as_deref()?)))
+        self.with_value(|setting| setting.outcome == Outcome::Filled)
+    }
+
+    /// Those that were in its environment already, and stand.
+    pub fn inherited(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.with_value(|setting| setting.outcome == Outcome::User && setting.source == ENVIRONMENT)
+    }
+
+    fn with_value(&self, which: impl Fn(&Setting) -> bool) -> impl Iterator<Item = (&str, &str)> {
+        let settings = self.settings.iter().filter(move |setting| which(setting));
+        settings.filter_map(|setting| Some((setting.variable.as_str(), setting.value.as_deref()?)))
     }
 }
 

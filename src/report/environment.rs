@@ -4,12 +4,10 @@ use std::io::{self, Write};
 
 use indexmap::IndexMap;
 
-use super::json;
 use crate::cli::EnvFormat;
 use crate::facts::settings::is_variable_name;
-
-/// More than this NCCL cuts off (`src/misc/param.cc`).
-const NCCL_CONF_LONGEST: usize = 1023;
+use crate::json;
+use crate::nccl::conf;
 
 /// Writes the variables; returns those that the format cannot hold.
 ///
@@ -44,10 +42,7 @@ fn line(name: &str, value: &str, format: EnvFormat) -> Option<String> {
     match format {
         EnvFormat::Sh => Some(format!("export {name}={}", quoted(value))),
         EnvFormat::Dotenv => Some(format!("{name}={}", double_quoted(value))),
-        EnvFormat::NcclConf => {
-            let fits = is_one_line && value.len() <= NCCL_CONF_LONGEST && name.len() <= NCCL_CONF_LONGEST;
-            fits.then(|| format!("{name}={value}"))
-        }
+        EnvFormat::NcclConf => conf::fits(name, value).then(|| format!("{name}={value}")),
         EnvFormat::Docker => is_one_line.then(|| format!("{name}={value}")),
         EnvFormat::Mpirun => Some(format!("-x {}", quoted(&format!("{name}={value}")))),
         // Written as a whole.
@@ -56,7 +51,7 @@ fn line(name: &str, value: &str, format: EnvFormat) -> Option<String> {
 }
 
 /// For a POSIX shell, whatever the bytes.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,/:=+@%".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_owned();

@@ -1,5 +1,6 @@
 //! Standard error at start-up: text for people, or a JSON line for each thing.
 
+use std::io::Write;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -8,7 +9,9 @@ use tracing_subscriber::fmt::MakeWriter;
 use super::forecast;
 use super::plan::{self, Detail, Memlock};
 use super::self_test;
+use super::traffic::{self, Moved};
 use crate::config::{LogFormat, LogLevel};
+use crate::facts::traffic::Traffic;
 use crate::plan::{Fabric, Finding, Outcome, Plan, Severity};
 use crate::self_test::report::Report;
 use crate::sys::stdio::Stderr;
@@ -135,6 +138,39 @@ impl Log {
         }
     }
 
+    /// What went over RDMA, and what is wrong with that.
+    pub fn traffic(&self, moved: &[Moved], finding: Option<Finding>) {
+        let lines = traffic::lines(moved);
+        match self.format {
+            LogFormat::Json => {
+                for (port, line) in moved.iter().filter(|port| port.traffic.is_known()).zip(lines) {
+                    let Traffic { sent, received } = port.traffic;
+                    tracing::info!(
+                        event = "traffic",
+                        hca = port.hca,
+                        port = port.port,
+                        sent_bytes = sent.bytes,
+                        sent_packets = sent.packets,
+                        received_bytes = received.bytes,
+                        received_packets = received.packets,
+                        "{line}"
+                    );
+                }
+                finding.iter().for_each(event);
+            }
+            LogFormat::Text => self.put(|out| {
+                for line in lines.iter().filter(|_| self.level >= LogLevel::Info) {
+                    writeln!(out, "rdma-init: {line}.")?;
+                }
+                if let Some(finding) = finding {
+                    writeln!(out, "rdma-init: {}: {}", finding.severity.as_str(), finding.message)?;
+                    writeln!(out, "      fix: {}", finding.fix.unwrap_or_default())?;
+                }
+                Ok(())
+            }),
+        }
+    }
+
     /// In one piece, so that lines of several containers do not mix.
     fn put(&self, write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) {
         let mut text = Vec::new();
@@ -205,12 +241,14 @@ fn events(plan: &Plan, memlock: Option<&Memlock>) {
         let [before, after] = [memlock.before, memlock.after].map(|limit| plan::limit(limit.soft));
         tracing::info!(event = "memlock", before, after, pinning = ?memlock.pinning, "memlock");
     }
-    for finding in &plan.findings {
-        let (id, fix, message) = (finding.id, finding.fix.as_deref(), &finding.message);
-        match finding.severity {
-            Severity::Error => tracing::error!(event = "finding", id, fix, "{message}"),
-            Severity::Warning => tracing::warn!(event = "finding", id, fix, "{message}"),
-            Severity::Info => tracing::info!(event = "finding", id, fix, "{message}"),
-        }
+    plan.findings.iter().for_each(event);
+}
+
+fn event(finding: &Finding) {
+    let (id, fix, message) = (finding.id, finding.fix.as_deref(), &finding.message);
+    match finding.severity {
+        Severity::Error => tracing::error!(event = "finding", id, fix, "{message}"),
+        Severity::Warning => tracing::warn!(event = "finding", id, fix, "{message}"),
+        Severity::Info => tracing::info!(event = "finding", id, fix, "{message}"),
     }
 }

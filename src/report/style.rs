@@ -1,6 +1,7 @@
 //! Small things that several reports share.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 /// `mlx5_1..mlx5_8` for names that count up, else the names with commas.
 pub fn condensed(names: &[&str]) -> String {
@@ -49,6 +50,18 @@ fn follows(first: &str, second: &str) -> bool {
         (Some((stem_a, a)), Some((stem_b, b))) => stem_a == stem_b && a.checked_add(1) == Some(b),
         _ => false,
     }
+}
+
+/// In seconds above ten, in milliseconds below, in microseconds below one.
+pub fn duration(time: Duration) -> String {
+    let rounded = if time < Duration::from_millis(1) {
+        Duration::from_micros(time.as_micros().try_into().unwrap_or_default())
+    } else if time.as_secs() >= 10 {
+        Duration::from_secs(time.as_secs())
+    } else {
+        Duration::from_millis(time.as_millis().try_into().unwrap_or_default())
+    };
+    humantime::format_duration(rounded).to_string()
 }
 
 /// A text of which a line of a report shows enough.

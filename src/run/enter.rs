@@ -33,16 +33,17 @@ pub fn enter(
 ) -> anyhow::Result<Prepared> {
     let known = Environment::new(&inherited);
     let profiles = host::profiles(config)?;
-    let filled: Vec<(String, String)> = match wait(config, &profiles) {
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let given: Vec<(String, String)> = match wait(config, &profiles) {
         Ok(found) => {
             tracing::debug!(folder = %found.folder.display(), "state found");
-            found.run.filled.into_iter().collect()
+            found.run.given().map(owned).collect()
         }
         Err(without) => {
             log.note(&why_afresh(&without));
             let facts = host::live_facts(&profiles, &known);
             let plan = host::decide(&facts, &profiles, config);
-            plan.filled().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+            plan.filled().map(owned).collect()
         }
     };
     if config.memlock != Mode::Off {
@@ -52,12 +53,13 @@ pub fn enter(
         }
     }
     // Who enters may want something else.
-    let new = filled.iter().filter(|(name, _)| known.get(name).is_none());
+    let new = given.iter().filter(|(name, _)| known.get(name).is_none());
     let new: Vec<(&str, &str)> = new.map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let is_filled = !new.is_empty();
     Ok(Prepared::Command {
         image: Image::new(command, environment::with(inherited, new.into_iter())),
         filled: is_filled,
+        note: String::new(),
     })
 }
 

@@ -3,14 +3,13 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use indexmap::IndexMap;
 use serde::Serialize;
 
-use crate::apply::{nccl_conf, state};
+use crate::apply::{nccl_conf, propagate, state};
 use crate::cli::EnvFormat;
 use crate::config::Config;
-use crate::facts::Facts;
-use crate::facts::document;
+use crate::facts::settings::Environment;
+use crate::facts::{Facts, Reader, document, home};
 use crate::plan::Plan;
 use crate::report::environment;
 use crate::report::log::Log;
@@ -18,7 +17,7 @@ use crate::report::plan::{Document, Memlock, headline};
 use crate::state::find::find;
 use crate::state::identity::{Identity, started};
 use crate::state::run::Run;
-use crate::state::{NCCL_CONF, Place};
+use crate::state::{NCCL_CONF, Place, Propagate, block};
 
 /// What is to be kept.
 pub struct Decided<'a> {
@@ -35,17 +34,16 @@ pub struct Decided<'a> {
 /// where somebody could miss it; the command starts all the same.
 pub fn keep(config: &Config, decided: Decided, log: &Log) {
     let filled: Vec<(&str, &str)> = decided.plan.filled().collect();
-    let conf = text(&filled, EnvFormat::NcclConf);
     let identity = Identity::own();
     let writes_conf = config.write_nccl_conf.unwrap_or(decided.by_init || identity.is_container());
-    if config.state_dir == Place::Nowhere && !writes_conf {
+    if config.state_dir == Place::Nowhere && !writes_conf && config.propagate == Propagate::default() {
         return;
     }
     // A command that is started in a container by hand ends before the container does.
     if !decided.by_init && find(&config.state_dir, |_| true).is_ok_and(|found| found.run.by_init) {
         return;
     }
-    let folder = match state::write(&config.state_dir, || files(identity, &decided, &filled, &conf)) {
+    let folder = match state::write(&config.state_dir, || files(identity, &decided, &filled)) {
         Ok(folder) => folder,
         Err(why) if filled.is_empty() => {
             tracing::debug!(why, "no state is kept");
@@ -58,11 +56,25 @@ pub fn keep(config: &Config, decided: Decided, log: &Log) {
             None
         }
     };
+    // A process that enters has not inherited these, either.
+    let given: Vec<(&str, &str)> = filled.into_iter().chain(decided.plan.inherited()).collect();
     if writes_conf {
         let state = folder.map(|folder| folder.join(NCCL_CONF));
-        if let Err(why) = nccl_conf::write(Path::new("/"), &conf, state.as_deref()) {
+        let lines = text(&given, EnvFormat::NcclConf);
+        if let Err(why) = nccl_conf::write(Path::new("/"), &lines, state.as_deref()) {
             log.note(&advice(&why, state.as_deref()));
         }
+    }
+    // The one that sshd takes.
+    let root = Path::new("/");
+    let home = config
+        .propagate
+        .ssh
+        .then(|| home::read(&Reader::new(root), &Environment::default()).database)
+        .flatten();
+    let target = propagate::Target { root, home: home.as_deref().map(Path::new) };
+    for problem in propagate::write(target, config.propagate, &given) {
+        log.warn(&format!("propagate: {problem}."));
     }
 }
 
@@ -81,7 +93,7 @@ fn advice(why: &str, state: Option<&Path>) -> String {
     )
 }
 
-fn files(identity: Identity, decided: &Decided, filled: &[(&str, &str)], conf: &str) -> state::Files {
+fn files(identity: Identity, decided: &Decided, filled: &[(&str, &str)]) -> state::Files {
     let pid = nix::unistd::getpid().as_raw();
     let run = Run {
         identity,
@@ -91,15 +103,12 @@ fn files(identity: Identity, decided: &Decided, filled: &[(&str, &str)], conf: &
         pid_started: started(pid),
         headline: headline(decided.plan),
         self_test: decided.verdict.map(|passed| if passed { "passed" } else { "failed" }.to_owned()),
-        filled: filled
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect::<IndexMap<_, _>>(),
+        ..Run::of(decided.plan)
     };
     state::Files {
         env_sh: text(filled, EnvFormat::Sh).into_bytes(),
         // Marked, as the next start may be told to read it.
-        nccl_conf: crate::nccl::block::with("", conf).into_bytes(),
+        nccl_conf: block::with("", &text(filled, EnvFormat::NcclConf), |_| Vec::new()).into_bytes(),
         plan: json(&Document::new(decided.plan, decided.memlock).of_run(&run)),
         facts: json(&document::Document::new(&decided.facts)),
     }
@@ -115,6 +124,6 @@ fn text(filled: &[(&str, &str)], format: EnvFormat) -> String {
 fn json(document: &impl Serialize) -> Vec<u8> {
     let mut text = Vec::new();
     // Into memory, which takes anything.
-    let _ = crate::report::json::write(&mut text, document);
+    let _ = crate::json::write(&mut text, document);
     text
 }

@@ -51,9 +51,11 @@ pub fn find(place: &Place, is_known: impl Fn(&str) -> bool) -> Result<Found, Vec
         match of_folder(&path, &users, &identity) {
             Ok((mut run, owner)) => {
                 let is_trusted = owner.is_root() || owner == own;
-                run.filled.retain(|name, value| {
-                    is_variable_name(name) && !value.contains('\0') && (is_trusted || is_known(name))
-                });
+                for variables in [&mut run.filled, &mut run.inherited] {
+                    variables.retain(|name, value| {
+                        is_variable_name(name) && !value.contains('\0') && (is_trusted || is_known(name))
+                    });
+                }
                 return Ok(Found { folder: path, run });
             }
             Err(None) => {}

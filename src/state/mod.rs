@@ -2,6 +2,7 @@
 //! filled in, and what they were decided on. Of the rest of the environment, which holds
 //! secrets, nothing.
 
+pub mod block;
 pub mod find;
 pub mod folder;
 pub mod identity;
@@ -19,6 +20,17 @@ pub const ENV_SH: &str = "env.sh";
 pub const NCCL_CONF: &str = "nccl.conf";
 pub const PLAN: &str = "plan.json";
 pub const FACTS: &str = "facts.json";
+
+/// Where else the variables are put, for programs that know nothing of a state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Propagate {
+    /// `/etc/profile.d`, for login shells.
+    pub profile: bool,
+    /// sshd's configuration, for whatever it starts.
+    pub ssh: bool,
+    /// `/etc/environment`, for PAM.
+    pub environment: bool,
+}
 
 /// Where to leave it, and to look for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

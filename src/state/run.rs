@@ -4,6 +4,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::identity::{Identity, started};
+use crate::json;
+use crate::plan::Plan;
 use crate::report::plan::SCHEMA;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,10 +25,32 @@ pub struct Run {
     /// `passed` or `failed`; `None` where none was made.
     pub self_test: Option<String>,
     /// The variables that were filled in, in this order.
-    pub filled: IndexMap<String, String>,
+    pub filled: Variables,
+    /// Those of them all that were in the environment already: of NCCL and its companions,
+    /// never of anything else.
+    pub inherited: Variables,
 }
 
+/// Names and values.
+pub type Variables = IndexMap<String, String>;
+
 impl Run {
+    /// The variables of a plan, and nothing else yet.
+    pub fn of(plan: &Plan) -> Run {
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        Run {
+            filled: plan.filled().map(owned).collect(),
+            inherited: plan.inherited().map(owned).collect(),
+            ..Run::default()
+        }
+    }
+
+    /// All that the command got of what concerns NCCL.
+    pub fn given(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.filled.iter().chain(&self.inherited);
+        all.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// Whether its command still runs.
     pub fn is_running(&self) -> bool {
         let now = started(self.pid);
@@ -44,7 +68,7 @@ struct Kept {
 /// # Errors
 /// In words: it is no such document.
 pub fn parse(text: &[u8]) -> Result<Run, String> {
-    let kept: Kept = serde_json::from_slice(text).map_err(|error| format!("it is no plan: {error}"))?;
+    let kept: Kept = json::read(text).map_err(|error| format!("it is no plan: {error}"))?;
     match kept.run {
         _ if kept.schema != SCHEMA => Err(format!("its schema is {:?}, not {SCHEMA:?}", kept.schema)),
         None => Err("it says nothing of a start".to_owned()),

@@ -18,6 +18,7 @@ use super::Work;
 use super::message::{Message, Told};
 use crate::exit;
 use crate::facts::reader::describe;
+use crate::json;
 use crate::sys::fork::{self, Ended, Reaped};
 use crate::sys::pidfd::Pidfd;
 use crate::sys::signals::{self, without_sigpipe};
@@ -260,7 +261,7 @@ impl Parent {
     fn hear(&mut self) -> Option<Message> {
         let mut line = String::new();
         self.0.read_line(&mut line).ok()?;
-        serde_json::from_str(&line).ok()
+        json::read(line.as_bytes()).ok()
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::Write;
 use serde::{Deserialize, Serialize};
 
 use super::super::device::DeviceProbe;
+use crate::json;
 use crate::verbs::talk::End;
 
 /// Bytes; a probe tells a few thousand.
@@ -25,8 +26,8 @@ impl Message {
     /// # Errors
     /// When nobody reads.
     pub fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let mut line = serde_json::to_vec(self)?;
-        line.push(b'\n');
+        let mut line = Vec::new();
+        json::write_line(&mut line, self)?;
         out.write_all(&line)
     }
 }
@@ -51,7 +52,7 @@ impl Told {
     /// A line that was cut is an error, and the last one.
     fn messages(&self) -> impl Iterator<Item = Result<Message, serde_json::Error>> {
         let lines = self.bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        lines.map(serde_json::from_slice)
+        lines.map(json::read)
     }
 
     /// The step that it was at, and what it found.

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::message::Message;
+use crate::json;
 use crate::report::style::visible;
 
 /// Bytes: more than a node with a hundred rails has to say.
@@ -46,10 +47,8 @@ impl Wire {
     /// # Errors
     /// In words.
     pub fn send(&mut self, message: &Message) -> Result<(), String> {
-        let sent = serde_json::to_vec(message).map_err(std::io::Error::from).and_then(|mut line| {
-            line.push(b'\n');
-            self.stream.write_all(&line)
-        });
+        let mut line = Vec::new();
+        let sent = json::write_line(&mut line, message).and_then(|()| self.stream.write_all(&line));
         sent.map_err(|error| self.broken(&error))
     }
 
@@ -62,7 +61,7 @@ impl Wire {
         let mut buffer = [0; 4096];
         loop {
             if let Some(line) = self.line() {
-                return serde_json::from_slice(&line).map_err(|_| self.not_ours(&line));
+                return json::read(&line).map_err(|_| self.not_ours(&line));
             }
             if self.came.len() > LONGEST {
                 return Err(self.not_ours(&self.came));

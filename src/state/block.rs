@@ -1,16 +1,11 @@
-//! Our own lines in a conf file, between two marks. Every release takes the marks for
-//! comments, or for lines that set nothing, as no equals sign is in them.
+//! Our own lines in a file of somebody else's, between two marks. Whoever reads such files
+//! takes the marks for comments; NCCL before 2.24, which knows none, for lines that set
+//! nothing, as no equals sign is in them.
 
 use std::borrow::Cow;
 
-use super::conf;
-use super::version::Version;
-
 const BEGIN: &str = "# rdma-init: begin (written at each start; changes in here are lost)";
 const END: &str = "# rdma-init: end";
-
-/// Before any that knows comments: then every line with an equals sign counts.
-const OLDEST: Version = Version::new(2, 18, 0);
 
 /// The text with empty lines where a block of ours is, so that the others keep their
 /// numbers. Marks that have lost each other are no block.
@@ -48,10 +43,10 @@ fn block(line: &str, after: &[&str]) -> usize {
 }
 
 /// The text with these lines in a block at its end, in place of an earlier one: less
-/// those that it sets itself, as the first line of a variable counts.
-pub fn with(text: &str, lines: &str) -> String {
+/// those `KEY=VALUE` whose key it sets itself, of which `keys` tells.
+pub fn with(text: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> String {
     let mut own: String = without(text);
-    let set: Vec<String> = conf::parse(&own, OLDEST).into_iter().map(|line| line.key).collect();
+    let set = keys(&own);
     let is_new =
         |line: &&str| line.split('=').next().is_some_and(|key| !set.iter().any(|known| known == key));
     let lines: Vec<&str> = lines.lines().filter(is_new).collect();
@@ -87,7 +82,8 @@ fn without(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nccl::version::NEWEST;
+    use crate::nccl::conf;
+    use crate::nccl::version::{NEWEST, Version};
 
     const LINES: &str = "NCCL_IB_HCA==mlx5_1\nNCCL_IB_GID_INDEX=3\n";
 
@@ -95,10 +91,14 @@ mod tests {
         conf::parse(text, version).into_iter().map(|line| line.key).collect()
     }
 
+    fn with(text: &str, lines: &str) -> String {
+        super::with(text, lines, conf::keys)
+    }
+
     #[test]
     fn no_release_takes_a_mark_for_a_variable() {
         let text = with("", LINES);
-        for version in [OLDEST, NEWEST] {
+        for version in [Version::new(2, 18, 0), NEWEST] {
             assert_eq!(keys(&text, version), ["NCCL_IB_HCA", "NCCL_IB_GID_INDEX"]);
         }
     }

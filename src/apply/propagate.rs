@@ -1,0 +1,136 @@
+//! The variables for login shells, for what sshd starts, and for PAM.
+
+mod sshd;
+
+use std::path::Path;
+
+use super::amend::amend;
+use crate::report::environment::quoted;
+use crate::state::{Propagate, block};
+
+const PROFILE: &str = "/etc/profile.d/rdma-init.sh";
+const PAM: &str = "/etc/environment";
+
+/// Where to write, and for whom.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    pub root: &'a Path,
+    /// The user's own folder.
+    pub home: Option<&'a Path>,
+}
+
+/// Puts the variables where it is wanted, in place of those of an earlier start. Gives
+/// what could not be done, each in a sentence.
+pub fn write(target: Target, wanted: Propagate, variables: &[(&str, &str)]) -> Vec<String> {
+    let mut problems = Vec::new();
+    if wanted.profile {
+        let lines = lines(variables, shell, &mut problems);
+        problems.extend(put(target, PROFILE, &lines, |_| Vec::new()));
+    }
+    if wanted.environment {
+        let lines = lines(variables, plain, &mut problems);
+        problems.extend(put(target, PAM, &lines, keys));
+    }
+    if wanted.ssh {
+        sshd::write(target, variables, &mut problems);
+    }
+    problems
+}
+
+/// Where a shell has a value of its own, that stands.
+fn shell(name: &str, value: &str) -> Option<String> {
+    // A line of its own for each, by which the block is put together.
+    let is_one_line = !value.contains('\n');
+    is_one_line.then(|| format!("[ -n \"${{{name}+x}}\" ] || export {name}={}", quoted(value)))
+}
+
+/// `KEY=VALUE`, of which neither pam_env(8) nor sshd(8) takes anything away. They have no
+/// way to write a quote, and one of them cuts at a `#`.
+fn plain(name: &str, value: &str) -> Option<String> {
+    let is_plain = !value.contains(['\n', '\r', '#', '"', '\'', '\\']) && value.trim() == value;
+    is_plain.then(|| format!("{name}={value}"))
+}
+
+/// The variables that such lines set.
+fn keys(text: &str) -> Vec<String> {
+    let lines = text.lines().map(str::trim_start).filter(|line| !line.starts_with('#'));
+    let plain = lines.map(|line| line.strip_prefix("export ").unwrap_or(line).trim_start());
+    plain.filter_map(|line| Some(line.split_once('=')?.0.trim_end().to_owned())).collect()
+}
+
+/// Those that the format can hold, a line for each.
+fn lines(
+    variables: &[(&str, &str)],
+    line: fn(&str, &str) -> Option<String>,
+    problems: &mut Vec<String>,
+) -> String {
+    let mut text = String::new();
+    for (name, value) in variables {
+        match line(name, value) {
+            Some(line) => {
+                text.push_str(&line);
+                text.push('\n');
+            }
+            None => problems.push(format!("{name} has a value that cannot be written there")),
+        }
+    }
+    text
+}
+
+fn put(target: Target, path: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> Option<String> {
+    let file = target.root.join(path.trim_start_matches('/'));
+    amend(&file, 0o644, |old| block::with(old, lines, keys)).err().map(|kept| format!("{path}: {kept}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    pub const VARIABLES: [(&str, &str); 2] = [("NCCL_IB_HCA", "=mlx5_1,mlx5_2"), ("NCCL_IB_TC", "106")];
+
+    #[test]
+    fn shells_and_pam_get_them_where_nobody_has_set_others() {
+        let root = tempfile::tempdir().unwrap();
+        let target = Target { root: root.path(), home: None };
+        let read = |path: &str| fs::read_to_string(root.path().join(path.trim_start_matches('/'))).unwrap();
+        let wanted = Propagate { profile: true, environment: true, ssh: false };
+        fs::create_dir(root.path().join("etc")).unwrap();
+        let problems = write(target, wanted, &VARIABLES);
+        assert!(
+            matches!(&problems[..], [one] if one.starts_with("/etc/profile.d/rdma-init.sh: ")),
+            "{problems:?}"
+        );
+        fs::create_dir(root.path().join("etc/profile.d")).unwrap();
+        fs::write(root.path().join("etc/environment"), "# x\nexport NCCL_IB_TC=7").unwrap();
+        for _ in 0..2 {
+            assert_eq!(write(target, wanted, &VARIABLES), Vec::<String>::new());
+            let environment = read(PAM);
+            assert!(environment.starts_with("# x\nexport NCCL_IB_TC=7\n# rdma-init: begin"), "{environment}");
+            assert_eq!(environment.matches("NCCL_IB_HCA==mlx5_1,mlx5_2\n").count(), 1, "{environment}");
+            assert_eq!(environment.matches("NCCL_IB_TC").count(), 1, "{environment}");
+        }
+        let script = format!(
+            ". {}; echo \"$NCCL_IB_HCA $NCCL_IB_TC\"",
+            root.path().join("etc/profile.d/rdma-init.sh").display()
+        );
+        let shell = std::process::Command::new("sh").args(["-c", &script]).env("NCCL_IB_TC", "").output();
+        assert_eq!(String::from_utf8(shell.unwrap().stdout).unwrap(), "=mlx5_1,mlx5_2 \n");
+        // Nothing is left of a start with nothing to say.
+        write(target, wanted, &[]);
+        assert_eq!((read(PROFILE).as_str(), read(PAM).as_str()), ("", "# x\nexport NCCL_IB_TC=7\n"));
+    }
+
+    #[test]
+    fn what_would_be_read_as_something_else_is_told() {
+        let mut problems = Vec::new();
+        for value in ["a\nb", "a#b", "'a'", "a\\", " a"] {
+            assert_eq!(lines(&[("X", value)], plain, &mut problems), "", "{value}");
+        }
+        assert_eq!(problems.len(), 5);
+        assert_eq!(
+            lines(&[("X", "it's #1")], shell, &mut problems),
+            "[ -n \"${X+x}\" ] || export X='it'\\''s #1'\n"
+        );
+    }
+}

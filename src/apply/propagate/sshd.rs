@@ -1,0 +1,156 @@
+//! sshd(8), which gives its sessions neither its own environment nor, unless it is told
+//! to, that of a file: `SetEnv` in a file of its configuration, or `~/.ssh/environment`.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use super::{Target, amend, block, keys, lines, plain};
+
+const MAIN: &str = "/etc/ssh/sshd_config";
+const FOLDER: &str = "/etc/ssh/sshd_config.d";
+const OWN: &str = "rdma-init.conf";
+
+pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) {
+    let why_not = match drop_in(target, variables, problems) {
+        Ok(()) => return,
+        Err(why) => why,
+    };
+    // Readable for this user alone, as sshd asks of what is in there.
+    let of_user = target.home.map(|home| home.join(".ssh"));
+    let lines = lines(variables, plain, problems);
+    let written = of_user.ok_or_else(|| "this user has no home folder".to_owned()).and_then(|folder| {
+        let path = target.root.join(folder.strip_prefix("/").unwrap_or(&folder));
+        // Where it is there already, it is as its owner wants it.
+        let _ = DirBuilder::new().mode(0o700).create(&path);
+        amend(&path.join("environment"), 0o600, |old| block::with(old, &lines, keys))
+            .map_err(|kept| format!("{}/environment: {kept}", folder.display()))
+    });
+    match written {
+        Err(why) => problems.push(format!("{why_not}; {why}")),
+        Ok(()) if permits_user_environment(target.root) => {}
+        Ok(()) => problems.push(format!(
+            "{why_not}. They are in ~/.ssh/environment, which sshd reads only with PermitUserEnvironment yes in its configuration"
+        )),
+    }
+}
+
+/// As a file of sshd's configuration, where that takes in such files and nothing would be
+/// lost: of several `SetEnv`, the first counts, and no other.
+fn drop_in(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) -> Result<(), String> {
+    let root = target.root;
+    let main = configuration(root, MAIN).ok_or_else(|| format!("{MAIN} cannot be read"))?;
+    let mut words = main.lines().map(keyword);
+    if !words.any(|(word, rest)| word == "include" && rest.contains("sshd_config.d/")) {
+        return Err(format!("{MAIN} includes no {FOLDER}"));
+    }
+    for (path, text) in own_files(root).into_iter().chain([(MAIN.to_owned(), main)]) {
+        if text.lines().any(|line| keyword(line).0 == "setenv") {
+            return Err(format!("{path} has a SetEnv of its own, which ours would replace"));
+        }
+    }
+    let mut line = String::new();
+    for (name, value) in variables {
+        match plain(name, value) {
+            Some(pair) => line.push_str(&format!(" \"{pair}\"")),
+            None => problems.push(format!("{name} has a value that sshd's configuration cannot hold")),
+        }
+    }
+    let line = if line.is_empty() { line } else { format!("SetEnv{line}\n") };
+    let path = target.root.join(FOLDER.trim_start_matches('/')).join(OWN);
+    amend(&path, 0o644, |old| block::with(old, &line, |_| Vec::new()))
+        .map_err(|kept| format!("{FOLDER}/{OWN}: {kept}"))
+}
+
+/// The other files of the folder, as far as they can be read.
+fn own_files(root: &Path) -> Vec<(String, String)> {
+    let entries = fs::read_dir(root.join(FOLDER.trim_start_matches('/'))).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let paths =
+        names.filter(|name| name.ends_with(".conf") && name != OWN).map(|name| format!("{FOLDER}/{name}"));
+    paths.filter_map(|path| configuration(root, &path).map(|text| (path, text))).collect()
+}
+
+fn permits_user_environment(root: &Path) -> bool {
+    let texts = own_files(root).into_iter().map(|(_, text)| text).chain(configuration(root, MAIN));
+    let mut said = texts.flat_map(|text| {
+        let values = text.lines().map(keyword).filter(|(word, _)| word == "permituserenvironment");
+        values.map(|(_, rest)| rest.trim().to_owned()).collect::<Vec<_>>()
+    });
+    // The first counts; a pattern may let ours through.
+    said.next().is_some_and(|value| value != "no")
+}
+
+/// The keyword of a line in small letters, as case does not count, and what follows.
+fn keyword(line: &str) -> (String, &str) {
+    let line = line.trim_start();
+    let end = line.find(|c: char| c.is_whitespace() || c == '=').unwrap_or(line.len());
+    (line[..end].to_ascii_lowercase(), &line[end..])
+}
+
+fn configuration(root: &Path, path: &str) -> Option<String> {
+    crate::facts::Reader::new(root).text_if_readable(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::VARIABLES;
+    use super::*;
+
+    struct Machine(tempfile::TempDir);
+
+    impl Machine {
+        fn new(main: &str) -> Machine {
+            let machine = Machine(tempfile::tempdir().unwrap());
+            fs::create_dir_all(machine.0.path().join("etc/ssh/sshd_config.d")).unwrap();
+            fs::create_dir(machine.0.path().join("root")).unwrap();
+            fs::write(machine.0.path().join("etc/ssh/sshd_config"), main).unwrap();
+            machine
+        }
+
+        fn written(&self) -> Vec<String> {
+            let mut problems = Vec::new();
+            let target = Target { root: self.0.path(), home: Some(Path::new("/root")) };
+            write(target, &VARIABLES, &mut problems);
+            problems
+        }
+
+        fn read(&self, path: &str) -> Option<String> {
+            fs::read_to_string(self.0.path().join(path)).ok()
+        }
+    }
+
+    const INCLUDES: &str = "# x\nInclude /etc/ssh/sshd_config.d/*.conf\nUsePAM yes\n";
+
+    #[test]
+    fn it_is_a_file_of_the_configuration() {
+        let machine = Machine::new(INCLUDES);
+        for _ in 0..2 {
+            assert_eq!(machine.written(), Vec::<String>::new());
+            let own = machine.read("etc/ssh/sshd_config.d/rdma-init.conf").unwrap();
+            let line = "\nSetEnv \"NCCL_IB_HCA==mlx5_1,mlx5_2\" \"NCCL_IB_TC=106\"\n";
+            assert_eq!(own.matches(line).count(), 1, "{own}");
+            assert_eq!(machine.read("root/.ssh/environment"), None);
+        }
+    }
+
+    #[test]
+    fn nothing_of_the_users_is_lost_to_it() {
+        let other = Machine::new("UsePAM yes\n#Include /etc/ssh/sshd_config.d/*.conf\n");
+        let second = Machine::new(INCLUDES);
+        fs::write(second.0.path().join("etc/ssh/sshd_config.d/a.conf"), "\tsetenv=LANG=C\n").unwrap();
+        for (machine, why) in [(&other, "includes no"), (&second, "a.conf has a SetEnv of its own")] {
+            let problems = machine.written();
+            assert!(
+                problems[0].contains(why) && problems[0].contains("PermitUserEnvironment yes"),
+                "{problems:?}"
+            );
+            let environment = machine.read("root/.ssh/environment").unwrap();
+            assert!(environment.contains("\nNCCL_IB_HCA==mlx5_1,mlx5_2\nNCCL_IB_TC=106\n"), "{environment}");
+            assert_eq!(machine.read("etc/ssh/sshd_config.d/rdma-init.conf"), None);
+        }
+        let main = "PermitUserEnvironment NCCL_*\nPermitUserEnvironment no\n";
+        assert_eq!(Machine::new(main).written(), Vec::<String>::new());
+        assert_eq!(Machine::new("PermitUserEnvironment no\n").written().len(), 1);
+    }
+}

@@ -1,0 +1,69 @@
+//! `rdma-init stat`: what goes over the HCAs just now.
+
+use std::io::Write;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+
+use crate::cli::StatArguments;
+use crate::facts::Reader;
+use crate::facts::traffic::{self, Traffic};
+use crate::report::log::say;
+use crate::report::stat::{self, Row};
+
+/// Without `--watch`.
+const ONCE: Duration = Duration::from_secs(1);
+
+/// Shows the rates over one second, or again and again over as long as is wanted.
+pub fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Result<()> {
+    let reader = Reader::new(Path::new("/"));
+    let mut before = look(&reader);
+    if before.is_empty() {
+        bail!("there is no RDMA device here (/sys/class/infiniband)");
+    }
+    if !before.iter().any(|(_, traffic)| traffic.is_known()) {
+        bail!(
+            "the counters of the RDMA devices do not show here: in a container that shares the devices of the host's \
+             network namespace (`rdma system` says \"netns shared\") they never do. Run it on the node, or with the host's network"
+        );
+    }
+    if before.iter().any(|(_, traffic)| !traffic.is_known()) {
+        say("a port with - has no counters that can be read here.");
+    }
+    let mut since = Instant::now();
+    let interval = arguments.watch.map_or(ONCE, Into::into);
+    loop {
+        sleep(interval.saturating_sub(since.elapsed()));
+        // Counters are read one after the other, each of them as long after its last time.
+        let (now, at) = (look(&reader), Instant::now());
+        let rows: Vec<Row> = now
+            .iter()
+            .map(|(port, traffic)| {
+                let earlier = before.iter().find(|(known, _)| known == port).map(|(_, earlier)| *earlier);
+                Row { hca: &port.0, port: port.1, moved: traffic.since(earlier.unwrap_or_default()) }
+            })
+            .collect();
+        match arguments.json {
+            true => stat::write_json(out, &rows, at - since)?,
+            false => stat::write(out, &rows, at - since)?,
+        }
+        out.flush()?;
+        if arguments.watch.is_none() {
+            return Ok(());
+        }
+        (before, since) = (now, at);
+    }
+}
+
+/// A device may come or go in between.
+fn look(reader: &Reader) -> Vec<((String, u32), Traffic)> {
+    let ports = traffic::ports(reader).into_iter();
+    ports
+        .map(|port| {
+            let traffic = traffic::read(reader, &port.0, port.1);
+            (port, traffic)
+        })
+        .collect()
+}

@@ -1,0 +1,103 @@
+//! What goes over the HCAs, in MiB and packets in a second.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::style::visible;
+use crate::facts::traffic::{Amount, Traffic};
+use crate::json;
+
+/// A port, and what went over it.
+#[derive(Debug)]
+pub struct Row<'a> {
+    pub hca: &'a str,
+    pub port: u32,
+    pub moved: Traffic,
+}
+
+/// # Errors
+/// Whatever the sink gives.
+pub fn write(out: &mut impl Write, rows: &[Row], time: Duration) -> io::Result<()> {
+    let names: Vec<String> = rows.iter().map(|row| visible(&format!("{}:{}", row.hca, row.port))).collect();
+    let width = names.iter().map(String::len).max().unwrap_or_default();
+    writeln!(
+        out,
+        "{:width$}  {:>11}  {:>11}  {:>11}  {:>11}",
+        "", "sent MiB/s", "packets/s", "recv MiB/s", "packets/s"
+    )?;
+    for (name, row) in names.iter().zip(rows) {
+        let columns = |of: Amount| {
+            let mebibytes =
+                rate(of.bytes, time).map_or("-".to_owned(), |rate| format!("{:.1}", rate / MEBIBYTE));
+            let packets = rate(of.packets, time).map_or("-".to_owned(), |rate| format!("{rate:.0}"));
+            format!("{mebibytes:>11}  {packets:>11}")
+        };
+        writeln!(out, "{name:width$}  {}  {}", columns(row.moved.sent), columns(row.moved.received))?;
+    }
+    Ok(())
+}
+
+const MEBIBYTE: f64 = (1 << 20) as f64;
+
+/// In a second; `None` where it is not counted.
+fn rate(count: Option<u64>, time: Duration) -> Option<f64> {
+    count.map(|count| count as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE))
+}
+
+/// `stat --json`: one on each line, with what has moved in so many seconds.
+#[derive(Serialize)]
+struct Line<'a> {
+    schema: &'static str,
+    seconds: f64,
+    hca: &'a str,
+    port: u32,
+    sent_bytes: Option<u64>,
+    sent_packets: Option<u64>,
+    received_bytes: Option<u64>,
+    received_packets: Option<u64>,
+}
+
+/// # Errors
+/// Whatever the sink gives.
+pub fn write_json(out: &mut dyn Write, rows: &[Row], time: Duration) -> io::Result<()> {
+    for Row { hca, port, moved } in rows {
+        let line = Line {
+            schema: "rdma-init/stat/1",
+            seconds: time.as_secs_f64(),
+            hca,
+            port: *port,
+            sent_bytes: moved.sent.bytes,
+            sent_packets: moved.sent.packets,
+            received_bytes: moved.received.bytes,
+            received_packets: moved.received.packets,
+        };
+        json::write_line(out, &line)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_in_a_second() {
+        let amount = |bytes, packets| Amount { bytes, packets };
+        let moved = Traffic { sent: amount(Some(3 << 20), Some(9)), received: amount(None, Some(0)) };
+        let rows = [Row { hca: "mlx5_10", port: 1, moved }];
+        let mut text = Vec::new();
+        write(&mut text, &rows, Duration::from_millis(1500)).unwrap();
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            "            sent MiB/s    packets/s   recv MiB/s    packets/s\n\
+             mlx5_10:1          2.0            6            -            0\n"
+        );
+        let mut json = Vec::new();
+        write_json(&mut json, &rows, Duration::from_millis(1500)).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!((json["sent_bytes"].as_u64(), json["seconds"].as_f64()), (Some(3 << 20), Some(1.5)));
+        assert!(json["received_bytes"].is_null());
+    }
+}

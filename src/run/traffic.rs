@@ -1,0 +1,64 @@
+//! What the job has moved over RDMA: the counters before it, noted for the init of the
+//! command, and told when it has ended.
+
+use std::time::Duration;
+
+use crate::check::traffic;
+use crate::config::{Config, LogFormat, LogLevel};
+use crate::facts::Reader;
+use crate::facts::rdma::LinkLayer;
+use crate::facts::traffic::{Amount, Traffic, read};
+use crate::plan::Plan;
+use crate::report::log::Log;
+use crate::report::traffic::Moved;
+
+/// The counters of the ports that the job will use, and how to speak of them. Empty where
+/// there is nothing to tell.
+pub fn note(config: &Config, plan: &Plan) -> String {
+    let reader = Reader::new(std::path::Path::new("/"));
+    let ports = plan.ports.iter().filter(|port| port.used && !port.hca.contains(char::is_whitespace));
+    let lines: Vec<String> = ports
+        .map(|port| {
+            let Traffic { sent, received } = read(&reader, &port.hca, port.port);
+            let counts = [sent.bytes, sent.packets, received.bytes, received.packets];
+            let counts = counts.map(|count| count.map_or("-".to_owned(), |count| count.to_string()));
+            let is_infiniband = u8::from(port.link_layer == LinkLayer::InfiniBand);
+            format!("{} {} {is_infiniband} {}\n", port.hca, port.port, counts.join(" "))
+        })
+        .collect();
+    if lines.is_empty() || config.log_level < LogLevel::Warn {
+        return String::new();
+    }
+    let is_json = u8::from(config.log_format == LogFormat::Json);
+    format!("{is_json} {}\n{}", u8::from(config.log_level >= LogLevel::Info), lines.concat())
+}
+
+/// Tells what has moved since the note was made, `ran` ago. To be called in a process of
+/// its own: a driver may take its time.
+pub fn tell(note: &str, ran: Duration) {
+    let mut lines = note.lines();
+    let (format, level) = match lines.next().and_then(|line| line.split_once(' ')) {
+        Some((format, level)) => (
+            if format == "1" { LogFormat::Json } else { LogFormat::Text },
+            if level == "1" { LogLevel::Info } else { LogLevel::Warn },
+        ),
+        None => return,
+    };
+    let reader = Reader::new(std::path::Path::new("/"));
+    let moved: Vec<Moved> = lines.filter_map(|line| since(&reader, line)).collect();
+    Log::start(format, level, Log::patient()).traffic(&moved, traffic::finding(&moved, ran));
+}
+
+fn since(reader: &Reader, line: &str) -> Option<Moved> {
+    let mut words = line.split(' ');
+    let hca = words.next()?.to_owned();
+    let port = words.next()?.parse().ok()?;
+    let is_infiniband = words.next()? == "1";
+    let mut amount = || {
+        let mut count = || words.next().and_then(|word| word.parse().ok());
+        Amount { bytes: count(), packets: count() }
+    };
+    let before = Traffic { sent: amount(), received: amount() };
+    let traffic = read(reader, &hca, port).since(before);
+    Some(Moved { hca, port, is_infiniband, traffic })
+}
