@@ -35,6 +35,11 @@ fn a_self_test_keeps_a_job_from_a_fabric_that_is_not_fit() {
 }
 
 #[test]
+fn what_a_job_has_moved_is_told() {
+    guest("traffic.sh", &[&binary()]);
+}
+
+#[test]
 fn two_nodes_test_the_fabric_between_them() {
     // All at once, so that they are distinct.
     let sockets = [(); 6].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());

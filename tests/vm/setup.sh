@@ -45,6 +45,7 @@ install_missing() {
     have modprobe kmod
     have ip iproute2
     have rdma iproute2
+    have ib_write_bw perftest
     # A busybox that needs a loader cannot be the only program of an initramfs.
     if ! [ -x /bin/busybox ] || ldd /bin/busybox >/dev/null 2>&1; then
         missing="$missing busybox-static"

@@ -1,0 +1,92 @@
+#!/bin/sh
+# What a job has moved, told when it has ended, and the rates while it runs, on two
+# soft-RoCE devices of the host's network namespace. ib_write_bw is of perftest.
+#   traffic.sh BINARY
+set -eu
+. tests/vm/lib.sh
+init=$1
+
+rxe mlx5_1 eth1 25.11.128.2/27
+rxe mlx5_2 eth2 25.11.128.34/27
+
+# job OPTION... -- COMMAND...: under an init, the report in /run/out.
+job() {
+    unshare --pid --fork --mount-proc "$init" "$@" 2>/run/out || fail "exit code $?: $(cat /run/out)"
+    cat /run/out
+}
+
+has() {
+    grep -q -- "$2" /run/out || fail "$1: no $2"
+    echo "ok: $1"
+}
+
+has_not() {
+    ! grep -q -- "$2" /run/out || fail "$1: there is $2"
+    echo "ok: $1"
+}
+
+echo '--- a job that moves nothing'
+job -- true
+has 'a line for each HCA' '^rdma-init: mlx5_1 sent 0 packets and received 0 packets\.$'
+has 'and for the other' '^rdma-init: mlx5_2 sent 0 packets and received 0 packets\.$'
+has 'it is warned of' '^rdma-init: warning: RDMA was planned, and nothing has moved over mlx5_1, mlx5_2 in '
+job --log-level warn -- true
+has_not 'less is told' 'mlx5_1 sent'
+has 'but the warning' 'nothing has moved'
+job --log-level error -- true
+expect 'nothing is told' "$(cat /run/out)" ''
+job --log-format json -- true
+has 'as JSON' '"event":"traffic".*"hca":"mlx5_1".*"sent_packets":0'
+has 'with the warning' '"id":"no-traffic"'
+job --profile none --set NCCL_IB_DISABLE=1 -- true
+has_not 'without RDMA there is nothing to tell' 'mlx5_1 sent'
+
+echo '--- a self-test'
+job -- "$init" self-test --only verbs-loopback >/run/self_test
+has 'it shows' '^rdma-init: mlx5_1 sent [1-9][0-9]* packets and received [1-9]'
+has_not 'no warning' 'nothing has moved'
+# Before the job, it is not the job's.
+job --self-test enforce -- true
+has 'it is not counted' '^rdma-init: mlx5_1 sent 0 packets'
+code=0
+"$init" --supervise -- "$init" self-test --only verbs-loopback >/run/self_test 2>/run/out || code=$?
+expect 'under --supervise' "$code" 0
+has 'the same' '^rdma-init: mlx5_2 sent [1-9]'
+
+echo '--- the rates'
+"$init" stat >/run/idle
+cat /run/idle
+expect 'idle' "$(awk '/^mlx5_1:1/ { print $3, $5 }' /run/idle)" '0 0'
+# To itself, as two soft-RoCE devices of one host do not reach each other.
+bandwidth="ib_write_bw --ib-dev mlx5_1 --gid-index 1 --size 4096"
+# serve OPTION...: its other end, ready.
+serve() {
+    $bandwidth "$@" >/run/server 2>&1 &
+    # Port 18515.
+    await 'server' grep -q ':4853 .* 0A ' /proc/net/tcp /proc/net/tcp6
+}
+received=/sys/class/infiniband/mlx5_1/ports/1/hw_counters/rcvd_pkts
+before=$(cat $received)
+serve --duration 5 --run_infinitely
+$bandwidth --duration 5 --run_infinitely 25.11.128.2 >/run/client 2>&1 &
+await 'traffic' sh -c "[ \$(cat $received) -gt $((before + 1000)) ]"
+"$init" stat --watch 500ms --json >/run/watched &
+watch=$!
+# shellcheck disable=SC2016
+await 'three looks' sh -c '[ $(wc -l </run/watched) -ge 6 ]'
+kill "$watch"
+pkill ib_write_bw
+cat /run/watched
+moved='"hca":"mlx5_1".*"sent_bytes":null,"sent_packets":[1-9].*"received_packets":[1-9]'
+grep -q "$moved" /run/watched || fail 'no rates of the one in use'
+echo 'ok: rates of the one in use'
+expect 'and none of the other' "$(grep -c '"hca":"mlx5_2".*"sent_packets":0' /run/watched)" "$(grep -c mlx5_2 /run/watched)"
+wait
+
+echo '--- ib_write_bw as the job'
+serve --iters 50
+# shellcheck disable=SC2086
+job -- $bandwidth --iters 50 25.11.128.2 >/run/client
+has 'what it has moved' '^rdma-init: mlx5_1 sent [1-9][0-9]* packets and received [1-9]'
+has 'over one HCA alone' '^rdma-init: mlx5_2 sent 0 packets'
+has_not 'no warning' 'nothing has moved'
