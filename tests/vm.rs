@@ -6,7 +6,7 @@ mod support;
 use std::net::UdpSocket;
 use std::path::Path;
 
-use support::{binary, vm};
+use support::{binary, repository, vm};
 
 fn guest(script: &str, arguments: &[&Path]) {
     if let Some(said) = vm::guest(script, arguments) {
@@ -37,6 +37,11 @@ fn a_self_test_keeps_a_job_from_a_fabric_that_is_not_fit() {
 #[test]
 fn what_a_job_has_moved_is_told() {
     guest("traffic.sh", &[&binary()]);
+}
+
+#[test]
+fn ranks_over_ssh_see_the_values_of_their_own_node() {
+    guest("ssh.sh", &[&binary(), &repository("target/vm/sshd")]);
 }
 
 #[test]

@@ -46,6 +46,7 @@ install_missing() {
     have ip iproute2
     have rdma iproute2
     have ib_write_bw perftest
+    have ssh openssh-client
     # A busybox that needs a loader cannot be the only program of an initramfs.
     if ! [ -x /bin/busybox ] || ldd /bin/busybox >/dev/null 2>&1; then
         missing="$missing busybox-static"
@@ -102,6 +103,24 @@ fetch_kernel() {
     unpack_kernel
     # The last step: a kernel without it was not fetched completely.
     mv -f "$cache/kernel/image" "$cache/vmlinux"
+}
+
+# An sshd for the guests. Unpacked and not installed, as this machine would start it.
+fetch_sshd() {
+    rm -rf "$cache/sshd" "$cache/fetch"
+    mkdir -p "$cache/sshd" "$cache/fetch"
+    download() {
+        (cd "$cache/fetch" && apt-get -q download -o APT::Sandbox::User="$(id -un)" openssh-server >&2)
+    }
+    apt download || die 'cannot download an sshd'
+    dpkg-deb -x "$cache"/fetch/*.deb "$cache/sshd"
+    rm -rf "$cache/fetch"
+    libraries=$(ldd "$cache/sshd/usr/sbin/sshd" | awk '/not found/ { print $1 }')
+    case $libraries in
+        '') ;;
+        *libwrap*) apt $sudo apt-get -qq install -y libwrap0 >/dev/null ;;
+        *) die "sshd needs $libraries" ;;
+    esac
 }
 
 # Writes module or kernel $1, whose name or format is $2, uncompressed.
@@ -196,5 +215,6 @@ fi
 rm -f "$cache/stamp"
 [ -f "$cache/vmlinux" ] || fetch_kernel
 build_initramfs
+[ -x "$cache/sshd/usr/sbin/sshd" ] || fetch_sshd
 echo "$stamp" >"$cache/stamp"
 say "ready in $cache"
