@@ -5,6 +5,9 @@
 
 mod support;
 
+#[path = "nccl/library.rs"]
+mod nccl_library;
+
 mod docker {
     mod engine;
     mod entered;
@@ -13,6 +16,7 @@ mod docker {
     mod image;
     mod lifecycle;
     mod limits;
+    mod nccl;
     mod sandbox;
     mod stop;
     mod terminal;

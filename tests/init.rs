@@ -6,6 +6,7 @@ mod init {
     mod container;
     mod end;
     mod end_line;
+    mod enter;
     mod exec_failure;
     mod hang;
     mod inherited;

@@ -43,8 +43,10 @@ pub struct Engine {
 }
 
 /// What the image's commands are; all of them are busybox.
-const COMMANDS: &[&str] =
-    &["cat", "env", "grep", "ls", "mkdir", "mknod", "mount", "rm", "setsid", "sh", "sleep", "stty", "true"];
+const COMMANDS: &[&str] = &[
+    "cat", "env", "grep", "ls", "mkdir", "mkfifo", "mknod", "mount", "rm", "setsid", "sh", "sleep", "stty",
+    "true",
+];
 
 impl Engine {
     fn prepare() -> Result<Engine, String> {

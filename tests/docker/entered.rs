@@ -130,3 +130,31 @@ fn status_is_for_probes() {
     assert_eq!(about_nccl(&afresh), WANTED);
     afresh.expect_said("the variables are decided anew");
 }
+
+#[test]
+fn what_pid_1_had_of_nccl_reaches_those_who_enter() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    // As a platform does it, which does not tell the engine.
+    let script = "NCCL_IB_TIMEOUT=22 NCCL_SOCKET_IFNAME=eth0 TOKEN=hunter2 exec /rdma-init -- sh -c 'echo ready; exec sleep 1000'";
+    let mut container = engine.start(host.options(&["--entrypoint", "/bin/sh"]), &["-c", script]);
+    container.wait_for("ready");
+    let all = [WANTED[0], WANTED[1], "NCCL_IB_TIMEOUT=22", WANTED[2]];
+    assert_eq!(about_nccl(&container.exec(&["/rdma-init", "exec", "--", "env"]).expect_code(0)), all);
+    assert_eq!(about_nccl(&container.exec(&["cat", "/etc/nccl.conf"]).expect_code(0)), all);
+    let env = |more: &[&str]| {
+        let command = [&["/rdma-init", "env", "--format", "docker"], more].concat();
+        about_nccl(&container.docker(["exec", "--env", WANTED[1]], &command).expect_code(0))
+    };
+    assert_eq!(env(&[]), [WANTED[0], WANTED[1]]);
+    assert_eq!(env(&["--all"]), all);
+    assert_eq!(env(&["--changed-only"]), [WANTED[0]]);
+    assert_eq!(env(&["--all", "--changed-only"]), [WANTED[0], "NCCL_IB_TIMEOUT=22", WANTED[2]]);
+    // What was filled in, and nothing else.
+    assert_eq!(
+        about_nccl(&container.exec(&["cat", "/run/rdma-init/nccl.conf"]).expect_code(0)),
+        [WANTED[0], WANTED[1]]
+    );
+    let kept = container.exec(&["grep", "-rl", "hunter2", "/run", "/etc"]);
+    assert_eq!((kept.code, kept.stdout.as_str()), (Some(1), ""), "{kept:#?}");
+}

@@ -2,18 +2,21 @@
 //! driver whose firmware does not answer would.
 //!
 //! A seccomp filter hands every openat(2) to a thread of the test, which lets
-//! all of them go on but those of the one path: these it never answers.
+//! all of them go on but those of the one path: these it never answers, or when the
+//! test wants it.
 
 use std::fs;
 use std::io;
 use std::mem::zeroed;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::support::DEADLINE;
 
@@ -23,6 +26,7 @@ pub struct Hang {
     flags: libc::c_ulong,
     hit: Sender<i32>,
     hits: Receiver<i32>,
+    released: Arc<EventFd>,
 }
 
 impl Hang {
@@ -38,7 +42,8 @@ impl Hang {
 
     fn new(path: &str, flags: libc::c_ulong) -> Hang {
         let (hit, hits) = channel();
-        Hang { path: path.to_owned(), flags, hit, hits }
+        let released = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap());
+        Hang { path: path.to_owned(), flags, hit, hits, released }
     }
 
     /// Waits until somebody hangs, and says who.
@@ -47,14 +52,21 @@ impl Hang {
         self.hits.recv_timeout(DEADLINE).unwrap_or_else(|_| panic!("nobody opened {}", self.path))
     }
 
+    /// Lets go on who hangs, and whoever comes.
+    pub fn release(&self) {
+        self.released.write(1).unwrap();
+    }
+
     /// To be called by the thread that then starts the program.
     pub fn filter(&self) -> impl FnOnce() + Send + use<> {
-        let (path, flags, hit) = (self.path.clone(), self.flags, self.hit.clone());
+        let (path, flags) = (self.path.clone(), self.flags);
+        let mut calls = Calls { path: Some(path), hit: self.hit.clone(), hanging: Vec::new() };
+        let released = Arc::clone(&self.released);
         let (send, receive) = channel::<OwnedFd>();
         // Not started by the thread with the filter, which it would inherit.
         thread::spawn(move || {
             let Ok(listener) = receive.recv() else { return };
-            while let Ok(true) = serve(&listener, &path, &hit) {}
+            while let Ok(true) = calls.serve(&listener, &released) {}
         });
         move || {
             let listener = install(flags).expect("a seccomp filter can be installed");
@@ -92,30 +104,65 @@ const fn request(number: u64, size: usize) -> libc::c_ulong {
     3 << 30 | (size as u64) << 16 | (b'!' as u64) << 8 | number
 }
 
-/// Answers one call, or leaves it hanging; false when nobody has the filter any more.
-fn serve(listener: &OwnedFd, path: &str, hit: &Sender<i32>) -> io::Result<bool> {
-    let mut fds = [PollFd::new(std::os::fd::AsFd::as_fd(listener), PollFlags::POLLIN)];
-    poll(&mut fds, PollTimeout::NONE)?;
-    if !fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN)) {
-        return Ok(false);
+/// What is to hang, and does.
+struct Calls {
+    /// `None` once it is released.
+    path: Option<String>,
+    hit: Sender<i32>,
+    hanging: Vec<u64>,
+}
+
+impl Calls {
+    /// Answers one call, or leaves it hanging; false when nobody has the filter any more.
+    fn serve(&mut self, listener: &OwnedFd, released: &EventFd) -> io::Result<bool> {
+        let mut fds = [
+            PollFd::new(listener.as_fd(), PollFlags::POLLIN),
+            PollFd::new(
+                released.as_fd(),
+                if self.path.is_some() { PollFlags::POLLIN } else { PollFlags::empty() },
+            ),
+        ];
+        poll(&mut fds, PollTimeout::NONE)?;
+        let has_come = |fd: &PollFd| fd.revents().is_some_and(|events| events.contains(PollFlags::POLLIN));
+        if has_come(&fds[1]) {
+            self.path = None;
+            self.hanging.drain(..).for_each(|call| go_on(listener, call));
+            return Ok(true);
+        }
+        if !has_come(&fds[0]) {
+            return Ok(false);
+        }
+        // SAFETY: it is plain data, of the size that the request names.
+        let call = unsafe {
+            let mut call: libc::seccomp_notif = zeroed();
+            if libc::ioctl(listener.as_raw_fd(), RECEIVE, &mut call) == -1 {
+                // The caller is gone.
+                return Ok(true);
+            }
+            call
+        };
+        let hangs = self
+            .path
+            .as_ref()
+            .is_some_and(|path| opened(&call).is_some_and(|opened| opened == path.as_bytes()));
+        if hangs {
+            self.hanging.push(call.id);
+            let _ = self.hit.send(call.pid.cast_signed());
+        } else {
+            go_on(listener, call.id);
+        }
+        Ok(true)
     }
-    // SAFETY: both are plain data, of the sizes that the requests name.
+}
+
+fn go_on(listener: &OwnedFd, call: u64) {
+    // SAFETY: as above.
     unsafe {
-        let mut call: libc::seccomp_notif = zeroed();
-        if libc::ioctl(listener.as_raw_fd(), RECEIVE, &mut call) == -1 {
-            // The caller is gone.
-            return Ok(true);
-        }
-        if opened(&call).is_some_and(|opened| opened == path.as_bytes()) {
-            let _ = hit.send(call.pid.cast_signed());
-            return Ok(true);
-        }
         let mut answer: libc::seccomp_notif_resp = zeroed();
-        answer.id = call.id;
+        answer.id = call;
         answer.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
         libc::ioctl(listener.as_raw_fd(), SEND, &answer);
     }
-    Ok(true)
 }
 
 /// The path in the caller's memory.

@@ -1,0 +1,60 @@
+//! NCCL itself, in a shell that knows nothing of us.
+
+use std::path::Path;
+
+use super::engine::engine;
+use super::host::Host;
+use crate::nccl_library::{driver, some};
+
+/// The interface that NCCL meets the other processes through, in a container whose first
+/// one is a rail, and the second has the default route; with an option, too.
+fn bootstrap(option: &[&str]) -> Option<Vec<String>> {
+    let engine = engine()?;
+    let (front, rail) = (engine.network(), &engine.rails()[0]);
+    let (own, address) = (rail.address(), front.address());
+    let host = Host::new().on(rail, own).hca(1, "eth0", rail, own).allot(1);
+    let libraries = some(&["2.18.3", "2.23.4"]);
+    let folder = driver();
+    let volumes = [
+        format!("{}:/nccl:ro", folder.parent().unwrap().display()),
+        "/lib/x86_64-linux-gnu:/lib/x86_64-linux-gnu:ro".to_owned(),
+        "/lib64:/lib64:ro".to_owned(),
+    ];
+    let mut options = host.options(option);
+    options.extend(volumes.iter().flat_map(|volume| ["--volume", volume]));
+    options.extend(["--entrypoint", "/bin/sh"]);
+    // The engine is free to choose the order of networks that are there at the start.
+    let script =
+        "mkfifo /go; echo first; read -r _ </go; exec /rdma-init -- sh -c 'echo ready; exec sleep 1000'";
+    let mut container = engine.start(options, &["-c", script]);
+    container.wait_for("first");
+    container.connect(front, address);
+    container.exec(&["sh", "-c", "echo >/go"]).expect_code(0);
+    container.wait_for("ready");
+    let found = libraries.iter().map(|library| {
+        let script = format!(
+            "printf 'ask bootstrap\\nrun\\n' | /nccl/build/driver started /nccl/{}/libnccl.so.2 {}",
+            library.version,
+            library.symbols().join(" ")
+        );
+        let told = container.exec(&["sh", "-c", &script]).expect_code(0);
+        // bootstrap CODE LOG-START LOG-END NAME-IN-HEX ADDRESS
+        let line = told.stdout.lines().find(|line| line.starts_with("bootstrap ")).unwrap().to_owned();
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!((words[1], words.len()), ("0", 6), "{told:#?}");
+        let places = [("x65746830", own, "eth0"), ("x65746831", address, "eth1")];
+        let place = places.iter().find(|(hex, at, _)| words[4..] == [(*hex).to_owned(), at.to_string()]);
+        place.unwrap_or_else(|| panic!("{line}")).2.to_owned()
+    });
+    Some(found.collect())
+}
+
+#[test]
+fn nccl_in_a_plain_shell_takes_what_was_chosen() {
+    assert!(Path::new("/lib/x86_64-linux-gnu").exists(), "this machine has its libraries elsewhere");
+    let Some(found) = bootstrap(&[]) else { return };
+    assert_eq!(found, ["eth1"; 3]);
+    // It would not by itself.
+    let Some(found) = bootstrap(&["--env", "RDMA_INIT_WRITE_NCCL_CONF=false"]) else { return };
+    assert_eq!(found, ["eth0"; 3]);
+}

@@ -1,0 +1,70 @@
+//! `rdma-init exec` while the container is still prepared.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::container::{Running, hanging, shell};
+use super::hang::Hang;
+use crate::support::{binary, poll_until};
+
+const HANGS: &str = "/sys/class/infiniband";
+const ENTERS: [&str; 4] = ["exec", "--", "env", "ENTERED=1"];
+
+/// PID 1, whose preparation hangs, and who enters beside it. `timeout` is what both know
+/// of the preparation.
+fn start(state: &Path, hang: &Hang, timeout: &str) -> (Running, Child) {
+    let mut init = shell("echo ready; exec sleep 1000");
+    init.env("RDMA_INIT_STATE_DIR", state).env("RDMA_INIT_PREPARE_TIMEOUT", timeout);
+    init.env("RDMA_INIT_SET", "NCCL_IB_TC=106");
+    let init = hanging(init, true, hang);
+    hang.wait();
+    let mut enter = Command::new("nsenter");
+    enter.args(["--target", &init.pid.to_string(), "--pid", "--mount"]).arg(binary()).args(ENTERS);
+    enter.env_clear().env("PATH", "/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
+    enter.env("RDMA_INIT_STATE_DIR", state).env("RDMA_INIT_PREPARE_TIMEOUT", timeout);
+    (init, enter.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+/// What the one who entered got, and what was said.
+fn end(enters: Child) -> (Vec<String>, String) {
+    let output = enters.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let said = text(output.stderr);
+    assert!(output.status.success(), "{said}");
+    let lines =
+        text(output.stdout).lines().filter(|line| line.starts_with("NCCL_")).map(str::to_owned).collect();
+    (lines, said)
+}
+
+#[test]
+fn it_waits_for_a_start_that_is_not_done() {
+    let place = tempfile::tempdir().unwrap();
+    let hang = Hang::interruptible(HANGS);
+    let (mut init, enters) = start(&place.path().join("state"), &hang, "20s");
+    poll_until("the one who enters looks for the state", || is_us(enters.id()).then_some(()));
+    hang.release();
+    assert_eq!(end(enters), (vec!["NCCL_IB_TC=106".to_owned()], String::new()));
+    init.wait_for("ready");
+}
+
+#[test]
+fn it_waits_no_longer_than_the_start_may_take() {
+    let place = tempfile::tempdir().unwrap();
+    let hang = Hang::interruptible(HANGS);
+    let (mut init, enters) = start(&place.path().join("state"), &hang, "2s");
+    let (variables, said) = end(enters);
+    assert!(said.contains("the variables are decided anew"), "{said}");
+    assert!(!variables.contains(&"NCCL_IB_TC=106".to_owned()), "{variables:?}");
+    init.wait_for("ready");
+}
+
+/// Whether nsenter's child has become us.
+fn is_us(nsenter: u32) -> bool {
+    let children =
+        std::fs::read_to_string(format!("/proc/{nsenter}/task/{nsenter}/children")).unwrap_or_default();
+    children.split_whitespace().any(|child| {
+        let line = std::fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+        let wanted = format!("{}\0{}\0", binary().display(), ENTERS.join("\0"));
+        line == wanted.as_bytes()
+    })
+}
