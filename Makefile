@@ -5,7 +5,7 @@ TARGET := target/x86_64-unknown-linux-gnu/release/rdma-init
 LARGEST := 4194304
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build demo test test-setup test-torch check bench clean
+.PHONY: all setup build demo test test-setup test-torch manual check bench clean
 
 all: build
 
@@ -47,6 +47,11 @@ test: build test-setup
 test-torch: build
 	@sh tests/launchers/torch.sh >/dev/null
 	cargo test --release --locked --test launchers -- --ignored --test-threads 1 torchrun
+
+# Man pages, and completions for bash, zsh and fish.
+manual: setup
+	cargo run --release --locked --example manual -- target/manual
+	@ls target/manual
 
 check: setup
 	cargo fmt --check

@@ -1,6 +1,9 @@
 //! The command line and everything that happens in place, without PID 1: usage,
 //! configuration, output, and what the command finds when it starts.
 
+#[path = "tools/manual.rs"]
+#[allow(dead_code)]
+mod manual;
 mod support;
 
 mod cli {
@@ -9,6 +12,7 @@ mod cli {
     mod configuration;
     mod environment;
     mod limits;
+    mod manual;
     mod output;
     mod pair;
     mod run;

@@ -46,7 +46,7 @@ case ${1:-} in
     build) build ;;
     test)
         build
-        install util-linux procps perl strace tini openmpi-bin libibverbs1 ibverbs-providers
+        install util-linux procps perl strace tini openmpi-bin libibverbs1 ibverbs-providers groff-base zsh fish
         sh "$here/vm/setup.sh"
         sh "$here/docker/setup.sh"
         sh "$here/nccl/setup.sh"

@@ -1,0 +1,65 @@
+//! The man pages and the completions, read by those who read them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use rdma_init::cli::ACTIONS;
+
+use crate::manual;
+use crate::support::skip;
+
+/// What a program says of a file; `None` where there is no such program.
+fn said(program: &str, arguments: &[&str], file: &Path) -> Option<(bool, String)> {
+    match Command::new(program).args(arguments).arg(file).env_clear().env("PATH", "/usr/bin:/bin").output() {
+        Ok(output) => {
+            let text = [output.stdout, output.stderr].concat();
+            Some((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
+        }
+        Err(error) => {
+            skip(&format!("{program}: {error}"));
+            None
+        }
+    }
+}
+
+#[test]
+fn every_command_has_a_page_that_a_formatter_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    manual::write(folder.path()).unwrap();
+    let pages = ACTIONS.iter().map(|action| format!("rdma-init-{action}.1"));
+    for page in pages.chain(["rdma-init.1".to_owned()]) {
+        // Formatted for nobody, with every warning.
+        let Some(said) = said("groff", &["-man", "-Tutf8", "-ww", "-z"], &folder.path().join(&page)) else {
+            return;
+        };
+        assert_eq!(said, (true, String::new()), "{page}");
+    }
+    let page = fs::read_to_string(folder.path().join("rdma-init.1")).unwrap();
+    for text in ["\\-\\-require\\-rdma", "Exit codes: ", "rdma\\-init\\-status(1)"] {
+        assert!(page.contains(text), "no {text} in {page}");
+    }
+    assert!(!folder.path().join("rdma-init-verbs-probe.1").exists());
+}
+
+#[test]
+fn shells_take_the_completions() {
+    let folder = tempfile::tempdir().unwrap();
+    manual::write(folder.path()).unwrap();
+    for (shell, file) in [("zsh", "_rdma-init"), ("fish", "rdma-init.fish"), ("bash", "rdma-init.bash")] {
+        let Some(said) = said(shell, &["-n"], &folder.path().join(file)) else { return };
+        assert_eq!(said, (true, String::new()), "{shell}");
+    }
+    let complete = |words: &str| {
+        let script = format!(
+            ". \"$0\"; COMP_WORDS=(rdma-init {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _rdma__init rdma-init \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; echo \"${{COMPREPLY[@]}}\""
+        );
+        let said = said("bash", &["-c", &script], &folder.path().join("rdma-init.bash")).unwrap();
+        assert!(said.0, "{said:?}");
+        said.1.trim_end().to_owned()
+    };
+    assert_eq!(complete("sta"), "status stat");
+    assert_eq!(complete("self-test --le"), "--level");
+    assert_eq!(complete("env --format n"), "nccl-conf");
+}
