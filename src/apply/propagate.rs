@@ -19,22 +19,35 @@ pub struct Target<'a> {
     pub home: Option<&'a Path>,
 }
 
+/// Puts the variables in one place; what could not be done comes to the list.
+type Put = fn(Target, &[(&str, &str)], &mut Vec<String>);
+
 /// Puts the variables where it is wanted, in place of those of an earlier start. Gives
-/// what could not be done, each in a sentence.
+/// what could not be done, each in a sentence without its full stop.
 pub fn write(target: Target, wanted: Propagate, variables: &[(&str, &str)]) -> Vec<String> {
-    let mut problems = Vec::new();
-    if wanted.profile {
-        let lines = lines(variables, shell, &mut problems);
-        problems.extend(put(target, PROFILE, &lines, |_| Vec::new()));
+    let places: [(bool, &str, Put); 3] = [
+        (wanted.profile, "login shells do not get all variables (propagate, profile)", for_shells),
+        (wanted.environment, "PAM does not give all variables (propagate, environment)", for_pam),
+        (wanted.ssh, "what sshd starts does not get all variables (propagate, ssh)", sshd::write),
+    ];
+    let mut told = Vec::new();
+    for (_, what, put) in places.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
+        let mut problems = Vec::new();
+        put(target, variables, &mut problems);
+        // With no variable, nobody misses any.
+        told.extend(problems.iter().filter(|_| !variables.is_empty()).map(|why| format!("{what}: {why}")));
     }
-    if wanted.environment {
-        let lines = lines(variables, plain, &mut problems);
-        problems.extend(put(target, PAM, &lines, keys));
-    }
-    if wanted.ssh {
-        sshd::write(target, variables, &mut problems);
-    }
-    problems
+    told
+}
+
+fn for_shells(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) {
+    let lines = lines(variables, shell, problems);
+    problems.extend(put(target, PROFILE, &lines, |_| Vec::new()));
+}
+
+fn for_pam(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) {
+    let lines = lines(variables, plain, problems);
+    problems.extend(put(target, PAM, &lines, keys));
 }
 
 /// Where a shell has a value of its own, that stands.
@@ -71,7 +84,7 @@ fn lines(
                 text.push_str(&line);
                 text.push('\n');
             }
-            None => problems.push(format!("{name} has a value that cannot be written there")),
+            None => problems.push(format!("{name} has a value that this format cannot hold")),
         }
     }
     text
@@ -98,7 +111,7 @@ mod tests {
         fs::create_dir(root.path().join("etc")).unwrap();
         let problems = write(target, wanted, &VARIABLES);
         assert!(
-            matches!(&problems[..], [one] if one.starts_with("/etc/profile.d/rdma-init.sh: ")),
+            matches!(&problems[..], [one] if one.contains("profile): /etc/profile.d/rdma-init.sh: ")),
             "{problems:?}"
         );
         fs::create_dir(root.path().join("etc/profile.d")).unwrap();

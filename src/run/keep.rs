@@ -74,7 +74,7 @@ pub fn keep(config: &Config, decided: Decided, log: &Log) {
         .flatten();
     let target = propagate::Target { root, home: home.as_deref().map(Path::new) };
     for problem in propagate::write(target, config.propagate, &given) {
-        log.warn(&format!("propagate: {problem}."));
+        log.warn(&format!("{problem}."));
     }
 }
 

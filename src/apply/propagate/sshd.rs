@@ -27,10 +27,10 @@ pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<Stri
             .map_err(|kept| format!("{}/environment: {kept}", folder.display()))
     });
     match written {
-        Err(why) => problems.push(format!("{why_not}; {why}")),
+        Err(why) => problems.extend([why_not, why]),
         Ok(()) if permits_user_environment(target.root) => {}
         Ok(()) => problems.push(format!(
-            "{why_not}. They are in ~/.ssh/environment, which sshd reads only with PermitUserEnvironment yes in its configuration"
+            "{why_not}. They are in ~/.ssh/environment of this user, which sshd reads only with PermitUserEnvironment yes in its configuration"
         )),
     }
 }
@@ -39,7 +39,8 @@ pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<Stri
 /// lost: of several `SetEnv`, the first counts, and no other.
 fn drop_in(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) -> Result<(), String> {
     let root = target.root;
-    let main = configuration(root, MAIN).ok_or_else(|| format!("{MAIN} cannot be read"))?;
+    let main =
+        configuration(root, MAIN).ok_or_else(|| format!("{MAIN} cannot be read; is sshd in the image?"))?;
     let mut words = main.lines().map(keyword);
     if !words.any(|(word, rest)| word == "include" && rest.contains("sshd_config.d/")) {
         return Err(format!("{MAIN} includes no {FOLDER}"));
@@ -53,7 +54,7 @@ fn drop_in(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String
     for (name, value) in variables {
         match plain(name, value) {
             Some(pair) => line.push_str(&format!(" \"{pair}\"")),
-            None => problems.push(format!("{name} has a value that sshd's configuration cannot hold")),
+            None => problems.push(format!("{name} has a value that this format cannot hold")),
         }
     }
     let line = if line.is_empty() { line } else { format!("SetEnv{line}\n") };
