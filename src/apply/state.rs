@@ -44,7 +44,11 @@ fn write_to(path: &Path, files: &Files) -> Result<(), String> {
     for (name, bytes) in
         [(ENV_SH, &files.env_sh), (NCCL_CONF, &files.nccl_conf), (FACTS, &files.facts), (PLAN, &files.plan)]
     {
-        folder.write(name, bytes, 0o644).map_err(describe)?;
+        // Most starts of a container leave what the one before has left, and to take the
+        // place of a file can mean a wait for the disk.
+        if folder.read(name).as_ref() != Ok(bytes) {
+            folder.write(name, bytes, 0o644).map_err(describe)?;
+        }
     }
     Ok(())
 }
