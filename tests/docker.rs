@@ -20,4 +20,5 @@ mod docker {
     mod sandbox;
     mod stop;
     mod terminal;
+    mod traffic;
 }

@@ -1,6 +1,7 @@
 //! What the job has moved over RDMA: the counters before it, noted for the init of the
 //! command, and told when it has ended.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::check::traffic;
@@ -8,29 +9,38 @@ use crate::config::{Config, LogFormat, LogLevel};
 use crate::facts::Reader;
 use crate::facts::rdma::LinkLayer;
 use crate::facts::traffic::{Amount, Traffic, read};
-use crate::plan::Plan;
+use crate::plan::{Plan, PortVerdict};
 use crate::report::log::Log;
 use crate::report::traffic::Moved;
 
 /// The counters of the ports that the job will use, and how to speak of them. Empty where
-/// there is nothing to tell.
+/// there is nothing to tell: no such port, or none whose counters show.
 pub fn note(config: &Config, plan: &Plan) -> String {
-    let reader = Reader::new(std::path::Path::new("/"));
-    let ports = plan.ports.iter().filter(|port| port.used && !port.hca.contains(char::is_whitespace));
-    let lines: Vec<String> = ports
-        .map(|port| {
-            let Traffic { sent, received } = read(&reader, &port.hca, port.port);
-            let counts = [sent.bytes, sent.packets, received.bytes, received.packets];
-            let counts = counts.map(|count| count.map_or("-".to_owned(), |count| count.to_string()));
-            let is_infiniband = u8::from(port.link_layer == LinkLayer::InfiniBand);
-            format!("{} {} {is_infiniband} {}\n", port.hca, port.port, counts.join(" "))
-        })
-        .collect();
-    if lines.is_empty() || config.log_level < LogLevel::Warn {
+    if config.log_level < LogLevel::Warn {
         return String::new();
     }
-    let is_json = u8::from(config.log_format == LogFormat::Json);
-    format!("{is_json} {}\n{}", u8::from(config.log_level >= LogLevel::Info), lines.concat())
+    let reader = Reader::new(Path::new("/"));
+    let mut is_any_known = false;
+    let mut text = format!(
+        "{} {}\n",
+        u8::from(config.log_format == LogFormat::Json),
+        u8::from(config.log_level >= LogLevel::Info)
+    );
+    // A name with a space would be read as two words.
+    for port in plan.ports.iter().filter(|port| port.used && !port.hca.contains(char::is_whitespace)) {
+        let traffic = read(&reader, &port.hca, port.port);
+        is_any_known |= traffic.is_known();
+        text.push_str(&line(port, traffic));
+    }
+    if is_any_known { text } else { String::new() }
+}
+
+/// `HCA PORT IS-INFINIBAND`, and the counts, with a hyphen for one that is not known.
+fn line(port: &PortVerdict, Traffic { sent, received }: Traffic) -> String {
+    let counts = [sent.bytes, sent.packets, received.bytes, received.packets];
+    let counts = counts.map(|count| count.map_or("-".to_owned(), |count| count.to_string()));
+    let is_infiniband = u8::from(port.link_layer == LinkLayer::InfiniBand);
+    format!("{} {} {is_infiniband} {}\n", port.hca, port.port, counts.join(" "))
 }
 
 /// Tells what has moved since the note was made, `ran` ago. To be called in a process of
@@ -44,7 +54,7 @@ pub fn tell(note: &str, ran: Duration) {
         ),
         None => return,
     };
-    let reader = Reader::new(std::path::Path::new("/"));
+    let reader = Reader::new(Path::new("/"));
     let moved: Vec<Moved> = lines.filter_map(|line| since(&reader, line)).collect();
     Log::start(format, level, Log::patient()).traffic(&moved, traffic::finding(&moved, ran));
 }
