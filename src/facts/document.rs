@@ -32,7 +32,11 @@ impl Document<'_> {
     /// # Errors
     /// A sentence that says what is wrong with the text, and where.
     pub fn parse(text: &str) -> Result<Facts, String> {
-        let head: Head = json::read(text.as_bytes()).map_err(in_words)?;
+        // What is JSON and nothing like a document has no schema, either.
+        let head = json::read(text.as_bytes()).or_else(|error| match error.classify() {
+            Category::Data => Ok(Head::default()),
+            Category::Io | Category::Syntax | Category::Eof => Err(format!("it is not JSON: {error}")),
+        })?;
         match head.schema.as_deref() {
             Some(SCHEMA) => {}
             Some(other) => {
@@ -45,19 +49,13 @@ impl Document<'_> {
                 return Err("it has no \"schema\": it was not written by `rdma-init inspect --json`".into());
             }
         }
-        json::read(text.as_bytes()).map_err(in_words)
+        json::read(text.as_bytes()).map_err(|error| format!("it is not a facts document: {error}"))
     }
 }
 
 /// What is looked at first: another version may have other fields.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Head {
     schema: Option<String>,
-}
-
-fn in_words(error: serde_json::Error) -> String {
-    match error.classify() {
-        Category::Data => format!("it is not a facts document: {error}"),
-        Category::Io | Category::Syntax | Category::Eof => format!("it is not JSON: {error}"),
-    }
 }

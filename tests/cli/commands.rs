@@ -36,7 +36,9 @@ fn facts_that_cannot_be_used_are_an_error_that_says_why() {
         .expect_error(&["rdma-init/facts/99", "rdma-init/facts/1"]);
     plan_of_text("{\"schema\": \"rdma-init/facts/1\", \"rdma\": 3}").expect_error(&["not a facts document"]);
     let nested = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-    plan_of_text(&nested).expect_error(&["facts.json", "recursion"]);
+    plan_of_text(&nested).expect_error(&["facts.json", "no \"schema\""]);
+    let of_rdma = format!("{{\"schema\": \"rdma-init/facts/1\", \"rdma\": {nested}}}");
+    plan_of_text(&of_rdma).expect_error(&["facts.json", "not a facts document"]);
     // A document without any facts is a host without any.
     plan_of_text("{\"schema\": \"rdma-init/facts/1\"}").expect_code(0);
 }
