@@ -1,0 +1,19 @@
+# An image with what NCCL loads to use RDMA devices, that starts with rdma-init:
+#   docker build -f docker/Dockerfile -t rdma-init .
+#   docker build -f docker/example.Dockerfile -t rdma-init-example docker
+#   docker run --rm rdma-init-example
+ARG BASE=debian:bookworm-slim
+ARG RDMA_INIT=rdma-init
+FROM ${RDMA_INIT} AS rdma-init
+
+FROM ${BASE}
+RUN apt-get update && \
+    apt-get install -y --no-install-recommends ibverbs-providers libibverbs1 librdmacm1 && \
+    rm -rf /var/lib/apt/lists/*
+COPY --from=rdma-init /rdma-init /rdma-init
+# A user without root works as well. Such a user does not get the container's
+# CAP_IPC_LOCK, so that the engine has to raise the limit of pinned memory:
+#   docker run --ulimit memlock=-1:-1 ...
+# USER 1000
+ENTRYPOINT ["/rdma-init", "--"]
+CMD ["/rdma-init", "status"]
