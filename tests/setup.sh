@@ -46,10 +46,12 @@ case ${1:-} in
     build) build ;;
     test)
         build
-        install util-linux procps perl strace tini openmpi-bin libibverbs1 ibverbs-providers groff-base zsh fish
+        install util-linux procps perl strace tini openmpi-bin libibverbs1 ibverbs-providers groff-base zsh fish \
+            debootstrap openssh-client shellcheck
         sh "$here/vm/setup.sh"
         sh "$here/docker/setup.sh"
         sh "$here/nccl/setup.sh"
+        sh "$here/examples/setup.sh" >/dev/null
         ;;
     bench) install tini dumb-init catatonit ;;
     *) echo "usage: $0 build|test|bench" >&2; exit 2 ;;

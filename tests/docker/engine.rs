@@ -31,8 +31,9 @@ pub fn engine() -> Option<&'static Engine> {
 }
 
 pub struct Engine {
-    /// Marks everything that this run makes.
-    run: String,
+    /// Marks everything that this run makes. Images that are named so, with a tag, are
+    /// removed in the end.
+    pub run: String,
     /// `DOCKER_HOST`, where `docker` does not find the engine by itself.
     host: Option<String>,
     /// The program before a busybox.
@@ -156,9 +157,19 @@ impl Engine {
         options: impl IntoIterator<Item = A>,
         command: &[&str],
     ) -> Container<'_> {
+        self.start_image(&self.image, options, command)
+    }
+
+    /// The same of another image.
+    pub fn start_image<A: AsRef<OsStr>>(
+        &self,
+        image: &str,
+        options: impl IntoIterator<Item = A>,
+        command: &[&str],
+    ) -> Container<'_> {
         let name = self.new_name();
         let mut docker = self.run_command(&name, options);
-        docker.arg(&self.image).args(command);
+        docker.arg(image).args(command);
         Container { engine: self, name, attached: Some(Attached::start(docker)) }
     }
 
@@ -171,10 +182,7 @@ impl Engine {
 
     /// `docker run` of the image that holds the program alone.
     pub fn run_bare<A: AsRef<OsStr>>(&self, options: impl IntoIterator<Item = A>, command: &[&str]) -> Ended {
-        let name = self.new_name();
-        let mut docker = self.run_command(&name, options);
-        docker.arg(&self.bare_image).args(command);
-        Container { engine: self, name, attached: Some(Attached::start(docker)) }.wait()
+        self.start_image(&self.bare_image, options, command).wait()
     }
 
     /// A container that is made and not started.
@@ -221,7 +229,7 @@ fn start_sweeper(run: &str, host: Option<&str>) {
         exec >/dev/null
         docker ps --all --quiet --filter label=$0 | xargs -r docker rm --force --volumes
         docker network ls --quiet --filter label=$0 | xargs -r docker network rm
-        docker rmi --force $0:shell $0:bare";
+        docker images --format '{{.Repository}}:{{.Tag}}' $0 | xargs -r docker rmi --force";
     let mut command = Command::new("sh");
     // Out of reach of a Ctrl-C for the tests.
     command.args(["-c", script, run]).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);

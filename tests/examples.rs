@@ -1,0 +1,32 @@
+//! What examples/ and docker/ show, tried with the tools that read it: manifests against
+//! Kubernetes' schemas, Dockerfiles built, scripts run, and everything that they start really
+//! started, in containers of a Docker engine.
+//!
+//! What is needed is set up where it is not there. See tests/examples/setup.sh.
+
+mod support;
+
+mod examples {
+    mod arena;
+    mod built;
+    mod covered;
+    mod decided;
+    #[allow(dead_code)]
+    #[path = "../docker/engine.rs"]
+    mod engine;
+    #[allow(dead_code)]
+    #[path = "../docker/host.rs"]
+    mod host;
+    mod images;
+    mod manifests;
+    mod mpi;
+    mod pai;
+    mod pods;
+    mod probes;
+    mod profile;
+    mod scripts;
+    mod setup;
+    mod slurm;
+    mod started;
+    mod torchrun;
+}

@@ -1,0 +1,141 @@
+//! Images that are built from Dockerfiles of the repository.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{LazyLock, Mutex};
+
+use super::engine::Engine;
+use super::setup::{prepared, value};
+use super::started::STANDINS;
+use crate::support::{binary, repository};
+
+/// Where an image builds on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Base {
+    /// Debian, with its package manager.
+    Debian,
+    /// A busybox with the stand-ins, without an entrypoint.
+    Training,
+}
+
+/// Images that stand in for what a registry has.
+struct Bases {
+    debian: String,
+    rust: String,
+}
+
+fn bases() -> Option<&'static Bases> {
+    static BASES: LazyLock<Option<Bases>> = LazyLock::new(|| {
+        let images = prepared("images")?;
+        Some(Bases { debian: value(&images, "DEBIAN"), rust: value(&images, "RUST") })
+    });
+    BASES.as_ref()
+}
+
+/// What stands in for rust:1-bookworm.
+pub fn rust() -> Option<&'static str> {
+    Some(&bases()?.rust)
+}
+
+pub fn debian() -> Option<&'static str> {
+    Some(&bases()?.debian)
+}
+
+/// A `docker build` that stays in the engine's cache beyond this run, as some of them take
+/// minutes. Of what an earlier run has built in this place, nothing remains.
+pub struct Build<'e> {
+    engine: &'e Engine,
+    name: String,
+    docker: Command,
+}
+
+impl<'e> Build<'e> {
+    pub fn new(engine: &'e Engine, name: &str) -> Build<'e> {
+        let mut docker = engine.client();
+        // The older builder is in every version and needs no plug-in.
+        docker.env("DOCKER_BUILDKIT", "0").current_dir(repository(""));
+        docker.args(["build", "--label", LABEL, "--tag", &format!("{}:{name}", engine.run)]);
+        Build { engine, name: name.to_owned(), docker }
+    }
+
+    pub fn options<'a>(mut self, options: impl IntoIterator<Item = &'a str>) -> Build<'e> {
+        self.docker.args(options);
+        self
+    }
+
+    pub fn argument(mut self, name: &str, value: &str) -> Build<'e> {
+        self.docker.args(["--build-arg", &format!("{name}={value}")]);
+        self
+    }
+
+    /// With a folder or, of `-`, standard input as the context. The name of the image, and
+    /// what the builder said.
+    #[track_caller]
+    pub fn of(mut self, context: &str, input: Option<Stdio>) -> (String, String) {
+        self.docker.arg(context).stdin(input.unwrap_or_else(Stdio::null));
+        let output = self.docker.output().unwrap();
+        let said =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let last: Vec<_> = said.lines().rev().take(30).collect();
+        let last: Vec<_> = last.into_iter().rev().collect();
+        assert!(output.status.success(), "{}: {last:#?}", self.name);
+        let image = format!("{}:{}", self.engine.run, self.name);
+        self.engine.docker(["tag", &image, &format!("{LABEL}:{}", self.name)]).expect_code(0);
+        let filter = format!("label={LABEL}");
+        self.engine.docker(["image", "prune", "--force", "--filter", &filter]).expect_code(0);
+        (image, said)
+    }
+}
+
+/// Of all images here; and the name of those that stay.
+const LABEL: &str = "rdma-init-examples";
+
+static BUILT: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+
+/// An image, built once in a run.
+fn once(name: &str, build: impl FnOnce() -> String) -> String {
+    let mut built = BUILT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    built.entry(name.to_owned()).or_insert_with(build).clone()
+}
+
+/// The program under test alone, by docker/scratch.Dockerfile.
+pub fn program(engine: &Engine) -> String {
+    once("scratch", || {
+        let binary = binary();
+        let mut tar = Command::new("tar");
+        tar.arg("-C").arg(binary.parent().unwrap()).args(["-c", "rdma-init", "-C"]).arg(repository(""));
+        tar.arg("docker/scratch.Dockerfile").stdout(Stdio::piped());
+        let mut tar = tar.spawn().unwrap();
+        let build = Build::new(engine, "scratch").options(["--file", "docker/scratch.Dockerfile"]);
+        let (image, _) = build.of("-", Some(tar.stdout.take().unwrap().into()));
+        assert!(tar.wait().unwrap().success());
+        image
+    })
+}
+
+/// A training image.
+fn training(engine: &Engine) -> String {
+    once("training", || {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::copy(repository("tests/examples/standin.sh"), folder.path().join("standin")).unwrap();
+        let copies: String = STANDINS.iter().map(|path| format!("COPY standin {path}\n")).collect();
+        let text = format!("FROM {}\n{copies}ENTRYPOINT []\n", engine.image);
+        std::fs::write(folder.path().join("Dockerfile"), text).unwrap();
+        Build::new(engine, "training").of(folder.path().to_str().unwrap(), None).0
+    })
+}
+
+/// The image of an example; `None` skips the test.
+pub fn example(engine: &Engine, folder: &str, base: Base) -> Option<String> {
+    let base = match base {
+        Base::Debian => debian()?.to_owned(),
+        Base::Training => training(engine),
+    };
+    let program = program(engine);
+    let name = Path::new(folder).file_name().unwrap().to_str().unwrap();
+    Some(once(name, || {
+        let build = Build::new(engine, name).argument("BASE", &base).argument("RDMA_INIT", &program);
+        build.of(folder, None).0
+    }))
+}

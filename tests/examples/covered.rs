@@ -1,0 +1,64 @@
+//! No example is left out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::repository;
+
+/// Each folder, and its files with the module that tries them. Manifests go through
+/// manifests.rs and pods.rs, Dockerfiles through images.rs, and scripts through
+/// scripts.rs as well.
+const EXAMPLES: &[(&str, &[&str])] = &[
+    ("ack-arena", &["submit.sh"]),              // arena.rs
+    ("acs-type1", &["deployment.yaml"]),        // decided.rs
+    ("acs-type2", &["deployment.yaml"]),        // decided.rs
+    ("cce-pytorchjob", &["pytorchjob.yaml"]),   // decided.rs
+    ("dockerfile", &["Dockerfile"]),            // images.rs
+    ("jobset", &["jobset.yaml"]),               // pods.rs
+    ("mpijob", &["Dockerfile", "mpijob.yaml"]), // mpi.rs
+    ("pai-dlc", &["Dockerfile", "command.sh"]), // pai.rs
+    ("profile", &["site.toml"]),                // profile.rs
+    ("slurm-pyxis", &["train.sbatch"]),         // slurm.rs
+    ("startup-probe", &["pod.yaml"]),           // probes.rs
+    ("torchrun", &["Dockerfile", "run.sh"]),    // torchrun.rs
+];
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The files of all examples whose name ends so, as paths in the repository.
+pub fn files(ends: &[&str]) -> Vec<PathBuf> {
+    let all = EXAMPLES.iter().flat_map(|(folder, files)| files.iter().map(move |file| (folder, file)));
+    let these = all.filter(|(_, file)| ends.iter().any(|end| file.ends_with(end)));
+    these.map(|(folder, file)| Path::new("examples").join(folder).join(file)).collect()
+}
+
+#[test]
+fn every_file_is_known_and_every_folder_explained() {
+    let index = fs::read_to_string(repository("examples/README.md")).unwrap();
+    let folders: Vec<_> = EXAMPLES.iter().map(|(folder, _)| *folder).chain(["README.md"]).collect();
+    let mut expected = folders.clone();
+    expected.sort_unstable();
+    assert_eq!(names(&repository("examples")), expected);
+    for (folder, files) in EXAMPLES {
+        let mut files = [*files, &["README.md"]].concat();
+        files.sort_unstable();
+        assert_eq!(names(&repository("examples").join(folder)), files, "{folder}");
+        assert!(index.contains(&format!("]({folder})")), "examples/README.md does not link {folder}");
+    }
+}
+
+#[test]
+fn every_dockerfile_is_built() {
+    let docker = ["Dockerfile", "example.Dockerfile", "scratch.Dockerfile"];
+    assert_eq!(names(&repository("docker")), docker);
+    let built: Vec<_> = super::images::EXAMPLES.iter().map(|(folder, _)| folder.to_string()).collect();
+    let folders = files(&["Dockerfile"]);
+    let folders: Vec<_> =
+        folders.iter().map(|path| path.parent().unwrap().to_str().unwrap().to_owned()).collect();
+    assert_eq!(built, folders);
+}

@@ -1,0 +1,103 @@
+//! The Dockerfiles, built and run.
+
+use std::process::{Command, Stdio};
+
+use super::built::{Base, Build, debian, example, program, rust};
+use super::engine::{Engine, engine};
+use super::host::Host;
+use super::started::{arguments, is_child_of_pid_1};
+
+/// The examples that are Dockerfiles, and what they are built on.
+pub const EXAMPLES: &[(&str, Base)] = &[
+    ("examples/dockerfile", Base::Training),
+    ("examples/mpijob", Base::Debian),
+    ("examples/pai-dlc", Base::Debian),
+    ("examples/torchrun", Base::Training),
+];
+
+#[track_caller]
+pub fn image(engine: &Engine, folder: &str) -> Option<String> {
+    let (folder, base) = EXAMPLES.iter().find(|(name, _)| *name == folder).unwrap();
+    example(engine, folder, *base)
+}
+
+/// The files of an image, but for those that the engine puts into every container.
+fn files(engine: &Engine, image: &str) -> Vec<String> {
+    let container = engine.named();
+    engine.docker(["create", "--name", &container.name, image]).expect_code(0);
+    let mut export = engine.client();
+    let mut export = export.args(["export", &container.name]).stdout(Stdio::piped()).spawn().unwrap();
+    let tar = Command::new("tar").arg("-t").stdin(export.stdout.take().unwrap()).output().unwrap();
+    assert!(tar.status.success() && export.wait().unwrap().success());
+    let listed = String::from_utf8(tar.stdout).unwrap();
+    let engine_s = |file: &str| {
+        file == ".dockerenv"
+            || ["dev/", "etc/", "proc/", "sys/"].iter().any(|folder| file.starts_with(folder))
+    };
+    listed.lines().filter(|file| !engine_s(file)).map(str::to_owned).collect()
+}
+
+/// It is an image to COPY --from, and to run a command of.
+fn is_the_program_alone(engine: &Engine, image: &str) {
+    assert_eq!(files(engine, image), ["rdma-init"]);
+    let version = engine.start_image::<&str>(image, [], &["--version"]).wait().expect_code(0);
+    assert_eq!(version.stdout, format!("rdma-init {}\n", env!("CARGO_PKG_VERSION")));
+    let plan = engine.start_image::<&str>(image, [], &["env", "--facts", "demo:cce-roce"]).wait();
+    assert!(plan.expect_code(0).stdout.contains("NCCL_IB_GID_INDEX"));
+}
+
+#[test]
+fn a_binary_that_is_there_makes_an_image() {
+    let Some(engine) = engine() else { return };
+    is_the_program_alone(engine, &program(engine));
+}
+
+#[test]
+fn a_clean_checkout_makes_an_image() {
+    let Some(engine) = engine() else { return };
+    let Some(rust) = rust() else { return };
+    let dockerfile = ["--file", "docker/Dockerfile"];
+    let target = ["--target", "build"];
+    // The stage that takes minutes has a name of its own, so that it stays in the cache.
+    Build::new(engine, "build").options(dockerfile).options(target).argument("BASE", rust).of(".", None);
+    let (image, said) =
+        Build::new(engine, "rdma-init").options(dockerfile).argument("BASE", rust).of(".", None);
+    is_the_program_alone(engine, &image);
+    // Neither target/ nor .git is sent.
+    let sent = said.lines().find_map(|line| line.strip_prefix("Sending build context to Docker daemon"));
+    let sent = sent.and_then(|text| text.split('\r').next_back()).unwrap().trim();
+    let size = sent.strip_suffix("MB").map_or(0.0, |size| size.rsplit(' ').next().unwrap().parse().unwrap());
+    assert!(size < 10.0 && !sent.ends_with("GB"), "{sent}");
+}
+
+#[test]
+fn the_example_image_says_what_it_decided() {
+    let Some(engine) = engine() else { return };
+    let Some(debian) = debian() else { return };
+    let program = program(engine);
+    let build = Build::new(engine, "example").options(["--file", "docker/example.Dockerfile"]);
+    let (image, _) = build.argument("BASE", debian).argument("RDMA_INIT", &program).of("docker", None);
+    for user in ["0", "1000"] {
+        let host = Host::with_one_hca(engine).driver(0, "mlx5_core");
+        let options = host.options(&["--user", user]);
+        let ended = engine.start_image(&image, options, &[]).wait().expect_code(0);
+        assert!(ended.stdout.contains("RoCE, 1 port"), "{ended:#?}");
+        assert!(ended.stdout.contains("the command runs"), "{ended:#?}");
+        // What NCCL loads is in the image.
+        ended.expect_unsaid("libibverbs");
+    }
+}
+
+#[test]
+fn an_image_with_the_entrypoint_fills_in_whatever_it_starts() {
+    let Some(engine) = engine() else { return };
+    for folder in ["examples/dockerfile", "examples/torchrun"] {
+        let Some(image) = image(engine, folder) else { return };
+        let host = Host::with_one_hca(engine);
+        let command = ["torchrun", "--nproc-per-node=8", "train.py"];
+        let ended = engine.start_image(&image, host.options(&[]), &command).wait().expect_code(0);
+        assert_eq!(arguments(&ended), command, "{folder}");
+        is_child_of_pid_1(&ended);
+        assert_eq!(ended.variable("NCCL_IB_HCA"), Some("=mlx5_0"), "{folder}");
+    }
+}

@@ -1,0 +1,95 @@
+//! The manifests are what Kubernetes, and the operators that read them, take.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use super::covered::files;
+use super::setup::{prepared, value};
+use crate::support::repository;
+
+/// A file, its documents, and what is refused of them.
+#[derive(Debug)]
+pub struct Manifest {
+    pub path: String,
+    pub documents: Vec<Value>,
+    errors: Vec<String>,
+}
+
+/// All manifests; `None` skips the test.
+pub fn manifests() -> Option<&'static [Manifest]> {
+    static ALL: LazyLock<Option<Vec<Manifest>>> = LazyLock::new(|| {
+        let paths = files(&[".yaml"]);
+        validate(&paths.iter().map(repository).collect::<Vec<_>>())
+    });
+    ALL.as_deref()
+}
+
+fn validate(paths: &[impl AsRef<Path>]) -> Option<Vec<Manifest>> {
+    let python = value(&prepared("manifests")?, "PYTHON");
+    let mut command = Command::new(python);
+    command.arg(repository("tests/examples/validate.py")).args(paths.iter().map(AsRef::as_ref));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let manifest = |value: &Value| Manifest {
+        path: value["path"].as_str().unwrap().to_owned(),
+        documents: value["documents"].as_array().unwrap().clone(),
+        errors: value["errors"].as_array().unwrap().iter().map(ToString::to_string).collect(),
+    };
+    Some(read.iter().map(manifest).collect())
+}
+
+impl Manifest {
+    /// The folder of the example.
+    pub fn example(&self) -> &str {
+        Path::new(&self.path).parent().unwrap().file_name().unwrap().to_str().unwrap()
+    }
+}
+
+#[test]
+fn kubernetes_and_the_operators_refuse_nothing() {
+    let Some(all) = manifests() else { return };
+    for manifest in all {
+        assert!(!manifest.documents.is_empty(), "{manifest:#?}");
+        assert!(manifest.errors.is_empty(), "{}: {:#?}", manifest.path, manifest.errors);
+    }
+}
+
+/// A slip in any part of any of them is found: in what is an operator's, and in the Pods.
+#[test]
+fn slips_are_found() {
+    let slips = [
+        ("acs-type1/deployment.yaml", "clusterIP:", "clusterIp:"),
+        ("acs-type1/deployment.yaml", "replicas: 2", "replicas: two"),
+        ("acs-type1/deployment.yaml", "apps/v1", "apps/v2"),
+        ("acs-type2/deployment.yaml", "failureThreshold", "failureTreshold"),
+        ("cce-pytorchjob/pytorchjob.yaml", "pytorchReplicaSpecs", "pyTorchReplicaSpecs"),
+        ("cce-pytorchjob/pytorchjob.yaml", "restartPolicy", "restartpolicy"),
+        ("cce-pytorchjob/pytorchjob.yaml", "schedulerName", "scheduler"),
+        ("cce-pytorchjob/pytorchjob.yaml", "annotations", "annotation"),
+        ("jobset/jobset.yaml", "enableDNSHostnames", "enableDnsHostnames"),
+        ("jobset/jobset.yaml", "maxRestarts: 3", "maxRestarts: three"),
+        ("jobset/jobset.yaml", "completionMode", "completion"),
+        ("jobset/jobset.yaml", "capabilities", "capability"),
+        ("mpijob/mpijob.yaml", "slotsPerWorker: 8", "slotsPerWorker: \"8\""),
+        ("mpijob/mpijob.yaml", "cleanPodPolicy", "cleanPods"),
+        ("mpijob/mpijob.yaml", "readinessProbe", "readyProbe"),
+        ("startup-probe/pod.yaml", "mountPath", "path"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let mut paths = Vec::new();
+    for (number, (path, right, wrong)) in slips.iter().enumerate() {
+        let text = fs::read_to_string(repository("examples").join(path)).unwrap();
+        assert!(text.contains(right), "{path} has no {right}");
+        paths.push(folder.path().join(number.to_string()));
+        fs::write(&paths[number], text.replace(right, wrong)).unwrap();
+    }
+    let Some(found) = validate(&paths) else { return };
+    for (manifest, slip) in found.iter().zip(slips) {
+        assert!(!manifest.errors.is_empty(), "{slip:?} is not found");
+    }
+}

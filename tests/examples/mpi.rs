@@ -1,0 +1,115 @@
+//! The MPIJob with the real sshd and mpirun: workers and launcher are containers, with what
+//! the operator mounts and sets.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use super::engine::{Container, Engine, engine};
+use super::host::Host;
+use super::images::image;
+use super::manifests::manifests;
+use super::started::{Described, containers, texts};
+use crate::support::{poll_until, repository};
+
+/// What the operator adds to the environment of the launcher.
+const LAUNCHER: &[(&str, &str)] = &[
+    ("K_MPI_JOB_ROLE", "launcher"),
+    ("OMPI_MCA_orte_keep_fqdn_hostnames", "true"),
+    ("OMPI_MCA_orte_default_hostfile", "/etc/mpi/hostfile"),
+    ("OMPI_MCA_plm_rsh_args", "-o ConnectionAttempts=10"),
+    ("OMPI_MCA_orte_set_default_slots", "8"),
+];
+
+const SLOTS: usize = 8;
+
+fn worker_name(number: u8) -> String {
+    format!("train-worker-{number}.train.default.svc")
+}
+
+/// The Secret and the ConfigMap of the operator.
+fn mounted(folder: &Path) {
+    let ssh = folder.join("ssh");
+    fs::create_dir(&ssh).unwrap();
+    let mut keygen = Command::new("ssh-keygen");
+    keygen.args(["-q", "-t", "rsa", "-N", "", "-f"]).arg(ssh.join("id_rsa"));
+    assert!(keygen.status().unwrap().success());
+    fs::copy(ssh.join("id_rsa.pub"), ssh.join("authorized_keys")).unwrap();
+    // The folder of a Secret is everybody's.
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::create_dir(folder.join("mpi")).unwrap();
+    let hosts: String = (0..2).map(|number| format!("{} slots={SLOTS}\n", worker_name(number))).collect();
+    fs::write(folder.join("mpi/hostfile"), hosts).unwrap();
+}
+
+fn start<'e>(
+    engine: &'e Engine,
+    described: &Described,
+    folder: &Path,
+    host: &Host,
+    more: &[&str],
+    platform: &[(&str, &str)],
+) -> Option<Container<'e>> {
+    let image = image(engine, "examples/mpijob")?;
+    let (mut options, arguments) = described.docker_run(platform);
+    let python = repository("tests/examples/standin.sh");
+    for volume in [
+        format!("{}:/root/.ssh:ro", folder.join("ssh").display()),
+        format!("{}:/etc/mpi:ro", folder.join("mpi").display()),
+        format!("{}:/usr/local/bin/python:ro", python.display()),
+    ] {
+        options.extend(["--volume".to_owned(), volume]);
+    }
+    let options = [texts(&options).as_slice(), more].concat();
+    Some(engine.start_image(&image, host.options(&options), &texts(&arguments)))
+}
+
+/// The two workers have HCAs of different names.
+fn worker_host(engine: &Engine, number: u8) -> Host {
+    let network = engine.network();
+    let address = network.address();
+    Host::new().on(network, address).hca(number, "eth0", network, address).allot(number)
+}
+
+#[test]
+fn each_rank_gets_what_was_decided_on_its_own_node() {
+    let Some(engine) = engine() else { return };
+    let Some(manifests) = manifests() else { return };
+    let manifest = manifests.iter().find(|manifest| manifest.example() == "mpijob").unwrap();
+    let described = containers(manifest);
+    let of = |name: &str| described.iter().find(|described| described.name == name).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    mounted(folder.path());
+
+    let hosts = [0, 1].map(|number| worker_host(engine, number));
+    let mut workers = Vec::new();
+    for (number, host) in (0..).zip(&hosts) {
+        let name = worker_name(number);
+        let more = ["--network-alias", &name];
+        let role = [("K_MPI_JOB_ROLE", "worker")];
+        let Some(worker) = start(engine, of("mpijob/worker"), folder.path(), host, &more, &role) else {
+            return;
+        };
+        poll_until("the worker is ready", || {
+            (worker.exec(&["/rdma-init", "status"]).code == Some(0)).then_some(())
+        });
+        workers.push(worker);
+    }
+
+    let network = engine.network();
+    let host = Host::new().on(network, network.address());
+    let launcher = start(engine, of("mpijob/launcher"), folder.path(), &host, &[], LAUNCHER).unwrap();
+    let ended = launcher.wait().expect_code(0);
+    let count = |line: &str| ended.stdout.lines().filter(|found| *found == line).count();
+    assert_eq!(count("argument train.py"), 2 * SLOTS, "{ended:#?}");
+    for value in ["=mlx5_0", "=mlx5_1"] {
+        assert_eq!(count(&format!("NCCL_IB_HCA={value}")), SLOTS, "{value}: {ended:#?}");
+    }
+    assert_eq!(count("NCCL_IB_GID_INDEX=5"), 2 * SLOTS, "{ended:#?}");
+
+    for worker in workers {
+        worker.signal("TERM");
+        worker.wait().expect_code(0);
+    }
+}

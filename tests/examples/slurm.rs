@@ -1,0 +1,74 @@
+//! The batch script, on a real Slurm cluster of two nodes, which are containers. Only pyxis,
+//! the image and the devices are made up.
+
+use super::built::{Build, debian};
+use super::engine::{Container, Engine, engine};
+use super::host::Host;
+use crate::support::{binary, poll_until, repository};
+
+const NODES: usize = 2;
+
+/// Starts a node of the cluster; the first one has the controller.
+fn node<'e>(engine: &'e Engine, image: &str, host: &Host, name: &str) -> Container<'e> {
+    let volumes = [
+        (repository("tests/examples/standin.sh"), "/usr/local/bin/torchrun"),
+        (repository("examples/slurm-pyxis/train.sbatch"), "/train.sbatch"),
+        (binary(), "/usr/local/bin/rdma-init"),
+    ];
+    let volumes = volumes.map(|(from, to)| format!("{}:{to}:ro", from.display()));
+    // A node's daemon does not start without control groups.
+    let mut options = vec!["--hostname", name, "--network-alias", name, "--cap-add", "IPC_LOCK"];
+    options.extend(["--volume", "/sys/fs/cgroup:/sys/fs/cgroup:ro"]);
+    options.extend(volumes.iter().flat_map(|volume| ["--volume", volume]));
+    let mut node = engine.start_image(image, host.options(&options), &["/node.sh"]);
+    node.wait_for("ready");
+    node
+}
+
+/// Runs the script to its end: its exit code, and what it wrote.
+fn submit(node: &Container) -> (Option<i32>, String) {
+    let submitted = node.exec(&["sbatch", "--wait", "--output=/job", "/train.sbatch"]);
+    (submitted.code, node.exec(&["cat", "/job"]).expect_code(0).stdout)
+}
+
+#[test]
+fn the_job_runs_on_nodes_that_are_fit_and_on_no_others() {
+    let Some(engine) = engine() else { return };
+    let Some(debian) = debian() else { return };
+    let (image, _) = Build::new(engine, "slurm").argument("BASE", debian).of("tests/examples/slurm", None);
+    let [first, second] = [(); 2].map(|()| Host::with_one_hca(engine));
+    let controller = node(engine, &image, &first, "slurm1");
+    let other = node(engine, &image, &second, "slurm2");
+    poll_until("both nodes are idle", || {
+        let idle = controller.exec(&["sinfo", "--noheader", "--Node", "--states=idle"]);
+        (idle.stdout.lines().count() == NODES).then_some(())
+    });
+
+    let (code, job) = submit(&controller);
+    assert_eq!(code, Some(0), "{job}");
+    let count = |line: &str| job.lines().filter(|found| *found == line).count();
+    for argument in [
+        "torchrun",
+        "--nnodes=2",
+        "--nproc-per-node=8",
+        "--master-addr=slurm1",
+        "--master-port=29500",
+        "train.py",
+    ] {
+        assert_eq!(count(&format!("argument {argument}")), 2, "{argument}: {job}");
+    }
+    for rank in ["0", "1"] {
+        assert_eq!(count(&format!("argument --node-rank={rank}")), 1, "{job}");
+    }
+    assert_eq!(count("NCCL_IB_HCA==mlx5_0"), 2, "{job}");
+    let children = job.lines().filter(|line| line.starts_with("parent ") && line.ends_with(" rdma-init"));
+    assert_eq!(children.count(), 2, "{job}");
+    assert!(job.contains("2 nodes: all agree"), "{job}");
+
+    let _second = second.unplug(0);
+    let (code, job) = submit(&controller);
+    assert_eq!(code, Some(1), "{job}");
+    assert!(job.lines().any(|line| line.contains("failed") && line.contains("slurm2")), "{job}");
+    assert!(!job.contains("argument torchrun"), "{job}");
+    drop(other);
+}

@@ -1,0 +1,36 @@
+#!/bin/sh
+# Stands in for a program that a job starts: says whose child it is, what it was started with,
+# and its environment. What torchrun would refuse, it does as well. With STANDIN_STAYS in its
+# environment it goes on running.
+name=${0##*/}
+
+refuse() { echo "$name: $*" >&2; exit 2; }
+
+launcher() {
+    while :; do
+        case ${1:-} in
+            --*=?*) option=${1%%=*} ;;
+            --*=) refuse "$1 has no value" ;;
+            --*) [ -n "${2:-}" ] || refuse "$1 has no value"; option=$1; shift ;;
+            ?*) return ;;
+            *) refuse 'there is no script' ;;
+        esac
+        case $(echo "$option" | tr _ -) in
+            --nnodes | --nproc-per-node | --node-rank | --master-addr | --master-port) ;;
+            --rdzv-backend | --rdzv-endpoint | --rdzv-id | --max-restarts) ;;
+            *) refuse "there is no option $option" ;;
+        esac
+        shift
+    done
+}
+
+case $name in
+    torchrun) launcher "$@" ;;
+    python) [ "$1 $2" != '-m torch.distributed.launch' ] || (shift 2; launcher "$@") || exit ;;
+esac
+
+echo "parent $PPID $(cat "/proc/$PPID/comm")"
+for argument in "$name" "$@"; do echo "argument $argument"; done
+env
+echo ready
+[ -z "${STANDIN_STAYS:-}" ] || exec /bin/sleep 1000

@@ -1,0 +1,172 @@
+"""Reads Kubernetes manifests and prints them as JSON, with what their APIs refuse.
+
+Core kinds go through Kubernetes' own schemas, in the oldest and the newest release
+that there is one for. Of the kinds that operators define, each field has to be one
+of the operator's published model; the Pods in them go through the core schema.
+"""
+
+import ast
+import json
+import re
+import sys
+import types
+import typing
+from importlib import util
+from pathlib import Path
+
+import kubernetes_validate
+import yaml
+from kubernetes_validate.utils import all_versions
+
+RELEASES = [all_versions()[0], all_versions()[-1]]
+
+# The operator's model of v2beta1 is in no package. What is below these fields is as in v1.
+MPI_JOB = {
+    "apiVersion": "str",
+    "kind": "str",
+    "metadata": "V1ObjectMeta",
+    "spec": {
+        "launcherCreationPolicy": "str",
+        "mpiImplementation": "str",
+        "mpiReplicaSpecs": "dict(str, KubeflowOrgV1ReplicaSpec)",
+        "runLauncherAsWorker": "bool",
+        "runPolicy": "KubeflowOrgV1RunPolicy",
+        "slotsPerWorker": "int",
+        "sshAuthMountPath": "str",
+    },
+}
+
+PLAIN = {"str": str, "int": int, "bool": bool}
+
+
+def core(document):
+    """What Kubernetes refuses of a document of its own."""
+    for release in RELEASES:
+        try:
+            kubernetes_validate.validate(document, release, strict=True)
+        except kubernetes_validate.ValidationError as error:
+            path = ".".join(str(part) for part in error.path)
+            yield f"Kubernetes {release}: {path}: {error.message}"
+        except kubernetes_validate.SchemaNotFoundError as error:
+            yield error.message
+
+
+def pod(template):
+    """What Kubernetes refuses of the Pods that an operator makes of this."""
+    metadata = {"name": "pod", **template.get("metadata", {})}
+    yield from core({**template, "apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+
+
+def metadata(value):
+    yield from core({"apiVersion": "v1", "kind": "ConfigMap", "metadata": value})
+
+
+def job(template):
+    yield from core({**template, "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}})
+
+
+# The types of core Kubernetes, as the models call them.
+CORE = {
+    "V1ObjectMeta": metadata,
+    "V1PodTemplateSpec": pod,
+    "IoK8sApimachineryPkgApisMetaV1ObjectMeta": metadata,
+    "IoK8sApiBatchV1JobTemplateSpec": job,
+}
+
+
+def kubeflow(name):
+    """The fields of a class of kubeflow-training, which is read and not imported: it wants
+    a client of Kubernetes."""
+    folder = Path(util.find_spec("kubeflow").submodule_search_locations[0]) / "training/models"
+    file = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    assigned = {}
+    for node in ast.walk(ast.parse((folder / f"{file}.py").read_text())):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            if node.targets[0].id in ("openapi_types", "attribute_map"):
+                assigned[node.targets[0].id] = ast.literal_eval(node.value)
+    return {assigned["attribute_map"][field]: kind for field, kind in assigned["openapi_types"].items()}
+
+
+def fields(kind, value, path):
+    """What a model does not have, or has as another type."""
+    if isinstance(kind, str):
+        inner = re.fullmatch(r"(dict\(str, |list\[)(.*)[)\]]", kind)
+        if kind in CORE:
+            for error in CORE[kind](value):
+                yield f"{path}: {error}"
+            return
+        if inner:
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            for key, item in items:
+                yield from fields(inner[2], item, f"{path}.{key}")
+            return
+        if kind in PLAIN:
+            if type(value) is not PLAIN[kind]:
+                yield f"{path}: {value!r} is no {kind}"
+            return
+        kind = kubeflow(kind)
+    for key, item in value.items():
+        if key not in kind:
+            yield f"{path}.{key}: there is no such field"
+        else:
+            yield from fields(kind[key], item, f"{path}.{key}")
+
+
+def typed(kind, value, path):
+    """The same for the models that are annotated."""
+    arguments = typing.get_args(kind)
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        yield from typed(next(part for part in arguments if part is not type(None)), value, path)
+    elif typing.get_origin(kind) is typing.Annotated:
+        yield from typed(arguments[0], value, path)
+    elif typing.get_origin(kind) is list:
+        for index, item in enumerate(value):
+            yield from typed(arguments[0], item, f"{path}.{index}")
+    elif getattr(kind, "__name__", "") in CORE:
+        for error in CORE[kind.__name__](value):
+            yield f"{path}: {error}"
+    elif hasattr(kind, "model_fields"):
+        known = {field.alias or name: field for name, field in kind.model_fields.items()}
+        for key, item in value.items():
+            if key not in known:
+                yield f"{path}.{key}: there is no such field"
+            else:
+                yield from typed(known[key].annotation, item, f"{path}.{key}")
+
+
+def job_set(document):
+    from kubeflow_trainer_api.models.jobset_v1alpha2_job_set import JobsetV1alpha2JobSet
+    from pydantic import ValidationError
+
+    yield from typed(JobsetV1alpha2JobSet, document, "JobSet")
+    # The model's own idea of a quantity is that of a table.
+    jobs = [{**job, "template": {}} for job in document["spec"]["replicatedJobs"]]
+    try:
+        JobsetV1alpha2JobSet.model_validate(
+            {**document, "metadata": {}, "spec": {**document["spec"], "replicatedJobs": jobs}}
+        )
+    except ValidationError as error:
+        yield str(error)
+
+
+def refused(document):
+    match (document.get("apiVersion"), document.get("kind")):
+        case ("kubeflow.org/v1", "PyTorchJob"):
+            return fields("KubeflowOrgV1PyTorchJob", document, "PyTorchJob")
+        case ("kubeflow.org/v2beta1", "MPIJob"):
+            return fields(MPI_JOB, document, "MPIJob")
+        case ("jobset.x-k8s.io/v1alpha2", "JobSet"):
+            return job_set(document)
+        case (str(), str()):
+            return core(document)
+        case _:
+            return ["it has no apiVersion or kind"]
+
+
+def read(path):
+    documents = list(yaml.safe_load_all(Path(path).read_text()))
+    errors = [error for document in documents for error in refused(document)]
+    return {"path": path, "documents": documents, "errors": errors}
+
+
+json.dump([read(path) for path in sys.argv[1:]], sys.stdout)
