@@ -16,8 +16,15 @@ use crate::report::stat::{self, Row};
 /// Without `--watch`.
 const ONCE: Duration = Duration::from_secs(1);
 
+/// Drivers count no faster.
+const SHORTEST: Duration = Duration::from_millis(10);
+
 /// Shows the rates over one second, or again and again over as long as is wanted.
 pub fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Result<()> {
+    let interval = arguments.watch.map_or(ONCE, Into::into);
+    if interval < SHORTEST {
+        bail!("--watch {}: expected {SHORTEST:?} or more", humantime::format_duration(interval));
+    }
     let reader = Reader::new(Path::new("/"));
     let mut before = look(&reader);
     if before.is_empty() {
@@ -33,7 +40,6 @@ pub fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Result<()
         say("a port with - has no counters that can be read here.");
     }
     let mut since = Instant::now();
-    let interval = arguments.watch.map_or(ONCE, Into::into);
     loop {
         sleep(interval.saturating_sub(since.elapsed()));
         // Counters are read one after the other, each of them as long after its last time.
