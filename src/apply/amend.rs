@@ -1,13 +1,13 @@
 //! Lines of ours in a file that may have others, too.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::unistd::Uid;
+use nix::unistd::{Gid, Uid};
 
 use crate::facts::reader::describe;
 use crate::state::folder::Folder;
@@ -32,14 +32,28 @@ impl std::fmt::Display for Kept {
     }
 }
 
-/// Replaces the file's text, all at once where that can be. A new file gets this mode.
+/// Whether a file may be written in place, where none can take its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InPlace {
+    Yes,
+    /// Not one that is a mount of its own, and so somebody else's as well.
+    UnlessMounted,
+}
+
+/// Replaces the file's text, all at once where that can be. A new file gets this mode; one
+/// that is there keeps its mode and its owner.
 ///
 /// # Errors
 /// It cannot be read or written, or is no regular file of text.
-pub fn amend(path: &Path, mode: u32, change: impl FnOnce(&str) -> String) -> Result<(), Kept> {
+pub fn amend(
+    path: &Path,
+    mode: u32,
+    in_place: InPlace,
+    change: impl FnOnce(&str) -> String,
+) -> Result<(), Kept> {
     let because = |why: &dyn ToString| Kept::Because(why.to_string());
-    let (old, mode) = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => (String::new(), mode),
+    let (old, mode, owner) = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => (String::new(), mode, None),
         Err(error) => return Err(because(&error)),
         Ok(status) if status.is_symlink() => {
             return Err(fs::read_link(path).map_or_else(|error| because(&error), Kept::Link));
@@ -49,7 +63,8 @@ pub fn amend(path: &Path, mode: u32, change: impl FnOnce(&str) -> String) -> Res
         }
         Ok(status) => {
             let text = fs::read_to_string(path).map_err(|error| because(&error))?;
-            (text, status.permissions().mode() & 0o777)
+            let owner = (Uid::from_raw(status.uid()), Gid::from_raw(status.gid()));
+            (text, status.permissions().mode() & 0o777, Some(owner))
         }
     };
     let new = change(&old);
@@ -59,20 +74,37 @@ pub fn amend(path: &Path, mode: u32, change: impl FnOnce(&str) -> String) -> Res
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Err(Kept::Because("it has no name".to_owned()));
     };
+    // What leads there can be changed by nobody else: neither can what is found there.
     let users = [Uid::from_raw(0), Uid::effective()];
-    let replaced = Folder::open(folder, &users)
-        .map_err(|refused| refused.to_string())
-        .and_then(|folder| folder.write(name, new.as_bytes(), mode).map_err(describe));
-    replaced.or_else(|error| in_place(path, &new).map_err(|_| Kept::Because(error)))
+    let folder = Folder::open(folder, &users).map_err(|refused| because(&refused))?;
+    let may_be_in_place = |errno| match errno {
+        Errno::EBUSY => in_place == InPlace::Yes,
+        // The folder is not for us to write, and the file may be.
+        Errno::EROFS => in_place == InPlace::Yes,
+        Errno::EACCES | Errno::EPERM => true,
+        _ => false,
+    };
+    match folder.write_for(owner, name, new.as_bytes(), mode) {
+        Err(Errno::EBUSY) if in_place == InPlace::UnlessMounted => {
+            Err(Kept::Because("it is mounted from elsewhere, and others may share it".to_owned()))
+        }
+        Err(errno) if may_be_in_place(errno) && owner.is_some() => {
+            write_in_place(path, &old, &new).map_err(|_| Kept::Because(describe(errno)))
+        }
+        written => written.map_err(|errno| Kept::Because(describe(errno))),
+    }
 }
 
-/// For a file that is mounted on its own: nothing can take its name.
-fn in_place(path: &Path, text: &str) -> Result<(), Errno> {
+/// The old text is there again where the new one cannot be.
+fn write_in_place(path: &Path, old: &str, new: &str) -> Result<(), Errno> {
     let open =
         fs::OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
-    let written = open.and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.set_len(text.len() as u64)
+    let written = open.and_then(|file| {
+        let put =
+            |text: &str| file.write_all_at(text.as_bytes(), 0).and_then(|()| file.set_len(text.len() as u64));
+        put(new).inspect_err(|_| {
+            let _ = put(old);
+        })
     });
     written.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
 }
@@ -86,7 +118,8 @@ mod tests {
     fn the_text_changes_and_the_mode_stays() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("file");
-        let append = |line: &'static str| amend(&path, 0o600, move |old| format!("{old}{line}"));
+        let append =
+            |line: &'static str| amend(&path, 0o600, InPlace::Yes, move |old| format!("{old}{line}"));
         append("").unwrap();
         assert!(!path.exists());
         append("a\n").unwrap();
@@ -98,10 +131,33 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_of_others_is_left_alone_and_an_owner_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("folder");
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("file");
+        fs::write(&path, "a\n").unwrap();
+        let change =
+            || amend(&path, 0o644, InPlace::Yes, |old| format!("{old}b\n")).map_err(|kept| kept.to_string());
+        if !Uid::effective().is_root() {
+            return;
+        }
+        std::os::unix::fs::chown(&path, Some(1234), Some(2345)).unwrap();
+        change().unwrap();
+        let status = fs::metadata(&path).unwrap();
+        assert_eq!((status.uid(), status.gid(), status.len()), (1234, 2345, 4));
+        // Its owner could have put another file under that name.
+        std::os::unix::fs::chown(&folder, Some(1234), None).unwrap();
+        assert!(change().unwrap_err().contains("another user (uid 1234)"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a\nb\n");
+    }
+
+    #[test]
     fn what_is_no_text_of_a_user_is_left_alone() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("file");
-        let change = || amend(&path, 0o644, |_| "new".to_owned()).map_err(|kept| kept.to_string());
+        let change =
+            || amend(&path, 0o644, InPlace::Yes, |_| "new".to_owned()).map_err(|kept| kept.to_string());
         let other = place.path().join("other");
         fs::write(&other, "").unwrap();
         symlink(&other, &path).unwrap();

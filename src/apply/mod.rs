@@ -1,7 +1,7 @@
 //! Carrying the decision out: limits, capabilities, environment, files. No
 //! judging here.
 
-mod amend;
+pub mod amend;
 pub mod environment;
 pub mod memlock;
 pub mod nccl_conf;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::amend::{Kept, amend};
+use super::amend::{InPlace, Kept, amend};
 use crate::nccl::conf;
 use crate::state::block;
 
@@ -14,11 +14,20 @@ const PATH: &str = "etc/nccl.conf";
 ///
 /// # Errors
 /// Why that cannot be, in words.
-pub fn write(root: &Path, lines: &str, state: Option<&Path>) -> Result<(), String> {
-    match amend(&root.join(PATH), 0o644, |old| block::with(old, lines, conf::keys)) {
+pub fn write(root: &Path, lines: &str, state: Option<&Path>, in_place: InPlace) -> Result<(), String> {
+    match amend(&root.join(PATH), 0o644, in_place, |old| block::with(old, lines, conf::keys)) {
         Err(Kept::Link(target)) if Some(target.as_path()) == state => Ok(()),
         amended => amended.map_err(|kept| kept.to_string()),
     }
+}
+
+/// The lines that an earlier start has left there, where they are still there and others
+/// than these.
+pub fn left_behind(root: &Path, lines: &str) -> Option<String> {
+    let text = std::fs::read_to_string(root.join(PATH)).ok()?;
+    let is_there = block::with(&text, "", conf::keys) != text;
+    let is_other = block::with(&text, lines, conf::keys) != text;
+    (is_there && is_other).then(|| block::lines(&text).join(", "))
 }
 
 #[cfg(test)]
@@ -32,7 +41,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join(PATH);
         fs::create_dir(path.parent().unwrap()).unwrap();
-        let write = |lines: &str| write(root.path(), lines, Some(Path::new("/run/rdma-init/nccl.conf")));
+        let state = Path::new("/run/rdma-init/nccl.conf");
+        let write = |lines: &str| write(root.path(), lines, Some(state), InPlace::Yes);
         write("NCCL_IB_TC=1\n").unwrap();
         let first = fs::read_to_string(&path).unwrap();
         assert!(first.contains("\nNCCL_IB_TC=1\n"), "{first}");

@@ -4,7 +4,7 @@ mod sshd;
 
 use std::path::Path;
 
-use super::amend::amend;
+use super::amend::{InPlace, amend};
 use crate::report::environment::quoted;
 use crate::state::{Propagate, block};
 
@@ -92,7 +92,9 @@ fn lines(
 
 fn put(target: Target, path: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> Option<String> {
     let file = target.root.join(path.trim_start_matches('/'));
-    amend(&file, 0o644, |old| block::with(old, lines, keys)).err().map(|kept| format!("{path}: {kept}"))
+    amend(&file, 0o644, InPlace::Yes, |old| block::with(old, lines, keys))
+        .err()
+        .map(|kept| format!("{path}: {kept}"))
 }
 
 #[cfg(test)]

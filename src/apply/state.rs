@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::Uid;
 
 use crate::facts::reader::describe;
+use crate::state::find::is_of_another_container;
 use crate::state::folder::Folder;
 use crate::state::{ENV_SH, FACTS, NCCL_CONF, PLAN, Place};
 
@@ -30,6 +31,10 @@ pub fn write(place: &Place, files: impl FnOnce() -> Files) -> Result<Option<Path
     let files = files();
     let mut reasons = Vec::new();
     for path in folders {
+        if *place == Place::Default && is_of_another_container(&path) {
+            reasons.push(format!("{}: another container keeps its state there", path.display()));
+            continue;
+        }
         match write_to(&path, &files) {
             Ok(()) => return Ok(Some(path)),
             Err(why) => reasons.push(format!("{}: {why}", path.display())),

@@ -189,6 +189,22 @@ pub fn read(
     ConfFiles { settings: Settings(settings), odd, there }
 }
 
+/// Up to the first value, or word: what is behind may be a secret.
+fn without_rest(line: &str) -> String {
+    let key = line.find('=').map_or(0, |equals| equals + 1);
+    let wanted = if key == 0 { 2 } else { 1 };
+    let mut kept = line[..key].to_owned();
+    let mut words = 0;
+    for word in line[key..].split_inclusive(char::is_whitespace) {
+        words += usize::from(!word.trim().is_empty());
+        if words > wanted {
+            return format!("{} ...", kept.trim_end());
+        }
+        kept.push_str(word);
+    }
+    kept
+}
+
 /// Lines that seem to set a variable of ours. What else is in the file is nobody's
 /// business here.
 fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
@@ -198,10 +214,10 @@ fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
         let sets_it = is_variable_name(start) && line.contains('=');
         !line.trim_start().starts_with('#') && !sets_it && start.split(|c| !is_name(c)).any(concerns_us)
     };
-    text.lines()
-        .enumerate()
-        .filter(move |(_, line)| is_odd(line))
-        .map(move |(index, line)| ConfLine { origin: format!("{file}:{}", index + 1), text: line.to_owned() })
+    text.lines().enumerate().filter(move |(_, line)| is_odd(line)).map(move |(index, line)| ConfLine {
+        origin: format!("{file}:{}", index + 1),
+        text: without_rest(line),
+    })
 }
 
 /// All that some release reads; which of them counts the plan knows.
@@ -222,6 +238,21 @@ fn conf_files(environment: &Environment, database: Option<&str>) -> Vec<String> 
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn of_an_odd_line_only_what_is_odd_is_kept() {
+        for (line, kept) in [
+            ("export NCCL_DEBUG=INFO WANDB_API_KEY=secret", "export NCCL_DEBUG=INFO ..."),
+            ("NCCL_IB_TC = 106", "NCCL_IB_TC = 106"),
+            ("NCCL_IB_TC = 106 secret", "NCCL_IB_TC = 106 ..."),
+            ("NCCL_CROSS_NIC 1", "NCCL_CROSS_NIC 1"),
+            ("NCCL_CROSS_NIC 1  secret", "NCCL_CROSS_NIC 1 ..."),
+            ("NCCL_DEBUG=", "NCCL_DEBUG="),
+            ("\u{a0}NCCL_DEBUG=é secret", "\u{a0}NCCL_DEBUG=é ..."),
+        ] {
+            assert_eq!(without_rest(line), kept);
+        }
+    }
 
     #[test]
     fn environment_then_own_file_then_etc_and_an_empty_value_counts() {

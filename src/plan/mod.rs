@@ -77,7 +77,11 @@ impl Plan {
 
     /// Those that were in its environment already, and stand.
     pub fn inherited(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.with_value(|setting| setting.outcome == Outcome::User && setting.source == ENVIRONMENT)
+        // What is not text was read with replacements.
+        let is_exact = |setting: &Setting| !setting.value.as_deref().unwrap_or_default().contains('\u{fffd}');
+        self.with_value(move |setting| {
+            setting.outcome == Outcome::User && setting.source == ENVIRONMENT && is_exact(setting)
+        })
     }
 
     fn with_value(&self, which: impl Fn(&Setting) -> bool) -> impl Iterator<Item = (&str, &str)> {

@@ -44,7 +44,12 @@ fn line(name: &str, value: &str, format: EnvFormat) -> Option<String> {
         EnvFormat::Dotenv => Some(format!("{name}={}", double_quoted(value))),
         EnvFormat::NcclConf => conf::fits(name, value).then(|| format!("{name}={value}")),
         EnvFormat::Docker => is_one_line.then(|| format!("{name}={value}")),
-        EnvFormat::Mpirun => Some(format!("-x {}", quoted(&format!("{name}={value}")))),
+        EnvFormat::Mpirun => {
+            let pair = format!("{name}={value}");
+            // Mostly read without a shell's eval: no quotes where none are needed.
+            let is_plain = !value.is_empty() && is_word(&pair.replace('=', ""));
+            Some(format!("-x {}", if is_plain { pair } else { quoted(&pair) }))
+        }
         // Written as a whole.
         EnvFormat::Json => None,
     }
@@ -52,15 +57,25 @@ fn line(name: &str, value: &str, format: EnvFormat) -> Option<String> {
 
 /// For a POSIX shell, whatever the bytes.
 pub fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,/:=+@%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
+    if is_word(text) {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
+/// Whether every shell takes it as it is. zsh looks for a program where a word begins with
+/// an equals sign.
+fn is_word(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,/:+@%".contains(c);
+    !text.is_empty() && text.chars().all(plain)
+}
+
 /// As the common dotenv readers take it.
 fn double_quoted(text: &str) -> String {
+    // Some expand a dollar in double quotes whatever is before it.
+    if text.contains(['$', '`']) && !text.contains(['\'', '\\', '\n', '\r']) {
+        return format!("'{text}'");
+    }
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {
@@ -88,11 +103,11 @@ mod tests {
     fn each_format_holds_what_its_readers_understand() {
         let plain = [("NCCL_IB_HCA", "=mlx5_1,mlx5_2"), ("E", "")];
         let text = |format| written(&plain, format).0;
-        assert_eq!(text(EnvFormat::Sh), "export NCCL_IB_HCA==mlx5_1,mlx5_2\nexport E=''\n");
+        assert_eq!(text(EnvFormat::Sh), "export NCCL_IB_HCA='=mlx5_1,mlx5_2'\nexport E=''\n");
         assert_eq!(text(EnvFormat::Dotenv), "NCCL_IB_HCA=\"=mlx5_1,mlx5_2\"\nE=\"\"\n");
         assert_eq!(text(EnvFormat::NcclConf), "NCCL_IB_HCA==mlx5_1,mlx5_2\nE=\n");
         assert_eq!(text(EnvFormat::Docker), "NCCL_IB_HCA==mlx5_1,mlx5_2\nE=\n");
-        assert_eq!(text(EnvFormat::Mpirun), "-x NCCL_IB_HCA==mlx5_1,mlx5_2\n-x E=\n");
+        assert_eq!(text(EnvFormat::Mpirun), "-x NCCL_IB_HCA==mlx5_1,mlx5_2\n-x 'E='\n");
         assert_eq!(text(EnvFormat::Json), "{\n  \"NCCL_IB_HCA\": \"=mlx5_1,mlx5_2\",\n  \"E\": \"\"\n}\n");
     }
 

@@ -14,6 +14,7 @@ use crate::facts::{Reader, limits, process};
 use crate::host;
 use crate::profiles::Profiles;
 use crate::report::log::Log;
+use crate::state::Place;
 use crate::state::find::{Found, Without, find};
 use crate::state::identity::{age, started};
 use crate::sys::exec::Image;
@@ -67,10 +68,12 @@ pub fn enter(
 fn wait(config: &Config, profiles: &Profiles) -> Result<Found, Vec<Without>> {
     let end = Instant::now() + left(config);
     loop {
+        // Asked first: what is left is there before the preparation ends.
+        let may_come = Instant::now() < end && config.state_dir != Place::Nowhere && is_preparing();
         let found = find(&config.state_dir, |name| profiles.may_fill(name));
         // No event tells of a folder that may come to be in one of several places.
         match found {
-            Err(_) if Instant::now() < end => std::thread::sleep(LOOK),
+            Err(_) if may_come => std::thread::sleep(LOOK),
             found => return found,
         }
     }
@@ -78,10 +81,22 @@ fn wait(config: &Config, profiles: &Profiles) -> Result<Found, Vec<Without>> {
 
 /// How long the preparation of this container may still take, if its PID 1 is one of us.
 fn left(config: &Config) -> Duration {
-    let name = |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).ok();
     let is_ours = name("1").is_some() && name("1") == name("self") && std::process::id() != 1;
     let age = started(1).and_then(age).filter(|_| is_ours);
     age.map_or(Duration::ZERO, |age| config.longest_preparation().saturating_sub(Duration::from_secs(age)))
+}
+
+/// The program of a process, as the kernel shows it.
+fn name(pid: &str) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/comm")).ok()
+}
+
+/// Whether PID 1 has a child that is not its command yet, or none so far, or that does not
+/// show.
+fn is_preparing() -> bool {
+    let Ok(children) = fs::read_to_string("/proc/1/task/1/children") else { return true };
+    let mut children = children.split_whitespace().map(name).peekable();
+    children.peek().is_none() || children.any(|child| child == name("self"))
 }
 
 fn why_afresh(without: &[Without]) -> String {

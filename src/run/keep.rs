@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use crate::apply::amend::InPlace;
 use crate::apply::{nccl_conf, propagate, state};
 use crate::cli::EnvFormat;
 use crate::config::Config;
@@ -14,10 +15,11 @@ use crate::plan::Plan;
 use crate::report::environment;
 use crate::report::log::Log;
 use crate::report::plan::{Document, Memlock, headline};
+use crate::report::style::visible;
 use crate::state::find::find;
 use crate::state::identity::{Identity, started};
 use crate::state::run::Run;
-use crate::state::{NCCL_CONF, Place, Propagate, block};
+use crate::state::{NCCL_CONF, block};
 
 /// What is to be kept.
 pub struct Decided<'a> {
@@ -36,11 +38,8 @@ pub fn keep(config: &Config, decided: Decided, log: &Log) {
     let filled: Vec<(&str, &str)> = decided.plan.filled().collect();
     let identity = Identity::own();
     let writes_conf = config.write_nccl_conf.unwrap_or(decided.by_init || identity.is_container());
-    if config.state_dir == Place::Nowhere && !writes_conf && config.propagate == Propagate::default() {
-        return;
-    }
     // A command that is started in a container by hand ends before the container does.
-    if !decided.by_init && find(&config.state_dir, |_| true).is_ok_and(|found| found.run.by_init) {
+    if !decided.by_init && find(&config.state_dir, |_| true).is_ok_and(|found| stands(&found.run)) {
         return;
     }
     let folder = match state::write(&config.state_dir, || files(identity, &decided, &filled)) {
@@ -58,15 +57,25 @@ pub fn keep(config: &Config, decided: Decided, log: &Log) {
     };
     // A process that enters has not inherited these, either.
     let given: Vec<(&str, &str)> = filled.into_iter().chain(decided.plan.inherited()).collect();
+    let root = Path::new("/");
+    let lines = text(&given, EnvFormat::NcclConf);
     if writes_conf {
         let state = folder.map(|folder| folder.join(NCCL_CONF));
-        let lines = text(&given, EnvFormat::NcclConf);
-        if let Err(why) = nccl_conf::write(Path::new("/"), &lines, state.as_deref()) {
+        let in_place =
+            if config.write_nccl_conf == Some(true) { InPlace::Yes } else { InPlace::UnlessMounted };
+        if let Err(why) = nccl_conf::write(root, &lines, state.as_deref(), in_place)
+            && !is_read_anyway(&decided.facts, state.as_deref())
+        {
             log.note(&advice(&why, state.as_deref()));
         }
     }
+    if let Some(old) = nccl_conf::left_behind(root, &lines) {
+        log.warn(&format!(
+            "/etc/nccl.conf has lines of an earlier start, which NCCL reads where the environment says nothing else: {}. Take the block of rdma-init out of the image's file, or let rdma-init write it.",
+            visible(&old)
+        ));
+    }
     // The one that sshd takes.
-    let root = Path::new("/");
     let home = config
         .propagate
         .ssh
@@ -76,6 +85,18 @@ pub fn keep(config: &Config, decided: Decided, log: &Log) {
     for problem in propagate::write(target, config.propagate, &given) {
         log.warn(&format!("{problem}."));
     }
+}
+
+/// Whether what a start has left is to stay: of the container's own, or for a command that
+/// is not this process, and still runs.
+fn stands(run: &Run) -> bool {
+    run.by_init || run.pid != nix::unistd::getpid().as_raw() && run.is_running()
+}
+
+/// Whether the image has the advice in it already.
+fn is_read_anyway(facts: &Facts, state: Option<&Path>) -> bool {
+    let named = facts.settings.get("NCCL_CONF_FILE").map(|setting| Path::new(&setting.value));
+    named.is_some() && named == state
 }
 
 fn advice(why: &str, state: Option<&Path>) -> String {

@@ -29,6 +29,14 @@ pub fn hidden(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown.join("\n"))
 }
 
+/// What the text has in blocks of ours.
+pub fn lines(text: &str) -> Vec<&str> {
+    let shown = hidden(text);
+    let both = text.split('\n').zip(shown.split('\n'));
+    let ours = both.filter(|(line, shown)| line != shown).map(|(line, _)| line.trim_end());
+    ours.filter(|line| *line != BEGIN && *line != END).collect()
+}
+
 /// How many lines a block has that begins here; 0 where none does.
 fn block(line: &str, after: &[&str]) -> usize {
     let is_mark = |line: &str, mark: &str| line.trim_end() == mark;
@@ -132,6 +140,7 @@ mod tests {
     fn what_is_hidden_keeps_its_place() {
         let text = format!("A=1\n{BEGIN}\r\nB=2\n{END}\nC=3");
         assert_eq!(hidden(&text), "A=1\n\n\n\nC=3");
+        assert_eq!(lines(&text), ["B=2"]);
         assert_eq!(conf::parse(&hidden(&text), NEWEST)[1].number, 5);
     }
 }

@@ -53,7 +53,8 @@ pub fn find(place: &Place, is_known: impl Fn(&str) -> bool) -> Result<Found, Vec
                 let is_trusted = owner.is_root() || owner == own;
                 for variables in [&mut run.filled, &mut run.inherited] {
                     variables.retain(|name, value| {
-                        is_variable_name(name) && !value.contains('\0') && (is_trusted || is_known(name))
+                        let is_harmless = is_known(name) && !may_name_a_file(name, value);
+                        is_variable_name(name) && !value.contains('\0') && (is_trusted || is_harmless)
                     });
                 }
                 return Ok(Found { folder: path, run });
@@ -63,6 +64,23 @@ pub fn find(place: &Place, is_known: impl Fn(&str) -> bool) -> Result<Found, Vec
         }
     }
     Err(without)
+}
+
+/// Whether NCCL could be led to a file: a plugin, which it would load.
+fn may_name_a_file(name: &str, value: &str) -> bool {
+    value.contains('/') && name != "NCCL_IB_ADDR_RANGE"
+}
+
+/// Whether a folder has the state of another container, which may still want it: what is on
+/// the container's own root file system is nobody else's.
+pub fn is_of_another_container(path: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).map(|status| status.dev()).ok();
+    let own = Identity::own();
+    let users = [Uid::from_raw(0), Uid::effective()];
+    let text = Folder::open(path, &users).map_err(drop).and_then(|folder| folder.read(PLAN).map_err(drop));
+    let run = text.and_then(|text| run::parse(&text).map_err(drop));
+    run.is_ok_and(|run| run.identity.boot == own.boot && !own.is(&run.identity))
+        && device(path) != device(Path::new("/"))
 }
 
 /// `None` where there is nothing at all.
@@ -77,7 +95,7 @@ fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<(Run, Ui
     })?;
     let run = run::parse(&text).map_err(|why| Some(format!("{PLAN}: {why}")))?;
     if !identity.is(&run.identity) {
-        return Err(Some("it is of an earlier start".to_owned()));
+        return Err(Some("it is of an earlier start, or of another container".to_owned()));
     }
     if !run.by_init && !run.identity.is_container() && !run.is_running() {
         return Err(Some("the command that it was left for has ended".to_owned()));
@@ -98,6 +116,17 @@ mod tests {
     fn leave(folder: &Path, run: &Run) {
         let text = serde_json::json!({"schema": SCHEMA, "run": run}).to_string();
         Folder::make(folder).unwrap().write(PLAN, text.as_bytes(), 0o644).unwrap();
+    }
+
+    #[test]
+    fn nobody_else_leads_nccl_to_a_file() {
+        assert!(
+            may_name_a_file("NCCL_NET_PLUGIN", "/tmp/x.so") && may_name_a_file("NCCL_NET_PLUGIN", "./x.so")
+        );
+        assert!(
+            !may_name_a_file("NCCL_IB_ADDR_RANGE", "25.11.0.0/16")
+                && !may_name_a_file("NCCL_NET_PLUGIN", "none")
+        );
     }
 
     #[test]

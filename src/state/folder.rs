@@ -6,12 +6,15 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, mkdirat};
-use nix::unistd::{Uid, UnlinkatFlags, unlinkat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, unlinkat};
 
+use super::FILES;
 use crate::facts::reader::describe;
 
 /// Bytes; more than any file of ours.
@@ -95,12 +98,9 @@ impl Folder {
                 next => next?,
             };
             let mut status = fstat(&next)?;
-            if is_last
-                && make
-                && status.st_uid == Uid::effective().as_raw()
-                && status.st_mode & 0o777 != 0o755
-            {
-                // Made under a umask, or by an emptyDir that everybody may write to.
+            let is_own = status.st_uid == Uid::effective().as_raw();
+            if is_last && make && is_own && status.st_mode & 0o7777 != 0o755 && holds_only_ours(&next) {
+                // Made under a umask, or an emptyDir that everybody may write to.
                 fchmod(&next, Mode::from_bits_truncate(0o755))?;
                 status = fstat(&next)?;
             }
@@ -121,18 +121,32 @@ impl Folder {
     /// # Errors
     /// As for open(2), write(2) and rename(2).
     pub fn write(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Errno> {
-        let new = format!(".{name}.{}", std::process::id());
+        self.write_for(None, name, bytes, mode)
+    }
+
+    /// The same as the file of somebody, or of this process's user and group.
+    ///
+    /// # Errors
+    /// As for [`Folder::write`], and chown(2).
+    pub fn write_for(
+        &self,
+        owner: Option<(Uid, Gid)>,
+        name: &str,
+        bytes: &[u8],
+        mode: u32,
+    ) -> Result<(), Errno> {
+        // In another container that shares the folder there may be a process of our number.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let new = format!(".{name}.{}.{}", std::process::id(), now.as_nanos());
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = Mode::from_bits_truncate(mode);
-        let file = match openat(&self.folder, new.as_str(), flags, mode) {
-            Err(Errno::EEXIST) => {
-                // Of one that had our number and was killed.
-                unlinkat(&self.folder, new.as_str(), UnlinkatFlags::NoRemoveDir)?;
-                openat(&self.folder, new.as_str(), flags, mode)
-            }
-            file => file,
-        }?;
-        let written = fchmod(file.as_fd(), mode)
+        let file = openat(&self.folder, new.as_str(), flags, mode)?;
+        let owned = match owner {
+            Some((user, group)) => fchown(&file, Some(user), Some(group)),
+            None => Ok(()),
+        };
+        let written = owned
+            .and_then(|()| fchmod(file.as_fd(), mode))
             .and_then(|()| {
                 let written = File::from(file).write_all(bytes);
                 written.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
@@ -160,6 +174,25 @@ impl Folder {
         let read = File::from(file).take(LONGEST).read_to_end(&mut bytes);
         read.map(|_| bytes).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
     }
+}
+
+/// Whether the folder is nobody else's: its mode may be changed then.
+fn holds_only_ours(folder: &OwnedFd) -> bool {
+    let Ok(mut entries) = folder.try_clone().map_err(drop).and_then(|fd| Dir::from_fd(fd).map_err(drop))
+    else {
+        return false;
+    };
+    entries.iter().all(|entry| {
+        let is_ours = |name: &[u8]| FILES.iter().any(|file| contains(name, file.as_bytes()));
+        entry.is_ok_and(|entry| {
+            matches!(entry.file_name().to_bytes(), b"." | b"..") || is_ours(entry.file_name().to_bytes())
+        })
+    })
+}
+
+/// The name of a file, or of what is to become one.
+fn contains(name: &[u8], file: &[u8]) -> bool {
+    name == file || name.strip_prefix(b".").is_some_and(|rest| rest.starts_with(file))
 }
 
 fn check(status: &FileStat, users: &[Uid], is_last: bool) -> Result<(), Refused> {
@@ -230,10 +263,19 @@ mod tests {
         assert_eq!(Folder::make(&below).unwrap_err(), Refused::Open);
         mode(below.parent().unwrap(), 0o1777);
         assert!(Folder::make(&below).is_ok());
-        // Its own mode is made right, but only to write.
+        // Its own mode is made right, but only to write, and where nothing else is in it.
         mode(&below, 0o777);
         assert_eq!(Folder::open(&below, &[Uid::effective()]).unwrap_err(), Refused::Open);
         assert!(Folder::make(&below).is_ok());
+        let now = || fs::metadata(&below).unwrap().mode() & 0o7777;
+        assert_eq!(now(), 0o755);
+        fs::write(below.join("other"), "").unwrap();
+        mode(&below, 0o1777);
+        assert_eq!((Folder::make(&below).unwrap_err(), now()), (Refused::Open, 0o1777));
+        mode(&below, 0o700);
+        assert!(Folder::make(&below).is_ok());
+        assert_eq!(now(), 0o700);
+        fs::remove_file(below.join("other")).unwrap();
         if Uid::effective().is_root() {
             chown(&below, Some(12345), None).unwrap();
             assert_eq!(Folder::make(&below).unwrap_err(), Refused::Foreign(12345));

@@ -13,6 +13,8 @@ pub struct Identity {
     pub boot: String,
     /// `pid:[4026531836]`.
     pub namespace: String,
+    /// `mnt:[4026532204]`: containers may share a PID namespace, and a folder.
+    pub mounts: String,
     /// When its PID 1 was started, in ticks of the machine's clock; `None` where that is
     /// hidden (`hidepid`, proc(5)).
     pub init_started: Option<u64>,
@@ -22,10 +24,14 @@ impl Identity {
     /// Of this process.
     pub fn own() -> Identity {
         let text = |path| fs::read_to_string(path).unwrap_or_default();
-        let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        let namespace = |kind: &str| {
+            let link = fs::read_link(format!("/proc/self/ns/{kind}")).unwrap_or_default();
+            link.to_string_lossy().into_owned()
+        };
         Identity {
             boot: text("/proc/sys/kernel/random/boot_id").trim_end().to_owned(),
-            namespace: namespace.to_string_lossy().into_owned(),
+            namespace: namespace("pid"),
+            mounts: namespace("mnt"),
             init_started: started(1),
         }
     }
@@ -35,7 +41,10 @@ impl Identity {
             (Some(here), Some(there)) => here == there,
             _ => true,
         };
-        self.boot == other.boot && self.namespace == other.namespace && same_init
+        self.boot == other.boot
+            && self.namespace == other.namespace
+            && self.mounts == other.mounts
+            && same_init
     }
 }
 
@@ -52,12 +61,15 @@ impl Identity {
 }
 
 /// When a process was started, in ticks since the machine was (proc(5), field 22 of
-/// `/proc/PID/stat`). `None` where there is no such process, or it is hidden.
+/// `/proc/PID/stat`). `None` where there is no such process, it has ended and was not
+/// reaped, or it is hidden.
 pub fn started(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name of the program may hold anything, a parenthesis too.
     let (_, rest) = text.rsplit_once(')')?;
-    rest.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = rest.split_whitespace();
+    fields.next().filter(|state| !["Z", "X"].contains(state))?;
+    fields.nth(18)?.parse().ok()
 }
 
 /// How long ago that was, in seconds; `None` where it cannot be told.
@@ -80,6 +92,7 @@ mod tests {
         for other in [
             Identity { boot: "another".into(), ..own.clone() },
             Identity { namespace: "pid:[1]".into(), ..own.clone() },
+            Identity { mounts: "mnt:[1]".into(), ..own.clone() },
             Identity { init_started: own.init_started.map(|ticks| ticks + 1), ..own.clone() },
         ] {
             assert!(!own.is(&other));

@@ -8,8 +8,9 @@ pub mod folder;
 pub mod identity;
 pub mod run;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use identity::Identity;
 use nix::unistd::Uid;
 
 /// Where it is, unless `state-dir` says otherwise.
@@ -32,6 +33,9 @@ pub struct Propagate {
     pub environment: bool,
 }
 
+/// All of them.
+pub const FILES: [&str; 4] = [ENV_SH, NCCL_CONF, PLAN, FACTS];
+
 /// Where to leave it, and to look for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Place {
@@ -50,7 +54,12 @@ impl Place {
             Place::Nowhere => Vec::new(),
             Place::At(folder) => vec![folder.clone()],
             Place::Default => {
-                let own = ["/dev/shm", "/tmp"].map(|parent| format!("{parent}/rdma-init-{user}").into());
+                // The containers of a pod share some of these; the last are one's own.
+                let mounts: String = Identity::own().mounts.chars().filter(char::is_ascii_digit).collect();
+                let names = [format!("rdma-init-{user}"), format!("rdma-init-{user}-{mounts}")];
+                let own = names
+                    .iter()
+                    .flat_map(|name| ["/dev/shm", "/tmp"].map(|parent| Path::new(parent).join(name)));
                 [PathBuf::from(FOLDER)].into_iter().chain(own).collect()
             }
         }

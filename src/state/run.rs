@@ -1,6 +1,9 @@
 //! What is known of a start: part of `plan.json`.
 
 use indexmap::IndexMap;
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::identity::{Identity, started};
@@ -53,9 +56,17 @@ impl Run {
 
     /// Whether its command still runs.
     pub fn is_running(&self) -> bool {
-        let now = started(self.pid);
-        now.is_some() && (self.pid_started.is_none() || now == self.pid_started)
+        match started(self.pid) {
+            None => is_hidden(self.pid),
+            now => self.pid_started.is_none() || now == self.pid_started,
+        }
     }
+}
+
+/// Whether there is such a process, and this user may not know more (`hidepid`, proc(5)).
+fn is_hidden(pid: i32) -> bool {
+    let is_shown = std::path::Path::new(&format!("/proc/{pid}")).exists();
+    !is_shown && kill(Pid::from_raw(pid), None) == Err(Errno::EPERM)
 }
 
 /// What is read of `plan.json`.

@@ -237,7 +237,7 @@ fn mpirun_options_survive_a_shell() {
 fn dotenv_quotes_what_readers_would_expand() {
     let ran = env("dotenv");
     let text = ran.text();
-    assert!(text.contains("T_DOLLAR=\"\\$HOME \\${PATH} \\$(echo x) \\`echo y\\`\"\n"), "{text}");
+    assert!(text.contains("T_DOLLAR='$HOME ${PATH} $(echo x) `echo y`'\n"), "{text}");
     assert!(text.contains("T_LINES=\"a\\nb\\n\\n\"\n"), "{text}");
     assert!(text.contains("T_QUOTES=\"it's \\\"so\\\"\"\n"), "{text}");
     assert!(text.contains("T_BACKSLASH=\"\\\\ \\\\\\\\n \\\\' \\\\\"\n"), "{text}");
@@ -334,4 +334,20 @@ fn absurd_sizes_are_no_hang() {
     let absurd = shifted.replace("\"size\": 255", "\"size\": 4294967295");
     assert_ne!(absurd, shifted);
     plan_of_text(absurd).expect_code(0);
+}
+
+#[test]
+fn every_shell_takes_the_variables() {
+    let script = "eval \"$($0 env --facts demo:cce-roce)\"; echo $NCCL_IB_HCA $NCCL_IB_GID_INDEX";
+    for shell in ["sh", "bash", "zsh"] {
+        let shown =
+            std::process::Command::new(shell).args(["-c", script]).arg(crate::support::binary()).output();
+        let Ok(shown) = shown else {
+            crate::support::skip(&format!("there is no {shell}"));
+            continue;
+        };
+        let hcas: Vec<String> = (1..=8).map(|number| format!("mlx5_{number}")).collect();
+        let text = String::from_utf8(shown.stdout).unwrap();
+        assert_eq!(text, format!("={} 3\n", hcas.join(",")), "{shell}");
+    }
 }

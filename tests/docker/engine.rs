@@ -173,6 +173,19 @@ impl Engine {
         Container { engine: self, name, attached: Some(Attached::start(docker)) }
     }
 
+    /// The same of a name that others have to know.
+    #[track_caller]
+    pub fn start_as<A: AsRef<OsStr>>(
+        &self,
+        name: &str,
+        options: impl IntoIterator<Item = A>,
+        command: &[&str],
+    ) -> Container<'_> {
+        let mut docker = self.run_command(name, options);
+        docker.arg(&self.image).args(command);
+        Container { engine: self, name: name.to_owned(), attached: Some(Attached::start(docker)) }
+    }
+
     /// `docker run` up to and without the image.
     pub fn run_command<A: AsRef<OsStr>>(&self, name: &str, options: impl IntoIterator<Item = A>) -> Command {
         let mut docker = self.command(["run", "--name", name, "--label", &self.run]);

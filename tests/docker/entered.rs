@@ -158,3 +158,86 @@ fn what_pid_1_had_of_nccl_reaches_those_who_enter() {
     let kept = container.exec(&["grep", "-rl", "hunter2", "/run", "/etc"]);
     assert_eq!((kept.code, kept.stdout.as_str()), (Some(1), ""), "{kept:#?}");
 }
+
+#[test]
+fn containers_that_share_a_folder_keep_each_their_own() {
+    let Some(engine) = engine() else { return };
+    let name = engine.named();
+    let places = ["shareable".to_owned(), format!("container:{}", name.name)];
+    // As in a pod, where /dev/shm is everybody's, with no other place to write to.
+    let start = |place: &str, value: &str| {
+        let setting = format!("RDMA_INIT_SET=NCCL_IB_TC={value}");
+        let options = ["--user", "1234", "--ipc", place, "--env", &setting, "--entrypoint", "/rdma-init"];
+        let mut container = match place {
+            "shareable" => engine.start_as(&name.name, options, &["--", "sh", "-c", JOB[2]]),
+            _ => engine.start(options, &["--", "sh", "-c", JOB[2]]),
+        };
+        container.wait_for("ready");
+        container
+    };
+    let containers = [start(&places[0], "1"), start(&places[1], "2")];
+    for (container, value) in containers.iter().zip(["1", "2"]) {
+        shows(&container.exec(&["/rdma-init", "status"]).expect_code(0), "the command runs");
+        let env = container.exec(&["/rdma-init", "exec", "--", "env"]).expect_code(0);
+        assert_eq!(about_nccl(&env), [format!("NCCL_IB_TC={value}")]);
+    }
+}
+
+#[test]
+fn a_start_by_hand_leaves_that_of_the_container_alone() {
+    let Some(engine) = engine() else { return };
+    // The engine's own init is PID 1.
+    let options = ["--init", "--env", "RDMA_INIT_SET=NCCL_IB_TC=1"];
+    let mut container = engine.start(options, &JOB);
+    container.wait_for("ready");
+    container
+        .docker(["exec", "--env", "RDMA_INIT_SET=NCCL_IB_TC=2"], &["/rdma-init", "--", "true"])
+        .expect_code(0);
+    container.exec(&["/rdma-init", "status"]).expect_code(0);
+    let conf = container.exec(&["cat", "/etc/nccl.conf"]).expect_code(0);
+    assert_eq!(about_nccl(&conf), ["NCCL_IB_TC=1"]);
+}
+
+#[test]
+fn a_file_that_others_may_share_is_changed_only_when_told_to() {
+    let Some(engine) = engine() else { return };
+    let (_folder, conf) = file("NCCL_DEBUG=WARN\n");
+    let volume = format!("{conf}:/etc/nccl.conf");
+    let options = ["--volume", &volume, "--env", "RDMA_INIT_SET=NCCL_IB_TC=1"];
+    let ended = engine.run(options, &["true"]).expect_code(0);
+    ended.expect_line([
+        "cannot be put into /etc/nccl.conf",
+        "it is mounted from elsewhere",
+        "NCCL_CONF_FILE=/run/",
+    ]);
+    assert_eq!(std::fs::read_to_string(&conf).unwrap(), "NCCL_DEBUG=WARN\n");
+    let told = [&options[..], &["--env", "RDMA_INIT_WRITE_NCCL_CONF=true"]].concat();
+    engine.run(told, &["true"]).expect_code(0).expect_unsaid("cannot be put");
+    assert!(std::fs::read_to_string(&conf).unwrap().contains("\nNCCL_IB_TC=1\n"));
+    // Later, where it may not be written: it is still there, and NCCL reads it.
+    let later = ["--volume", &volume, "--env", "RDMA_INIT_SET=NCCL_IB_TC=2"];
+    engine
+        .run(later, &["true"])
+        .expect_code(0)
+        .expect_line(["has lines of an earlier start", "NCCL_IB_TC=1"]);
+}
+
+#[test]
+fn the_advice_is_not_repeated_where_it_is_followed() {
+    let Some(engine) = engine() else { return };
+    let image = [
+        "--user",
+        "1234",
+        "--tmpfs",
+        "/run/rdma-init:uid=1234,mode=0755",
+        "--env",
+        "RDMA_INIT_SET=NCCL_IB_TC=1",
+    ];
+    let ended = engine.run(image, &["true"]).expect_code(0);
+    ended.expect_said("ENV NCCL_CONF_FILE=/run/rdma-init/nccl.conf");
+    let follows = [&image[..], &["--env", "NCCL_CONF_FILE=/run/rdma-init/nccl.conf"]].concat();
+    engine
+        .run(follows, &["cat", "/run/rdma-init/nccl.conf"])
+        .expect_code(0)
+        .expect_unsaid("ENV NCCL_CONF_FILE");
+}

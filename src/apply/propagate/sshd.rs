@@ -5,7 +5,7 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use super::{Target, amend, block, keys, lines, plain};
+use super::{InPlace, Target, amend, block, keys, lines, plain};
 
 const MAIN: &str = "/etc/ssh/sshd_config";
 const FOLDER: &str = "/etc/ssh/sshd_config.d";
@@ -23,7 +23,7 @@ pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<Stri
         let path = target.root.join(folder.strip_prefix("/").unwrap_or(&folder));
         // Where it is there already, it is as its owner wants it.
         let _ = DirBuilder::new().mode(0o700).create(&path);
-        amend(&path.join("environment"), 0o600, |old| block::with(old, &lines, keys))
+        amend(&path.join("environment"), 0o600, InPlace::Yes, |old| block::with(old, &lines, keys))
             .map_err(|kept| format!("{}/environment: {kept}", folder.display()))
     });
     match written {
@@ -40,13 +40,21 @@ pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<Stri
 fn drop_in(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) -> Result<(), String> {
     let root = target.root;
     let main =
-        configuration(root, MAIN).ok_or_else(|| format!("{MAIN} cannot be read; is sshd in the image?"))?;
-    let mut words = main.lines().map(keyword);
-    if !words.any(|(word, rest)| word == "include" && rest.contains("sshd_config.d/")) {
-        return Err(format!("{MAIN} includes no {FOLDER}"));
+        configuration(root, MAIN).ok_or_else(|| format!("{MAIN} cannot be read (no sshd in the image?)"))?;
+    let includes: Vec<(String, Vec<String>)> = lines_of(&main)
+        .into_iter()
+        .filter(|(word, _)| matches!(word.as_str(), "include" | "match"))
+        .collect();
+    match includes.first() {
+        Some((word, files)) if word == "include" && files.iter().any(|file| takes_in(file)) => {}
+        _ => return Err(format!("{MAIN} does not begin with Include {FOLDER}/*.conf")),
+    }
+    if includes.iter().filter(|(word, _)| word == "include").count() > 1 {
+        return Err(format!("{MAIN} includes other files, too, which may have a SetEnv"));
     }
     for (path, text) in own_files(root).into_iter().chain([(MAIN.to_owned(), main)]) {
-        if text.lines().any(|line| keyword(line).0 == "setenv") {
+        let words = lines_of(&text);
+        if words.iter().any(|(word, _)| word == "setenv") {
             return Err(format!("{path} has a SetEnv of its own, which ours would replace"));
         }
     }
@@ -59,7 +67,7 @@ fn drop_in(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String
     }
     let line = if line.is_empty() { line } else { format!("SetEnv{line}\n") };
     let path = target.root.join(FOLDER.trim_start_matches('/')).join(OWN);
-    amend(&path, 0o644, |old| block::with(old, &line, |_| Vec::new()))
+    amend(&path, 0o644, InPlace::Yes, |old| block::with(old, &line, |_| Vec::new()))
         .map_err(|kept| format!("{FOLDER}/{OWN}: {kept}"))
 }
 
@@ -72,21 +80,39 @@ fn own_files(root: &Path) -> Vec<(String, String)> {
     paths.filter_map(|path| configuration(root, &path).map(|text| (path, text))).collect()
 }
 
+/// Whether sshd lets the variables of `~/.ssh/environment` through.
 fn permits_user_environment(root: &Path) -> bool {
     let texts = own_files(root).into_iter().map(|(_, text)| text).chain(configuration(root, MAIN));
     let mut said = texts.flat_map(|text| {
-        let values = text.lines().map(keyword).filter(|(word, _)| word == "permituserenvironment");
-        values.map(|(_, rest)| rest.trim().to_owned()).collect::<Vec<_>>()
+        // Below a Match it does not count.
+        let lines = lines_of(&text).into_iter().take_while(|(word, _)| word != "match");
+        lines.filter(|(word, _)| word == "permituserenvironment").collect::<Vec<_>>()
     });
-    // The first counts; a pattern may let ours through.
-    said.next().is_some_and(|value| value != "no")
+    // The first counts: yes, no, or a list of patterns.
+    let Some((_, values)) = said.next() else { return false };
+    let patterns = values.first().map(String::as_str).unwrap_or_default().split(',');
+    patterns.into_iter().any(|pattern| ["yes", "*", "NCCL_*"].contains(&pattern))
 }
 
-/// The keyword of a line in small letters, as case does not count, and what follows.
-fn keyword(line: &str) -> (String, &str) {
-    let line = line.trim_start();
-    let end = line.find(|c: char| c.is_whitespace() || c == '=').unwrap_or(line.len());
-    (line[..end].to_ascii_lowercase(), &line[end..])
+/// Whether an `Include` takes in the files of the folder; one without a folder is below
+/// `/etc/ssh`.
+fn takes_in(pattern: &str) -> bool {
+    let below = pattern.strip_prefix("/etc/ssh/").unwrap_or(pattern);
+    matches!(below, "sshd_config.d/*.conf" | "sshd_config.d/*")
+}
+
+/// The keyword of each line in small letters, as case does not count, and its arguments.
+fn lines_of(text: &str) -> Vec<(String, Vec<String>)> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let words = lines.map(|line| {
+        let end = line.find(|c: char| c.is_whitespace() || c == '=').unwrap_or(line.len());
+        let plain = |word: &str| word.trim_matches('"').to_owned();
+        let rest = line[end..].trim_start_matches(|c: char| c.is_whitespace() || c == '=');
+        // A comment may be behind.
+        let rest = rest.split_whitespace().take_while(|word| !word.starts_with('#'));
+        (plain(&line[..end]).to_ascii_lowercase(), rest.map(plain).collect())
+    });
+    words.collect()
 }
 
 fn configuration(root: &Path, path: &str) -> Option<String> {
@@ -136,11 +162,30 @@ mod tests {
     }
 
     #[test]
+    fn a_configuration_that_would_not_take_it_in_is_seen() {
+        for main in [
+            "Match User bob\nInclude /etc/ssh/sshd_config.d/*.conf\n",
+            "Include /etc/ssh/sshd_config.d/50-*.conf\n",
+            "Include /opt/sshd_config.d/*.conf\n",
+            "Include /etc/ssh/other.conf\nInclude /etc/ssh/sshd_config.d/*.conf\n",
+            "Include /etc/ssh/sshd_config.d/*.conf\n\"SetEnv\" Z=1\n",
+        ] {
+            let machine = Machine::new(main);
+            assert_eq!(machine.written().len(), 1, "{main}");
+            assert_eq!(machine.read("etc/ssh/sshd_config.d/rdma-init.conf"), None, "{main}");
+        }
+        let machine = Machine::new("include \"sshd_config.d/*\" # x\n");
+        assert_eq!(machine.written(), Vec::<String>::new());
+    }
+
+    #[test]
     fn nothing_of_the_users_is_lost_to_it() {
         let other = Machine::new("UsePAM yes\n#Include /etc/ssh/sshd_config.d/*.conf\n");
         let second = Machine::new(INCLUDES);
         fs::write(second.0.path().join("etc/ssh/sshd_config.d/a.conf"), "\tsetenv=LANG=C\n").unwrap();
-        for (machine, why) in [(&other, "includes no"), (&second, "a.conf has a SetEnv of its own")] {
+        for (machine, why) in
+            [(&other, "does not begin with Include"), (&second, "a.conf has a SetEnv of its own")]
+        {
             let problems = machine.written();
             assert!(
                 problems[0].contains(why) && problems[0].contains("PermitUserEnvironment yes"),
@@ -152,6 +197,13 @@ mod tests {
         }
         let main = "PermitUserEnvironment NCCL_*\nPermitUserEnvironment no\n";
         assert_eq!(Machine::new(main).written(), Vec::<String>::new());
-        assert_eq!(Machine::new("PermitUserEnvironment no\n").written().len(), 1);
+        for wrong in ["no # x", "\"no\"", "NO", "LANG,LC_*"] {
+            assert_eq!(
+                Machine::new(&format!("PermitUserEnvironment {wrong}\n")).written().len(),
+                1,
+                "{wrong}"
+            );
+        }
+        assert_eq!(Machine::new("Match User a\nPermitUserEnvironment yes\n").written().len(), 1);
     }
 }
