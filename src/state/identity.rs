@@ -24,10 +24,6 @@ impl Identity {
     /// Of this process.
     pub fn own() -> Identity {
         let text = |path| fs::read_to_string(path).unwrap_or_default();
-        let namespace = |kind: &str| {
-            let link = fs::read_link(format!("/proc/self/ns/{kind}")).unwrap_or_default();
-            link.to_string_lossy().into_owned()
-        };
         Identity {
             boot: text("/proc/sys/kernel/random/boot_id").trim_end().to_owned(),
             namespace: namespace("pid"),
@@ -46,6 +42,12 @@ impl Identity {
             && self.mounts == other.mounts
             && same_init
     }
+}
+
+/// This process's namespace of a kind, as `pid:[4026531836]`.
+pub fn namespace(kind: &str) -> String {
+    let link = fs::read_link(format!("/proc/self/ns/{kind}")).unwrap_or_default();
+    link.to_string_lossy().into_owned()
 }
 
 /// The machine's own PID namespace: `PROC_PID_INIT_INO` of the kernel's

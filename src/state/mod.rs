@@ -10,7 +10,7 @@ pub mod run;
 
 use std::path::{Path, PathBuf};
 
-use identity::Identity;
+use identity::namespace;
 use nix::unistd::Uid;
 
 /// Where it is, unless `state-dir` says otherwise.
@@ -55,7 +55,7 @@ impl Place {
             Place::At(folder) => vec![folder.clone()],
             Place::Default => {
                 // The containers of a pod share some of these; the last are one's own.
-                let mounts: String = Identity::own().mounts.chars().filter(char::is_ascii_digit).collect();
+                let mounts: String = namespace("mnt").chars().filter(char::is_ascii_digit).collect();
                 let names = [format!("rdma-init-{user}"), format!("rdma-init-{user}-{mounts}")];
                 let own = names
                     .iter()

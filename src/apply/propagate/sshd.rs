@@ -16,6 +16,8 @@ pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<Stri
         Ok(()) => return,
         Err(why) => why,
     };
+    // What an earlier start could still put there.
+    let _ = put(target, "");
     // Readable for this user alone, as sshd asks of what is in there.
     let of_user = target.home.map(|home| home.join(".ssh"));
     let lines = lines(variables, plain, problems);
@@ -66,8 +68,13 @@ fn drop_in(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String
         }
     }
     let line = if line.is_empty() { line } else { format!("SetEnv{line}\n") };
+    put(target, &line)
+}
+
+/// The line in our own file; none takes it out again.
+fn put(target: Target, line: &str) -> Result<(), String> {
     let path = target.root.join(FOLDER.trim_start_matches('/')).join(OWN);
-    amend(&path, 0o644, InPlace::Yes, |old| block::with(old, &line, |_| Vec::new()))
+    amend(&path, 0o644, InPlace::Yes, |old| block::with(old, line, |_| Vec::new()))
         .map_err(|kept| format!("{FOLDER}/{OWN}: {kept}"))
 }
 
@@ -195,6 +202,12 @@ mod tests {
             assert!(environment.contains("\nNCCL_IB_HCA==mlx5_1,mlx5_2\nNCCL_IB_TC=106\n"), "{environment}");
             assert_eq!(machine.read("etc/ssh/sshd_config.d/rdma-init.conf"), None);
         }
+        // What was there before there was a reason not to is gone.
+        let later = Machine::new(INCLUDES);
+        assert_eq!(later.written(), Vec::<String>::new());
+        fs::write(later.0.path().join("etc/ssh/sshd_config.d/a.conf"), "SetEnv LANG=C\n").unwrap();
+        assert_eq!(later.written().len(), 1);
+        assert_eq!(later.read("etc/ssh/sshd_config.d/rdma-init.conf").as_deref(), Some(""));
         let main = "PermitUserEnvironment NCCL_*\nPermitUserEnvironment no\n";
         assert_eq!(Machine::new(main).written(), Vec::<String>::new());
         for wrong in ["no # x", "\"no\"", "NO", "LANG,LC_*"] {
