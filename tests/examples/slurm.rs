@@ -1,6 +1,8 @@
 //! The batch script, on a real Slurm cluster of two nodes, which are containers. Only pyxis,
 //! the image and the devices are made up.
 
+use std::path::Path;
+
 use super::built::{Build, debian};
 use super::engine::{Container, Engine, engine};
 use super::host::Host;
@@ -9,7 +11,8 @@ use crate::support::{binary, poll_until, repository};
 const NODES: usize = 2;
 
 /// Starts a node of the cluster; the first one has the controller.
-fn node<'e>(engine: &'e Engine, image: &str, host: &Host, name: &str) -> Container<'e> {
+fn node<'e>(engine: &'e Engine, image: &str, host: &Host, name: &str, shared: &Path) -> Container<'e> {
+    let shared = format!("{}:/shared", shared.display());
     let volumes = [
         (repository("tests/examples/standin.sh"), "/usr/local/bin/torchrun"),
         (repository("examples/slurm-pyxis/train.sbatch"), "/train.sbatch"),
@@ -18,7 +21,7 @@ fn node<'e>(engine: &'e Engine, image: &str, host: &Host, name: &str) -> Contain
     let volumes = volumes.map(|(from, to)| format!("{}:{to}:ro", from.display()));
     // A node's daemon does not start without control groups.
     let mut options = vec!["--hostname", name, "--network-alias", name, "--cap-add", "IPC_LOCK"];
-    options.extend(["--volume", "/sys/fs/cgroup:/sys/fs/cgroup:ro"]);
+    options.extend(["--volume", "/sys/fs/cgroup:/sys/fs/cgroup:ro", "--volume", &shared]);
     options.extend(volumes.iter().flat_map(|volume| ["--volume", volume]));
     let mut node = engine.start_image(image, host.options(&options), &["/node.sh"]);
     node.wait_for("ready");
@@ -27,7 +30,7 @@ fn node<'e>(engine: &'e Engine, image: &str, host: &Host, name: &str) -> Contain
 
 /// Runs the script to its end: its exit code, and what it wrote.
 fn submit(node: &Container) -> (Option<i32>, String) {
-    let submitted = node.exec(&["sbatch", "--wait", "--output=/job", "/train.sbatch"]);
+    let submitted = node.exec(&["sbatch", "--wait", "--chdir=/shared", "--output=/job", "/train.sbatch"]);
     (submitted.code, node.exec(&["cat", "/job"]).expect_code(0).stdout)
 }
 
@@ -37,8 +40,10 @@ fn the_job_runs_on_nodes_that_are_fit_and_on_no_others() {
     let Some(debian) = debian() else { return };
     let (image, _) = Build::new(engine, "slurm").argument("BASE", debian).of("tests/examples/slurm", None);
     let [first, second] = [(); 2].map(|()| Host::with_one_hca(engine));
-    let controller = node(engine, &image, &first, "slurm1");
-    let other = node(engine, &image, &second, "slurm2");
+    // As the nodes of a cluster have their homes.
+    let shared = tempfile::tempdir().unwrap();
+    let controller = node(engine, &image, &first, "slurm1", shared.path());
+    let other = node(engine, &image, &second, "slurm2", shared.path());
     poll_until("both nodes are idle", || {
         let idle = controller.exec(&["sinfo", "--noheader", "--Node", "--states=idle"]);
         (idle.stdout.lines().count() == NODES).then_some(())
