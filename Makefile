@@ -23,7 +23,8 @@ build: setup
 	@$(TARGET) verbs-probe >/dev/null
 
 # The main job on a host with nine RoCE HCAs, captured: what is decided, and a
-# command that prints what it gets. Then the real thing on this machine, as PID 1.
+# command that prints what it gets. Then the real thing on this machine, as PID 1, which
+# leaves nothing behind on it.
 demo: build
 	@echo; echo '$$ rdma-init plan --facts demo:cce-roce'
 	@$(TARGET) plan --facts demo:cce-roce
@@ -33,6 +34,7 @@ demo: build
 	@run='unshare --user --map-root-user --pid --fork --mount-proc'; \
 	  $$run true 2>/dev/null || run='unshare --pid --fork --mount-proc'; \
 	  $$run true 2>/dev/null || run=; \
+	  RDMA_INIT_STATE_DIR= RDMA_INIT_WRITE_NCCL_CONF=false \
 	  $$run $(TARGET) -- sh -c 'echo "this shell is process $$$$, its parent is process $$PPID"'
 
 test-setup:
