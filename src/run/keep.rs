@@ -32,7 +32,8 @@ pub struct Decided<'a> {
     pub by_init: bool,
 }
 
-/// Writes the state folder and, in a container, `/etc/nccl.conf`. What cannot be is said,
+/// Writes the state folder, in a container `/etc/nccl.conf`, and wherever else the variables are
+/// wanted (`propagate`). What cannot be is said,
 /// where somebody could miss it; the command starts all the same.
 pub fn keep(config: &Config, decided: Decided, log: &Log) {
     let filled: Vec<(&str, &str)> = decided.plan.filled().collect();

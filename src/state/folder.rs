@@ -183,7 +183,7 @@ fn holds_only_ours(folder: &OwnedFd) -> bool {
         return false;
     };
     entries.iter().all(|entry| {
-        let is_ours = |name: &[u8]| FILES.iter().any(|file| contains(name, file.as_bytes()));
+        let is_ours = |name: &[u8]| FILES.iter().any(|file| is_file(name, file.as_bytes()));
         entry.is_ok_and(|entry| {
             matches!(entry.file_name().to_bytes(), b"." | b"..") || is_ours(entry.file_name().to_bytes())
         })
@@ -191,7 +191,7 @@ fn holds_only_ours(folder: &OwnedFd) -> bool {
 }
 
 /// The name of a file, or of what is to become one.
-fn contains(name: &[u8], file: &[u8]) -> bool {
+fn is_file(name: &[u8], file: &[u8]) -> bool {
     name == file || name.strip_prefix(b".").is_some_and(|rest| rest.starts_with(file))
 }
 

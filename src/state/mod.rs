@@ -21,6 +21,8 @@ pub const ENV_SH: &str = "env.sh";
 pub const NCCL_CONF: &str = "nccl.conf";
 pub const PLAN: &str = "plan.json";
 pub const FACTS: &str = "facts.json";
+/// All of them.
+pub const FILES: [&str; 4] = [ENV_SH, NCCL_CONF, PLAN, FACTS];
 
 /// Where else the variables are put, for programs that know nothing of a state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,9 +34,6 @@ pub struct Propagate {
     /// `/etc/environment`, for PAM.
     pub environment: bool,
 }
-
-/// All of them.
-pub const FILES: [&str; 4] = [ENV_SH, NCCL_CONF, PLAN, FACTS];
 
 /// Where to leave it, and to look for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

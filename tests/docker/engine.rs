@@ -167,10 +167,7 @@ impl Engine {
         options: impl IntoIterator<Item = A>,
         command: &[&str],
     ) -> Container<'_> {
-        let name = self.new_name();
-        let mut docker = self.run_command(&name, options);
-        docker.arg(image).args(command);
-        Container { engine: self, name, attached: Some(Attached::start(docker)) }
+        self.launch(self.new_name(), image, options, command)
     }
 
     /// The same of a name that others have to know.
@@ -181,9 +178,20 @@ impl Engine {
         options: impl IntoIterator<Item = A>,
         command: &[&str],
     ) -> Container<'_> {
-        let mut docker = self.run_command(name, options);
-        docker.arg(&self.image).args(command);
-        Container { engine: self, name: name.to_owned(), attached: Some(Attached::start(docker)) }
+        self.launch(name.to_owned(), &self.image, options, command)
+    }
+
+    #[track_caller]
+    fn launch<A: AsRef<OsStr>>(
+        &self,
+        name: String,
+        image: &str,
+        options: impl IntoIterator<Item = A>,
+        command: &[&str],
+    ) -> Container<'_> {
+        let mut docker = self.run_command(&name, options);
+        docker.arg(image).args(command);
+        Container { engine: self, name, attached: Some(Attached::start(docker)) }
     }
 
     /// `docker run` up to and without the image.
