@@ -2,7 +2,7 @@
 # which the other targets call; what is there is left alone.
 
 TARGET := target/x86_64-unknown-linux-gnu/release/rdma-init
-LARGEST := 4194304
+LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
 .PHONY: all setup build demo test test-setup test-torch manual check bench clean
