@@ -2,22 +2,21 @@
 
 mod enter;
 mod keep;
+mod not_run;
 mod traffic;
 
 pub use enter::enter;
+pub use not_run::exec_failed;
 pub use traffic::tell as tell_traffic;
 
 use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use crate::apply::{environment, memlock as raise, termination_log};
 use crate::check::memlock::{self, Mode};
 use crate::config::{Config, TERMINATION_LOG_VARIABLE};
-use crate::exit;
 use crate::facts::Facts;
 use crate::facts::settings::Environment;
 use crate::facts::start::Start;
@@ -27,7 +26,6 @@ use crate::nccl::predict::{Bootstrap, Transport};
 use crate::plan::{Fabric, Finding, Forecast, Plan, Severity};
 use crate::report::log::{Log, say};
 use crate::report::plan::Memlock;
-use crate::report::style::visible;
 use crate::self_test;
 use crate::self_test::report::Report;
 use crate::self_test::whole::Extent;
@@ -212,22 +210,4 @@ pub fn leave_behind(known: &Environment, reason: &str) {
         let path = path.unwrap_or(Path::new("/dev/termination-log"));
         say(&format!("cannot write the reason to {}: {error}", path.display()));
     }
-}
-
-/// What to say when the command could not be executed.
-pub fn exec_failed(command: &std::ffi::OsStr, error: Errno) -> (String, i32) {
-    let name = visible(&String::from_utf8_lossy(command.as_bytes()));
-    let code = exit::of_exec_error(error);
-    let advice = match error {
-        Errno::ENOENT if name.is_empty() => "the name of the command is empty",
-        Errno::ENOENT if name.contains('/') => {
-            "there is no such file, or its interpreter or dynamic loader is not in the image"
-        }
-        Errno::ENOENT => "it is not in the PATH",
-        Errno::EACCES => "it is not an executable file that this user may run",
-        Errno::ENOEXEC => "it is not in a format that this machine can run",
-        _ => error.desc(),
-    };
-    let shown = if name.is_empty() { "\"\"" } else { name.as_str() };
-    (format!("cannot run {shown}: {advice} ({error:?})."), code)
 }

@@ -205,7 +205,7 @@ fn exec(mut image: Image, filled: bool, command: &[CString], guard: &Guard) -> i
         error = Image::new(command.to_vec(), environ::entries()).exec();
     }
     let name = command.first().map_or(OsStr::new(""), |name| OsStr::from_bytes(name.as_bytes()));
-    let (message, code) = run::exec_failed(name, error);
+    let (message, code) = run::exec_failed(name, error, &image);
     say(&message);
     guard.not_run();
     code

@@ -17,6 +17,7 @@ pub mod net;
 pub mod pci;
 pub mod platform;
 pub mod process;
+pub mod program;
 pub mod rdma;
 pub mod reader;
 pub mod route;

@@ -156,8 +156,9 @@ impl Supervisor {
         let before = self.child;
         let started = spawn(&self.state, before, || {
             let name = command.first().cloned().unwrap_or_default();
-            let error = Image::new(command, environ::entries()).exec();
-            let (message, code) = exec_failed(OsStr::from_bytes(name.as_bytes()), error);
+            let mut image = Image::new(command, environ::entries());
+            let error = image.exec();
+            let (message, code) = exec_failed(OsStr::from_bytes(name.as_bytes()), error, &image);
             voice.say(Weight::Error, &message);
             if let Some(link) = link {
                 link.not_run();

@@ -1,6 +1,8 @@
 //! Replacing this process by the command.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::libc;
@@ -42,6 +44,11 @@ impl Image {
         let mut envp: Vec<_> = environment.iter().map(|e| e.as_ptr()).collect();
         envp.push(std::ptr::null());
         Image { candidates, _arguments: arguments, _environment: environment, argv, shell_argv, envp }
+    }
+
+    /// The files that are tried, in order.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.candidates.iter().map(|file| Path::new(OsStr::from_bytes(file.to_bytes())))
     }
 
     /// Tries every candidate; returns only when none could be run, with the

@@ -88,12 +88,29 @@ fn a_command_that_cannot_be_executed_gives_126() {
 }
 
 #[test]
-fn a_missing_interpreter_is_named_as_a_possible_cause() {
+fn an_interpreter_that_is_missing_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("script");
-    executable(&script, "#!/no/such/interpreter\n");
-    let ran = run(rdma_init(["--".as_ref(), script.as_os_str()])).expect_code(127);
-    assert!(ran.stderr.contains("interpreter"), "{ran:#?}");
+    let path = script.to_str().unwrap();
+    let said = |text: &str, command: &str| {
+        executable(&script, text);
+        let mut program = rdma_init(["--", command]);
+        program.env("PATH", folder.path());
+        run(program).expect_code(127).stderr
+    };
+    let missing = format!(
+        "cannot run {path}: the first line of {path} names the interpreter /no/such/interpreter, which is not in the image (ENOENT)."
+    );
+    let of_path = said("#!/no/such/interpreter -x\n", path);
+    assert!(of_path.contains(&missing), "{of_path}");
+    // It is in the PATH, though the kernel's error is the same as where it is not.
+    let by_name = said("#!/no/such/interpreter -x\n", "script");
+    assert!(by_name.contains("names the interpreter /no/such/interpreter"), "{by_name}");
+    let windows = said("#!/bin/sh\r\necho\r\n", path);
+    assert!(
+        windows.contains("end with a carriage return") && windows.contains(r#""/bin/sh\r""#),
+        "{windows}"
+    );
 }
 
 #[test]

@@ -24,6 +24,7 @@ const START: u64 = 8 * 1024 * 1024;
 
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
+const PT_INTERP: u32 = 3;
 
 const DT_NULL: u64 = 0;
 const DT_NEEDED: u64 = 1;
@@ -98,6 +99,13 @@ impl<'a> Elf<'a> {
             }
         }
         Some(found)
+    }
+
+    /// The dynamic loader that the kernel starts it with; `None` where it is static.
+    pub fn interpreter(&self) -> Option<String> {
+        let headers = self.table(32, 54, PROGRAM_HEADER)?;
+        let mut segments = headers.chunks_exact(PROGRAM_HEADER);
+        self.text(u64_at(segments.find(|segment| u32_at(segment, 0) == Some(PT_INTERP))?, 8)?)
     }
 
     /// Where the file has its texts, in bytes from its start and at most this many:

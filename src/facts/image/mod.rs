@@ -4,7 +4,7 @@
 mod bytes;
 mod cache;
 mod collect;
-mod elf;
+pub mod elf;
 #[cfg(test)]
 mod fake;
 pub mod library;

@@ -1,0 +1,96 @@
+//! What the kernel starts a program's file with: the interpreter of a script, the dynamic
+//! loader of an ELF file.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::image::elf::Elf;
+use super::reader::Reader;
+
+/// Bytes of a script that the kernel looks at (`BINPRM_BUF_SIZE`).
+const LOOKED_AT: u64 = 256;
+
+/// A program, and what the kernel starts it with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    pub file: PathBuf,
+    pub starter: Starter,
+    /// Whether the starter's file is there.
+    pub is_there: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Starter {
+    /// Named in the first line, after `#!` (`fs/binfmt_script.c`).
+    Interpreter(String),
+    /// Named in `PT_INTERP` (elf(5)).
+    Loader(String),
+}
+
+impl Starter {
+    pub fn path(&self) -> &str {
+        match self {
+            Starter::Interpreter(path) | Starter::Loader(path) => path,
+        }
+    }
+}
+
+/// The first of these files that can be read and names what starts it.
+pub fn first<'a>(reader: &Reader, files: impl IntoIterator<Item = &'a Path>) -> Option<Program> {
+    files.into_iter().find_map(|file| {
+        let starter = starter(reader, file)?;
+        let is_there = reader.may_be_there(starter.path());
+        Some(Program { file: file.to_owned(), starter, is_there })
+    })
+}
+
+fn starter(reader: &Reader, path: &Path) -> Option<Starter> {
+    let file = reader.regular(path)?;
+    let mut start = Vec::new();
+    Read::by_ref(&mut &file).take(LOOKED_AT).read_to_end(&mut start).ok()?;
+    match start.strip_prefix(b"#!") {
+        Some(line) => interpreter(line).map(Starter::Interpreter),
+        None => Elf::open(&file).ok()?.interpreter().map(Starter::Loader),
+    }
+}
+
+/// As the kernel takes it: up to the first space, tab or end of the line. A carriage
+/// return is part of the name.
+fn interpreter(line: &[u8]) -> Option<String> {
+    let line = line.split(|byte| *byte == b'\n').next()?;
+    let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
+    Some(String::from_utf8_lossy(words.next()?).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_first_line_names_the_interpreter() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("script");
+        let found = |text: &str| {
+            fs::write(&file, text).unwrap();
+            first(&Reader::new(root.path()), [Path::new("/none"), Path::new("/script")])
+        };
+        let program = found("#! /bin/sh -e\necho\n").unwrap();
+        assert_eq!(program.file, Path::new("/script"));
+        assert_eq!((program.starter, program.is_there), (Starter::Interpreter("/bin/sh".into()), false));
+        assert_eq!(found("#!/bin/sh\r\necho\r\n").unwrap().starter.path(), "/bin/sh\r");
+        fs::create_dir(root.path().join("bin")).unwrap();
+        fs::write(root.path().join("bin/sh"), "").unwrap();
+        assert!(found("#!/bin/sh").unwrap().is_there);
+        for none in ["#!\n/bin/sh", "echo", "", "#! \t"] {
+            assert_eq!(found(none), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn a_dynamic_program_names_its_loader() {
+        let shell = first(&Reader::new(Path::new("/")), [Path::new("/bin/sh")]).unwrap();
+        assert!(shell.starter.path().contains("/ld-"), "{shell:?}");
+        assert!(shell.is_there);
+    }
+}

@@ -1,0 +1,53 @@
+//! What to say when the command could not be executed.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use crate::exit;
+use crate::facts::Reader;
+use crate::facts::program::{self, Program, Starter};
+use crate::report::style::visible;
+use crate::sys::exec::Image;
+
+/// The sentence, and the exit code.
+pub fn exec_failed(command: &OsStr, error: Errno, image: &Image) -> (String, i32) {
+    let name = visible(&String::from_utf8_lossy(command.as_bytes()));
+    let program = match error {
+        Errno::ENOENT => program::first(&Reader::new(Path::new("/")), image.files()),
+        _ => None,
+    };
+    let advice = match (error, program.filter(|program| !program.is_there)) {
+        (_, Some(program)) => without_starter(&program),
+        (Errno::ENOENT, None) if name.is_empty() => "the name of the command is empty".to_owned(),
+        (Errno::ENOENT, None) if name.contains('/') => {
+            "there is no such file, or its interpreter or dynamic loader is not in the image".to_owned()
+        }
+        (Errno::ENOENT, None) => "it is not in the PATH".to_owned(),
+        (Errno::EACCES, _) => "it is not an executable file that this user may run".to_owned(),
+        (Errno::ENOEXEC, _) => "it is not in a format that this machine can run".to_owned(),
+        _ => error.desc().to_owned(),
+    };
+    let shown = if name.is_empty() { "\"\"" } else { name.as_str() };
+    (format!("cannot run {shown}: {advice} ({error:?})."), exit::of_exec_error(error))
+}
+
+/// The file is there, and what the kernel would start it with is not.
+fn without_starter(program: &Program) -> String {
+    let file = visible(&program.file.to_string_lossy());
+    match &program.starter {
+        Starter::Interpreter(path) if path.ends_with('\r') => format!(
+            "the lines of {file} end with a carriage return, as on Windows, so its interpreter would be {path:?}; convert the file (dos2unix)"
+        ),
+        Starter::Interpreter(path) => format!(
+            "the first line of {file} names the interpreter {}, which is not in the image",
+            visible(path)
+        ),
+        Starter::Loader(path) => format!(
+            "{file} needs the dynamic loader {}, which is not in the image (the file may be of another distribution, as with Alpine's musl)",
+            visible(path)
+        ),
+    }
+}
