@@ -103,6 +103,16 @@ pub struct PortVerdict {
     pub reason: Option<String>,
 }
 
+impl PortVerdict {
+    /// `mlx5_0`, or `mlx5_0:2` where the HCA has other ports besides.
+    pub fn name(&self) -> String {
+        match self.of_several {
+            true => format!("{}:{}", self.hca, self.port),
+            false => self.hca.clone(),
+        }
+    }
+}
+
 impl From<Candidate<'_>> for PortVerdict {
     fn from(candidate: Candidate<'_>) -> PortVerdict {
         PortVerdict {

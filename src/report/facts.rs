@@ -89,16 +89,19 @@ fn write_port(out: &mut impl Write, port: &Port) -> io::Result<()> {
 
 fn write_interface(out: &mut impl Write, interface: &Interface) -> io::Result<()> {
     let addresses: Vec<String> = interface.addresses.iter().map(ToString::to_string).collect();
-    let mtu = interface.mtu.map(|mtu| format!(", MTU {mtu}")).unwrap_or_default();
-    let pci = interface.pci_address.as_ref().map(|pci| format!(", {pci}")).unwrap_or_default();
-    writeln!(out, "  {}: {}{mtu}{pci}, {}", interface.name, interface.flags.join(" "), addresses.join(" "))
+    let mut about = vec![interface.flags.join(" ")];
+    about.extend(interface.mtu.map(|mtu| format!("MTU {mtu}")));
+    about.extend(interface.pci_address.clone());
+    about.push(if addresses.is_empty() { "no address".to_owned() } else { addresses.join(" ") });
+    writeln!(out, "  {}: {}", interface.name, about.join(", "))
 }
 
 fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     let process = &facts.process;
     writeln!(out, "Machine")?;
-    let gpus = facts.gpu.count.map_or("no NVIDIA GPU".to_owned(), |n| counted(n as usize, "GPU"));
-    writeln!(out, "  {gpus} {}", facts.gpu.models.join(", "))?;
+    let mut gpus = vec![facts.gpu.count.map_or("no NVIDIA GPU".to_owned(), |n| counted(n as usize, "GPU"))];
+    gpus.extend(facts.gpu.models.iter().cloned());
+    writeln!(out, "  {}", gpus.join(", "))?;
     if let (Some(vendor), product) = (&facts.dmi.vendor, &facts.dmi.product) {
         writeln!(out, "  {vendor}, {}", product.as_deref().unwrap_or_default())?;
     }

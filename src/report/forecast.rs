@@ -1,6 +1,6 @@
 //! What NCCL will do, in a line.
 
-use super::style::condensed;
+use super::style::{condensed, grouped};
 use crate::facts::gid::GidType;
 use crate::facts::rdma::LinkLayer;
 use crate::nccl::predict::{Bootstrap, GidUse, PortUse, Prediction, Transport};
@@ -77,22 +77,15 @@ fn sentence(plan: &Plan, prediction: &Prediction) -> String {
 
 /// Ports that are used alike share a description.
 fn ports_used(plan: &Plan, ports: &[PortUse]) -> String {
-    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
-    for port in ports {
+    let groups = grouped(ports.iter().map(|port| {
         let of_several = plan.ports.iter().any(|known| known.hca == port.hca && known.of_several);
-        let name = if of_several { format!("{}:{}", port.hca, port.port) } else { port.hca.clone() };
-        let how = how(port);
-        match groups.iter_mut().find(|(known, _)| *known == how) {
-            Some((_, names)) => names.push(name),
-            None => groups.push((how, vec![name])),
-        }
-    }
+        (how(port), if of_several { format!("{}:{}", port.hca, port.port) } else { port.hca.clone() })
+    }));
     let is_only = groups.len() == 1;
     let shown: Vec<String> = groups
         .iter()
         .map(|(how, names)| {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let names = condensed(&names);
+            let names = condensed(names);
             if is_only { format!("{names}, {how}") } else { format!("{names} ({how})") }
         })
         .collect();

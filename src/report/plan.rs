@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::forecast;
-use super::style::{condensed, counted, shortened, visible};
+use super::style::{condensed, counted, grouped, shortened, visible};
 use crate::check::memlock::{Pinning, amount};
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::rdma::LinkLayer;
@@ -40,7 +40,7 @@ pub enum Detail {
 /// Whatever the sink gives.
 pub fn write(out: &mut impl Write, plan: &Plan, memlock: Option<&Memlock>, detail: Detail) -> io::Result<()> {
     writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), visible(&headline(plan)))?;
-    let ports = grouped(&plan.ports);
+    let ports = groups(&plan.ports);
     let names = plan.settings.iter().map(|setting| setting.variable.len());
     let width =
         names.chain(ports.iter().map(|group| group.names.len())).max().unwrap_or_default().min(WIDEST);
@@ -142,29 +142,16 @@ struct Group {
     names: String,
 }
 
-fn grouped(ports: &[PortVerdict]) -> Vec<Group> {
-    let mut groups: Vec<(bool, String, Vec<String>)> = Vec::new();
-    for port in ports {
+fn groups(ports: &[PortVerdict]) -> Vec<Group> {
+    let said = ports.iter().map(|port| {
         let text = match &port.reason {
             None => [String::from(port.link_layer.clone()), port.rate.clone()].join(", "),
             Some(reason) => reason.clone(),
         };
-        let name = match port.of_several {
-            true => format!("{}:{}", port.hca, port.port),
-            false => port.hca.clone(),
-        };
-        match groups.iter_mut().find(|(used, known, _)| (*used, known.as_str()) == (port.used, &text)) {
-            Some((_, _, names)) => names.push(name),
-            None => groups.push((port.used, text, vec![name])),
-        }
-    }
-    groups
-        .into_iter()
-        .map(|(used, text, names)| {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            Group { used, text, names: condensed(&names) }
-        })
-        .collect()
+        ((port.used, text), port.name())
+    });
+    let groups = grouped(said).into_iter();
+    groups.map(|((used, text), names)| Group { used, text, names: condensed(&names) }).collect()
 }
 
 fn write_setting(out: &mut impl Write, setting: &Setting, width: usize) -> io::Result<()> {

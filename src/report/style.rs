@@ -4,15 +4,27 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 /// `mlx5_1..mlx5_8` for names that count up, else the names with commas.
-pub fn condensed(names: &[&str]) -> String {
+pub fn condensed<T: AsRef<str>>(names: &[T]) -> String {
     condensed_to(names, usize::MAX)
 }
 
+/// The names of which the same is said, in the order of the first of each.
+pub fn grouped<K: PartialEq>(said: impl IntoIterator<Item = (K, String)>) -> Vec<(K, Vec<String>)> {
+    let mut groups: Vec<(K, Vec<String>)> = Vec::new();
+    for (what, name) in said {
+        match groups.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((what, vec![name])),
+        }
+    }
+    groups
+}
+
 /// The same with no more than so many runs: `node001..node032 and 5 more`.
-pub fn condensed_to(names: &[&str], most: usize) -> String {
+pub fn condensed_to<T: AsRef<str>>(names: &[T], most: usize) -> String {
     let mut runs: Vec<(&str, &str)> = Vec::new();
     let mut named = 0;
-    for &name in names {
+    for name in names.iter().map(AsRef::as_ref) {
         let goes_on = runs.last().is_some_and(|(_, last)| follows(last, name));
         match runs.last_mut() {
             Some((_, last)) if goes_on => *last = name,
@@ -100,7 +112,7 @@ mod tests {
         assert_eq!(condensed(&["erdma_0", "erdma_1"]), "erdma_0, erdma_1");
         assert_eq!(condensed(&["mlx5_9", "mlx5_10", "mlx5_11"]), "mlx5_9..mlx5_11");
         assert_eq!(condensed(&["ibp1s0", "rocep"]), "ibp1s0, rocep");
-        assert_eq!(condensed(&[]), "");
+        assert_eq!(condensed::<&str>(&[]), "");
     }
 
     #[test]

@@ -149,9 +149,12 @@ pub fn of(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
             }),
         },
         "mtu" => mtu::mtus(facts, plan),
-        "route" => {
-            Evidence::of(rails(facts, plan).map(|(hca, interface, _)| format!("{}: {interface}", hca.name)))
-        }
+        "route" => match rails(facts, plan).next() {
+            None => Evidence::skip("no RoCE port with an interface of this container is in use"),
+            Some(_) => Evidence::of(
+                rails(facts, plan).map(|(hca, interface, _)| format!("{}: {interface}", hca.name)),
+            ),
+        },
         "gpudirect" => match (facts.gpu.count, &facts.gpu.peer_memory) {
             (None, _) => Evidence::skip("no NVIDIA GPU"),
             (_, Some(path)) => Evidence::of([path.clone()]),

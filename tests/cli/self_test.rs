@@ -36,6 +36,26 @@ fn a_sound_host_passes() {
     }
 }
 
+/// What was looked at is mostly what is right about the others.
+#[test]
+fn a_row_does_not_contradict_its_state() {
+    for (facts, row) in [
+        (host("mixed-rates"), ["warning", "rate", "us", "see below"]),
+        (host("only-link-local"), ["FAILED", "gid", "us", "see below"]),
+        ("demo:acs-type2".to_owned(), ["skipped", "route", "us", "no RoCE port"]),
+    ] {
+        let ran = self_test(&["--facts", &facts]);
+        let mut lines = ran.text().lines();
+        let is_row = |line: &&str| {
+            let mut words = line.split_whitespace();
+            words.next() == Some(row[0]) && words.next() == Some(row[1])
+        };
+        let line = lines.find(is_row).unwrap_or_else(|| panic!("{row:?} is not in\n{}", ran.text()));
+        let (_, said) = line.split_once(row[2]).unwrap();
+        assert!(said.trim().starts_with(row[3]), "{line}");
+    }
+}
+
 #[test]
 fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
     for (name, check, fix) in [

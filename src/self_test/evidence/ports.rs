@@ -6,7 +6,7 @@ use super::Evidence;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, Port};
 use crate::plan::{Plan, own_slots};
-use crate::report::style::condensed;
+use crate::report::style::{condensed, grouped};
 
 /// The ports that the plan uses. As a list, which makes less code of each use.
 pub fn used<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a Hca, &'a Port)> {
@@ -19,35 +19,35 @@ pub fn used<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a Hca, &'a
 
 /// Why the other ports are not used.
 pub fn unused(plan: &Plan) -> Evidence {
-    let mut why: Vec<(&str, Vec<&str>)> = Vec::new();
-    for verdict in plan.ports.iter().filter(|verdict| !verdict.used) {
+    let unused = plan.ports.iter().filter(|verdict| !verdict.used);
+    let why = grouped(unused.map(|verdict| {
         let reason = verdict.reason.as_deref().unwrap_or("not wanted");
-        match why.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, names)) => names.push(&verdict.hca),
-            None => why.push((reason, vec![&verdict.hca])),
-        }
-    }
+        (reason.to_owned(), verdict.name())
+    }));
     match why.is_empty() {
         true => Evidence::skip("there are none"),
-        false => Evidence::of(why.iter().map(|(reason, names)| format!("{}: {reason}", condensed(names)))),
+        false => Evidence::of(lines(&why)),
     }
 }
 
 /// A line for each thing that is said, with the ports that it is said of.
 pub fn each_used(facts: &Facts, plan: &Plan, say: &dyn Fn(&Hca, &Port) -> Option<String>) -> Evidence {
-    let mut said: Vec<(String, Vec<&str>)> = Vec::new();
-    for (hca, port) in used(facts, plan) {
-        let Some(text) = say(hca, port) else { continue };
-        match said.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, names)) => names.push(&hca.name),
-            None => said.push((text, vec![&hca.name])),
-        }
-    }
+    let said = grouped(used(facts, plan).filter_map(|(hca, port)| {
+        let name = match hca.ports.len() {
+            1 => hca.name.clone(),
+            _ => format!("{}:{}", hca.name, port.number),
+        };
+        Some((say(hca, port)?, name))
+    }));
     match (said.is_empty(), used(facts, plan).next()) {
         (_, None) => Evidence::skip("no port is in use"),
         (true, _) => Evidence::skip("the devices do not tell"),
-        _ => Evidence::of(said.iter().map(|(text, names)| format!("{}: {text}", condensed(names)))),
+        _ => Evidence::of(lines(&said)),
     }
+}
+
+fn lines(said: &[(String, Vec<String>)]) -> Vec<String> {
+    said.iter().map(|(text, names)| format!("{}: {text}", condensed(names))).collect()
 }
 
 /// The interfaces that own the GIDs of the used RoCE ports, with their MTU in bytes.
