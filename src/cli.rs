@@ -31,7 +31,7 @@ pub struct Cli {
     pub action: Option<Action>,
 
     /// The command to run, with its arguments
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND", help_heading = "Arguments")]
     pub command: Vec<OsString>,
 }
 
@@ -45,6 +45,7 @@ Exit codes: the command's own; 128+n when signal n killed it; 126 not executable
 
 /// The flags that are keys of the configuration.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Configuration")]
 pub struct ConfigFlags {
     /// Which profile: auto, none, or one of `rdma-init profiles`
     #[arg(long, global = true, value_name = "NAME")]
