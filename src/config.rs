@@ -4,6 +4,7 @@
 //! an error can name the key, the value, and its file or variable.
 
 mod layers;
+mod not_toml;
 mod values;
 
 use std::collections::BTreeSet;

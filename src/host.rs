@@ -135,6 +135,7 @@ pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     plan.findings.extend(findings);
     plan.findings.extend(nccl_conf::findings(&plan));
     plan.findings.extend(shared_memory::finding(facts));
-    plan.findings.extend(unreadable::findings(&facts.unreadable));
+    let unreadable = unreadable::findings(&facts.unreadable, &plan.findings);
+    plan.findings.extend(unreadable);
     plan
 }

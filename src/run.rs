@@ -21,7 +21,7 @@ use crate::facts::Facts;
 use crate::facts::settings::Environment;
 use crate::facts::start::Start;
 use crate::host;
-use crate::init::{Orders, Supervision};
+use crate::init::Orders;
 use crate::nccl::predict::{Bootstrap, Transport};
 use crate::plan::{Fabric, Finding, Forecast, Plan, Severity};
 use crate::report::log::{Log, say};
@@ -111,12 +111,12 @@ pub fn without_init(config: &Config, log: &Log, parent: Pid) {
     if let Some(signal) = config.supervision.parent_death_signal {
         signals::on_parent_death(signal, parent);
     }
-    let kept =
-        Supervision { parent_death_signal: config.supervision.parent_death_signal, ..Supervision::default() };
-    if config.supervision != kept {
-        log.warn(
-            "not PID 1, so the command is not looked after: of the configuration for that, only parent-death-signal counts. Add --supervise, or make this the container's first process.",
-        );
+    let lost = config.supervision.without_effect_in_place();
+    if !lost.is_empty() {
+        log.warn(&format!(
+            "rdma-init is not PID 1 here and does not stay beside the command, so what was set for that has no effect: {}. Add --supervise, or make rdma-init the container's first process.",
+            lost.join(", ")
+        ));
     }
 }
 

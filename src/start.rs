@@ -15,6 +15,7 @@ use crate::exit;
 use crate::facts::settings::Environment;
 use crate::init::{self, Link, Orders, Terms};
 use crate::report::log::{Log, say};
+use crate::report::style::sentence;
 use crate::run::{self, Keeper, Prepared};
 use crate::sys::deadline::Deadline;
 use crate::sys::environ;
@@ -221,7 +222,7 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
     let inherited = environ::entries();
     let environment = Environment::new(&inherited);
     let failed = |error: &anyhow::Error| {
-        say(&format!("{error:#}."));
+        say(&sentence(&format!("{error:#}")));
         if cli.action.is_none() {
             run::leave_behind(&environment, &format!("{error:#}"));
         }

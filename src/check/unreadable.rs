@@ -7,9 +7,15 @@ use crate::sorted;
 /// More than this many are summed up.
 const SHOWN: usize = 5;
 
-pub fn findings(unreadable: &[Unreadable]) -> Vec<Finding> {
+/// `said` are the findings that there are already.
+pub fn findings(unreadable: &[Unreadable], said: &[Finding]) -> Vec<Finding> {
+    // A conf file that the user has named wrongly has a finding of its own.
+    let is_said = |u: &Unreadable| {
+        let path = u.path.to_string_lossy();
+        said.iter().any(|finding| finding.id == "conf-file" && finding.message.contains(&*path))
+    };
+    let mut unreadable: Vec<&Unreadable> = unreadable.iter().filter(|u| !is_said(u)).collect();
     // What matters most comes first.
-    let mut unreadable: Vec<&Unreadable> = unreadable.iter().collect();
     sorted::by_key(&mut unreadable, |u| !u.is_of_rdma());
     let mut findings: Vec<Finding> = unreadable
         .iter()

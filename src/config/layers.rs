@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 
-use super::{ConfigError, Flag, KEYS, values};
+use super::{ConfigError, Flag, KEYS, not_toml, values};
 use crate::facts::settings::Environment;
 use crate::sorted;
 
@@ -70,10 +70,7 @@ fn file(environment: &Environment) -> Result<Option<Layer>, ConfigError> {
         }
     };
     let values = toml::from_str(&text).map_err(|error: toml::de::Error| {
-        let start = error.span().map_or(0, |span| span.start);
-        let line = text.get(..start).unwrap_or_default().matches('\n').count() + 1;
-        let message = error.message().trim().replace('\n', ", ");
-        ConfigError(format!("the file {path} is not TOML, line {line}: {message}"))
+        ConfigError(format!("the file {path} is not TOML, {}", not_toml::explain(&text, &error)))
     })?;
     Ok(Some(Layer { name: format!("the file {path}"), values }))
 }

@@ -40,6 +40,22 @@ pub struct Supervision {
     pub warn_on_reap: bool,
 }
 
+impl Supervision {
+    /// The keys that were set, and do nothing where nobody stays to look after the command.
+    pub fn without_effect_in_place(&self) -> Vec<&'static str> {
+        let default = Supervision::default();
+        let set = [
+            ("kill-group", self.kill_group),
+            ("stop-timeout", self.stop_timeout.is_some()),
+            ("drain-timeout", self.drain_timeout.is_some()),
+            ("rewrite-signal", self.rewrite != default.rewrite),
+            ("remap-exit", self.remap != default.remap),
+            ("warn-on-reap", self.warn_on_reap),
+        ];
+        set.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect()
+    }
+}
+
 /// How a supervisor speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Voice {
@@ -150,5 +166,11 @@ mod tests {
         assert_eq!(same, full);
         assert_eq!(Orders::decode(&Orders::default().encode()), Some(Orders::default()));
         assert_eq!(Orders::decode(&bytes[1..]), None);
+        assert_eq!(
+            full.supervision.without_effect_in_place(),
+            ["kill-group", "stop-timeout", "drain-timeout", "rewrite-signal", "remap-exit", "warn-on-reap"]
+        );
+        let parent = Supervision { parent_death_signal: Some(9), ..Supervision::default() };
+        assert!(parent.without_effect_in_place().is_empty());
     }
 }

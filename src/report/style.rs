@@ -90,6 +90,14 @@ pub fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
+/// With the full stop that a sentence ends with.
+pub fn sentence(text: &str) -> String {
+    match text.ends_with(['.', '?', '!']) {
+        true => text.to_owned(),
+        false => format!("{text}."),
+    }
+}
+
 /// Text that may come from a file or from the user, without what would move the
 /// cursor or look like a line of ours.
 pub fn visible(text: &str) -> String {

@@ -197,3 +197,17 @@ fn a_refusal_has_its_code_and_leaves_the_reason_behind() {
     refuse(&fifo, &[]).expect_code(121);
     refuse(Path::new("/dev/full"), &[]).expect_code(121);
 }
+
+#[test]
+fn an_error_that_ends_with_a_question_has_no_full_stop_behind_it() {
+    let ran = with_variable("RDMA_INIT_REQIRE_RDMA", "1").expect_code(125);
+    assert!(ran.stderr.trim_end().ends_with("did you mean require-rdma?"), "{ran:#?}");
+}
+
+#[test]
+fn what_does_nothing_without_an_init_is_named() {
+    let ran = run(rdma_init(["--stop-timeout", "1s", "--kill-group", "--", "true"])).expect_code(0);
+    assert!(ran.stderr.contains("has no effect: kill-group, stop-timeout. Add --supervise"), "{ran:#?}");
+    let ran = run(rdma_init(["--parent-death-signal", "TERM", "--", "true"])).expect_code(0);
+    assert!(!ran.stderr.contains("has no effect"), "{ran:#?}");
+}

@@ -1,0 +1,50 @@
+//! What is wrong with a file that is not TOML.
+
+/// The line, the parser's words, and where a text has no quotes, the line as it should be.
+pub fn explain(text: &str, error: &toml::de::Error) -> String {
+    let start = error.span().map_or(0, |span| span.start);
+    let number = text.get(..start).unwrap_or_default().matches('\n').count();
+    let line = text.lines().nth(number).unwrap_or_default();
+    let why = match quoted(line) {
+        Some(right) => format!("a text needs quotes, as in {right}"),
+        None => error.message().trim().replace('\n', ", "),
+    };
+    format!("line {}: {why}", number + 1)
+}
+
+/// `profile = auto` as `profile = "auto"`; `None` where that is not what is wrong.
+fn quoted(line: &str) -> Option<String> {
+    let (key, value) = line.split_once('=')?;
+    let value = value.split('#').next()?.trim();
+    let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_word = |c: char| c.is_alphanumeric() || "-_./:+,=".contains(c);
+    let is_text = value.chars().all(is_word) && value.contains(char::is_alphabetic);
+    let key = key.trim();
+    (is_text && !matches!(value, "true" | "false") && key.chars().all(is_key))
+        .then(|| format!("{key} = \"{value}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explained(text: &str) -> String {
+        explain(text, &toml::from_str::<toml::Table>(text).unwrap_err())
+    }
+
+    #[test]
+    fn a_text_without_quotes_is_shown_with_them() {
+        for value in ["auto", "infiniband", "nccl", "/etc/profiles", "10s", "TERM:INT"] {
+            let said = explained(&format!("memlock = \"warn\"\nprofile = {value} # ours\n"));
+            assert_eq!(said, format!("line 2: a text needs quotes, as in profile = \"{value}\""));
+        }
+    }
+
+    #[test]
+    fn anything_else_is_said_by_the_parser() {
+        for text in ["profile\n", "[set\n", "keep = [\"a\" \"b\"]\n", "a = 1\na = 2\n", "a = true x\n"] {
+            let said = explained(text);
+            assert!(said.starts_with("line ") && !said.contains("quotes, as in"), "{text}: {said}");
+        }
+    }
+}
