@@ -22,8 +22,7 @@ use crate::facts::settings::Environment;
 use crate::facts::start::Start;
 use crate::host;
 use crate::init::Orders;
-use crate::nccl::predict::{Bootstrap, Transport};
-use crate::plan::{Fabric, Finding, Forecast, Plan, Severity};
+use crate::plan::{Finding, Plan, Severity};
 use crate::report::log::{Log, say};
 use crate::report::plan::Memlock;
 use crate::self_test;
@@ -139,9 +138,9 @@ fn raise_memlock(config: &Config, facts: &Facts, plan: &mut Plan) -> Option<Meml
 /// Why the command must not be started, if so.
 fn refusal(config: &Config, plan: &Plan) -> Option<String> {
     if config.require_rdma
-        && let Some(why) = why_no_rdma(plan)
+        && let Some(obstacle) = self_test::obstacle::all(plan).into_iter().next()
     {
-        return Some(format!("RDMA is required (require-rdma), but {why}"));
+        return Some(format!("RDMA is required (require-rdma), but {}", obstacle.why));
     }
     let failed = |finding: &&Finding| finding.id == "memlock" && finding.severity == Severity::Error;
     if config.memlock == Mode::Enforce
@@ -169,32 +168,6 @@ fn enforced(config: &Config, report: &Report) -> Option<String> {
         self_test::Mode::Enforce => self_test::gate::reason(report),
         self_test::Mode::Off | self_test::Mode::Warn => None,
     }
-}
-
-/// What keeps the job from RDMA for sure, if anything does.
-fn why_no_rdma(plan: &Plan) -> Option<String> {
-    if let Fabric::None(why) = &plan.fabric {
-        return Some(why.clone());
-    }
-    let of_gid = ["no-own-gid", "gid-index", "gid-search"];
-    let fatal = |finding: &&Finding| finding.severity == Severity::Error && of_gid.contains(&finding.id);
-    if let Some(finding) = plan.findings.iter().find(fatal) {
-        return Some(format!("RoCE will not connect: {}", finding.message));
-    }
-    let without = |forecast: &Forecast| match (&forecast.prediction.bootstrap, &forecast.prediction.transport)
-    {
-        (Bootstrap::Fails(message), _) | (_, Transport::Fails(message)) => {
-            Some(format!("NCCL will end with \"{message}\""))
-        }
-        // RDMA without verbs is sockets for NCCL.
-        (_, Transport::Sockets { why, .. }) if plan.fabric.pins_memory() => {
-            Some(format!("NCCL will not use the RDMA devices: {why}"))
-        }
-        _ => None,
-    };
-    // Some release may do otherwise.
-    let reasons: Option<Vec<String>> = plan.forecasts.iter().map(without).collect();
-    reasons?.into_iter().next()
 }
 
 /// Says why the command is not started.

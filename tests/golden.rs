@@ -9,9 +9,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rdma_init::config::Config;
 use rdma_init::facts::net::Net;
 use rdma_init::facts::settings::Environment;
-use rdma_init::{config, facts::Facts, host, plan};
+use rdma_init::nccl::predict::{Bootstrap, GidUse, Transport};
+use rdma_init::plan::Fabric;
+use rdma_init::profiles::Profiles;
+use rdma_init::self_test::check::{Check, Outcome};
+use rdma_init::{config, facts::Facts, host, plan, self_test};
 use serde_json::Value;
 
 use support::{binary, repository};
@@ -83,11 +88,16 @@ fn every_case_comes_out_as_written() {
     println!("{} golden hosts", cases.len());
 }
 
-/// Where the start-up does not read the network, it decides as if it had.
-#[test]
-fn what_is_not_read_decides_nothing() {
-    let mut without_need = Vec::new();
-    for case in cases() {
+/// A golden host with its environment and configuration, as the program decides for it.
+struct Case {
+    name: String,
+    facts: Facts,
+    profiles: Profiles,
+    config: Config,
+}
+
+impl Case {
+    fn load(case: &Path) -> Case {
         let config = case.join("config.toml");
         let config = if config.exists() { config } else { "/dev/null".into() };
         let text = fs::read_to_string(case.join("environment")).unwrap_or_default();
@@ -96,19 +106,101 @@ fn what_is_not_read_decides_nothing() {
         let environment = Environment::new(&entries);
         let config = config::load(&environment, Vec::new()).unwrap();
         let profiles = host::profiles(&config).unwrap();
-        let all = host::captured_facts(&case.join("facts.json"), &profiles, &environment).unwrap();
+        let facts = host::captured_facts(&case.join("facts.json"), &profiles, &environment).unwrap();
+        Case { name: case.file_name().unwrap().to_string_lossy().into_owned(), facts, profiles, config }
+    }
+}
+
+/// Where the start-up does not read the network, it decides as if it had.
+#[test]
+fn what_is_not_read_decides_nothing() {
+    let mut without_need = Vec::new();
+    for Case { name, facts: all, profiles, config } in cases().iter().map(|case| Case::load(case)) {
         // With the HCAs of the host, and as if there were none.
         for all in [Facts { rdma: Vec::new(), ..all.clone() }, all] {
             let devices: Vec<String> = all.net.interfaces.iter().map(|i| i.name.clone()).collect();
             if !plan::needs_network(&all, &devices, &profiles, &config.plan_options()) {
                 let less = Facts { net: Net::default(), ..all.clone() };
                 let [with, without] = [all, less].map(|facts| host::decide(&facts, &profiles, &config));
-                assert_eq!(with, without, "{}", case.display());
-                without_need.push(case.clone());
+                assert_eq!(with, without, "{name}");
+                without_need.push(name.clone());
             }
         }
     }
     assert!(without_need.len() > 50, "{without_need:?}");
+}
+
+/// Hosts that fail the self-test, and that `require-rdma` lets start. (Beside those where
+/// memory cannot be pinned, which is no part of this decision: `memlock` is a key of its own.)
+const NOT_FOR_LACK_OF_RDMA: [(&str, &str); 2] = [
+    ("image-provider-for-some", "the other HCAs have their provider, and carry the job"),
+    ("user-comm-id-inverted", "the processes may meet elsewhere, and RDMA is used then"),
+];
+
+/// A self-test passes only where the job gets RDMA, and `require-rdma` says the same.
+#[test]
+fn the_self_test_and_require_rdma_agree() {
+    let mut wrong = Vec::new();
+    let mut refused = Vec::new();
+    let mut differ = Vec::new();
+    for case in cases() {
+        let Case { name, facts, profiles, config } = Case::load(&case);
+        let plan = host::decide(&facts, &profiles, &config);
+        let report = self_test::quick::report(&name, &facts, &plan, |_| true);
+        let failed: Vec<&Check> =
+            report.checks.iter().filter(|check| check.outcome == Outcome::Failed).collect();
+        assert_eq!(report.passed, failed.is_empty(), "{name}");
+        assert_eq!(report.passed, self_test::gate::reason(&report).is_none(), "{name}");
+
+        // What the model of NCCL says, and not the words that the program has for it.
+        let none = |forecast: &plan::Forecast| match &forecast.prediction.transport {
+            // RDMA without verbs is sockets for NCCL.
+            Transport::Sockets { .. } => !matches!(plan.fabric, Fabric::Interface(_)),
+            Transport::Fails(_) => true,
+            Transport::Verbs(ports) => ports
+                .iter()
+                .any(|port| matches!(port.gid, Some(GidUse::Fails(_) | GidUse::Slot { gid: None, .. }))),
+            Transport::Plugin { .. } => false,
+        };
+        let ends = |forecast: &plan::Forecast| matches!(forecast.prediction.bootstrap, Bootstrap::Fails(_));
+        let no_rdma = matches!(plan.fabric, Fabric::None(_))
+            || plan.forecasts.iter().any(|forecast| none(forecast) || ends(forecast));
+        let obstacles = self_test::obstacle::all(&plan);
+        if no_rdma && (report.passed || obstacles.is_empty()) {
+            wrong.push(format!("{name}: {:?}, {:?}", plan.fabric, plan.forecasts));
+        }
+        for obstacle in &obstacles {
+            let check = failed.iter().find(|check| check.id == obstacle.check);
+            assert!(check.is_some(), "{name}: {obstacle:?}, and the check has not failed");
+        }
+        // Of each error, somebody is told by a check.
+        for finding in plan.findings.iter().filter(|finding| finding.severity == plan::Severity::Error) {
+            let is_told = |check: &&Check| {
+                check.message.as_ref().is_some_and(|message| message.contains(&finding.message))
+            };
+            assert!(failed.iter().any(is_told), "{name}: {}", finding.message);
+        }
+        match (obstacles.is_empty(), report.passed) {
+            (false, _) => refused.push(name),
+            (true, false) => differ.push(name),
+            (true, true) => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let allowed: Vec<&str> = NOT_FOR_LACK_OF_RDMA.iter().map(|(name, _)| *name).collect();
+    assert_eq!(differ, allowed);
+    for name in ["hcas-not-allotted", "ib-disabled-by-user-with-rdma-there", "user-disables-ib-in-conf-file"]
+    {
+        assert!(refused.iter().any(|refused| refused == name), "{name}");
+    }
+}
+
+/// Whatever the program finds is told by a self-test, too.
+#[test]
+fn every_finding_has_a_check() {
+    let without: Vec<String> =
+        finding_ids().into_iter().filter(|id| self_test::kinds::of_finding(id).is_none()).collect();
+    assert_eq!(without, [OF_THE_END], "add them to a check in src/self_test/kinds.rs");
 }
 
 /// What this program can find has a host where it does.

@@ -11,12 +11,13 @@ mod pci;
 mod ports;
 
 use super::check::Outcome;
+use super::obstacle::{self, Certain};
 use crate::check::memlock::{self, Pinning, amount};
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
 use crate::nccl::libraries;
 use crate::nccl::predict::{Bootstrap, Transport};
-use crate::plan::{Fabric, Plan, own_slots};
+use crate::plan::{self, Fabric, Plan, own_slots};
 use crate::report::style::counted;
 use crate::state::FOLDER;
 use limits::{few, limits};
@@ -44,6 +45,10 @@ impl Evidence {
         Evidence { skip: Some(why.to_owned()), ..Evidence::default() }
     }
 
+    fn fail(self, message: String) -> Evidence {
+        Evidence { wrong: Some((Outcome::Failed, message, String::new())), ..self }
+    }
+
     fn warn(self, message: String, fix: &str) -> Evidence {
         Evidence { wrong: Some((Outcome::Warning, message, fix.to_owned())), ..self }
     }
@@ -56,6 +61,16 @@ const FEW_FILES: u64 = 4096;
 const SMALL_STACK: u64 = 1024 * 1024;
 
 pub fn of(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
+    let evidence = found(id, facts, plan);
+    let obstacles = obstacle::all(plan).into_iter();
+    match obstacles.filter(|obstacle| obstacle.check == id).map(|obstacle| obstacle.why).next() {
+        Some(why) if id == "fabric" => evidence.fail(format!("The job will run on TCP: {why}.")),
+        Some(why) => evidence.fail(format!("{why}.")),
+        None => evidence,
+    }
+}
+
+fn found(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
     let image = libraries::image(facts);
     match id {
         "memlock" => Evidence::of(facts.limits.memlock.map(|limit| {
@@ -165,45 +180,48 @@ pub fn of(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
             Some(Bootstrap::On(endpoint)) => {
                 Evidence::of([format!("{} {}", endpoint.interface, endpoint.address)])
             }
-            Some(Bootstrap::Fails(message)) => Evidence {
-                wrong: Some((Outcome::Failed, format!("NCCL will end with {message:?}."), String::new())),
-                ..Evidence::default()
-            },
             Some(Bootstrap::DependsOnName(name)) => Evidence::of([format!("in the subnet of {name}")]),
+            Some(Bootstrap::Fails(_)) => Evidence::default(),
             None => Evidence::skip("there is no RDMA here"),
         },
         "nccl-decides" => nccl(plan),
         "count" => count::count(facts, plan),
+        "variables" => variables(plan),
         "fabric" => match &plan.fabric {
             Fabric::Verbs => Evidence::of(["InfiniBand or RoCE through verbs".to_owned()]),
             Fabric::Interface(name) => Evidence::of([format!("behind the interface {name}")]),
             Fabric::Plugin(count) => Evidence::of([format!("{count} devices for a net plugin")]),
-            Fabric::None(why) => Evidence {
-                wrong: Some((Outcome::Failed, format!("The job will run on TCP: {why}."), String::new())),
-                ..Evidence::default()
-            },
+            Fabric::None(_) => Evidence::default(),
         },
         _ => Evidence::default(),
     }
 }
 
-/// What every release does, or the one that is known.
+/// What the release that is known does, or the newest.
 fn nccl(plan: &Plan) -> Evidence {
     let Some(forecast) = plan.forecasts.last() else { return Evidence::skip("there is no RDMA here") };
+    if let Certain::Perhaps(why) = obstacle::of_network(plan) {
+        let message =
+            format!("Which NCCL the job will load is not known, and of some releases it holds: {why}.");
+        return Evidence::default().warn(message, "See what each release does: `rdma-init plan`.");
+    }
     match &forecast.prediction.transport {
         Transport::Verbs(ports) => Evidence::of([format!("it will use {}", counted(ports.len(), "port"))]),
         Transport::Plugin { file, .. } => Evidence::of([format!("it will load {file}")]),
+        Transport::Sockets { .. } if !plan.fabric.is_there() => Evidence::skip("there is none to use"),
         Transport::Sockets { interfaces, .. } if !plan.fabric.pins_memory() => {
             Evidence::of([format!("it will use sockets on {}", interfaces.join(", "))])
         }
-        Transport::Sockets { why, .. } => Evidence {
-            wrong: Some((Outcome::Failed, format!("NCCL will run on TCP: {why}."), String::new())),
-            ..Evidence::default()
-        },
-        Transport::Fails(message) => Evidence {
-            wrong: Some((Outcome::Failed, format!("NCCL will end with {message:?}."), String::new())),
-            ..Evidence::default()
-        },
+        Transport::Sockets { .. } | Transport::Fails(_) => Evidence::default(),
+    }
+}
+
+/// How many the user has set, for NCCL and its neighbours.
+fn variables(plan: &Plan) -> Evidence {
+    let set = plan.settings.iter().filter(|setting| setting.outcome == plan::Outcome::User).count();
+    match set {
+        0 => Evidence::skip("none is set but what is filled in"),
+        _ => Evidence::of([format!("{} set by you", counted(set, "variable"))]),
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::check::{Check, Outcome};
 use super::evidence::{self, Evidence};
-use super::kinds::{KINDS, Kind, Level};
+use super::kinds::{self, KINDS, Kind, Level};
 use super::took_us;
 use crate::facts::Facts;
 use crate::plan::{Finding, Plan, Severity};
@@ -22,37 +22,87 @@ pub fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Ve
         .collect()
 }
 
-/// The worst that is known decides.
+/// The worst that is known decides, of the findings and of the evidence.
 fn judge(kind: &Kind, evidence: Evidence, findings: &[Finding]) -> Check {
-    let mut own: Vec<&Finding> =
-        findings.iter().filter(|finding| kind.findings.contains(&finding.id)).collect();
-    sorted::by_key(&mut own, |finding| std::cmp::Reverse(finding.severity));
-    let mut check = Check {
-        id: kind.id.to_owned(),
-        title: kind.title.to_owned(),
-        outcome: Outcome::Passed,
-        subject: None,
-        evidence: evidence.lines,
-        message: None,
-        fix: None,
-        took_us: 0,
-    };
-    if let Some(finding) = own.first() {
-        check.outcome = match finding.severity {
-            Severity::Error => Outcome::Failed,
-            Severity::Warning => Outcome::Warning,
-            Severity::Info => Outcome::Passed,
-        };
-        let messages: Vec<&str> = own.iter().map(|finding| finding.message.as_str()).collect();
-        check.message = Some(messages.join(" "));
-        check.fix = finding.fix.clone();
-    } else if let Some((outcome, message, fix)) = evidence.wrong {
-        check.outcome = outcome;
-        check.message = Some(message);
-        check.fix = (!fix.is_empty()).then_some(fix);
-    } else if let Some(why) = evidence.skip {
-        check.outcome = Outcome::Skipped;
-        check.message = Some(why);
+    let own = findings.iter().filter(|finding| kind.findings.contains(&finding.id));
+    let mut known: Vec<Known> = own
+        .map(|finding| Known {
+            outcome: match finding.severity {
+                Severity::Error => Outcome::Failed,
+                Severity::Warning => Outcome::Warning,
+                Severity::Info => Outcome::Passed,
+            },
+            message: finding.message.clone(),
+            fix: finding.fix.clone(),
+        })
+        .collect();
+    if let Some((outcome, message, fix)) = evidence.wrong {
+        // An error that has been found names the cause of what is seen here.
+        let is_known = outcome == Outcome::Failed && known.iter().any(|other| other.outcome == outcome);
+        if !is_known {
+            known.push(Known { outcome, message, fix: (!fix.is_empty()).then_some(fix) });
+        }
     }
-    check
+    sorted::by_key(&mut known, |one| std::cmp::Reverse(one.outcome));
+    let check = Check { evidence: evidence.lines, ..kinds::check(kind.id, Outcome::Passed) };
+    let Some(worst) = known.first() else {
+        return match evidence.skip {
+            Some(why) => Check { outcome: Outcome::Skipped, message: Some(why), ..check },
+            None => check,
+        };
+    };
+    let messages: Vec<&str> = known.iter().map(|one| one.message.as_str()).collect();
+    Check {
+        outcome: worst.outcome,
+        message: Some(messages.join(" ")),
+        fix: known.iter().find_map(|one| one.fix.clone()),
+        ..check
+    }
+}
+
+/// Something that is known of what a check looks at.
+struct Known {
+    outcome: Outcome,
+    message: String,
+    fix: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(
+        wrong: Option<(Outcome, &str, &str)>,
+        findings: &[Finding],
+    ) -> (Outcome, String, Option<String>) {
+        let kind = kinds::find("fabric").unwrap();
+        let wrong = wrong.map(|(outcome, message, fix)| (outcome, message.to_owned(), fix.to_owned()));
+        let check = judge(kind, Evidence { wrong, ..Evidence::default() }, findings);
+        (check.outcome, check.message.unwrap_or_default(), check.fix)
+    }
+
+    #[test]
+    fn a_finding_does_not_hide_what_is_worse() {
+        let disabled = Finding::warning("ib-disabled", "It is off.").with_fix("Turn it on.");
+        let note = Finding::info("unexpected-hcas", "There are others.");
+        let elsewhere = Finding::error("memlock", "Another check's.");
+        let tcp = Some((Outcome::Failed, "TCP.", ""));
+        assert_eq!(
+            judged(tcp, &[note.clone(), disabled.clone(), elsewhere.clone()]),
+            (Outcome::Failed, "TCP. It is off. There are others.".to_owned(), Some("Turn it on.".to_owned()))
+        );
+        // What has a finding of its own is not said twice.
+        let error = Finding::error("no-fabric", "None.");
+        assert_eq!(judged(tcp, &[disabled.clone(), error]).1, "None. It is off.");
+        let slow = Some((Outcome::Warning, "Slow.", "Hurry."));
+        assert_eq!(
+            judged(slow, &[note, disabled]),
+            (
+                Outcome::Warning,
+                "It is off. Slow. There are others.".to_owned(),
+                Some("Turn it on.".to_owned())
+            )
+        );
+        assert_eq!(judged(None, &[elsewhere]), (Outcome::Passed, String::new(), None));
+    }
 }

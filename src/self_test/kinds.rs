@@ -84,13 +84,32 @@ pub const KINDS: &[Kind] = &[
     quick(
         "device",
         "devices that NCCL works on",
-        &["iwarp", "erdma-iwarp", "unknown-device", "mixed-link-layers", "too-many-hcas"],
+        &[
+            "iwarp",
+            "erdma-iwarp",
+            "unknown-device",
+            "mixed-link-layers",
+            "too-many-hcas",
+            "published-hcas-differ",
+        ],
     ),
     quick("rate", "rates are equal", &["rates-differ"]),
     quick("pci-link", "PCI links at full speed and width", &[]),
     quick("counters", "no errors on the links", &[]),
     quick("gpu-nic", "a near HCA for each GPU", &[]),
-    quick("gid", "GID slots", &["no-own-gid", "gid-index", "gid-search", "gid-slots-differ", "addr-range"]),
+    quick(
+        "gid",
+        "GID slots",
+        &[
+            "no-own-gid",
+            "gid-index",
+            "gid-search",
+            "gid-slots-differ",
+            "addr-range",
+            "address-family",
+            "published-gid-differs",
+        ],
+    ),
     quick("mtu", "MTU is equal on all rails", &[]),
     quick("route", "rails have a route", &["no-route", "overlapping-subnets"]),
     quick(
@@ -103,10 +122,37 @@ pub const KINDS: &[Kind] = &[
             "interface-down",
             "interface-missing",
             "comm-id",
+            "published-interface-differs",
         ],
     ),
     quick("count", "as many cards and NICs as published", &["card-count", "nic-count"]),
     quick("gpudirect", "NICs reach the memory of GPUs", &["no-gpudirect"]),
+    quick(
+        "variables",
+        "variables mean what they seem to",
+        &[
+            "conf-file",
+            "conf-line",
+            "debug-level",
+            "ib-timeout",
+            "level",
+            "list-separator",
+            "list-too-long",
+            "misspelt-variable",
+            "nccl-conf-value",
+            "not-a-number",
+            "not-as-published",
+            "one-character",
+            "out-of-range",
+            "prefix-match",
+            "repeated-sign",
+            "stale-hca",
+            "tuning-list",
+            "unknown-variable",
+            "variable-of-other-release",
+        ],
+    ),
+    quick("readable", "what describes this host can be read", &["unreadable"]),
     quick("nccl-decides", "NCCL will use the fabric", &["no-network", "runs-on-tcp", "empty-value"]),
     verbs("verbs-open", "the device opens through verbs"),
     verbs("verbs-memory", "memory can be registered"),
@@ -119,6 +165,11 @@ pub const KINDS: &[Kind] = &[
     pair("pair-nccl", "one release of NCCL on both nodes"),
     pair("pair-data", "data arrives over the rail, both ways"),
 ];
+
+/// The check that stands for a finding.
+pub fn of_finding(id: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.findings.contains(&id))
+}
 
 pub fn find(id: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.id == id)

@@ -20,6 +20,7 @@ pub mod isolate;
 pub mod judge;
 pub mod kinds;
 pub mod lines;
+pub mod obstacle;
 pub mod pair;
 pub mod quick;
 pub mod report;

@@ -78,6 +78,61 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
     assert!(ran.text().contains("warning: rate:"), "{}", ran.text());
 }
 
+/// A finding that is only a warning, as it may be on purpose, hides no verdict.
+#[test]
+fn a_job_that_would_get_no_rdma_fails() {
+    let variable = |name, value| move |command: &mut std::process::Command| _ = command.env(name, value);
+    let nothing = |_: &mut std::process::Command| {};
+    let hosts: [(&str, &dyn Fn(&mut std::process::Command), [&str; 3]); 4] = [
+        (
+            "hcas-not-allotted",
+            &nothing,
+            ["FAILED: fabric: The job will run on TCP: ", "not allotted", "Request"],
+        ),
+        (
+            "ib-disabled-by-user-with-rdma-there",
+            &variable("NCCL_IB_DISABLE", "1"),
+            ["FAILED: fabric: The job will run on TCP: ", "NCCL_IB_DISABLE turns verbs off", "Remove"],
+        ),
+        (
+            "user-disables-ib-in-conf-file",
+            &nothing,
+            ["FAILED: fabric: The job will run on TCP: ", "/etc/nccl.conf", "Remove NCCL_IB_DISABLE"],
+        ),
+        (
+            "user-forces-sockets",
+            &variable("NCCL_NET", "Socket"),
+            [
+                "FAILED: nccl-decides: NCCL will not use the RDMA devices: NCCL_NET asks for it",
+                "usable",
+                "Remove",
+            ],
+        ),
+    ];
+    for (name, change, parts) in hosts {
+        let facts = host(name);
+        let mut command = rdma_init(["self-test", "--facts", &facts]);
+        change(&mut command);
+        let ran = run(command).expect_code(1);
+        for part in parts {
+            assert!(ran.text().contains(part), "{name}: {part:?} is not in\n{}", ran.text());
+        }
+    }
+}
+
+#[test]
+fn values_that_do_not_mean_what_they_seem_to_are_told() {
+    let facts = host("user-tuning-lists");
+    let with = |value: &str| {
+        let mut command = rdma_init(["self-test", "--facts", &facts, "--only", "variables"]);
+        command.env("NCCL_PROTO", value);
+        run(command)
+    };
+    assert!(with("LL").expect_code(0).text().contains("1 variable set by you"));
+    let ran = with("Simpel").expect_code(1);
+    assert!(ran.text().contains("FAILED: variables: NCCL_PROTO=Simpel (environment)"), "{}", ran.text());
+}
+
 #[test]
 fn errors_that_links_have_counted_are_told() {
     let [outcome, evidence, message, fix] = one_check("counters", &host("link-counts-errors"));

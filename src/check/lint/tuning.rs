@@ -28,7 +28,11 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
             let why = fault(&setting.value, words)?;
             let message =
                 format!("{}: {why}, and NCCL 2.24 and later end with an error there.", shown(setting));
-            Some(Finding::error("tuning-list", message).with_fix(format!(
+            let finding = match subject.user.version() {
+                Some(_) => Finding::error("tuning-list", message),
+                None => Finding::warning("tuning-list", message),
+            };
+            Some(finding.with_fix(format!(
                 "Write a list of {}, for one function as in AllReduce:{},{}; ^ before a list excludes.",
                 words.join(", "),
                 words[0],

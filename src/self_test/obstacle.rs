@@ -1,0 +1,138 @@
+//! What keeps the job from RDMA for sure. The self-test and `require-rdma` have one answer,
+//! which is this.
+
+use crate::nccl::predict::{Bootstrap, Prediction, Transport};
+use crate::plan::{Fabric, Finding, Plan, Severity};
+
+/// Findings that, as errors, are the end of RDMA, or of the job before it comes to that.
+/// (That memory cannot be pinned is an error as well, with a key of its own; and a missing
+/// provider may concern one HCA of several.)
+const FATAL: [&str; 5] = ["no-own-gid", "gid-index", "gid-search", "addr-range", "tuning-list"];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obstacle {
+    /// The check of the self-test that it belongs to.
+    pub check: &'static str,
+    /// A clause, without a full stop.
+    pub why: String,
+}
+
+/// All that are known, in the order in which the job would come to them.
+pub fn all(plan: &Plan) -> Vec<Obstacle> {
+    let mut all = Vec::new();
+    let mut add = |check, why| all.push(Obstacle { check, why });
+    if let Fabric::None(why) = &plan.fabric {
+        add("fabric", why.clone());
+    }
+    if let Certain::Yes(why) = of_releases(plan, ends_at_bootstrap) {
+        add("interface", why);
+    }
+    if let Some(finding) = plan.findings.iter().find(|finding| is_fatal(finding)) {
+        let of_gid = if finding.id == "tuning-list" { "" } else { "RoCE will not connect: " };
+        let check = super::kinds::of_finding(finding.id).map_or("", |kind| kind.id);
+        add(check, format!("{of_gid}{}", finding.message.trim_end_matches('.')));
+    }
+    if let Certain::Yes(why) = of_network(plan) {
+        add("nccl-decides", why);
+    }
+    all
+}
+
+fn is_fatal(finding: &Finding) -> bool {
+    finding.severity == Severity::Error && FATAL.contains(&finding.id)
+}
+
+/// Where the release of NCCL is not known, some may do otherwise.
+pub enum Certain {
+    Yes(String),
+    /// Some releases do so.
+    Perhaps(String),
+    No,
+}
+
+/// Whether NCCL ends, or goes without RDMA, although there is some.
+pub fn of_network(plan: &Plan) -> Certain {
+    of_releases(plan, |plan, prediction| match &prediction.transport {
+        Transport::Fails(message) => Some(ends_with(message)),
+        // RDMA without verbs is sockets for NCCL; and where there is no fabric, that says it all.
+        Transport::Sockets { why, .. } if plan.fabric.pins_memory() => {
+            Some(format!("NCCL will not use the RDMA devices: {why}"))
+        }
+        Transport::Sockets { .. } | Transport::Verbs(_) | Transport::Plugin { .. } => None,
+    })
+}
+
+fn ends_at_bootstrap(_: &Plan, prediction: &Prediction) -> Option<String> {
+    match &prediction.bootstrap {
+        Bootstrap::Fails(message) => Some(ends_with(message)),
+        Bootstrap::On(_) | Bootstrap::DependsOnName(_) => None,
+    }
+}
+
+fn ends_with(message: &str) -> String {
+    format!("NCCL will end with \"{}\"", message.trim_end_matches('.'))
+}
+
+fn of_releases(plan: &Plan, what: fn(&Plan, &Prediction) -> Option<String>) -> Certain {
+    let each = plan.forecasts.iter().map(|forecast| what(plan, &forecast.prediction));
+    let certain = !plan.forecasts.is_empty() && each.clone().all(|why| why.is_some());
+    match each.flatten().next() {
+        Some(why) if certain => Certain::Yes(why),
+        Some(why) => Certain::Perhaps(why),
+        None => Certain::No,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Forecast;
+
+    fn plan(fabric: Fabric, transports: Vec<Transport>) -> Plan {
+        let forecast = |transport| Forecast {
+            since: None,
+            prediction: Prediction { bootstrap: Bootstrap::DependsOnName("node1".to_owned()), transport },
+        };
+        Plan {
+            profile: None,
+            fabric,
+            ports: Vec::new(),
+            settings: Vec::new(),
+            nccl: None,
+            forecasts: transports.into_iter().map(forecast).collect(),
+            findings: Vec::new(),
+            tried: Vec::new(),
+        }
+    }
+
+    fn sockets() -> Transport {
+        Transport::Sockets { why: "it finds no usable HCA".to_owned(), interfaces: Vec::new() }
+    }
+
+    #[test]
+    fn what_only_some_releases_do_is_not_certain() {
+        let both = plan(Fabric::Verbs, vec![sockets(), Transport::Verbs(Vec::new())]);
+        assert_eq!(all(&both), []);
+        assert!(matches!(of_network(&both), Certain::Perhaps(why) if why.ends_with("no usable HCA")));
+        let one = plan(Fabric::Verbs, vec![sockets(), Transport::Fails("no network.".to_owned())]);
+        let why = "NCCL will not use the RDMA devices: it finds no usable HCA".to_owned();
+        assert_eq!(all(&one), [Obstacle { check: "nccl-decides", why }]);
+        assert!(matches!(of_network(&plan(Fabric::Verbs, Vec::new())), Certain::No));
+    }
+
+    #[test]
+    fn sockets_are_rdma_where_there_are_no_verbs() {
+        assert_eq!(all(&plan(Fabric::Interface("hpn0".to_owned()), vec![sockets()])), []);
+    }
+
+    #[test]
+    fn only_errors_are_certain() {
+        let mut of_gid = plan(Fabric::Verbs, Vec::new());
+        of_gid.findings =
+            vec![Finding::warning("gid-index", "RoCE v1."), Finding::error("memlock", "64 KiB.")];
+        assert_eq!(all(&of_gid), []);
+        of_gid.findings.push(Finding::error("gid-index", "Slot 9 is empty."));
+        let why = "RoCE will not connect: Slot 9 is empty".to_owned();
+        assert_eq!(all(&of_gid), [Obstacle { check: "gid", why }]);
+    }
+}
