@@ -186,6 +186,9 @@ pub enum Action {
         /// Files or folders with what `self-test --json` wrote on each node; - for standard input
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
+        /// End with 1 where fewer nodes than these have left a report
+        #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u32).range(1..))]
+        expect: Option<u32>,
         #[arg(long)]
         json: bool,
     },

@@ -53,7 +53,9 @@ pub fn run(
             self_test::run(&mut out, arguments, config, environment).map(|passed| code = i32::from(!passed))
         }
         Action::Profiles { name, json } => profiles::run(&mut out, name.as_deref(), *json, config),
-        Action::Compare { files, json } => compare::run(&mut out, files, *json).map(|found| code = found),
+        Action::Compare { files, expect, json } => {
+            compare::run(&mut out, files, *expect, *json).map(|found| code = found)
+        }
         Action::Status { json } => status::run(&mut out, *json, config).map(|found| code = found),
         Action::Stat(arguments) => stat::run(&mut out, arguments),
         // Becomes the command, see `crate::start`.

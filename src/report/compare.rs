@@ -12,6 +12,13 @@ use crate::self_test::compare::{Compared, Comparison};
 #[derive(Serialize)]
 pub struct Document<'a> {
     schema: &'static str,
+    /// Whether there is nothing to look at, as the exit code says.
+    pub passed: bool,
+    /// How many nodes should have left a report, where that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected: Option<usize>,
+    /// How many of them have left none.
+    missing: usize,
     #[serde(flatten)]
     comparison: &'a Comparison<'a>,
     unread: &'a Unread,
@@ -24,8 +31,10 @@ const NAMES: usize = 16;
 const VALUES: usize = 16;
 
 impl<'a> Document<'a> {
-    pub fn new(comparison: &'a Comparison, unread: &'a Unread) -> Document<'a> {
-        Document { schema: "rdma-init/compare/1", comparison, unread }
+    pub fn new(comparison: &'a Comparison, unread: &'a Unread, expected: Option<usize>) -> Document<'a> {
+        let missing = expected.map_or(0, |expected| expected.saturating_sub(comparison.nodes));
+        let passed = comparison.is_clean() && unread.count == 0 && missing == 0;
+        Document { schema: "rdma-init/compare/1", passed, expected, missing, comparison, unread }
     }
 }
 
@@ -33,8 +42,9 @@ impl<'a> Document<'a> {
 ///
 /// # Errors
 /// Whatever the sink gives.
-pub fn write(out: &mut impl Write, comparison: &Comparison, unread: &Unread) -> io::Result<()> {
-    writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), headline(comparison, unread))?;
+pub fn write(out: &mut impl Write, document: &Document) -> io::Result<()> {
+    let Document { comparison, unread, .. } = document;
+    writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), headline(document))?;
     let names = comparison.properties.iter().map(|property| label(property).len());
     let names = names.chain(comparison.failed.iter().map(|check| check.id.len()));
     let width = names.max().unwrap_or_default().min(30);
@@ -45,16 +55,15 @@ pub fn write(out: &mut impl Write, comparison: &Comparison, unread: &Unread) -> 
         let whom = whom(check.count, &check.nodes);
         writeln!(out, "  failed  {:width$}  {whom}", visible(&shortened(check.id)))?;
     }
-    let repeated = &comparison.repeated;
-    if !repeated.is_empty() {
-        writeln!(out, "  twice   {} (the last report of each counts)", whom(repeated.len(), repeated))?;
-    }
-    let contradicted = &comparison.contradicted;
-    if !contradicted.is_empty() {
-        let whom = whom(contradicted.len(), contradicted);
+    write_repeated(out, comparison)?;
+    if let Some(expected) = document.expected.filter(|_| document.missing > 0) {
+        let reported = counted(comparison.nodes, "node");
+        let as_one =
+            if comparison.repeated.is_empty() { "" } else { "; those that share a name count as one" };
         writeln!(
             out,
-            "  differ  {whom} (its reports say different things: tested again, or several nodes with one name)"
+            "  missing {}: {expected} are expected, and reports of {reported} are here{as_one}",
+            counted(document.missing, "node")
         )?;
     }
     if comparison.variables_left_out > 0 {
@@ -74,16 +83,46 @@ pub fn write(out: &mut impl Write, comparison: &Comparison, unread: &Unread) -> 
 }
 
 /// Where something could not be read, and why.
-pub fn sentence(place: &Place) -> String {
+fn sentence(place: &Place) -> String {
     let line = place.line.map(|line| format!(", line {line}")).unwrap_or_default();
     format!("{}{line}: {}", place.file, place.why)
 }
 
-fn headline(comparison: &Comparison, unread: &Unread) -> String {
+/// Of several reports of one node, which counts, and what it may mean that there are several.
+fn write_repeated(out: &mut impl Write, comparison: &Comparison) -> io::Result<()> {
+    let differ = &comparison.contradicted;
+    let same: Vec<&str> = comparison.repeated.iter().copied().filter(|node| !differ.contains(node)).collect();
+    let why = "tested again, or several nodes with one name; the last report of each counts";
+    if !same.is_empty() {
+        writeln!(out, "  twice   {} ({why})", whom(same.len(), &same))?;
+    }
+    if !differ.is_empty() {
+        writeln!(out, "  twice   {}, with reports that differ ({why})", whom(differ.len(), differ))?;
+    }
+    Ok(())
+}
+
+fn headline(Document { comparison, unread, expected, .. }: &Document) -> String {
     let nodes = counted(comparison.nodes, "node");
+    let nodes = match *expected {
+        Some(expected) if expected > comparison.nodes => {
+            format!("{} of {}", comparison.nodes, counted(expected, "node"))
+        }
+        Some(expected) if expected < comparison.nodes => format!("{nodes} ({expected} expected)"),
+        _ => nodes,
+    };
+    if comparison.nodes == 0 {
+        return format!(
+            "{nodes}: there is no report to compare; give what rdma-init self-test --json wrote on each node"
+        );
+    }
     let mut parts = Vec::new();
     let without = comparison.properties.iter().filter(|property| property.majority.is_none()).count();
-    if comparison.agree {
+    if !comparison.contradicted.is_empty() {
+        parts.push(format!("{} with reports that differ", comparison.contradicted.len()));
+    } else if comparison.nodes == 1 {
+        parts.push("no other to compare it with".to_owned());
+    } else if comparison.agree {
         parts.push("all agree".to_owned());
     }
     if !comparison.differing.is_empty() {
@@ -99,9 +138,6 @@ fn headline(comparison: &Comparison, unread: &Unread) -> String {
         0 => "no check failed".to_owned(),
         checks => format!("{} failed", counted(checks, "check")),
     });
-    if !comparison.contradicted.is_empty() {
-        parts.push(format!("{} with reports that differ", counted(comparison.contradicted.len(), "node")));
-    }
     if unread.count > 0 {
         parts.push(format!("{} unread", counted(unread.count, "report")));
     }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::brief::Brief;
 use super::compare::Nodes;
 use super::finder::{Finder, Found};
+use super::launcher;
 use super::lines::{self, Line};
 use crate::report::style::{shortened, visible};
 use crate::sorted;
@@ -25,6 +26,8 @@ const DEEPEST: usize = 8;
 #[derive(Debug, Default)]
 pub struct Collected {
     pub nodes: Nodes,
+    /// Of all nodes, and of one node more than once.
+    reports: usize,
     pub unread: Unread,
 }
 
@@ -49,18 +52,51 @@ pub fn collect(sources: &[PathBuf]) -> Collected {
     let mut collected = Collected::default();
     for source in sources {
         if source == Path::new("-") {
-            collected.file("standard input", &mut io::stdin().lock());
+            collected.file("standard input", Content::Reports, &mut io::stdin().lock());
         } else if source.is_dir() {
+            let before = collected.seen();
             collected.folder(source, DEEPEST);
+            if collected.seen() == before {
+                collected.unread(&name(source), None, "there is no report in this folder");
+            }
         } else {
             // A FIFO that somebody names is meant: `compare <(kubectl logs ...)`.
-            collected.opened(source, File::open(source));
+            collected.opened(source, Content::Reports, File::open(source));
         }
     }
     collected
 }
 
+/// What a file should hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// One report, or more: where there is none, a node has left none.
+    Reports,
+    /// Reports perhaps, as in what is written beside them.
+    Anything,
+}
+
+impl Content {
+    /// Of a file in a folder: mpirun and Slurm put what goes to standard error beside what
+    /// goes to standard output, and NFS has files of its own.
+    fn of(file: &Path) -> Content {
+        let is = |part: Option<&std::ffi::OsStr>, texts: &[&str]| {
+            part.is_some_and(|part| texts.iter().any(|text| part == *text))
+        };
+        let is_hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        match is_hidden || is(file.file_stem(), &["stderr"]) || is(file.extension(), &["err", "stderr"]) {
+            true => Content::Anything,
+            false => Content::Reports,
+        }
+    }
+}
+
 impl Collected {
+    /// How many reports there are, with those that cannot be read.
+    fn seen(&self) -> usize {
+        self.reports + self.unread.count
+    }
+
     fn folder(&mut self, folder: &Path, depth: usize) {
         let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let mut entries = match entries {
@@ -79,20 +115,21 @@ impl Collected {
             } else if fs::metadata(&path).map_or(true, |data| data.is_file()) {
                 // Should it be a FIFO by now, opening it does not wait for a writer.
                 let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
-                self.opened(&path, opened);
+                self.opened(&path, Content::of(&path), opened);
             }
         }
     }
 
-    fn opened(&mut self, path: &Path, file: io::Result<File>) {
+    fn opened(&mut self, path: &Path, content: Content, file: io::Result<File>) {
         let name = name(path);
         match file {
-            Ok(file) => self.file(&name, &mut BufReader::with_capacity(64 << 10, file)),
+            Ok(file) => self.file(&name, content, &mut BufReader::with_capacity(64 << 10, file)),
             Err(error) => self.unread(&name, None, &cannot_read(&error)),
         }
     }
 
-    fn file(&mut self, name: &str, file: &mut dyn BufRead) {
+    fn file(&mut self, name: &str, content: Content, file: &mut dyn BufRead) {
+        let before = self.seen();
         let mut finder = Finder::default();
         let mut line = Vec::new();
         let mut number = 0;
@@ -106,6 +143,10 @@ impl Collected {
                 }
             };
             number += 1;
+            if let Some(said) = launcher::failure(&line) {
+                let why = format!("srun says \"{said}\", so a report may be missing");
+                self.unread(name, Some(number), &why);
+            }
             finder.line(number, kind, &line, &mut |at, found| self.found(name, at, found));
             if kind == Line::Endless {
                 self.unread(name, Some(number), "the line does not end within 64 MiB: this is no log");
@@ -113,11 +154,18 @@ impl Collected {
             }
         }
         finder.end(&mut |at, found| self.found(name, at, found));
+        if content == Content::Reports && self.seen() == before {
+            let why = if number == 0 { "it is empty" } else { "there is no report in it" };
+            self.unread(name, None, why);
+        }
     }
 
     fn found(&mut self, name: &str, line: usize, found: Found) {
         match found {
-            Ok(report) => self.nodes.add(&host(&report, name, line), &report),
+            Ok(report) => {
+                self.reports += 1;
+                self.nodes.add(&host(&report, name, line), &report);
+            }
             Err(why) => self.unread(name, Some(line), &why),
         }
     }

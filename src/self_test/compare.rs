@@ -68,7 +68,7 @@ enum Cell {
 pub struct Comparison<'a> {
     /// How many nodes there are.
     pub nodes: usize,
-    /// Whether each property has one value on all nodes.
+    /// Whether each property has one value on all nodes, of which there are some.
     pub agree: bool,
     /// The nodes that differ from a majority in something.
     pub differing: Vec<&'a str>,
@@ -127,10 +127,6 @@ impl Comparison<'_> {
 }
 
 impl Nodes {
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     /// Takes in a report. Of several with the same host, the last counts.
     pub fn add(&mut self, host: &str, report: &Brief) {
         let mut row = Row {
@@ -211,7 +207,7 @@ impl Nodes {
         }
         Comparison {
             nodes: self.rows.len(),
-            agree: properties.iter().all(|property| property.others.is_empty()),
+            agree: !self.rows.is_empty() && properties.iter().all(|property| property.others.is_empty()),
             differing: self.sorted(differing),
             properties,
             failed: self.failed(),

@@ -19,6 +19,7 @@ pub mod gate;
 pub mod isolate;
 pub mod judge;
 pub mod kinds;
+mod launcher;
 pub mod lines;
 pub mod obstacle;
 pub mod pair;

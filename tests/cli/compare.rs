@@ -67,7 +67,8 @@ fn nodes_that_agree_end_with_0() {
     assert!(ran.text().contains(": 4 nodes: all agree, no check failed\n"), "{ran:#?}");
     assert!(ran.text().contains("  same    rate               200 Gb/sec (4X HDR) (4 nodes)\n"), "{ran:#?}");
     assert!(differing(&ran).is_empty() && ran.stderr.is_empty(), "{ran:#?}");
-    compare(lines(&[report("alone")])).expect_code(0);
+    let ran = compare(lines(&[report("alone")])).expect_code(0);
+    assert!(ran.text().contains(": 1 node: no other to compare it with, no check failed\n"), "{ran:#?}");
 }
 
 #[test]
@@ -180,15 +181,85 @@ fn of_several_reports_of_a_node_the_last_counts() {
     let mut old = report("node001");
     old["nccl"] = json!("2.18.1");
     let ran = compare(lines(&[old, report("node001"), report("node002")])).expect_code(1);
-    assert!(
-        ran.text().contains(": 2 nodes: all agree, no check failed, 1 node with reports that differ"),
-        "{ran:#?}"
-    );
-    let lines = differing(&ran);
-    assert_eq!(lines[0], "twice   1 node: node001 (the last report of each counts)");
-    assert!(lines[1].starts_with("differ  1 node: node001 (its reports say different things"), "{ran:#?}");
+    assert!(ran.text().contains(": 2 nodes: 1 with reports that differ, no check failed\n"), "{ran:#?}");
+    let why = "(tested again, or several nodes with one name; the last report of each counts)";
+    assert_eq!(differing(&ran), [format!("twice   1 node: node001, with reports that differ {why}")]);
     // The same one twice is no harm.
-    compare(lines_of(3, &report("node001"))).expect_code(0);
+    let ran = compare(lines_of(3, &report("node001"))).expect_code(0);
+    assert!(ran.text().contains(": 1 node: no other to compare it with, no check failed\n"), "{ran:#?}");
+    assert_eq!(differing(&ran), [format!("twice   1 node: node001 {why}")]);
+    // Nodes with one name are too few, where it is said how many there should be.
+    let ran = run_with_input(rdma_init(["compare", "--expect=3", "-"]), lines_of(3, &report("localhost")));
+    let ran = ran.expect_code(1);
+    let missing = "missing 2 nodes: 3 are expected, and reports of 1 node are here; those that share a name count as one";
+    assert!(differing(&ran).contains(&missing), "{ran:#?}");
+}
+
+#[test]
+fn fewer_nodes_than_expected_are_a_failure() {
+    let reports: Vec<Value> = (1..=3).map(|number| report(&format!("node{number:03}"))).collect();
+    let expect = |nodes: &str, more: &[&str]| {
+        let arguments = ["compare", "--expect", nodes, "-"].into_iter().chain(more.iter().copied());
+        run_with_input(rdma_init(arguments), lines(&reports))
+    };
+    let ran = expect("3", &[]).expect_code(0);
+    assert!(ran.text().contains(": 3 nodes: all agree, no check failed\n"), "{ran:#?}");
+    let ran = expect("4", &[]).expect_code(1);
+    assert!(ran.text().contains(": 3 of 4 nodes: all agree, no check failed\n"), "{ran:#?}");
+    assert_eq!(differing(&ran), ["missing 1 node: 4 are expected, and reports of 3 nodes are here"]);
+    let ran = expect("2", &[]).expect_code(0);
+    assert!(ran.text().contains(": 3 nodes (2 expected): all agree"), "{ran:#?}");
+    for (nodes, code, missing) in [("3", 0, 0), ("8", 1, 5)] {
+        let ran = expect(nodes, &["--json"]).expect_code(code);
+        let document: Value = serde_json::from_str(ran.text()).unwrap();
+        assert_eq!((&document["passed"], &document["missing"]), (&json!(code == 0), &json!(missing)));
+        assert_eq!(document["expected"].to_string(), nodes);
+    }
+    expect("0", &[]).expect_error(&["--expect"]);
+    expect("all", &[]).expect_error(&["--expect"]);
+}
+
+/// A node that leaves nothing behind is the very one that is down.
+#[test]
+fn a_file_without_a_report_is_named_and_the_others_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let whole = [1, 2].map(|number| {
+        let name = format!("node{number}");
+        write(&format!("{name}.json"), &lines(&[report(&name)]))
+    });
+    let empty = write("empty.json", "");
+    let died = write("node5.log", "srun: error: node5: task 4: Exited with exit code 125\n");
+    let other = write("other.log", "rdma-init: a log\n{}\n");
+    let files = whole.iter().chain([&empty, &died, &other]);
+    let ran = run(rdma_init(["compare"].into_iter().chain(files.map(String::as_str)))).expect_code(1);
+    assert!(ran.text().contains(": 2 nodes: all agree, no check failed, 3 reports unread\n"), "{ran:#?}");
+    let srun = "srun says \"node5: task 4: Exited with exit code 125\", so a report may be missing";
+    assert_eq!(
+        differing(&ran),
+        [
+            format!("unread  {empty}: it is empty"),
+            format!("unread  {died}, line 1: {srun}"),
+            format!("unread  {other}: there is no report in it"),
+        ]
+    );
+    let ran = run(rdma_init(["compare", "--json", &whole[0], &empty])).expect_code(1);
+    let document: Value = serde_json::from_str(ran.text()).unwrap();
+    assert_eq!((&document["passed"], &document["nodes"]), (&json!(false), &json!(1)));
+    assert_eq!(document["unread"], json!({"count": 1, "first": [{"file": empty, "why": "it is empty"}]}));
+    // Between reports, too; a check that failed has left its report.
+    let ended = |code| {
+        format!(
+            "{}srun: error: n[2-3]: tasks 1-2: Exited with exit code {code}\n",
+            lines(&[report("n1"), report("n2")])
+        )
+    };
+    assert!(compare(ended(137)).expect_code(1).text().contains("line 3: srun says \"n[2-3]: tasks 1-2"));
+    compare(ended(1)).expect_code(0);
 }
 
 #[test]
@@ -239,7 +310,7 @@ fn reports_may_be_spread_over_lines() {
     assert!(ran.text().contains(": 2 nodes: all agree"), "{ran:#?}");
     // The first is cut, before it says what it is.
     let ran = compare(format!("{}\n{two}\n", &one[..one.len() / 2])).expect_code(0);
-    assert!(ran.text().contains(": 1 node: all agree"), "{ran:#?}");
+    assert!(ran.text().contains(": 1 node: no other to compare it with"), "{ran:#?}");
 }
 
 #[test]
@@ -248,14 +319,34 @@ fn a_folder_means_its_files() {
     let write = |name: &str, text: &[u8]| fs::write(folder.path().join(name), text).unwrap();
     write("node1.json", serde_json::to_string_pretty(&report("node1")).unwrap().as_bytes());
     write("node2.log", lines(&[report("node2")]).as_bytes());
-    write("noise.bin", &[0, 1, 0xff, b'{', b'\n'].repeat(1000));
     fs::create_dir(folder.path().join("1")).unwrap();
     write("1/stdout", lines(&[report("node3")]).as_bytes());
+    // What stands beside a report need not hold one.
+    write("1/stderr", b"");
+    write("node2.err", b"a warning\n");
+    write(".nfs0001", b"");
     nix::unistd::mkfifo(&folder.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     std::os::unix::fs::symlink(".", folder.path().join("loop")).unwrap();
     let ran = run(rdma_init([Path::new("compare"), folder.path()])).expect_code(0);
     assert!(ran.text().contains(": 3 nodes: all agree"), "{ran:#?}");
     assert!(differing(&ran).is_empty(), "{ran:#?}");
+    // Where each node has written a file of its own, each has to hold a report.
+    write("node4.log", b"");
+    write("noise.bin", &[0, 1, 0xff, b'{', b'\n'].repeat(1000));
+    let ran = run(rdma_init([Path::new("compare"), folder.path()])).expect_code(1);
+    assert!(ran.text().contains(": 3 nodes: all agree, no check failed, 2 reports unread\n"), "{ran:#?}");
+    let of = |name: &str| folder.path().join(name).display().to_string();
+    assert_eq!(
+        differing(&ran),
+        [
+            format!("unread  {}: it is empty", of("node4.log")),
+            format!("unread  {}: there is no report in it", of("noise.bin")),
+        ]
+    );
+    let empty = tempfile::tempdir().unwrap();
+    fs::write(empty.path().join("stderr"), "").unwrap();
+    let ran = run(rdma_init([Path::new("compare"), empty.path()])).expect_code(1);
+    assert!(ran.text().contains("there is no report in this folder"), "{ran:#?}");
 }
 
 #[test]
@@ -272,7 +363,10 @@ fn what_cannot_be_read_is_named_skipped_and_counted() {
     let input = format!("{whole}\n{other}\n{older}\n{huge}\n{cut}\n[1,2]<stdout>:{cut}\n{cut}{whole}\n");
     // A node whose report is cut may be the very one that went down.
     let ran = compare(input).expect_code(1);
-    assert!(ran.text().contains(": 1 node: all agree, no check failed, 7 reports unread"), "{ran:#?}");
+    assert!(
+        ran.text().contains(": 1 node: no other to compare it with, no check failed, 7 reports unread"),
+        "{ran:#?}"
+    );
     let lines = differing(&ran);
     let wanted = [
         ("line 2", "its schema is rdma-init/self-test/2, and this rdma-init reads rdma-init/self-test/1"),
@@ -289,11 +383,21 @@ fn what_cannot_be_read_is_named_skipped_and_counted() {
 
 #[test]
 fn where_nothing_can_be_read_it_says_why() {
-    compare("").expect_error(&["no report to compare", "self-test --json"]);
-    compare("hello\n{}\n").expect_error(&["no report to compare"]);
-    compare("{\"schema\": \"rdma-init/self-test/1\"").expect_error(&["standard input, line 1", "cut"]);
-    run(rdma_init(["compare", "/no/such/file"])).expect_error(&["/no/such/file", "No such file"]);
-    run(rdma_init(["compare", "/dev/zero"])).expect_error(&["/dev/zero", "this is no log"]);
+    let nothing = "0 nodes: there is no report to compare; give what rdma-init self-test --json wrote";
+    let said = |ran: Ran, parts: &[&str]| {
+        let ran = ran.expect_code(1);
+        for part in [nothing].iter().chain(parts) {
+            assert!(ran.text().contains(part), "no {part:?} in {ran:#?}");
+        }
+    };
+    said(compare(""), &["unread  standard input: it is empty"]);
+    said(compare("hello\n{}\n"), &["unread  standard input: there is no report in it"]);
+    said(compare("{\"schema\": \"rdma-init/self-test/1\""), &["standard input, line 1: the report is cut"]);
+    said(run(rdma_init(["compare", "/no/such/file"])), &["/no/such/file", "No such file"]);
+    said(run(rdma_init(["compare", "/dev/zero"])), &["/dev/zero", "this is no log"]);
+    let (code, document) = compare_json("");
+    assert_eq!((code, &document["nodes"], &document["agree"]), (Some(1), &json!(0), &json!(false)));
+    assert_eq!(document["unread"]["count"], 1);
     run(rdma_init(["compare"])).expect_error(&["<FILE>"]);
     run(rdma_init(["compare", "--jsn", "-"])).expect_error(&["--jsn"]);
 }
@@ -329,6 +433,8 @@ fn control_characters_reach_no_terminal() {
 fn json_says_the_same() {
     let (code, document) = compare_json(with_odd_one(|_| {}));
     assert_eq!((code, &document["agree"], &document["nodes"]), (Some(0), &json!(true), &json!(4)));
+    assert_eq!((&document["passed"], &document["missing"]), (&json!(true), &json!(0)));
+    assert_eq!(document.get("expected"), None);
     let (code, document) = compare_json(
         with_odd_one(|report| report["nccl"] = Value::Null) + "{\"schema\":\"rdma-init/self-test/1\"\n",
     );
@@ -350,7 +456,7 @@ fn what_would_take_for_ever_is_cut_short() {
     // Each of these promises a report up to the end of the line.
     let line = "{\"schema\":\"rdma-init/self-test/1\",\"x\":[".repeat(20_000);
     let ran = compare(format!("{line}\n{}\n", report("node001"))).expect_code(1);
-    assert!(ran.text().contains(": 1 node: all agree"), "{ran:#?}");
+    assert!(ran.text().contains(": 1 node: no other to compare it with"), "{ran:#?}");
     assert!(ran.text().contains(", 51 reports unread"), "{ran:#?}");
     let reports: Vec<Value> = (0..300)
         .map(|node| {
