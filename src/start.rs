@@ -8,7 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use nix::errno::Errno;
 use nix::unistd::{Pid, getppid};
 
-use crate::cli::{Action, usage};
+use crate::cli::Action;
+use crate::cli::usage::{self, command_of};
 use crate::commands;
 use crate::config::{self, DEFAULT_PREPARE_TIMEOUT, LogLevel};
 use crate::exit;
@@ -146,12 +147,6 @@ impl<'a> Guard<'a> {
             Watcher::InPlace(None, _) => {}
         }
     }
-}
-
-/// The command after the first `--`, if there is one.
-fn command_of(arguments: &[CString]) -> Option<&[CString]> {
-    let dashes = arguments.iter().position(|argument| argument.as_bytes() == b"--")?;
-    arguments.get(dashes + 1..).filter(|command| !command.is_empty())
 }
 
 /// The child of an init, or the process itself in place: everything from the

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use super::{ACTIONS, Cli, ConfigFlags};
+use super::{ACTIONS, Action, Cli, ConfigFlags};
 use crate::exit;
 use crate::report::log::say;
 
@@ -35,27 +35,51 @@ pub fn parse(arguments: &[CString]) -> Result<Cli, i32> {
             exit::FAILED
         }
     })?;
-    if cli.action.is_none() && cli.command.is_empty() {
-        say(
-            "there is nothing to run. Usage: rdma-init [OPTIONS] -- COMMAND [ARG]..., or see rdma-init --help.",
-        );
+    let runs_a_command = matches!(cli.action, None | Some(Action::Exec { .. }));
+    if runs_a_command && command_of(arguments).is_none() {
+        say(&nothing_to_run(arguments));
         return Err(exit::FAILED);
     }
     Ok(cli)
 }
 
+/// The command after the first `--`, if there is one. Of two in a row, both are left out:
+/// Python's argparse, which torchrun reads its own arguments with, takes the first away, and
+/// what does not should mean the same.
+pub fn command_of(arguments: &[CString]) -> Option<&[CString]> {
+    let is_dashes = |argument: &CString| argument.as_bytes() == b"--";
+    let command = arguments.get(arguments.iter().position(is_dashes)? + 1..)?;
+    match command {
+        [second, command @ ..] if is_dashes(second) => Some(command),
+        command => Some(command),
+    }
+    .filter(|command| !command.is_empty())
+}
+
+fn nothing_to_run(arguments: &[CString]) -> String {
+    let has_dashes = arguments.iter().any(|argument| argument.as_bytes() == b"--");
+    let of_image = if has_dashes {
+        " In a Dockerfile, ENTRYPOINT takes away the CMD of the base image: write a CMD of your own below it."
+    } else {
+        ""
+    };
+    format!(
+        "there is nothing to run. Usage: rdma-init [OPTIONS] -- COMMAND [ARG]..., or see rdma-init --help.{of_image}"
+    )
+}
+
 /// `rdma-init -- COMMAND`, as nearly every container has it: after the dashes
 /// nothing is ours, so there is nothing for clap to parse.
 fn command_alone(arguments: &[CString]) -> Option<Cli> {
-    let [_, dashes, command @ ..] = arguments else { return None };
-    if dashes.as_bytes() != b"--" || command.is_empty() {
+    if arguments.get(1)?.as_bytes() != b"--" {
         return None;
     }
+    let command = command_of(arguments)?;
     let command = command.iter().map(|a| OsStr::from_bytes(a.as_bytes()).to_owned()).collect();
     Some(Cli { options: ConfigFlags::default(), action: None, command })
 }
 
-/// `rdma-init ls -la`: the user forgot the dashes.
+/// `rdma-init ls -la`: the user forgot the dashes, or a launcher took them away.
 fn missing_dashes(arguments: &[CString]) -> Option<String> {
     let first = arguments.get(1)?.to_str().ok()?;
     if first.starts_with('-') || ACTIONS.contains(&first) || first == "verbs-probe" {
@@ -68,9 +92,10 @@ fn missing_dashes(arguments: &[CString]) -> Option<String> {
     let rest: Vec<OsString> =
         arguments.iter().skip(1).map(|a| OsStr::from_bytes(a.as_bytes()).to_owned()).collect();
     let line: Vec<_> = rest.iter().map(|a| a.to_string_lossy()).collect();
+    let line = line.join(" ");
     Some(format!(
-        "{first:?} is not a command of rdma-init. To run it, put -- before it: rdma-init -- {}",
-        line.join(" ")
+        "{first:?} is not a command of rdma-init. To run it, put -- before it: rdma-init -- {line}. \
+         If it is there, the launcher took it away, as torchrun --no-python does: write it twice: rdma-init -- -- {line}"
     ))
 }
 
@@ -80,11 +105,10 @@ mod tests {
 
     #[test]
     fn a_command_alone_is_what_clap_makes_of_it() {
-        let lines: [&[&[u8]]; 7] = [
+        let lines: [&[&[u8]]; 6] = [
             &[b"rdma-init", b"--", b"true"],
             &[b"rdma-init", b"--", b"sh", b"-c", b"exit 3", b"--", b"--help"],
             &[b"rdma-init", b"--", b"--version"],
-            &[b"rdma-init", b"--", b"--"],
             &[b"rdma-init", b"--", b""],
             &[b"rdma-init", b"--", b"plan"],
             &[b"rdma-init", b"--", b"\xff\xfe", b"\xc3"],
@@ -99,8 +123,33 @@ mod tests {
     }
 
     #[test]
+    fn dashes_count_once_where_they_are_twice() {
+        let command = |line: &str| {
+            let line: Vec<CString> = line.split(' ').map(|text| CString::new(text).unwrap()).collect();
+            command_of(&line)
+                .map(|words| words.iter().map(|w| w.to_str().unwrap().to_owned()).collect::<Vec<_>>())
+        };
+        let words = |line: &str| Some(line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(command("rdma-init -- python3 job.py"), words("python3 job.py"));
+        assert_eq!(command("rdma-init -- -- python3 job.py"), words("python3 job.py"));
+        assert_eq!(command("rdma-init exec -- -- env"), words("env"));
+        // From there on they are the command's.
+        assert_eq!(command("rdma-init -- -- -- env"), words("-- env"));
+        assert_eq!(command("rdma-init -- env -- x"), words("env -- x"));
+        for none in ["rdma-init", "rdma-init plan", "rdma-init --", "rdma-init -- --"] {
+            assert_eq!(command(none), None);
+        }
+    }
+
+    #[test]
     fn everything_else_is_for_clap() {
-        for line in ["rdma-init", "rdma-init --", "rdma-init plan", "rdma-init --memlock off -- true"] {
+        for line in [
+            "rdma-init",
+            "rdma-init --",
+            "rdma-init plan",
+            "rdma-init --memlock off -- true",
+            "rdma-init -- --",
+        ] {
             let line: Vec<CString> = line.split(' ').map(|text| CString::new(text).unwrap()).collect();
             assert!(command_alone(&line).is_none(), "{line:?}");
         }

@@ -31,7 +31,12 @@ pub fn exec_failed(command: &OsStr, error: Errno, image: &Image) -> (String, i32
         _ => error.desc().to_owned(),
     };
     let shown = if name.is_empty() { "\"\"" } else { name.as_str() };
-    (format!("cannot run {shown}: {advice} ({error:?})."), exit::of_exec_error(error))
+    let of_image = if name.starts_with('-') {
+        " If it was meant for the ENTRYPOINT that the image had before, write that one after the dashes: ENTRYPOINT [\"/rdma-init\", \"--\", \"OLD\", \"ENTRYPOINT\"]."
+    } else {
+        ""
+    };
+    (format!("cannot run {shown}: {advice} ({error:?}).{of_image}"), exit::of_exec_error(error))
 }
 
 /// The file is there, and what the kernel would start it with is not.
