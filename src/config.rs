@@ -34,6 +34,8 @@ pub const DEFAULT_PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     pub profile: ProfileOption,
+    /// Where that was asked for, for an error to name: `the variable RDMA_INIT_PROFILE`.
+    pub profile_source: String,
     /// A folder with profiles of the user's own.
     pub profile_dir: Option<PathBuf>,
     pub memlock: memlock::Mode,
@@ -135,6 +137,7 @@ pub fn early(environment: &Environment, flags: &[Flag]) -> Config {
 fn read<S: Source>(of: &S) -> Result<Config, S::Error> {
     Ok(Config {
         profile: of.get("profile", values::profile)?.unwrap_or_default(),
+        profile_source: of.source("profile"),
         profile_dir: of.get("profile-dir", values::path)?,
         memlock: of.get("memlock", values::word(&["off", "warn", "enforce"]))?.unwrap_or_default(),
         self_test: of.get("self-test", values::word(&["off", "warn", "enforce"]))?.unwrap_or_default(),
@@ -208,6 +211,9 @@ trait Source {
         key: &str,
         read: impl FnOnce(&Value) -> Result<T, String>,
     ) -> Result<Option<T>, Self::Error>;
+
+    /// Where a key's value comes from, where there is one.
+    fn source(&self, key: &str) -> String;
 }
 
 /// All layers.
@@ -231,6 +237,10 @@ impl Source for Merged<'_> {
             ))
         })
     }
+
+    fn source(&self, key: &str) -> String {
+        self.0.map(|figment| layers::source(figment, key)).unwrap_or_default()
+    }
 }
 
 /// Flags and variables alone.
@@ -253,8 +263,13 @@ impl Source for Early<'_> {
             return Ok(None);
         }
         let flag = self.flags.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone());
-        let value = flag.or_else(|| self.environment.get(&layers::variable(key)).map(Value::from));
+        let value = flag.or_else(|| layers::of_variable(self.environment, key).map(Value::from));
         Ok(value.and_then(|value| read(&value).ok()))
+    }
+
+    fn source(&self, _key: &str) -> String {
+        // Nothing that is known so early is reported.
+        String::new()
     }
 }
 
@@ -396,14 +411,58 @@ mod tests {
         );
     }
 
+    /// As the kubelet makes them of a Service with a named port.
     #[test]
-    fn variables_of_a_kubernetes_service_named_rdma_init_are_not_ours() {
-        let variables = [
-            ("RDMA_INIT_SERVICE_HOST", "10.0.0.1"),
-            ("RDMA_INIT_SERVICE_PORT_HTTP", "80"),
-            ("RDMA_INIT_PORT", "tcp://10.0.0.1:80"),
-            ("RDMA_INIT_PORT_80_TCP_ADDR", "10.0.0.1"),
-        ];
-        assert!(config("", &variables, vec![]).is_ok());
+    fn variables_of_a_kubernetes_service_are_not_ours_whatever_its_name() {
+        for service in ["", "_TEST", "_PROFILE", "_PORT", "_80", "_SERVICE_PORT"] {
+            let name = |end: &str| format!("RDMA_INIT{service}_{end}");
+            let variables = [
+                (name("SERVICE_HOST"), "10.0.0.1"),
+                (name("SERVICE_PORT"), "80"),
+                (name("SERVICE_PORT_HTTP"), "80"),
+                (name("SERVICE_PORT_HTTP_METRICS"), "9090"),
+                (name("PORT"), "tcp://10.0.0.1:80"),
+                (name("PORT_80_TCP"), "tcp://10.0.0.1:80"),
+                (name("PORT_80_TCP_PROTO"), "tcp"),
+                (name("PORT_80_TCP_PORT"), "80"),
+                (name("PORT_80_TCP_ADDR"), "10.0.0.1"),
+                (name("PORT_53_UDP"), "udp://10.0.0.1:53"),
+                (name("PORT_9_SCTP_ADDR"), "fd00::1"),
+                // A key beside all of that counts.
+                ("RDMA_INIT_PROFILE".to_owned(), "erdma"),
+            ];
+            let variables = variables.each_ref().map(|(name, value)| (name.as_str(), *value));
+            let read = config("", &variables, vec![]).unwrap();
+            assert_eq!(read.profile, ProfileOption::Named("erdma".to_owned()), "{service}");
+        }
+        for (name, value) in [
+            ("RDMA_INIT_PORT", "80"),
+            ("RDMA_INIT_PEER_PORT", "18516"),
+            ("RDMA_INIT_PORT_80", "tcp"),
+            ("RDMA_INIT_PORT_80_TCP_X", "x"),
+            ("RDMA_INIT_TEST_PORT_HTTP_TCP", "x"),
+            ("RDMA_INIT_TESTSERVICE_HOST", "x"),
+        ] {
+            let error = config("", &[(name, value)], vec![]).unwrap_err();
+            assert!(error.contains("unknown key") && error.contains(name), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_empty_variable_says_nothing() {
+        let of = |variables: &[(&str, &str)]| config("memlock = \"off\"\nkeep = [\"A\"]", variables, vec![]);
+        let defaults = of(&[]).unwrap();
+        for key in KEYS.iter().filter(|key| **key != "state-dir") {
+            let name = format!("RDMA_INIT_{}", key.to_uppercase().replace('-', "_"));
+            assert_eq!(of(&[(&name, "")]).as_ref(), Ok(&defaults), "{name}");
+            let environment = Environment::from([(name.as_str(), "")]);
+            assert_eq!(early(&environment, &[]), early(&Environment::default(), &[]), "{name}");
+        }
+        // Here, nothing is nowhere.
+        assert_eq!(of(&[("RDMA_INIT_STATE_DIR", "")]).unwrap().state_dir, Place::Nowhere);
+        // A list can be emptied all the same.
+        assert!(of(&[("RDMA_INIT_KEEP", ",")]).unwrap().keep.is_empty());
+        // A name that is none is still an error.
+        assert!(of(&[("RDMA_INIT_PROFIL", "")]).unwrap_err().contains("did you mean profile?"));
     }
 }

@@ -28,14 +28,27 @@ pub fn profiles(config: &Config) -> anyhow::Result<Profiles> {
     if let ProfileOption::Named(name) = &config.profile
         && profiles.get(name).is_none()
     {
-        bail!(no_such_profile(name, &profiles));
+        bail!(
+            "the key profile has the value {name:?} in {}: there is no such profile; {}",
+            config.profile_source,
+            advice_on_profile(name, &profiles, &["auto", "none"])
+        );
     }
     Ok(profiles)
 }
 
-pub fn no_such_profile(name: &str, profiles: &Profiles) -> String {
+/// Which profile a name may be a misspelling of, and which there are. `also` are words that
+/// are no profiles, and would do as well.
+pub fn advice_on_profile(name: &str, profiles: &Profiles, also: &[&str]) -> String {
     let names: Vec<&str> = profiles.names().collect();
-    format!("there is no profile {name:?}; there are {}", names.join(", "))
+    let all = names.join(", ");
+    let distance = |known: &&&str| strsim::damerau_levenshtein(known, name);
+    // Half of a short name has to be right.
+    let is_near = |known: &&&str| distance(known) <= 3.min(name.len() / 2);
+    match names.iter().chain(also).min_by_key(distance).filter(is_near) {
+        Some(meant) => format!("did you mean {meant}? There are {all}"),
+        None => format!("there are {all}"),
+    }
 }
 
 /// The facts of this container.

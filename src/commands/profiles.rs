@@ -23,7 +23,7 @@ pub fn run(out: &mut impl Write, name: Option<&str>, json: bool, config: &Config
         return Ok(());
     };
     let Some(profile) = profiles.get(name) else {
-        bail!(host::no_such_profile(name, &profiles));
+        bail!("there is no profile {name:?}; {}", host::advice_on_profile(name, &profiles, &[]));
     };
     if json {
         write_json(out, vec![profile])

@@ -96,7 +96,8 @@ fn ours(environment: &Environment) -> impl Iterator<Item = (&str, &str)> {
             // Of two with one name the first counts, as for getenv(3).
             && environment.get(name) == Some(value)
             && ![CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE].contains(name)
-            && !is_service_link(name)
+            && !is_unset(name, value)
+            && !is_service_link(name, value)
     })
 }
 
@@ -105,24 +106,63 @@ pub fn has_variables(environment: &Environment) -> bool {
     ours(environment).next().is_some()
 }
 
+/// What the environment says of a key, as [`merge`] takes it.
+pub fn of_variable<'a>(environment: &'a Environment, key: &str) -> Option<&'a str> {
+    let name = variable(key);
+    environment.get(&name).filter(|value| !is_unset(&name, value))
+}
+
 /// `RDMA_INIT_LOG_FORMAT` for `log-format`.
-pub fn variable(key: &str) -> String {
+fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.to_uppercase().replace('-', "_"))
+}
+
+/// `log-format` for `RDMA_INIT_LOG_FORMAT`; the name must have our prefix.
+fn key(variable: &str) -> String {
+    variable[PREFIX.len()..].to_lowercase().replace('_', "-")
+}
+
+/// Whether a variable is there and says nothing: templates leave them empty. A
+/// `state-dir` that is empty means nowhere.
+fn is_unset(name: &str, value: &str) -> bool {
+    let key = key(name);
+    value.is_empty() && key != "state-dir" && KEYS.contains(&key.as_str())
 }
 
 /// A layer for each variable, so that an error can name it.
 fn variables(environment: &Environment) -> impl Iterator<Item = Layer> {
     ours(environment).map(|(name, value)| {
-        let key = name[PREFIX.len()..].to_lowercase().replace('_', "-");
+        let key = key(name);
         let value = if key == "set" { values::table(value) } else { value.into() };
         layer(format!("the variable {name}"), key, value)
     })
 }
 
-/// What Kubernetes sets in every pod of a namespace with a service of our name.
-fn is_service_link(name: &str) -> bool {
-    name == "RDMA_INIT_PORT"
-        || ["RDMA_INIT_PORT_", "RDMA_INIT_SERVICE_"].iter().any(|prefix| name.starts_with(prefix))
+/// Whether Kubernetes has set this, as it does in every Pod of a namespace that has a
+/// Service called `rdma-init` or `rdma-init-ANYTHING` (its `pkg/kubelet/envvars`): such as
+/// `RDMA_INIT_TEST_SERVICE_PORT_HTTP`, `RDMA_INIT_TEST_PORT_80_TCP_ADDR`, and
+/// `RDMA_INIT_TEST_PORT=tcp://10.0.0.1:80`.
+fn is_service_link(name: &str, value: &str) -> bool {
+    if KEYS.contains(&key(name).as_str()) {
+        return false;
+    }
+    // With the underscore: the Service may be called `rdma-init`.
+    let rest = &name[PREFIX.len() - 1..];
+    let is_address = ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
+    rest.ends_with("_SERVICE_HOST")
+        || rest.ends_with("_SERVICE_PORT")
+        || rest.contains("_SERVICE_PORT_")
+        || rest.ends_with("_PORT") && is_address
+        || rest.rsplit_once("_PORT_").is_some_and(|(_, port)| is_port(port))
+}
+
+/// `80_TCP`, `80_TCP_PROTO`, `80_TCP_PORT`, `80_TCP_ADDR`.
+fn is_port(text: &str) -> bool {
+    let mut words = text.split('_');
+    words.next().is_some_and(|number| number.parse::<u16>().is_ok())
+        && words.next().is_some_and(|protocol| ["TCP", "UDP", "SCTP"].contains(&protocol))
+        && words.next().is_none_or(|what| ["PROTO", "PORT", "ADDR"].contains(&what))
+        && words.next().is_none()
 }
 
 fn flag((key, value): Flag) -> Layer {

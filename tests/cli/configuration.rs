@@ -77,7 +77,6 @@ fn a_file_that_is_no_configuration_is_named() {
 fn an_error_in_a_variable_names_the_variable() {
     with_variable("RDMA_INIT_COLOUR", "red").expect_error(&["colour", "\"red\"", "RDMA_INIT_COLOUR"]);
     with_variable("RDMA_INIT_MEMLOCK", "on").expect_error(&["memlock", "\"on\"", "RDMA_INIT_MEMLOCK"]);
-    with_variable("RDMA_INIT_MEMLOCK", "").expect_error(&["memlock", "\"\"", "RDMA_INIT_MEMLOCK"]);
     with_variable("RDMA_INIT_SET", "A").expect_error(&["set", "\"A\"", "RDMA_INIT_SET", "VARIABLE=VALUE"]);
     with_variable("RDMA_INIT_PREPARE_TIMEOUT", "soon").expect_error(&["soon", "RDMA_INIT_PREPARE_TIMEOUT"]);
     with_variable("RDMA_INIT_REFUSE_EXIT_CODE", "256").expect_error(&["256", "RDMA_INIT_REFUSE_EXIT_CODE"]);
@@ -89,6 +88,47 @@ fn an_error_in_a_variable_names_the_variable() {
     ]);
     with_variable("RDMA_INIT_", "x").expect_error(&["RDMA_INIT_"]);
     with_variable("RDMA_INIT_MEMLOCK", OsStr::from_bytes(b"o\xffn")).expect_error(&["RDMA_INIT_MEMLOCK"]);
+}
+
+/// Templates leave variables empty, and Kubernetes adds some for each Service.
+#[test]
+fn a_variable_that_says_nothing_is_no_error() {
+    for name in ["RDMA_INIT_PROFILE", "RDMA_INIT_MEMLOCK", "RDMA_INIT_PREPARE_TIMEOUT", "RDMA_INIT_SET"] {
+        with_variable(name, "").expect_code(0);
+    }
+    let mut command = rdma_init(["--", "true"]);
+    for (name, value) in [
+        ("RDMA_INIT_TEST_SERVICE_HOST", "10.96.0.7"),
+        ("RDMA_INIT_TEST_SERVICE_PORT", "80"),
+        ("RDMA_INIT_TEST_SERVICE_PORT_HTTP", "80"),
+        ("RDMA_INIT_TEST_PORT", "tcp://10.96.0.7:80"),
+        ("RDMA_INIT_TEST_PORT_80_TCP", "tcp://10.96.0.7:80"),
+        ("RDMA_INIT_TEST_PORT_80_TCP_PROTO", "tcp"),
+        ("RDMA_INIT_TEST_PORT_80_TCP_PORT", "80"),
+        ("RDMA_INIT_TEST_PORT_80_TCP_ADDR", "10.96.0.7"),
+    ] {
+        command.env(name, value);
+    }
+    run(command).expect_code(0);
+    with_variable("RDMA_INIT_TEST", "x").expect_error(&["unknown key test", "RDMA_INIT_TEST"]);
+    with_variable("RDMA_INIT_COLOUR", "").expect_error(&["unknown key colour", "RDMA_INIT_COLOUR"]);
+}
+
+#[test]
+fn a_profile_that_is_not_there_is_named_with_its_source_and_the_nearest() {
+    let advice =
+        "there is no such profile; did you mean acs-type1? There are ack-erdma, acs-type1, acs-type2";
+    let value = "the key profile has the value \"acs-typ1\" in";
+    with_variable("RDMA_INIT_PROFILE", "acs-typ1").expect_error(&[
+        value,
+        "in the variable RDMA_INIT_PROFILE:",
+        advice,
+    ]);
+    with_text("profile = \"acs-typ1\"").expect_error(&[value, "in the file /", "site.toml:", advice]);
+    with_flags(&["--profile", "acs-typ1"]).expect_error(&[value, "in the flag --profile:", advice]);
+    with_flags(&["--profile", "Auto"]).expect_error(&["did you mean auto?"]);
+    with_flags(&["--profile", "x"]).expect_error(&["no such profile; there are ack-erdma"]);
+    run(rdma_init(["profiles", "erdm"])).expect_error(&["no profile \"erdm\"; did you mean erdma?"]);
 }
 
 /// A value must never be changed in silence.

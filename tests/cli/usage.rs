@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::run::{executable, rdma_init, run};
+use crate::support::binary;
 
 #[test]
 fn without_arguments_it_says_how_to_use_it() {
@@ -32,6 +33,10 @@ fn a_command_without_dashes_is_an_error_that_says_so() {
     let advice = "put -- before it: rdma-init -- ls -la";
     run(rdma_init(["ls", "-la"])).expect_error(&["\"ls\"", advice]);
     run(rdma_init(["torchrun"])).expect_error(&["rdma-init -- torchrun"]);
+    // What torchrun --no-python makes of dashes that were there.
+    let twice =
+        "the launcher took it away, as torchrun --no-python does: write it twice: rdma-init -- -- ls -la";
+    run(rdma_init(["ls", "-la"])).expect_error(&[twice]);
     run(rdma_init(["--memlock=off", "ls", "-la"])).expect_error(&["ls"]);
     run(rdma_init(["ls", "--", "-la"])).expect_error(&["ls"]);
     run(rdma_init([""])).expect_error(&[]);
@@ -67,6 +72,49 @@ fn an_empty_argument_list_is_no_crash() {
 fn everything_after_the_dashes_is_the_command_s() {
     let ran = run(rdma_init(["--", "printf", "%s|", "--", "--help", "", "plan", "a b"])).expect_code(0);
     assert_eq!(ran.text(), "--|--help||plan|a b|");
+}
+
+/// As torchrun reads its own arguments, by the Python of this machine: of all since 3.6,
+/// none does otherwise.
+#[test]
+fn dashes_that_argparse_takes_away_can_be_written_twice() {
+    let script = "import argparse, subprocess, sys
+parser = argparse.ArgumentParser()
+parser.add_argument('--no-python', action='store_true')
+parser.add_argument('training_script')
+parser.add_argument('training_script_args', nargs=argparse.REMAINDER)
+job = parser.parse_args()
+sys.exit(subprocess.call([job.training_script, *job.training_script_args]))";
+    let launched = |arguments: &[&str]| {
+        let program = binary();
+        let mut command = rdma_init(["--", "python3", "-c", script, "--no-python"]);
+        command.arg(&program).args(arguments);
+        run(command)
+    };
+    let once = launched(&["--", "echo", "started"]).expect_code(125);
+    assert!(once.stderr.contains("write it twice: rdma-init -- -- echo started"), "{once:#?}");
+    for whole in [
+        &["--", "--", "echo", "started"][..],
+        &["--memlock=off", "--", "echo", "started"],
+        &["exec", "--", "echo", "started"],
+    ] {
+        assert_eq!(launched(whole).expect_code(0).text(), "started\n", "{whole:?}");
+    }
+    // What does not take them away means the same.
+    let ran = run(rdma_init(["--", "--", "echo", "--", "started"])).expect_code(0);
+    assert_eq!(ran.text(), "-- started\n");
+}
+
+#[test]
+fn an_image_s_own_entrypoint_and_command_are_thought_of() {
+    run(rdma_init(["--"])).expect_error(&["there is nothing to run", "ENTRYPOINT takes away the CMD"]);
+    run(rdma_init(["--", "--"])).expect_error(&["there is nothing to run"]);
+    run(rdma_init(["exec", "--", "--"])).expect_error(&["there is nothing to run"]);
+    let bare = run(rdma_init::<&str>([])).expect_code(125);
+    assert!(!bare.stderr.contains("ENTRYPOINT"), "{bare:#?}");
+    let ran = run(rdma_init(["--", "--model", "y"])).expect_code(127);
+    let advice = "cannot run --model: it is not in the PATH (ENOENT). If it was meant for the ENTRYPOINT that the image had before, write that one after the dashes: ENTRYPOINT [\"/rdma-init\", \"--\", \"OLD\", \"ENTRYPOINT\"].";
+    assert!(ran.stderr.contains(advice), "{ran:#?}");
 }
 
 #[test]
