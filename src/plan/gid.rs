@@ -1,5 +1,7 @@
 //! `NCCL_IB_GID_INDEX` and `NCCL_IB_ADDR_*`: the source address of RoCE.
 
+mod not_taken;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -82,20 +84,24 @@ pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> 
         notes.tried(INDEX, format!("the published {index}, if it is right on every HCA"), result);
     }
     if let Some((index, rule)) = published {
+        not_taken::beside(&rails, index, true, notes);
         return GidChoice::Index { index, rule, evidence: evidence_at(&rails, index) };
     }
-    let rails = of_one_family(rails);
+    let all = rails;
+    let rails = of_one_family(&all);
     let common = common_index(&rails);
     let result = common.map_or("there is none".to_owned(), |index| format!("slot {index}"));
     notes.tried(INDEX, "the lowest slot that is right on every HCA", result);
     if let Some(index) = common {
+        not_taken::beside(&all, index, false, notes);
         let rule = "the RoCE v2 GID of an address of this container, on every HCA".to_owned();
         return GidChoice::Index { index, rule, evidence: evidence_at(&rails, index) };
     }
     // Without a version only what is right in every release can be chosen.
     let searches = user.version().filter(|version| *version >= SEARCHES_GIDS);
-    if let Some(search) = searches.and_then(|version| search(&rails, version, notes)) {
-        let evidence = rails.iter().map(|rail| shown(&rail.name, rail.slots[0])).collect();
+    if let Some((search, ends)) = searches.and_then(|version| search(&rails, version, notes)) {
+        let evidence = rails.iter().zip(&ends).map(|(rail, end)| shown(&rail.name, end)).collect();
+        not_taken::beside_search(&all, &ends, notes);
         return GidChoice::Search { search, evidence };
     }
     let may_narrow = !context.is_decided("NCCL_IB_HCA");
@@ -158,7 +164,7 @@ fn behind(facts: &Facts, rails: &[Rail]) -> Option<Finding> {
 
 /// Each rail with its IPv4 slots where every rail has one, else with its IPv6
 /// slots where every rail has one, else with what there is.
-fn of_one_family(rails: Vec<Rail>) -> Vec<Rail> {
+fn of_one_family<'a>(rails: &[Rail<'a>]) -> Vec<Rail<'a>> {
     let of = |ipv6: bool| -> Option<Vec<Rail>> {
         let filtered: Vec<Rail> = rails
             .iter()
@@ -169,7 +175,7 @@ fn of_one_family(rails: Vec<Rail>) -> Vec<Rail> {
             .collect();
         filtered.iter().all(|rail| !rail.slots.is_empty()).then_some(filtered)
     };
-    of(false).or_else(|| of(true)).unwrap_or(rails)
+    of(false).or_else(|| of(true)).unwrap_or_else(|| rails.to_vec())
 }
 
 /// The published index, where it is a GID of ours on every rail, of one family:
@@ -191,8 +197,8 @@ fn common_index(rails: &[Rail]) -> Option<u32> {
 }
 
 /// The variables with which NCCL's own search ends on a right slot on every rail,
-/// none if possible. Proven by replaying the search.
-fn search(rails: &[Rail], version: Version, notes: &mut Notes) -> Option<Search> {
+/// none if possible, and these slots. Proven by replaying the search.
+fn search<'a>(rails: &[Rail<'a>], version: Version, notes: &mut Notes) -> Option<(Search, Vec<&'a Gid>)> {
     let family = match rails.first()?.slots.first()?.address() {
         IpAddr::V4(_) => Family::Inet,
         IpAddr::V6(_) => Family::Inet6,
@@ -201,7 +207,7 @@ fn search(rails: &[Rail], version: Version, notes: &mut Notes) -> Option<Search>
     // No narrower range holds them all, and a wider one lets in more that is wrong.
     let range = common_range(rails.iter().map(|rail| rail.slots[0].address()));
     let narrow = Search { range: range.map(Into::into), ..free };
-    [free, narrow].into_iter().find(|search| {
+    let found = [free, narrow].into_iter().find(|search| {
         let wrong = rails
             .iter()
             .map(|rail| (rail, search.run(&rail.port.gids, version)))
@@ -215,7 +221,12 @@ fn search(rails: &[Rail], version: Version, notes: &mut Notes) -> Option<Search>
         };
         notes.tried(INDEX, format!("unset: the search of NCCL {version} {range}"), result);
         wrong.is_none()
-    })
+    })?;
+    let end = |rail: &Rail<'a>| {
+        let slot = found.run(&rail.port.gids, version).ok()?;
+        rail.slots.iter().find(|gid| gid.index == slot).copied()
+    };
+    Some((found, rails.iter().map(end).collect::<Option<_>>()?))
 }
 
 /// Keeps the rails that share a slot with most others.
