@@ -70,15 +70,10 @@ fn cards(facts: &Facts, profile: &Profile) -> Option<Finding> {
 }
 
 fn interface_up(facts: &Facts, profile: &Profile, name: &str) -> Option<Finding> {
-    let problem = match facts.net.interface(name) {
-        None => "is not there",
-        Some(found) if !found.is_up() => "is down",
-        Some(found) if !interface::has_global_address(found) => "has no global address",
-        Some(_) => return None,
-    };
+    let obstacle = interface::obstacle(facts, name)?;
     let finding = Finding::warning(
         "interface-missing",
-        format!("Profile {} has RDMA behind the interface {name}, which {problem}.", profile.name),
+        format!("Profile {} has RDMA behind the interface {name}, which {obstacle}.", profile.name),
     );
     Some(match &profile.hint {
         Some(hint) => finding.with_fix(hint.clone()),

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::devices::{Candidate, Reason, Verdict};
+use super::interface::{self, Obstacle};
 use super::{Context, Finding, ProfileChoice};
 use crate::profiles::{self, Profile};
 
@@ -35,10 +36,10 @@ pub fn find(context: &Context, ports: &[Candidate]) -> Fabric {
     match context.profile.fabric.as_ref().unwrap_or(&profiles::Fabric::Verbs) {
         profiles::Fabric::Verbs if used > 0 => Fabric::Verbs,
         profiles::Fabric::Verbs => Fabric::None(why_none(context, ports)),
-        profiles::Fabric::Interface(name) => match context.facts.net.interface(name) {
-            Some(interface) if interface.is_up() => Fabric::Interface(name.clone()),
-            Some(_) => Fabric::None(format!("the interface {name} is down")),
-            None => Fabric::None(format!("there is no interface {name}")),
+        profiles::Fabric::Interface(name) => match interface::obstacle(context.facts, name) {
+            None => Fabric::Interface(name.clone()),
+            Some(Obstacle::NotThere) => Fabric::None(format!("there is no interface {name}")),
+            Some(obstacle) => Fabric::None(format!("the interface {name} {obstacle}")),
         },
         profiles::Fabric::Plugin if used > 0 => Fabric::Plugin(used),
         profiles::Fabric::Plugin => Fabric::None("no device of the net plugin's kind is usable".to_owned()),
@@ -118,6 +119,14 @@ pub fn findings(
         Some(choice) if choice.is_named() => Finding::error(
             "no-fabric",
             format!("Profile {} was asked for, but {why}: {consequence}.", choice.name),
+        ),
+        Some(choice) if matches!(profile.fabric, Some(profiles::Fabric::Interface(_))) => Finding::error(
+            "no-fabric",
+            format!(
+                "Profile {} was chosen ({}), but {why}: {consequence}.",
+                choice.name,
+                choice.evidence.join(", ")
+            ),
         ),
         _ if ports.is_empty() && choice.is_none() => return Vec::new(),
         _ => Finding::error("no-usable-hca", format!("No RDMA device is usable: {consequence}.")),

@@ -126,6 +126,40 @@ pub fn has_global_address(interface: &Interface) -> bool {
     })
 }
 
+/// What keeps traffic from an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle {
+    NotThere,
+    Down,
+    NoCarrier,
+    NoAddress,
+    NoGlobalAddress,
+}
+
+impl std::fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(match self {
+            Obstacle::NotThere => "is not there",
+            Obstacle::Down => "is down",
+            Obstacle::NoCarrier => "has no carrier (UP, but not RUNNING)",
+            Obstacle::NoAddress => "has no address",
+            Obstacle::NoGlobalAddress => "has no global address",
+        })
+    }
+}
+
+/// `None` for an interface that is up and has an address that other nodes can reach.
+pub fn obstacle(facts: &Facts, name: &str) -> Option<Obstacle> {
+    let Some(interface) = facts.net.interface(name) else { return Some(Obstacle::NotThere) };
+    match interface {
+        down if !down.has_flag("UP") => Some(Obstacle::Down),
+        down if !down.is_up() => Some(Obstacle::NoCarrier),
+        bare if bare.addresses.is_empty() => Some(Obstacle::NoAddress),
+        local if !has_global_address(local) => Some(Obstacle::NoGlobalAddress),
+        _ => None,
+    }
+}
+
 pub fn propose(context: &Context, choice: Option<&InterfaceChoice>, notes: &mut Notes) -> Vec<Proposal> {
     if context.is_decided(VARIABLE) {
         return Vec::new();
