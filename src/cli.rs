@@ -55,6 +55,10 @@ pub struct ConfigFlags {
     #[arg(long, global = true, value_name = "FOLDER")]
     profile_dir: Option<String>,
 
+    /// The HCA whose interface carries the default route: auto (used where it is a rail), use, or skip
+    #[arg(long, global = true, value_name = "WHEN")]
+    default_route_hca: Option<String>,
+
     /// Raise the limit of pinned memory: off, warn, or enforce (refuse to start where it stays at 8 MiB or less)
     #[arg(long, global = true, value_name = "MODE")]
     memlock: Option<String>,
@@ -298,6 +302,7 @@ impl ConfigFlags {
         let texts = [
             ("profile", &self.profile),
             ("profile-dir", &self.profile_dir),
+            ("default-route-hca", &self.default_route_hca),
             ("memlock", &self.memlock),
             ("self-test", &self.self_test),
             ("state-dir", &self.state_dir),

@@ -21,7 +21,7 @@ use crate::check::memlock;
 use crate::exit;
 use crate::facts::settings::Environment;
 use crate::init::{Orders, Supervision, Terms, Voice};
-use crate::plan::{Options, ProfileOption};
+use crate::plan::{DefaultRouteOption, Options, ProfileOption};
 use crate::self_test;
 use crate::state::{Place, Propagate};
 
@@ -38,6 +38,8 @@ pub struct Config {
     pub profile_source: String,
     /// A folder with profiles of the user's own.
     pub profile_dir: Option<PathBuf>,
+    /// Whether the HCA of the default route is used.
+    pub default_route_hca: DefaultRouteOption,
     pub memlock: memlock::Mode,
     /// A self-test before the command starts.
     pub self_test: self_test::Mode,
@@ -86,6 +88,7 @@ pub struct ConfigError(String);
 
 /// The keys, as they are written in the file.
 pub const KEYS: &[&str] = &[
+    "default-route-hca",
     "drain-timeout",
     "keep",
     "kill-group",
@@ -139,6 +142,9 @@ fn read<S: Source>(of: &S) -> Result<Config, S::Error> {
         profile: of.get("profile", values::profile)?.unwrap_or_default(),
         profile_source: of.source("profile"),
         profile_dir: of.get("profile-dir", values::path)?,
+        default_route_hca: of
+            .get("default-route-hca", values::word(&["auto", "use", "skip"]))?
+            .unwrap_or_default(),
         memlock: of.get("memlock", values::word(&["off", "warn", "enforce"]))?.unwrap_or_default(),
         self_test: of.get("self-test", values::word(&["off", "warn", "enforce"]))?.unwrap_or_default(),
         require_rdma: of.get("require-rdma", values::boolean)?.unwrap_or_default(),
@@ -197,7 +203,12 @@ impl Config {
 
     /// The part that the plan needs.
     pub fn plan_options(&self) -> Options {
-        Options { profile: self.profile.clone(), keep: self.keep.clone(), set: self.set.clone() }
+        Options {
+            profile: self.profile.clone(),
+            default_route_hca: self.default_route_hca,
+            keep: self.keep.clone(),
+            set: self.set.clone(),
+        }
     }
 }
 
@@ -298,13 +309,15 @@ mod tests {
         assert_eq!(defaults.memlock, memlock::Mode::Warn);
         assert_eq!(defaults.prepare_timeout, Duration::from_secs(10));
         assert_eq!((defaults.refuse_exit_code, defaults.require_rdma), (121, false));
+        assert_eq!(defaults.default_route_hca, DefaultRouteOption::Auto);
 
-        let file = "profile = \"erdma\"\nmemlock = \"off\"\nprepare-timeout = \"2m\"\nkeep = [\"A\"]\n[set]\nX = \"1\"\nY = 2\n";
+        let file = "default-route-hca = \"use\"\nprofile = \"erdma\"\nmemlock = \"off\"\nprepare-timeout = \"2m\"\nkeep = [\"A\"]\n[set]\nX = \"1\"\nY = 2\n";
         let variables =
             [("RDMA_INIT_MEMLOCK", "enforce"), ("RDMA_INIT_KEEP", "B, C"), ("RDMA_INIT_REQUIRE_RDMA", "1")];
         let flags = vec![("profile", "none".into()), ("prepare-timeout", "500ms".into())];
         let merged = config(file, &variables, flags).unwrap();
         assert_eq!(merged.profile, ProfileOption::None);
+        assert_eq!(merged.default_route_hca, DefaultRouteOption::Use);
         assert_eq!(merged.memlock, memlock::Mode::Enforce);
         assert_eq!(merged.prepare_timeout, Duration::from_millis(500));
         assert_eq!(merged.keep, BTreeSet::from(["B".to_owned(), "C".to_owned()]));
@@ -330,6 +343,10 @@ mod tests {
         assert_eq!(
             error("", &[("RDMA_INIT_MEMLOCK", "on")], vec![]),
             "the key memlock has the value \"on\" in the variable RDMA_INIT_MEMLOCK: expected one of off, warn, enforce"
+        );
+        assert_eq!(
+            error("", &[("RDMA_INIT_DEFAULT_ROUTE_HCA", "avoid")], vec![]),
+            "the key default-route-hca has the value \"avoid\" in the variable RDMA_INIT_DEFAULT_ROUTE_HCA: expected one of auto, use, skip"
         );
         assert_eq!(
             error("require-rdma = 7", &[], vec![]),

@@ -2,12 +2,11 @@
 
 use super::rdma::Access;
 use super::reader::Reader;
-use super::{Facts, counters, gpu, state};
+use super::{Facts, counters, state};
 
 /// Adds it. What cannot be read here is not there: the devices themselves have been read.
 pub fn add(facts: &mut Facts, reader: &Reader) {
     for hca in &mut facts.rdma {
-        hca.pci_path = reader.resolved(format!("/sys/class/infiniband/{}/device", hca.name));
         // Each counter may be a command to the device, and the host may have many.
         if hca.uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened) {
             for port in &mut hca.ports {
@@ -15,6 +14,5 @@ pub fn add(facts: &mut Facts, reader: &Reader) {
             }
         }
     }
-    facts.gpu.devices = gpu::read_devices(reader);
     facts.state_writable = Some(state::is_writable(reader));
 }

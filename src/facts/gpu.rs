@@ -21,7 +21,7 @@ pub struct Gpus {
     /// own module, among those that NCCL asks for (`ncclIbGdrSupport`).
     pub peer_memory: Option<String>,
     /// Where the GPUs of this container are, in the order of their PCI addresses; empty
-    /// where nobody has looked, or where they do not show.
+    /// where they do not show, and on a host without an HCA, where nobody looks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<PciDevice>,
 }
@@ -36,18 +36,23 @@ const PEER_MEMORY: &[&str] = &[
 /// A folder for each GPU, by its PCI address.
 const FOLDER: &str = "/proc/driver/nvidia/gpus";
 
-pub fn read(reader: &Reader) -> Gpus {
+/// The places of the GPUs are read on demand: without an HCA, they decide nothing.
+pub fn read(reader: &Reader, with_places: bool) -> Gpus {
     let mut nodes = 0u32;
     // Every driver library opens this one first; without it, the rest of /dev tells nothing.
     if reader.may_be_there("/dev/nvidiactl") {
         reader.each_name("/dev", |name| nodes += u32::from(is_gpu(name)));
     }
-    let mut models: Vec<String> = reader
+    let listed: Vec<Listed> = reader
         .names(FOLDER)
-        .iter()
-        .filter_map(|gpu| reader.text(format!("{FOLDER}/{gpu}/information")))
-        .filter_map(|text| Some(value(&text, "Model:")?.to_owned()))
+        .into_iter()
+        .map(|address| {
+            let information = reader.text(format!("{FOLDER}/{address}/information")).unwrap_or_default();
+            Listed { address, information }
+        })
         .collect();
+    let model = |gpu: &Listed| Some(value(&gpu.information, "Model:")?.to_owned());
+    let mut models: Vec<String> = listed.iter().filter_map(model).collect();
     sorted::by(&mut models, Ord::cmp);
     models.dedup();
     if nodes == 0 {
@@ -59,27 +64,33 @@ pub fn read(reader: &Reader) -> Gpus {
         models,
         driver: driver.and_then(|text| text.lines().next().map(str::to_owned)),
         peer_memory: PEER_MEMORY.iter().find(|path| reader.may_be_there(path)).map(|path| (*path).to_owned()),
-        devices: Vec::new(),
+        devices: if with_places { devices(reader, listed) } else { Vec::new() },
     }
+}
+
+/// A GPU that the driver lists.
+struct Listed {
+    /// On the PCI bus.
+    address: String,
+    information: String,
 }
 
 /// The places of the GPUs. The driver may list all of the host's: this container's have
 /// a node.
-pub fn read_devices(reader: &Reader) -> Vec<PciDevice> {
-    let mut names = reader.names(FOLDER);
+fn devices(reader: &Reader, mut listed: Vec<Listed>) -> Vec<PciDevice> {
     // Hexadecimal, and all as long as each other.
-    sorted::by(&mut names, Ord::cmp);
-    names.retain(|name| {
-        let text = reader.text_if_readable(format!("{FOLDER}/{name}/information")).unwrap_or_default();
-        value(&text, "Device Minor:").is_none_or(|minor| reader.may_be_there(format!("/dev/nvidia{minor}")))
-    });
-    let device = |name: &String| {
-        let folder = format!("/sys/bus/pci/devices/{name}");
+    sorted::by(&mut listed, |a, b| a.address.cmp(&b.address));
+    let is_here = |gpu: &&Listed| {
+        value(&gpu.information, "Device Minor:")
+            .is_none_or(|minor| reader.may_be_there(format!("/dev/nvidia{minor}")))
+    };
+    let device = |gpu: &Listed| {
+        let folder = format!("/sys/bus/pci/devices/{}", gpu.address);
         let numa_node = reader.text_if_readable(format!("{folder}/numa_node"));
         let numa_node = numa_node.and_then(|text| text.parse().ok());
         Some(PciDevice { path: reader.resolved(&folder)?, numa_node })
     };
-    names.iter().filter_map(device).collect()
+    listed.iter().filter(is_here).filter_map(device).collect()
 }
 
 /// What follows a word at the start of a line.
@@ -116,12 +127,15 @@ mod tests {
             let target = format!("../../../devices/pci0000:0{minor}/{address}");
             symlink(target, root.path().join(format!("sys/bus/pci/devices/{address}"))).unwrap();
         }
+        file("dev/nvidiactl", "");
         file("dev/nvidia0", "");
         file("dev/nvidia1", "");
         let reader = Reader::new(root.path());
-        let found = read_devices(&reader);
+        let found = read(&reader, true).devices;
         let paths: Vec<&str> = found.iter().map(|device| device.path.as_str()).collect();
         assert_eq!(paths, ["/sys/devices/pci0000:01/0000:10:00.0", "/sys/devices/pci0000:00/0000:1b:00.0"]);
         assert_eq!(found[0].numa_node, Some(1));
+        let without = read(&reader, false);
+        assert_eq!((without.count, without.models.len(), without.devices), (Some(2), 1, Vec::new()));
     }
 }

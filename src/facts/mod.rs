@@ -113,10 +113,10 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
     let reads_image = !rdma.is_empty() || is_needed == Some(true) || sources.image_in_any_case;
     let image = reads_image.then(|| image::read(&reader, sources.start));
     Facts {
+        gpu: gpu::read(&reader, !rdma.is_empty()),
         rdma,
         image,
         net,
-        gpu: gpu::read(&reader),
         limits: limits::read(),
         process: process::read(&reader),
         shm: shm::read(&reader),

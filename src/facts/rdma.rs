@@ -31,7 +31,7 @@ pub struct Hca {
     /// `None` where the device has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pci_link: Option<PciLink>,
-    /// As [`pci::PciDevice::path`]; `None` where nobody has looked, or for a soft device.
+    /// As [`pci::PciDevice::path`]; `None` for a soft device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pci_path: Option<String>,
     /// -1 where the firmware does not tell.
@@ -216,7 +216,7 @@ fn hca(reader: &Reader, own: &BTreeSet<IpAddr>, name: String, uverbs: &BTreeMap<
     Hca {
         driver: reader.link_name(format!("{folder}/device/driver")),
         pci_address: reader.link_name(format!("{folder}/device")).filter(|n| is_pci_address(n)),
-        pci_path: None,
+        pci_path: reader.resolved(format!("{folder}/device")),
         pci_link: pci::read(reader, &format!("{folder}/device")),
         numa_node: reader.number(format!("{folder}/device/numa_node")),
         node_type: text("node_type").unwrap_or_default().into(),
@@ -291,6 +291,8 @@ pub fn is_pci_address(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn kernel_texts_are_understood_and_unknown_ones_kept() {
@@ -304,6 +306,22 @@ mod tests {
         assert_eq!(port.gigabits(), 200.0);
         assert_eq!(Port { rate: "2.5 Gb/sec (1X SDR)".into(), ..Port::default() }.gigabits(), 2.5);
         assert_eq!(Port::default().gigabits(), 0.0);
+    }
+
+    #[test]
+    fn the_place_of_an_hca_is_the_folder_of_its_device() {
+        let root = tempfile::tempdir().unwrap();
+        let device = "devices/pci0000:00/0000:00:01.0/0000:01:00.0";
+        let class = root.path().join("sys/class/infiniband");
+        fs::create_dir_all(root.path().join("sys").join(device)).unwrap();
+        for name in ["mlx5_0", "rxe0"] {
+            fs::create_dir_all(class.join(name)).unwrap();
+        }
+        symlink(format!("../../../{device}"), class.join("mlx5_0/device")).unwrap();
+        let found = read(&Reader::new(root.path()), &BTreeSet::new());
+        let places: Vec<Option<&str>> = found.iter().map(|hca| hca.pci_path.as_deref()).collect();
+        assert_eq!(places, [Some(format!("/sys/{device}").as_str()), None]);
+        assert_eq!(found[0].pci_address.as_deref(), Some("0000:01:00.0"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::distance::Distance;
 use crate::facts::Facts;
 use crate::facts::rdma::{Access, Hca, LinkLayer, NodeType, Port};
 use crate::nccl::devices::has_transport;
@@ -32,8 +33,15 @@ pub enum Reason {
         erdma: bool,
     },
     NodeType(String),
-    /// The interface.
-    CarriesDefaultRoute(String),
+    CarriesDefaultRoute {
+        interface: String,
+        /// Whether no other interface carries one.
+        is_only: bool,
+        /// Whether the configuration says to leave it out.
+        by_user: bool,
+    },
+    /// How far its nearest GPU is; every GPU has an HCA that is nearer.
+    NearNoGpu(Distance),
     /// Its own, and that of the ports in use.
     OtherLinkLayer(LinkLayer, LinkLayer),
     /// The setting that turns verbs off.
@@ -64,8 +72,13 @@ impl std::fmt::Display for Reason {
                 f.write_str("the erdma driver is in its iWARP mode, which NCCL does not work on")
             }
             Reason::NodeType(kind) => write!(f, "its node type is {kind}, not a channel adapter"),
-            Reason::CarriesDefaultRoute(interface) => {
-                write!(f, "{interface}, its interface, carries the default route")
+            Reason::CarriesDefaultRoute { interface, is_only, by_user } => {
+                let article = if *is_only { "the" } else { "a" };
+                let by = if *by_user { " (default-route-hca = \"skip\")" } else { "" };
+                write!(f, "{interface}, its interface, carries {article} default route{by}")
+            }
+            Reason::NearNoGpu(nearest) => {
+                write!(f, "near no GPU ({} at best), and every GPU has an HCA at PIX or PXB", nearest.word())
             }
             Reason::OtherLinkLayer(own, others) => {
                 write!(

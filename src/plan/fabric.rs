@@ -109,6 +109,21 @@ pub fn findings(
         );
         return vec![Finding::error("no-hca-selected", message).with_fix("Remove or correct NCCL_IB_HCA.")];
     }
+    let skipped = |port: &&Candidate| {
+        matches!(port.verdict, Verdict::LeftOut(Reason::CarriesDefaultRoute { by_user: true, .. }))
+    };
+    let skipped: Vec<String> = ports.iter().filter(skipped).map(Candidate::name).collect();
+    if !skipped.is_empty() {
+        let message = format!(
+            "No usable RDMA device is left beside {}, which default-route-hca = \"skip\" leaves out: the job will run on TCP.",
+            skipped.join(", ")
+        );
+        return vec![
+            Finding::error("default-route-hca-skipped", message).with_fix(
+                "Check why the other RDMA devices are missing, or set default-route-hca = \"use\".",
+            ),
+        ];
+    }
     let consequence = match context.user.get("NCCL_NET") {
         Some(setting) if setting.value.eq_ignore_ascii_case("IB") => {
             "NCCL will end with an error, as NCCL_NET asks for"

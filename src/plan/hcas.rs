@@ -2,12 +2,12 @@
 
 use super::devices::{Candidate, Reason, Verdict};
 use super::setting::Proposal;
-use super::{Context, Fabric, Finding, Notes};
+use super::{Context, Fabric, Finding, Notes, near};
 use crate::nccl::devices::visible;
 use crate::nccl::list::{Pattern, most_hcas};
 use crate::nccl::version::{TAKES_32_HCAS, Version};
 
-const VARIABLE: &str = "NCCL_IB_HCA";
+pub const VARIABLE: &str = "NCCL_IB_HCA";
 
 pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec<Proposal> {
     let profile = context.profile;
@@ -27,7 +27,8 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
     if used.len() > most {
         notes.find(too_many(context.user.version(), used.len(), most));
     }
-    let evidence = evidence(ports);
+    let mut evidence = evidence(ports);
+    evidence.extend(near::evidence(context.facts, ports));
     if let Some(constant) = constant {
         let rule = format!("the published {constant}, if it selects just the HCAs to use");
         if selects_exactly(constant, ports, context.version()) {
@@ -73,7 +74,8 @@ fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding {
 
 /// `NCCL_IB_DISABLE=1` where NCCL would otherwise take devices on which it cannot
 /// work: it does not look at the node type, and ends with an error at the first
-/// connection.
+/// connection; or take those that the configuration says to leave alone, as they are
+/// the only ones.
 pub fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Option<Proposal> {
     let is_trap = |port: &&Candidate| {
         visible(port.hca, port.port)
@@ -83,10 +85,15 @@ pub fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabric) -> O
         return None;
     }
     let traps: Vec<String> = ports.iter().filter(is_trap).map(Candidate::name).collect();
-    (!traps.is_empty()).then(|| {
-        let rule = format!("NCCL would take {}, and fail at the first connection", traps.join(", "));
-        Proposal::from_facts("NCCL_IB_DISABLE", "1", rule).because(evidence(ports))
-    })
+    let is_skipped =
+        |port: &&Candidate| matches!(port.verdict, Verdict::LeftOut(Reason::CarriesDefaultRoute { .. }));
+    let skipped: Vec<String> = ports.iter().filter(is_skipped).map(Candidate::name).collect();
+    let rule = match (traps.as_slice(), skipped.as_slice()) {
+        ([], []) => return None,
+        ([], skipped) => format!("NCCL would take {} all the same", skipped.join(", ")),
+        (traps, _) => format!("NCCL would take {}, and fail at the first connection", traps.join(", ")),
+    };
+    Some(Proposal::from_facts("NCCL_IB_DISABLE", "1", rule).because(evidence(ports)))
 }
 
 /// Whether NCCL, given this pattern, takes all used ports and no other.

@@ -9,6 +9,7 @@ use crate::facts::net::Interface;
 use crate::facts::route::Route;
 use crate::nccl::list::Pattern;
 use crate::nccl::version::NEWEST;
+use crate::sorted;
 
 const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 
@@ -38,7 +39,7 @@ pub fn choose(facts: &Facts, notes: &mut Notes) -> Option<InterfaceChoice> {
 }
 
 fn of_default_route(facts: &Facts) -> Option<InterfaceChoice> {
-    let name = default_route(facts)?.interface.clone();
+    let name = default_routes(facts).first()?.interface.clone();
     Some(InterfaceChoice { name, rule: "carries the default route".to_owned() })
 }
 
@@ -80,11 +81,15 @@ fn to_master(facts: &Facts) -> Option<InterfaceChoice> {
     Some(InterfaceChoice { name: route.interface.clone(), rule })
 }
 
-/// IPv4 before IPv6, then the lowest metric.
-pub fn default_route(facts: &Facts) -> Option<&Route> {
-    usable_routes(facts)
-        .filter(|route| route.is_default())
-        .min_by_key(|route| (route.destination.addr().is_ipv6(), route.metric))
+/// The default routes, that which the kernel takes first: IPv4's, and IPv6's only where
+/// IPv4 has none. Routers announce IPv6's on rails, too.
+pub fn default_routes(facts: &Facts) -> Vec<&Route> {
+    let is_ipv6 = |route: &&Route| route.destination.addr().is_ipv6();
+    let all = usable_routes(facts).filter(|route| route.is_default());
+    let (ipv6, ipv4): (Vec<&Route>, Vec<&Route>) = all.partition(is_ipv6);
+    let mut routes = if ipv4.is_empty() { ipv6 } else { ipv4 };
+    sorted::by_key(&mut routes, |route| route.metric);
+    routes
 }
 
 fn usable_routes(facts: &Facts) -> impl Iterator<Item = &Route> {

@@ -9,7 +9,9 @@
 mod companions;
 mod constraints;
 mod context;
+mod default_route;
 mod devices;
+pub mod distance;
 mod fabric;
 mod fill;
 mod finding;
@@ -17,6 +19,7 @@ mod forecast;
 mod gid;
 mod hcas;
 mod interface;
+mod near;
 mod needs;
 mod notes;
 mod options;
@@ -24,6 +27,7 @@ mod port_findings;
 mod profile;
 mod select;
 mod setting;
+mod storage;
 mod user;
 mod why;
 
@@ -37,7 +41,7 @@ pub use forecast::Forecast;
 pub use gid::own_slots;
 pub use needs::needs_network;
 pub use notes::{Notes, Tried};
-pub use options::{Options, ProfileOption};
+pub use options::{DefaultRouteOption, Options, ProfileOption};
 pub use profile::ProfileChoice;
 pub use setting::{Outcome, Setting};
 pub use user::User;
@@ -98,7 +102,7 @@ pub fn plan(facts: &Facts, profiles: &Profiles, options: &Options) -> Plan {
     let context = Context { facts, profile: &profile, user: &user, options };
     let mut notes = Notes::default();
 
-    select::select(&context, &mut ports);
+    select::select(&context, &mut ports, &mut notes);
     let gid = gid::choose(&context, &mut ports, &mut notes);
     let fabric = fabric::find(&context, &ports);
 
@@ -117,6 +121,10 @@ pub fn plan(facts: &Facts, profiles: &Profiles, options: &Options) -> Plan {
     let Notes { mut findings, tried } = notes;
     findings.extend(fabric::findings(&context, &fabric, &ports, choice.as_ref()));
     findings.extend(port_findings::findings(&ports));
+    // Without a profile nothing was chosen.
+    if choice.is_some() {
+        findings.extend(storage::findings(&context, &ports));
+    }
     findings.extend(constraints::check(&context, &ports, &fabric));
     findings.extend(fill::overridden(&context));
 

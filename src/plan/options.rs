@@ -3,14 +3,28 @@
 use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
+use serde::Deserialize;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     pub profile: ProfileOption,
+    pub default_route_hca: DefaultRouteOption,
     /// Variables never to fill.
     pub keep: BTreeSet<String>,
     /// Variables to set, as if by the user.
     pub set: IndexMap<String, String>,
+}
+
+/// Whether the HCA whose interface carries the default route is used for the job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DefaultRouteOption {
+    /// As the profile says; else not, unless it is a rail.
+    #[default]
+    Auto,
+    Use,
+    /// Not even where no other is there.
+    Skip,
 }
 
 /// Which profile to use.

@@ -1,14 +1,13 @@
 //! Narrowing the usable ports down to those of the job.
 
 use super::devices::{Candidate, Reason};
-use super::{Context, gid, interface};
-use crate::facts::Facts;
-use crate::facts::rdma::{Hca, LinkLayer, Port};
+use super::{Context, Notes, default_route, gid, near};
+use crate::facts::rdma::LinkLayer;
 use crate::nccl::devices::is_for_plugin;
-use crate::profiles::{self, DefaultRouteHca};
+use crate::profiles;
 
 /// Leaves out, with the reason, what the job must not use.
-pub fn select(context: &Context, ports: &mut [Candidate]) {
+pub fn select(context: &Context, ports: &mut [Candidate], notes: &mut Notes) {
     let Context { facts, profile, user, .. } = context;
     if profile.fabric == Some(profiles::Fabric::Plugin) {
         for port in ports.iter_mut().filter(|port| is_for_plugin(port.hca, port.port)) {
@@ -42,9 +41,8 @@ pub fn select(context: &Context, ports: &mut [Candidate]) {
         return;
     }
     keep_one_link_layer(ports);
-    if profile.default_route_hca != Some(DefaultRouteHca::Use) {
-        avoid_default_route(facts, ports);
-    }
+    near::leave_out_far(facts, ports, |port| default_route::is_wanted(context, port), notes);
+    default_route::decide(context, ports, notes);
     leave_out_where_others_remain(
         ports,
         |port| port.port.link_layer == LinkLayer::Ethernet && gid::own_slots(facts, port.port).is_empty(),
@@ -73,37 +71,6 @@ fn keep_one_link_layer(ports: &mut [Candidate]) {
     for port in ports.iter_mut().filter(|p| p.is_used() && p.port.link_layer != dominant) {
         port.leave_out(Reason::OtherLinkLayer(port.port.link_layer.clone(), dominant.clone()));
     }
-}
-
-/// The NIC of a RoCE host that carries its TCP traffic is left out, unless that
-/// leaves only slower ones. On InfiniBand the two do not get in each other's way.
-fn avoid_default_route(facts: &Facts, ports: &mut [Candidate]) {
-    let Some(route) = interface::default_route(facts) else { return };
-    let carries = |port: &Candidate| {
-        port.port.link_layer == LinkLayer::Ethernet && carries(facts, port.hca, port.port, &route.interface)
-    };
-    let fastest = |of: &dyn Fn(&Candidate) -> bool| {
-        ports
-            .iter()
-            .filter(|port| port.is_used() && of(port))
-            .map(|port| port.port.gigabits())
-            .fold(0.0, f64::max)
-    };
-    if fastest(&|port| !carries(port)) >= fastest(&carries) {
-        let reason = Reason::CarriesDefaultRoute(route.interface.clone());
-        leave_out_where_others_remain(ports, carries, &reason);
-    }
-}
-
-/// Whether this HCA's interface is the one named, in our own network namespace:
-/// by the GID of one of our addresses, or by the PCI device.
-fn carries(facts: &Facts, hca: &Hca, port: &Port, interface: &str) -> bool {
-    let Some(interface) = facts.net.interface(interface) else { return false };
-    let by_gid = port.gids.slots.iter().any(|gid| {
-        gid.netdev.as_ref() == Some(&interface.name)
-            && interface.addresses.iter().any(|address| address.addr() == gid.address())
-    });
-    by_gid || (hca.pci_address.is_some() && hca.pci_address == interface.pci_address)
 }
 
 fn leave_out_where_others_remain(

@@ -68,7 +68,7 @@ pub enum Fabric {
 #[serde(rename_all = "kebab-case")]
 pub enum DefaultRouteHca {
     Use,
-    /// Not as long as other HCAs remain.
+    /// Not where the others are as fast, and enough for the GPUs.
     Avoid,
 }
 

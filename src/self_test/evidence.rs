@@ -2,7 +2,6 @@
 
 mod count;
 mod counters;
-mod distance;
 mod gpu_nic;
 mod image;
 mod limits;

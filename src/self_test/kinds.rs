@@ -76,7 +76,15 @@ pub const KINDS: &[Kind] = &[
     quick(
         "fabric",
         "a fabric for the job",
-        &["no-fabric", "no-usable-hca", "not-allotted", "no-hca-selected", "ib-disabled", "unexpected-hcas"],
+        &[
+            "no-fabric",
+            "no-usable-hca",
+            "not-allotted",
+            "no-hca-selected",
+            "default-route-hca-skipped",
+            "ib-disabled",
+            "unexpected-hcas",
+        ],
     ),
     quick("unused", "ports that the job leaves alone", &[]),
     quick("uverbs", "uverbs nodes can be opened", &["uverbs-denied"]),

@@ -9,7 +9,7 @@ use std::path::Path;
 use nix::sys::stat::Mode;
 
 use super::run::{Ran, rdma_init, run};
-use crate::support::skip;
+use crate::support::{repository, skip};
 
 fn with_file(path: &Path) -> Ran {
     let mut command = rdma_init(["--", "true"]);
@@ -250,4 +250,30 @@ fn what_does_nothing_without_an_init_is_named() {
     assert!(ran.stderr.contains("has no effect: kill-group, stop-timeout. Add --supervise"), "{ran:#?}");
     let ran = run(rdma_init(["--parent-death-signal", "TERM", "--", "true"])).expect_code(0);
     assert!(!ran.stderr.contains("has no effect"), "{ran:#?}");
+}
+
+#[test]
+fn the_hca_of_the_default_route_is_decided_by_file_variable_and_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.toml");
+    fs::write(&file, "default-route-hca = \"skip\"\n").unwrap();
+    let facts = repository("tests/cases/default-route-on-one-of-four-rails/facts.json");
+    let hcas = |file: Option<&Path>, variable: Option<&str>, flags: &[&str]| {
+        let mut command = rdma_init(["env", "--format", "docker", "--facts"]);
+        command.arg(&facts).args(flags);
+        command.envs(file.map(|file| ("RDMA_INIT_CONFIG", file)));
+        command.envs(variable.map(|value| ("RDMA_INIT_DEFAULT_ROUTE_HCA", value)));
+        let ran = run(command).expect_code(0);
+        ran.text().lines().find_map(|line| line.strip_prefix("NCCL_IB_HCA==")).unwrap().to_owned()
+    };
+    let (all, without) = ("mlx5_0,mlx5_1,mlx5_2,mlx5_3", "mlx5_1,mlx5_2,mlx5_3");
+    assert_eq!(hcas(None, None, &[]), all);
+    assert_eq!(hcas(Some(&file), None, &[]), without);
+    assert_eq!(hcas(Some(&file), Some("auto"), &[]), all);
+    assert_eq!(hcas(Some(&file), Some("use"), &["--default-route-hca", "skip"]), without);
+    with_variable("RDMA_INIT_DEFAULT_ROUTE_HCA", "avoid").expect_error(&[
+        "default-route-hca",
+        "avoid",
+        "auto, use, skip",
+    ]);
 }

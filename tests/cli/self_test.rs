@@ -73,6 +73,29 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
         let ran = run(command).expect_code(1);
         assert!(ran.text().contains(check) && ran.text().contains(fix), "{name}: {}", ran.text());
     }
+    // Of a fabric that is not there the interface and its state are named.
+    for (name, state) in [
+        ("acs-type2-auto-hpn0-down", "the interface hpn0 is down"),
+        ("acs-type2-auto-hpn0-without-carrier", "the interface hpn0 has no carrier (UP, but not RUNNING)"),
+        ("acs-type2-auto-hpn0-without-address", "the interface hpn0 has no address"),
+        ("acs-type2-auto-hpn0-link-local", "the interface hpn0 has no global address"),
+    ] {
+        let ran = self_test(&["--facts", &host(name)]).expect_code(1);
+        for part in ["FAILED: fabric:", state, "alibabacloud.com/hpn-type"] {
+            assert!(ran.text().contains(part), "{part:?} is not in\n{}", ran.text());
+        }
+    }
+    // Nor is what the configuration leaves out used.
+    let facts = host("default-route-hca-is-the-only-one");
+    let mut command = rdma_init(["self-test", "--facts", &facts]);
+    command.env("RDMA_INIT_DEFAULT_ROUTE_HCA", "skip");
+    let ran = run(command).expect_code(1);
+    assert!(
+        ran.text().contains("FAILED: fabric: No usable RDMA device is left beside mlx5_0:1"),
+        "{}",
+        ran.text()
+    );
+    self_test(&["--facts", &facts]).expect_code(0);
     // A warning is no failure.
     let ran = self_test(&["--facts", &host("mixed-rates")]).expect_code(0);
     assert!(ran.text().contains("warning: rate:"), "{}", ran.text());
@@ -316,4 +339,17 @@ fn at_start_up_a_failure_is_said_or_keeps_the_command_from_starting() {
     assert_eq!(failed["id"], "fabric");
     let whole = events.iter().find(|event| event["event"] == "self-test").unwrap();
     assert!(whole["passed"] == false && whole["took_us"].is_u64(), "{whole}");
+}
+
+#[test]
+fn hcas_for_storage_are_left_alone_and_each_gpu_has_its_rail() {
+    let facts = host("storage-hcas-on-roce");
+    let [outcome, evidence, ..] = one_check("unused", &facts);
+    assert_eq!(
+        (outcome.as_str(), evidence.as_str()),
+        ("passed", "mlx5_8..mlx5_11: near no GPU (NODE at best), and every GPU has an HCA at PIX or PXB")
+    );
+    let [outcome, evidence, ..] = one_check("gpu-nic", &facts);
+    assert_eq!(outcome, "passed");
+    assert!(evidence.starts_with("GPU 0: mlx5_0 PIX; GPU 1: mlx5_1 PIX"), "{evidence}");
 }

@@ -48,6 +48,61 @@ fn the_rules_that_were_tried_come_in_order() {
 }
 
 #[test]
+fn a_slot_that_is_right_and_not_taken_is_named_with_the_reason() {
+    let why = |host: &str| why(&format!("tests/cases/{host}/facts.json"), "NCCL_IB_GID_INDEX", &[]);
+    let vlan = "slot 5, right on every HCA, too (172.20.1.9 on eth1.100, 172.20.2.9 on eth2.100): \
+                not taken, as 3 is lower; NCCL_IB_GID_INDEX=5 takes it instead";
+    expect(&why("vlan-beside-untagged"), &["NCCL_IB_GID_INDEX=3", vlan]);
+    expect(
+        &why("vlan-on-one-rail"),
+        &[
+            "slot 5, right on every HCA, too (2001:db8:1::9 on eth1, 2001:db8:2::9 on eth2): \
+             not taken, as IPv4 goes before IPv6",
+            "slot 7, right on 1 of 2 HCAs (172.20.1.9 on eth1.100): not taken, as an index counts on all of them",
+        ],
+    );
+    expect(
+        &why("vlan-beside-the-published-slot"),
+        &[
+            "the published 1, if it is right on every HCA: it is",
+            "slot 3, right on every HCA, too (172.20.0.17 on eth0.100): not taken, as 1 is published",
+        ],
+    );
+    expect(
+        &why("vlan-and-slots-that-differ"),
+        &[
+            "NCCL_IB_GID_INDEX stays unset",
+            "slot 5 of mlx5_1:1, right, too (172.20.1.9 on eth1.100): \
+             not taken, as the search ends on slot 3 (172.16.1.9 on eth1)",
+            "slot 9 of mlx5_2:1, right, too (172.20.1.10 on eth2.100)",
+        ],
+    );
+    // Where one slot alone is right, there is nothing to say.
+    let text = why("generic-roce");
+    assert!(!text.contains("not taken"), "{text}");
+}
+
+#[test]
+fn hcas_that_are_left_out_or_kept_against_the_rule_are_named() {
+    let why = |host: &str| why(&format!("tests/cases/{host}/facts.json"), "NCCL_IB_HCA", &[]);
+    expect(
+        &why("storage-hcas-on-infiniband"),
+        &[
+            "1. only those at PIX or PXB of a GPU, as every GPU has one: leaves out mlx5_8:1, mlx5_9:1",
+            "GPU 7: mlx5_7 PIX",
+        ],
+    );
+    expect(
+        &why("default-route-on-one-of-two-rails"),
+        &[
+            "1. without the HCAs that carry a default route, where the others are enough: keeps mlx5_0:1",
+            "note: mlx5_0:1 (eth0) carries the default route, and NCCL_IB_HCA takes it as a rail all the same",
+        ],
+    );
+    expect(&why("more-hcas-than-gpus"), &["note: NCCL_IB_HCA takes 10 HCAs for 8 GPUs"]);
+}
+
+#[test]
 fn a_variable_that_nobody_knows_is_told_so() {
     let text = why("demo:cce-roce", "NCCL_IB_HCAS", &[("NCCL_IB_HCAS", "mlx5_1")]);
     expect(&text, &["no NCCL up to 2.32 reads it; NCCL_IB_HCA is near", "was NCCL_IB_HCA meant?"]);

@@ -1,12 +1,12 @@
 //! The HCA that is nearest to each GPU.
 
 use super::Evidence;
-use super::distance::{self, Distance};
 use super::ports::used;
 use crate::facts::Facts;
 use crate::facts::pci::PciDevice;
 use crate::facts::rdma::Hca;
 use crate::plan::Plan;
+use crate::plan::distance::{self, Distance};
 use crate::report::style::condensed;
 
 /// A GPU, how far its nearest HCA is, and all that are so near.
@@ -18,16 +18,16 @@ struct Nearest<'a> {
 
 pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
     let devices = &facts.gpu.devices;
-    if devices.is_empty() {
-        return Evidence::skip(match facts.gpu.count {
-            None => "no NVIDIA GPU",
-            Some(_) => "where the GPUs are is not known",
-        });
+    if facts.gpu.count.is_none() && devices.is_empty() {
+        return Evidence::skip("no NVIDIA GPU");
     }
     let mut hcas: Vec<&Hca> = used(facts, plan).map(|(hca, _)| hca).collect();
     hcas.dedup_by(|a, b| a.name == b.name);
     if hcas.is_empty() {
         return Evidence::skip("no port is in use");
+    }
+    if devices.is_empty() {
+        return Evidence::skip("where the GPUs are is not known");
     }
     let idle: Vec<&Hca> =
         facts.rdma.iter().filter(|hca| !hcas.iter().any(|used| used.name == hca.name)).collect();
@@ -36,8 +36,7 @@ pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
     for (index, device) in devices.iter().enumerate() {
         let Some((distance, names)) = nearest(device, &hcas) else { continue };
         let gpu = format!("GPU {index}");
-        // Behind a switch is near enough for GPUDirect RDMA.
-        if distance > Distance::Pxb
+        if !distance.is_near()
             && let Some((nearer, others)) = nearest(device, &idle).filter(|(other, _)| *other < distance)
         {
             let text = format!(
@@ -93,10 +92,7 @@ pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
 
 /// How far the nearest are, and their names.
 fn nearest<'a>(gpu: &PciDevice, hcas: &[&'a Hca]) -> Option<(Distance, Vec<&'a str>)> {
-    let distance = |hca: &Hca| {
-        let path = hca.pci_path.clone()?;
-        distance::between(gpu, &PciDevice { path, numa_node: hca.numa_node })
-    };
+    let distance = |hca: &Hca| distance::of_hca(gpu, hca);
     let least = hcas.iter().filter_map(|hca| distance(hca)).min()?;
     let at_it = hcas.iter().filter(|hca| distance(hca) == Some(least));
     Some((least, at_it.map(|hca| hca.name.as_str()).collect()))

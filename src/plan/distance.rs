@@ -2,7 +2,7 @@
 //! NCCL (`src/graph/topo.h`, `PATH_PIX` and what follows).
 
 use crate::facts::pci::PciDevice;
-use crate::facts::rdma::is_pci_address;
+use crate::facts::rdma::{Hca, is_pci_address};
 
 /// The nearer, the smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +20,12 @@ pub enum Distance {
 }
 
 impl Distance {
+    /// Whether what is between the two is PCIe switches alone, so that GPUDirect RDMA
+    /// does not go through the host.
+    pub fn is_near(self) -> bool {
+        self <= Distance::Pxb
+    }
+
     pub fn word(self) -> &'static str {
         match self {
             Distance::Pix => "PIX",
@@ -29,6 +35,12 @@ impl Distance {
             Distance::Sys => "SYS",
         }
     }
+}
+
+/// How far an HCA is from a GPU; `None` where the place of one of them is not known.
+pub fn of_hca(gpu: &PciDevice, hca: &Hca) -> Option<Distance> {
+    let path = hca.pci_path.clone()?;
+    between(gpu, &PciDevice { path, numa_node: hca.numa_node })
 }
 
 /// `None` where one of them is no PCI device.

@@ -1,0 +1,203 @@
+//! Which HCAs are near to the GPUs: where all of them have one behind their own PCIe
+//! switch, the others are for storage or for the host.
+
+use std::collections::BTreeSet;
+
+use super::Notes;
+use super::devices::{Candidate, Reason, Verdict};
+use super::distance::{Distance, of_hca};
+use super::hcas::VARIABLE;
+use crate::facts::Facts;
+use crate::facts::rdma::{Hca, LinkLayer};
+
+/// Leaves out the HCAs that are near to no GPU, where each GPU has a near one. Those of
+/// `kept` stay.
+pub fn leave_out_far(
+    facts: &Facts,
+    ports: &mut [Candidate],
+    kept: impl Fn(&Candidate) -> bool,
+    notes: &mut Notes,
+) {
+    if !every_gpu_has_one(facts, ports) {
+        return;
+    }
+    let far = |port: &Candidate| {
+        let nearest = nearest(facts, port.hca).filter(|nearest| !nearest.is_near())?;
+        // Of one that has no address here, that is what stands in the way.
+        (port.is_used() && is_here(facts, port) && !kept(port)).then_some(nearest)
+    };
+    let far: Vec<Option<Distance>> = ports.iter().map(far).collect();
+    let others_remain =
+        ports.iter().zip(&far).any(|(port, far)| far.is_none() && port.is_used() && is_here(facts, port));
+    if !others_remain {
+        return;
+    }
+    let mut names = Vec::new();
+    for (port, far) in ports.iter_mut().zip(far) {
+        if let Some(nearest) = far {
+            port.leave_out(Reason::NearNoGpu(nearest));
+            names.push(port.name());
+        }
+    }
+    if !names.is_empty() {
+        let rule = "only those at PIX or PXB of a GPU, as every GPU has one";
+        notes.tried(VARIABLE, rule, format!("leaves out {}", names.join(", ")));
+    }
+}
+
+/// Whether the places of all GPUs are known, and each has an HCA of the job's link layer
+/// behind its own switch. A rail whose port is down is one all the same: it does not make
+/// a rail of another HCA.
+pub fn every_gpu_has_one(facts: &Facts, ports: &[Candidate]) -> bool {
+    let gpus = &facts.gpu.devices;
+    let is_complete = !gpus.is_empty() && facts.gpu.count.is_none_or(|count| gpus.len() >= count as usize);
+    let link_layers: Vec<&LinkLayer> =
+        ports.iter().filter(|port| port.is_used()).map(|port| &port.port.link_layer).collect();
+    let may_be_rail = |port: &&Candidate| match &port.verdict {
+        Verdict::Used => is_here(facts, port),
+        Verdict::LeftOut(Reason::PortState(_)) => link_layers.contains(&&port.port.link_layer),
+        Verdict::LeftOut(_) => false,
+    };
+    let rails: Vec<&Hca> = ports.iter().filter(may_be_rail).map(|port| port.hca).collect();
+    is_complete
+        && gpus.iter().all(|gpu| rails.iter().any(|hca| of_hca(gpu, hca).is_some_and(Distance::is_near)))
+}
+
+/// How far the nearest GPU is; `None` where that is not known.
+fn nearest(facts: &Facts, hca: &Hca) -> Option<Distance> {
+    facts.gpu.devices.iter().filter_map(|gpu| of_hca(gpu, hca)).min()
+}
+
+/// Whether a port is in this network namespace: its interface has an address here, if only
+/// a link-local one. An InfiniBand port is in all of them.
+pub fn is_here(facts: &Facts, port: &Candidate) -> bool {
+    let interfaces = &facts.net.interfaces;
+    let own: BTreeSet<_> = facts.net.own_addresses().collect();
+    port.port.link_layer != LinkLayer::Ethernet
+        // Nobody knows which are ours.
+        || interfaces.is_empty()
+        || port.port.gids.slots.iter().any(|gid| own.contains(&gid.address()))
+        || (port.hca.pci_address.is_some()
+            && interfaces.iter().any(|interface| interface.pci_address == port.hca.pci_address))
+}
+
+/// The rails that are near to each GPU, for the evidence, where that left an HCA out.
+pub fn evidence(facts: &Facts, ports: &[Candidate]) -> Vec<String> {
+    let left_out = |port: &Candidate| matches!(port.verdict, Verdict::LeftOut(Reason::NearNoGpu(_)));
+    if !ports.iter().any(left_out) {
+        return Vec::new();
+    }
+    let line = |(index, gpu)| {
+        let rails = ports
+            .iter()
+            .filter(|port| matches!(port.verdict, Verdict::Used | Verdict::LeftOut(Reason::PortState(_))));
+        let near = rails.filter_map(|port| {
+            let distance = of_hca(gpu, port.hca).filter(|distance| distance.is_near())?;
+            Some(format!("{} {}", port.hca.name, distance.word()))
+        });
+        let mut near: Vec<String> = near.collect();
+        near.dedup();
+        format!("GPU {index}: {}", near.join(", "))
+    };
+    facts.gpu.devices.iter().enumerate().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::net::Interface;
+    use crate::facts::pci::PciDevice;
+    use crate::facts::rdma::{Port, Uverbs};
+    use crate::plan::devices::candidates;
+
+    /// GPUs and HCAs by the number of the switch that they are behind.
+    fn host(gpus: &[u32], hcas: &[u32]) -> Facts {
+        let path = |switch: u32, device: usize| {
+            format!(
+                "/sys/devices/pci0000:{switch:02x}/0000:{switch:02x}:01.0/0000:40:00.0/0000:41:{device:02x}.0/0000:{device:02x}:00.0"
+            )
+        };
+        let mut facts = Facts::default();
+        facts.gpu.count = u32::try_from(gpus.len()).ok();
+        let gpu = |(n, switch): (usize, &u32)| PciDevice { path: path(*switch, n), numa_node: Some(0) };
+        facts.gpu.devices = gpus.iter().enumerate().map(gpu).collect();
+        for (n, switch) in hcas.iter().enumerate() {
+            let port = Port {
+                number: 1,
+                link_layer: LinkLayer::InfiniBand,
+                state: "ACTIVE".to_owned(),
+                ..Port::default()
+            };
+            facts.rdma.push(Hca {
+                name: format!("mlx5_{n}"),
+                pci_path: Some(path(*switch, 16 + n)),
+                numa_node: Some(0),
+                uverbs: Some(Uverbs::default()),
+                ports: vec![port],
+                ..Hca::default()
+            });
+        }
+        facts
+    }
+
+    fn used(facts: &Facts) -> Vec<usize> {
+        let mut ports = candidates(facts);
+        leave_out_far(facts, &mut ports, |_| false, &mut Notes::default());
+        ports.iter().enumerate().filter(|(_, port)| port.is_used()).map(|(n, _)| n).collect()
+    }
+
+    #[test]
+    fn far_hcas_are_left_out_where_every_gpu_has_a_near_one() {
+        for (gpus, hcas, wanted) in [
+            (&[1, 2][..], &[1, 2, 3][..], &[0, 1][..]),
+            (&[1, 1, 2, 2], &[3, 1, 2], &[1, 2]),
+            (&[1], &[1, 2, 3], &[0]),
+            (&[1, 2], &[1, 1, 2, 2], &[0, 1, 2, 3]),
+            // One GPU has none near it: what is near tells nothing.
+            (&[1, 2], &[1, 3], &[0, 1]),
+            (&[1], &[2, 3], &[0, 1]),
+            (&[], &[1, 2], &[0, 1]),
+        ] {
+            assert_eq!(used(&host(gpus, hcas)), wanted, "{gpus:?} {hcas:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_alone() {
+        let three = || host(&[1, 2], &[1, 2, 3]);
+        assert_eq!(used(&three()), [0, 1]);
+        let mut facts = three();
+        facts.gpu.devices.pop();
+        assert_eq!(used(&facts), [0, 1, 2], "where one of the GPUs is does not show");
+        let mut facts = three();
+        facts.rdma[2].pci_path = None;
+        assert_eq!(used(&facts), [0, 1, 2], "a soft device");
+        let mut facts = three();
+        facts.rdma[1].pci_path = None;
+        assert_eq!(used(&facts), [0, 1, 2], "a GPU without an HCA near it");
+        let facts = three();
+        let mut ports = candidates(&facts);
+        leave_out_far(&facts, &mut ports, |port| port.hca.name == "mlx5_2", &mut Notes::default());
+        assert!(ports.iter().all(Candidate::is_used), "somebody wants it");
+    }
+
+    #[test]
+    fn a_rail_that_is_down_is_one_and_one_of_the_hosts_is_none() {
+        let mut facts = host(&[1, 2], &[1, 2, 3]);
+        facts.rdma[1].ports[0].state = "DOWN".to_owned();
+        assert_eq!(used(&facts), [0]);
+        facts.rdma[0].ports[0].state = "DOWN".to_owned();
+        assert_eq!(used(&facts), [2], "the only one that works");
+        // RoCE, where another network namespace has the interface of the second rail.
+        let mut facts = host(&[1, 2], &[1, 2, 3]);
+        for (n, hca) in facts.rdma.iter_mut().enumerate() {
+            hca.ports[0].link_layer = LinkLayer::Ethernet;
+            hca.pci_address = Some(format!("0000:{n:02x}:00.0"));
+            if n != 1 {
+                let pci_address = hca.pci_address.clone();
+                facts.net.interfaces.push(Interface { pci_address, ..Interface::default() });
+            }
+        }
+        assert_eq!(used(&facts), [0, 1, 2]);
+    }
+}

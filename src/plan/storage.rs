@@ -1,0 +1,101 @@
+//! HCAs that may be for storage, where nothing tells for certain.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+
+use super::devices::Candidate;
+use super::hcas::VARIABLE;
+use super::{Context, Finding, default_route, near};
+use crate::facts::rdma::{LinkLayer, Port};
+
+/// Of the HCAs that the plan chose.
+pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
+    if !context.uses_verbs() || context.is_decided(VARIABLE) {
+        return Vec::new();
+    }
+    let every_gpu_has_one = near::every_gpu_has_one(context.facts, ports);
+    let subnets = if every_gpu_has_one { None } else { subnets(ports) };
+    more_than_gpus(context, ports, every_gpu_has_one).into_iter().chain(subnets).collect()
+}
+
+/// More HCAs than GPUs; two, or three, for each GPU are no surprise where all are near.
+fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: bool) -> Option<Finding> {
+    let facts = context.facts;
+    let rails = ports.iter().filter(|port| port.is_used() && !default_route::is_wanted(context, port));
+    let hcas = rails.map(|port| port.hca.name.as_str()).collect::<BTreeSet<&str>>().len();
+    let gpus = usize::try_from(facts.gpu.count?).ok().filter(|gpus| *gpus > 0)?;
+    if hcas <= gpus || (every_gpu_has_one && hcas.is_multiple_of(gpus)) {
+        return None;
+    }
+    let plural = if gpus == 1 { "" } else { "s" };
+    let why = match (every_gpu_has_one, facts.gpu.devices.is_empty()) {
+        (true, _) => "each is near one (PIX or PXB)",
+        (false, true) => "where on the PCI bus the GPUs are is not known",
+        (false, false) => "not every GPU has an HCA at PIX or PXB",
+    };
+    let message = format!(
+        "{VARIABLE} takes {hcas} HCAs for {gpus} GPU{plural}, and {why}: some may be for storage, or near to GPUs that other containers have."
+    );
+    Some(Finding::info("more-hcas-than-gpus", message).with_fix(format!(
+        "Look where the HCAs are (`nvidia-smi topo -m` on the node) and what networks they are in; if not all are rails, name those that are in {VARIABLE}."
+    )))
+}
+
+/// Ports of different InfiniBand subnets, which cannot reach each other without a router.
+fn subnets(ports: &[Candidate]) -> Option<Finding> {
+    let mut by_prefix: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for port in ports.iter().filter(|port| port.is_used()) {
+        if let Some(prefix) = subnet_prefix(port.port) {
+            by_prefix.entry(prefix).or_default().push(port.name());
+        }
+    }
+    if by_prefix.len() < 2 {
+        return None;
+    }
+    let list: Vec<String> = by_prefix
+        .iter()
+        .map(|(prefix, names)| {
+            format!("{} in {}/64", names.join(", "), Ipv6Addr::from(u128::from(*prefix) << 64))
+        })
+        .collect();
+    let message = format!(
+        "{VARIABLE} takes ports of {} InfiniBand subnets, of which one may be for storage: {}.",
+        by_prefix.len(),
+        list.join("; ")
+    );
+    Some(Finding::info("several-ib-subnets", message).with_fix(format!(
+        "Ask which subnets the job's nodes share; if one is for storage, name the HCAs of the others in {VARIABLE}. Where each rail is a subnet of its own, nothing is to be done."
+    )))
+}
+
+/// The upper half of GID 0 (InfiniBand Architecture Specification, 4.1.1).
+fn subnet_prefix(port: &Port) -> Option<u64> {
+    let gid = port.gids.slots.iter().find(|gid| gid.index == 0)?;
+    let prefix = u64::try_from(u128::from(gid.gid) >> 64).ok()?;
+    (port.link_layer == LinkLayer::InfiniBand).then_some(prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::gid::{Gid, GidTable};
+
+    #[test]
+    fn the_subnet_is_the_upper_half_of_gid_0_on_infiniband() {
+        let port = |link_layer, slots: &[(u32, &str)]| {
+            let slot = |(index, gid): &(u32, &str)| Gid {
+                index: *index,
+                gid: gid.parse().unwrap(),
+                kind: Default::default(),
+                netdev: None,
+            };
+            let gids = GidTable { slots: slots.iter().map(slot).collect(), ..GidTable::default() };
+            Port { link_layer, gids, ..Port::default() }
+        };
+        let ib = |slots| subnet_prefix(&port(LinkLayer::InfiniBand, slots));
+        assert_eq!(ib(&[(0, "fe80::1:2:3:4")]), Some(0xfe80 << 48));
+        assert_eq!(ib(&[(0, "fec0:0:0:7:1:2:3:4"), (1, "fe80::1")]), Some(0xfec0_0000_0000_0007));
+        assert_eq!(ib(&[(1, "fe80::1")]), None);
+        assert_eq!(subnet_prefix(&port(LinkLayer::Ethernet, &[(0, "fe80::1")])), None);
+    }
+}
