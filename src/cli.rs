@@ -19,7 +19,7 @@ use crate::self_test::pair::Address;
 #[command(
     name = "rdma-init",
     version,
-    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|profiles|self-test|compare|status|stat>\n       rdma-init [OPTIONS] exec -- COMMAND [ARG]...",
+    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|profiles|self-test|compare|status|stat|install>\n       rdma-init [OPTIONS] exec -- COMMAND [ARG]...",
     disable_help_subcommand = true,
     after_help = AFTER_HELP
 )]
@@ -196,6 +196,12 @@ pub enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// Copy this program into a folder, for an image that cannot be rebuilt: from an init container
+    Install {
+        /// The folder, such as a volume that both containers mount; it must be there
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
     /// Opens every RDMA device through the built-in libibverbs (for tests of the build)
     #[command(hide = true)]
     VerbsProbe,
@@ -293,7 +299,7 @@ pub enum EnvFormat {
 
 /// The names of the subcommands that a user may type.
 pub const ACTIONS: &[&str] =
-    &["inspect", "plan", "env", "exec", "profiles", "self-test", "compare", "status", "stat"];
+    &["inspect", "plan", "env", "exec", "profiles", "self-test", "compare", "status", "stat", "install"];
 
 impl ConfigFlags {
     /// Those that were given, as a layer of the configuration.

@@ -11,6 +11,7 @@ mod cli {
     mod compare;
     mod configuration;
     mod environment;
+    mod install;
     mod limits;
     mod manual;
     mod output;

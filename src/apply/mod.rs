@@ -3,6 +3,7 @@
 
 pub mod amend;
 pub mod environment;
+pub mod install;
 pub mod memlock;
 pub mod nccl_conf;
 pub mod propagate;

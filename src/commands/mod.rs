@@ -3,6 +3,7 @@
 mod compare;
 mod env;
 mod inspect;
+mod install;
 mod plan;
 mod profiles;
 mod self_test;
@@ -56,6 +57,7 @@ pub fn run(
         Action::Compare { files, expect, json } => {
             compare::run(&mut out, files, *expect, *json).map(|found| code = found)
         }
+        Action::Install { folder } => install::run(&mut out, folder),
         Action::Status { json } => status::run(&mut out, *json, config).map(|found| code = found),
         Action::Stat(arguments) => stat::run(&mut out, arguments),
         // Becomes the command, see `crate::start`.

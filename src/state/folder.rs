@@ -67,6 +67,17 @@ impl Folder {
         Folder::at(path, users, false)
     }
 
+    /// Opens a folder whoever may change it, as the emptyDir of a Pod. Links on the way there
+    /// are followed.
+    ///
+    /// # Errors
+    /// As for open(2).
+    pub fn shared(path: &Path) -> Result<Folder, Errno> {
+        let folder = openat(AT_FDCWD, path, OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+        let owner = Uid::from_raw(fstat(&folder)?.st_uid);
+        Ok(Folder { folder, owner })
+    }
+
     /// Opens a folder of this process's own user, and makes it where it is not there.
     ///
     /// # Errors
@@ -135,6 +146,28 @@ impl Folder {
         bytes: &[u8],
         mode: u32,
     ) -> Result<(), Errno> {
+        self.replace(owner, name, mode, |file| file.write_all(bytes))
+    }
+
+    /// As [`Folder::write`], and it is on the disk, or the server has it, before it takes its
+    /// name: only then some file systems say that there is no room.
+    ///
+    /// # Errors
+    /// As for [`Folder::write`], and fsync(2).
+    pub fn write_through(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Errno> {
+        self.replace(None, name, mode, |file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        })
+    }
+
+    fn replace(
+        &self,
+        owner: Option<(Uid, Gid)>,
+        name: &str,
+        mode: u32,
+        fill: impl FnOnce(&mut File) -> std::io::Result<()>,
+    ) -> Result<(), Errno> {
         // In another container that shares the folder there may be a process of our number.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let new = format!(".{name}.{}.{}", std::process::id(), now.as_nanos());
@@ -148,7 +181,7 @@ impl Folder {
         let written = owned
             .and_then(|()| fchmod(file.as_fd(), mode))
             .and_then(|()| {
-                let written = File::from(file).write_all(bytes);
+                let written = fill(&mut File::from(file));
                 written.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
             })
             .and_then(|()| renameat(&self.folder, new.as_str(), &self.folder, name));
@@ -163,16 +196,26 @@ impl Folder {
     /// # Errors
     /// As for open(2) and read(2); EINVAL where it is no file of ours.
     pub fn read(&self, name: &str) -> Result<Vec<u8>, Errno> {
+        self.read_of(name, &[self.owner], LONGEST).map(|(bytes, _)| bytes)
+    }
+
+    /// The first bytes, as many as `longest`, of a file of one of these users that nobody else
+    /// may change; and its permissions.
+    ///
+    /// # Errors
+    /// As for [`Folder::read`].
+    pub fn read_of(&self, name: &str, users: &[Uid], longest: u64) -> Result<(Vec<u8>, u32), Errno> {
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = openat(&self.folder, name, flags, Mode::empty())?;
         let status = fstat(&file)?;
         let is_file = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
-        if !is_file || Uid::from_raw(status.st_uid) != self.owner || status.st_mode & OTHERS_WRITE != 0 {
+        if !is_file || !users.contains(&Uid::from_raw(status.st_uid)) || status.st_mode & OTHERS_WRITE != 0 {
             return Err(Errno::EINVAL);
         }
         let mut bytes = Vec::new();
-        let read = File::from(file).take(LONGEST).read_to_end(&mut bytes);
-        read.map(|_| bytes).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
+        let read = File::from(file).take(longest).read_to_end(&mut bytes);
+        read.map(|_| (bytes, status.st_mode & 0o7777))
+            .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
     }
 }
 

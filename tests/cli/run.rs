@@ -8,7 +8,7 @@ use std::process::Command;
 use nix::libc;
 
 use crate::support::DEADLINE;
-pub use crate::support::process::{from_scratch, rdma_init};
+pub use crate::support::process::{from_scratch, program, rdma_init};
 
 /// How a run ended.
 #[derive(Debug)]

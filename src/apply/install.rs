@@ -1,0 +1,153 @@
+//! A copy of this program for an image that cannot be rebuilt: in a folder that another
+//! container has as well.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::Uid;
+
+use crate::facts::reader::describe;
+use crate::state::folder::Folder;
+
+/// What the copy is called.
+const NAME: &str = "rdma-init";
+const MODE: u32 = 0o755;
+
+/// Where the kernel shows the file that this process was started from, also when its name
+/// is gone.
+const OWN: &str = "/proc/self/exe";
+
+/// A copy that is where it was wanted.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Installed {
+    pub path: PathBuf,
+    /// It was there already, byte for byte.
+    pub was_there: bool,
+    /// The file system is mounted so that no program on it can be started (`noexec`).
+    pub noexec: bool,
+}
+
+/// Puts a copy of the running program into a folder, all at once for whoever starts it there.
+/// A symbolic link of its name is replaced, never followed.
+///
+/// # Errors
+/// A sentence that says what keeps it from there.
+pub fn install(folder: &Path) -> Result<Installed, String> {
+    let program = fs::read(OWN)
+        .map_err(|error| format!("cannot read the running program, {OWN}: {error}; is /proc mounted?"))?;
+    put(folder, &program)
+}
+
+fn put(path: &Path, program: &[u8]) -> Result<Installed, String> {
+    let shown = path.display();
+    let folder = Folder::shared(path).map_err(|errno| match errno {
+        Errno::ENOENT => {
+            format!("there is no folder {shown}: make it, or mount a volume there")
+        }
+        Errno::ENOTDIR => format!("{shown} is no folder"),
+        errno => format!("cannot open the folder {shown}: {}", describe(errno)),
+    })?;
+    let target = path.join(NAME);
+    let is_whole = |(bytes, mode): (Vec<u8>, u32)| mode == MODE && bytes == program;
+    // One byte more, so that a longer file is another one.
+    let longest = program.len() as u64 + 1;
+    let was_there = folder.read_of(NAME, &[Uid::from_raw(0), Uid::effective()], longest).is_ok_and(is_whole);
+    if !was_there {
+        folder.write_through(NAME, program, MODE).map_err(|errno| refused(&target, errno, program.len()))?;
+    }
+    let noexec = statvfs(path).is_ok_and(|found| found.flags().contains(FsFlags::ST_NOEXEC));
+    Ok(Installed { path: target, was_there, noexec })
+}
+
+fn refused(target: &Path, errno: Errno, bytes: usize) -> String {
+    let why = match errno {
+        Errno::EISDIR | Errno::EEXIST | Errno::ENOTEMPTY => "a folder has that name".to_owned(),
+        Errno::EACCES | Errno::EPERM => {
+            format!("the user {} may not write to the folder ({errno:?})", Uid::effective())
+        }
+        Errno::EROFS => format!("the file system can only be read ({errno:?})"),
+        Errno::ENOSPC | Errno::EDQUOT => {
+            format!("there is no room for its {bytes} bytes ({errno:?})")
+        }
+        errno => describe(errno),
+    };
+    format!("cannot write {}: {why}", target.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    fn names(folder: &Path) -> Vec<String> {
+        fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_same_is_left_alone_and_all_else_is_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(NAME);
+        let number = || fs::metadata(&path).unwrap().ino();
+        let is_there = |program: &[u8]| {
+            let Installed { was_there, .. } = put(place.path(), program).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), program);
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, MODE);
+            assert_eq!(names(place.path()), [NAME]);
+            was_there
+        };
+        assert!(!is_there(b"one"));
+        let first = number();
+        assert!(is_there(b"one"));
+        assert_eq!(number(), first);
+        // A process that runs it goes on: it is a new file.
+        assert!(!is_there(b"two"));
+        assert_ne!(number(), first);
+        fs::write(&path, b"two and more").unwrap();
+        assert!(!is_there(b"two"));
+        for mode in [0o644, 0o777, 0o4755] {
+            fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            assert!(!is_there(b"two"), "{mode:o}");
+        }
+        if Uid::effective().is_root() {
+            std::os::unix::fs::chown(&path, Some(1234), None).unwrap();
+            assert!(!is_there(b"two"));
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let place = tempfile::tempdir().unwrap();
+        let other = place.path().join("other");
+        let folder = place.path().join("folder");
+        fs::create_dir(&folder).unwrap();
+        for text in ["old", "program"] {
+            fs::write(&other, text).unwrap();
+            symlink(&other, folder.join(NAME)).unwrap();
+            assert!(!put(&folder, b"program").unwrap().was_there);
+            assert_eq!(fs::read_to_string(&other).unwrap(), text);
+            assert!(fs::symlink_metadata(folder.join(NAME)).unwrap().is_file());
+            fs::remove_file(folder.join(NAME)).unwrap();
+        }
+        // Of the folder itself, it may be the user's own.
+        symlink(&folder, place.path().join("link")).unwrap();
+        assert!(put(&place.path().join("link"), b"program").is_ok());
+        assert_eq!(fs::read(folder.join(NAME)).unwrap(), b"program");
+    }
+
+    #[test]
+    fn what_keeps_it_from_there_is_told() {
+        let place = tempfile::tempdir().unwrap();
+        let error = |path: &Path| put(path, b"program").unwrap_err();
+        assert!(error(&place.path().join("no")).contains("no: make it, or mount a volume there"));
+        fs::write(place.path().join("file"), "").unwrap();
+        assert!(error(&place.path().join("file")).ends_with("file is no folder"));
+        fs::create_dir(place.path().join(NAME)).unwrap();
+        assert!(error(place.path()).ends_with("rdma-init: a folder has that name"));
+        let mut left = names(place.path());
+        left.sort_unstable();
+        assert_eq!(left, ["file", NAME]);
+        assert!(error(Path::new("/proc")).contains("cannot write /proc/rdma-init"));
+    }
+}

@@ -1,0 +1,22 @@
+//! `rdma-init install FOLDER`: a copy of this program, for an image that cannot be rebuilt.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::anyhow;
+
+use crate::apply::install::{Installed, install};
+use crate::report::log::say;
+
+pub fn run(out: &mut impl Write, folder: &Path) -> anyhow::Result<()> {
+    let Installed { path, was_there, noexec } = install(folder).map_err(|why| anyhow!(why))?;
+    let done = if was_there { "is already" } else { "is now" };
+    writeln!(out, "{} {done} rdma-init {}", path.display(), env!("CARGO_PKG_VERSION"))?;
+    if noexec {
+        say(&format!(
+            "{} is mounted noexec here: programs in it can only be started where it is mounted without.",
+            folder.display()
+        ));
+    }
+    Ok(())
+}
