@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use crate::check::{gpu_direct, image, lint, nccl_conf, routes, shared_memory, unreadable};
+use crate::check::{gpu_direct, image, lint, nccl_conf, parent, routes, shared_memory, unreadable};
 use crate::config::Config;
 use crate::demo;
 use crate::facts::document::Document;
@@ -150,5 +150,6 @@ pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     plan.findings.extend(shared_memory::finding(facts));
     let unreadable = unreadable::findings(&facts.unreadable, &plan.findings);
     plan.findings.extend(unreadable);
+    plan.findings.extend(parent::finding(facts));
     plan
 }

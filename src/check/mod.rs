@@ -6,6 +6,7 @@ pub mod image;
 pub mod lint;
 pub mod memlock;
 pub mod nccl_conf;
+pub mod parent;
 pub mod routes;
 pub mod shared_memory;
 pub mod traffic;

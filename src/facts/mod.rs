@@ -14,6 +14,7 @@ pub mod home;
 pub mod image;
 pub mod limits;
 pub mod net;
+pub mod parent;
 pub mod pci;
 pub mod platform;
 pub mod process;
@@ -44,6 +45,9 @@ pub struct Facts {
     pub gpu: gpu::Gpus,
     pub limits: limits::Limits,
     pub process: process::Process,
+    /// PID 1 of the container, where it starts a command through us without being us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<parent::Parent>,
     pub shm: Option<shm::Shm>,
     pub dmi: dmi::Dmi,
     pub platform: platform::Platform,
@@ -119,6 +123,8 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
         net,
         limits: limits::read(),
         process: process::read(&reader),
+        // Who only asks gets no signals to pass on.
+        parent: sources.start.command.and_then(|_| parent::read(&reader)),
         shm: shm::read(&reader),
         dmi: dmi::read(&reader),
         unreadable: reader.into_unreadable(),

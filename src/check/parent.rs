@@ -1,0 +1,21 @@
+//! Whether signals for the container arrive.
+
+use crate::facts::Facts;
+use crate::plan::Finding;
+
+const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];
+
+/// The finding, where PID 1 is a shell that runs us. The kernel gives PID 1 no signal that it
+/// has no handler for, and a shell has one only where a script sets a trap.
+pub fn finding(facts: &Facts) -> Option<Finding> {
+    let shell = facts.parent.as_ref().filter(|parent| {
+        SHELLS.contains(&parent.program.as_str()) && parent.has_operand && !parent.catches_term
+    })?;
+    let message = format!(
+        "PID 1 of this container is a shell ({}), and rdma-init is its child. The shell passes no signal on: a stop does not reach the command, which is killed when the time for that is over.",
+        shell.program
+    );
+    Some(Finding::info("shell-is-pid-1", message).with_fix(
+        "Start rdma-init in place of the shell, with exec: sh -c \"exec /rdma-init -- ...\". Or without a shell, in JSON form: ENTRYPOINT [\"/rdma-init\", \"--\"].",
+    ))
+}

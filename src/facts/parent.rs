@@ -1,0 +1,80 @@
+//! PID 1 of the container, where it is what started this process.
+
+use std::fs;
+
+use nix::libc::SIGTERM;
+use nix::unistd::getppid;
+use serde::{Deserialize, Serialize};
+
+use super::reader::Reader;
+use crate::state::identity::Identity;
+
+/// Of its command line, which may hold secrets, no more than this.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Parent {
+    /// What it calls itself, without the folder: `sh`.
+    pub program: String,
+    /// Whether it was given more than options: a script, or commands. A shell at a terminal
+    /// was not.
+    pub has_operand: bool,
+    /// Whether it has a handler for SIGTERM.
+    pub catches_term: bool,
+}
+
+/// `None` where something else started this process, on a machine itself, and where /proc
+/// does not tell.
+pub fn read(reader: &Reader) -> Option<Parent> {
+    if getppid().as_raw() != 1 || !Identity::own().is_container() {
+        return None;
+    }
+    // That of another user may be hidden (hidepid, proc(5)).
+    let line = fs::read(reader.path("/proc/1/cmdline")).ok()?;
+    let status = reader.text_if_readable("/proc/1/status")?;
+    parse(&String::from_utf8_lossy(&line), &status)
+}
+
+fn parse(line: &str, status: &str) -> Option<Parent> {
+    let mut words = line.split('\0').filter(|word| !word.is_empty()).map(without_folder).peekable();
+    let mut program = words.next()?;
+    // One program that is many.
+    if program == "busybox" {
+        program = words.next().unwrap_or(program);
+    }
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    Some(Parent {
+        // A login shell's has a hyphen in front.
+        program: program.trim_start_matches('-').to_owned(),
+        has_operand: words.any(|word| !word.starts_with('-')),
+        catches_term: caught & (1 << (SIGTERM - 1)) != 0,
+    })
+}
+
+fn without_folder(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_the_command_line_only_what_it_is_stays() {
+        let of = |line: &str, caught: &str| {
+            let parent = parse(line, &format!("Name:\tsh\nSigCgt:\t{caught}\n")).unwrap();
+            (parent.program, parent.has_operand, parent.catches_term)
+        };
+        let sh = |program: &str, has_operand, catches_term| (program.to_owned(), has_operand, catches_term);
+        // What shells catch by themselves, CHLD and INT; and TERM, of a script with a trap.
+        let (plain, trap) = ("0000000000010002", "0000000000014002");
+        assert_eq!(of("/bin/sh\0-c\0TOKEN=x /rdma-init -- y\0", plain), sh("sh", true, false));
+        assert_eq!(of("/bin/bash\0/entrypoint.sh\0--x\0", trap), sh("bash", true, true));
+        assert_eq!(of("busybox\0sh\0-c\0x\0", plain), sh("sh", true, false));
+        assert_eq!(of("-bash\0", plain), sh("bash", false, false));
+        assert_eq!(of("bash\0-i\0", plain), sh("bash", false, false));
+        assert_eq!(of("/usr/lib/systemd/systemd\0--system\0", plain), sh("systemd", false, false));
+        // A kernel thread, and what has wiped its own.
+        assert_eq!(parse("", "SigCgt:\t0\n"), None);
+    }
+}
