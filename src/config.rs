@@ -61,7 +61,13 @@ pub struct Config {
     /// Look after the command also where this is not PID 1.
     pub supervise: bool,
     pub supervision: Supervision,
+    /// Whether a flag says what to decide: then an earlier decision, made without it, is no
+    /// answer.
+    pub asks_anew: bool,
 }
+
+/// The flags that do.
+const ASK_ANEW: &[&str] = &["keep", "profile", "profile-dir", "set"];
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -121,11 +127,12 @@ pub type Flag = (&'static str, Value);
 /// # Errors
 /// The file cannot be read or is not TOML; a key is unknown; a value is bad.
 pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, ConfigError> {
+    let asks_anew = flags.iter().any(|(key, _)| ASK_ANEW.contains(key));
     let figment = layers::merge(environment, flags)?;
     if let Some(figment) = &figment {
         layers::refuse_unknown_keys(figment)?;
     }
-    read(&Merged(figment.as_ref()))
+    Ok(Config { asks_anew, ..read(&Merged(figment.as_ref()))? })
 }
 
 /// What has to be known before the whole configuration is, where a flag or a
@@ -169,6 +176,7 @@ fn read<S: Source>(of: &S) -> Result<Config, S::Error> {
             parent_death_signal: of.get("parent-death-signal", values::signal)?,
             warn_on_reap: of.get("warn-on-reap", values::boolean)?.unwrap_or_default(),
         },
+        asks_anew: false,
     })
 }
 

@@ -10,11 +10,12 @@ use crate::check::{gpu_direct, image, lint, nccl_conf, parent, routes, shared_me
 use crate::config::Config;
 use crate::demo;
 use crate::facts::document::Document;
-use crate::facts::settings::{self, Environment};
-use crate::facts::start::Start;
+use crate::facts::settings::{self, AT_START, Environment, UserSetting};
+use crate::facts::start::{Filled, Start};
 use crate::facts::{self, Facts, Reader, Sources, extra, net};
 use crate::plan::{self, Plan, ProfileOption, User};
 use crate::profiles::Profiles;
+use crate::state::find::find;
 
 /// A facts document is not larger than this.
 const LONGEST: u64 = 64 * 1024 * 1024;
@@ -51,10 +52,23 @@ pub fn advice_on_profile(name: &str, profiles: &Profiles, also: &[&str]) -> Stri
     }
 }
 
+/// What rdma-init has put into this environment when the container started, and is there
+/// still.
+pub fn filled_at_start(config: &Config, profiles: &Profiles, environment: &Environment) -> Vec<Filled> {
+    // When a container starts there is mostly none, and so nothing to look for.
+    if !environment.names().any(|name| profiles.may_fill(name)) {
+        return Vec::new();
+    }
+    let found = find(&config.state_dir, |name| profiles.may_fill(name));
+    let mut filled = found.map(|found| found.filled).unwrap_or_default();
+    filled.retain(|one| environment.get(&one.variable) == Some(&one.value));
+    filled
+}
+
 /// The facts of this container.
-pub fn live_facts(profiles: &Profiles, environment: &Environment) -> Facts {
+pub fn live_facts(profiles: &Profiles, environment: &Environment, filled: &[Filled]) -> Facts {
     let folder = std::env::current_dir().ok();
-    all_facts(profiles, Start { environment, folder: folder.as_deref(), command: None })
+    all_facts(profiles, Start { environment, folder: folder.as_deref(), command: None, filled })
 }
 
 /// The facts of this container, for a command that starts like this.
@@ -138,7 +152,29 @@ fn read(path: &Path) -> std::io::Result<String> {
 }
 
 /// The plan with all findings that need nothing but the facts.
+///
+/// What the container's start has filled in stands, as everything in the environment does. It
+/// is no wish of the user: where it would come out the same today, this is the plan without it.
 pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
+    if facts.filled_at_start.is_empty() {
+        return plan_with_findings(facts, profiles, config);
+    }
+    let anew = Facts { settings: facts.settings.of_user(), ..facts.clone() };
+    let mut plan = plan_with_findings(&anew, profiles, config);
+    let of_start = facts.settings.0.iter().filter(|setting| setting.origin == AT_START);
+    let comes_out = |setting: &UserSetting| {
+        plan.filled().any(|filled| filled == (setting.variable.as_str(), setting.value.as_str()))
+    };
+    if !of_start.clone().all(comes_out) {
+        return plan_with_findings(facts, profiles, config);
+    }
+    for setting in &mut plan.settings {
+        setting.at_start = of_start.clone().any(|known| known.variable == setting.variable);
+    }
+    plan
+}
+
+fn plan_with_findings(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     let options = config.plan_options();
     let mut plan = plan::plan(facts, profiles, &options);
     let mut findings = lint::findings(facts, &User::new(facts, &options), &plan);

@@ -61,14 +61,20 @@ pub fn prepare(
     config: &Config,
     log: &Log,
     command: Vec<CString>,
-    inherited: Vec<CString>,
+    mut inherited: Vec<CString>,
     keeper: Keeper,
 ) -> anyhow::Result<Prepared> {
-    let known = Environment::new(&inherited);
+    let mut known = Environment::new(&inherited);
     let profiles = host::profiles(config)?;
+    let mut filled = host::filled_at_start(config, &profiles, &known);
+    if config.asks_anew {
+        inherited = environment::without(inherited, &filled);
+        known = known.without(&filled);
+        filled.clear();
+    }
     let folder = std::env::current_dir().ok();
     let first = command.first().and_then(|word| word.to_str().ok());
-    let start = Start { environment: &known, folder: folder.as_deref(), command: first };
+    let start = Start { environment: &known, folder: folder.as_deref(), command: first, filled: &filled };
     let facts = match config.self_test {
         self_test::Mode::Off => host::needed_facts(&profiles, start, config),
         _ => host::facts_to_prove(&profiles, start),

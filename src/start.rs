@@ -225,7 +225,6 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
     };
     let flags = cli.options.flags();
     let early = config::early(&environment, &flags);
-    let has_flags = !flags.is_empty();
     match &cli.action {
         // A command of our own takes its time; whoever called it can stop it.
         Some(_) => guard.set(&Orders { terms: Terms { deadline: None, refuse: None }, ..Orders::default() }),
@@ -256,7 +255,7 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
         let command = command_of(arguments).unwrap_or_default().to_vec();
         return run::enter(&config, &log, command, inherited.clone()).unwrap_or_else(|error| failed(&error));
     }
-    match commands::run(action, &config, &environment, has_flags) {
+    match commands::run(action, &config, &environment) {
         Ok(code) => Prepared::Exit(code),
         Err(error) if !is_broken_pipe(&error) => failed(&error),
         Err(_) => Prepared::Exit(0),

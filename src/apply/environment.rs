@@ -2,19 +2,28 @@
 
 use std::ffi::CString;
 
+use crate::facts::start::Filled;
+
 /// The inherited entries as they are, with the filled variables in place of
 /// inherited ones of the same name, and the others after them.
 pub fn with<'a>(inherited: Vec<CString>, filled: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<CString> {
     let mut environment = inherited;
     for (variable, value) in filled {
         let Ok(entry) = CString::new(format!("{variable}={value}")) else { continue };
-        let is_same = |old: &CString| {
-            old.as_bytes().strip_prefix(variable.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
-        };
-        environment.retain(|old| !is_same(old));
+        environment.retain(|old| !is_of(old, variable));
         environment.push(entry);
     }
     environment
+}
+
+/// The inherited entries but for these variables.
+pub fn without(mut inherited: Vec<CString>, filled: &[Filled]) -> Vec<CString> {
+    inherited.retain(|entry| !filled.iter().any(|one| is_of(entry, &one.variable)));
+    inherited
+}
+
+fn is_of(entry: &CString, variable: &str) -> bool {
+    entry.as_bytes().strip_prefix(variable.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
 }
 
 #[cfg(test)]
@@ -29,5 +38,7 @@ mod tests {
         let mut wanted = inherited[..3].to_vec();
         wanted.extend([entry(b"N=1"), entry(b"AB=x")]);
         assert_eq!(environment, wanted);
+        let filled = Filled { variable: "A".to_owned(), ..Filled::default() };
+        assert_eq!(without(inherited, &[filled]), [entry(b"no-equals"), entry(b"AB=1")]);
     }
 }

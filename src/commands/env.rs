@@ -16,11 +16,10 @@ pub fn run(
     arguments: &EnvArguments,
     config: &Config,
     environment: &Environment,
-    has_flags: bool,
 ) -> anyhow::Result<()> {
     // Who asks for another profile wants to know what that would come to.
     let state = match &arguments.host.facts {
-        None if !has_flags => kept(config)?,
+        None if !config.asks_anew => kept(config)?,
         _ => None,
     };
     let run = match state {

@@ -14,7 +14,9 @@ pub fn run(
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<()> {
-    let mut facts = host::live_facts(&host::profiles(config)?, environment);
+    let profiles = host::profiles(config)?;
+    let filled = host::filled_at_start(config, &profiles, environment);
+    let mut facts = host::live_facts(&profiles, environment, &filled);
     if json {
         // For a self-test elsewhere, with --facts.
         host::add_extra(&mut facts);

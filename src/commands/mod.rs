@@ -23,17 +23,11 @@ use crate::plan::Plan;
 use crate::profiles::Profiles;
 use crate::report::plan::Detail;
 
-/// Runs the command, printing to standard output. Returns the exit code. With
-/// `has_flags`, keys of the configuration were given as flags.
+/// Runs the command, printing to standard output. Returns the exit code.
 ///
 /// # Errors
 /// A sentence for the user.
-pub fn run(
-    action: &Action,
-    config: &Config,
-    environment: &Environment,
-    has_flags: bool,
-) -> anyhow::Result<i32> {
+pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyhow::Result<i32> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut code = 0;
     match action {
@@ -49,7 +43,7 @@ pub fn run(
             };
             plan::run(&mut out, host, form, config, environment)
         }
-        Action::Env(arguments) => env::run(&mut out, arguments, config, environment, has_flags),
+        Action::Env(arguments) => env::run(&mut out, arguments, config, environment),
         Action::SelfTest(arguments) => {
             self_test::run(&mut out, arguments, config, environment).map(|passed| code = i32::from(!passed))
         }
@@ -77,10 +71,16 @@ struct Decision {
 
 fn decide(host: &crate::cli::Host, config: &Config, environment: &Environment) -> anyhow::Result<Decision> {
     let profiles = host::profiles(config)?;
-    let facts = match &host.facts {
-        None => host::live_facts(&profiles, environment),
-        Some(source) => host::captured_facts(source, &profiles, environment)?,
+    let filled = host::filled_at_start(config, &profiles, environment);
+    let mut facts = match &host.facts {
+        None => host::live_facts(&profiles, environment, &filled),
+        // What was right for this container has nothing to do with that one.
+        Some(source) => host::captured_facts(source, &profiles, &environment.without(&filled))?,
     };
+    if config.asks_anew {
+        facts.settings = facts.settings.of_user();
+        facts.filled_at_start.clear();
+    }
     let plan = host::decide(&facts, &profiles, config);
     Ok(Decision { profiles, facts, plan })
 }

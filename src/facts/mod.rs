@@ -57,6 +57,10 @@ pub struct Facts {
     pub homes: Option<home::Homes>,
     /// The variables that the user set, and where.
     pub settings: settings::Settings,
+    /// Those among them that rdma-init has put into the environment itself, when the
+    /// container started, with its reasons.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub filled_at_start: Vec<start::Filled>,
     /// NCCL's conf files that are there, of all that some release reads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conf_files: Vec<String>,
@@ -101,6 +105,7 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
     let known = Facts {
         homes,
         settings,
+        filled_at_start: sources.start.filled.to_vec(),
         conf_files: there,
         conf_lines: odd,
         platform: platform::read(sources.start.environment, sources.is_marker),

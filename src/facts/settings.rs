@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
-use super::start::Start;
+use super::start::{Filled, Start};
 use crate::nccl::conf;
 use crate::nccl::version::SKIPS_COMMENTS;
 use crate::state::block;
@@ -17,6 +17,12 @@ use crate::state::block;
 pub struct Environment(Vec<(String, String)>);
 
 impl Environment {
+    /// What it has besides these variables.
+    pub fn without(&self, filled: &[Filled]) -> Environment {
+        let is_other = |(name, _): &&(String, String)| !filled.iter().any(|known| known.variable == *name);
+        Environment(self.0.iter().filter(is_other).cloned().collect())
+    }
+
     /// Values that are not UTF-8 are shown with replacement characters.
     pub fn new(entries: &[CString]) -> Environment {
         Environment(
@@ -69,7 +75,8 @@ pub struct Settings(pub Vec<UserSetting>);
 pub struct UserSetting {
     pub variable: String,
     pub value: String,
-    /// `environment`, or a conf file with the line: `/etc/nccl.conf:3`.
+    /// `environment`; where rdma-init has put it there, [`AT_START`]; or a conf file with
+    /// the line: `/etc/nccl.conf:3`.
     pub origin: String,
 }
 
@@ -102,9 +109,17 @@ fn file_of(origin: &str) -> &str {
 /// The origin of a variable of the environment.
 pub const ENVIRONMENT: &str = "environment";
 
+/// The origin of one that rdma-init has put there, when the container started.
+pub const AT_START: &str = "rdma-init, when this container started";
+
 impl Settings {
     pub fn get(&self, variable: &str) -> Option<&UserSetting> {
         self.0.iter().find(|setting| setting.variable == variable)
+    }
+
+    /// Those that rdma-init has not put there itself.
+    pub fn of_user(&self) -> Settings {
+        Settings(self.0.iter().filter(|setting| setting.origin != AT_START).cloned().collect())
     }
 
     /// These settings with `over` before them.
@@ -154,7 +169,7 @@ pub fn read(
         .map(|(name, value)| UserSetting {
             variable: name.to_owned(),
             value: value.to_owned(),
-            origin: ENVIRONMENT.to_owned(),
+            origin: origin(start, name, value).to_owned(),
         })
         .collect();
     let mut odd = Vec::new();
@@ -187,6 +202,12 @@ pub fn read(
         there.push(file);
     }
     ConfFiles { settings: Settings(settings), odd, there }
+}
+
+/// Who has put a variable into the environment.
+fn origin(start: Start, name: &str, value: &str) -> &'static str {
+    let is_ours = start.filled.iter().any(|filled| filled.variable == name && filled.value == value);
+    if is_ours { AT_START } else { ENVIRONMENT }
 }
 
 /// Up to the first value, or word: what is behind may be a secret.

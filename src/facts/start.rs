@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::settings::Environment;
 
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +15,19 @@ pub struct Start<'a> {
     pub folder: Option<&'a Path>,
     /// The command's first word, where one is started.
     pub command: Option<&'a str>,
+    /// What an earlier start of ours has put into the environment, and is there still.
+    pub filled: &'a [Filled],
+}
+
+/// A variable that rdma-init filled in when this container started, and why.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Filled {
+    pub variable: String,
+    pub value: String,
+    /// Who decided, as in a plan: `facts`, or `profile NAME`.
+    pub source: String,
+    pub rule: String,
 }
 
 impl Start<'_> {
@@ -24,7 +39,7 @@ impl Start<'_> {
 
 impl<'a> From<&'a Environment> for Start<'a> {
     fn from(environment: &'a Environment) -> Start<'a> {
-        Start { environment, folder: None, command: None }
+        Start { environment, folder: None, command: None, filled: &[] }
     }
 }
 
@@ -35,7 +50,11 @@ mod tests {
     #[test]
     fn relative_paths_lead_from_the_working_folder() {
         let environment = Environment::default();
-        let start = Start { environment: &environment, folder: Some(Path::new("/work")), command: None };
+        let start = Start {
+            environment: &environment,
+            folder: Some(Path::new("/work")),
+            ..Start::from(&environment)
+        };
         let path = |path: &str| start.path(path).unwrap().display().to_string();
         assert_eq!(path("/etc/nccl.conf"), "/etc/nccl.conf");
         assert_eq!(path("nccl.conf"), "/work/nccl.conf");

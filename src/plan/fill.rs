@@ -4,7 +4,9 @@ use super::context::Context;
 use super::finding::Finding;
 use super::setting::{Outcome, Proposal, Setting};
 use super::user::CONFIGURATION;
-use crate::facts::settings::UserSetting;
+use crate::facts::Facts;
+use crate::facts::settings::{AT_START, UserSetting};
+use crate::facts::start::Filled;
 use crate::profiles::Profile;
 
 /// Variables that selection decides, not a constant alone.
@@ -42,6 +44,7 @@ pub fn settings(context: &Context, proposals: impl IntoIterator<Item = Proposal>
             source: CONFIGURATION.to_owned(),
             rule: "not to be filled in (keep)".to_owned(),
             evidence: Vec::new(),
+            at_start: false,
         });
     }
     for proposal in proposals {
@@ -64,6 +67,9 @@ fn concerns(context: &Context, setting: &UserSetting) -> bool {
 }
 
 fn of_user(context: &Context, setting: &UserSetting) -> Setting {
+    if let Some(setting) = of_start(context.facts, setting) {
+        return setting;
+    }
     let is_configured =
         setting.origin == CONFIGURATION && context.options.set.contains_key(&setting.variable);
     Setting {
@@ -74,7 +80,23 @@ fn of_user(context: &Context, setting: &UserSetting) -> Setting {
         source: setting.origin.clone(),
         rule: "set by the user".to_owned(),
         evidence: Vec::new(),
+        at_start: false,
     }
+}
+
+/// A value that the container's start has filled in, with the reason that it had then.
+fn of_start(facts: &Facts, setting: &UserSetting) -> Option<Setting> {
+    let is_it = |filled: &&Filled| filled.variable == setting.variable;
+    let filled = facts.filled_at_start.iter().find(is_it).filter(|_| setting.origin == AT_START)?;
+    Some(Setting {
+        variable: setting.variable.clone(),
+        value: Some(setting.value.clone()),
+        outcome: Outcome::Filled,
+        source: filled.source.clone(),
+        rule: filled.rule.clone(),
+        evidence: Vec::new(),
+        at_start: true,
+    })
 }
 
 fn of_proposal(proposal: Proposal) -> Setting {
@@ -85,6 +107,7 @@ fn of_proposal(proposal: Proposal) -> Setting {
         source: proposal.source,
         rule: proposal.rule,
         evidence: proposal.evidence,
+        at_start: false,
     }
 }
 
@@ -108,8 +131,9 @@ pub fn overridden(context: &Context) -> Vec<Finding> {
     context
         .user
         .effective()
-        // How much NCCL logs is nobody's business but the user's.
-        .filter(|setting| setting.variable != "NCCL_DEBUG")
+        // How much NCCL logs is nobody's business but the user's, and what rdma-init has
+        // filled in is no wish of his.
+        .filter(|setting| setting.variable != "NCCL_DEBUG" && setting.origin != AT_START)
         .filter_map(|setting| {
             let UserSetting { variable, value, origin } = setting;
             let message =

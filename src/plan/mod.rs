@@ -44,7 +44,7 @@ pub use notes::{Notes, Tried};
 pub use options::{DefaultRouteOption, Options, ProfileOption};
 pub use profile::ProfileChoice;
 pub use setting::{Outcome, Setting};
-pub use user::User;
+pub use user::{CONFIGURATION, User};
 pub use why::Why;
 
 use crate::facts::Facts;

@@ -16,6 +16,9 @@ pub struct Setting {
     /// What it was decided on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
+    /// Whether rdma-init has put this value there already, when the container started.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub at_start: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -3,7 +3,7 @@
 use super::Options;
 use crate::facts::Facts;
 use crate::facts::home::Homes;
-use crate::facts::settings::{ENVIRONMENT, Settings, UserSetting};
+use crate::facts::settings::{AT_START, ENVIRONMENT, Settings, UserSetting};
 use crate::nccl::list::Pattern;
 use crate::nccl::version::{NEWEST, READS_CONF_FILE, REWROTE_PARSERS, SEARCHES_GIDS, Version};
 use crate::nccl::{gid, libraries, predict};
@@ -25,7 +25,7 @@ impl User {
     pub fn new(facts: &Facts, options: &Options) -> User {
         let version = libraries::release(facts);
         let (environment, files): (Vec<_>, Vec<_>) =
-            facts.settings.0.iter().cloned().partition(|s| s.origin == ENVIRONMENT);
+            facts.settings.0.iter().cloned().partition(|s| s.origin == ENVIRONMENT || s.origin == AT_START);
         let own_file = environment
             .iter()
             .find(|setting| setting.variable == "NCCL_CONF_FILE" && !setting.value.is_empty())

@@ -167,6 +167,9 @@ fn write_setting(out: &mut impl Write, setting: &Setting, width: usize) -> io::R
     };
     let reason = match setting.outcome {
         Outcome::User => setting.source.clone(),
+        _ if setting.at_start => {
+            format!("{} ({}), filled in when this container started", setting.rule, setting.source)
+        }
         _ => format!("{} ({})", setting.rule, setting.source),
     };
     writeln!(out, "  {verdict:5}  {:width$}  {value:<8}  {}", visible(&setting.variable), visible(&reason))

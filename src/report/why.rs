@@ -58,6 +58,9 @@ fn headline(why: &Why) -> String {
         };
     };
     match (&setting.value, setting.outcome) {
+        (Some(value), Outcome::Filled) if setting.at_start => {
+            format!("{variable}={value}, filled in by rdma-init when this container started")
+        }
         (Some(value), Outcome::Filled) => format!("{variable}={value}, put into the command's environment"),
         (Some(value), _) => format!("{variable}={value}, set by you, and stands"),
         (None, _) => format!("{variable} stays unset"),

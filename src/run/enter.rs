@@ -42,7 +42,7 @@ pub fn enter(
         }
         Err(without) => {
             log.note(&why_afresh(&without));
-            let facts = host::live_facts(&profiles, &known);
+            let facts = host::live_facts(&profiles, &known, &[]);
             let plan = host::decide(&facts, &profiles, config);
             plan.filled().map(owned).collect()
         }

@@ -7,8 +7,9 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::identity::{Identity, started};
+use crate::facts::start::Filled;
 use crate::json;
-use crate::plan::Plan;
+use crate::plan::{CONFIGURATION, Plan};
 use crate::report::plan::SCHEMA;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,6 +77,32 @@ struct Kept {
     run: Option<Run>,
 }
 
+/// A setting of the plan that is kept.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct KeptSetting {
+    variable: String,
+    value: Option<String>,
+    outcome: String,
+    source: String,
+    rule: String,
+}
+
+/// What the start filled in by itself, and why: not what the user had it set. Nothing where
+/// this is no plan.
+pub fn filled(text: &[u8]) -> Vec<Filled> {
+    #[derive(Deserialize)]
+    struct Kept {
+        settings: Vec<KeptSetting>,
+    }
+    let settings = json::read(text).map(|kept: Kept| kept.settings).unwrap_or_default();
+    let own = settings.into_iter().filter(|kept| kept.outcome == "filled" && kept.source != CONFIGURATION);
+    own.filter_map(|KeptSetting { variable, value, source, rule, .. }| {
+        Some(Filled { variable, value: value?, source, rule })
+    })
+    .collect()
+}
+
 /// # Errors
 /// In words: it is no such document.
 pub fn parse(text: &[u8]) -> Result<Run, String> {
@@ -103,6 +130,22 @@ mod tests {
                 .contains("nothing of a start")
         );
         assert!(parse(b"{").unwrap_err().contains("no plan"));
+    }
+
+    #[test]
+    fn what_the_user_had_it_set_is_not_its_own() {
+        let setting = |variable: &str, outcome: &str, source: &str| serde_json::json!({"variable": variable, "value": "1", "outcome": outcome, "source": source, "rule": "r"});
+        let settings = [
+            setting("A", "filled", "facts"),
+            setting("B", "filled", "configuration"),
+            setting("C", "user", "environment"),
+            serde_json::json!({"variable": "D", "value": null, "outcome": "unset"}),
+        ];
+        let text = serde_json::json!({"settings": settings}).to_string();
+        let own =
+            Filled { variable: "A".into(), value: "1".into(), source: "facts".into(), rule: "r".into() };
+        assert_eq!(filled(text.as_bytes()), [own]);
+        assert!(filled(b"{}").is_empty());
     }
 
     #[test]

@@ -56,6 +56,58 @@ fn a_command_finds_what_it_was_started_with() {
     assert!(ran.text().starts_with("1\n") && ran.text().contains("export NCCL_IB_SL=3"), "{ran:#?}");
 }
 
+/// On any machine, a profile by name has constants to fill in.
+#[test]
+fn what_was_filled_in_is_not_called_the_user_s() {
+    let place = Place::new();
+    let script = |flags: &[&str], profile: Option<&str>, script: &str| {
+        let program = binary();
+        let start = ["--", "sh", "-c", script, program.to_str().unwrap()];
+        let mut command = place.command(&[flags, &start].concat());
+        command.env("NCCL_DEBUG", "WARN").envs(profile.map(|name| ("RDMA_INIT_PROFILE", name)));
+        run(command).expect_code(0)
+    };
+    // The profile was a flag of the start, and is not known later; or a variable, and is.
+    for (flags, variable) in [(&["--profile", "baidu-cce"][..], None), (&[], Some("baidu-cce"))] {
+        let asked = |command: &str| script(flags, variable, &format!("exec $0 {command}"));
+        let plan = asked("plan");
+        let line =
+            |name: &str| plan.text().lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+        assert!(line("NCCL_IB_TIMEOUT").starts_with("  set "), "{plan:#?}");
+        assert!(
+            line("NCCL_IB_TIMEOUT")
+                .ends_with("published (profile baidu-cce), filled in when this container started"),
+            "{plan:#?}"
+        );
+        assert!(line("NCCL_DEBUG").starts_with("  yours "), "{plan:#?}");
+        let why = asked("plan --why NCCL_IB_TIMEOUT");
+        for part in [
+            ", filled in by rdma-init when this container started\n",
+            "who set it\n  rdma-init, when this container started: ",
+            "what decided\n  published (profile baidu-cce)\n",
+        ] {
+            assert!(why.text().contains(part), "no {part:?} in {why:#?}");
+        }
+        // Who asks for something else is told what that comes to, and the command gets it.
+        let other = asked("env --profile none --all");
+        assert!(!other.text().contains("NCCL_IB_TIMEOUT"), "{other:#?}");
+        let command = asked("--profile none -- env");
+        assert!(!command.text().contains("NCCL_IB_TIMEOUT="), "{command:#?}");
+        // Without, it stands.
+        assert!(asked("-- env").text().contains("\nNCCL_IB_TIMEOUT="));
+        let captured = asked("plan --facts demo:infiniband");
+        let of_here = ["yours  NCCL_IB_", "when this container started"];
+        assert!(!of_here.iter().any(|text| captured.text().contains(text)), "{captured:#?}");
+    }
+    // Another value is the user's.
+    let why =
+        script(&["--profile", "baidu-cce"], None, "NCCL_IB_TIMEOUT=7 exec $0 plan --why NCCL_IB_TIMEOUT");
+    assert!(why.text().starts_with("NCCL_IB_TIMEOUT=7, set by you, and stands\n"), "{why:#?}");
+    // So is what the configuration had set.
+    let why = script(&["--set", "NCCL_IB_TIMEOUT=9"], None, "exec $0 plan --why NCCL_IB_TIMEOUT");
+    assert!(why.text().starts_with("NCCL_IB_TIMEOUT=9, set by you, and stands\n"), "{why:#?}");
+}
+
 #[test]
 fn nothing_of_the_rest_of_the_environment_is_kept() {
     let place = Place::new();

@@ -31,7 +31,8 @@ fn for_command(root: &Root, command: &str, environment: &[(&str, &str)]) -> Opti
     let entries: Vec<_> =
         environment.iter().map(|(n, v)| std::ffi::CString::new(format!("{n}={v}")).unwrap()).collect();
     let environment = Environment::new(&entries);
-    let start = Start { environment: &environment, folder: Some(Path::new("/work")), command: Some(command) };
+    let folder = Some(Path::new("/work"));
+    let start = Start { folder, command: Some(command), ..Start::from(&environment) };
     let image = read(&Reader::new(root.0.path()), start);
     image.nccl_of_the_job()?.version.clone()
 }
