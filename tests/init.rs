@@ -11,6 +11,7 @@ mod init {
     mod hang;
     mod inherited;
     mod orphans;
+    mod parent;
     mod preparation;
     mod refusal;
     mod screen;

@@ -1,0 +1,123 @@
+//! Where PID 1 of a container is a shell, and the program a child of it.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nix::libc;
+
+use super::container::{Ended, as_pid_1, in_place, rdma_init};
+use crate::support::process::program;
+use crate::support::{binary, poll_until, skip, status_field};
+
+const NOTE: &str = "note: PID 1 of this container is a shell (";
+
+/// A shell, with the program at `$0` of its script.
+fn shell(words: &[&str], script: &str) -> Command {
+    let mut command = program(words[0], &words[1..]);
+    command.args(["-c", script]).arg(binary());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// How often it was told.
+fn told(ended: &Ended) -> usize {
+    assert_eq!(ended.stdout, "started\n", "{ended:#?}");
+    ended.stderr.matches(NOTE).count()
+}
+
+#[test]
+fn a_shell_that_runs_us_is_told_of_and_one_that_becomes_us_is_not() {
+    for (words, name) in
+        [(&["/bin/dash"][..], "dash"), (&["/bin/bash"], "bash"), (&["/bin/busybox", "sh"], "sh")]
+    {
+        if !Path::new(words[0]).exists() {
+            skip(&format!("there is no {}", words[0]));
+            continue;
+        }
+        let run = |script: &str| as_pid_1(shell(words, script)).end().expect_code(0);
+        let ended = run("$0 -- echo started; true");
+        assert_eq!(told(&ended), 1, "{words:?}: {ended:#?}");
+        assert!(ended.stderr.contains(&format!("{NOTE}{name}), and rdma-init is its child.")), "{ended:#?}");
+        assert!(ended.stderr.contains("fix: Start rdma-init in place of the shell, with exec"), "{ended:#?}");
+        for script in [
+            "exec $0 -- echo started",
+            // Its trap may well pass signals on.
+            "trap 'kill $child' TERM; $0 -- echo started & child=$!; wait $child",
+            // That is asked for, and looked after by us.
+            "$0 --supervise -- echo started; true",
+            // Nothing is started that a signal could be for.
+            "$0 plan 2>&1; echo started; true",
+        ] {
+            let ended = run(script);
+            assert!(!(ended.stdout + &ended.stderr).contains(NOTE), "{words:?}: {script}");
+        }
+    }
+    // Some shells become the last command by themselves.
+    if Path::new("/bin/bash").exists() {
+        let ended = as_pid_1(shell(&["/bin/bash"], "$0 -- echo started")).end().expect_code(0);
+        assert_eq!(told(&ended), 0, "{ended:#?}");
+    }
+}
+
+#[test]
+fn a_script_is_a_shell_and_one_at_a_terminal_is_none_of_those() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("entrypoint.sh");
+    let text = format!("#!/bin/sh\n{} -- echo started\ntrue\n", binary().display());
+    std::fs::write(&script, &text).unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let started = |mut command: Command| {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let mut command = started(program::<&str>(&script, []));
+    command.stdin(Stdio::null());
+    assert_eq!(told(&as_pid_1(command).end().expect_code(0)), 1);
+    // Whoever types the commands: they come from standard input.
+    let mut input = tempfile::tempfile().unwrap();
+    input.write_all(text.as_bytes()).unwrap();
+    std::io::Seek::rewind(&mut input).unwrap();
+    let mut command = started(program::<&str>("/bin/sh", []));
+    command.stdin(input);
+    assert_eq!(told(&as_pid_1(command).end().expect_code(0)), 0);
+}
+
+/// As `docker exec CONTAINER sh -c ...` does.
+#[test]
+fn a_shell_that_enters_is_not_pid_1() {
+    let mut init = as_pid_1(shell(&["/bin/sh"], "echo ready; sleep 1000; true"));
+    init.wait_for("ready");
+    let mut enter = Command::new("nsenter");
+    enter.args(["--target", &init.pid.to_string(), "--pid", "--mount", "sh", "-c"]);
+    enter.args(["$0 -- echo started; true"]).arg(binary());
+    enter.env_clear().envs(rdma_init::<&str>([]).get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = enter.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && output.stdout == b"started\n", "{said}");
+    assert!(!said.contains(NOTE), "{said}");
+    // Nor is the shell that starts it on a machine itself.
+    let ended = in_place(shell(&["/bin/sh"], "$0 -- echo started; true")).end().expect_code(0);
+    assert_eq!(told(&ended), 0);
+}
+
+/// What the note says: the command does not get the signal, and with the fix it does.
+#[test]
+fn a_stop_reaches_the_command_only_with_the_fix() {
+    let job = "-- sh -c 'trap \"echo stopped; exit 7\" TERM; echo ready; while :; do sleep 0.05; done'";
+    let mut without = as_pid_1(shell(&["/bin/sh"], &format!("$0 {job}; true")));
+    without.wait_for("ready");
+    without.kill(libc::SIGTERM);
+    // The kernel has dropped it: nothing is left to be delivered.
+    let status = poll_until("the shell has no signal pending", || {
+        let status = super::container::status(without.pid);
+        (status_field(&status, "ShdPnd")? == "0000000000000000").then_some(status)
+    });
+    assert_eq!(status_field(&status, "SigCgt").map(|mask| mask.ends_with("4002")), Some(false), "{status}");
+    assert!(!without.has_ended());
+    drop(without);
+    let mut with = as_pid_1(shell(&["/bin/sh"], &format!("exec $0 {job}")));
+    with.wait_for("ready");
+    with.kill(libc::SIGTERM);
+    assert_eq!(with.end().expect_code(7).stdout, "ready\nstopped\n");
+}
