@@ -18,6 +18,7 @@ mod docker {
     mod limits;
     mod nccl;
     mod sandbox;
+    mod shell;
     mod stop;
     mod terminal;
     mod traffic;

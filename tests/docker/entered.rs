@@ -60,6 +60,33 @@ fn exec_gives_what_the_command_got() {
 }
 
 #[test]
+fn a_shell_of_the_command_is_told_who_filled_them_in() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let options = host.options(&["--env", "NCCL_IB_TIMEOUT=22"]);
+    let shell = |script: &str| engine.script(options.clone(), script).expect_code(0);
+    let plan = shell("/rdma-init plan");
+    for line in [
+        "  set    NCCL_IB_GID_INDEX   5         the RoCE v2 GID of an address of this container, on every HCA (facts), filled in when this container started",
+        "  yours  NCCL_IB_TIMEOUT     22        environment",
+    ] {
+        shows(&plan, line);
+    }
+    let why = shell("/rdma-init plan --why NCCL_IB_HCA");
+    shows(&why, "NCCL_IB_HCA==mlx5_0, filled in by rdma-init when this container started\n");
+    shows(&why, "who set it\n  rdma-init, when this container started: \"=mlx5_0\"\n");
+    shows(&shell("/rdma-init plan --why NCCL_IB_TIMEOUT"), "NCCL_IB_TIMEOUT=22, set by you, and stands\n");
+    shows(&shell("NCCL_IB_HCA=mlx5_0 /rdma-init plan --why NCCL_IB_HCA"), "set by you, and stands\n");
+    // A start in a start comes to the same, and `env` to what asks it for something else.
+    assert_eq!(
+        about_nccl(&shell("/rdma-init -- env")),
+        [WANTED[0], WANTED[1], "NCCL_IB_TIMEOUT=22", WANTED[2]]
+    );
+    let env = shell("/rdma-init env --keep NCCL_IB_GID_INDEX --format docker");
+    assert_eq!(about_nccl(&env), [WANTED[1], WANTED[2]]);
+}
+
+#[test]
 fn nccl_finds_the_variables_in_every_process() {
     let Some(engine) = engine() else { return };
     let host = Host::with_one_hca(engine);

@@ -17,6 +17,22 @@ pub enum Base {
     Debian,
     /// A busybox with the stand-ins, without an entrypoint.
     Training,
+    /// The same with an entrypoint.
+    Serving,
+}
+
+impl Base {
+    /// `None` skips the test.
+    pub fn image(self, engine: &Engine) -> Option<String> {
+        Some(match self {
+            Base::Debian => debian()?.to_owned(),
+            Base::Training => stand_in(engine, "training", "ENTRYPOINT []\nCMD [\"python\", \"train.py\"]\n"),
+            Base::Serving => {
+                let starts = "ENTRYPOINT [\"python\", \"serve.py\"]\nCMD [\"--port\", \"8000\"]\n";
+                stand_in(engine, "serving", starts)
+            }
+        })
+    }
 }
 
 /// Images that stand in for what a registry has.
@@ -114,28 +130,26 @@ pub fn program(engine: &Engine) -> String {
     })
 }
 
-/// A training image.
-fn training(engine: &Engine) -> String {
-    once("training", || {
+/// A training image that starts this.
+fn stand_in(engine: &Engine, name: &str, starts: &str) -> String {
+    once(name, || {
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(repository("tests/examples/standin.sh"), folder.path().join("standin")).unwrap();
         let copies: String = STANDINS.iter().map(|path| format!("COPY standin {path}\n")).collect();
-        let text = format!("FROM {}\n{copies}ENTRYPOINT []\n", engine.image);
+        let text = format!("FROM {}\n{copies}{starts}", engine.image);
         std::fs::write(folder.path().join("Dockerfile"), text).unwrap();
-        Build::new(engine, "training").of(folder.path().to_str().unwrap(), None).0
+        Build::new(engine, name).of(folder.path().to_str().unwrap(), None).0
     })
 }
 
-/// The image of an example; `None` skips the test.
-pub fn example(engine: &Engine, folder: &str, base: Base) -> Option<String> {
-    let base = match base {
-        Base::Debian => debian()?.to_owned(),
-        Base::Training => training(engine),
-    };
+/// The image of an example's Dockerfile; `None` skips the test.
+pub fn example(engine: &Engine, dockerfile: &str, base: Base) -> Option<String> {
+    let base = base.image(engine)?;
     let program = program(engine);
-    let name = Path::new(folder).file_name().unwrap().to_str().unwrap();
-    Some(once(name, || {
-        let build = Build::new(engine, name).argument("BASE", &base).argument("RDMA_INIT", &program);
-        build.of(folder, None).0
+    let name = dockerfile.strip_prefix("examples/").unwrap().replace('/', "-");
+    let folder = Path::new(dockerfile).parent().unwrap().to_str().unwrap();
+    Some(once(&name, || {
+        let build = Build::new(engine, &name).options(["--file", dockerfile]);
+        build.argument("BASE", &base).argument("RDMA_INIT", &program).of(folder, None).0
     }))
 }

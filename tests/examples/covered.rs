@@ -9,18 +9,19 @@ use crate::support::repository;
 /// manifests.rs and pods.rs, Dockerfiles through images.rs, and scripts through
 /// scripts.rs as well.
 const EXAMPLES: &[(&str, &[&str])] = &[
-    ("ack-arena", &["submit.sh"]),              // arena.rs
-    ("acs-type1", &["deployment.yaml"]),        // decided.rs
-    ("acs-type2", &["deployment.yaml"]),        // decided.rs
-    ("cce-pytorchjob", &["pytorchjob.yaml"]),   // decided.rs
-    ("dockerfile", &["Dockerfile"]),            // images.rs
-    ("jobset", &["jobset.yaml"]),               // pods.rs
-    ("mpijob", &["Dockerfile", "mpijob.yaml"]), // mpi.rs
-    ("pai-dlc", &["Dockerfile", "command.sh"]), // pai.rs
-    ("profile", &["site.toml"]),                // profile.rs
-    ("slurm-pyxis", &["train.sbatch"]),         // slurm.rs
-    ("startup-probe", &["pod.yaml"]),           // probes.rs
-    ("torchrun", &["Dockerfile", "run.sh"]),    // torchrun.rs
+    ("ack-arena", &["submit.sh"]),                            // arena.rs
+    ("acs-type1", &["deployment.yaml"]),                      // decided.rs
+    ("acs-type2", &["deployment.yaml"]),                      // decided.rs
+    ("cce-pytorchjob", &["pytorchjob.yaml"]),                 // decided.rs
+    ("dockerfile", &["Dockerfile", "entrypoint.Dockerfile"]), // images.rs
+    ("init-container", &["pod.yaml"]),                        // pods.rs
+    ("jobset", &["jobset.yaml"]),                             // pods.rs
+    ("mpijob", &["Dockerfile", "mpijob.yaml"]),               // mpi.rs
+    ("pai-dlc", &["Dockerfile", "command.sh"]),               // pai.rs
+    ("profile", &["site.toml"]),                              // profile.rs
+    ("slurm-pyxis", &["train.sbatch"]),                       // slurm.rs
+    ("startup-probe", &["pod.yaml"]),                         // probes.rs
+    ("torchrun", &["Dockerfile", "run.sh"]),                  // torchrun.rs
 ];
 
 fn names(folder: &Path) -> Vec<String> {
@@ -56,9 +57,6 @@ fn every_file_is_known_and_every_folder_explained() {
 fn every_dockerfile_is_built() {
     let docker = ["Dockerfile", "example.Dockerfile", "scratch.Dockerfile"];
     assert_eq!(names(&repository("docker")), docker);
-    let built: Vec<_> = super::images::EXAMPLES.iter().map(|(folder, _)| folder.to_string()).collect();
-    let folders = files(&["Dockerfile"]);
-    let folders: Vec<_> =
-        folders.iter().map(|path| path.parent().unwrap().to_str().unwrap().to_owned()).collect();
-    assert_eq!(built, folders);
+    let built: Vec<_> = super::images::EXAMPLES.iter().map(|(path, _)| PathBuf::from(path)).collect();
+    assert_eq!(built, files(&["Dockerfile"]));
 }

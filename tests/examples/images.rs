@@ -9,16 +9,17 @@ use super::started::{arguments, is_child_of_pid_1};
 
 /// The examples that are Dockerfiles, and what they are built on.
 pub const EXAMPLES: &[(&str, Base)] = &[
-    ("examples/dockerfile", Base::Training),
-    ("examples/mpijob", Base::Debian),
-    ("examples/pai-dlc", Base::Debian),
-    ("examples/torchrun", Base::Training),
+    ("examples/dockerfile/Dockerfile", Base::Training),
+    ("examples/dockerfile/entrypoint.Dockerfile", Base::Serving),
+    ("examples/mpijob/Dockerfile", Base::Debian),
+    ("examples/pai-dlc/Dockerfile", Base::Debian),
+    ("examples/torchrun/Dockerfile", Base::Training),
 ];
 
 #[track_caller]
-pub fn image(engine: &Engine, folder: &str) -> Option<String> {
-    let (folder, base) = EXAMPLES.iter().find(|(name, _)| *name == folder).unwrap();
-    example(engine, folder, *base)
+pub fn image(engine: &Engine, dockerfile: &str) -> Option<String> {
+    let (dockerfile, base) = EXAMPLES.iter().find(|(name, _)| *name == dockerfile).unwrap();
+    example(engine, dockerfile, *base)
 }
 
 /// The files of an image, but for those that the engine puts into every container.
@@ -91,13 +92,60 @@ fn the_example_image_says_what_it_decided() {
 #[test]
 fn an_image_with_the_entrypoint_fills_in_whatever_it_starts() {
     let Some(engine) = engine() else { return };
-    for folder in ["examples/dockerfile", "examples/torchrun"] {
-        let Some(image) = image(engine, folder) else { return };
+    for dockerfile in ["examples/dockerfile/Dockerfile", "examples/torchrun/Dockerfile"] {
+        let Some(image) = image(engine, dockerfile) else { return };
         let host = Host::with_one_hca(engine);
         let command = ["torchrun", "--nproc-per-node=8", "train.py"];
         let ended = engine.start_image(&image, host.options(&[]), &command).wait().expect_code(0);
-        assert_eq!(arguments(&ended), command, "{folder}");
+        assert_eq!(arguments(&ended), command, "{dockerfile}");
         is_child_of_pid_1(&ended);
-        assert_eq!(ended.variable("NCCL_IB_HCA"), Some("=mlx5_0"), "{folder}");
+        assert_eq!(ended.variable("NCCL_IB_HCA"), Some("=mlx5_0"), "{dockerfile}");
     }
+}
+
+/// Without arguments, and with some, as before rdma-init was in front of it.
+#[test]
+fn an_image_starts_what_its_base_image_started() {
+    let Some(engine) = engine() else { return };
+    for (dockerfile, base) in EXAMPLES.iter().filter(|(path, _)| path.starts_with("examples/dockerfile/")) {
+        let base = base.image(engine).unwrap();
+        let image = image(engine, dockerfile).unwrap();
+        let given: &[&str] = match dockerfile.ends_with("entrypoint.Dockerfile") {
+            true => &["--model", "y"],
+            false => &["python", "other.py", "--model", "y"],
+        };
+        for command in [&[], given] {
+            let host = Host::with_one_hca(engine);
+            let before = engine.start_image(&base, host.options(&[]), command).wait().expect_code(0);
+            let after = engine.start_image(&image, host.options(&[]), command).wait().expect_code(0);
+            assert_eq!(arguments(&after), arguments(&before), "{dockerfile} {command:?}");
+            assert!(arguments(&before).len() > 1, "{before:#?}");
+            is_child_of_pid_1(&after);
+            assert_eq!(after.variable("NCCL_IB_HCA"), Some("=mlx5_0"), "{dockerfile}");
+        }
+    }
+}
+
+/// What comes of the wrong one of the two, and of no CMD, is told with what to write.
+#[test]
+fn an_entrypoint_that_was_lost_is_hinted_at() {
+    let Some(engine) = engine() else { return };
+    let program = program(engine);
+    let image = |name: &str, file: &str, base: Base| {
+        let build = Build::new(engine, name).options(["--file", file]);
+        let base = base.image(engine).unwrap();
+        build.argument("BASE", &base).argument("RDMA_INIT", &program).of("examples/dockerfile", None).0
+    };
+    let wrong = image("wrong-form", "examples/dockerfile/Dockerfile", Base::Serving);
+    engine
+        .start_image::<&str>(&wrong, [], &["--model", "y"])
+        .wait()
+        .expect_code(127)
+        .expect_line(["cannot run --model", "ENTRYPOINT [\"/rdma-init\", \"--\", \"OLD\", \"ENTRYPOINT\"]"]);
+    let without = image("without-command", "examples/torchrun/Dockerfile", Base::Training);
+    engine
+        .start_image::<&str>(&without, [], &[])
+        .wait()
+        .expect_code(125)
+        .expect_line(["there is nothing to run", "ENTRYPOINT takes away the CMD of the base image"]);
 }

@@ -71,6 +71,8 @@ fn slips_are_found() {
         ("cce-pytorchjob/pytorchjob.yaml", "restartPolicy", "restartpolicy"),
         ("cce-pytorchjob/pytorchjob.yaml", "schedulerName", "scheduler"),
         ("cce-pytorchjob/pytorchjob.yaml", "annotations", "annotation"),
+        ("init-container/pod.yaml", "initContainers", "initcontainers"),
+        ("init-container/pod.yaml", "readOnlyRootFilesystem", "readOnlyRootFileSystem"),
         ("jobset/jobset.yaml", "enableDNSHostnames", "enableDnsHostnames"),
         ("jobset/jobset.yaml", "maxRestarts: 3", "maxRestarts: three"),
         ("jobset/jobset.yaml", "completionMode", "completion"),

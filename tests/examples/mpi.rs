@@ -51,7 +51,7 @@ fn start<'e>(
     more: &[&str],
     platform: &[(&str, &str)],
 ) -> Option<Container<'e>> {
-    let image = image(engine, "examples/mpijob")?;
+    let image = image(engine, "examples/mpijob/Dockerfile")?;
     let (mut options, arguments) = described.docker_run(platform);
     let python = repository("tests/examples/standin.sh");
     for volume in [

@@ -12,7 +12,7 @@ const DLC: &[&str] =
 #[test]
 fn the_start_command_starts_torchrun_with_the_variables() {
     let Some(engine) = engine() else { return };
-    let Some(image) = image(engine, "examples/pai-dlc") else { return };
+    let Some(image) = image(engine, "examples/pai-dlc/Dockerfile") else { return };
     let command = std::fs::read_to_string(repository("examples/pai-dlc/command.sh")).unwrap();
     let stand_ins: Vec<_> = stand_ins().collect();
     let mut base: Vec<_> = stand_ins.iter().map(String::as_str).collect();
@@ -36,7 +36,7 @@ fn the_start_command_starts_torchrun_with_the_variables() {
 #[test]
 fn the_image_has_the_provider_for_erdma() {
     let Some(engine) = engine() else { return };
-    let Some(image) = image(engine, "examples/pai-dlc") else { return };
+    let Some(image) = image(engine, "examples/pai-dlc/Dockerfile") else { return };
     let script = "cat /etc/libibverbs.d/erdma.driver";
     let ended = engine.start_image::<&str>(&image, [], &["sh", "-c", script]).wait().expect_code(0);
     assert!(ended.stdout.contains("driver"), "{ended:#?}");

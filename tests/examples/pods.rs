@@ -32,6 +32,7 @@ const CASES: &[Case] = &[
             "main.py",
         ],
     ),
+    ("init-container/train", &[], &["python", "train.py"]),
     (
         "jobset/train",
         &[("JOB_COMPLETION_INDEX", "1")],

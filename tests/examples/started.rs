@@ -1,5 +1,8 @@
 //! A container of a Pod, as the manifest describes it, in the Docker engine.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::Value;
 
 use super::engine::{Container, Ended, Engine, engine};
@@ -84,18 +87,79 @@ impl Described<'_> {
         for (name, value) in &environment {
             options.extend(["--env".to_owned(), format!("{name}={value}")]);
         }
-        for capability in strings(&self.container["securityContext"]["capabilities"]["add"]) {
-            options.extend(["--cap-add".to_owned(), capability.to_owned()]);
-        }
+        options.extend(security(self.container));
         (options, words)
+    }
+
+    /// Runs the init containers of its Pod, one after the other, each in an image that holds
+    /// nothing but the program. The volumes that they leave, as options for this container.
+    fn prepare(&self, engine: &Engine, host: &Host) -> Vec<String> {
+        let first: Vec<&Value> = self.pod["initContainers"].as_array().into_iter().flatten().collect();
+        if first.is_empty() {
+            return Vec::new();
+        }
+        for container in first {
+            let words = strings(&container["command"]);
+            let mut options = vec!["--entrypoint".to_owned(), words[0].to_owned()];
+            options.extend(security(container));
+            options.extend(self.volumes(container, host));
+            let ended = engine.start_image(&engine.bare_image, &options, &words[1..]).wait().expect_code(0);
+            assert!(ended.stderr.is_empty(), "{}: {ended:#?}", self.name);
+        }
+        // What the image has of the program does not count: it could not be rebuilt.
+        let hidden = ["--volume", "/dev/null:/rdma-init:ro"].map(str::to_owned);
+        self.volumes(self.container, host).into_iter().chain(hidden).collect()
+    }
+
+    /// The folders of the host that are the emptyDirs of the Pod, where a container has them.
+    fn volumes(&self, container: &Value, host: &Host) -> Vec<String> {
+        let all = self.pod["volumes"].as_array().unwrap();
+        let is_folder = |mount: &&Value| {
+            let volume = all.iter().find(|volume| volume["name"] == mount["name"]).unwrap();
+            volume["emptyDir"]["medium"].is_null()
+        };
+        let mounts = container["volumeMounts"].as_array().unwrap().iter().filter(is_folder);
+        mounts
+            .flat_map(|mount| {
+                let text = |field: &str| mount[field].as_str().unwrap();
+                let folder = host.folder(text("name"));
+                // As the kubelet makes it.
+                fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+                let mode = if mount["readOnly"] == true { "ro" } else { "rw" };
+                let volume = format!("{}:{}:{mode}", folder.display(), text("mountPath"));
+                ["--volume".to_owned(), volume]
+            })
+            .collect()
     }
 
     /// Starts it with stand-ins for what it starts.
     pub fn start<'e>(&self, engine: &'e Engine, host: &Host, platform: &[(&str, &str)]) -> Container<'e> {
         let (mut options, arguments) = self.docker_run(platform);
+        options.extend(self.prepare(engine, host));
         options.extend(stand_ins());
         engine.start(host.options(&texts(&options)), &texts(&arguments))
     }
+}
+
+/// The options that a container's security context comes to.
+fn security(container: &Value) -> Vec<String> {
+    let context = &container["securityContext"];
+    let mut options = Vec::new();
+    for (field, option) in [("add", "--cap-add"), ("drop", "--cap-drop")] {
+        for capability in strings(&context["capabilities"][field]) {
+            options.extend([option.to_owned(), capability.to_owned()]);
+        }
+    }
+    if context["readOnlyRootFilesystem"] == true {
+        options.push("--read-only".to_owned());
+    }
+    if context["allowPrivilegeEscalation"] == false {
+        options.push("--security-opt=no-new-privileges".to_owned());
+    }
+    if let Some(user) = context["runAsUser"].as_u64() {
+        options.push(format!("--user={user}"));
+    }
+    options
 }
 
 pub fn texts(strings: &[String]) -> Vec<&str> {

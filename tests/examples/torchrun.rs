@@ -40,7 +40,7 @@ fn run(image: &str, arguments: &[&str]) -> Output {
 #[test]
 fn each_node_starts_its_part() {
     let Some(engine) = engine() else { return };
-    let Some(image) = image(engine, "examples/torchrun") else { return };
+    let Some(image) = image(engine, "examples/torchrun/Dockerfile") else { return };
     for rank in ["0", "1"] {
         let output = run(&image, &[rank, "node0", "train.py", "--epochs", "3"]);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
