@@ -201,6 +201,7 @@ mod tests {
     use crate::facts::rdma::{Hca, Port, Uverbs};
     use crate::plan::{Options, Plan, plan};
     use crate::profiles::Profiles;
+    use serde_json::json;
 
     /// HCAs by their rates, each with an interface of the same PCI device, and default
     /// routes by the numbers of the HCAs, with their metrics.
@@ -223,12 +224,8 @@ mod tests {
             facts.net.interfaces.push(Interface { name, pci_address: pci(n), ..Interface::default() });
         }
         for (n, metric) in routes {
-            facts.net.routes.push(Route {
-                interface: format!("eth{n}"),
-                destination: "0.0.0.0/0".parse().unwrap(),
-                gateway: None,
-                metric: *metric,
-            });
+            let route = json!({"interface": format!("eth{n}"), "destination": "0.0.0.0/0", "metric": metric});
+            facts.net.routes.push(serde_json::from_value(route).unwrap());
         }
         facts
     }
