@@ -155,7 +155,7 @@ pub enum Action {
         /// With everything that each value was decided on
         #[arg(long)]
         evidence: bool,
-        /// The whole chain for one variable: who set it, what was tried, what NCCL does
+        /// The whole chain for one variable: where it is set, what was tried, what NCCL does
         #[arg(long, value_name = "VARIABLE", conflicts_with = "evidence")]
         why: Option<String>,
         #[arg(long)]

@@ -74,7 +74,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The variables to put into the command's environment.
+    /// The variables to filled in by rdma-init.
     pub fn filled(&self) -> impl Iterator<Item = (&str, &str)> {
         self.with_value(|setting| setting.outcome == Outcome::Filled)
     }

@@ -25,7 +25,7 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
         }
         lines.iter().try_for_each(|line| writeln!(out, "  {}", visible(line)))
     };
-    section("who set it", set_in(why))?;
+    section("where it is set", set_in(why))?;
     section("what is published", why.published.clone())?;
     let tried = why.tried.iter().enumerate();
     section(
@@ -61,7 +61,7 @@ fn headline(why: &Why) -> String {
         (Some(value), Outcome::Filled) if setting.at_start => {
             format!("{variable}={value}, filled in by rdma-init when this container started")
         }
-        (Some(value), Outcome::Filled) => format!("{variable}={value}, put into the command's environment"),
+        (Some(value), Outcome::Filled) => format!("{variable}={value}, filled in by rdma-init"),
         (Some(value), _) => format!("{variable}={value}, set by you, and stands"),
         (None, _) => format!("{variable} stays unset"),
     }
@@ -69,7 +69,7 @@ fn headline(why: &Why) -> String {
 
 fn set_in(why: &Why) -> Vec<String> {
     if why.set_in.is_empty() {
-        return vec!["nobody: not the environment, the configuration, nor a conf file of NCCL's".to_owned()];
+        return vec!["nowhere: not in the environment, the configuration, or a conf file of NCCL".to_owned()];
     }
     let first = why.set_in.iter().enumerate();
     first

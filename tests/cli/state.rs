@@ -83,7 +83,7 @@ fn what_was_filled_in_is_not_called_the_user_s() {
         let why = asked("plan --why NCCL_IB_TIMEOUT");
         for part in [
             ", filled in by rdma-init when this container started\n",
-            "who set it\n  rdma-init, when this container started: ",
+            "where it is set\n  rdma-init, when this container started: ",
             "what decided\n  published (profile baidu-cce)\n",
         ] {
             assert!(why.text().contains(part), "no {part:?} in {why:#?}");

@@ -74,7 +74,7 @@ fn a_shell_of_the_command_is_told_who_filled_them_in() {
     }
     let why = shell("/rdma-init plan --why NCCL_IB_HCA");
     shows(&why, "NCCL_IB_HCA==mlx5_0, filled in by rdma-init when this container started\n");
-    shows(&why, "who set it\n  rdma-init, when this container started: \"=mlx5_0\"\n");
+    shows(&why, "where it is set\n  rdma-init, when this container started: \"=mlx5_0\"\n");
     shows(&shell("/rdma-init plan --why NCCL_IB_TIMEOUT"), "NCCL_IB_TIMEOUT=22, set by you, and stands\n");
     shows(&shell("NCCL_IB_HCA=mlx5_0 /rdma-init plan --why NCCL_IB_HCA"), "set by you, and stands\n");
     // A start in a start comes to the same, and `env` to what asks it for something else.
