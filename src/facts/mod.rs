@@ -13,6 +13,7 @@ pub mod gpu;
 pub mod home;
 pub mod image;
 pub mod limits;
+pub mod named_files;
 pub mod net;
 pub mod parent;
 pub mod pci;
@@ -67,6 +68,9 @@ pub struct Facts {
     /// Lines of conf files that name a variable, and set none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conf_lines: Vec<settings::ConfLine>,
+    /// The files that variables name for NCCL to read, and whether they are there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub named_files: Vec<named_files::NamedFile>,
     /// Whether this user may make the state folder, and files in it; `None` where nobody
     /// has asked.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,6 +108,7 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
         settings::read(&reader, sources.start, database, sources.is_setting);
     let known = Facts {
         homes,
+        named_files: named_files::read(&reader, sources.start, &settings),
         settings,
         filled_at_start: sources.start.filled.to_vec(),
         conf_files: there,

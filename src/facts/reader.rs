@@ -163,6 +163,14 @@ impl Reader {
         access(&self.path(path), AccessFlags::F_OK) != Err(Errno::ENOENT)
     }
 
+    /// Whether this process may open a file for reading; nothing is opened.
+    ///
+    /// # Errors
+    /// What access(2) gives.
+    pub fn may_read(&self, path: impl AsRef<Path>) -> Result<(), Errno> {
+        access(&self.path(path), AccessFlags::R_OK)
+    }
+
     /// The last component of what a link leads to (`driver -> .../mlx5_core`).
     pub fn link_name(&self, path: impl AsRef<Path>) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;

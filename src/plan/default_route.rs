@@ -8,7 +8,7 @@ use super::hcas::VARIABLE;
 use super::near::is_here;
 use super::{Context, DefaultRouteOption, Finding, Notes, interface};
 use crate::facts::Facts;
-use crate::facts::rdma::LinkLayer;
+use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::route::Route;
 use crate::profiles::DefaultRouteHca;
 
@@ -58,19 +58,21 @@ fn option(context: &Context) -> DefaultRouteOption {
     }
 }
 
-/// The best of the default routes that a port's interface, in our own network namespace,
-/// carries. The interface is known by the GID of one of our addresses, or by the PCI device.
+/// The best of these routes, which come in that order, that a port's interface carries.
 fn carried<'a>(facts: &Facts, routes: &[&'a Route], port: &Candidate) -> Option<&'a Route> {
-    let is_of_port = |route: &&&Route| {
-        let Some(interface) = facts.net.interface(&route.interface) else { return false };
-        let by_gid = port.port.link_layer == LinkLayer::Ethernet
-            && port.port.gids.slots.iter().any(|gid| {
-                gid.netdev.as_ref() == Some(&interface.name)
-                    && interface.addresses.iter().any(|address| address.addr() == gid.address())
-            });
-        by_gid || (port.hca.pci_address.is_some() && port.hca.pci_address == interface.pci_address)
-    };
-    routes.iter().find(is_of_port).copied()
+    routes.iter().find(|route| carries(facts, port.hca, port.port, &route.interface)).copied()
+}
+
+/// Whether a port's interface is the one named, in our own network namespace: by the GID
+/// of one of our addresses, or by the PCI device.
+pub fn carries(facts: &Facts, hca: &Hca, port: &Port, interface: &str) -> bool {
+    let Some(interface) = facts.net.interface(interface) else { return false };
+    let by_gid = port.link_layer == LinkLayer::Ethernet
+        && port.gids.slots.iter().any(|gid| {
+            gid.netdev.as_ref() == Some(&interface.name)
+                && interface.addresses.iter().any(|address| address.addr() == gid.address())
+        });
+    by_gid || (hca.pci_address.is_some() && hca.pci_address == interface.pci_address)
 }
 
 /// First what is slower than the other HCAs, and so no rail; then all that carry a default
@@ -198,7 +200,7 @@ fn rails(ports: &[Candidate], kept: &[Carrier], hcas: usize, gpus: usize) -> Fin
 mod tests {
     use super::*;
     use crate::facts::net::Interface;
-    use crate::facts::rdma::{Hca, Port, Uverbs};
+    use crate::facts::rdma::Uverbs;
     use crate::plan::{Options, Plan, plan};
     use crate::profiles::Profiles;
     use serde_json::json;

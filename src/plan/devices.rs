@@ -112,6 +112,9 @@ pub struct PortVerdict {
     pub link_layer: LinkLayer,
     pub rate: String,
     pub used: bool,
+    /// Whether it would be used, had the user not named others.
+    #[serde(skip)]
+    pub left_idle: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -135,6 +138,7 @@ impl From<Candidate<'_>> for PortVerdict {
             link_layer: candidate.port.link_layer.clone(),
             rate: candidate.port.rate.clone(),
             used: candidate.is_used(),
+            left_idle: false,
             reason: match candidate.verdict {
                 Verdict::Used => None,
                 Verdict::LeftOut(reason) => Some(reason.to_string()),

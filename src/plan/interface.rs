@@ -38,6 +38,11 @@ pub fn choose(facts: &Facts, notes: &mut Notes) -> Option<InterfaceChoice> {
     })
 }
 
+/// The same, for those who only want to know.
+pub fn chosen(facts: &Facts) -> Option<InterfaceChoice> {
+    choose(facts, &mut Notes::default())
+}
+
 fn of_default_route(facts: &Facts) -> Option<InterfaceChoice> {
     let name = default_routes(facts).first()?.interface.clone();
     Some(InterfaceChoice { name, rule: "carries the default route".to_owned() })

@@ -34,15 +34,18 @@ mod why;
 use serde::Serialize;
 
 use context::Context;
+use devices::Candidate;
 pub use devices::PortVerdict;
 pub use fabric::Fabric;
 pub use finding::{Finding, Severity};
 pub use forecast::Forecast;
 pub use gid::own_slots;
+pub use interface::chosen as interface_of_bootstrap;
 pub use needs::needs_network;
 pub use notes::{Notes, Tried};
 pub use options::{DefaultRouteOption, Options, ProfileOption};
 pub use profile::ProfileChoice;
+pub use default_route::carries;
 pub use setting::{Outcome, Setting};
 pub use user::{CONFIGURATION, User};
 pub use why::Why;
@@ -133,16 +136,14 @@ pub fn plan(facts: &Facts, profiles: &Profiles, options: &Options) -> Plan {
     let forecasts =
         if has_forecast { forecast::forecasts(facts, &settings, user.version()) } else { Vec::new() };
 
-    Plan {
-        profile: choice,
-        fabric,
-        ports: ports.into_iter().map(PortVerdict::from).collect(),
-        settings,
-        nccl: user.version(),
-        forecasts,
-        findings,
-        tried,
-    }
+    let wanted = user.hcas().map(|_| select::without_users_list(&context)).unwrap_or_default();
+    let left_idle = |port: &Candidate| !port.is_used() && wanted.contains(&port.name());
+    let ports = ports
+        .into_iter()
+        .map(|port| PortVerdict { left_idle: left_idle(&port), ..PortVerdict::from(port) })
+        .collect();
+
+    Plan { profile: choice, fabric, ports, settings, nccl: user.version(), forecasts, findings, tried }
 }
 
 /// The rules of a host without a profile.

@@ -50,6 +50,19 @@ pub fn select(context: &Context, ports: &mut [Candidate], notes: &mut Notes) {
     );
 }
 
+/// The names of the ports that the job would use, did the user not name some in
+/// `NCCL_IB_HCA`; none where that is not for this plan to decide.
+pub fn without_users_list(context: &Context) -> Vec<String> {
+    let user = context.user.without("NCCL_IB_HCA");
+    let context = Context { user: &user, ..*context };
+    if context.user.hcas().is_some() || context.is_decided("NCCL_IB_HCA") || !context.uses_verbs() {
+        return Vec::new();
+    }
+    let mut ports = super::devices::candidates(context.facts);
+    select(&context, &mut ports, &mut Notes::default());
+    ports.iter().filter(|port| port.is_used()).map(Candidate::name).collect()
+}
+
 /// The link layer with the most bandwidth among the used ports; on a tie the
 /// one with more ports, then InfiniBand.
 pub fn dominant_link_layer(ports: &[Candidate]) -> Option<LinkLayer> {

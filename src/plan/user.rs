@@ -48,6 +48,13 @@ impl User {
         self.settings.get(variable)
     }
 
+    /// The same user, had he not set this variable.
+    pub fn without(&self, variable: &str) -> User {
+        let mut user = self.clone();
+        user.settings.0.retain(|setting| setting.variable != variable);
+        user
+    }
+
     /// Every place where the user has set it; the first counts.
     pub fn all(&self, variable: &str) -> impl Iterator<Item = &UserSetting> {
         self.settings.0.iter().filter(move |setting| setting.variable == variable)

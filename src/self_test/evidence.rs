@@ -239,6 +239,7 @@ mod tests {
             hca: name(number),
             port: 1,
             used: number < used,
+            left_idle: false,
             of_several: false,
             link_layer: LinkLayer::Ethernet,
             rate: String::new(),

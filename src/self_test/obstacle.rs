@@ -7,7 +7,8 @@ use crate::plan::{Fabric, Finding, Plan, Severity};
 /// Findings that, as errors, are the end of RDMA, or of the job before it comes to that.
 /// (That memory cannot be pinned is an error as well, with a key of its own; and a missing
 /// provider may concern one HCA of several.)
-const FATAL: [&str; 5] = ["no-own-gid", "gid-index", "gid-search", "addr-range", "tuning-list"];
+const FATAL: [&str; 7] =
+    ["no-own-gid", "gid-index", "gid-search", "addr-range", "tuning-list", "missing-file", "empty-value"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Obstacle {
@@ -28,8 +29,8 @@ pub fn all(plan: &Plan) -> Vec<Obstacle> {
         add("interface", why);
     }
     if let Some(finding) = plan.findings.iter().find(|finding| is_fatal(finding)) {
-        let of_gid = if finding.id == "tuning-list" { "" } else { "RoCE will not connect: " };
         let check = super::kinds::of_finding(finding.id).map_or("", |kind| kind.id);
+        let of_gid = if check == "gid" { "RoCE will not connect: " } else { "" };
         add(check, format!("{of_gid}{}", finding.message.trim_end_matches('.')));
     }
     if let Certain::Yes(why) = of_network(plan) {

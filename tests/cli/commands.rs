@@ -108,6 +108,42 @@ fn what_inspect_writes_plan_reads() {
     assert!(!with_settings(&["inspect"]).is_empty());
 }
 
+/// Of a file that a variable names, whether it is there; a FIFO keeps nobody waiting.
+#[test]
+fn files_that_variables_name_are_looked_for_and_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+    let with = |topology: &Path, arguments: &[&str], input: &str| {
+        let mut command = rdma_init(arguments);
+        command.env("NCCL_TOPO_FILE", topology).env("NCCL_GRAPH_FILE", "graph.xml").current_dir(&folder);
+        run_with_input(command, input).expect_code(0).text().to_owned()
+    };
+    let missing = folder.path().join("topo.xml");
+    let text = with(&missing, &["plan"], "");
+    let said =
+        format!("NCCL_TOPO_FILE={} (environment): the file cannot be opened: ENOENT", missing.display());
+    assert!(text.contains(&format!("warning: {said}")), "{text}");
+    assert!(text.contains("error: NCCL_GRAPH_FILE=graph.xml (environment): the file cannot be"), "{text}");
+    fs::write(folder.path().join("graph.xml"), "secret").unwrap();
+    let facts = with(&fifo, &["inspect", "--json"], "");
+    let document: Value = serde_json::from_str(&facts).unwrap();
+    let there = |path: &str| serde_json::json!({"path": path, "error": null});
+    let files = document["named_files"].as_array().unwrap();
+    assert!(
+        files.contains(&there("graph.xml")) && files.contains(&there(fifo.to_str().unwrap())),
+        "{files:?}"
+    );
+    assert!(!facts.contains("secret"));
+    let mut command = rdma_init(["plan"]);
+    command.env("NCCL_GRAPH_FILE", "");
+    let empty = run(command).expect_code(0);
+    assert!(empty.text().contains("error: NCCL_GRAPH_FILE is set and empty (environment)"), "{empty:#?}");
+    // Of a file of another machine, nobody knows.
+    let text = with(&missing, &["plan", "--facts", "-"], &facts);
+    assert!(!text.contains("cannot be opened"), "{text}");
+}
+
 /// However often it is set: in the captured environment, in this one, in a file.
 #[test]
 fn a_setting_is_reported_once() {

@@ -17,6 +17,15 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         );
         findings.push(Finding::error("empty-value", message).with_fix("Remove NCCL_NET."));
     }
+    // It tries to open it (`ncclTopoGetXmlGraphFromFile`).
+    if let Some(setting) = is_empty("NCCL_GRAPH_FILE") {
+        let message = format!(
+            "NCCL_GRAPH_FILE is set and empty ({}): {} looks for a file without a name, and ends with an error.",
+            setting.origin,
+            subject.nccl()
+        );
+        findings.push(Finding::error("empty-value", message).with_fix("Remove NCCL_GRAPH_FILE."));
+    }
     // Where a plugin is needed, that has an error of its own.
     let is_needed = matches!(subject.plan.fabric, Fabric::Plugin(_));
     let no_plugin = is_empty("NCCL_NET_PLUGIN").filter(|_| subject.version() >= LISTS_PLUGINS && !is_needed);

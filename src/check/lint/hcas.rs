@@ -1,10 +1,12 @@
 //! `NCCL_IB_HCA`.
 
 use super::{Subject, conf_file, lists, shown};
+use crate::facts::settings::UserSetting;
 use crate::nccl::devices::visible;
 use crate::nccl::list::{Entry, Pattern};
 use crate::nccl::version::TAKES_32_HCAS;
 use crate::plan::{Fabric, Finding};
+use crate::report::style::{condensed, counted};
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     // Elsewhere NCCL does not look at it.
@@ -36,7 +38,41 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     if is_readable {
         findings.extend(stale(subject, &pattern));
     }
+    // Of two findings for one cause, the one that names it.
+    if findings.is_empty() {
+        findings.extend(idle(subject, setting));
+    }
     findings
+}
+
+/// HCAs that would do, and that the user's list leaves out.
+fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
+    let ports = &subject.plan.ports;
+    let idle: Vec<&str> = ports.iter().filter(|port| port.left_idle).map(|port| port.hca.as_str()).collect();
+    let used = ports.iter().filter(|port| port.used).count();
+    // Where none is left, that has a finding of its own.
+    if idle.is_empty() || used == 0 {
+        return None;
+    }
+    let gpus = subject.facts.gpu.count.filter(|count| *count > 0).map(|count| count as usize);
+    // More than one for each GPU may be for storage.
+    if gpus.is_some_and(|gpus| used >= gpus) {
+        return None;
+    }
+    let of_gpus = gpus.map(|gpus| format!(", for {}", counted(gpus, "GPU"))).unwrap_or_default();
+    let message = format!(
+        "{}: the job uses {} of {} usable ports{of_gpus}, and leaves {} idle.",
+        shown(setting),
+        used,
+        used + idle.len(),
+        condensed(&idle)
+    );
+    let fix = "Remove NCCL_IB_HCA, and all of them are filled in; or leave it, if the others are for something else.";
+    Some(match gpus {
+        Some(_) => Finding::warning("idle-hcas", message).with_fix(fix),
+        // Few GPUs may need no more.
+        None => Finding::info("idle-hcas", message),
+    })
 }
 
 /// Names that are not here.

@@ -2,12 +2,13 @@
 
 use super::{Subject, conf_file, lists, shown};
 use crate::facts::net::Interface;
+use crate::facts::rdma::LinkLayer;
 use crate::facts::settings::UserSetting;
 use crate::nccl::interfaces::{self, Failure};
 use crate::nccl::list::Pattern;
 use crate::nccl::predict::Bootstrap;
 use crate::nccl::version::REWROTE_PARSERS;
-use crate::plan::{Fabric, Finding};
+use crate::plan::{Fabric, Finding, carries, interface_of_bootstrap};
 
 const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 const COMM_ID: &str = "NCCL_COMM_ID";
@@ -20,7 +21,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     if let Some(setting) = subject.user.get(VARIABLE).filter(|setting| !setting.value.is_empty()) {
         findings.extend(of_list(subject, setting));
     }
-    findings.extend(comm_id(subject).or_else(|| unreachable(subject)));
+    findings.extend(comm_id(subject).or_else(|| unreachable(subject)).or_else(|| on_a_rail(subject)));
     findings
 }
 
@@ -151,4 +152,41 @@ fn unreachable(subject: &Subject) -> Option<Finding> {
         endpoint.interface, endpoint.address
     );
     Some(Finding::warning(id, message).with_fix(fix))
+}
+
+/// A prefix, or an exclusion, that has NCCL's processes meet on a rail. Who writes the whole
+/// name of one means it; and on InfiniBand, an interface of IPoIB is as good as any.
+fn on_a_rail(subject: &Subject) -> Option<Finding> {
+    let setting = subject.user.get(VARIABLE).filter(|setting| setting.value.len() > 1)?;
+    let Bootstrap::On(endpoint) = &subject.prediction()?.bootstrap else { return None };
+    let pattern = Pattern::of_interfaces(&setting.value, subject.version());
+    let names_it = !pattern.exclude && pattern.entries.iter().any(|entry| entry.name == endpoint.interface);
+    let better = interface_of_bootstrap(subject.facts)?;
+    let rail = rail_of(subject, &endpoint.interface)?;
+    if names_it || subject.user.get(COMM_ID).is_some() || rail_of(subject, &better.name).is_some() {
+        return None;
+    }
+    let selects = if pattern.exclude { "excludes only what begins so" } else { "selects all that begins so" };
+    let message = format!(
+        "{} {selects}, and NCCL's processes will meet on the first of these, {} {}, the interface of the rail {rail}, and not on {}, which {}: other nodes may not reach it there.",
+        shown(setting),
+        endpoint.interface,
+        endpoint.address,
+        better.name,
+        better.rule
+    );
+    let fix = format!("Write {VARIABLE}=={}, or remove it, and that is filled in.", better.name);
+    Some(Finding::warning("bootstrap-on-rail", message).with_fix(fix))
+}
+
+/// The HCA of a RoCE port in use that has this interface.
+fn rail_of<'a>(subject: &Subject<'a>, interface: &str) -> Option<&'a str> {
+    let of_roce =
+        subject.plan.ports.iter().filter(|verdict| verdict.used && verdict.link_layer == LinkLayer::Ethernet);
+    let rail = of_roce.filter_map(|verdict| {
+        let hca = subject.facts.rdma.iter().find(|hca| hca.name == verdict.hca)?;
+        Some((hca, hca.ports.iter().find(|port| port.number == verdict.port)?))
+    });
+    let mut rail = rail.filter(|(hca, port)| carries(subject.facts, hca, port, interface));
+    rail.next().map(|(hca, _)| hca.name.as_str())
 }

@@ -4,6 +4,7 @@
 mod conf_file;
 mod empty;
 mod family;
+mod files;
 mod gid;
 mod hcas;
 mod interfaces;
@@ -13,6 +14,7 @@ mod names;
 mod network;
 mod numbers;
 mod plugin;
+mod switches;
 mod tuning;
 
 use crate::facts::Facts;
@@ -63,10 +65,12 @@ pub fn findings(facts: &Facts, user: &User, plan: &Plan) -> Vec<Finding> {
     findings.extend(gid::findings(&subject));
     findings.extend(family::findings(&subject));
     findings.extend(numbers::findings(&subject));
+    findings.extend(switches::findings(&subject));
     findings.extend(levels::findings(&subject));
     findings.extend(tuning::findings(&subject));
     findings.extend(network::findings(&subject));
     findings.extend(plugin::findings(&subject));
+    findings.extend(files::findings(&subject));
     findings.extend(empty::findings(&subject));
     findings.extend(names::findings(&subject));
     findings.extend(conf_file::findings(&subject));

@@ -3,6 +3,7 @@
 use super::{Subject, shown};
 use crate::facts::settings::UserSetting;
 use crate::nccl::variables;
+use crate::nccl::version::KINDS;
 use crate::plan::Finding;
 
 /// Set for others than NCCL: PyTorch, builds, plugins, images.
@@ -28,6 +29,20 @@ const OTHERS: &[&str] = &[
 /// What plugins' own variables begin with.
 const OTHERS_PREFIXES: &[&str] =
     &["NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_SHARP_", "NCCL_SHIMNET_", "NCCL_TESTS_", "NCCL_UCX_"];
+
+/// Old names, and the new ones. (For the thresholds of 2.4 there is none: NCCL decides by a
+/// model of the topology since.)
+const SUCCESSORS: &[(&str, &str)] = &[
+    ("NCCL_CHECKS_DISABLE", "NCCL_CHECK_POINTERS"),
+    ("NCCL_GRAPH", "NCCL_GRAPH_FILE"),
+    ("NCCL_IB_CUDA_SUPPORT", "NCCL_NET_GDR_LEVEL"),
+    ("NCCL_IB_GDR_LEVEL", "NCCL_NET_GDR_LEVEL"),
+    ("NCCL_MAX_NRINGS", "NCCL_MAX_NCHANNELS"),
+    ("NCCL_MIN_NRINGS", "NCCL_MIN_NCHANNELS"),
+    ("NCCL_MNNVL", "NCCL_MNNVL_ENABLE"),
+    ("NCCL_THREAD_THRESHOLD", "NCCL_THREAD_THRESHOLDS"),
+    ("NCCL_WORK_FIFO_DEPTH", "NCCL_WORK_FIFO_BYTES"),
+];
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     subject
@@ -61,24 +76,53 @@ fn unknown(setting: &UserSetting) -> Finding {
 }
 
 fn other_release(subject: &Subject, setting: &UserSetting, variable: variables::Variable) -> Option<Finding> {
-    let version = subject.user.version()?;
-    // Later patches of a release series may have gained it.
-    if variable.is_known_to(version) {
-        return None;
+    let name = setting.variable.as_str();
+    let successor = SUCCESSORS.iter().find(|(old, _)| *old == name).map(|(_, new)| *new);
+    // Of a release that is not known, only what holds for all that are modelled.
+    let (nccl, is_known) = match subject.user.version() {
+        // Later patches of a release series may have gained it.
+        Some(version) => (format!("NCCL {version}"), variable.is_known_to(version)),
+        None => ("NCCL".to_owned(), variable.until.is_none_or(|until| until >= KINDS[0])),
+    };
+    if is_known {
+        return successor.and_then(|new| retired(subject, setting, new));
     }
+    let version = subject.version();
     let (when, fix) = match (variable.since, variable.until) {
-        (Some(since), _) if version < since => (
-            format!("does not know it; NCCL {since} and later do"),
-            format!("Remove {}, or use such an NCCL.", setting.variable),
-        ),
+        (Some(since), _) if version < since => {
+            (format!("does not know it; NCCL {since} and later do"), "or use such an NCCL".to_owned())
+        }
         (_, Some(until)) => (
             format!("does not know it any more; NCCL {until} was the last that did"),
-            format!("Remove {}.", setting.variable),
+            successor.map(|new| format!("or set {new} instead")).unwrap_or_default(),
         ),
         _ => return None,
     };
+    let fix = if fix.is_empty() { format!("Remove {name}.") } else { format!("Remove {name}, {fix}.") };
     Some(
-        Finding::warning("variable-of-other-release", format!("{}: NCCL {version} {when}.", shown(setting)))
+        Finding::warning("variable-of-other-release", format!("{}: {nccl} {when}.", shown(setting)))
             .with_fix(fix),
     )
+}
+
+/// An old name that NCCL still reads, where the new one is not set
+/// (`src/graph/connect.cc`, `ncclMinNchannels`).
+fn retired(subject: &Subject, setting: &UserSetting, new: &str) -> Option<Finding> {
+    let name = setting.variable.as_str();
+    if !name.ends_with("_NRINGS") {
+        return None;
+    }
+    let finding = match subject.user.get(new).filter(|new| !new.value.is_empty()) {
+        Some(new) => Finding::warning(
+            "retired-name",
+            format!("{}: it is the old name of {}, which counts.", shown(setting), shown(new)),
+        )
+        .with_fix(format!("Remove {name}.")),
+        None => Finding::info(
+            "retired-name",
+            format!("{}: it is the old name of {new}, and NCCL still reads it.", shown(setting)),
+        )
+        .with_fix(format!("Write {new}={}.", setting.value)),
+    };
+    Some(finding)
 }

@@ -1,0 +1,35 @@
+//! Variables that name a file for NCCL to read, which it cannot.
+
+use super::{Subject, conf_file, shown};
+use crate::facts::named_files::VARIABLES;
+use crate::facts::settings::UserSetting;
+use crate::plan::Finding;
+
+pub fn findings(subject: &Subject) -> Vec<Finding> {
+    let set = VARIABLES.iter().filter_map(|variable| subject.user.get(variable));
+    set.filter(|setting| !setting.value.is_empty() && !conf_file::is_cause(setting))
+        .filter_map(|setting| missing(subject, setting))
+        .collect()
+}
+
+fn missing(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
+    let error = subject.facts.named_files.iter().find(|file| file.path == setting.value)?.error.as_ref()?;
+    let what = format!("{}: the file cannot be opened: {error}.", shown(setting));
+    let remedy = match error.starts_with("ENOENT") {
+        true => "Mount the file into the container, write its whole path (nobody expands ~ in it)",
+        false => "Let the job's user read the file",
+    };
+    let fix = format!("{remedy}, or remove {}.", setting.variable);
+    let finding = match setting.variable.as_str() {
+        // `ncclTopoGetXmlGraphFromFile` gives ncclSystemError.
+        "NCCL_GRAPH_FILE" => {
+            Finding::error("missing-file", format!("{what} {} will end with an error.", subject.nccl()))
+        }
+        "NCCL_TOPO_FILE" => Finding::warning(
+            "missing-file",
+            format!("{what} {} will go on with the topology that it sees by itself.", subject.nccl()),
+        ),
+        _ => Finding::warning("missing-file", format!("{what} The tuner plugin that reads it will miss it.")),
+    };
+    Some(finding.with_fix(fix))
+}

@@ -1,0 +1,34 @@
+//! Numbers that NCCL compares with 1, so that 2 is no stronger yes.
+
+use super::{Subject, conf_file, shown};
+use crate::nccl::number::strtoll;
+use crate::nccl::variables;
+use crate::plan::Finding;
+
+/// What is the case where the value is neither 0 nor 1: `ncclGetLevel`, `ncclTopoCheckNet`
+/// and `ncclTopoComputePaths` (`src/graph/paths.cc`), `shmCanConnect`
+/// (`src/transport/shm.cc`), `bootstrapInit` (`src/bootstrap.cc`). (For others, such as
+/// `NCCL_IB_DISABLE`, any number but 0 counts.)
+const SWITCHES: [(&str, &str); 5] = [
+    ("NCCL_NET_DISABLE_INTRA", "the network may still be used between the GPUs of a node"),
+    ("NCCL_P2P_DISABLE", "P2P stays on"),
+    ("NCCL_PXN_DISABLE", "PXN is not turned off"),
+    ("NCCL_RAS_ENABLE", "RAS is off"),
+    ("NCCL_SHM_DISABLE", "shared memory stays in use"),
+];
+
+pub fn findings(subject: &Subject) -> Vec<Finding> {
+    let set = SWITCHES.iter().filter_map(|(variable, stays)| Some((subject.user.get(variable)?, stays)));
+    let is_read = |variable: &str| {
+        variables::find(variable).is_some_and(|variable| variable.is_known_to(subject.version()))
+    };
+    set.filter(|(setting, _)| is_read(&setting.variable) && !conf_file::is_cause(setting))
+        // What is no number has a finding of its own.
+        .filter(|(setting, _)| strtoll(&setting.value).is_some_and(|number| !(0..=1).contains(&number)))
+        .map(|(setting, stays)| {
+            let message = format!("{}: NCCL takes nothing but 1 for a yes here, so {stays}.", shown(setting));
+            Finding::warning("switch-value", message)
+                .with_fix(format!("Write {}=1, or remove it.", setting.variable))
+        })
+        .collect()
+}

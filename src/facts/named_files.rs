@@ -1,0 +1,81 @@
+//! The files that variables name for NCCL to read: whether they are there. What is in them
+//! is not looked at.
+
+use serde::{Deserialize, Serialize};
+
+use super::reader::{Reader, describe};
+use super::settings::Settings;
+use super::start::Start;
+
+/// What `ncclTopoGetSystem` and `ncclTopoCompute` open (`src/graph/topo.cc`, `search.cc`),
+/// and what Google's tuner plugin reads.
+pub const VARIABLES: [&str; 3] = ["NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_PATH"];
+
+/// A conf file may name any number.
+const MOST: usize = 16;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedFile {
+    /// As the variable has it.
+    pub path: String,
+    /// Why it cannot be opened, with the errno's name; `None` where it can.
+    pub error: Option<String>,
+}
+
+/// All that are named in any place; which of them counts the plan knows.
+pub fn read(reader: &Reader, start: Start, settings: &Settings) -> Vec<NamedFile> {
+    let named = settings.0.iter().filter(|setting| VARIABLES.contains(&setting.variable.as_str()));
+    let mut files: Vec<NamedFile> = Vec::new();
+    for setting in named.filter(|setting| !setting.value.is_empty()) {
+        let is_known = files.iter().any(|file| file.path == setting.value);
+        if files.len() == MOST || is_known {
+            continue;
+        }
+        if let Some(path) = start.path(&setting.value) {
+            let error = reader.may_read(path).err().map(describe);
+            files.push(NamedFile { path: setting.value.clone(), error });
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::settings::{Environment, UserSetting};
+    use std::fs;
+    use std::path::Path;
+
+    #[test]
+    fn files_are_found_from_the_working_folder_and_nothing_is_opened() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("job")).unwrap();
+        // Whoever opens it waits for a writer.
+        nix::unistd::mkfifo(&root.path().join("job/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let set = |variable: &str, value: &str| UserSetting {
+            variable: variable.to_owned(),
+            value: value.to_owned(),
+            origin: "environment".to_owned(),
+        };
+        let settings = Settings(vec![
+            set("NCCL_TOPO_FILE", "/topo.xml"),
+            set("NCCL_TOPO_FILE", "fifo"),
+            set("NCCL_GRAPH_FILE", ""),
+            set("NCCL_GRAPH_FILE", "/topo.xml"),
+            set("NCCL_DEBUG_FILE", "/debug"),
+        ]);
+        let environment = Environment::default();
+        let start = Start { environment: &environment, folder: Some(Path::new("/job")), command: None };
+        let files = read(&Reader::new(root.path()), start, &settings);
+        let missing = Some("ENOENT (No such file or directory)".to_owned());
+        assert_eq!(
+            files,
+            [
+                NamedFile { path: "/topo.xml".to_owned(), error: missing },
+                NamedFile { path: "fifo".to_owned(), error: None },
+            ]
+        );
+        let many = (0..100).map(|number| set("NCCL_TOPO_FILE", &format!("/{number}"))).collect();
+        assert_eq!(read(&Reader::new(root.path()), start, &Settings(many)).len(), MOST);
+    }
+}
