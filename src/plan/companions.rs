@@ -24,7 +24,10 @@ pub fn propose(
         .filter_map(|variable| {
             let value = match variable.as_str() {
                 "GLOO_SOCKET_IFNAME" | "TP_SOCKET_IFNAME" => interface?.name.clone(),
-                "UCX_NET_DEVICES" | "NVSHMEM_HCA_LIST" => devices()?,
+                // A list of HCAs alone takes TCP from UCX, and with it the way to a process
+                // itself and to the first messages: NIXL ends with NIXL_ERR_BACKEND.
+                "UCX_NET_DEVICES" => format!("{},{}", devices()?, interface?.name),
+                "NVSHMEM_HCA_LIST" => devices()?,
                 "NVSHMEM_IB_GID_INDEX" => match gid {
                     GidChoice::Index { index, .. } => index.to_string(),
                     _ => return None,

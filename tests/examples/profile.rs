@@ -28,5 +28,11 @@ fn each_command_of_the_readme_uses_the_profile() {
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(said.contains("NCCL_IB_TC") && said.contains("106"), "{command}: {said}");
+        if command.contains(" plan ") {
+            // With a device for TCP, too.
+            let list = "mlx5_7:1,mlx5_8:1,eth0 ";
+            let is_ucx = |line: &str| line.contains(" UCX_NET_DEVICES ") && line.contains(list);
+            assert!(said.lines().any(is_ucx), "{command}: {said}");
+        }
     }
 }
