@@ -75,5 +75,12 @@ fn the_job_runs_on_nodes_that_are_fit_and_on_no_others() {
     assert_eq!(code, Some(1), "{job}");
     assert!(job.lines().any(|line| line.contains("failed") && line.contains("slurm2")), "{job}");
     assert!(!job.contains("argument torchrun"), "{job}");
-    drop(other);
+
+    // A node whose self-test does not even start leaves no report.
+    other.exec(&["chmod", "-x", "/rdma-init"]).expect_code(0);
+    let (code, job) = submit(&controller);
+    assert_eq!(code, Some(1), "{job}");
+    assert!(job.contains(": 1 of 2 nodes: "), "{job}");
+    let unread = |line: &str| line.contains("unread") && line.contains("/reports/slurm2");
+    assert!(job.lines().any(unread) && !job.contains("argument torchrun"), "{job}");
 }
