@@ -104,38 +104,28 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
 /// A finding that is only a warning, as it may be on purpose, hides no verdict.
 #[test]
 fn a_job_that_would_get_no_rdma_fails() {
-    let variable = |name, value| move |command: &mut std::process::Command| _ = command.env(name, value);
-    let nothing = |_: &mut std::process::Command| {};
-    let hosts: [(&str, &dyn Fn(&mut std::process::Command), [&str; 3]); 4] = [
-        (
-            "hcas-not-allotted",
-            &nothing,
-            ["FAILED: fabric: The job will run on TCP: ", "not allotted", "Request"],
-        ),
+    let tcp = "FAILED: fabric: The job will run on TCP: ";
+    for (name, (variable, value), parts) in [
+        ("hcas-not-allotted", ("NCCL_DEBUG", "WARN"), [tcp, "not allotted", "Request"]),
         (
             "ib-disabled-by-user-with-rdma-there",
-            &variable("NCCL_IB_DISABLE", "1"),
-            ["FAILED: fabric: The job will run on TCP: ", "NCCL_IB_DISABLE turns verbs off", "Remove"],
+            ("NCCL_IB_DISABLE", "1"),
+            [tcp, "NCCL_IB_DISABLE turns verbs off", "Remove"],
         ),
         (
             "user-disables-ib-in-conf-file",
-            &nothing,
-            ["FAILED: fabric: The job will run on TCP: ", "/etc/nccl.conf", "Remove NCCL_IB_DISABLE"],
+            ("NCCL_DEBUG", "WARN"),
+            [tcp, "/etc/nccl.conf", "Remove NCCL_IB_DISABLE"],
         ),
         (
             "user-forces-sockets",
-            &variable("NCCL_NET", "Socket"),
-            [
-                "FAILED: nccl-decides: NCCL will not use the RDMA devices: NCCL_NET asks for it",
-                "usable",
-                "Remove",
-            ],
+            ("NCCL_NET", "Socket"),
+            ["FAILED: nccl-decides: NCCL will not use the RDMA devices: NCCL_NET asks", "usable", "Remove"],
         ),
-    ];
-    for (name, change, parts) in hosts {
+    ] {
         let facts = host(name);
         let mut command = rdma_init(["self-test", "--facts", &facts]);
-        change(&mut command);
+        command.env(variable, value);
         let ran = run(command).expect_code(1);
         for part in parts {
             assert!(ran.text().contains(part), "{name}: {part:?} is not in\n{}", ran.text());
