@@ -144,6 +144,8 @@ pub struct ConfigFlags {
 pub enum Action {
     /// Show what the container has
     Inspect {
+        #[command(flatten)]
+        host: Host,
         /// As the facts document that --facts reads
         #[arg(long)]
         json: bool,
@@ -273,7 +275,7 @@ pub struct SelfTestArguments {
     pub json: bool,
 }
 
-/// The host to decide for.
+/// The host that it is about.
 #[derive(Debug, Args)]
 pub struct Host {
     /// A facts document captured elsewhere with `inspect --json`, or demo:NAME

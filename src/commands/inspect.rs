@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use crate::cli::Host;
 use crate::config::Config;
 use crate::facts::document::Document;
 use crate::facts::settings::Environment;
@@ -10,16 +11,17 @@ use crate::{host, report};
 
 pub fn run(
     out: &mut impl Write,
+    host: &Host,
     json: bool,
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<()> {
-    let profiles = host::profiles(config)?;
-    let filled = host::filled_at_start(config, &profiles, environment);
-    let mut facts = host::live_facts(&profiles, environment, &filled);
+    let mut facts = super::facts(host, &host::profiles(config)?, config, environment)?;
     if json {
-        // For a self-test elsewhere, with --facts.
-        host::add_extra(&mut facts);
+        if host.facts.is_none() {
+            // For a self-test elsewhere, with --facts.
+            host::add_extra(&mut facts);
+        }
         json::write(out, &Document::new(&facts))?;
     } else {
         report::facts::write(out, &facts)?;

@@ -31,7 +31,7 @@ pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyho
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut code = 0;
     match action {
-        Action::Inspect { json } => inspect::run(&mut out, *json, config, environment),
+        Action::Inspect { host, json } => inspect::run(&mut out, host, *json, config, environment),
         Action::Plan { host, why: Some(variable), json, .. } => {
             why::run(&mut out, host, variable, *json, config, environment)
         }
@@ -71,16 +71,26 @@ struct Decision {
 
 fn decide(host: &crate::cli::Host, config: &Config, environment: &Environment) -> anyhow::Result<Decision> {
     let profiles = host::profiles(config)?;
-    let filled = host::filled_at_start(config, &profiles, environment);
-    let mut facts = match &host.facts {
-        None => host::live_facts(&profiles, environment, &filled),
-        // What was right for this container has nothing to do with that one.
-        Some(source) => host::captured_facts(source, &profiles, &environment.without(&filled))?,
-    };
+    let mut facts = facts(host, &profiles, config, environment)?;
     if config.asks_anew {
         facts.settings = facts.settings.of_user();
         facts.filled_at_start.clear();
     }
     let plan = host::decide(&facts, &profiles, config);
     Ok(Decision { profiles, facts, plan })
+}
+
+/// Of this container, or captured elsewhere.
+fn facts(
+    host: &crate::cli::Host,
+    profiles: &Profiles,
+    config: &Config,
+    environment: &Environment,
+) -> anyhow::Result<Facts> {
+    let filled = host::filled_at_start(config, profiles, environment);
+    match &host.facts {
+        None => Ok(host::live_facts(profiles, environment, &filled)),
+        // What was right for this container has nothing to do with that one.
+        Some(source) => host::captured_facts(source, profiles, &environment.without(&filled)),
+    }
 }

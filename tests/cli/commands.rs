@@ -87,6 +87,18 @@ fn every_demo_host_has_a_plan() {
 }
 
 #[test]
+fn inspect_shows_another_host_too() {
+    let ran = |arguments: &[&str]| run(rdma_init(arguments)).expect_code(0);
+    let shown = ran(&["inspect", "--facts", "demo:cce-roce"]);
+    assert!(shown.text().contains("mlx5_8"), "{shown:#?}");
+    let document = ran(&["inspect", "--json", "--facts", "demo:cce-roce"]).stdout;
+    let of_copy = run_with_input(rdma_init(["plan", "--json", "--facts", "-"]), document).expect_code(0);
+    let of_demo = ran(&["plan", "--json", "--facts", "demo:cce-roce"]);
+    assert_eq!(of_copy.text(), of_demo.text());
+    run(rdma_init(["inspect", "--facts", "/no/such/file"])).expect_error(&["/no/such/file", "No such file"]);
+}
+
+#[test]
 fn what_inspect_writes_plan_reads() {
     let with_settings = |arguments: &[&str]| {
         let mut command = rdma_init(arguments);
