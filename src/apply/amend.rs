@@ -1,19 +1,17 @@
 //! Lines of ours in a file that may have others, too.
 
 use std::fs;
-use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::libc;
 use nix::unistd::{Gid, Uid};
 
-use crate::facts::reader::describe;
+use crate::facts::reader::{Access, Failure, Links, describe, open_regular, read_all};
 use crate::state::folder::Folder;
 
 /// Bytes; a file of the user is not larger.
-const LONGEST: u64 = 1024 * 1024;
+pub const LONGEST: u64 = 1024 * 1024;
 
 /// Why a file is left as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,17 +50,16 @@ pub fn amend(
     change: impl FnOnce(&str) -> String,
 ) -> Result<(), Kept> {
     let because = |why: &dyn ToString| Kept::Because(why.to_string());
-    let (old, mode, owner) = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => (String::new(), mode, None),
-        Err(error) => return Err(because(&error)),
-        Ok(status) if status.is_symlink() => {
+    let (old, mode, owner) = match open_regular(path, Access::Read, Links::Refused) {
+        Err(Failure::Errno(Errno::ENOENT)) => (String::new(), mode, None),
+        Err(Failure::Errno(Errno::ELOOP)) => {
             return Err(fs::read_link(path).map_or_else(|error| because(&error), Kept::Link));
         }
-        Ok(status) if !status.is_file() || status.len() > LONGEST => {
-            return Err(Kept::Because(format!("it is no regular file of at most {LONGEST} bytes")));
-        }
-        Ok(status) => {
-            let text = fs::read_to_string(path).map_err(|error| because(&error))?;
+        Err(failure) => return Err(unreadable(failure)),
+        Ok(file) => {
+            let status = file.metadata().map_err(|error| because(&error))?;
+            let text = read_all(file, LONGEST).map_err(unreadable)?;
+            let text = String::from_utf8(text).map_err(|_| because(&"it is not UTF-8 text"))?;
             let owner = (Uid::from_raw(status.uid()), Gid::from_raw(status.gid()));
             (text, status.permissions().mode() & 0o777, Some(owner))
         }
@@ -95,18 +92,24 @@ pub fn amend(
     }
 }
 
+fn unreadable(failure: Failure) -> Kept {
+    Kept::Because(match failure {
+        Failure::Errno(Errno::EISDIR) | Failure::NotRegular | Failure::TooLong(_) => {
+            format!("it is no regular file of at most {LONGEST} bytes")
+        }
+        Failure::Errno(errno) => describe(errno),
+    })
+}
+
 /// The old text is there again where the new one cannot be.
-fn write_in_place(path: &Path, old: &str, new: &str) -> Result<(), Errno> {
-    let open =
-        fs::OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
-    let written = open.and_then(|file| {
-        let put =
-            |text: &str| file.write_all_at(text.as_bytes(), 0).and_then(|()| file.set_len(text.len() as u64));
-        put(new).inspect_err(|_| {
-            let _ = put(old);
-        })
+fn write_in_place(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
+    let file = open_regular(path, Access::Write, Links::Refused)?;
+    let put =
+        |text: &str| file.write_all_at(text.as_bytes(), 0).and_then(|()| file.set_len(text.len() as u64));
+    let written = put(new).inspect_err(|_| {
+        let _ = put(old);
     });
-    written.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
+    written.map_err(|error| Failure::Errno(Errno::from_raw(error.raw_os_error().unwrap_or(0))))
 }
 
 #[cfg(test)]
@@ -168,7 +171,21 @@ mod tests {
         assert!(change().is_err());
         assert_eq!(fs::read(&path).unwrap(), b"A=\xff\n");
         fs::remove_file(&path).unwrap();
+        let none = |change: &dyn Fn() -> Result<(), String>| {
+            assert!(change().unwrap_err().contains("it is no regular file of at most 1048576 bytes"));
+        };
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert!(change().unwrap_err().contains("no regular file"));
+        none(&change);
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        none(&change);
+        fs::remove_dir(&path).unwrap();
+        // As large as it says, and nothing on the disk.
+        fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        none(&change);
+        none(&|| {
+            amend(Path::new("/dev/zero"), 0o644, InPlace::Yes, |_| "new".to_owned())
+                .map_err(|kept| kept.to_string())
+        });
     }
 }

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use super::amend::{InPlace, Kept, amend};
+use super::amend::{InPlace, Kept, LONGEST, amend};
+use crate::facts::reader::{Links, read_regular};
 use crate::nccl::conf;
 use crate::state::block;
 
@@ -24,7 +25,7 @@ pub fn write(root: &Path, lines: &str, state: Option<&Path>, in_place: InPlace) 
 /// The lines that an earlier start has left there, where they are still there and others
 /// than these.
 pub fn left_behind(root: &Path, lines: &str) -> Option<String> {
-    let text = std::fs::read_to_string(root.join(PATH)).ok()?;
+    let text = String::from_utf8(read_regular(&root.join(PATH), LONGEST, Links::Followed).ok()?).ok()?;
     let is_there = block::with(&text, "", conf::keys) != text;
     let is_other = block::with(&text, lines, conf::keys) != text;
     (is_there && is_other).then(|| block::lines(&text).join(", "))
@@ -58,5 +59,19 @@ mod tests {
         fs::remove_file(&path).unwrap();
         symlink("/elsewhere", &path).unwrap();
         assert!(write("NCCL_IB_TC=1\n").unwrap_err().contains("symbolic link to /elsewhere"));
+    }
+
+    #[test]
+    fn what_is_no_file_is_looked_at_without_a_wait() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join(PATH);
+        fs::create_dir(path.parent().unwrap()).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(left_behind(root.path(), "A=1\n"), None);
+        for endless in ["/dev/zero", "/proc/self/task"] {
+            fs::remove_file(&path).unwrap();
+            symlink(endless, &path).unwrap();
+            assert_eq!(left_behind(root.path(), "A=1\n"), None);
+        }
     }
 }

@@ -73,27 +73,27 @@ impl Reader {
     /// As [`Reader::text`], where some errors mean absence for this file.
     pub fn text_unless(&self, path: impl AsRef<Path>, absent: &[Errno]) -> Option<String> {
         let path = self.path(path);
-        self.unless_absent(&path, absent, read_regular(&path, LIMIT)).map(clean)
+        self.unless_absent(&path, absent, read_regular(&path, LIMIT, Links::Followed)).map(clean)
     }
 
     /// The same to the last byte, where white space and control characters count; what
     /// shows it has to see to them.
     pub fn exact_text_unless(&self, path: impl AsRef<Path>, absent: &[Errno]) -> Option<String> {
         let path = self.path(path);
-        self.unless_absent(&path, absent, read_regular(&path, LIMIT)).map(decoded)
+        self.unless_absent(&path, absent, read_regular(&path, LIMIT, Links::Followed)).map(decoded)
     }
 
     /// The bytes of a file that may be longer than the others, up to a limit; `None`
     /// as for [`Reader::text`].
     pub fn bytes(&self, path: impl AsRef<Path>, limit: u64) -> Option<Vec<u8>> {
         let path = self.path(path);
-        self.unless_absent(&path, &[], read_regular(&path, limit))
+        self.unless_absent(&path, &[], read_regular(&path, limit, Links::Followed))
     }
 
     /// A regular file, for reading parts of it; `None` as for [`Reader::text`].
     pub fn regular(&self, path: impl AsRef<Path>) -> Option<File> {
         let path = self.path(path);
-        self.unless_absent(&path, &[], open_regular(&path))
+        self.unless_absent(&path, &[], open_regular(&path, Access::Read, Links::Followed))
     }
 
     fn unless_absent<T>(&self, path: &Path, absent: &[Errno], result: Result<T, Failure>) -> Option<T> {
@@ -111,13 +111,13 @@ impl Reader {
     /// The text of a file that only saves work; nothing is remembered of one that
     /// is not there, or cannot be read.
     pub fn text_if_readable(&self, path: impl AsRef<Path>) -> Option<String> {
-        read_regular(&self.path(path), LIMIT).ok().map(clean)
+        read_regular(&self.path(path), LIMIT, Links::Followed).ok().map(clean)
     }
 
     /// The text of a kernel attribute of which there are very many, with the
     /// fewest system calls: open, read, close.
     pub fn attribute(&self, path: &Path) -> Result<String, Errno> {
-        let mut file = open(path)?;
+        let mut file = open(path, Access::Read, Links::Followed)?;
         let mut buffer = [0; 256];
         let length = file.read(&mut buffer).map_err(errno)?;
         Ok(clean(buffer.get(..length).unwrap_or_default().to_vec()))
@@ -191,11 +191,26 @@ impl Reader {
     }
 }
 
-#[derive(Debug)]
-enum Failure {
+/// Why a file is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
     Errno(Errno),
     NotRegular,
     TooLong(u64),
+}
+
+/// Whether a name may be a symbolic link; where not, that is ELOOP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    Followed,
+    Refused,
+}
+
+/// What a file is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
 }
 
 impl std::fmt::Display for Failure {
@@ -218,8 +233,14 @@ fn errno(error: std::io::Error) -> Errno {
 }
 
 /// Not blocking, so that a FIFO in place of a file cannot hang the program.
-fn open(path: &Path) -> Result<File, Errno> {
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path).map_err(errno)
+fn open(path: &Path, access: Access, links: Links) -> Result<File, Errno> {
+    let no_links = if links == Links::Refused { libc::O_NOFOLLOW } else { 0 };
+    OpenOptions::new()
+        .read(access == Access::Read)
+        .write(access == Access::Write)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | no_links)
+        .open(path)
+        .map_err(errno)
 }
 
 fn list(path: &Path, most: usize, show: &mut impl FnMut(&str)) -> Result<(), Errno> {
@@ -235,8 +256,13 @@ fn list(path: &Path, most: usize, show: &mut impl FnMut(&str)) -> Result<(), Err
     Ok(())
 }
 
-fn open_regular(path: &Path) -> Result<File, Failure> {
-    let file = open(path).map_err(Failure::Errno)?;
+/// Opens a regular file that is there. Whatever else has the name, a FIFO, a device or a folder,
+/// is left alone, and waited for by nobody.
+///
+/// # Errors
+/// What open(2) said, or that it is no regular file.
+pub fn open_regular(path: &Path, access: Access, links: Links) -> Result<File, Failure> {
+    let file = open(path, access, links).map_err(Failure::Errno)?;
     let metadata = file.metadata().map_err(|e| Failure::Errno(errno(e)))?;
     if metadata.is_dir() {
         return Err(Failure::Errno(Errno::EISDIR));
@@ -247,8 +273,19 @@ fn open_regular(path: &Path) -> Result<File, Failure> {
     Ok(file)
 }
 
-fn read_regular(path: &Path, limit: u64) -> Result<Vec<u8>, Failure> {
-    let file = open_regular(path)?;
+/// All bytes of a regular file, of which there are no more than `limit`.
+///
+/// # Errors
+/// As for [`open_regular`], or that it is longer.
+pub fn read_regular(path: &Path, limit: u64, links: Links) -> Result<Vec<u8>, Failure> {
+    read_all(open_regular(path, Access::Read, links)?, limit)
+}
+
+/// The same of one that is open.
+///
+/// # Errors
+/// What read(2) said, or that it is longer.
+pub fn read_all(file: File, limit: u64) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::with_capacity(USUAL);
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| Failure::Errno(errno(e)))?;
     if bytes.len() as u64 > limit {

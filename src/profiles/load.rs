@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use nix::errno::Errno;
+
 use super::embedded::{EMBEDDED, OUTLINES};
 use super::format::Profile;
 use super::{Outline, resolve};
+use crate::facts::reader::{Failure, Links, read_regular};
 use crate::facts::settings::is_variable_name;
 use crate::sorted;
 
@@ -131,14 +134,15 @@ fn read_folder(folder: &Path) -> Result<Vec<(String, String)>, ProfileError> {
         if path.extension().is_none_or(|extension| extension != "toml") {
             continue;
         }
-        let metadata = fs::metadata(&path).map_err(|error| failed(&path, error))?;
-        if !metadata.is_file() || metadata.len() > LONGEST {
-            return Err(ProfileError(format!(
+        let text = read_regular(&path, LONGEST, Links::Followed).map_err(|failure| match failure {
+            Failure::Errno(errno) if errno != Errno::EISDIR => failed(&path, errno.into()),
+            _ => ProfileError(format!(
                 "{} is no profile: it is not a regular file of at most {LONGEST} bytes",
                 path.display()
-            )));
-        }
-        let text = fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
+            )),
+        })?;
+        let text = String::from_utf8(text)
+            .map_err(|_| ProfileError(format!("{} is no profile: it is not UTF-8 text", path.display())))?;
         files.push((path.display().to_string(), text));
     }
     sorted::by(&mut files, Ord::cmp);
