@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::memlock;
 use crate::exit;
 use crate::facts::settings::Environment;
-use crate::init::{Orders, Supervision, Terms, Voice};
+use crate::init::{Enforcing, Orders, Refusal, Supervision, Terms, Voice};
 use crate::plan::{DefaultRouteOption, Options, ProfileOption};
 use crate::self_test;
 use crate::state::{Place, Propagate};
@@ -183,13 +183,16 @@ fn read<S: Source>(of: &S) -> Result<Config, S::Error> {
 impl Config {
     /// What the init of the command goes by, and the rest of the preparation.
     pub fn orders(&self) -> Orders {
-        let refuses = self.require_rdma
-            || self.memlock == memlock::Mode::Enforce
-            || self.self_test == self_test::Mode::Enforce;
+        let asked_by = Enforcing {
+            require_rdma: self.require_rdma,
+            memlock: self.memlock == memlock::Mode::Enforce,
+            self_test: self.self_test == self_test::Mode::Enforce,
+        };
+        let refusal = Refusal { code: self.refuse_exit_code, asked_by };
         Orders {
             terms: Terms {
                 deadline: Some(self.longest_preparation()),
-                refuse: refuses.then_some(self.refuse_exit_code),
+                refuse: (asked_by != Enforcing::default()).then_some(refusal),
             },
             supervision: self.supervision,
             voice: Voice {

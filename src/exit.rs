@@ -8,8 +8,8 @@ pub const FAILED: i32 = 125;
 pub const NOT_EXECUTABLE: i32 = 126;
 /// The command was not found, as in a shell.
 pub const NOT_FOUND: i32 = 127;
-/// It refused to start the command (`require-rdma`, `memlock = "enforce"`);
-/// `refuse-exit-code` changes it.
+/// It refused to start the command (`require-rdma`, `memlock = "enforce"`,
+/// `self-test = "enforce"`); `refuse-exit-code` changes it.
 pub const REFUSED: i32 = 121;
 
 /// The code of a command that a signal killed.

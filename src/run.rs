@@ -1,34 +1,36 @@
 //! The main job, in order: configuration, facts, plan, checks, apply, exec.
 
 mod enter;
+mod execute;
 mod keep;
 mod not_run;
+mod refuse;
 mod traffic;
 
 pub use enter::enter;
+pub use execute::{WITH_WHAT_WAS_DECIDED, execute, execute_decided, execute_filled};
 pub use not_run::exec_failed;
+pub use refuse::{last_words, leave_behind, refuse, refusing};
 pub use traffic::tell as tell_traffic;
 
 use std::ffi::CString;
-use std::path::Path;
 
 use nix::unistd::Pid;
 
-use crate::apply::{environment, memlock as raise, termination_log};
+use crate::apply::{environment, memlock as raise};
 use crate::check::memlock::{self, Mode};
-use crate::config::{Config, TERMINATION_LOG_VARIABLE};
+use crate::config::Config;
 use crate::facts::Facts;
 use crate::facts::settings::Environment;
 use crate::facts::start::Start;
 use crate::host;
-use crate::init::Orders;
+use crate::init::{Decided, Orders};
 use crate::plan::{Finding, Plan, Severity};
-use crate::report::log::{Log, say};
+use crate::report::log::Log;
 use crate::report::plan::Memlock;
 use crate::self_test;
 use crate::self_test::report::Report;
 use crate::self_test::whole::Extent;
-use crate::sys::environ;
 use crate::sys::exec::Image;
 use crate::sys::signals;
 
@@ -53,7 +55,8 @@ pub enum Keeper {
     Nobody,
 }
 
-/// Everything up to the exec.
+/// Everything up to the exec. `decided` is told what the command is to get as soon as nothing
+/// keeps it from its start any more.
 ///
 /// # Errors
 /// A sentence for the user: the configuration or a profile is at fault.
@@ -63,6 +66,7 @@ pub fn prepare(
     command: Vec<CString>,
     mut inherited: Vec<CString>,
     keeper: Keeper,
+    decided: impl FnOnce(&Decided),
 ) -> anyhow::Result<Prepared> {
     let mut known = Environment::new(&inherited);
     let profiles = host::profiles(config)?;
@@ -91,6 +95,11 @@ pub fn prepare(
     if let Some(reason) = proof.as_ref().and_then(|report| enforced(config, report)) {
         return Ok(Prepared::Refused { reason, code: config.refuse_exit_code });
     }
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    decided(&Decided {
+        raises_memlock: config.memlock != Mode::Off,
+        filled: plan.filled().map(owned).collect(),
+    });
     let verdict = proof.map(|report| report.passed);
     keep::keep(
         config,
@@ -173,20 +182,5 @@ fn enforced(config: &Config, report: &Report) -> Option<String> {
     match config.self_test {
         self_test::Mode::Enforce => self_test::gate::reason(report),
         self_test::Mode::Off | self_test::Mode::Warn => None,
-    }
-}
-
-/// Says why the command is not started.
-pub fn refuse(reason: &str, code: i32) {
-    say(&format!("refusing to start the command (exit code {code}): {reason}"));
-    leave_behind(&Environment::new(&environ::entries()), reason);
-}
-
-/// Where Kubernetes shows why the command did not start.
-pub fn leave_behind(known: &Environment, reason: &str) {
-    let path = known.get(TERMINATION_LOG_VARIABLE).filter(|path| !path.is_empty()).map(Path::new);
-    if let Err(error) = termination_log::write(&format!("rdma-init: {reason}\n"), path) {
-        let path = path.unwrap_or(Path::new("/dev/termination-log"));
-        say(&format!("cannot write the reason to {}: {error}", path.display()));
     }
 }

@@ -1,24 +1,23 @@
 //! From `main` to the exec.
 
 use std::cell::Cell;
-use std::ffi::{CString, OsStr};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use nix::errno::Errno;
 use nix::unistd::{Pid, getppid};
 
+use crate::apply::environment;
 use crate::cli::Action;
 use crate::cli::usage::{self, command_of};
 use crate::commands;
 use crate::config::{self, DEFAULT_PREPARE_TIMEOUT, LogLevel};
 use crate::exit;
 use crate::facts::settings::Environment;
-use crate::init::{self, Link, Orders, Terms};
+use crate::init::{self, Decided, Link, Orders, Refusal, Terms};
 use crate::report::log::{Log, say};
 use crate::report::style::sentence;
 use crate::run::{self, Keeper, Prepared};
-use crate::sys::deadline::Deadline;
+use crate::sys::deadline::{self, Deadline, Refused};
 use crate::sys::environ;
 use crate::sys::exec::Image;
 use crate::sys::fork::{exit_now, wait_to_be_killed};
@@ -67,10 +66,26 @@ enum Done {
     Supervise(Box<Orders>),
 }
 
+/// In place, where the time is not known when this is made.
+const NOT_IN_TIME: &str = "the preparation did not finish in time (prepare-timeout)";
+
 fn timed_out() -> String {
-    "rdma-init: the preparation did not finish in time (prepare-timeout). The command is started \
-     as it would have been without rdma-init: no variable is filled in.\n"
-        .to_owned()
+    format!(
+        "rdma-init: {NOT_IN_TIME}. The command is started as it would have been without rdma-init: \
+         no variable is filled in.\n"
+    )
+}
+
+/// What the timer of this process does instead of starting the command.
+fn refused(refusal: Refusal) -> Refused {
+    let reason = refusal.because(NOT_IN_TIME);
+    let (words, failed) = run::last_words(&Environment::new(&environ::entries()), &reason);
+    Refused {
+        code: refusal.code,
+        message: format!("rdma-init: {}\n", run::refusing(&reason, refusal.code)),
+        words,
+        failed: format!("rdma-init: {failed}\n"),
+    }
 }
 
 /// Who watches over the preparation, and what holds if it does not come to its end.
@@ -99,9 +114,22 @@ impl<'a> Guard<'a> {
         match self.watcher {
             Watcher::Link(link) => link.give(orders),
             Watcher::InPlace(Some(timer), _) => {
-                timer.refuse(orders.terms.refuse);
+                timer.refuse(orders.terms.refuse.map(refused));
                 timer.set(orders.terms.deadline);
             }
+            Watcher::InPlace(None, _) => {}
+        }
+    }
+
+    /// Nothing keeps the command from its start any more, and this is what it gets, should
+    /// the preparation not come to its end.
+    fn decide(&self, decided: &Decided, command: &[CString], inherited: &[CString]) {
+        match self.watcher {
+            Watcher::Link(link) => link.decide(decided),
+            Watcher::InPlace(Some(timer), _) => timer.decide(deadline::Decided {
+                image: Image::new(command.to_vec(), environment::with(inherited.to_vec(), decided.filled())),
+                message: format!("rdma-init: {NOT_IN_TIME}. {}\n", run::WITH_WHAT_WAS_DECIDED),
+            }),
             Watcher::InPlace(None, _) => {}
         }
     }
@@ -156,12 +184,21 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
     std::panic::set_hook(Box::new(|panic| say(&panic.to_string())));
     let command = command_of(arguments).unwrap_or_default();
     let result = catch_unwind(AssertUnwindSafe(|| prepare_or_print(arguments, guard)));
+    guard.leave();
+    // Only now: until then it is better to have what was decided.
     if let Ok(Prepared::Command { note, .. }) = &result {
         guard.leave_note(note);
     }
-    guard.leave();
+    let refusal = guard.orders.get().terms.refuse;
     let code = match result {
-        Ok(Prepared::Command { image, filled, .. }) => exec(image, filled, command, guard),
+        Ok(Prepared::Command { image, filled, .. }) => {
+            let code = match filled {
+                true => run::execute_filled(image, command, refusal),
+                false => run::execute(image, command),
+            };
+            guard.not_run();
+            code
+        }
         Ok(Prepared::Supervise(orders)) => return Done::Supervise(orders),
         Ok(Prepared::Refused { reason, code }) => {
             run::refuse(&reason, code);
@@ -174,37 +211,24 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
         }
         // A bug of ours must not keep the command from starting.
         Err(_) if command.is_empty() => exit::FAILED,
-        Err(_) => match guard.orders.get().terms.refuse {
-            Some(code) => {
-                run::refuse("a bug in rdma-init ended the preparation (please report it)", code);
+        Err(_) => match refusal {
+            Some(refusal) => {
+                let what = "a bug in rdma-init ended the preparation (please report it)";
+                run::refuse(&refusal.because(what), refusal.code);
                 guard.not_run();
-                code
+                refusal.code
             }
             None => {
                 say(
                     "a bug in rdma-init ended the preparation (please report it). The command is started as it would have been without rdma-init.",
                 );
-                exec(Image::new(command.to_vec(), environ::entries()), false, command, guard)
+                let code = run::execute(Image::new(command.to_vec(), environ::entries()), command);
+                guard.not_run();
+                code
             }
         },
     };
     Done::Code(code)
-}
-
-/// Becomes the command; returns the exit code when that cannot be.
-fn exec(mut image: Image, filled: bool, command: &[CString], guard: &Guard) -> i32 {
-    let mut error = image.exec();
-    if error == Errno::E2BIG && filled {
-        say(
-            "the environment has no room for the variables that were filled in; the command starts without them.",
-        );
-        error = Image::new(command.to_vec(), environ::entries()).exec();
-    }
-    let name = command.first().map_or(OsStr::new(""), |name| OsStr::from_bytes(name.as_bytes()));
-    let (message, code) = run::exec_failed(name, error, &image);
-    say(&message);
-    guard.not_run();
-    code
 }
 
 /// Understands the arguments and the configuration, then prepares the command or
@@ -248,7 +272,8 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
             run::without_init(&config, &log, parent);
         }
         let command = command_of(arguments).unwrap_or_default().to_vec();
-        return run::prepare(&config, &log, command, inherited.clone(), guard.keeper())
+        let decided = |decided: &Decided| guard.decide(decided, &command, &inherited);
+        return run::prepare(&config, &log, command.clone(), inherited.clone(), guard.keeper(), decided)
             .unwrap_or_else(|error| failed(&error));
     };
     if let Action::Exec { .. } = action {

@@ -4,12 +4,14 @@ mod support;
 
 mod init {
     mod container;
+    mod decided;
     mod end;
     mod end_line;
     mod enter;
     mod exec_failure;
     mod hang;
     mod inherited;
+    mod odd_files;
     mod orphans;
     mod parent;
     mod preparation;

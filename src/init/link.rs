@@ -6,15 +6,14 @@
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::pipe2;
 
+use super::note::{Decided, Note};
 use super::orders::{ENCODED, Orders};
 
 /// The child's side.
@@ -29,27 +28,6 @@ pub struct Watch {
     pipe: std::fs::File,
     permit: Rc<Permit>,
     note: Option<Rc<Note>>,
-}
-
-/// What the child leaves to be read when the command has ended: memory of both.
-pub struct Note(std::fs::File);
-
-/// Bytes; a line for each port is far less.
-const LONGEST_NOTE: usize = 64 * 1024;
-
-impl Note {
-    pub fn raw_fd(&self) -> i32 {
-        self.0.as_raw_fd()
-    }
-
-    /// What was left; `None` where nothing was.
-    pub fn text(&self) -> Option<String> {
-        let length = self.0.metadata().ok()?.len();
-        let mut bytes = vec![0; usize::try_from(length).ok()?.min(LONGEST_NOTE)];
-        // From the start, wherever the child has stopped: both have one place in it.
-        self.0.read_exact_at(&mut bytes, 0).ok()?;
-        String::from_utf8(bytes).ok().filter(|text| !text.is_empty())
-    }
 }
 
 /// What PID 1 finds in the pipe.
@@ -81,9 +59,7 @@ pub fn pair() -> Result<(Watch, Link), Errno> {
     let (read, write) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let permit = Rc::new(Permit(EventFd::from_value_and_flags(1, flags)?));
-    // Before Linux 3.17 there is none, and nothing is told in the end.
-    let note = memfd_create(c"rdma-init", MFdFlags::MFD_CLOEXEC).ok();
-    let note = note.map(|memory| Rc::new(Note(memory.into())));
+    let note = Note::new().map(Rc::new);
     let watch = Watch { pipe: read.into(), permit: Rc::clone(&permit), note: note.clone() };
     Ok((watch, Link { pipe: write.into(), permit, note }))
 }
@@ -113,9 +89,16 @@ impl Link {
     }
 
     /// Leaves a note for the end of the command.
-    pub fn leave(&self, note: &str) {
-        if let Some(Note(memory)) = self.note.as_deref() {
-            let _ = memory.write_all_at(note.as_bytes(), 0);
+    pub fn leave(&self, text: &str) {
+        if let Some(note) = self.note.as_deref() {
+            note.leave(text);
+        }
+    }
+
+    /// Leaves what the command is to get, should the preparation not come to its end.
+    pub fn decide(&self, decided: &Decided) {
+        if let Some(note) = self.note.as_deref() {
+            note.decide(decided);
         }
     }
 
@@ -152,9 +135,9 @@ impl Watch {
         self.pipe.as_fd()
     }
 
-    /// Where the child leaves its note.
-    pub fn note(&self) -> Option<Rc<Note>> {
-        self.note.clone()
+    /// What the child leaves, for the one who keeps it.
+    pub fn take_note(&mut self) -> Option<Rc<Note>> {
+        self.note.take()
     }
 
     /// The descriptors that PID 1 has to keep open.
@@ -166,7 +149,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::init::Terms;
+    use crate::init::{Enforcing, Refusal, Terms};
 
     #[test]
     fn only_one_side_gets_the_permit() {
@@ -183,12 +166,13 @@ mod tests {
         let (watch, link) = pair().unwrap();
         assert_eq!(watch.read(), News::Nothing);
         let orders = |refuse| Orders { terms: Terms { deadline: None, refuse }, ..Orders::default() };
+        let refusal = Some(Refusal { code: 121, asked_by: Enforcing::default() });
         link.give(&orders(None));
-        link.give(&orders(Some(121)));
+        link.give(&orders(refusal));
         link.not_run();
         drop(link);
         assert_eq!(watch.read(), News::Orders(Box::new(orders(None))));
-        assert_eq!(watch.read(), News::Orders(Box::new(orders(Some(121)))));
+        assert_eq!(watch.read(), News::Orders(Box::new(orders(refusal))));
         assert_eq!(watch.read(), News::NotRun);
         assert_eq!(watch.read(), News::Closed);
     }

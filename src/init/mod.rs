@@ -12,6 +12,7 @@ mod account;
 mod end;
 mod forwarding;
 mod link;
+mod note;
 mod orders;
 mod preparing;
 mod signal_map;
@@ -22,6 +23,7 @@ mod terminal;
 mod voice;
 
 pub use link::Link;
-pub use orders::{Orders, Supervision, Terms, Voice};
+pub use note::Decided;
+pub use orders::{Enforcing, Orders, Refusal, Supervision, Terms, Voice};
 pub use signal_map::{Remap, Rewrite};
 pub use supervisor::supervise;

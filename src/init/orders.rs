@@ -19,8 +19,49 @@ pub struct Orders {
 pub struct Terms {
     /// Counted from the start; `None` for no deadline.
     pub deadline: Option<Duration>,
-    /// The code to refuse the command with; `None` to start it as it is.
-    pub refuse: Option<i32>,
+    /// `None` to start the command as it is.
+    pub refuse: Option<Refusal>,
+}
+
+/// A command that must not start unchecked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// To exit with.
+    pub code: i32,
+    pub asked_by: Enforcing,
+}
+
+/// The keys of the configuration that ask for a refusal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Enforcing {
+    pub require_rdma: bool,
+    pub memlock: bool,
+    pub self_test: bool,
+}
+
+impl Enforcing {
+    /// Each as the configuration file has it.
+    fn keys(self) -> Vec<&'static str> {
+        let all = [
+            (self.require_rdma, "require-rdma"),
+            (self.memlock, "memlock = \"enforce\""),
+            (self.self_test, "self-test = \"enforce\""),
+        ];
+        all.into_iter().filter(|(asks, _)| *asks).map(|(_, key)| key).collect()
+    }
+}
+
+impl Refusal {
+    /// The reason: what went wrong, and which keys do not let the command start after that.
+    pub fn because(self, what: &str) -> String {
+        let keys = self.asked_by.keys();
+        let (names, verb) = match &keys[..] {
+            [] => ("the configuration".to_owned(), "does"),
+            [one] => ((*one).to_owned(), "does"),
+            [first @ .., last] => (format!("{} and {last}", first.join(", ")), "do"),
+        };
+        format!("{what}, and {names} {verb} not let the command start without it")
+    }
 }
 
 /// How the command is looked after.
@@ -71,7 +112,7 @@ impl Default for Terms {
 }
 
 /// The length of [`Orders::encode`]'s result.
-pub const ENCODED: usize = 3 * 8 + 2 * 4 + 4 + Rewrite::SIZE + Remap::SIZE;
+pub const ENCODED: usize = 3 * 8 + 2 * 4 + 7 + Rewrite::SIZE + Remap::SIZE;
 
 const NO_TIME: u64 = u64::MAX;
 const NO_NUMBER: i32 = -1;
@@ -86,11 +127,21 @@ impl Orders {
             let nanoseconds = time.map_or(NO_TIME, |t| t.as_nanos().try_into().unwrap_or(NO_TIME - 1));
             bytes.extend(nanoseconds.to_le_bytes());
         }
-        for number in [terms.refuse, supervision.parent_death_signal] {
+        for number in [terms.refuse.map(|refusal| refusal.code), supervision.parent_death_signal] {
             bytes.extend(number.unwrap_or(NO_NUMBER).to_le_bytes());
         }
+        let asked_by = terms.refuse.map(|refusal| refusal.asked_by).unwrap_or_default();
         bytes.extend(
-            [supervision.kill_group, supervision.warn_on_reap, voice.json, voice.quiet].map(u8::from),
+            [
+                supervision.kill_group,
+                supervision.warn_on_reap,
+                voice.json,
+                voice.quiet,
+                asked_by.require_rdma,
+                asked_by.memlock,
+                asked_by.self_test,
+            ]
+            .map(u8::from),
         );
         bytes.extend(supervision.rewrite.table());
         bytes.extend(supervision.remap.table());
@@ -99,7 +150,7 @@ impl Orders {
 
     /// From [`Orders::encode`]; `None` for anything else.
     pub fn decode(bytes: &[u8]) -> Option<Orders> {
-        let (mut times, mut numbers, mut flags) = ([None; 3], [None; 2], [false; 4]);
+        let (mut times, mut numbers, mut flags) = ([None; 3], [None; 2], [false; 7]);
         let mut rest = bytes;
         for time in &mut times {
             let nanoseconds = u64::from_le_bytes(*take(&mut rest)?);
@@ -113,8 +164,10 @@ impl Orders {
             *flag = *take::<1>(&mut rest)? == [1];
         }
         let [deadline, stop_timeout, drain_timeout] = times;
-        let [refuse, parent_death_signal] = numbers;
-        let [kill_group, warn_on_reap, json, quiet] = flags;
+        let [code, parent_death_signal] = numbers;
+        let [kill_group, warn_on_reap, json, quiet, require_rdma, memlock, self_test] = flags;
+        let asked_by = Enforcing { require_rdma, memlock, self_test };
+        let refuse = code.map(|code| Refusal { code, asked_by });
         let rewrite = Rewrite::from_table(take(&mut rest)?);
         let remap = Remap::from_table(take(&mut rest)?);
         Some(Orders {
@@ -146,7 +199,13 @@ mod tests {
     #[test]
     fn orders_survive_the_pipe() {
         let full = Orders {
-            terms: Terms { deadline: None, refuse: Some(121) },
+            terms: Terms {
+                deadline: None,
+                refuse: Some(Refusal {
+                    code: 121,
+                    asked_by: Enforcing { self_test: true, ..Enforcing::default() },
+                }),
+            },
             supervision: Supervision {
                 kill_group: true,
                 stop_timeout: Some(Duration::from_millis(1500)),
@@ -172,5 +231,23 @@ mod tests {
         );
         let parent = Supervision { parent_death_signal: Some(9), ..Supervision::default() };
         assert!(parent.without_effect_in_place().is_empty());
+    }
+
+    #[test]
+    fn a_refusal_names_the_keys_that_ask_for_it_and_no_other() {
+        let because = |require_rdma, memlock, self_test| {
+            Refusal { code: 121, asked_by: Enforcing { require_rdma, memlock, self_test } }
+                .because("it hangs")
+        };
+        let end = "not let the command start without it";
+        assert_eq!(because(false, false, true), format!("it hangs, and self-test = \"enforce\" does {end}"));
+        assert_eq!(
+            because(true, false, true),
+            format!("it hangs, and require-rdma and self-test = \"enforce\" do {end}")
+        );
+        assert_eq!(
+            because(true, true, true),
+            format!("it hangs, and require-rdma, memlock = \"enforce\" and self-test = \"enforce\" do {end}")
+        );
     }
 }

@@ -1,19 +1,20 @@
 //! The first stage: from the fork until the child has become the command, or will
 //! not become it.
 
-use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use nix::libc::SIGKILL;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::link::{self, News, Watch};
+use super::note::Note;
+use super::orders::Refusal;
 use super::supervisor::{Supervisor, cannot_start, spawn};
 use super::voice::Weight;
 use crate::exit;
-use crate::run::exec_failed;
+use crate::facts::settings::Environment;
+use crate::run::{self, WITH_WHAT_WAS_DECIDED};
 use crate::sys::environ;
 use crate::sys::exec::Image;
 use crate::sys::fork::Ended;
@@ -127,39 +128,48 @@ impl Supervisor {
         }
     }
 
-    /// Starts the command as it would have started without us, unless it must not
-    /// start without the checks.
+    /// Starts the command as far as it was prepared: with what was decided, where that
+    /// was; otherwise as it would have started without us, unless it must not start
+    /// without the checks.
     fn start_untouched(&mut self, why: &str) -> Prepared {
         let voice = self.orders.voice;
-        if let Some(code) = self.orders.terms.refuse {
-            let message = format!(
-                "{why}. Refusing to start the command (exit code {code}), as require-rdma or memlock = \"enforce\" asks."
-            );
-            voice.say(Weight::Error, &message);
-            return Prepared::Exit(code);
+        // It was decided after every check that was asked for.
+        let decided = self.note.as_deref().and_then(Note::decided);
+        let refusal = self.orders.terms.refuse;
+        if let (None, Some(refusal)) = (&decided, refusal) {
+            return Prepared::Exit(self.refuse(refusal, why));
         }
         let command = self.command.clone();
         if command.is_empty() {
             voice.say(Weight::Error, &format!("{why}."));
             return Prepared::Exit(exit::FAILED);
         }
-        let message = format!(
-            "{why}. The command is started as it would have been without rdma-init: \
-             no variable is filled in and no limit is raised."
-        );
-        voice.say(Weight::Error, &message);
+        let how = match &decided {
+            Some(_) => WITH_WHAT_WAS_DECIDED,
+            None => {
+                "The command is started as it would have been without rdma-init: \
+                 no variable is filled in and no limit is raised."
+            }
+        };
+        voice.say(Weight::Error, &format!("{why}. {how}"));
         let (watch, link) = match link::pair() {
-            Ok((watch, link)) => (Some(watch), Some(link)),
+            Ok((mut watch, link)) => {
+                // It would be kept open for nothing.
+                watch.take_note();
+                (Some(watch), Some(link))
+            }
             // The command is worth more than a better message.
             Err(_) => (None, None),
         };
         let before = self.child;
         let started = spawn(&self.state, before, || {
-            let name = command.first().cloned().unwrap_or_default();
-            let mut image = Image::new(command, environ::entries());
-            let error = image.exec();
-            let (message, code) = exec_failed(OsStr::from_bytes(name.as_bytes()), error, &image);
-            voice.say(Weight::Error, &message);
+            if voice.json {
+                voice.start_log();
+            }
+            let code = match decided {
+                Some(decided) => run::execute_decided(&decided, command, refusal),
+                None => run::execute(Image::new(command.clone(), environ::entries()), &command),
+            };
             if let Some(link) = link {
                 link.not_run();
             }
@@ -181,6 +191,19 @@ impl Supervisor {
             }
             Err(error) => Prepared::Exit(cannot_start(&self.orders, "the command's process", error)),
         }
+    }
+
+    /// Says why the command is not started, and has it written by a process of its own to
+    /// where Kubernetes looks for it. Returns the code to exit with.
+    fn refuse(&self, refusal: Refusal, why: &str) -> i32 {
+        let reason = refusal.because(why);
+        let voice = self.orders.voice;
+        voice.say(Weight::Error, &run::refusing(&reason, refusal.code));
+        let (words, failed) = run::last_words(&Environment::new(&environ::entries()), &reason);
+        if let Err(why) = words.leave() {
+            voice.say(Weight::Error, &format!("{failed}: {why}"));
+        }
+        refusal.code
     }
 
     /// When the next thing is due that no signal tells of; the preparation has a

@@ -12,7 +12,8 @@ use nix::unistd::{Pid, getpgrp};
 
 use super::end::{End, Killed};
 use super::forwarding::SignalSet;
-use super::link::{self, Link, News, Note, Watch};
+use super::link::{self, Link, News, Watch};
+use super::note::Note;
 use super::orders::Orders;
 use super::preparing::Prepared;
 use super::survivors::Reach;
@@ -46,7 +47,7 @@ pub fn supervise(
         // It fails only before Linux 3.4.
         let _ = nix::sys::prctl::set_child_subreaper(true);
     }
-    let (watch, link) = match link::pair() {
+    let (mut watch, link) = match link::pair() {
         Ok(pair) => pair,
         Err(error) => return cannot_start(&orders, "a pipe to the process that prepares the command", error),
     };
@@ -72,7 +73,7 @@ pub fn supervise(
         not_run: false,
         replaced: None,
         untouched: None,
-        note: watch.note(),
+        note: watch.take_note(),
         killed: None,
         childless: false,
         may_not_kill: false,

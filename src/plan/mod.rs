@@ -34,6 +34,7 @@ mod why;
 use serde::Serialize;
 
 use context::Context;
+pub use default_route::carries;
 use devices::Candidate;
 pub use devices::PortVerdict;
 pub use fabric::Fabric;
@@ -45,7 +46,6 @@ pub use needs::needs_network;
 pub use notes::{Notes, Tried};
 pub use options::{DefaultRouteOption, Options, ProfileOption};
 pub use profile::ProfileChoice;
-pub use default_route::carries;
 pub use setting::{Outcome, Setting};
 pub use user::{CONFIGURATION, User};
 pub use why::Why;

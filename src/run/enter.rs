@@ -2,15 +2,14 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::Prepared;
-use crate::apply::{environment, memlock as raise};
+use super::execute::raise_memlock;
+use crate::apply::environment;
 use crate::check::memlock::Mode;
 use crate::config::Config;
 use crate::facts::settings::Environment;
-use crate::facts::{Reader, limits, process};
 use crate::host;
 use crate::profiles::Profiles;
 use crate::report::log::Log;
@@ -48,10 +47,7 @@ pub fn enter(
         }
     };
     if config.memlock != Mode::Off {
-        let reader = Reader::new(Path::new("/"));
-        if let Some(before) = limits::read().memlock {
-            raise::raise(before, &process::read(&reader));
-        }
+        raise_memlock();
     }
     // Who enters may want something else.
     let new = given.iter().filter(|(name, _)| known.get(name).is_none());

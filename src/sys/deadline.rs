@@ -1,12 +1,13 @@
 //! The deadline of the preparation in place, where no PID 1 stands by.
 
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
 
 use super::exec::Image;
+use super::last_words::LastWords;
 use super::signals::{self, Disposition, Inherited};
 use super::stdio::Stderr;
 
@@ -20,10 +21,48 @@ struct Rescue {
     stderr: Stderr,
 }
 
-/// The code to refuse the command with instead; 0 to start it.
-static REFUSE: AtomicI32 = AtomicI32::new(0);
+/// What is done instead of starting the command.
+pub struct Refused {
+    /// To exit with.
+    pub code: i32,
+    /// Said on standard error.
+    pub message: String,
+    pub words: LastWords,
+    /// Said where the words cannot be left.
+    pub failed: String,
+}
 
-static RESCUE: AtomicPtr<Rescue> = AtomicPtr::new(std::ptr::null_mut());
+/// The command with what was decided.
+pub struct Decided {
+    pub image: Image,
+    pub message: String,
+}
+
+/// What was given to the handler: made beforehand, and null where it does not hold.
+struct Given<T>(AtomicPtr<T>);
+
+impl<T> Given<T> {
+    const fn nothing() -> Given<T> {
+        Given(AtomicPtr::new(std::ptr::null_mut()))
+    }
+
+    /// The one before is leaked: the handler may be about to use it. There are few.
+    fn give(&self, value: Option<T>) {
+        let new = value.map_or(std::ptr::null_mut(), |value| Box::into_raw(Box::new(value)));
+        self.0.store(new, Ordering::SeqCst);
+    }
+
+    fn take(&self) -> Option<&'static mut T> {
+        let pointer = self.0.swap(std::ptr::null_mut(), Ordering::SeqCst);
+        // SAFETY: only `give` stores a pointer, of a box that is never freed, and the swap
+        // makes this the only user.
+        unsafe { pointer.as_mut() }
+    }
+}
+
+static REFUSED: Given<Refused> = Given::nothing();
+static DECIDED: Given<Decided> = Given::nothing();
+static RESCUE: Given<Rescue> = Given::nothing();
 
 /// A running timer, until [`Deadline::cancel`].
 pub struct Deadline {
@@ -48,8 +87,9 @@ impl Deadline {
         inherited: Inherited,
         message: String,
     ) -> Result<Deadline, Errno> {
-        // SAFETY: the handler calls only execve, sigaction, sigprocmask, poll, write,
-        // clock_gettime and _exit, which are async-signal-safe. The structures are
+        // SAFETY: the handler calls only execve, sigaction, sigprocmask, pipe2, _Fork, open,
+        // poll, read, write, kill, waitpid, clock_gettime and _exit, which are
+        // async-signal-safe. The structures are
         // plain data for the calls; sigevent is zeroed and then filled with what
         // SIGEV_SIGNAL reads.
         let (timer, disposition) = unsafe {
@@ -68,14 +108,13 @@ impl Deadline {
             }
             (timer, disposition)
         };
-        let rescue = Box::new(Rescue {
+        RESCUE.give(Some(Rescue {
             image,
             inherited,
             disposition,
             message: message.into_bytes(),
             stderr: Stderr::at_once(),
-        });
-        RESCUE.store(Box::into_raw(rescue), Ordering::SeqCst);
+        }));
         let deadline = Deadline { timer, started: Instant::now(), inherited, disposition };
         deadline.set(Some(after));
         Ok(deadline)
@@ -84,17 +123,21 @@ impl Deadline {
     /// Stops the timer and puts mask and disposition of its signal back, for the
     /// command to inherit.
     pub fn cancel(&self) {
-        RESCUE.store(std::ptr::null_mut(), Ordering::SeqCst);
+        RESCUE.give(None);
         // SAFETY: the timer was created by `arm`, and is used no more.
         unsafe { libc::timer_delete(self.timer) };
         signals::give_back(&self.disposition);
         self.inherited.restore();
     }
 
-    /// What happens when the time is up: the command is started (`None`), or not,
-    /// and the process exits with this code.
-    pub fn refuse(&self, code: Option<i32>) {
-        REFUSE.store(code.unwrap_or(0), Ordering::SeqCst);
+    /// What happens when the time is up: the command is started (`None`), or this.
+    pub fn refuse(&self, refused: Option<Refused>) {
+        REFUSED.give(refused);
+    }
+
+    /// Whatever was to happen: from now on the command is started like this.
+    pub fn decide(&self, decided: Decided) {
+        DECIDED.give(Some(decided));
     }
 
     /// Another time, counted from the start; `None` for never.
@@ -114,25 +157,34 @@ impl Deadline {
 }
 
 extern "C" fn take_over(_signal: i32) {
-    let rescue = RESCUE.swap(std::ptr::null_mut(), Ordering::SeqCst);
-    if rescue.is_null() {
-        return;
+    let Some(rescue) = RESCUE.take() else { return };
+    let restore = || {
+        rescue.disposition.restore();
+        rescue.inherited.restore();
+    };
+    if let Some(decided) = DECIDED.take() {
+        rescue.stderr.put(decided.message.as_bytes());
+        restore();
+        let error = decided.image.exec();
+        // Without the variables there may be room.
+        if error != Errno::E2BIG {
+            fail(&rescue.stderr, error);
+        }
     }
-    // SAFETY: only `arm` stores a pointer, of a box that is never freed, and the
-    // swap made this the only user.
-    let rescue = unsafe { &mut *rescue };
-    let refuse = REFUSE.load(Ordering::SeqCst);
-    if refuse != 0 {
-        rescue.stderr.put(
-            b"rdma-init: the preparation did not finish in time (prepare-timeout). Refusing to start \
-              the command, as require-rdma or memlock = \"enforce\" asks.\n",
-        );
-        super::fork::exit_now(refuse);
+    if let Some(refused) = REFUSED.take() {
+        rescue.stderr.put(refused.message.as_bytes());
+        if refused.words.leave().is_err() {
+            rescue.stderr.put(refused.failed.as_bytes());
+        }
+        super::fork::exit_now(refused.code);
     }
     rescue.stderr.put(&rescue.message);
-    rescue.disposition.restore();
-    rescue.inherited.restore();
+    restore();
     let error = rescue.image.exec();
-    rescue.stderr.put(b"rdma-init: the command could not be executed.\n");
-    super::fork::exit_now(crate::exit::of_exec_error(error));
+    fail(&rescue.stderr, error);
+}
+
+fn fail(stderr: &Stderr, error: Errno) -> ! {
+    stderr.put(b"rdma-init: the command could not be executed.\n");
+    super::fork::exit_now(crate::exit::of_exec_error(error))
 }

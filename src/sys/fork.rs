@@ -1,8 +1,13 @@
 //! Starting a child and learning how it ended.
 
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::libc;
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{ForkResult, Pid, fork, pipe2, read, write};
 
 /// Forks and runs `child` in the new process, which exits with its result.
 ///
@@ -16,6 +21,55 @@ pub fn spawn(child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
     match unsafe { fork() }? {
         ForkResult::Parent { child } => Ok(child),
         ForkResult::Child => exit_now(child()),
+    }
+}
+
+unsafe extern "C" {
+    /// fork(2) as a signal handler may use it (glibc 2.34).
+    fn _Fork() -> libc::pid_t;
+}
+
+/// Runs `work` in a process of its own, and gives its answer. `None` where there is none
+/// within this time, when the process is killed, or where it crashed or could not be started.
+///
+/// Of use in a signal handler, too, where `work` does nothing but what signal-safety(7) allows.
+pub fn within(time: Duration, work: impl FnOnce() -> u8) -> Option<u8> {
+    let (here, there) = pipe2(OFlag::O_CLOEXEC).ok()?;
+    // SAFETY: no other thread exists, and the caller vouches for `work` in a handler.
+    let child = match unsafe { _Fork() } {
+        -1 => return None,
+        0 => {
+            let _ = write(&there, &[work()]);
+            exit_now(0)
+        }
+        child => Pid::from_raw(child),
+    };
+    drop(there);
+    let answer = answer(&here, Instant::now() + time);
+    if answer.is_none() {
+        let _ = super::signals::kill(child, libc::SIGKILL);
+    }
+    // One that the kernel does not let go of is left to whoever takes in orphans.
+    wait(child, if answer.is_some() { 0 } else { libc::WNOHANG });
+    answer
+}
+
+/// What the other end of the pipe says, until that is closed or the time is up.
+fn answer(pipe: &OwnedFd, until: Instant) -> Option<u8> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        // Rounded up, so that the wait does not end just before the time.
+        let left = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, left) {
+            Ok(0) => return None,
+            Ok(_) => {
+                let mut byte = [0];
+                return (read(pipe, &mut byte) == Ok(1)).then_some(byte[0]);
+            }
+            Err(Errno::EINTR) => {}
+            Err(_) => return None,
+        }
     }
 }
 
@@ -93,5 +147,20 @@ fn wait(which: Pid, options: i32) -> Reaped {
             (_, pid) if libc::WIFSTOPPED(status) => return Reaped::Stopped(pid, libc::WSTOPSIG(status)),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_comes_from_another_process_and_in_time() {
+        let own = std::process::id();
+        assert_eq!(within(Duration::from_secs(30), || u8::from(std::process::id() != own)), Some(1));
+        assert_eq!(within(Duration::from_secs(30), || exit_now(0)), None);
+        let started = Instant::now();
+        assert_eq!(within(Duration::from_millis(50), || wait_to_be_killed()), None);
+        assert!(started.elapsed() >= Duration::from_millis(50));
     }
 }

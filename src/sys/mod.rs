@@ -8,6 +8,7 @@ pub mod deadline;
 pub mod environ;
 pub mod exec;
 pub mod fork;
+pub mod last_words;
 pub mod memory;
 pub mod pidfd;
 pub mod signals;

@@ -217,6 +217,24 @@ fn required_rdma_refuses_where_nccl_would_end() {
         .expect_stdout("");
 }
 
+/// Without the variables, the command would not get what was decided.
+#[test]
+fn required_rdma_refuses_where_the_variables_have_no_room() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    // More than the kernel takes for one variable (MAX_ARG_STRLEN).
+    let (_folder, config) = file(&format!("[set]\nT_FILLED = \"{}\"\n", "y".repeat(200_000)));
+    let (_folder, log) = file("");
+    let mounts = [format!("{config}:/etc/rdma-init.toml"), format!("{log}:/dev/termination-log")];
+    let options = ["--volume", &mounts[0], "--volume", &mounts[1], "--env", "RDMA_INIT_REQUIRE_RDMA=true"];
+    engine.run(host.options(&options), &["sh", "-c", "echo started"]).expect_code(121).expect_stdout("");
+    let reason = std::fs::read_to_string(&log).unwrap();
+    assert!(
+        reason.contains("no room for the variables") && reason.contains("and require-rdma does"),
+        "{reason}"
+    );
+}
+
 #[test]
 fn the_reason_goes_where_the_user_says_and_the_code_is_the_user_s() {
     let Some(engine) = engine() else { return };

@@ -2,7 +2,7 @@
 //! driver whose firmware does not answer would.
 //!
 //! A seccomp filter hands every openat(2) to a thread of the test, which lets
-//! all of them go on but those of the one path: these it never answers, or when the
+//! all of them go on but those of these paths: they are never answered, or when the
 //! test wants it.
 
 use std::fs;
@@ -20,9 +20,9 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::support::DEADLINE;
 
-/// A path that hangs.
+/// Paths that hang, as the program names them to openat(2).
 pub struct Hang {
-    path: String,
+    paths: Vec<String>,
     flags: libc::c_ulong,
     hit: Sender<i32>,
     hits: Receiver<i32>,
@@ -43,13 +43,19 @@ impl Hang {
     fn new(path: &str, flags: libc::c_ulong) -> Hang {
         let (hit, hits) = channel();
         let released = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap());
-        Hang { path: path.to_owned(), flags, hit, hits, released }
+        Hang { paths: vec![path.to_owned()], flags, hit, hits, released }
+    }
+
+    /// Another path as well.
+    pub fn and(mut self, path: &str) -> Hang {
+        self.paths.push(path.to_owned());
+        self
     }
 
     /// Waits until somebody hangs, and says who.
     #[track_caller]
     pub fn wait(&self) -> i32 {
-        self.hits.recv_timeout(DEADLINE).unwrap_or_else(|_| panic!("nobody opened {}", self.path))
+        self.hits.recv_timeout(DEADLINE).unwrap_or_else(|_| panic!("nobody opened one of {:?}", self.paths))
     }
 
     /// Lets go on who hangs, and whoever comes.
@@ -59,8 +65,8 @@ impl Hang {
 
     /// To be called by the thread that then starts the program.
     pub fn filter(&self) -> impl FnOnce() + Send + use<> {
-        let (path, flags) = (self.path.clone(), self.flags);
-        let mut calls = Calls { path: Some(path), hit: self.hit.clone(), hanging: Vec::new() };
+        let (paths, flags) = (self.paths.clone(), self.flags);
+        let mut calls = Calls { paths, hit: self.hit.clone(), hanging: Vec::new() };
         let released = Arc::clone(&self.released);
         let (send, receive) = channel::<OwnedFd>();
         // Not started by the thread with the filter, which it would inherit.
@@ -106,8 +112,8 @@ const fn request(number: u64, size: usize) -> libc::c_ulong {
 
 /// What is to hang, and does.
 struct Calls {
-    /// `None` once it is released.
-    path: Option<String>,
+    /// None once they are released.
+    paths: Vec<String>,
     hit: Sender<i32>,
     hanging: Vec<u64>,
 }
@@ -119,13 +125,13 @@ impl Calls {
             PollFd::new(listener.as_fd(), PollFlags::POLLIN),
             PollFd::new(
                 released.as_fd(),
-                if self.path.is_some() { PollFlags::POLLIN } else { PollFlags::empty() },
+                if self.paths.is_empty() { PollFlags::empty() } else { PollFlags::POLLIN },
             ),
         ];
         poll(&mut fds, PollTimeout::NONE)?;
         let has_come = |fd: &PollFd| fd.revents().is_some_and(|events| events.contains(PollFlags::POLLIN));
         if has_come(&fds[1]) {
-            self.path = None;
+            self.paths.clear();
             self.hanging.drain(..).for_each(|call| go_on(listener, call));
             return Ok(true);
         }
@@ -141,10 +147,8 @@ impl Calls {
             }
             call
         };
-        let hangs = self
-            .path
-            .as_ref()
-            .is_some_and(|path| opened(&call).is_some_and(|opened| opened == path.as_bytes()));
+        let hangs =
+            opened(&call).is_some_and(|opened| self.paths.iter().any(|path| opened == path.as_bytes()));
         if hangs {
             self.hanging.push(call.id);
             let _ = self.hit.send(call.pid.cast_signed());

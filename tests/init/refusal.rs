@@ -1,38 +1,164 @@
 //! A command that must not start without the checks does not start, however the
 //! preparation ends.
 
-use std::time::Duration;
+use std::fs;
+use std::time::{Duration, Instant};
 
 use nix::libc;
 
-use super::container::{as_pid_1, hanging, rdma_init, send};
+use super::container::{Ended, after, as_pid_1, hanging, in_place, rdma_init, send};
 use super::hang::Hang;
 
 const HANGS: &str = "/sys/class/infiniband";
 
+/// What an expired time came to, and what is in the termination log.
+fn timed_out(as_pid_1: bool, keys: &[(&str, &str)]) -> (Ended, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let hang = Hang::interruptible(HANGS);
+    let mut command = rdma_init(["--prepare-timeout", "500ms", "--", "echo", "started"]);
+    command.env("RDMA_INIT_TERMINATION_LOG", &log).envs(keys.iter().copied());
+    let running = hanging(command, as_pid_1, &hang);
+    hang.wait();
+    let ended = running.end().expect_code(121);
+    assert_eq!(ended.stdout, "", "{ended:#?}");
+    (ended, fs::read_to_string(log).unwrap())
+}
+
 #[test]
-fn a_timeout_refuses_where_rdma_is_required() {
+fn a_timeout_refuses_where_a_key_asks_for_it_and_names_that_key() {
+    let keys = [
+        ("RDMA_INIT_REQUIRE_RDMA", "true", "require-rdma does"),
+        ("RDMA_INIT_MEMLOCK", "enforce", "memlock = \"enforce\" does"),
+        ("RDMA_INIT_SELF_TEST", "enforce", "self-test = \"enforce\" does"),
+    ];
     for as_pid_1 in [true, false] {
+        for (variable, value, named) in &keys[..2] {
+            let (ended, log) = timed_out(as_pid_1, &[(variable, value)]);
+            let reason = ended.stderr.lines().find_map(|line| {
+                line.strip_prefix("rdma-init: refusing to start the command (exit code 121): ")
+            });
+            let reason = reason.unwrap_or_else(|| panic!("{ended:#?}"));
+            assert!(reason.contains("prepare-timeout") && reason.contains(named), "{reason}");
+            for (.., other) in keys.iter().filter(|(.., key)| key != named) {
+                assert!(!reason.contains(other.split(' ').next().unwrap()), "{reason}");
+            }
+            assert_eq!(log, format!("rdma-init: {reason}\n"), "as PID 1 {as_pid_1}");
+        }
+    }
+}
+
+/// The time for a self-test comes on top of the time for the preparation.
+#[test]
+fn a_timeout_refuses_where_the_self_test_is_enforced() {
+    let wait = Instant::now();
+    let (ended, log) = timed_out(true, &[("RDMA_INIT_SELF_TEST", "enforce")]);
+    assert!(wait.elapsed() > Duration::from_secs(15), "{ended:#?}");
+    for text in [&ended.stderr, &log] {
+        assert!(text.contains("and self-test = \"enforce\" does not let the command start"), "{text}");
+        assert!(!text.contains("require-rdma") && !text.contains("memlock"), "{text}");
+    }
+}
+
+/// Where Kubernetes mounts it, and nobody has named another file.
+#[test]
+fn the_reason_goes_to_dev_termination_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("termination-log");
+    fs::write(&log, "something longer that was there before\n".repeat(20)).unwrap();
+    for (keys, is_written) in [(&["RDMA_INIT_REQUIRE_RDMA"][..], true), (&[], false)] {
         let hang = Hang::interruptible(HANGS);
-        let flags = ["--prepare-timeout", "500ms", "--require-rdma", "--", "echo", "started"];
-        let running = hanging(rdma_init(flags), as_pid_1, &hang);
-        hang.wait();
-        let ended = running.end().expect_code(121);
-        assert_eq!(ended.stdout, "", "{ended:#?}");
-        assert!(ended.stderr.contains("Refusing to start"), "{ended:#?}");
+        let mut ours = rdma_init(["--prepare-timeout", "500ms", "--", "/bin/true"]);
+        ours.env_remove("RDMA_INIT_CONFIG").envs(keys.iter().map(|key| (key, "true")));
+        let mount = format!("mount --bind {} /dev; exec", folder.path().display());
+        let running = hanging(after(&mount, ours), true, &hang);
+        let ended = running.end().expect_code(if is_written { 121 } else { 0 });
+        let text = fs::read_to_string(&log).unwrap();
+        assert_eq!(text.starts_with("rdma-init: the preparation did not finish"), is_written, "{ended:#?}");
+        assert_eq!(text.lines().count(), if is_written { 1 } else { 20 }, "{ended:#?}");
+        fs::write(&log, "something longer that was there before\n".repeat(20)).unwrap();
+    }
+}
+
+/// Nor does a log that hangs as well keep the container from its end.
+#[test]
+fn a_termination_log_that_hangs_or_fails_does_not_outlast_its_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, fifo) = (folder.path().join("log"), folder.path().join("fifo"));
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let hanging_log = || Hang::killable(HANGS).and(log.to_str().unwrap());
+    for as_pid_1 in [true, false] {
+        for (path, hang) in [(&log, hanging_log()), (&fifo, Hang::interruptible(HANGS))] {
+            // In place, a wait that only SIGKILL can end outlasts the time.
+            let hang = if as_pid_1 || path == &fifo {
+                hang
+            } else {
+                Hang::interruptible(HANGS).and(log.to_str().unwrap())
+            };
+            let mut command =
+                rdma_init(["--prepare-timeout", "300ms", "--require-rdma", "--", "echo", "started"]);
+            command.env("RDMA_INIT_TERMINATION_LOG", path);
+            let start = Instant::now();
+            let running = hanging(command, as_pid_1, &hang);
+            hang.wait();
+            let ended = running.end().expect_code(121);
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(10), "{took:?}: {ended:#?}");
+            let failed = format!("cannot write the reason to {}", path.display());
+            assert!(ended.stderr.contains(&failed), "{ended:#?}");
+            assert_eq!(ended.stdout, "", "{ended:#?}");
+        }
     }
 }
 
 #[test]
 fn a_crash_refuses_where_pinned_memory_is_enforced() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
     let hang = Hang::interruptible(HANGS);
     let mut command = rdma_init(["--", "echo", "started"]);
     command.env("RDMA_INIT_MEMLOCK", "enforce").env("RDMA_INIT_REFUSE_EXIT_CODE", "77");
+    command.env("RDMA_INIT_TERMINATION_LOG", &log);
     let running = hanging(command, true, &hang);
     hang.wait();
     send(running.child(), libc::SIGKILL);
     let ended = running.end().expect_code(77);
     assert_eq!(ended.stdout, "", "{ended:#?}");
+    assert_eq!(
+        fs::read_to_string(&log).unwrap(),
+        "rdma-init: the preparation was killed by SIGKILL, and memlock = \"enforce\" does not let the command start without it\n"
+    );
+}
+
+/// With no room for what was filled in, the command would start without it.
+#[test]
+fn no_room_in_the_environment_refuses_where_a_key_asks_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, log) = (folder.path().join("c.toml"), folder.path().join("log"));
+    // More than the kernel takes for one variable (MAX_ARG_STRLEN).
+    fs::write(&config, format!("[set]\nT_FILLED = \"{}\"\n", "y".repeat(200_000))).unwrap();
+    for is_pid_1 in [true, false] {
+        let start = |enforced: bool| {
+            let mut command = rdma_init(["--", "echo", "started"]);
+            command.env("RDMA_INIT_CONFIG", &config).env("RDMA_INIT_TERMINATION_LOG", &log);
+            if enforced {
+                command.env("RDMA_INIT_MEMLOCK", "enforce").env("RDMA_INIT_REFUSE_EXIT_CODE", "77");
+            }
+            if is_pid_1 { as_pid_1(command).end() } else { in_place(command).end() }
+        };
+        let reason = "the environment has no room for the variables that were filled in, and memlock = \"enforce\" does not let the command start without it";
+        let ended = start(true).expect_code(77);
+        assert_eq!(ended.stdout, "", "{ended:#?}");
+        let said = format!("rdma-init: refusing to start the command (exit code 77): {reason}\n");
+        assert!(ended.stderr.ends_with(&said), "{ended:#?}");
+        assert_eq!(fs::read_to_string(&log).unwrap(), format!("rdma-init: {reason}\n"));
+        fs::remove_file(&log).unwrap();
+
+        let ended = start(false).expect_code(0);
+        assert_eq!(ended.stdout, "started\n", "{ended:#?}");
+        assert!(ended.stderr.contains("the command starts without them"), "{ended:#?}");
+        assert!(!log.exists());
+    }
 }
 
 /// Wherever the time is up: the two ends of the preparation must not both count.

@@ -1,0 +1,107 @@
+//! A preparation that comes to its decision, and not to its end: what was decided holds.
+
+use std::time::Duration;
+
+use nix::libc;
+
+use super::container::{after, hanging, rdma_init, send};
+use super::hang::Hang;
+
+/// The last part of the way to the state, as the program opens it.
+const STATE: &str = "a-state-that-hangs";
+
+fn command(state: &std::path::Path, flags: &[&str]) -> std::process::Command {
+    let script = "echo \"ran $$ ${T_X:-unprepared}\"; exit 7";
+    let all = [flags, &["--set", "T_X=prepared", "--", "sh", "-c", script]].concat();
+    let mut command = rdma_init(all);
+    command.env("RDMA_INIT_STATE_DIR", state.join(STATE));
+    command
+}
+
+/// What the report says of the variables is what the command finds.
+#[test]
+fn after_the_timeout_the_command_has_the_variables_of_the_report() {
+    let place = tempfile::tempdir().unwrap();
+    for (as_pid_1, flags) in [
+        (true, &["--prepare-timeout", "700ms"][..]),
+        (false, &["--prepare-timeout", "700ms"]),
+        // It was decided after the checks.
+        (true, &["--prepare-timeout", "700ms", "--memlock", "enforce"]),
+        (false, &["--prepare-timeout", "700ms", "--memlock", "enforce"]),
+    ] {
+        let hang = Hang::interruptible(STATE);
+        let running = hanging(command(place.path(), flags), as_pid_1, &hang);
+        hang.wait();
+        let ended = running.end().expect_code(7);
+        assert!(ended.stdout.ends_with(" prepared\n"), "{flags:?}: {ended:#?}");
+        assert_eq!(ended.stdout.matches("ran ").count(), 1, "{ended:#?}");
+        for part in ["prepare-timeout", "started with what was decided", "T_X"] {
+            assert!(ended.stderr.contains(part), "no {part:?} in {ended:#?}");
+        }
+        assert!(!ended.stderr.contains("no variable is filled in"), "{ended:#?}");
+    }
+}
+
+#[test]
+fn after_a_crash_too() {
+    let place = tempfile::tempdir().unwrap();
+    let hang = Hang::interruptible(STATE);
+    let running = hanging(command(place.path(), &[]), true, &hang);
+    hang.wait();
+    send(running.child(), libc::SIGSEGV);
+    let ended = running.end().expect_code(7);
+    assert!(ended.stdout.ends_with(" prepared\n"), "{ended:#?}");
+    assert!(ended.stderr.contains("the preparation was killed by SIGSEGV"), "{ended:#?}");
+}
+
+#[test]
+fn the_limit_of_pinned_memory_is_raised_all_the_same() {
+    let place = tempfile::tempdir().unwrap();
+    for (mode, is_raised) in [("warn", true), ("off", false)] {
+        let hang = Hang::interruptible(STATE);
+        let mut ours =
+            rdma_init(["--prepare-timeout", "500ms", "--memlock", mode, "--", "sh", "-c", "ulimit -l"]);
+        ours.env("RDMA_INIT_STATE_DIR", place.path().join(STATE));
+        let running = hanging(after("ulimit -l 64; ulimit -S -l 32; exec", ours), true, &hang);
+        hang.wait();
+        let ended = running.end().expect_code(0);
+        // To the hard one, or without end where this machine's root may do that.
+        let raised = ["64\n", "unlimited\n"].contains(&ended.stdout.as_str());
+        assert_eq!((raised, ended.stdout == "32\n"), (is_raised, !is_raised), "{mode}: {ended:#?}");
+    }
+}
+
+/// With no room for them, it is as without a decision.
+#[test]
+fn variables_that_have_no_room_do_not_keep_the_command_from_its_start_or_refuse_it() {
+    let place = tempfile::tempdir().unwrap();
+    let config = place.path().join("c.toml");
+    std::fs::write(&config, format!("[set]\nT_FILLED = \"{}\"\n", "y".repeat(200_000))).unwrap();
+    for as_pid_1 in [true, false] {
+        for (mode, code, stdout) in [("warn", 7, " unprepared\n"), ("enforce", 121, "")] {
+            let hang = Hang::interruptible(STATE);
+            let flags = ["--prepare-timeout", "500ms", "--memlock", mode];
+            let mut ours = command(place.path(), &flags);
+            ours.env("RDMA_INIT_CONFIG", &config);
+            let running = hanging(ours, as_pid_1, &hang);
+            hang.wait();
+            let ended = running.end().expect_code(code);
+            assert!(ended.stdout.ends_with(stdout), "{ended:#?}");
+            assert_eq!(ended.stdout.is_empty(), stdout.is_empty(), "{ended:#?}");
+        }
+    }
+}
+
+/// The longest of these has a state that answers at once: nothing is held up by it.
+#[test]
+fn a_state_that_answers_changes_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    for as_pid_1 in [true, false] {
+        let hang = Hang::interruptible("/nowhere");
+        let start = std::time::Instant::now();
+        let ended = hanging(command(place.path(), &[]), as_pid_1, &hang).end().expect_code(7);
+        assert!(ended.stdout.ends_with(" prepared\n"), "{ended:#?}");
+        assert!(!ended.stderr.contains("prepare-timeout"), "{ended:#?}");
+        assert!(start.elapsed() < Duration::from_secs(9), "{ended:#?}");
+    }
+}
