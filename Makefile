@@ -1,7 +1,16 @@
 # Everything a fresh Debian or Ubuntu machine needs is installed by `make setup`,
 # which the other targets call; what is there is left alone.
 
-TARGET := target/x86_64-unknown-linux-gnu/release/rdma-init
+# One place and one kind of binary, whatever the environment or ~/.cargo has for other
+# projects: without these, the binary would be elsewhere, or not static. Who wants that
+# calls cargo.
+export CARGO_TARGET_DIR := $(CURDIR)/target
+export CARGO_BUILD_TARGET := x86_64-unknown-linux-gnu
+unexport RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
+# Where `make setup` may have put it.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+
+TARGET := target/$(CARGO_BUILD_TARGET)/release/rdma-init
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 

@@ -14,20 +14,9 @@ mod demo;
 #[path = "src/profiles/generate.rs"]
 mod profiles;
 
-/// One archive per kernel driver whose devices the program can open itself.
-/// `src/verbs/providers.rs` registers the same list at run time.
-const PROVIDERS: &[&str] = &[
-    "libmlx5.a",
-    "libmlx4.a",
-    "libefa.a",
-    "libmana.a",
-    "libbnxt_re-rdmav34.a",
-    "liberdma-rdmav34.a",
-    "libhns-rdmav34.a",
-    "libirdma-rdmav34.a",
-    "librxe-rdmav34.a",
-    "libsiw-rdmav34.a",
-];
+/// One per kernel driver whose devices the program can open itself; `src/verbs/providers.rs`
+/// registers those that are there.
+const PROVIDERS: &[&str] = &["mlx5", "mlx4", "efa", "mana", "bnxt_re", "erdma", "hns", "irdma", "rxe", "siw"];
 
 /// What they need.
 const LIBRARIES: &[&str] = &["libibverbs.a", "libnl-route-3.a", "libnl-3.a"];
@@ -38,25 +27,67 @@ fn main() {
     demo::generate();
     let folder = env::var("OUT_DIR").expect("cargo sets it");
     println!("cargo::rustc-link-search=native={folder}");
-    PROVIDERS.iter().chain(LIBRARIES).chain(&["libc.a"]).for_each(|archive| lighten(archive, &folder));
+    let mut archives = providers();
+    archives.extend(LIBRARIES.iter().map(|name| (*name).to_owned()));
+    archives.iter().map(String::as_str).chain(["libc.a"]).for_each(|archive| lighten(archive, &folder));
     without_vfio(&folder);
     println!("cargo::rustc-link-arg=-Wl,--start-group");
-    for archive in PROVIDERS.iter().chain(LIBRARIES) {
+    for archive in archives {
         println!("cargo::rustc-link-arg=-l:{archive}");
     }
     println!("cargo::rustc-link-arg=-Wl,--end-group");
+}
+
+/// The archives of the providers that this release of rdma-core has, which come with
+/// libibverbs; for each, the cfg `provider`.
+fn providers() -> Vec<String> {
+    let values: Vec<String> = PROVIDERS.iter().map(|name| format!("{name:?}")).collect();
+    println!("cargo::rustc-check-cfg=cfg(provider, values({}))", values.join(", "));
+    let libibverbs = path_of("libibverbs.a");
+    println!("cargo::rerun-if-changed={}", libibverbs.display());
+    let entries = libibverbs.parent().and_then(|folder| fs::read_dir(folder).ok());
+    let names: Vec<String> = entries
+        .unwrap_or_else(|| panic!("there is no libibverbs.a: `make setup` installs what the build needs"))
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    let mut missing = Vec::new();
+    let mut found = Vec::new();
+    for provider in PROVIDERS {
+        // Some have the version of libibverbs' interface in their names.
+        let (plain, versioned) = (format!("lib{provider}.a"), format!("lib{provider}-rdmav"));
+        let is_its = |name: &&String| **name == plain || name.starts_with(&versioned) && name.ends_with(".a");
+        match names.iter().find(is_its) {
+            Some(name) => {
+                println!("cargo::rustc-cfg=provider={provider:?}");
+                found.push(name.clone());
+            }
+            None => missing.push(*provider),
+        }
+    }
+    if !missing.is_empty() {
+        println!(
+            "cargo::warning=the rdma-core of this machine has no static library for {}: the program will not open such devices itself, and all else works",
+            missing.join(", ")
+        );
+    }
+    found
+}
+
+/// Where the C compiler finds a library; the bare name where it does not.
+fn path_of(archive: &str) -> PathBuf {
+    let found = Command::new("cc").arg(format!("-print-file-name={archive}")).output();
+    let found = found.unwrap_or_else(|error| panic!("cc cannot be run: {error}")).stdout;
+    String::from_utf8(found).expect("a path of the system is text").trim_end().into()
 }
 
 /// Writes a copy without the tables for unwinding, 5 % of the program: a panic is of Rust
 /// code, and never passes through C.
 fn lighten(archive: &str, folder: &str) {
     let copy = format!("{folder}/{archive}");
-    let found = Command::new("cc").arg(format!("-print-file-name={archive}")).output();
-    let found = found.unwrap_or_else(|error| panic!("cc cannot be run: {error}")).stdout;
-    let path = String::from_utf8(found).expect("a path of the system is text");
     // Where there is no such file, the linker will say so.
     let _ = Command::new("objcopy")
-        .args(["--remove-section=.eh_frame", "--remove-section=.rela.eh_frame", path.trim_end(), &copy])
+        .args(["--remove-section=.eh_frame", "--remove-section=.rela.eh_frame"])
+        .args([&path_of(archive), Path::new(&copy)])
         .status();
 }
 

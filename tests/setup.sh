@@ -1,43 +1,143 @@
 #!/bin/sh
 # Installs what the build (`setup.sh build`), the tests (`setup.sh test`) or the
-# benchmark (`setup.sh bench`) need on Debian and Ubuntu, and only what is missing.
+# benchmark (`setup.sh bench`) need on Debian 12 and Ubuntu 22.04 and later, and only what is
+# missing.
 set -eu
+# What apt-get says is read here.
+export LC_ALL=C
 
 here=$(cd "$(dirname "$0")" && pwd -P)
-sudo=
-[ "$(id -u)" = 0 ] || sudo=sudo
+repository=$(dirname "$here")
+
+say() { echo "setup: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+is_root() { [ "$(id -u)" = 0 ]; }
+may_become_root() { is_root || command -v sudo >/dev/null; }
+as_root() { if is_root; then "$@"; else sudo "$@"; fi; }
+
+# apt WORD...: as root. Another apt may be at work, as on a machine that has just been started.
+apt() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@"
+}
 
 # The packages among these that are not installed.
 missing() {
     for package; do
+        # shellcheck disable=SC2016
         dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -q '^install ok' || echo "$package"
     done
 }
 
 install() {
-    packages=$(missing "$@")
+    packages=$(missing "$@" | tr '\n' ' ')
+    packages=${packages% }
     [ -n "$packages" ] || return 0
-    echo "installing" $packages
+    may_become_root || die "only root can install what is missing, and there is no sudo. Run this as root, then try again:
+    apt-get update && apt-get install --no-install-recommends $packages"
+    say "installing $packages"
     # The package lists of a fresh machine are empty, those of an old one stale.
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $packages >/dev/null 2>&1 || {
-        $sudo apt-get update -qq
-        $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $packages >/dev/null
-    }
+    # shellcheck disable=SC2086
+    apt install -y --no-install-recommends $packages >/dev/null 2>&1 || {
+        apt update && apt install -y --no-install-recommends $packages >/dev/null
+    } || die "cannot install $packages (see above)"
+}
+
+# --- Rust -----------------------------------------------------------------------------------
+
+# Whether the cargo and the rustc that are found first can build this.
+is_recent() {
+    for program in cargo rustc; do
+        version=$(cd "$repository" && "$program" --version 2>/dev/null) || return 1
+        version=${version#* }
+        printf '%s\n' "$needed" "${version%% *}" | sort -VC || return 1
+    done
 }
 
 rust() {
-    command -v cargo >/dev/null && return 0
-    install rustup 2>/dev/null && rustup default stable && return 0
-    echo "Rust 1.88 or later is needed: see https://rustup.rs" >&2
-    exit 1
+    needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$repository/Cargo.toml")
+    [ -n "$needed" ] || die "Cargo.toml does not say which Rust it needs"
+    # A shell that was there before rustup does not have it in its PATH.
+    PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
+    is_recent && return 0
+    found=$(rustc --version 2>/dev/null) || found=
+    say "Rust $needed or later is needed, and ${found:-none} is here"
+    if ! command -v rustup >/dev/null && ! rustup_of_distribution; then
+        rustup_of_rust_lang
+    fi
+    hash -r
+    is_recent || toolchain
+    is_recent || die "Rust $needed or later is needed, and $(command -v rustc || echo rustc) is $(rustc --version 2>&1 | head -n 1). Take it out of the PATH, or unset RUSTUP_TOOLCHAIN."
 }
+
+# Debian 13 and Ubuntu 24.04 have a package. It cannot be beside their own cargo, which is left
+# alone.
+rustup_of_distribution() {
+    may_become_root || return 1
+    simulated=$(apt-get -s install rustup 2>/dev/null) || {
+        apt update && simulated=$(apt-get -s install rustup 2>/dev/null)
+    } || return 1
+    case $simulated in *"Remv "*) return 1 ;; esac
+    install rustup
+}
+
+# What Rust itself offers, of a fixed version and with the sum that was published for it:
+# https://static.rust-lang.org/rustup/archive/VERSION/HOST/rustup-init.sha256
+rustup_of_rust_lang() {
+    version=1.29.0
+    case $(uname -m) in
+        x86_64) sum=4acc9acc76d5079515b46346a485974457b5a79893cfb01112423c89aeb5aa10 ;;
+        aarch64) sum=9732d6c5e2a098d3521fca8145d826ae0aaa067ef2385ead08e6feac88fa5792 ;;
+        *) die "install Rust $needed or later yourself: see https://rustup.rs" ;;
+    esac
+    # Only the test of this file has another installer.
+    sum=${RDMA_INIT_TEST_RUSTUP_SHA256:-$sum}
+    # RUSTUP_UPDATE_ROOT is rustup's own, for a mirror.
+    from=${RUSTUP_UPDATE_ROOT:-https://static.rust-lang.org/rustup}
+    url=$from/archive/$version/$(uname -m)-unknown-linux-gnu/rustup-init
+    command -v curl >/dev/null || command -v wget >/dev/null || install curl
+    say "installing Rust for this user alone, in ${CARGO_HOME:-$HOME/.cargo} and ${RUSTUP_HOME:-$HOME/.rustup}, with rustup $version from $url"
+    mkdir -p "$repository/target"
+    # Not in /tmp, where some machines let nothing be executed.
+    folder=$(mktemp -d "$repository/target/rustup.XXXXXX")
+    trap 'rm -rf "$folder"' EXIT
+    if command -v curl >/dev/null; then
+        curl -fsSL --retry 3 -o "$folder/rustup-init" "$url"
+    else
+        wget -q -O "$folder/rustup-init" "$url"
+    fi || die "cannot fetch $url. Where a mirror can be reached, name it in RUSTUP_UPDATE_ROOT and RUSTUP_DIST_SERVER."
+    fetched=$(sha256sum <"$folder/rustup-init")
+    [ "${fetched%% *}" = "$sum" ] ||
+        die "what $url sent is not rustup $version: its SHA-256 is ${fetched%% *}, not $sum. It was not run."
+    chmod +x "$folder/rustup-init"
+    # A Rust of the distribution is too old, and stays.
+    RUSTUP_INIT_SKIP_PATH_CHECK=yes "$folder/rustup-init" -q -y --no-modify-path --profile minimal \
+        -c clippy -c rustfmt --default-toolchain stable || die "rustup could not install Rust (see above)"
+    rm -rf "$folder"
+    say "Rust is installed. For a shell of yours: . ${CARGO_HOME:-$HOME/.cargo}/env"
+}
+
+# A rustup that is there has no toolchain, or an older one.
+toolchain() {
+    say "rustup fetches the stable toolchain"
+    rustup toolchain install stable --profile minimal -c clippy -c rustfmt || die "rustup could not install it (see above)"
+    # The default of somebody who has chosen one stays.
+    rustup default >/dev/null 2>&1 || rustup default stable
+    is_recent || rustup override set stable --path "$repository"
+}
+
+# --- What is needed for what ----------------------------------------------------------------
 
 build() {
     command -v dpkg-query >/dev/null || {
-        echo "not Debian or Ubuntu: install Rust, pkg-config, file, and the static libraries and headers of rdma-core, libnl and libclang yourself" >&2
+        say "this is neither Debian nor Ubuntu: install Rust, pkg-config, file, and the static libraries and headers of rdma-core, libnl and libclang yourself"
         return 0
     }
-    install gcc libc6-dev pkg-config file libclang-dev \
+    # shellcheck disable=SC2016
+    libc=$(dpkg-query -W -f '${Version}' libc6)
+    dpkg --compare-versions "$libc" ge 2.34 ||
+        die "this distribution is too old (libc6 $libc): Debian 12 or Ubuntu 22.04 or later can build this. With Docker, any machine can: docker build -f docker/Dockerfile -t rdma-init ."
+    install gcc libc6-dev pkg-config file libclang-dev ca-certificates \
         libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev
     rust
 }
@@ -47,7 +147,7 @@ case ${1:-} in
     test)
         build
         install util-linux procps perl strace tini openmpi-bin libibverbs1 ibverbs-providers groff-base zsh fish \
-            debootstrap openssh-client shellcheck
+            debootstrap openssh-client shellcheck curl
         sh "$here/vm/setup.sh"
         sh "$here/docker/setup.sh"
         sh "$here/nccl/setup.sh"
