@@ -112,7 +112,7 @@ rustup_of_rust_lang() {
     chmod +x "$folder/rustup-init"
     # A Rust of the distribution is too old, and stays.
     RUSTUP_INIT_SKIP_PATH_CHECK=yes "$folder/rustup-init" -q -y --no-modify-path --profile minimal \
-        -c clippy -c rustfmt --default-toolchain stable || die "rustup could not install Rust (see above)"
+        -c clippy -c rustfmt --default-toolchain stable >/dev/null || die "rustup could not install Rust (see above)"
     rm -rf "$folder"
     say "Rust is installed. For a shell of yours: . ${CARGO_HOME:-$HOME/.cargo}/env"
 }

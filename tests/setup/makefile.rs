@@ -1,0 +1,61 @@
+//! `make build` where the environment has something for other projects.
+
+use std::fs;
+
+use super::machine::Machine;
+use crate::support::repository;
+
+/// Cargo, as far as the Makefile wants it: it leaves a binary that tells what it was called
+/// with, where Cargo would.
+const CARGO: &str = r#"case $1 in
+    --version) echo 'cargo 1.95.0'; exit ;;
+esac
+env >>"$W/environment"
+folder=$CARGO_TARGET_DIR/$CARGO_BUILD_TARGET/release
+mkdir -p "$folder"
+printf '#!/bin/sh\necho rdma-init\n' >"$folder/rdma-init"
+chmod +x "$folder/rdma-init""#;
+
+#[test]
+fn the_binary_is_where_the_readme_says_and_static_all_the_same() {
+    let machine = Machine::new().complete().with_rust("1.95.0", "1.95.0");
+    machine.program("cargo", CARGO);
+    machine.program("file", "echo 'ELF, statically linked'");
+    for (name, value) in [
+        ("CARGO_TARGET_DIR", "/elsewhere"),
+        ("CARGO_BUILD_TARGET_DIR", "/elsewhere"),
+        ("CARGO_BUILD_TARGET", "wasm32-unknown-unknown"),
+        ("RUSTFLAGS", "-Dwarnings"),
+        ("CARGO_ENCODED_RUSTFLAGS", "-Dwarnings"),
+    ] {
+        let clone = machine.path(&format!("clone-{name}"));
+        fs::create_dir_all(clone.join("tests")).unwrap();
+        for file in ["Makefile", "Cargo.toml", "tests/setup.sh"] {
+            fs::copy(repository(file), clone.join(file)).unwrap();
+        }
+        let mut make = machine.command("/usr/bin/make");
+        machine
+            .done(make.arg("build").current_dir(&clone).env(name, value))
+            .expect_code(0)
+            .expect_said("target/x86_64-unknown-linux-gnu/release/rdma-init: ");
+        assert!(clone.join("target/x86_64-unknown-linux-gnu/release/rdma-init").exists(), "{name}");
+    }
+    let environment = fs::read_to_string(machine.path("environment")).unwrap();
+    assert!(!environment.contains("-Dwarnings"), "{environment}");
+}
+
+/// A shell that was there before rustup does not have it in its PATH.
+#[test]
+fn a_cargo_that_was_just_installed_is_found() {
+    let machine = Machine::new().complete().with_rust("0.66.0", "1.63.0").with_installer();
+    machine.program("file", "echo 'ELF, statically linked'");
+    let clone = machine.path("clone");
+    fs::create_dir_all(clone.join("tests")).unwrap();
+    for file in ["Makefile", "Cargo.toml", "tests/setup.sh"] {
+        fs::copy(repository(file), clone.join(file)).unwrap();
+    }
+    // The installer's, which answers everything with its version.
+    let mut make = machine.command("/usr/bin/make");
+    let done = machine.done(make.arg("build").current_dir(&clone));
+    assert!(done.said.contains("\ncargo 1.95.0 (f2d3ce0bd 2026-03-21)\n"), "{done:#?}");
+}
