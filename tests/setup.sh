@@ -84,10 +84,10 @@ rustup_of_distribution() {
 # What Rust itself offers, of a fixed version and with the sum that was published for it:
 # https://static.rust-lang.org/rustup/archive/VERSION/HOST/rustup-init.sha256
 rustup_of_rust_lang() {
-    version=1.29.0
+    version=1.28.2
     case $(uname -m) in
-        x86_64) sum=4acc9acc76d5079515b46346a485974457b5a79893cfb01112423c89aeb5aa10 ;;
-        aarch64) sum=9732d6c5e2a098d3521fca8145d826ae0aaa067ef2385ead08e6feac88fa5792 ;;
+        x86_64) sum=20a06e644b0d9bd2fbdbfd52d42540bdde820ea7df86e92e533c073da0cdd43c ;;
+        aarch64) sum=e3853c5a252fca15252d07cb23a1bdd9377a8c6f3efa01531109281ae47f841c ;;
         *) die "install Rust $needed or later yourself: see https://rustup.rs" ;;
     esac
     # Only the test of this file has another installer.

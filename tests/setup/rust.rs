@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 
-const GET: &str = "GET /rustup/archive/1.29.0/";
+const GET: &str = "GET /rustup/archive/1.28.2/";
 
 /// Debian 12 and Ubuntu 22.04 have no package rustup.
 #[test]
@@ -37,11 +37,11 @@ fn what_is_not_the_installer_is_not_run() {
     let done = machine
         .set_up()
         .expect_code(1)
-        .expect_said("is not rustup 1.29.0: its SHA-256 is ")
+        .expect_said("is not rustup 1.28.2: its SHA-256 is ")
         .expect_said("It was not run.")
         .expect_asked(&[GET]);
     // The published sum, as nobody has named another one.
-    let sums = ["4acc9acc76d50795", "9732d6c5e2a098d3"];
+    let sums = ["20a06e644b0d9bd2", "e3853c5a252fca15"];
     assert!(sums.iter().any(|sum| done.said.contains(sum)), "{done:#?}");
     assert!(!machine.path("was-run").exists());
 }
@@ -52,7 +52,7 @@ fn a_server_that_cannot_be_reached_is_named() {
     machine
         .set_up()
         .expect_code(1)
-        .expect_said("cannot fetch http://127.0.0.1:1/rustup/archive/1.29.0/")
+        .expect_said("cannot fetch http://127.0.0.1:1/rustup/archive/1.28.2/")
         .expect_said("RUSTUP_DIST_SERVER");
 }
 
