@@ -60,9 +60,8 @@ pub fn filled_at_start(config: &Config, profiles: &Profiles, environment: &Envir
         return Vec::new();
     }
     let found = find(&config.state_dir, |name| profiles.may_fill(name));
-    let mut filled = found.map(|found| found.filled).unwrap_or_default();
-    filled.retain(|one| environment.get(&one.variable) == Some(&one.value));
-    filled
+    let is_there = |one: &Filled| environment.get(&one.variable) == Some(&one.value);
+    found.map_or_else(|_| Vec::new(), |found| found.run.filled_itself().filter(is_there).collect())
 }
 
 /// The facts of this container.

@@ -13,15 +13,12 @@ use super::run::{self, Run};
 use super::{PLAN, Place};
 use crate::facts::reader::describe;
 use crate::facts::settings::is_variable_name;
-use crate::facts::start::Filled;
 
 /// The state of a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     pub folder: PathBuf,
     pub run: Run,
-    /// What of [`Run::filled`] it decided itself, with its reasons.
-    pub filled: Vec<Filled>,
 }
 
 /// A folder that has none, and why.
@@ -52,7 +49,7 @@ pub fn find(place: &Place, is_known: impl Fn(&str) -> bool) -> Result<Found, Vec
     let mut without = Vec::new();
     for path in folders {
         match of_folder(&path, &users, &identity) {
-            Ok((mut run, mut filled, owner)) => {
+            Ok((mut run, owner)) => {
                 let is_trusted = owner.is_root() || owner == own;
                 for variables in [&mut run.filled, &mut run.inherited] {
                     variables.retain(|name, value| {
@@ -60,8 +57,7 @@ pub fn find(place: &Place, is_known: impl Fn(&str) -> bool) -> Result<Found, Vec
                         is_variable_name(name) && !value.contains('\0') && (is_trusted || is_harmless)
                     });
                 }
-                filled.retain(|one| run.filled.get(&one.variable) == Some(&one.value));
-                return Ok(Found { folder: path, run, filled });
+                return Ok(Found { folder: path, run });
             }
             Err(None) => {}
             Err(Some(why)) => without.push(Without { folder: path, why }),
@@ -88,11 +84,7 @@ pub fn is_of_another_container(path: &Path) -> bool {
 }
 
 /// `None` where there is nothing at all.
-fn of_folder(
-    path: &Path,
-    users: &[Uid],
-    identity: &Identity,
-) -> Result<(Run, Vec<Filled>, Uid), Option<String>> {
+fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<(Run, Uid), Option<String>> {
     let folder = Folder::open(path, users).map_err(|refused| match refused {
         Refused::Errno(Errno::ENOENT) => None,
         other => Some(other.to_string()),
@@ -108,7 +100,7 @@ fn of_folder(
     if !run.by_init && !run.identity.is_container() && !run.is_running() {
         return Err(Some("the command that it was left for has ended".to_owned()));
     }
-    Ok((run, run::filled(&text), folder.owner()))
+    Ok((run, folder.owner()))
 }
 
 /// Who started the container, where that shows.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::identity::{Identity, started};
 use crate::facts::start::Filled;
 use crate::json;
-use crate::plan::{CONFIGURATION, Plan};
+use crate::plan::{CONFIGURATION, Outcome, Plan, Setting};
 use crate::report::plan::SCHEMA;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub struct Run {
     pub self_test: Option<String>,
     /// The variables that were filled in, in this order.
     pub filled: Variables,
+    /// Why, for each of them that the user's configuration had not asked for.
+    pub reasons: IndexMap<String, Reason>,
     /// Those of them all that were in the environment already: of NCCL and its companions,
     /// never of anything else.
     pub inherited: Variables,
@@ -38,12 +40,21 @@ pub struct Run {
 /// Names and values.
 pub type Variables = IndexMap<String, String>;
 
+/// As in a [`Setting`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reason {
+    pub source: String,
+    pub rule: String,
+}
+
 impl Run {
     /// The variables of a plan, and nothing else yet.
     pub fn of(plan: &Plan) -> Run {
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         Run {
             filled: plan.filled().map(owned).collect(),
+            reasons: reasons(&plan.settings),
             inherited: plan.inherited().map(owned).collect(),
             ..Run::default()
         }
@@ -55,6 +66,18 @@ impl Run {
         all.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    /// What it decided itself to fill in.
+    pub fn filled_itself(&self) -> impl Iterator<Item = Filled> {
+        self.reasons.iter().filter_map(|(variable, Reason { source, rule })| {
+            Some(Filled {
+                variable: variable.clone(),
+                value: self.filled.get(variable)?.clone(),
+                source: source.clone(),
+                rule: rule.clone(),
+            })
+        })
+    }
+
     /// Whether its command still runs.
     pub fn is_running(&self) -> bool {
         match started(self.pid) {
@@ -62,6 +85,15 @@ impl Run {
             now => self.pid_started.is_none() || now == self.pid_started,
         }
     }
+}
+
+fn reasons(settings: &[Setting]) -> IndexMap<String, Reason> {
+    let own = settings.iter().filter(|setting| setting.outcome == Outcome::Filled);
+    own.filter(|setting| setting.source != CONFIGURATION)
+        .map(|Setting { variable, source, rule, .. }| {
+            (variable.clone(), Reason { source: source.clone(), rule: rule.clone() })
+        })
+        .collect()
 }
 
 /// Whether there is such a process, and this user may not know more (`hidepid`, proc(5)).
@@ -75,32 +107,6 @@ fn is_hidden(pid: i32) -> bool {
 struct Kept {
     schema: String,
     run: Option<Run>,
-}
-
-/// A setting of the plan that is kept.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct KeptSetting {
-    variable: String,
-    value: Option<String>,
-    outcome: String,
-    source: String,
-    rule: String,
-}
-
-/// What the start filled in by itself, and why: not what the user had it set. Nothing where
-/// this is no plan.
-pub fn filled(text: &[u8]) -> Vec<Filled> {
-    #[derive(Deserialize)]
-    struct Kept {
-        settings: Vec<KeptSetting>,
-    }
-    let settings = json::read(text).map(|kept: Kept| kept.settings).unwrap_or_default();
-    let own = settings.into_iter().filter(|kept| kept.outcome == "filled" && kept.source != CONFIGURATION);
-    own.filter_map(|KeptSetting { variable, value, source, rule, .. }| {
-        Some(Filled { variable, value: value?, source, rule })
-    })
-    .collect()
 }
 
 /// # Errors
@@ -134,18 +140,32 @@ mod tests {
 
     #[test]
     fn what_the_user_had_it_set_is_not_its_own() {
-        let setting = |variable: &str, outcome: &str, source: &str| serde_json::json!({"variable": variable, "value": "1", "outcome": outcome, "source": source, "rule": "r"});
-        let settings = [
-            setting("A", "filled", "facts"),
-            setting("B", "filled", "configuration"),
-            setting("C", "user", "environment"),
-            serde_json::json!({"variable": "D", "value": null, "outcome": "unset"}),
+        let setting = |variable: &str, outcome, source: &str| Setting {
+            variable: variable.to_owned(),
+            value: Some("1".to_owned()),
+            outcome,
+            source: source.to_owned(),
+            rule: "r".to_owned(),
+            evidence: Vec::new(),
+            at_start: false,
+        };
+        let settings = vec![
+            setting("A", Outcome::Filled, "facts"),
+            setting("B", Outcome::Filled, CONFIGURATION),
+            setting("C", Outcome::User, "environment"),
+            Setting { value: None, ..setting("D", Outcome::Unset, "facts") },
         ];
-        let text = serde_json::json!({"settings": settings}).to_string();
+        let filled = settings.iter().filter(|setting| setting.outcome == Outcome::Filled);
+        let run = Run {
+            filled: filled.map(|setting| (setting.variable.clone(), "1".to_owned())).collect(),
+            reasons: reasons(&settings),
+            ..Run::default()
+        };
         let own =
             Filled { variable: "A".into(), value: "1".into(), source: "facts".into(), rule: "r".into() };
-        assert_eq!(filled(text.as_bytes()), [own]);
-        assert!(filled(b"{}").is_empty());
+        assert_eq!(run.filled_itself().collect::<Vec<_>>(), [own]);
+        // What was not taken of the state has no reason, either.
+        assert_eq!(Run { filled: Variables::new(), ..run }.filled_itself().count(), 0);
     }
 
     #[test]
