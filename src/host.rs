@@ -12,7 +12,7 @@ use crate::demo;
 use crate::facts::document::Document;
 use crate::facts::settings::{self, AT_START, Environment, UserSetting};
 use crate::facts::start::{Filled, Start};
-use crate::facts::{self, Facts, Reader, Sources, extra, net};
+use crate::facts::{self, Facts, Reader, Sources, extra, net, rtnetlink};
 use crate::plan::{self, Plan, ProfileOption, User};
 use crate::profiles::Profiles;
 use crate::state::find::find;
@@ -105,6 +105,7 @@ fn live(
         is_setting: &|variable| profiles.may_fill(variable),
         is_marker: &|variable| profiles.is_marker(variable),
         addresses: net::system_addresses,
+        routing: rtnetlink::system_routing,
         image_in_any_case,
     };
     facts::read(sources, needs_network)

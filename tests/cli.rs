@@ -16,6 +16,7 @@ mod cli {
     mod manual;
     mod output;
     mod pair;
+    mod routing;
     mod run;
     mod self_test;
     mod signals;

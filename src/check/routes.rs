@@ -1,5 +1,7 @@
 //! Routes that RoCE and the bootstrap need.
 
+mod way;
+
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -10,38 +12,58 @@ use crate::facts::net::Interface;
 use crate::nccl::predict::{Bootstrap, GidUse};
 use crate::plan::{Finding, Plan};
 
+pub use way::{Way, way};
+
 pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
-    // Where none can be read, none is missing.
-    if facts.net.routes.is_empty() {
-        return Vec::new();
-    }
     no_route(facts, plan).into_iter().chain(overlapping(facts, plan)).collect()
 }
 
-/// A GID whose interface leads nowhere (nccl-tests#185).
-fn no_route(facts: &Facts, plan: &Plan) -> Option<Finding> {
-    let ports = plan.forecasts.last()?.prediction.transport.ports()?;
-    let addresses = ports.iter().filter_map(|port| match &port.gid {
-        Some(GidUse::Slot { gid: Some(gid), .. }) if !gid.is_link_local() => Some((port, gid)),
-        _ => None,
-    });
-    let without: Vec<String> = addresses
-        .filter_map(|(port, gid)| {
-            let interface = interface_of(facts, gid)?;
-            (!leads_out(facts, interface))
-                .then(|| format!("{} ({} on {})", port.hca, gid.address(), interface.name))
-        })
-        .collect();
-    if without.is_empty() {
-        return None;
+/// A GID from which no other node is reached, or not on its own interface (nccl-tests#185).
+fn no_route(facts: &Facts, plan: &Plan) -> Vec<Finding> {
+    let Some(forecast) = plan.forecasts.last() else { return Vec::new() };
+    let mut ways: Vec<(Way, Vec<String>)> = Vec::new();
+    for port in forecast.prediction.transport.ports().unwrap_or_default() {
+        let Some(GidUse::Slot { gid: Some(gid), .. }) = &port.gid else { continue };
+        let Some(interface) = interface_of(facts, gid).filter(|_| !gid.is_link_local()) else { continue };
+        let Some(way) = way(&facts.net, gid.address(), &interface.name) else { continue };
+        let name = format!("{} ({} on {})", port.hca, gid.address(), interface.name);
+        match ways.iter_mut().find(|(known, _)| *known == way) {
+            Some((_, names)) => names.push(name),
+            None => ways.push((way, vec![name])),
+        }
     }
-    Some(
-        Finding::warning(
-            "no-route",
-            format!("No route leads out of the interface of {}: connections to other nodes will end with \"Network is unreachable\".", without.join(", ")),
-        )
-        .with_fix("Give the interface an address with the prefix length of its network, or a route to the other nodes' RoCE network."),
-    )
+    ways.iter().filter_map(|(way, names)| of_way(way, &names.join(", "))).collect()
+}
+
+/// What an interface lacks.
+const WAY_OUT: &str =
+    "an address with the prefix length of its network, or a route to the other nodes' RoCE network";
+
+fn of_way(way: &Way, names: &str) -> Option<Finding> {
+    match way {
+        Way::Out => None,
+        Way::OnLink => Some(
+            Finding::info(
+                "no-route",
+                format!("No route leads out of the interface of {names}: the kernel looks for every other node on the interface's own link, by ARP, and connections end with \"Connection timed out\" unless the node, or a router in its place, answers there."),
+            )
+            .with_fix(format!("Where connections time out, give the interface {WAY_OUT}.")),
+        ),
+        Way::Elsewhere(other) => Some(
+            Finding::warning(
+                "no-route",
+                format!("No route leads out of the interface of {names}, and the route to other nodes leads out of {other}: the HCA will send to the MAC address of {other}'s router, which is not on its network, and connections will time out."),
+            )
+            .with_fix(format!("Give the interface {WAY_OUT}; a default route goes into a routing table of its own, which a rule chooses by the address (ip -6 rule add from ADDRESS table N).")),
+        ),
+        Way::Nowhere => Some(
+            Finding::warning(
+                "no-route",
+                format!("No route leads out of the interface of {names}: connections to other nodes will end with \"Network is unreachable\"."),
+            )
+            .with_fix(format!("Give the interface {WAY_OUT}.")),
+        ),
+    }
 }
 
 fn interface_of<'a>(facts: &'a Facts, gid: &Gid) -> Option<&'a Interface> {
@@ -49,17 +71,12 @@ fn interface_of<'a>(facts: &'a Facts, gid: &Gid) -> Option<&'a Interface> {
     facts.net.interfaces.iter().find(has)
 }
 
-/// Whether anybody else than itself can be reached.
-fn leads_out(facts: &Facts, interface: &Interface) -> bool {
-    facts.net.routes.iter().any(|route| {
-        let is_link_local =
-            matches!(route.destination.addr(), IpAddr::V6(address) if address.is_unicast_link_local());
-        route.interface == interface.name && !is_link_local && !is_of_one(&route.destination)
-    })
-}
-
 fn is_of_one(net: &IpNet) -> bool {
     net.prefix_len() == net.max_prefix_len()
+}
+
+fn is_link_local(net: &IpNet) -> bool {
+    matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
 /// Interfaces in one network: the kernel may send through the other one
@@ -108,8 +125,6 @@ fn overlapping(facts: &Facts, plan: &Plan) -> Vec<Finding> {
 /// Those of the others that share a network with an interface, and which.
 fn sharing<'a>(facts: &Facts, interface: &str, others: impl Iterator<Item = &'a str>) -> Vec<String> {
     let own: Vec<&IpNet> = on_link(facts, interface).collect();
-    let is_link_local =
-        |net: &IpNet| matches!(net.addr(), IpAddr::V6(address) if address.is_unicast_link_local());
     others
         .filter(|other| *other != interface)
         .filter_map(|other| {
@@ -121,7 +136,8 @@ fn sharing<'a>(facts: &Facts, interface: &str, others: impl Iterator<Item = &'a 
 
 /// The networks that are reached through an interface directly.
 fn on_link<'a>(facts: &'a Facts, interface: &'a str) -> impl Iterator<Item = &'a IpNet> {
-    let of_it = facts.net.routes.iter().filter(move |route| route.interface == interface);
+    let of_it =
+        facts.net.routes.iter().filter(move |route| route.interface == interface && route.is_for_all());
     let direct = of_it.filter(|route| route.gateway.is_none() && !route.is_default());
     direct.map(|route| &route.destination).filter(|destination| !is_of_one(destination))
 }

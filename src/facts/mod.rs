@@ -23,6 +23,8 @@ pub mod program;
 pub mod rdma;
 pub mod reader;
 pub mod route;
+pub mod rtnetlink;
+pub mod rule;
 pub mod settings;
 pub mod shm;
 pub mod start;
@@ -91,6 +93,8 @@ pub struct Sources<'a> {
     pub is_marker: &'a dyn Fn(&str) -> bool,
     /// The addresses of the interfaces, in the kernel's order.
     pub addresses: fn() -> Result<Vec<net::InterfaceAddress>, nix::errno::Errno>,
+    /// The routes and rules; where that fails, the files below the root tell of routes.
+    pub routing: fn() -> Result<rtnetlink::Routing, nix::errno::Errno>,
     /// Whether the image is read on a host without RDMA, too.
     pub image_in_any_case: bool,
 }
@@ -120,7 +124,7 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
     let is_needed = devices.map(|devices| needs_network(&known, &devices));
     let net = match is_needed {
         Some(false) => net::Net::default(),
-        _ => net::read(&reader, (sources.addresses)()),
+        _ => net::read(&reader, (sources.addresses)(), (sources.routing)()),
     };
     let own = sorted::set(net.own_addresses());
     let rdma = rdma::read(&reader, &own);

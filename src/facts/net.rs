@@ -1,4 +1,4 @@
-//! Network interfaces: `/sys/class/net`, getifaddrs(3) and the routes.
+//! Network interfaces: `/sys/class/net`, getifaddrs(3), the routes and the rules.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
 use super::route::{self, Route};
+use super::rtnetlink::Routing;
+use super::rule::Rule;
 
 /// The network as this container sees it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -18,8 +20,13 @@ use super::route::{self, Route};
 pub struct Net {
     /// In the kernel's order, which is the order in which NCCL sees them.
     pub interfaces: Vec<Interface>,
-    /// Unicast routes of the main table, IPv4 first.
+    /// Unicast routes of every table but the local one, IPv4 first.
     pub routes: Vec<Route>,
+    /// Which table is for which packet, in the kernel's order, IPv4 first; `None` where
+    /// nobody has looked, or the kernel does not tell. Then `routes` may be of the main
+    /// table alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<Vec<Rule>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -34,6 +41,9 @@ pub struct Interface {
     pub addresses: Vec<IpNet>,
     /// The PCI device behind it, for a physical interface.
     pub pci_address: Option<String>,
+    /// The bond, bridge or VRF that it is a part of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub master: Option<String>,
 }
 
 /// One address, or none, of an interface, as getifaddrs(3) lists them.
@@ -118,7 +128,11 @@ pub fn devices(reader: &Reader) -> Option<Vec<String>> {
     text.lines().skip(2).map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
 }
 
-pub fn read(reader: &Reader, addresses: Result<Vec<InterfaceAddress>, Errno>) -> Net {
+pub fn read(
+    reader: &Reader,
+    addresses: Result<Vec<InterfaceAddress>, Errno>,
+    routing: Result<Routing, Errno>,
+) -> Net {
     let addresses = addresses.unwrap_or_else(|errno| {
         let what = Path::new("/proc/net");
         reader.remember(what, format!("interfaces cannot be listed: {}", super::reader::describe(errno)));
@@ -134,7 +148,12 @@ pub fn read(reader: &Reader, addresses: Result<Vec<InterfaceAddress>, Errno>) ->
         });
         interfaces[position].addresses.extend(entry.address);
     }
-    Net { interfaces, routes: route::read(reader) }
+    // Where rtnetlink cannot be asked, and that is normal in a sandbox, files tell less.
+    let routing = routing.unwrap_or_else(|_| Routing { routes: route::read(reader), ..Routing::default() });
+    if let Some(trouble) = routing.trouble {
+        reader.remember(Path::new("rtnetlink"), trouble);
+    }
+    Net { interfaces, routes: routing.routes, rules: routing.rules }
 }
 
 /// Where a new name belongs. The label of an address, `eth0:1`, comes with the addresses
@@ -156,6 +175,7 @@ fn describe(reader: &Reader, entry: &InterfaceAddress) -> Interface {
         pci_address: reader
             .link_name(format!("{folder}/device"))
             .filter(|name| super::rdma::is_pci_address(name)),
+        master: reader.link_name(format!("{folder}/master")),
     }
 }
 
@@ -180,7 +200,7 @@ mod tests {
             entry("eth0:2", Some("10.1.3.5/24")),
             entry("eth1", Some("10.2.0.5/24")),
         ];
-        let net = read(&Reader::new(root.path()), Ok(entries));
+        let net = read(&Reader::new(root.path()), Ok(entries), Ok(Routing::default()));
         let names: Vec<_> = net.interfaces.iter().map(|interface| interface.name.as_str()).collect();
         assert_eq!(names, ["eth0", "eth0:1", "eth0:2", "eth1"]);
     }

@@ -1,4 +1,5 @@
-//! Routes: `/proc/net/route` and `/proc/net/ipv6_route`.
+//! Routes: what one is, and `/proc/net/route` and `/proc/net/ipv6_route`, for where
+//! rtnetlink(7) cannot be asked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,21 +8,46 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
 
-/// A unicast route out of an interface.
+/// The tables that the kernel has rules for from the start (`linux/rtnetlink.h`).
+pub const DEFAULT: u32 = 253;
+pub const MAIN: u32 = 254;
+pub const LOCAL: u32 = 255;
+
+/// A unicast route out of an interface. A route with several next hops is as many of these.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Route {
     pub interface: String,
     pub destination: IpNet,
+    /// Only for packets from there (`ip -6 route add ... from`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpNet>,
     #[serde(default)]
     pub gateway: Option<IpAddr>,
     /// The lowest wins among routes to the same destination.
     #[serde(default)]
     pub metric: u32,
+    /// The number of its table.
+    #[serde(default = "main_table", skip_serializing_if = "is_main_table")]
+    pub table: u32,
+}
+
+fn main_table() -> u32 {
+    MAIN
+}
+
+fn is_main_table(table: &u32) -> bool {
+    *table == MAIN
 }
 
 impl Route {
     pub fn is_default(&self) -> bool {
         self.destination.prefix_len() == 0
+    }
+
+    /// Whether every packet may take it: it is in a table that no rule of the
+    /// administrator's has to choose, and not for some sources alone.
+    pub fn is_for_all(&self) -> bool {
+        [MAIN, DEFAULT].contains(&self.table) && self.source.is_none()
     }
 }
 
@@ -30,6 +56,8 @@ const RTF_UP: u32 = 0x1;
 const RTF_REJECT: u32 = 0x200;
 const RTF_LOCAL: u32 = 0x8000_0000;
 
+/// Of IPv4 the main table, and the first next hop of each route. Of IPv6 every table, none
+/// of which the kernel names here: all count as the main one.
 pub fn read(reader: &Reader) -> Vec<Route> {
     let mut routes = Vec::new();
     for (path, skip, parse) in
@@ -81,6 +109,8 @@ fn parse_v4(line: &str) -> Parsed {
             destination: Ipv4Net::with_netmask(address(1)?, address(7)?).ok()?.into(),
             gateway: (!gateway.is_unspecified()).then_some(gateway.into()),
             metric: fields.get(6)?.parse().ok()?,
+            source: None,
+            table: MAIN,
         }))
     };
     route().into()
@@ -111,6 +141,8 @@ fn parse_v6(line: &str) -> Parsed {
             destination: Ipv6Net::new(destination, length).ok()?.into(),
             gateway: (!gateway.is_unspecified()).then_some(gateway.into()),
             metric: u32::from_str_radix(fields.get(5)?, 16).ok()?,
+            source: None,
+            table: MAIN,
         }))
     };
     route().into()

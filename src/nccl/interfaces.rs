@@ -208,7 +208,7 @@ mod tests {
                 interface("eth1", 4, &up, &["10.1.0.5/24"]),
                 interface("eth2", 5, &["UP"], &["10.2.0.5/24"]),
             ],
-            routes: Vec::new(),
+            ..Net::default()
         }
     }
 

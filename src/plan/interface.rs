@@ -103,7 +103,9 @@ fn usable_routes(facts: &Facts) -> impl Iterator<Item = &Route> {
 
 impl Facts {
     fn routes_of(&self, eligible: fn(&Interface) -> bool) -> impl Iterator<Item = &Route> {
-        self.net.routes.iter().filter(move |route| self.net.interface(&route.interface).is_some_and(eligible))
+        // One of another table is for the packets alone that a rule describes.
+        let routes = self.net.routes.iter().filter(|route| route.is_for_all());
+        routes.filter(move |route| self.net.interface(&route.interface).is_some_and(eligible))
     }
 }
 

@@ -9,6 +9,7 @@ use crate::facts::Facts;
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::net::Interface;
 use crate::facts::rdma::{Hca, Port};
+use crate::facts::route::MAIN;
 
 /// Writes everything that was found.
 ///
@@ -25,7 +26,16 @@ pub fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     }
     for route in facts.net.routes.iter().filter(|route| route.is_default()) {
         let gateway = route.gateway.map(|g| format!(" via {g}")).unwrap_or_default();
-        writeln!(out, "  default route{gateway} on {}, metric {}", route.interface, route.metric)?;
+        let table = if route.table == MAIN { String::new() } else { format!(", table {}", route.table) };
+        let source = route.source.map(|source| format!(" for packets from {source}")).unwrap_or_default();
+        writeln!(
+            out,
+            "  default route{gateway} on {}{source}, metric {}{table}",
+            route.interface, route.metric
+        )?;
+    }
+    for rule in facts.net.rules.iter().flatten().filter(|rule| !rule.is_of_the_kernel()) {
+        writeln!(out, "  rule {rule}")?;
     }
     write_machine(out, facts)?;
     if let Some(found) = &facts.image {
@@ -92,6 +102,7 @@ fn write_interface(out: &mut impl Write, interface: &Interface) -> io::Result<()
     let mut about = vec![interface.flags.join(" ")];
     about.extend(interface.mtu.map(|mtu| format!("MTU {mtu}")));
     about.extend(interface.pci_address.clone());
+    about.extend(interface.master.as_ref().map(|master| format!("part of {master}")));
     about.push(if addresses.is_empty() { "no address".to_owned() } else { addresses.join(" ") });
     writeln!(out, "  {}: {}", interface.name, about.join(", "))
 }

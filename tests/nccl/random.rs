@@ -98,7 +98,7 @@ fn net(random: &mut Rng) -> Net {
             ..Interface::default()
         }
     });
-    Net { interfaces: interfaces.collect(), routes: Vec::new() }
+    Net { interfaces: interfaces.collect(), ..Net::default() }
 }
 
 fn facts(random: &mut Rng) -> Facts {

@@ -15,6 +15,7 @@ fn without_an_hca_the_image_is_read_only_when_asked_for() {
             is_setting: &|_| false,
             is_marker: &|_| false,
             addresses: || Ok(Vec::new()),
+            routing: || Ok(Default::default()),
             image_in_any_case,
         };
         crate::facts::read(sources, |_, _| false).image.map_or(0, |image| image.nccl.len())

@@ -1,0 +1,264 @@
+//! Every route and every rule of the network namespace, by rtnetlink(7), as `ip route show
+//! table all` and `ip rule` ask for them.
+
+mod message;
+
+use std::io::IoSliceMut;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer};
+use nix::errno::Errno;
+use nix::libc;
+use nix::net::if_::if_nameindex;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recvmsg, sendto, setsockopt,
+    socket, sockopt,
+};
+use nix::sys::time::{TimeVal, TimeValLike};
+
+use super::route::Route;
+use super::rule::Rule;
+
+const IPV6: u8 = libc::AF_INET6 as u8;
+
+/// A kernel may be without the second.
+const FAMILIES: [u8; 2] = [libc::AF_INET as u8, IPV6];
+
+/// How packets find their way.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Routing {
+    /// IPv4 first.
+    pub routes: Vec<Route>,
+    /// In the order in which the kernel asks them; `None` where it does not tell.
+    pub rules: Option<Vec<Rule>>,
+    /// What was left out, as a sentence without its subject.
+    pub trouble: Option<String>,
+}
+
+/// More than a node has that is no router; what is beyond is left unread.
+const MOST: usize = 16 * 1024;
+
+/// The kernel fills up to 32 KiB at a time where the reader has room for it
+/// (`netlink_dump` in `net/netlink/af_netlink.c`).
+const BUFFER: usize = 32 * 1024;
+
+/// `struct nlmsghdr` and `struct rtmsg`, which is as long as `struct fib_rule_hdr`.
+const REQUEST: usize = 16 + 12;
+
+/// A list that has changed while it was read is read again, this often at most.
+const TRIES: usize = 3;
+
+/// Asks the kernel.
+///
+/// # Errors
+/// The socket's error: a sandbox may refuse it, or not know it.
+pub fn system_routing() -> Result<Routing, Errno> {
+    let names = if_nameindex()?;
+    let names = names.iter().map(|i| (i.index(), i.name().to_string_lossy().into_owned())).collect();
+    let mut socket = Socket::open()?;
+    let mut routing = Routing::default();
+    let mut strange = 0;
+    for family in FAMILIES {
+        let messages = match socket.dump(libc::RTM_GETROUTE, libc::RTM_NEWROUTE, family) {
+            Err(Errno::EAFNOSUPPORT | Errno::EOPNOTSUPP) if family == IPV6 => Vec::new(),
+            messages => messages?,
+        };
+        if messages.len() >= MOST {
+            routing.trouble = Some(format!("gave {MOST} routes or more, and the rest was left unread"));
+        }
+        for message in &messages {
+            match message::routes(message, &names) {
+                Some(found) => routing.routes.extend(found),
+                None => strange += 1,
+            }
+        }
+    }
+    let rules = FAMILIES.map(|family| {
+        let messages = socket.dump(libc::RTM_GETRULE, libc::RTM_NEWRULE, family)?;
+        let found: Vec<_> = messages.iter().map(|message| message::rule(message)).collect();
+        strange += found.iter().filter(|rule| rule.is_none()).count();
+        Ok(found.into_iter().flatten())
+    });
+    if strange > 0 {
+        routing.trouble = Some(format!("gave {strange} entries of an unknown form"));
+    }
+    routing.rules = match rules {
+        // What is not known may be what matters.
+        _ if routing.trouble.is_some() => None,
+        [Ok(inet), Ok(inet6)] => Some(inet.chain(inet6).collect()),
+        [Ok(inet), Err(Errno::EAFNOSUPPORT | Errno::EOPNOTSUPP)] => Some(inet.collect()),
+        _ => None,
+    };
+    Ok(routing)
+}
+
+struct Socket {
+    fd: OwnedFd,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl Socket {
+    fn open() -> Result<Socket, Errno> {
+        let fd = socket(
+            AddressFamily::Netlink,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC,
+            SockProtocol::NetlinkRoute,
+        )?;
+        // The kernel answers at once. A sandbox that only pretends must not hold up the command.
+        setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::seconds(1))?;
+        Ok(Socket { fd, sequence: 0, buffer: vec![0; BUFFER] })
+    }
+
+    /// The payloads of all messages of a kind, or about the first [`MOST`].
+    fn dump(&mut self, request: u16, answer: u16, family: u8) -> Result<Vec<Vec<u8>>, Errno> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let (messages, is_whole) = self.dump_once(request, answer, family)?;
+            if is_whole || tries == TRIES {
+                return Ok(messages);
+            }
+        }
+    }
+
+    fn dump_once(&mut self, request: u16, answer: u16, family: u8) -> Result<(Vec<Vec<u8>>, bool), Errno> {
+        self.sequence += 1;
+        let mut bytes = [0; REQUEST];
+        let mut packet = NetlinkBuffer::new(&mut bytes);
+        packet.set_length(REQUEST as u32);
+        packet.set_message_type(request);
+        packet.set_flags(NLM_F_REQUEST | NLM_F_DUMP);
+        packet.set_sequence_number(self.sequence);
+        bytes[16] = family;
+        sendto(self.fd.as_raw_fd(), &bytes, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
+
+        let mut dump = Dump { sequence: self.sequence, answer, family, messages: Vec::new(), changed: false };
+        while dump.messages.len() < MOST {
+            let length = self.receive()?;
+            if dump.take(self.buffer.get(..length).unwrap_or_default())? {
+                return Ok((dump.messages, !dump.changed));
+            }
+        }
+        // What the kernel has still to say is not for the next request.
+        self.fd = Socket::open()?.fd;
+        Ok((dump.messages, true))
+    }
+
+    /// Messages of the kernel, whole ones, and how long they are.
+    fn receive(&mut self) -> Result<usize, Errno> {
+        loop {
+            let mut parts = [IoSliceMut::new(&mut self.buffer)];
+            let received = recvmsg::<NetlinkAddr>(self.fd.as_raw_fd(), &mut parts, None, MsgFlags::empty());
+            match received {
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno),
+                Ok(received) if received.flags.contains(MsgFlags::MSG_TRUNC) => return Err(Errno::EMSGSIZE),
+                Ok(received) if received.bytes == 0 => return Err(Errno::EBADMSG),
+                // Another process may send to this socket, too.
+                Ok(received) if received.address.is_some_and(|address| address.pid() != 0) => {}
+                Ok(received) => return Ok(received.bytes),
+            }
+        }
+    }
+}
+
+/// A list, as far as it was received.
+struct Dump {
+    sequence: u32,
+    answer: u16,
+    family: u8,
+    /// The payloads.
+    messages: Vec<Vec<u8>>,
+    /// It did while it was read.
+    changed: bool,
+}
+
+impl Dump {
+    /// Adds what was received; `true` where that was the end.
+    fn take(&mut self, received: &[u8]) -> Result<bool, Errno> {
+        let mut rest = received;
+        while !rest.is_empty() {
+            let packet = NetlinkBuffer::new_checked(rest).map_err(|_| Errno::EBADMSG)?;
+            if packet.sequence_number() == self.sequence {
+                self.changed |= packet.flags() & NLM_F_DUMP_INTR != 0;
+                match i32::from(packet.message_type()) {
+                    libc::NLMSG_DONE => return Ok(true),
+                    libc::NLMSG_ERROR => return Err(error(packet.payload())),
+                    kind if kind == i32::from(self.answer) => {
+                        // Where a family is not there, the kernel may show all others instead
+                        // (`rtnetlink_rcv_msg` in `net/core/rtnetlink.c`).
+                        let payload = packet.payload();
+                        self.messages
+                            .extend((payload.first() == Some(&self.family)).then(|| payload.to_vec()));
+                    }
+                    _ => {}
+                }
+            }
+            let next = (packet.length() as usize).next_multiple_of(4);
+            rest = rest.get(next..).unwrap_or_default();
+        }
+        Ok(false)
+    }
+}
+
+/// Of `struct nlmsgerr`; 0 would be no error.
+fn error(payload: &[u8]) -> Errno {
+    let number = payload.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
+    if number == 0 { Errno::EBADMSG } else { Errno::from_raw(number.wrapping_neg()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::route::MAIN;
+
+    fn packet(kind: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
+        let length = 16 + payload.len();
+        let mut bytes = vec![0; length.next_multiple_of(4)];
+        let mut packet = NetlinkBuffer::new(&mut bytes);
+        packet.set_length(length as u32);
+        packet.set_message_type(kind);
+        packet.set_sequence_number(sequence);
+        bytes[16..length].copy_from_slice(payload);
+        bytes
+    }
+
+    fn take(bytes: &[u8]) -> Result<(bool, usize), Errno> {
+        let mut dump = Dump { sequence: 3, answer: 24, family: 2, messages: Vec::new(), changed: false };
+        let is_end = dump.take(bytes)?;
+        Ok((is_end, dump.messages.len()))
+    }
+
+    #[test]
+    fn a_list_ends_where_the_kernel_says() {
+        let entries = [packet(24, 3, &[2; 13]), packet(24, 3, &[2; 12])].concat();
+        assert_eq!(take(&entries), Ok((false, 2)));
+        assert_eq!(take(&[entries.clone(), packet(3, 3, &[0; 4])].concat()), Ok((true, 2)));
+        // Of another request, of another kind, and of another family.
+        assert_eq!(
+            take(&[packet(24, 2, &[]), packet(32, 3, &[]), packet(24, 3, &[10]), packet(3, 2, &[])].concat()),
+            Ok((false, 0))
+        );
+        let refused = packet(2, 3, &(-libc::EOPNOTSUPP).to_ne_bytes());
+        assert_eq!(take(&refused), Err(Errno::EOPNOTSUPP));
+        assert_eq!(take(&packet(2, 3, &[])), Err(Errno::EBADMSG));
+        assert_eq!(take(&entries[..20]), Err(Errno::EBADMSG));
+        let mut random = fastrand::Rng::with_seed(5);
+        for _ in 0..10_000 {
+            let mut bytes = entries.clone();
+            let at = random.usize(..bytes.len());
+            bytes[at] = random.u8(..);
+            let _ = take(&bytes);
+        }
+    }
+
+    #[test]
+    fn this_machine_tells_of_its_rules() {
+        let routing = system_routing().unwrap();
+        assert_eq!(routing.trouble, None);
+        let rules = routing.rules.unwrap();
+        assert!(rules.iter().any(|rule| rule.table == Some(MAIN)), "{rules:?}");
+    }
+}

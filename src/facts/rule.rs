@@ -1,0 +1,161 @@
+//! Rules, which say for a packet in which tables the kernel looks for its route (ip-rule(8)).
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use super::route::{DEFAULT, LOCAL, MAIN};
+
+/// A rule. The first that fits a packet, and whose table has a route for it, decides.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rule {
+    /// The lowest comes first.
+    pub priority: u32,
+    pub family: Family,
+    /// It holds for the packets that it does not describe.
+    #[serde(skip_serializing_if = "is_false")]
+    pub not: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<IpNet>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<IpNet>,
+    /// The interface that the packet came in through; `lo` for packets of this host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iif: Option<String>,
+    /// The interface that the sender is bound to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oif: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fwmark: Option<u32>,
+    /// What else a packet must have, by the words of ip-rule(8), such as `ipproto`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
+    pub action: Action,
+    /// Where the action is to look in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<u32>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    #[default]
+    Inet,
+    Inet6,
+}
+
+impl Family {
+    pub fn of(address: &std::net::IpAddr) -> Family {
+        if address.is_ipv4() { Family::Inet } else { Family::Inet6 }
+    }
+}
+
+impl Rule {
+    /// One of the three for each family that every network namespace begins with.
+    pub fn is_of_the_kernel(&self) -> bool {
+        let table = match self.priority {
+            0 => LOCAL,
+            32766 => MAIN,
+            32767 => DEFAULT,
+            _ => return false,
+        };
+        let plain =
+            Rule { priority: self.priority, family: self.family, table: Some(table), ..Rule::default() };
+        *self == plain
+    }
+}
+
+/// What the kernel does where a rule fits (`linux/fib_rules.h`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum Action {
+    /// Look in the table.
+    #[default]
+    Lookup,
+    /// Go on with a later rule.
+    Goto,
+    Nop,
+    /// There is no way: the search ends here.
+    Blackhole,
+    Unreachable,
+    Prohibit,
+    /// Anything else, by its number.
+    Other(String),
+}
+
+impl Action {
+    /// Whether no later rule is asked.
+    pub fn ends(&self) -> bool {
+        matches!(self, Action::Blackhole | Action::Unreachable | Action::Prohibit)
+    }
+}
+
+impl From<String> for Action {
+    fn from(text: String) -> Action {
+        match text.as_str() {
+            "lookup" => Action::Lookup,
+            "goto" => Action::Goto,
+            "nop" => Action::Nop,
+            "blackhole" => Action::Blackhole,
+            "unreachable" => Action::Unreachable,
+            "prohibit" => Action::Prohibit,
+            _ => Action::Other(text),
+        }
+    }
+}
+
+impl From<Action> for String {
+    fn from(action: Action) -> String {
+        match action {
+            Action::Lookup => "lookup".into(),
+            Action::Goto => "goto".into(),
+            Action::Nop => "nop".into(),
+            Action::Blackhole => "blackhole".into(),
+            Action::Unreachable => "unreachable".into(),
+            Action::Prohibit => "prohibit".into(),
+            Action::Other(text) => text,
+        }
+    }
+}
+
+impl std::fmt::Display for Rule {
+    /// As `ip rule` writes it.
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{}: ", self.priority)?;
+        if self.not {
+            f.write_str("not ")?;
+        }
+        match &self.from {
+            Some(net) => write!(f, "from {}", shown(net))?,
+            None => f.write_str("from all")?,
+        }
+        if let Some(net) = &self.to {
+            write!(f, " to {}", shown(net))?;
+        }
+        if let Some(name) = &self.iif {
+            write!(f, " iif {name}")?;
+        }
+        if let Some(name) = &self.oif {
+            write!(f, " oif {name}")?;
+        }
+        if let Some(mark) = self.fwmark {
+            write!(f, " fwmark {mark:#x}")?;
+        }
+        for other in &self.others {
+            write!(f, " {other}")?;
+        }
+        write!(f, " {}", String::from(self.action.clone()))?;
+        self.table.map_or(Ok(()), |table| write!(f, " {table}"))
+    }
+}
+
+fn shown(net: &IpNet) -> String {
+    match net.prefix_len() == net.max_prefix_len() {
+        true => net.addr().to_string(),
+        false => net.to_string(),
+    }
+}
