@@ -12,6 +12,8 @@ mod context;
 mod default_route;
 mod devices;
 pub mod distance;
+mod down;
+mod enough;
 mod fabric;
 mod fill;
 mod finding;
@@ -21,6 +23,7 @@ mod hcas;
 mod interface;
 mod near;
 mod needs;
+mod no_address;
 mod notes;
 mod options;
 mod port_findings;
@@ -124,6 +127,8 @@ pub fn plan(facts: &Facts, profiles: &Profiles, options: &Options) -> Plan {
     let Notes { mut findings, tried } = notes;
     findings.extend(fabric::findings(&context, &fabric, &ports, choice.as_ref()));
     findings.extend(port_findings::findings(&ports));
+    findings.extend(down::findings(&context, &ports));
+    findings.extend(no_address::finding(facts, &ports));
     // Without a profile nothing was chosen.
     if choice.is_some() {
         findings.extend(storage::findings(&context, &ports));

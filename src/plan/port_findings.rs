@@ -6,6 +6,9 @@ use super::Finding;
 use super::devices::{Candidate, Reason, Verdict};
 use crate::facts::rdma::LinkLayer;
 
+pub const RAIL_IS_DOWN: &str =
+    "Check the cable, the switch port and `rdma link` on the node; other nodes will have one port more.";
+
 /// Ports with the same trouble share a finding.
 pub fn findings(ports: &[Candidate]) -> Vec<Finding> {
     let mut troubles: Vec<(Finding, Vec<String>)> = Vec::new();
@@ -30,13 +33,13 @@ fn trouble(reason: &Reason) -> Option<Finding> {
         Reason::PortState(state) => (
             "port-down",
             match state.as_str() {
+                // It may be one that nobody needs.
+                "DOWN" => return None,
                 "INIT" | "ARMED" => {
                     "The link is up, and the subnet manager has not brought the port up: check it (`sminfo`, `ibstat`)."
                 }
                 "" => "Check the device on the node with `rdma link`.",
-                _ => {
-                    "Check the cable, the switch port and `rdma link` on the node; other nodes will have one port more."
-                }
+                _ => RAIL_IS_DOWN,
             },
         ),
         Reason::CannotBeOpened(_) => (

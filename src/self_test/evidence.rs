@@ -1,5 +1,6 @@
 //! What each quick check looks at, and what it has to say that no finding says.
 
+mod address;
 mod count;
 mod counters;
 mod gpu_nic;
@@ -162,6 +163,7 @@ fn found(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
                 Some(format!("slot {}, {}", gid.index, String::from(gid.kind.clone())))
             }),
         },
+        "address" => address::addresses(facts, plan),
         "mtu" => mtu::mtus(facts, plan),
         "route" => match rails(facts, plan).next() {
             None => Evidence::skip("no RoCE port with an interface of this container is in use"),

@@ -63,6 +63,7 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
         ("image-without-provider", "FAILED: provider:", "ibverbs-providers"),
         ("only-link-local", "FAILED: gid:", "Give the container an address"),
         ("no-rdma-at-all", "FAILED: fabric:", "no RDMA device"),
+        ("rails-without-addresses", "FAILED: address: Only 6 rails are left for 8 GPUs.", "DHCP"),
         ("user-comm-id-elsewhere", "FAILED: interface:", "NCCL_COMM_ID"),
     ] {
         let facts = host(name);
@@ -144,6 +145,33 @@ fn values_that_do_not_mean_what_they_seem_to_are_told() {
     assert!(with("LL").expect_code(0).text().contains("1 variable set by you"));
     let ran = with("Simpel").expect_code(1);
     assert!(ran.text().contains("FAILED: variables: NCCL_PROTO=Simpel (environment)"), "{}", ran.text());
+}
+
+/// What nobody has to mend does not warn for ever.
+#[test]
+fn ports_that_nobody_needs_and_routes_that_nobody_misses_pass() {
+    for (name, check, says) in [
+        ("dgx-spark-one-cable", "port", "The 2 ports in use are enough for 1 GPU"),
+        ("dual-port-cards-one-cable", "port", "Another port of its card is in use"),
+        ("switchdev-representors", "port", "The 2 ports in use are enough for 2 GPUs"),
+        ("rails-without-a-route", "route", "No route leads out"),
+        ("rails-with-policy-routing", "route", ""),
+    ] {
+        let [outcome, _, message, _] = one_check(check, &host(name));
+        assert_eq!(outcome, "passed", "{name}: {message}");
+        assert!(message.contains(says) && says.is_empty() == message.is_empty(), "{name}: {message}");
+    }
+    for (name, check) in [
+        ("ib-rail-polling", "port"),
+        ("nearest-hca-is-down", "port"),
+        ("ipv6-rails-without-a-route", "route"),
+    ] {
+        assert_eq!(one_check(check, &host(name))[0], "warning", "{name}");
+    }
+    for demo in rdma_init::demo::names() {
+        let [_, _, message, _] = one_check("route", &format!("demo:{demo}"));
+        assert!(!message.contains("No route"), "{demo}: {message}");
+    }
 }
 
 #[test]

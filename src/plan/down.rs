@@ -1,0 +1,111 @@
+//! Ports that are DOWN: rails that are missing, and ports that nobody has plugged a cable
+//! into.
+
+use super::devices::{Candidate, Reason, Verdict};
+use super::enough::enough;
+use super::port_findings::RAIL_IS_DOWN;
+use super::{Context, Finding, no_address};
+use crate::facts::Facts;
+use crate::facts::rdma::LinkLayer;
+use crate::report::style::counted;
+
+/// What a port that is DOWN is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A rail that does not work.
+    Rail,
+    /// The GPUs have their rails without it.
+    Spare,
+    /// The cards here have one cable each.
+    SecondPort,
+    /// Somebody has turned it off.
+    TurnedOff,
+    /// There is no link, or its interface is down.
+    Unplugged,
+}
+
+pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
+    let Context { facts, user, .. } = context;
+    let listed = user.hcas();
+    let is_wanted = |port: &Candidate| {
+        let number = Some(port.port.number);
+        listed.as_ref().is_none_or(|(pattern, _)| pattern.selects(&port.hca.name, number))
+    };
+    let down: Vec<&Candidate> = ports.iter().filter(|port| is_down(port) && is_wanted(port)).collect();
+    let mut kinds: Vec<(Kind, Vec<String>)> = Vec::new();
+    for port in &down {
+        let kind = kind(facts, ports, port, down.len());
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, names)) => names.push(port.name()),
+            None => kinds.push((kind, vec![port.name()])),
+        }
+    }
+    kinds.into_iter().map(|(kind, names)| finding(facts, ports, kind, &names.join(", "))).collect()
+}
+
+fn is_down(port: &Candidate) -> bool {
+    matches!(&port.verdict, Verdict::LeftOut(Reason::PortState(state)) if state == "DOWN")
+}
+
+fn kind(facts: &Facts, ports: &[Candidate], port: &Candidate, down: usize) -> Kind {
+    if !ports.iter().any(Candidate::is_used) {
+        return Kind::Rail;
+    }
+    let enough = enough(facts, ports, down);
+    if enough == Some(true) {
+        return Kind::Spare;
+    }
+    if is_second_port(ports, port) {
+        return Kind::SecondPort;
+    }
+    let is_disabled = port.port.physical_state == "Disabled";
+    match port.port.link_layer {
+        LinkLayer::InfiniBand if is_disabled => Kind::TurnedOff,
+        // The drivers for Ethernet know no other state of a port that is down, whether it has
+        // no link or its interface is down (`mlx5_query_port_roce`, `bnxt_re_query_port`).
+        // The interface tells, where it is here.
+        LinkLayer::Ethernet if is_disabled && enough.is_none() => {
+            match no_address::interface(facts, port.hca, port.port) {
+                Some(interface) if interface.has_flag("UP") => Kind::Rail,
+                _ => Kind::Unplugged,
+            }
+        }
+        _ => Kind::Rail,
+    }
+}
+
+/// Whether another port of its card is in use, and no card has two of its ports in use.
+fn is_second_port(ports: &[Candidate], port: &Candidate) -> bool {
+    let used_ports = |of: &Candidate| {
+        let others = ports.iter().filter(|other| other.is_used() && card(other) == card(of));
+        others.count()
+    };
+    used_ports(port) == 1 && ports.iter().all(|other| used_ports(other) < 2)
+}
+
+/// Two functions of a PCI device are two ports of a card; else the HCA has them.
+fn card<'a>(port: &Candidate<'a>) -> &'a str {
+    let address = port.hca.pci_address.as_deref().and_then(|address| address.rsplit_once('.'));
+    address.map_or(port.hca.name.as_str(), |(device, _)| device)
+}
+
+fn finding(facts: &Facts, ports: &[Candidate], kind: Kind, names: &str) -> Finding {
+    let left_out = format!("{names} left out: the port is DOWN, not ACTIVE");
+    let note = |why: String| Finding::info("port-down", format!("{left_out}. {why}"));
+    let used = ports.iter().filter(|port| port.is_used()).count();
+    match kind {
+        Kind::Rail => Finding::warning("port-down", format!("{left_out}.")).with_fix(RAIL_IS_DOWN),
+        Kind::Spare => note(format!(
+            "The {} in use {} enough for {}.",
+            counted(used, "port"),
+            if used == 1 { "is" } else { "are" },
+            counted(facts.gpu.count.unwrap_or(0) as usize, "GPU")
+        )),
+        Kind::SecondPort => note("Another port of its card is in use, and no card here uses two.".to_owned()),
+        Kind::TurnedOff => note("Its physical state is Disabled: somebody has turned it off.".to_owned()),
+        Kind::Unplugged => {
+            note("It has no link, or its interface is down (physical state Disabled).".to_owned())
+                .with_fix("If the job is to use it, check its interface and its cable on the node.")
+        }
+    }
+}

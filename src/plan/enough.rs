@@ -1,0 +1,41 @@
+//! Whether the GPUs have their rails without the ports that cannot be used.
+
+use super::devices::Candidate;
+use crate::facts::Facts;
+
+/// Whether the ports in use are as many as the GPUs, and `missing` ones more would not make
+/// it equally many for each GPU: four GPUs and seven of eight rails are one rail short.
+/// `None` where nobody knows how many GPUs there are.
+pub fn enough(facts: &Facts, ports: &[Candidate], missing: usize) -> Option<bool> {
+    let gpus = facts.gpu.count.filter(|count| *count > 0)? as usize;
+    let used = ports.iter().filter(|port| port.is_used()).count();
+    let is_one_short = used % gpus != 0 && (used + missing) % gpus == 0;
+    Some(used >= gpus && !is_one_short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::rdma::{Hca, Port};
+    use crate::plan::devices::Verdict;
+
+    #[test]
+    fn each_gpu_needs_as_many_rails_as_the_others() {
+        let enough = |gpus: Option<u32>, used: usize, missing| {
+            let mut facts = Facts::default();
+            facts.gpu.count = gpus;
+            let (hca, port) = (Hca::default(), Port::default());
+            let port = Candidate { hca: &hca, port: &port, verdict: Verdict::Used };
+            super::enough(&facts, &vec![port; used], missing)
+        };
+        // DGX Spark, dual-port cards with one cable, cards for storage.
+        for (gpus, used, missing) in [(1, 2, 2), (8, 8, 8), (8, 8, 2), (8, 10, 1), (4, 4, 4)] {
+            assert_eq!(enough(Some(gpus), used, missing), Some(true), "{gpus} {used} {missing}");
+        }
+        for (gpus, used, missing) in [(8, 7, 1), (8, 0, 8), (4, 7, 1), (4, 6, 2), (4, 5, 3), (2, 1, 3)] {
+            assert_eq!(enough(Some(gpus), used, missing), Some(false), "{gpus} {used} {missing}");
+        }
+        assert_eq!(enough(None, 7, 1), None);
+        assert_eq!(enough(Some(0), 7, 1), None);
+    }
+}
