@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use crate::check::{gpu_direct, image, lint, nccl_conf, parent, routes, shared_memory, unreadable};
+use crate::check::{gpu_direct, image, lint, nccl_conf, parent, pkey, routes, shared_memory, unreadable};
 use crate::config::Config;
 use crate::demo;
 use crate::facts::document::Document;
@@ -177,9 +177,11 @@ pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
 fn plan_with_findings(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     let options = config.plan_options();
     let mut plan = plan::plan(facts, profiles, &options);
-    let mut findings = lint::findings(facts, &User::new(facts, &options), &plan);
+    let user = User::new(facts, &options);
+    let mut findings = lint::findings(facts, &user, &plan);
     findings.extend(image::findings(facts, &plan));
     findings.extend(routes::findings(facts, &plan));
+    findings.extend(pkey::finding(facts, &user, &plan));
     findings.extend(gpu_direct::finding(facts, &plan));
     plan.findings.extend(findings);
     plan.findings.extend(nccl_conf::findings(&plan));

@@ -7,6 +7,7 @@ pub mod lint;
 pub mod memlock;
 pub mod nccl_conf;
 pub mod parent;
+pub mod pkey;
 pub mod routes;
 pub mod shared_memory;
 pub mod traffic;

@@ -17,6 +17,7 @@ pub mod named_files;
 pub mod net;
 pub mod parent;
 pub mod pci;
+pub mod pkey;
 pub mod platform;
 pub mod process;
 pub mod program;

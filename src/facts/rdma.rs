@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::gid::{self, GidTable};
 use super::pci::{self, PciLink};
+use super::pkey::{self, PkeyTable};
 use super::reader::{self, Reader};
 use crate::sorted;
 
@@ -136,6 +137,9 @@ pub struct Port {
     /// The local identifier on an InfiniBand subnet; 0 on RoCE.
     pub lid: Option<u32>,
     pub gids: GidTable,
+    /// Of an InfiniBand port that this container may use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pkeys: Option<PkeyTable>,
     /// Those that tell trouble, by the kernel's names; `None` where nobody has looked,
     /// empty where they do not show.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -213,6 +217,8 @@ pub fn read(reader: &Reader, own: &BTreeSet<IpAddr>) -> Vec<Hca> {
 fn hca(reader: &Reader, own: &BTreeSet<IpAddr>, name: String, uverbs: &BTreeMap<String, String>) -> Hca {
     let folder = format!("/sys/class/infiniband/{name}");
     let text = |file: &str| reader.text(format!("{folder}/{file}")).filter(|text| !text.is_empty());
+    let uverbs = uverbs.get(&name).map(|node| Uverbs { name: node.clone(), access: try_open(reader, node) });
+    let is_usable = uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened);
     Hca {
         driver: reader.link_name(format!("{folder}/device/driver")),
         pci_address: reader.link_name(format!("{folder}/device")).filter(|n| is_pci_address(n)),
@@ -222,28 +228,31 @@ fn hca(reader: &Reader, own: &BTreeSet<IpAddr>, name: String, uverbs: &BTreeMap<
         node_type: text("node_type").unwrap_or_default().into(),
         node_guid: text("node_guid"),
         firmware: text("fw_ver"),
-        uverbs: uverbs.get(&name).map(|node| Uverbs { name: node.clone(), access: try_open(reader, node) }),
+        uverbs,
         ports: reader
             .names(format!("{folder}/ports"))
             .iter()
             .filter_map(|number| number.parse().ok())
-            .map(|number| port(reader, own, &format!("{folder}/ports/{number}"), number))
+            .map(|number| port(reader, own, &format!("{folder}/ports/{number}"), number, is_usable))
             .collect(),
         name,
     }
 }
 
-fn port(reader: &Reader, own: &BTreeSet<IpAddr>, folder: &str, number: u32) -> Port {
+fn port(reader: &Reader, own: &BTreeSet<IpAddr>, folder: &str, number: u32, is_usable: bool) -> Port {
     let text = |file: &str| reader.text(format!("{folder}/{file}")).unwrap_or_default();
+    let link_layer: LinkLayer = text("link_layer").into();
+    let has_partitions = is_usable && link_layer == LinkLayer::InfiniBand;
     Port {
         number,
-        link_layer: text("link_layer").into(),
+        link_layer,
         state: after_colon(&text("state")),
         physical_state: after_colon(&text("phys_state")),
         // A port that is down may refuse to tell its rate.
         rate: reader.text_unless(format!("{folder}/rate"), &[Errno::EINVAL]).unwrap_or_default(),
         lid: reader.text(format!("{folder}/lid")).and_then(|lid| hexadecimal(&lid)),
         gids: gid::read(reader, folder, own),
+        pkeys: if has_partitions { pkey::read(reader, folder) } else { None },
         counters: None,
     }
 }

@@ -83,6 +83,9 @@ fn write_port(out: &mut impl Write, port: &Port) -> io::Result<()> {
         port.gids.slots.len(),
         port.gids.size
     )?;
+    if let Some(pkeys) = &port.pkeys {
+        writeln!(out, "      partition keys: {pkeys}")?;
+    }
     for gid in &port.gids.slots {
         writeln!(
             out,

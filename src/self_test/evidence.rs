@@ -163,6 +163,10 @@ fn found(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
                 Some(format!("slot {}, {}", gid.index, String::from(gid.kind.clone())))
             }),
         },
+        "pkey" => match used(facts, plan).any(|(_, port)| port.link_layer == LinkLayer::InfiniBand) {
+            false => Evidence::skip("no InfiniBand port is in use"),
+            true => each_used(facts, plan, &|_, port| port.pkeys.as_ref().map(ToString::to_string)),
+        },
         "address" => address::addresses(facts, plan),
         "mtu" => mtu::mtus(facts, plan),
         "route" => match rails(facts, plan).next() {

@@ -118,6 +118,7 @@ pub const KINDS: &[Kind] = &[
             "published-gid-differs",
         ],
     ),
+    quick("pkey", "full members of a partition", &["pkey"]),
     quick("address", "rails have an address", &["no-address"]),
     quick("mtu", "MTU is equal on all rails", &[]),
     quick("route", "rails have a route", &["no-route", "overlapping-subnets"]),

@@ -7,8 +7,16 @@ use crate::plan::{Fabric, Finding, Plan, Severity};
 /// Findings that, as errors, are the end of RDMA, or of the job before it comes to that.
 /// (That memory cannot be pinned is an error as well, with a key of its own; and a missing
 /// provider may concern one HCA of several.)
-const FATAL: [&str; 7] =
-    ["no-own-gid", "gid-index", "gid-search", "addr-range", "tuning-list", "missing-file", "empty-value"];
+const FATAL: [&str; 8] = [
+    "no-own-gid",
+    "gid-index",
+    "gid-search",
+    "addr-range",
+    "tuning-list",
+    "missing-file",
+    "empty-value",
+    "pkey",
+];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Obstacle {

@@ -64,6 +64,7 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
         ("only-link-local", "FAILED: gid:", "Give the container an address"),
         ("no-rdma-at-all", "FAILED: fabric:", "no RDMA device"),
         ("rails-without-addresses", "FAILED: address: Only 6 rails are left for 8 GPUs.", "DHCP"),
+        ("ib-limited-member", "FAILED: pkey:", "NCCL_IB_PKEY=1 (0x8005)"),
         ("user-comm-id-elsewhere", "FAILED: interface:", "NCCL_COMM_ID"),
     ] {
         let facts = host(name);

@@ -1,0 +1,123 @@
+//! The partition key that NCCL takes on InfiniBand.
+
+use std::collections::BTreeSet;
+
+use crate::facts::Facts;
+use crate::facts::pkey::{Pkey, PkeyTable};
+use crate::facts::rdma::LinkLayer;
+use crate::nccl::number::integer;
+use crate::nccl::variables;
+use crate::nccl::version::NEWEST;
+use crate::plan::{Finding, Plan, User};
+use crate::report::style::condensed;
+
+/// An index into the table of each port, 0 by default (`ncclIbInitQp` in
+/// `src/transport/net_ib.cc`).
+const INDEX: &str = "NCCL_IB_PKEY";
+const VALUE: &str = "NCCL_IB_PKEY_VALUE";
+
+/// A key with which no other node can be reached. A port whose table does not show is left
+/// out.
+pub fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding> {
+    let version = user.version().unwrap_or(NEWEST);
+    let is_by_value = user.get(VALUE).is_some_and(|setting| !setting.value.is_empty())
+        && variables::find(VALUE).is_some_and(|variable| variable.is_known_to(version));
+    if is_by_value {
+        return None;
+    }
+    let tables = tables(facts, plan);
+    let setting = plan.settings.iter().find(|setting| setting.variable == INDEX && setting.value.is_some());
+    let number = setting.and_then(|setting| integer(setting.value.as_deref()?, version)).unwrap_or(0);
+    // The field of the queue pair has 16 bits.
+    let index = u32::from(number as u16);
+    let who = match setting {
+        Some(setting) => {
+            let value = setting.value.as_deref().unwrap_or_default();
+            format!("{INDEX}={value} ({}) picks", setting.source)
+        }
+        None => "NCCL takes by default".to_owned(),
+    };
+
+    let names = |is_so: &dyn Fn(&PkeyTable) -> bool| -> Vec<&str> {
+        tables.iter().filter(|(_, table)| is_so(table)).map(|(name, _)| *name).collect()
+    };
+    let empty = names(&|table| table.is_empty_at(index));
+    let limited = |table: &PkeyTable| table.at(index).filter(|pkey| !pkey.is_full_member());
+    let message = if let Some((_, table)) = tables.iter().find(|(_, table)| index >= table.size) {
+        format!(
+            "The partition key at index {index}, which {who}, is behind the end of the table ({} slots) on {}: NCCL cannot set up its queue pairs.",
+            table.size,
+            condensed(&empty)
+        )
+    } else if !empty.is_empty() {
+        format!(
+            "The partition key at index {index}, which {who}, is empty on {}: NCCL cannot set up its queue pairs.",
+            condensed(&empty)
+        )
+    } else if let Some(pkey) = tables.iter().find_map(|(_, table)| limited(table)) {
+        format!(
+            "The partition key at index {index}, which {who}, is {pkey} on {}, the key of a limited member. Two limited members cannot talk to each other, so connections between nodes will time out.",
+            condensed(&names(&|table| limited(table).is_some()))
+        )
+    } else {
+        return None;
+    };
+    Some(Finding::error("pkey", message).with_fix(fix(&tables)))
+}
+
+/// Those of the InfiniBand ports that NCCL will use, by the name of the HCA.
+fn tables<'a>(facts: &'a Facts, plan: &'a Plan) -> Vec<(&'a str, &'a PkeyTable)> {
+    let Some(forecast) = plan.forecasts.last() else { return Vec::new() };
+    let ports = forecast.prediction.transport.ports().unwrap_or_default().iter();
+    let of_infiniband = ports.filter(|port| port.link_layer == LinkLayer::InfiniBand);
+    let tables = of_infiniband.filter_map(|used| {
+        let hca = facts.rdma.iter().find(|hca| hca.name == used.hca)?;
+        let port = hca.ports.iter().find(|port| port.number == used.port)?;
+        Some((hca.name.as_str(), port.pkeys.as_ref()?))
+    });
+    tables.collect()
+}
+
+/// NCCL takes one index for all of them.
+fn fix(tables: &[(&str, &PkeyTable)]) -> String {
+    let full = |table: &PkeyTable| -> BTreeSet<(u32, u16)> {
+        let slots = table.slots.iter().filter(|slot| slot.pkey.is_full_member());
+        slots.map(|slot| (slot.index, slot.pkey.0)).collect()
+    };
+    let common = tables.iter().map(|(_, table)| full(table)).reduce(|a, b| &a & &b).unwrap_or_default();
+    let mut choices: Vec<String> =
+        common.iter().map(|(index, pkey)| format!("{INDEX}={index} ({})", Pkey(*pkey))).collect();
+    match choices.pop() {
+        None => "Ask the administrator of the subnet manager to make these ports full members of one partition, at the same index of each table.".to_owned(),
+        Some(last) if choices.is_empty() => format!("Set {last}, of which every port in use is a full member."),
+        Some(last) => format!(
+            "Set {} or {last}, whichever is the partition of the job: every port in use is a full member.",
+            choices.join(", ")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::pkey::Slot;
+
+    fn table(pkeys: &[u16]) -> PkeyTable {
+        let slots = pkeys.iter().enumerate().filter(|(_, pkey)| **pkey != 0);
+        let slots = slots.map(|(index, pkey)| Slot { index: index as u32, pkey: Pkey(*pkey) }).collect();
+        PkeyTable { size: 128, scanned: 128, slots }
+    }
+
+    #[test]
+    fn one_index_has_to_be_right_for_all() {
+        let fix =
+            |one: &[u16], other: &[u16]| super::fix(&[("mlx5_0", &table(one)), ("mlx5_1", &table(other))]);
+        assert!(fix(&[0x7fff, 0x8005], &[0x7fff, 0x8005]).contains("NCCL_IB_PKEY=1 (0x8005)"));
+        assert!(fix(&[0x7fff, 0x8005], &[0x8005, 0x7fff]).starts_with("Ask"));
+        assert!(fix(&[0x7fff, 0x8005], &[0x7fff, 0x8006]).starts_with("Ask"));
+        assert!(
+            fix(&[0x7fff, 0, 0x8005, 0x8006], &[0x7fff, 0, 0x8005, 0x8006])
+                .contains("NCCL_IB_PKEY=2 (0x8005) or NCCL_IB_PKEY=3 (0x8006)")
+        );
+    }
+}
