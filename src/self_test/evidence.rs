@@ -192,6 +192,10 @@ fn found(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
         "nccl-decides" => nccl(plan),
         "count" => count::count(facts, plan),
         "variables" => variables(plan),
+        "signals" => match &facts.parent {
+            None => Evidence::skip("no other program is PID 1 and has started rdma-init"),
+            Some(parent) => Evidence::of([format!("PID 1 is {}", parent.program)]),
+        },
         "fabric" => match &plan.fabric {
             Fabric::Verbs => Evidence::of(["InfiniBand or RoCE through verbs".to_owned()]),
             Fabric::Interface(name) => Evidence::of([format!("behind the interface {name}")]),
