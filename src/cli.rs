@@ -91,7 +91,7 @@ pub struct ConfigFlags {
     #[arg(long, global = true, value_name = "WHERE", value_delimiter = ',')]
     propagate: Vec<String>,
 
-    /// After this time the command starts without the preparation [default: 10s]
+    /// After this time the command starts without the rest of the preparation [default: 10s]
     #[arg(long, global = true, value_name = "TIME")]
     prepare_timeout: Option<String>,
 

@@ -59,3 +59,10 @@ fn a_cargo_that_was_just_installed_is_found() {
     let done = machine.done(make.arg("build").current_dir(&clone));
     assert!(done.said.contains("\ncargo 1.95.0 (f2d3ce0bd 2026-03-21)\n"), "{done:#?}");
 }
+
+/// A Rust of 1.88, or of a distribution, uses GNU ld, which refuses what only others know.
+#[test]
+fn no_linker_of_its_own_is_asked_for() {
+    let configuration = fs::read_to_string(repository(".cargo/config.toml")).unwrap();
+    assert!(configuration.contains("+crt-static") && !configuration.contains("link-arg"), "{configuration}");
+}
