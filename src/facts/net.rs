@@ -206,6 +206,17 @@ mod tests {
     }
 
     #[test]
+    fn where_rtnetlink_is_refused_files_tell_of_routes_and_nothing_of_rules() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("proc/net")).unwrap();
+        let line = "eth0\t00000000\t010AF40A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n";
+        fs::write(root.path().join("proc/net/route"), format!("Iface\tDestination\n{line}")).unwrap();
+        let net = read(&Reader::new(root.path()), Ok(Vec::new()), Err(Errno::EPERM));
+        assert!(net.routes.len() == 1 && net.routes[0].is_default() && net.routes[0].is_for_all());
+        assert_eq!(net.rules, None);
+    }
+
+    #[test]
     fn devices_are_known_by_name_or_not_at_all() {
         let root = tempfile::tempdir().unwrap();
         let devices = || devices(&Reader::new(root.path()));

@@ -9,7 +9,7 @@ use crate::facts::Facts;
 pub fn enough(facts: &Facts, ports: &[Candidate], missing: usize) -> Option<bool> {
     let gpus = facts.gpu.count.filter(|count| *count > 0)? as usize;
     let used = ports.iter().filter(|port| port.is_used()).count();
-    let is_one_short = used % gpus != 0 && (used + missing) % gpus == 0;
+    let is_one_short = !used.is_multiple_of(gpus) && (used + missing).is_multiple_of(gpus);
     Some(used >= gpus && !is_one_short)
 }
 
