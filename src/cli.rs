@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use figment::value::{Dict, Value};
 
 use crate::config::Flag;
-use crate::self_test::device::DEFAULT_SIZE;
+use crate::self_test::device::{DEFAULT_SIZE, LEAST_SIZE};
 use crate::self_test::kinds::Level;
 use crate::self_test::pair::Address;
 
@@ -244,7 +244,7 @@ pub struct SelfTestArguments {
     #[arg(long, value_name = "LEVEL")]
     pub level: Option<Level>,
     /// Bytes to register with each device
-    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_SIZE, value_parser = clap::value_parser!(u64).range(4096..))]
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_SIZE, value_parser = clap::value_parser!(u64).range(LEAST_SIZE..))]
     pub size: u64,
     /// The longest time for each port
     #[arg(long, value_name = "TIME", default_value = "5s")]
@@ -258,9 +258,12 @@ pub struct SelfTestArguments {
         conflicts_with_all = ["peer", "level", "facts"]
     )]
     pub listen: Option<Address>,
-    /// Test the fabric to another node, which has --listen (RDMA_INIT_TOKEN: a secret of the two)
+    /// Test the fabric to another node, which has --listen (RDMA_INIT_TOKEN: a secret of the two, 16 bytes or more)
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["level", "facts"])]
     pub peer: Option<Address>,
+    /// Take whoever comes, or answers, for the other node: for a network of these two alone, without RDMA_INIT_TOKEN
+    #[arg(long, conflicts_with = "facts")]
+    pub any_peer: bool,
     /// The longest time until the other node is there
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub wait: humantime::Duration,

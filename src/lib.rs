@@ -28,6 +28,7 @@
 //! * [`commands`], [`host`], [`demo`]: the commands that print, and the hosts they decide for.
 //! * [`self_test`]: limits, image and fabric, proven.
 //! * [`verbs`]: RDMA itself, in processes of its own.
+//! * [`resolve`]: names of hosts, without the image's code.
 //! * [`sys`]: the low-level parts, the only `unsafe` beside verbs.
 //! * [`json`], [`sorted`]: documents, and sorting, that take little room.
 //! * [`exit`]: the exit codes.
@@ -48,6 +49,7 @@ pub mod nccl;
 pub mod plan;
 pub mod profiles;
 pub mod report;
+pub mod resolve;
 pub mod run;
 pub mod self_test;
 pub mod sorted;

@@ -14,8 +14,11 @@ mod cli {
     mod install;
     mod limits;
     mod manual;
+    mod nodes;
     mod output;
     mod pair;
+    mod pair_attacks;
+    mod resolve;
     mod routing;
     mod run;
     mod self_test;

@@ -56,10 +56,13 @@ pub fn run(
         arguments.listen.clone().map(Role::Listen).or_else(|| arguments.peer.clone().map(Role::Connect));
     let farthest = if role.is_some() { Level::Pair } else { level };
     refuse_nothing(arguments, farthest, is_wanted)?;
-    let met = role.map(|role| {
-        let token = environment.get(TOKEN_VARIABLE).unwrap_or_default();
-        pair::meet(&Meeting { role, wait: *arguments.wait, token, extent }, &say)
-    });
+    if arguments.any_peer && role.is_none() {
+        bail!("--any-peer needs --listen or --peer");
+    }
+    let given = environment.get(TOKEN_VARIABLE).unwrap_or_default();
+    let token = role.as_ref().map(|role| pair::token(given, arguments.any_peer, role));
+    let token = token.transpose().map_err(anyhow::Error::msg)?.unwrap_or_default();
+    let met = role.map(|role| pair::meet(&Meeting { role, wait: *arguments.wait, token, extent }, &say));
     let super::Decision { mut facts, mut plan, .. } = super::decide(&arguments.host, config, environment)?;
     let is_here = arguments.host.facts.is_none();
     if is_here {

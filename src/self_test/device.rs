@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// nobody raised it.
 pub const DEFAULT_SIZE: u64 = 64 * 1024 * 1024;
 
+/// Bytes: of a page.
+pub const LEAST_SIZE: u64 = 4096;
+
 /// For each port.
 pub const DEFAULT_TIME: Duration = Duration::from_secs(5);
 

@@ -2,14 +2,22 @@
 //!
 //! They meet over TCP, prove to each other that they have the same token, tell what they
 //! are, and move verified data over every rail. Nothing that the other one sends is
-//! larger than a bound, or waited for longer than one.
+//! larger than a bound, or waited for longer than one; and nothing is taken for the other
+//! one's but what it has sent, in its order.
 
+mod address;
 mod agree;
-mod meet;
+mod connect;
+mod connection;
+mod ends;
+mod handshake;
+mod listen;
 mod message;
 mod outcome;
-mod proof;
 mod rails;
+mod session;
+mod stranger;
+mod trust;
 mod wire;
 
 use std::time::{Duration, Instant};
@@ -25,9 +33,11 @@ use super::whole::{self, Extent};
 use crate::facts::Facts;
 use crate::plan::Plan;
 use crate::verbs::rail::Side;
-pub use meet::Address;
-use meet::Waiting;
+pub use address::Address;
+use listen::Waiting;
 use message::{Message, Node};
+use stranger::Strangers;
+pub use trust::token;
 use wire::Wire;
 
 /// How to find the other node.
@@ -44,7 +54,7 @@ pub struct Meeting<'a> {
     pub role: Role,
     /// The longest time until the other node is there.
     pub wait: Duration,
-    /// Empty where there is none.
+    /// As [`token`] gives it: empty where the other node may be anybody.
     pub token: &'a str,
     /// How long its own tests of each port may take.
     pub extent: Extent,
@@ -59,6 +69,8 @@ pub struct Met {
     /// The longest time until each of its messages.
     patience: Duration,
     took: Duration,
+    /// Whether it has the token.
+    is_proven: bool,
 }
 
 /// What came of two nodes.
@@ -89,14 +101,17 @@ pub struct Figures {
 pub fn meet(meeting: &Meeting, say: &dyn Fn(&str)) -> Result<Met, String> {
     let started = Instant::now();
     let end = started + meeting.wait.min(LONGEST_WAIT);
-    let (wire, side, patience) = match &meeting.role {
-        Role::Listen(address) => wait_for(address, meeting, end, say)?,
-        Role::Connect(address) => go_to(address, meeting, end, say)?,
+    let ((wire, patience), side) = match &meeting.role {
+        Role::Listen(address) => (wait_for(address, meeting, end, say)?, Side::Second),
+        Role::Connect(address) => {
+            if meeting.token.is_empty() && !address.is_loopback() {
+                say(&format!("takes whoever answers on {address} for the other node (--any-peer)"));
+            }
+            (connect::go_to(address, meeting, end, say)?, Side::First)
+        }
     };
-    Ok(Met { wire, side, patience, took: started.elapsed() })
+    Ok(Met { wire, side, patience, took: started.elapsed(), is_proven: !meeting.token.is_empty() })
 }
-
-type Proven = (Wire, Side, Duration);
 
 /// Whoever comes and is no node of ours is sent away: a probe of a load balancer, one
 /// with another token.
@@ -105,51 +120,15 @@ fn wait_for(
     meeting: &Meeting,
     end: Instant,
     say: &dyn Fn(&str),
-) -> Result<Proven, String> {
-    let waiting = Waiting::at(address)?;
+) -> Result<(Wire, Duration), String> {
+    let waiting = Waiting::at(address, end)?;
     let own = waiting.own;
     let anybody = if meeting.token.is_empty() { ", whoever that is (no RDMA_INIT_TOKEN)" } else { "" };
     say(&format!("waits for another node's self-test --peer{anybody} on {own}"));
-    let mut last = None;
-    while let Some(mut wire) = waiting.next(end)? {
-        match proof::exchange(&mut wire, Side::Second, meeting, end) {
-            Ok(patience) => return Ok((wire, Side::Second, patience)),
-            Err(why) => {
-                say(&format!("goes on waiting: {why}"));
-                last = Some(why);
-            }
-        }
-    }
-    let within = time(meeting.wait);
-    Err(match last {
-        None => format!("no node has come to {own} within {within}."),
-        Some(why) => format!("no node of ours has come to {own} within {within}. The last that came: {why}"),
-    })
-}
-
-/// A connection that is closed before anything came over it is one to a proxy whose node
-/// is not up yet.
-fn go_to(address: &Address, meeting: &Meeting, end: Instant, say: &dyn Fn(&str)) -> Result<Proven, String> {
-    let started = Instant::now();
-    let mut is_said = false;
-    loop {
-        let connected = meet::connect(address, end, &mut |error| {
-            if !is_said {
-                say(&format!("tries to reach {address}: {error}"));
-                is_said = true;
-            }
-        });
-        let mut wire = connected.map_err(|error| {
-            format!("cannot reach {address} within {}: {error}.", time(started.elapsed()))
-        })?;
-        match proof::exchange(&mut wire, Side::First, meeting, end) {
-            Ok(patience) => return Ok((wire, Side::First, patience)),
-            Err(_) if wire.is_gone_unheard() && Instant::now() + meet::PAUSE < end => {
-                std::thread::sleep(meet::PAUSE);
-            }
-            Err(why) => return Err(why),
-        }
-    }
+    let mut strangers = Strangers::new(say);
+    let found = waiting.first(meeting.token, meeting.extent.longest(), end, &mut strangers);
+    strangers.close();
+    found?.ok_or_else(|| strangers.instead(&own.to_string(), &time(meeting.wait)))
 }
 
 /// `1 s`, `60.0 s`.
@@ -193,8 +172,9 @@ fn between(
         Message::Node(node) => node.presentable(),
         other => return Err(met.wire.unexpected(&other)),
     };
+    let anybody = (!met.is_proven).then(|| "whoever that is (no RDMA_INIT_TOKEN)".to_owned());
     let mut checks = vec![Check {
-        evidence: vec![format!("{}, {}", theirs.host, met.wire.address())],
+        evidence: [format!("{}, {}", theirs.host, met.wire.address())].into_iter().chain(anybody).collect(),
         took_us: microseconds(met.took),
         ..kinds::check(CONNECT, Outcome::Passed)
     }];

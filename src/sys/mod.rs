@@ -10,6 +10,8 @@ pub mod exec;
 pub mod fork;
 pub mod last_words;
 pub mod memory;
+pub mod names;
 pub mod pidfd;
+pub mod random;
 pub mod signals;
 pub mod stdio;

@@ -1,108 +1,15 @@
 //! `self-test --listen` and `--peer`: two nodes that find each other, and whoever else
 //! may come.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::os::unix::ffi::OsStrExt;
+use std::process::Stdio;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::run::{Ran, rdma_init, run};
-
-const ONLY: [&str; 2] = ["--only", "pair-connect"];
-
-fn self_test(arguments: &[&str]) -> Command {
-    rdma_init(["self-test"].iter().chain(arguments))
-}
-
-/// A process that waits for its other node.
-struct Waiting {
-    process: Child,
-    messages: BufReader<std::process::ChildStderr>,
-    address: String,
-}
-
-impl Waiting {
-    fn start(mut command: Command) -> Waiting {
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut messages = BufReader::new(process.stderr.take().unwrap());
-        let mut line = String::new();
-        messages.read_line(&mut line).unwrap();
-        assert!(line.starts_with("rdma-init: waits for another node"), "{line:?}");
-        let address = line.trim_end().rsplit(' ').next().unwrap().to_owned();
-        Waiting { process, messages, address }
-    }
-
-    fn listen(more: &[&str]) -> Waiting {
-        let arguments = ["--listen", "127.0.0.1:0", "--wait", "3s"];
-        Waiting::start(self_test(&[&arguments, more].concat()))
-    }
-
-    fn connect(&self) -> TcpStream {
-        TcpStream::connect(&self.address).unwrap()
-    }
-
-    fn end(mut self) -> Ran {
-        let mut stderr = String::new();
-        self.messages.read_to_string(&mut stderr).unwrap();
-        let output = self.process.wait_with_output().unwrap();
-        Ran { code: output.status.code(), signal: None, stdout: output.stdout, stderr }
-    }
-
-    /// It goes on waiting, up to its time, and says for whom it did not.
-    #[track_caller]
-    fn sends_away(self, why: &str) {
-        let ran = self.end().expect_code(1);
-        let start = "FAILED: pair-connect: no node of ours has come to 127.0.0.1:";
-        assert!(ran.text().contains(start) && ran.text().contains(why), "no {why:?} in\n{}", ran.text());
-        assert!(ran.stderr.contains("goes on waiting: ") && ran.stderr.contains(why), "{}", ran.stderr);
-    }
-
-    /// It had found its node, and fails.
-    #[track_caller]
-    fn fails(self, why: &str) {
-        let ran = self.end().expect_code(1);
-        assert!(ran.text().contains(why), "no {why:?} in\n{}", ran.text());
-    }
-}
-
-/// One that speaks the protocol as far as it likes.
-struct Stranger {
-    out: TcpStream,
-    lines: BufReader<TcpStream>,
-}
-
-impl Stranger {
-    fn at(waiting: &Waiting) -> Stranger {
-        let out = waiting.connect();
-        Stranger { lines: BufReader::new(out.try_clone().unwrap()), out }
-    }
-
-    fn say(&mut self, message: &Value) {
-        writeln!(self.out, "{message}").unwrap();
-    }
-
-    fn hear(&mut self) -> Value {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
-    }
-
-    /// Up to where both know each other.
-    fn proven(waiting: &Waiting) -> Stranger {
-        let mut stranger = Stranger::at(waiting);
-        let own = [7u8; 16];
-        stranger.say(&json!({"Greeting": {"schema": "rdma-init/pair/1", "program": "0.1.0", "nonce": own}}));
-        let greeting = stranger.hear();
-        let other = greeting["Greeting"]["nonce"].as_array().unwrap().iter();
-        let other: Vec<u8> = other.map(|byte| byte.as_u64().unwrap() as u8).collect();
-        let signed = [b"rdma-init/pair/1", &b"first"[..], &own, &other].concat();
-        let mac = hmac_sha256::HMAC::mac(signed, b"");
-        stranger.say(&json!({"Proof": {"mac": mac, "longest_ms": 0}}));
-        assert!(stranger.hear().get("Proof").is_some());
-        stranger
-    }
-}
+use super::nodes::{ONLY, Stranger, TOKEN, Waiting, old_greeting, self_test};
+use super::run::run;
 
 #[test]
 fn two_nodes_find_each_other_and_agree_that_there_is_no_rail() {
@@ -134,22 +41,55 @@ fn whoever_comes_first_may_come_later() {
 
 #[test]
 fn a_token_must_be_the_same_on_both() {
-    for (here, there, code) in
-        [("secret", "secret", 0), ("secret", "other", 1), ("", "secret", 1), ("secret", "", 1)]
-    {
+    let other = "another secret of 2 nodes";
+    for (here, there, code) in [(TOKEN, TOKEN, 0), (TOKEN, other, 1), ("", TOKEN, 1), (TOKEN, "", 1)] {
         let mut listen = self_test(&[&["--listen", "127.0.0.1:0", "--wait", "3s"], &ONLY[..]].concat());
         listen.env("RDMA_INIT_TOKEN", here);
         let listening = Waiting::start(listen);
         let mut connect = self_test(&[&["--peer", &listening.address], &ONLY[..]].concat());
         connect.env("RDMA_INIT_TOKEN", there);
-        let both = [run(connect), listening.end()].map(|ran| ran.expect_code(code));
-        if code == 1 {
-            assert!(both.iter().any(|ran| ran.text().contains("not the same token")), "{both:?}");
-        }
-        for ran in both {
+        for ran in [run(connect), listening.end()].map(|ran| ran.expect_code(code)) {
+            assert_eq!(ran.text().contains("not the same token"), code == 1, "{ran:?}");
             assert!(!ran.text().contains("secret") && !ran.stderr.contains("secret"), "{ran:?}");
+            let is_anybody = ran.text().contains("whoever that is (no RDMA_INIT_TOKEN)");
+            assert_eq!(is_anybody, here.is_empty() && there.is_empty(), "{ran:?}");
         }
     }
+}
+
+#[test]
+fn anybody_is_taken_only_where_that_was_said() {
+    for arguments in [&["--listen"][..], &["--listen=:0"], &["--listen=[::]:0"], &["--peer=192.0.2.1"]] {
+        let ran = run(self_test(arguments));
+        ran.expect_error(&["rdma-init: ", "RDMA_INIT_TOKEN", "openssl rand -hex 16", "--any-peer"]);
+    }
+    let listening = Waiting::start(self_test(&[&["--listen=:0", "--any-peer"], &ONLY[..]].concat()));
+    assert!(listening.said.contains("whoever that is (no RDMA_INIT_TOKEN)"), "{}", listening.said);
+    let port = listening.address.rsplit(':').next().unwrap().to_owned();
+    let peer = format!("--peer=localhost.:{port}");
+    for ran in [run(self_test(&[&[&peer[..]], &ONLY[..]].concat())), listening.end()] {
+        let ran = ran.expect_code(0);
+        assert!(ran.text().contains("whoever that is (no RDMA_INIT_TOKEN)"), "{}", ran.text());
+    }
+    let ran = run(self_test(&[&["--peer=192.0.2.1", "--any-peer", "--wait=300ms"], &ONLY[..]].concat()));
+    assert!(ran.stderr.contains("takes whoever answers on 192.0.2.1:18516 for the other node"), "{ran:?}");
+}
+
+#[test]
+fn a_token_that_can_be_guessed_is_refused() {
+    for (token, why) in [("0123456789abcde", "has less than 16 bytes"), ("x", "has less than 16 bytes")] {
+        for role in ["--listen=127.0.0.1:0", "--peer=127.0.0.1:1"] {
+            let mut command = self_test(&[role]);
+            command.env("RDMA_INIT_TOKEN", token);
+            run(command).expect_error(&["RDMA_INIT_TOKEN", why, "openssl rand -hex 16"]);
+        }
+    }
+    let mut command = self_test(&["--listen=127.0.0.1:0"]);
+    command.env("RDMA_INIT_TOKEN", std::ffi::OsStr::from_bytes(&[0xff; 32]));
+    run(command).expect_error(&["RDMA_INIT_TOKEN is no text"]);
+    let mut command = self_test(&["--listen=127.0.0.1:0", "--any-peer"]);
+    command.env("RDMA_INIT_TOKEN", TOKEN);
+    run(command).expect_error(&["leave one of the two out"]);
 }
 
 #[test]
@@ -229,12 +169,25 @@ fn a_peer_that_goes_is_noticed_wherever_it_was() {
 }
 
 #[test]
-fn another_version_is_named() {
+fn another_version_is_named_by_both() {
+    let why = "runs rdma-init 0.0.9 with the protocol rdma-init/pair/1, which cannot test with this one";
     let waiting = Waiting::listen(&ONLY);
-    let mut stranger = Stranger::at(&waiting);
-    let nonce = [0u8; 16];
-    stranger.say(&json!({"Greeting": {"schema": "rdma-init/pair/2", "program": "9.1.0", "nonce": nonce}}));
-    waiting.sends_away("runs rdma-init 9.1.0, which cannot test with this one");
+    let mut old = Stranger::at(&waiting);
+    old.put(&old_greeting());
+    // It can tell as well.
+    let greeting: serde_json::Value = serde_json::from_str(&old.line()).unwrap();
+    assert_eq!(greeting["Greeting"]["schema"], "rdma-init/pair/2");
+    assert_eq!(greeting["Greeting"]["nonce"].as_array().unwrap().len(), 16);
+    waiting.sends_away(why);
+
+    // An old one that listens speaks at once.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut command = self_test(&[&["--peer", &address], &ONLY[..]].concat());
+    let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    Stranger::on(listener.accept().unwrap().0).put(&old_greeting());
+    let output = process.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains(why), "{output:?}");
 }
 
 #[test]
@@ -250,12 +203,28 @@ fn a_peer_that_does_not_keep_to_the_protocol_is_refused() {
     let rail = json!({"hca": "a\u{1b}[2J", "port": 1, "driver": null, "firmware": null, "link_layer": "x",
                       "rate": "", "gid_type": null, "gid_index": null, "mtu": null});
     stranger.say(&json!({"Node": {"host": "b\u{1b}[31m", "nccl": "1\n2", "rails": vec![rail; 500]}}));
-    stranger.say(&json!({"Ends": [null, null]}));
-    stranger.say(&json!({"Ready": [true]}));
-    stranger.say(&json!({"Done": [{"verified": true, "latency_ns": 1, "bandwidth_mbps": 1, "error": null, "skipped": null}]}));
+    stranger.say(&json!({"Ends": []}));
+    stranger.say(&json!({"Ready": []}));
+    stranger.say(&json!({"Done": []}));
     let ran = waiting.end().expect_code(1);
     assert!(ran.text().contains("FAILED: pair-rails: 0 ports in use here, 500 on b"), "{}", ran.text());
     assert!(!ran.text().contains('\x1b'), "{}", ran.text());
+
+    // Nor does a device hear of ends of rails that there are not.
+    let end = json!({"number": 17, "lid": 0, "gid": "::ffff:10.0.0.1", "mtu": 4096, "address": 0, "key": 1, "size": 4096});
+    let moved =
+        json!({"verified": true, "latency_ns": 1, "bandwidth_mbps": 1, "error": null, "skipped": null});
+    for messages in [
+        vec![json!({"Ends": [end]})],
+        vec![json!({"Ends": []}), json!({"Ready": [true]})],
+        vec![json!({"Ends": []}), json!({"Ready": []}), json!({"Done": [moved]})],
+    ] {
+        let waiting = Waiting::listen(&[]);
+        let mut stranger = Stranger::proven(&waiting);
+        stranger.say(&json!({"Node": {"host": "b", "nccl": null, "rails": []}}));
+        messages.iter().for_each(|message| stranger.say(message));
+        waiting.fails("does not keep to the protocol: it speaks of another number of rails");
+    }
 }
 
 #[test]
@@ -294,7 +263,9 @@ fn nobody_is_waited_for_longer_than_asked() {
         (["--peer", "no-such-node.invalid"], "cannot reach no-such-node.invalid:18516 within "),
         (["--listen", "192.0.2.1:0"], "cannot listen on 192.0.2.1:0: "),
     ] {
-        let ran = run(self_test(&[&arguments[..], &["--wait", "500ms"], &ONLY].concat())).expect_code(1);
+        let mut command = self_test(&[&arguments[..], &["--wait", "500ms"], &ONLY].concat());
+        command.env("RDMA_INIT_TOKEN", TOKEN);
+        let ran = run(command).expect_code(1);
         assert!(ran.text().contains(why), "no {why:?} in\n{}", ran.text());
     }
 }
@@ -312,6 +283,7 @@ fn what_cannot_go_together_is_refused() {
         ["--listen", "--peer", "node2"],
         ["--peer", "node2", "--level=quick"],
         ["--peer", "node2", "--facts=demo:erdma"],
+        ["--any-peer", "--json", "--level=quick"],
         ["--level", "pair", "--json"],
         ["--size", "100", "--json"],
         ["--peer", "node:port", "--json"],

@@ -1,4 +1,5 @@
-//! What two nodes tell each other: lines of JSON.
+//! What two nodes tell each other: lines of JSON, behind a code once both have greeted
+//! (see [`super::session`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -7,19 +8,28 @@ use crate::report::style::{shortened, visible};
 use crate::verbs::talk::End;
 
 /// The version of all that follows the greeting.
-pub const SCHEMA: &str = "rdma-init/pair/1";
+pub const SCHEMA: &str = "rdma-init/pair/2";
+
+/// What anybody may have written. Nothing of it is believed but that the two cannot go on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Plain {
+    Greeting {
+        schema: String,
+        program: String,
+        /// Random; see [`super::session`].
+        nonce: Nonce,
+    },
+    /// The other node's proof was wrong.
+    Refused,
+}
+
+pub type Nonce = [u8; 16];
 
 /// Both nodes send each of these, in this order.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Message {
-    Greeting {
-        schema: String,
-        program: String,
-        /// Random; see [`super::proof`].
-        nonce: [u8; 16],
-    },
-    Proof {
-        mac: [u8; 32],
+    /// The code of this one proves that its sender has the token.
+    Hello {
         /// Milliseconds: how long the sender may take for each of its next messages.
         longest_ms: u64,
     },
@@ -35,8 +45,7 @@ pub enum Message {
 impl Message {
     pub fn kind(&self) -> &'static str {
         match self {
-            Message::Greeting { .. } => "Greeting",
-            Message::Proof { .. } => "Proof",
+            Message::Hello { .. } => "Hello",
             Message::Node(_) => "Node",
             Message::Ends(_) => "Ends",
             Message::Ready(_) => "Ready",

@@ -6,10 +6,11 @@ use std::time::Duration;
 use super::super::device::{DeviceProbe, ProbeResult, Wanted};
 use super::super::isolate::message::{Message as Order, Told};
 use super::super::isolate::{Children, Work};
+use super::super::report::Rail;
 use super::super::verbs;
 use super::super::whole::Extent;
 use super::message::{Message, Moved, Node};
-use super::{Met, agree};
+use super::{Met, agree, ends};
 use crate::verbs::rail::{self, Side};
 use crate::verbs::talk::End;
 
@@ -24,6 +25,8 @@ pub struct Found {
     pub left_out: Option<String>,
 }
 
+const NUMBER: &str = "it speaks of another number of rails";
+
 /// Longer than all steps together, of which each has its own time.
 const ALL: Duration = Duration::from_secs(3600);
 
@@ -36,8 +39,10 @@ pub fn run(
     theirs: &Node,
     extent: Extent,
 ) -> Result<Vec<Found>, String> {
-    let rails = mine.rails.iter().zip(&theirs.rails);
-    let left_out: Vec<Option<String>> = rails.map(|(near, far)| agree::why_not(near, far)).collect();
+    let rails = || mine.rails.iter().zip(&theirs.rails);
+    let left_out: Vec<Option<String>> = rails().map(|(near, far)| agree::why_not(near, far)).collect();
+    let far = rails().zip(&left_out).filter(|(_, why)| why.is_none()).map(|((_, far), _)| far);
+    let far: Vec<&Rail> = far.collect();
     let tried = wanted.iter().zip(&left_out).filter(|(_, why)| why.is_none());
     let tried: Vec<Wanted> = tried.map(|(wanted, _)| wanted.clone()).collect();
     let work: Work = match met.side {
@@ -45,7 +50,7 @@ pub fn run(
         Side::Second => |wanted, talk| rail::port(wanted, Side::Second, talk),
     };
     let mut children = Children::start(&tried, ALL, work);
-    let ends = connect(met, &mut children, extent.each);
+    let ends = connect(met, &mut children, &far, extent.each);
     if ends.is_err() {
         // They wait for what will not come.
         children.list().iter_mut().for_each(|child| child.answer(None));
@@ -68,21 +73,33 @@ pub fn run(
 fn done(met: &mut Met, results: &[Moved]) -> Result<Vec<Moved>, String> {
     met.wire.send(&Message::Done(results.to_vec()))?;
     match met.wire.receive(met.patience)? {
-        Message::Done(others) => Ok(others),
+        Message::Done(others) if others.len() == results.len() => Ok(others),
+        Message::Done(_) => Err(met.wire.wrong(NUMBER)),
         other => Err(met.wire.unexpected(&other)),
     }
 }
 
-/// Lets each rail know its counterpart. Gives the ends, here and there.
-fn connect(met: &mut Met, children: &mut Children, each: Duration) -> Result<[Vec<Option<End>>; 2], String> {
+/// Lets each rail know its counterpart of `rails`. Gives the ends, here and there.
+fn connect(
+    met: &mut Met,
+    children: &mut Children,
+    rails: &[&Rail],
+    each: Duration,
+) -> Result<[Vec<Option<End>>; 2], String> {
     children.until(each, |told| told.end().is_some());
     let near: Vec<Option<End>> =
         children.list().iter().map(|child| child.told().and_then(Told::end)).collect();
     met.wire.send(&Message::Ends(near.clone()))?;
     let far = match met.wire.receive(met.patience)? {
-        Message::Ends(far) => far,
+        Message::Ends(far) if far.len() == rails.len() => far,
+        Message::Ends(_) => return Err(met.wire.wrong(NUMBER)),
         other => return Err(met.wire.unexpected(&other)),
     };
+    for (end, rail) in far.iter().zip(rails) {
+        if let Some(what) = end.as_ref().and_then(|end| ends::wrong(end, rail)) {
+            return Err(met.wire.wrong(&format!("{what} of {}:{} cannot be", rail.hca, rail.port)));
+        }
+    }
     for (index, child) in children.list().iter_mut().enumerate() {
         let end = far.get(index).copied().flatten();
         child.answer(end.map(Order::End).as_ref());
@@ -92,7 +109,8 @@ fn connect(met: &mut Met, children: &mut Children, each: Duration) -> Result<[Ve
         children.list().iter().map(|child| child.told().is_some_and(Told::is_ready)).collect();
     met.wire.send(&Message::Ready(ready))?;
     let ready = match met.wire.receive(met.patience)? {
-        Message::Ready(ready) => ready,
+        Message::Ready(ready) if ready.len() == rails.len() => ready,
+        Message::Ready(_) => return Err(met.wire.wrong(NUMBER)),
         other => return Err(met.wire.unexpected(&other)),
     };
     for (index, child) in children.list().iter_mut().enumerate() {

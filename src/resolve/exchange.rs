@@ -1,0 +1,170 @@
+//! Asking a DNS server: over UDP, and over TCP for what does not fit.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use super::message::{Answer, Family, answer, question};
+use super::settings::Settings;
+use crate::sys::random;
+
+/// Bytes. Servers send no more than 512 over UDP to whoever has not asked for more
+/// (RFC 1035, section 4.2.1).
+const LONGEST_DATAGRAM: usize = 4096;
+
+/// What came of a name at a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    Addresses(Vec<IpAddr>),
+    /// There is no such name, or it has no address.
+    Nothing,
+    /// In words.
+    Failed(String),
+    /// In that time.
+    Silent,
+}
+
+/// Both families of addresses at once, unless the settings say otherwise.
+pub fn ask(settings: &Settings, server: SocketAddr, name: &str, until: Instant) -> Reply {
+    let families: &[Family] =
+        if settings.only_ipv4 { &[Family::Ipv4] } else { &[Family::Ipv4, Family::Ipv6] };
+    let together = if settings.one_by_one { 1 } else { families.len() };
+    let mut answers = Vec::new();
+    for families in families.chunks(together) {
+        match exchange(settings, server, name, families, until) {
+            Ok(more) => answers.extend(more),
+            Err(error) => answers.push(Some(Answer::Failed(error.to_string()))),
+        }
+    }
+    summary(answers)
+}
+
+/// Addresses of one family are enough, whatever has become of the other's.
+fn summary(answers: Vec<Option<Answer>>) -> Reply {
+    let mut found = Vec::new();
+    let (mut failure, mut is_silent, mut is_unknown) = (None, false, false);
+    for answer in answers {
+        match answer {
+            Some(Answer::Addresses(addresses)) => found.extend(addresses),
+            Some(Answer::NoSuchName) => is_unknown = true,
+            Some(Answer::Failed(why)) => failure = Some(why),
+            Some(Answer::Truncated) | None => is_silent = true,
+        }
+    }
+    match failure {
+        _ if !found.is_empty() => Reply::Addresses(found),
+        _ if is_unknown => Reply::Nothing,
+        Some(why) => Reply::Failed(why),
+        None if is_silent => Reply::Silent,
+        None => Reply::Nothing,
+    }
+}
+
+struct Query<'a> {
+    id: u16,
+    name: &'a str,
+    family: Family,
+    bytes: Vec<u8>,
+    answer: Option<Answer>,
+}
+
+/// An answer for each family, or none.
+fn exchange(
+    settings: &Settings,
+    server: SocketAddr,
+    name: &str,
+    families: &[Family],
+    until: Instant,
+) -> io::Result<Vec<Option<Answer>>> {
+    let mut queries = Vec::new();
+    for family in families {
+        let mut id = [0; 2];
+        random::fill(&mut id)?;
+        let id = u16::from_ne_bytes(id);
+        let bytes = question(id, name, *family).ok_or(ErrorKind::InvalidInput)?;
+        queries.push(Query { id, name, family: *family, bytes, answer: None });
+    }
+    if !settings.only_tcp {
+        by_datagrams(server, &mut queries, until)?;
+    }
+    for query in &mut queries {
+        if settings.only_tcp || query.answer == Some(Answer::Truncated) {
+            let failed = |error: io::Error| Some(Answer::Failed(format!("over TCP: {error}")));
+            query.answer = by_stream(server, query, until).unwrap_or_else(failed);
+        }
+    }
+    Ok(queries.into_iter().map(|query| query.answer).collect())
+}
+
+/// From a port of the kernel's choice, which whoever cannot see the question has to guess
+/// as well; the kernel lets no other address answer.
+fn by_datagrams(server: SocketAddr, queries: &mut [Query], until: Instant) -> io::Result<()> {
+    let any: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(server)?;
+    for query in &*queries {
+        socket.send(&query.bytes)?;
+    }
+    let mut buffer = [0; LONGEST_DATAGRAM];
+    while queries.iter().any(|query| query.answer.is_none()) {
+        let Some(left) = left(until) else { break };
+        socket.set_read_timeout(Some(left))?;
+        match socket.recv(&mut buffer) {
+            Ok(length) => {
+                let bytes = buffer.get(..length).unwrap_or_default();
+                for query in queries.iter_mut().filter(|query| query.answer.is_none()) {
+                    query.answer = answer(bytes, query.id, query.name, query.family);
+                }
+            }
+            Err(error) if is_wait(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// `None` where no answer came in time, or another one.
+fn by_stream(server: SocketAddr, query: &Query, until: Instant) -> io::Result<Option<Answer>> {
+    let Some(time) = left(until) else { return Ok(None) };
+    let mut stream = match TcpStream::connect_timeout(&server, time) {
+        Err(error) if is_wait(&error) => return Ok(None),
+        other => other?,
+    };
+    stream.set_write_timeout(left(until).or(Some(Duration::from_millis(1))))?;
+    let length = u16::try_from(query.bytes.len()).map_err(|_| ErrorKind::InvalidInput)?;
+    stream.write_all(&[&length.to_be_bytes(), query.bytes.as_slice()].concat())?;
+    // The length, then so much.
+    let Some(length) = exactly(&mut stream, 2, until)? else { return Ok(None) };
+    let length = length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+    let Some(bytes) = exactly(&mut stream, length, until)? else { return Ok(None) };
+    let answer = answer(&bytes, query.id, query.name, query.family);
+    Ok(answer.filter(|answer| *answer != Answer::Truncated))
+}
+
+/// `None` where they have not come in time, or the other end has closed.
+fn exactly(stream: &mut TcpStream, length: usize, until: Instant) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = vec![0; length];
+    let mut rest = bytes.as_mut_slice();
+    while !rest.is_empty() {
+        let Some(left) = left(until) else { return Ok(None) };
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(rest) {
+            Ok(0) => return Ok(None),
+            Ok(length) => rest = rest.get_mut(length..).unwrap_or_default(),
+            Err(error) if is_wait(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(bytes))
+}
+
+fn left(until: Instant) -> Option<Duration> {
+    Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+}
+
+fn is_wait(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}

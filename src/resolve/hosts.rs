@@ -1,0 +1,50 @@
+//! /etc/hosts (hosts(5)). Pure.
+
+use std::net::IpAddr;
+
+/// All addresses of a name, in any spelling of its case. A line that is none counts as
+/// absent.
+pub fn addresses(file: &[u8], name: &str) -> Vec<IpAddr> {
+    let name = name.strip_suffix('.').unwrap_or(name).as_bytes();
+    let lines = file.split(|byte| *byte == b'\n');
+    let mut found = Vec::new();
+    for line in lines {
+        let line = line.split(|byte| *byte == b'#').next().unwrap_or_default();
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let address = words.next();
+        if words.any(|word| word.eq_ignore_ascii_case(name))
+            && let Some(address) = address.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok())
+            && !found.contains(&address)
+            && found.len() < super::MOST
+        {
+            found.push(address);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &str) -> Vec<String> {
+        let file = b"# node1 is 9.9.9.9\n127.0.0.1\tlocalhost\n10.0.0.1 node1.job.svc Node1 # node2\n\
+                     10.0.0.1 node1\nfd00::1 node1\n10.0.0 node3\n\xff\xfe node3\nnode3\n10.0.0.4 a.node4\n\
+                     ::1 node5\r\n";
+        addresses(file, name).iter().map(IpAddr::to_string).collect()
+    }
+
+    #[test]
+    fn a_name_has_all_addresses_of_its_lines() {
+        assert_eq!(of("node1"), ["10.0.0.1", "fd00::1"]);
+        assert_eq!(of("NODE1.job.svc."), ["10.0.0.1"]);
+        assert_eq!(of("node5"), ["::1"]);
+    }
+
+    #[test]
+    fn comments_and_lines_that_are_none_count_as_absent() {
+        for name in ["node2", "node3", "node4", "10.0.0.1", "#"] {
+            assert_eq!(of(name), [""; 0], "{name}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Messages of DNS (RFC 1035), of which servers may send anything. Pure.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use simple_dns::rdata::RData;
+use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE, TYPE, header_buffer};
+
+use super::MOST;
+
+/// Names that only lead to another one, in one answer.
+const MOST_ALIASES: usize = 16;
+
+/// Which addresses are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    Ipv4,
+    Ipv6,
+}
+
+impl Family {
+    fn kind(self) -> QTYPE {
+        QTYPE::TYPE(match self {
+            Family::Ipv4 => TYPE::A,
+            Family::Ipv6 => TYPE::AAAA,
+        })
+    }
+}
+
+/// What a server says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// None where the name has none of this family.
+    Addresses(Vec<IpAddr>),
+    /// Of no family.
+    NoSuchName,
+    /// There is more than a datagram holds.
+    Truncated,
+    /// In words.
+    Failed(String),
+}
+
+/// `None` where DNS cannot have such a name.
+pub fn question(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
+    let mut packet = Packet::new_query(id);
+    packet.set_flags(PacketFlag::RECURSION_DESIRED);
+    let name = Name::new(name).ok()?;
+    packet.questions.push(Question::new(name, family.kind(), QCLASS::CLASS(CLASS::IN), false));
+    packet.build_bytes_vec().ok()
+}
+
+/// `None` where it is no answer to this question.
+pub fn answer(bytes: &[u8], id: u16, name: &str, family: Family) -> Option<Answer> {
+    let is_answer = header_buffer::has_flags(bytes, PacketFlag::RESPONSE).ok()?;
+    if !is_answer || header_buffer::id(bytes).ok()? != id {
+        return None;
+    }
+    // What is cut may be cut anywhere.
+    if header_buffer::has_flags(bytes, PacketFlag::TRUNCATION).ok()? {
+        return Some(Answer::Truncated);
+    }
+    let packet = Packet::parse(bytes).ok()?;
+    let asked = Name::new(name).ok()?;
+    let [question] = packet.questions.as_slice() else { return None };
+    if question.qname != asked || question.qtype != family.kind() {
+        return None;
+    }
+    match packet.rcode() {
+        RCODE::NoError => Some(Answer::Addresses(addresses(&packet, asked, family))),
+        RCODE::NameError => Some(Answer::NoSuchName),
+        other => Some(Answer::Failed(format!("the server's answer is {other:?}"))),
+    }
+}
+
+/// Of the name, or of that which it leads to.
+fn addresses(packet: &Packet, asked: Name, family: Family) -> Vec<IpAddr> {
+    let mut name = &asked;
+    for _ in 0..MOST_ALIASES {
+        let alias = packet.answers.iter().find_map(|record| match &record.rdata {
+            RData::CNAME(alias) if record.name == *name => Some(&alias.0),
+            _ => None,
+        });
+        match alias {
+            Some(alias) => name = alias,
+            None => break,
+        }
+    }
+    let of_name = packet.answers.iter().filter(|record| record.name == *name && record.class == CLASS::IN);
+    let addresses = of_name.filter_map(|record| match (&record.rdata, family) {
+        (RData::A(a), Family::Ipv4) => Some(Ipv4Addr::from(a.address).into()),
+        (RData::AAAA(aaaa), Family::Ipv6) => Some(Ipv6Addr::from(aaaa.address).into()),
+        _ => None,
+    });
+    addresses.take(MOST).collect()
+}

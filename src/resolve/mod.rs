@@ -1,0 +1,145 @@
+//! Names of hosts, without the image's code.
+//!
+//! `getaddrinfo` of a static glibc loads `libnss_*.so` from wherever the image or
+//! `LD_LIBRARY_PATH` says, into this process. So names are looked up here: an address as
+//! it is, then /etc/hosts, then DNS as /etc/resolv.conf has it. What `/etc/nsswitch.conf`
+//! may name beside these (LDAP, mDNS) is not asked.
+
+mod exchange;
+mod hosts;
+mod message;
+mod settings;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::path::Path;
+use std::time::Instant;
+
+use exchange::{Reply, ask};
+use settings::Settings;
+
+use crate::facts::reader::{Reader, Unreadable};
+use crate::report::style::{shortened, visible};
+
+/// Bytes: the hosts of a cluster of tens of thousands of nodes, which some launchers write.
+const LONGEST_HOSTS: u64 = 8 * 1024 * 1024;
+
+/// Bytes.
+const LONGEST_SETTINGS: u64 = 64 * 1024;
+
+/// A name with more addresses than these has them for something else.
+const MOST: usize = 64;
+
+/// The addresses of a host, with a port: those of IPv4 first, in the order in which they
+/// were found.
+///
+/// # Errors
+/// In words: nobody knows the name, or nobody who would know it answers in time.
+pub fn addresses(host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, String> {
+    addresses_below(Path::new("/"), host, port, until)
+}
+
+fn addresses_below(root: &Path, host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, String> {
+    if let Some(literal) = literal(host, port) {
+        return Ok(vec![literal]);
+    }
+    if is_localhost(host) {
+        let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
+        return Ok(loopback.map(|address| SocketAddr::new(address, port)).to_vec());
+    }
+    if !is_host_name(host) {
+        return Err(format!("\"{}\" is neither an address nor the name of a host", presentable(host)));
+    }
+    let reader = Reader::new(root);
+    let hosts = reader.bytes("/etc/hosts", LONGEST_HOSTS).unwrap_or_default();
+    let found = hosts::addresses(&hosts, host);
+    if !found.is_empty() {
+        return Ok(with_port(found, port));
+    }
+    let settings = reader.bytes("/etc/resolv.conf", LONGEST_SETTINGS).unwrap_or_default();
+    let settings = Settings::parse(&settings);
+    by_dns(&settings, host, until).map(|found| with_port(found, port)).map_err(|why| {
+        let unreadable = reader.into_unreadable();
+        let unreadable =
+            unreadable.iter().map(|Unreadable { path, error }| format!("; {} {error}", path.display()));
+        format!("it is not in /etc/hosts, and {why}{}", unreadable.collect::<String>())
+    })
+}
+
+/// `127.0.0.1`, `::1`, `fe80::1%eth0`, `fe80::1%2`.
+fn literal(host: &str, port: u16) -> Option<SocketAddr> {
+    if let Ok(address) = host.parse() {
+        return Some(SocketAddr::new(address, port));
+    }
+    let (address, scope) = host.split_once('%')?;
+    let scope = scope.parse().or_else(|_| nix::net::if_::if_nametoindex(scope)).ok()?;
+    Some(SocketAddrV6::new(address.parse().ok()?, port, 0, scope).into())
+}
+
+/// Always this host, whatever a file or a server says (RFC 6761, section 6.3).
+pub fn is_localhost(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost")
+}
+
+/// Letters, digits, hyphens and, as clusters have them, underscores in labels of 1 to 63
+/// bytes; 253 bytes in all (RFC 1123, section 2.1). A dot at the end is one of DNS.
+fn is_host_name(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    host.len() <= 253
+        && host.split('.').all(|label| (1..=63).contains(&label.len()) && label.bytes().all(plain))
+}
+
+/// Each name that may be meant, in its order, until one is known.
+fn by_dns(settings: &Settings, host: &str, until: Instant) -> Result<Vec<IpAddr>, String> {
+    let servers = settings.shown_servers();
+    let mut unanswered = None;
+    let names = settings.candidates(host);
+    for name in &names {
+        match by_servers(settings, name, until) {
+            Reply::Addresses(found) => return Ok(found),
+            Reply::Nothing => {}
+            // The others would wait as long for the same servers.
+            Reply::Silent => return Err(format!("no DNS server of /etc/resolv.conf ({servers}) answers")),
+            Reply::Failed(why) => {
+                unanswered = Some(format!("DNS ({servers}) cannot say what {name} is: {why}"))
+            }
+        }
+    }
+    let shown: Vec<&str> = names.iter().map(String::as_str).take(4).collect();
+    let more = if names.len() > shown.len() { ", ..." } else { "" };
+    Err(unanswered
+        .unwrap_or_else(|| format!("DNS ({servers}) does not know it ({}{more})", shown.join(", "))))
+}
+
+/// Each server in its turn, as often as the settings say.
+fn by_servers(settings: &Settings, name: &str, until: Instant) -> Reply {
+    let mut last = Reply::Silent;
+    for _ in 0..settings.attempts {
+        for server in &settings.servers {
+            let now = Instant::now();
+            if now >= until {
+                return last;
+            }
+            match ask(settings, *server, name, until.min(now + settings.timeout)) {
+                Reply::Silent => {}
+                Reply::Failed(why) => last = Reply::Failed(why),
+                answer => return answer,
+            }
+        }
+    }
+    last
+}
+
+fn with_port(mut addresses: Vec<IpAddr>, port: u16) -> Vec<SocketAddr> {
+    addresses.sort_by_key(IpAddr::is_ipv6);
+    addresses.truncate(MOST);
+    addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect()
+}
+
+fn presentable(text: &str) -> String {
+    visible(&shortened(text))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! Where a node is, or waits.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use crate::resolve;
+
+/// Of TCP; chosen where nobody else's default is.
+const DEFAULT_PORT: u16 = 18516;
+
+/// A host, which may be empty, and a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    host: String,
+    pub port: u16,
+}
+
+impl Address {
+    /// Whether it names no host.
+    pub fn is_empty(&self) -> bool {
+        self.host.is_empty()
+    }
+
+    /// Whether it can lead to nobody but this host.
+    pub fn is_loopback(&self) -> bool {
+        let literal = self.host.parse::<IpAddr>();
+        literal.map_or_else(
+            |_| resolve::is_localhost(&self.host),
+            |address| address.to_canonical().is_loopback(),
+        )
+    }
+
+    /// # Errors
+    /// As of [`resolve::addresses`].
+    pub fn sockets(&self, until: Instant) -> Result<Vec<SocketAddr>, String> {
+        let host = if self.host.is_empty() { "localhost" } else { &self.host };
+        resolve::addresses(host, self.port, until)
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]:PORT`, `:PORT`.
+///
+/// # Errors
+/// It is none of these.
+impl std::str::FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((host, "")) => (host, None),
+            Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or("none"))),
+            // Of an IPv6 address the last part is no port.
+            None if text.matches(':').count() > 1 => (text, None),
+            None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+        };
+        let number = port.map_or(Ok(DEFAULT_PORT), str::parse);
+        match number {
+            Ok(port) if !text.is_empty() => Ok(Address { host: host.to_owned(), port }),
+            _ => Err(format!(
+                "{text:?} is no address: HOST:PORT, [IPV6]:PORT, or HOST alone for port {DEFAULT_PORT}"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_may_be_left_out() {
+        for (given, wanted) in [
+            ("node2", "node2:18516"),
+            ("node2:5", "node2:5"),
+            (":5", ":5"),
+            ("[::1]", "[::1]:18516"),
+            ("[::1]:5", "[::1]:5"),
+            ("::1", "[::1]:18516"),
+            ("fe80::1%eth0", "[fe80::1%eth0]:18516"),
+        ] {
+            assert_eq!(given.parse::<Address>().unwrap().to_string(), wanted);
+        }
+        for wrong in ["", "node:port", "node:70000", "[::1]5", "node:", "[::1]:"] {
+            assert!(wrong.parse::<Address>().unwrap_err().contains("is no address"), "{wrong}");
+        }
+    }
+}

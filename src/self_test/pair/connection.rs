@@ -1,0 +1,145 @@
+//! A TCP connection that carries lines, with a bound in size and in time.
+
+use std::io::{Error, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::handshake::not_ours;
+use super::stranger::{Fault, Stranger};
+
+pub struct Connection {
+    stream: TcpStream,
+    address: String,
+    /// What has come and was not asked for yet.
+    came: Vec<u8>,
+}
+
+impl Connection {
+    /// # Errors
+    /// It cannot be kept from blocking.
+    pub fn new(stream: TcpStream, address: String) -> std::io::Result<Connection> {
+        stream.set_nonblocking(true)?;
+        // Without it a message would come a little later.
+        let _ = stream.set_nodelay(true);
+        Ok(Connection { stream, address, came: Vec::new() })
+    }
+
+    /// Whom it leads to.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// Waits for the kernel to take it, but no longer than that.
+    ///
+    /// # Errors
+    /// With the reason.
+    pub fn send(&mut self, mut line: &[u8], patience: Duration) -> Result<(), Stranger> {
+        let end = Instant::now() + patience;
+        while !line.is_empty() {
+            match self.stream.write(line) {
+                Ok(length) => line = line.get(length..).unwrap_or_default(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if !wait(self.fd(), PollFlags::POLLOUT, end) {
+                        let why = format!("{} does not take what is sent to it.", self.address);
+                        return Err(Stranger { fault: Fault::Silent, why });
+                    }
+                }
+                Err(error) => return Err(self.broken(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the next line, but no longer than that.
+    ///
+    /// # Errors
+    /// With what came instead.
+    pub fn line(&mut self, longest: usize, patience: Duration) -> Result<Vec<u8>, Stranger> {
+        let end = Instant::now() + patience;
+        loop {
+            if let Some(line) = self.line_if_there(longest)? {
+                return Ok(line);
+            }
+            if !wait(self.fd(), PollFlags::POLLIN, end) {
+                return Err(self.silent(patience));
+            }
+        }
+    }
+
+    /// The next line, where all of it has come.
+    ///
+    /// # Errors
+    /// With what came instead.
+    pub fn line_if_there(&mut self, longest: usize) -> Result<Option<Vec<u8>>, Stranger> {
+        let mut buffer = [0; 4096];
+        loop {
+            if let Some(end) = memchr::memchr(b'\n', &self.came) {
+                let rest = self.came.split_off(end + 1);
+                return Ok(Some(std::mem::replace(&mut self.came, rest)));
+            }
+            if self.came.len() > longest {
+                return Err(not_ours(&self.address, &self.came));
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) if self.came.is_empty() => return Err(self.gone("")),
+                Ok(0) if is_start_of_ours(&self.came) => return Err(self.gone(" in the middle of a message")),
+                Ok(0) => return Err(not_ours(&self.address, &self.came)),
+                Ok(length) => self.came.extend_from_slice(buffer.get(..length).unwrap_or_default()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(self.broken(&error)),
+            }
+        }
+    }
+
+    pub fn silent(&self, patience: Duration) -> Stranger {
+        let what = if self.came.is_empty() { "nothing" } else { "no whole message" };
+        let why = format!("{} has sent {what} for {:.0} s.", self.address, patience.as_secs_f32());
+        Stranger { fault: Fault::Silent, why }
+    }
+
+    fn gone(&self, when: &str) -> Stranger {
+        let why = format!("{} has closed the connection{when}.", self.address);
+        Stranger { fault: Fault::Gone, why }
+    }
+
+    fn broken(&self, error: &Error) -> Stranger {
+        match error.kind() {
+            // The same, with something that it had not read.
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => self.gone(""),
+            _ => {
+                let why = format!("the connection to {} broke: {error}.", self.address);
+                Stranger { fault: Fault::Gone, why }
+            }
+        }
+    }
+}
+
+/// A greeting, or a code.
+fn is_start_of_ours(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"{") || bytes.iter().take(64).all(u8::is_ascii_hexdigit)
+}
+
+/// Whether something happened before that time.
+fn wait(fd: BorrowedFd, what: PollFlags, end: Instant) -> bool {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return false;
+    }
+    // An interruption is as good as an event: the caller looks again.
+    let _ = poll(&mut [PollFd::new(fd, what)], timeout(left));
+    true
+}
+
+/// The rest of a millisecond is waited for, not spun.
+pub fn timeout(left: Duration) -> PollTimeout {
+    PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+}

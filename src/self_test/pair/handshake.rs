@@ -1,0 +1,285 @@
+//! Proving to each other that both have the same token, without sending it. No I/O: lines
+//! in, lines out.
+//!
+//! Both greet, the first side first. From then on every message has a code that only a
+//! holder of the token can make, and the first such message is the proof. The second side
+//! says nothing that depends on the token before it has seen the first side's proof, so
+//! whoever goes to it without the token learns nothing to try tokens on.
+
+use std::time::{Duration, Instant};
+
+use super::message::{Message, Nonce, Plain, SCHEMA};
+use super::session::Session;
+use super::stranger::{Fault, Stranger};
+use crate::config::TOKEN_VARIABLE;
+use crate::json;
+use crate::report::style::{shortened, visible};
+use crate::sys::random;
+use crate::verbs::rail::Side;
+
+/// Bytes of a line until both know each other.
+pub const LONGEST: usize = 1024;
+
+/// For all of it.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a message may take beside what its sender says.
+const MORE: Duration = Duration::from_secs(10);
+
+/// Longer than this only a node is waited for that may as well wait for us so long.
+const USUAL: Duration = Duration::from_secs(60);
+
+/// So much is shown of what is no message.
+const SHOWN: usize = 60;
+
+/// How long one handshake may take: who comes at the last moment still has one.
+pub fn patience(end: Instant) -> Duration {
+    end.saturating_duration_since(Instant::now()).clamp(LEAST_PATIENCE, PATIENCE)
+}
+
+/// What to do next.
+pub enum Step {
+    /// Send this, and hear the next line.
+    Send(Vec<u8>),
+    /// Send this, unless it is empty: each knows the other. The other node's messages may
+    /// take so long.
+    Proven(Vec<u8>, Session, Duration),
+}
+
+pub struct Handshake<'a> {
+    side: Side,
+    token: &'a [u8],
+    /// How long each of our messages may take.
+    longest: Duration,
+    /// Of the other one, for sentences.
+    address: String,
+    /// The line.
+    greeting: Vec<u8>,
+    /// Once the other one has greeted.
+    session: Option<Session>,
+}
+
+impl<'a> Handshake<'a> {
+    /// # Errors
+    /// In words: the kernel gives no random number.
+    pub fn new(
+        side: Side,
+        token: &'a str,
+        longest: Duration,
+        address: String,
+    ) -> Result<Handshake<'a>, String> {
+        let failed = |error: std::io::Error| format!("no random number for the greeting: {error}.");
+        let mut nonce = Nonce::default();
+        random::fill(&mut nonce).map_err(failed)?;
+        let greeting = Plain::Greeting {
+            schema: SCHEMA.to_owned(),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            nonce,
+        };
+        let greeting = line(&greeting).map_err(failed)?;
+        Ok(Handshake { side, token: token.as_bytes(), longest, address, greeting, session: None })
+    }
+
+    /// What the first side sends before it hears anything.
+    pub fn greeting(&self) -> &[u8] {
+        &self.greeting
+    }
+
+    pub fn has_greeted(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// What comes from the other one.
+    ///
+    /// # Errors
+    /// It is no node of ours.
+    pub fn hear(&mut self, line: &[u8]) -> Result<Step, Stranger> {
+        match self.session.take() {
+            None => self.greeted(line),
+            Some(session) => self.proven(session, line),
+        }
+    }
+
+    /// A last word to one that is no node of ours, so that it can say why.
+    pub fn farewell(&self, fault: Fault) -> Option<Vec<u8>> {
+        match (self.side, fault) {
+            (Side::Second, Fault::Version) => Some(self.greeting.clone()),
+            (Side::Second, Fault::Token) => line(&Plain::Refused).ok(),
+            _ => None,
+        }
+    }
+
+    fn greeted(&mut self, line: &[u8]) -> Result<Step, Stranger> {
+        match json::read(line) {
+            Ok(Plain::Greeting { schema, .. }) if schema == SCHEMA => {}
+            Ok(Plain::Greeting { schema, program, .. }) => return Err(self.other_version(&schema, &program)),
+            Ok(Plain::Refused) | Err(_) => return Err(not_ours(&self.address, line)),
+        }
+        let greetings = match self.side {
+            Side::First => [&self.greeting, line],
+            Side::Second => [line, &self.greeting],
+        };
+        let mut session = Session::new(self.token, self.side, greetings);
+        let next = match self.side {
+            Side::First => self.hello(&mut session)?,
+            Side::Second => self.greeting.clone(),
+        };
+        self.session = Some(session);
+        Ok(Step::Send(next))
+    }
+
+    fn proven(&self, mut session: Session, line: &[u8]) -> Result<Step, Stranger> {
+        if self.side == Side::First && matches!(json::read(line), Ok(Plain::Refused)) {
+            return Err(self.other_token());
+        }
+        let text = session.open(line).ok_or_else(|| self.other_token())?;
+        let Ok(Message::Hello { longest_ms }) = json::read(text) else {
+            return Err(not_ours(&self.address, text));
+        };
+        let last = match self.side {
+            Side::First => Vec::new(),
+            Side::Second => self.hello(&mut session)?,
+        };
+        let longest = Duration::from_millis(longest_ms).min(self.longest.max(USUAL));
+        Ok(Step::Proven(last, session, longest + MORE))
+    }
+
+    fn hello(&self, session: &mut Session) -> Result<Vec<u8>, Stranger> {
+        let longest_ms = u64::try_from(self.longest.as_millis()).unwrap_or(u64::MAX);
+        let sealed = session.seal(&Message::Hello { longest_ms });
+        sealed.map_err(|error| Stranger { fault: Fault::NotOurs, why: error.to_string() })
+    }
+
+    fn other_version(&self, schema: &str, program: &str) -> Stranger {
+        let shown = |text: &str| visible(&shortened(text));
+        let why = format!(
+            "{} runs rdma-init {} with the protocol {}, which cannot test with this one, {} with {SCHEMA}: use \
+             one release on both nodes.",
+            self.address,
+            shown(program),
+            shown(schema),
+            env!("CARGO_PKG_VERSION")
+        );
+        Stranger { fault: Fault::Version, why }
+    }
+
+    fn other_token(&self) -> Stranger {
+        let why = format!(
+            "{} has not the same token as this node ({TOKEN_VARIABLE}, on both nodes or on none).",
+            self.address
+        );
+        Stranger { fault: Fault::Token, why }
+    }
+}
+
+/// Something that no node of ours would send.
+pub fn not_ours(address: &str, bytes: &[u8]) -> Stranger {
+    let start = bytes.get(..bytes.len().min(SHOWN)).unwrap_or_default().trim_ascii_end();
+    let start = visible(&String::from_utf8_lossy(start));
+    let why = format!("{address} is no rdma-init self-test, or another version: it sent \"{start}\".");
+    Stranger { fault: Fault::NotOurs, why }
+}
+
+fn line(plain: &Plain) -> std::io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    json::write_line(&mut line, plain)?;
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    fn at(side: Side, token: &str, seconds: u64) -> Handshake<'_> {
+        Handshake::new(side, token, Duration::from_secs(seconds), "node".into()).unwrap()
+    }
+
+    fn sent(step: Step) -> Vec<u8> {
+        match step {
+            Step::Send(line) | Step::Proven(line, ..) => line,
+        }
+    }
+
+    fn fault<T>(result: Result<T, Stranger>) -> Fault {
+        result.err().expect("it is refused").fault
+    }
+
+    /// Each side's patience with the other, or what is wrong.
+    fn both(first: &str, second: &str) -> Result<[Duration; 2], Stranger> {
+        let (mut first, mut second) = (at(Side::First, first, 1), at(Side::Second, second, 20));
+        let greeting = sent(second.hear(first.greeting())?);
+        let hello = sent(first.hear(&greeting)?);
+        let Step::Proven(hello, _, of_first) = second.hear(&hello)? else { panic!("no proof") };
+        let Step::Proven(rest, _, of_second) = first.hear(&hello)? else { panic!("no proof") };
+        assert!(rest.is_empty());
+        Ok([of_first, of_second])
+    }
+
+    #[test]
+    fn only_the_same_token_is_good() {
+        let wanted = [11, 30].map(Duration::from_secs);
+        assert_eq!(both(TOKEN, TOKEN), Ok(wanted));
+        assert_eq!(both("", ""), Ok(wanted));
+        for (first, second) in [(TOKEN, "0123456789ABCDEF"), (TOKEN, ""), ("", TOKEN)] {
+            let stranger = both(first, second).unwrap_err();
+            assert_eq!(stranger.fault, Fault::Token);
+            assert!(stranger.why.contains("RDMA_INIT_TOKEN"));
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_of_the_token_to_whoever_has_not_proven_it() {
+        let mut second = at(Side::Second, TOKEN, 1);
+        let greeting = sent(second.hear(at(Side::First, "", 1).greeting()).unwrap());
+        assert!(matches!(json::read(&greeting), Ok(Plain::Greeting { .. })), "no code");
+        assert_eq!(fault(second.hear(b"nonsense\n")), Fault::Token);
+        let farewell = second.farewell(Fault::Token).unwrap();
+        assert_eq!(json::read::<Plain>(&farewell).unwrap(), Plain::Refused);
+        let mut first = at(Side::First, TOKEN, 1);
+        first.hear(&greeting).unwrap();
+        assert_eq!(fault(first.hear(&farewell)), Fault::Token);
+    }
+
+    #[test]
+    fn one_s_own_words_prove_nothing() {
+        let mut first = at(Side::First, TOKEN, 1);
+        let greeting = first.greeting().to_vec();
+        let hello = sent(first.hear(&greeting).unwrap());
+        assert_eq!(fault(first.hear(&hello)), Fault::Token);
+    }
+
+    #[test]
+    fn a_proof_is_of_one_connection() {
+        // As somebody in between has heard them before.
+        let (mut first, mut second) = (at(Side::First, TOKEN, 1), at(Side::Second, TOKEN, 1));
+        let greeting = first.greeting().to_vec();
+        let hello = sent(first.hear(&sent(second.hear(&greeting).unwrap())).unwrap());
+        let mut again = at(Side::Second, TOKEN, 1);
+        again.hear(&greeting).unwrap();
+        assert_eq!(fault(again.hear(&hello)), Fault::Token);
+    }
+
+    #[test]
+    fn another_version_learns_ours() {
+        let mut second = at(Side::Second, TOKEN, 1);
+        let old = "{\"Greeting\":{\"schema\":\"rdma-init/pair/1\",\"program\":\"0.0.\\u001b9\",\
+                   \"nonce\":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]}}\n";
+        let stranger = second.hear(old.as_bytes()).err().unwrap();
+        for part in ["runs rdma-init 0.0.\u{fffd}9 with the protocol rdma-init/pair/1", SCHEMA] {
+            assert!(stranger.why.contains(part), "{}", stranger.why);
+        }
+        assert!(second.farewell(stranger.fault).unwrap().starts_with(b"{\"Greeting\":"));
+    }
+
+    #[test]
+    fn what_is_no_greeting_is_shown_as_far_as_it_goes() {
+        for text in [&b"GET / HTTP/1.1\r\n"[..], b"\xff\xfe\n", b"{\"Refused\":1}\n", b"\"Refused\"\n", b"\n"]
+        {
+            assert_eq!(fault(at(Side::Second, TOKEN, 1).hear(text)), Fault::NotOurs);
+            assert_eq!(fault(at(Side::First, TOKEN, 1).hear(text)), Fault::NotOurs);
+        }
+    }
+}

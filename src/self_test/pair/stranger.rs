@@ -1,0 +1,136 @@
+//! Who came and is no node of ours: counted, and told of in a few lines, however many
+//! there are.
+
+/// What is wrong with one, by how much that helps whoever reads it: the last tells the
+/// most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// It closed the connection.
+    Gone,
+    /// Others came, of whom there was no room for all.
+    PushedOut,
+    Silent,
+    /// It is something else.
+    NotOurs,
+    Version,
+    Token,
+}
+
+/// One, with a sentence on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stranger {
+    pub fault: Fault,
+    pub why: String,
+}
+
+pub struct Strangers<'a> {
+    say: &'a dyn Fn(&str),
+    count: u64,
+    /// The count that was said last.
+    said: u64,
+    told: Vec<Fault>,
+    /// The last of those that tell the most.
+    telling: Option<Stranger>,
+}
+
+impl<'a> Strangers<'a> {
+    pub fn new(say: &'a dyn Fn(&str)) -> Strangers<'a> {
+        Strangers { say, count: 0, said: 0, told: Vec::new(), telling: None }
+    }
+
+    /// The first of each fault is told of, then every tenth, hundredth, thousandth time.
+    pub fn add(&mut self, stranger: Stranger) {
+        self.count += 1;
+        let Stranger { fault, why } = &stranger;
+        if !self.told.contains(fault) {
+            self.told.push(*fault);
+            self.said = self.count;
+            (self.say)(&format!("goes on waiting: {why}"));
+        } else if is_power_of_ten(self.count) {
+            self.said = self.count;
+            (self.say)(&format!("goes on waiting: {}; the last: {why}", self.counted()));
+        }
+        if self.telling.as_ref().is_none_or(|known| known.fault <= *fault) {
+            self.telling = Some(stranger);
+        }
+    }
+
+    /// Says how many there were, where that was not said.
+    pub fn close(&self) {
+        if self.count > self.said {
+            (self.say)(&self.counted());
+        }
+    }
+
+    /// That no node of ours has come there, and who has.
+    pub fn instead(&self, own: &str, within: &str) -> String {
+        match &self.telling {
+            None => format!("no node has come to {own} within {within}."),
+            Some(Stranger { why, .. }) if self.count == 1 => {
+                format!("no node of ours has come to {own} within {within}. One other came: {why}")
+            }
+            Some(Stranger { why, .. }) => {
+                format!(
+                    "no node of ours has come to {own} within {within}. {} others came, one of them: {why}",
+                    self.count
+                )
+            }
+        }
+    }
+
+    fn counted(&self) -> String {
+        format!("{} have come that are no node of ours", self.count)
+    }
+}
+
+fn is_power_of_ten(mut number: u64) -> bool {
+    while number > 1 && number.is_multiple_of(10) {
+        number /= 10;
+    }
+    number == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn a_million_of_them_take_a_few_lines() {
+        let said = RefCell::new(Vec::new());
+        let say = |line: &str| said.borrow_mut().push(line.to_owned());
+        let mut strangers = Strangers::new(&say);
+        let silent = || Stranger { fault: Fault::Silent, why: "a is silent.".into() };
+        strangers.add(silent());
+        strangers.add(Stranger { fault: Fault::Token, why: "b has another token.".into() });
+        for _ in 2..1_000_001 {
+            strangers.add(silent());
+        }
+        strangers.close();
+        let said = said.borrow();
+        let start: Vec<&str> = said.iter().take(3).map(String::as_str).collect();
+        assert_eq!(
+            start,
+            [
+                "goes on waiting: a is silent.",
+                "goes on waiting: b has another token.",
+                "goes on waiting: 10 have come that are no node of ours; the last: a is silent."
+            ]
+        );
+        assert_eq!(said.len(), 9, "{said:?}");
+        assert_eq!(said[8], "1000001 have come that are no node of ours");
+        let why = strangers.instead("here", "1 s");
+        let wanted = "no node of ours has come to here within 1 s. 1000001 others came, one of them: b has";
+        assert!(why.starts_with(wanted), "{why}");
+    }
+
+    #[test]
+    fn nobody_and_one_need_no_count() {
+        let say = |_: &str| {};
+        let mut strangers = Strangers::new(&say);
+        assert_eq!(strangers.instead("here", "1 s"), "no node has come to here within 1 s.");
+        strangers.add(Stranger { fault: Fault::Gone, why: "it went.".into() });
+        let wanted = "no node of ours has come to here within 1 s. One other came: it went.";
+        assert_eq!(strangers.instead("here", "1 s"), wanted);
+    }
+}

@@ -1,0 +1,106 @@
+//! Whom the other node must be. Pure.
+
+use super::{Address, Role};
+use crate::config::TOKEN_VARIABLE;
+
+/// Bytes of a token; whoever has seen a proof can try shorter ones without asking anybody.
+const SHORTEST: usize = 16;
+
+/// How to make a token.
+const MAKE: &str = "openssl rand -hex 16";
+
+/// The secret that the other node must have as well; empty where it may be anybody.
+///
+/// # Errors
+/// In words: the token could be guessed, or there is none and nobody has said that this is
+/// meant.
+pub fn token<'a>(token: &'a str, any_peer: bool, role: &Role) -> Result<&'a str, String> {
+    let (Role::Listen(address) | Role::Connect(address)) = role;
+    if token.is_empty() {
+        return match any_peer || is_own(address, role) {
+            true => Ok(""),
+            false => Err(format!(
+                "without {TOKEN_VARIABLE}, anybody who can reach this node, or answer in the other's place, \
+                 is taken for the other node. Give both nodes one random text in {TOKEN_VARIABLE} (from \
+                 `{MAKE}`), or give both --any-peer where nobody else is in their network"
+            )),
+        };
+    }
+    if any_peer {
+        return Err(format!(
+            "{TOKEN_VARIABLE} is set, and --any-peer takes whoever comes: leave one of the two out"
+        ));
+    }
+    if token.len() < SHORTEST {
+        return Err(format!(
+            "{TOKEN_VARIABLE} has less than {SHORTEST} bytes, so it could be guessed: give both nodes one \
+             random text, from `{MAKE}` for example"
+        ));
+    }
+    // Of an environment that is no UTF-8; several texts become one.
+    if token.contains(char::REPLACEMENT_CHARACTER) {
+        return Err(format!("{TOKEN_VARIABLE} is no text: use one from `{MAKE}` for example"));
+    }
+    Ok(token)
+}
+
+/// Whether only processes of this host are at the other end. Who listens without an
+/// address listens on all of them.
+fn is_own(address: &Address, role: &Role) -> bool {
+    match role {
+        Role::Listen(_) => address.is_loopback(),
+        Role::Connect(_) => address.is_loopback() || address.is_empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "0123456789abcdef";
+
+    fn of(given: &str, any_peer: bool, address: &str) -> [Result<String, String>; 2] {
+        let address: Address = address.parse().unwrap();
+        [Role::Listen(address.clone()), Role::Connect(address)]
+            .map(|role| token(given, any_peer, &role).map(str::to_owned))
+    }
+
+    #[test]
+    fn a_token_is_long_enough_or_refused() {
+        assert_eq!(of(GOOD, false, "node2"), [Ok(GOOD.to_owned()), Ok(GOOD.to_owned())]);
+        for result in of("0123456789abcde", false, "127.0.0.1") {
+            let why = result.unwrap_err();
+            assert!(why.contains("less than 16 bytes") && why.contains("openssl rand -hex 16"), "{why}");
+            assert!(!why.contains("0123"), "{why}");
+        }
+        for result in of("0123456789abcdef\u{fffd}", false, "127.0.0.1") {
+            assert!(result.unwrap_err().contains("is no text"));
+        }
+    }
+
+    #[test]
+    fn anybody_is_taken_only_where_that_was_said_or_nobody_else_can_come() {
+        for address in
+            ["127.0.0.1", "127.1.2.3:5", "[::1]:5", "::ffff:127.0.0.1", "localhost", "a.localhost:5"]
+        {
+            assert_eq!(of("", false, address), [Ok(String::new()), Ok(String::new())], "{address}");
+        }
+        for address in ["node2", "10.0.0.1", "0.0.0.0", "[::]:5", "localhost.example", "fe80::1%lo"] {
+            for result in of("", false, address) {
+                let why = result.unwrap_err();
+                assert!(why.contains("RDMA_INIT_TOKEN") && why.contains("--any-peer"), "{why}");
+            }
+            assert_eq!(of("", true, address), [Ok(String::new()), Ok(String::new())]);
+        }
+        let [listen, connect] = of("", false, ":5");
+        assert!(listen.is_err());
+        assert_eq!(connect, Ok(String::new()));
+    }
+
+    #[test]
+    fn a_token_and_anybody_cannot_go_together() {
+        for result in of(GOOD, true, "node2") {
+            assert!(result.unwrap_err().contains("leave one of the two out"));
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Nodes of a test of two: a process that waits for the other one, and one that speaks the
+//! protocol as far as it likes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use hmac_sha256::{HKDF, HMAC, Hash};
+use serde_json::{Value, json};
+
+use super::run::{Ran, rdma_init};
+
+pub const ONLY: [&str; 2] = ["--only", "pair-connect"];
+
+pub const TOKEN: &str = "a secret of 2 nodes";
+
+pub fn self_test(arguments: &[&str]) -> Command {
+    rdma_init(["self-test"].iter().chain(arguments))
+}
+
+/// A process that waits for its other node.
+pub struct Waiting {
+    process: Child,
+    messages: BufReader<std::process::ChildStderr>,
+    pub address: String,
+    /// Its first line.
+    pub said: String,
+}
+
+impl Waiting {
+    pub fn start(mut command: Command) -> Waiting {
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut messages = BufReader::new(process.stderr.take().unwrap());
+        let mut line = String::new();
+        messages.read_line(&mut line).unwrap();
+        assert!(line.starts_with("rdma-init: waits for another node"), "{line:?}");
+        let address = line.trim_end().rsplit(' ').next().unwrap().to_owned();
+        Waiting { process, messages, address, said: line }
+    }
+
+    /// With a token.
+    pub fn guarded(wait: &str, more: &[&str]) -> Waiting {
+        let arguments = ["--listen", "127.0.0.1:0", "--wait", wait];
+        let mut command = self_test(&[&arguments, more].concat());
+        command.env("RDMA_INIT_TOKEN", TOKEN);
+        Waiting::start(command)
+    }
+
+    pub fn listen(more: &[&str]) -> Waiting {
+        let arguments = ["--listen", "127.0.0.1:0", "--wait", "3s"];
+        Waiting::start(self_test(&[&arguments, more].concat()))
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).unwrap()
+    }
+
+    pub fn end(mut self) -> Ran {
+        let mut stderr = String::new();
+        self.messages.read_to_string(&mut stderr).unwrap();
+        let output = self.process.wait_with_output().unwrap();
+        Ran { code: output.status.code(), signal: None, stdout: output.stdout, stderr }
+    }
+
+    /// It goes on waiting, up to its time, and says for whom it did not.
+    #[track_caller]
+    pub fn sends_away(self, why: &str) {
+        let ran = self.end().expect_code(1);
+        let start = "FAILED: pair-connect: no node of ours has come to 127.0.0.1:";
+        assert!(ran.text().contains(start) && ran.text().contains(why), "no {why:?} in\n{}", ran.text());
+        assert!(ran.stderr.contains("goes on waiting: ") && ran.stderr.contains(why), "{}", ran.stderr);
+    }
+
+    /// It had found its node, and fails.
+    #[track_caller]
+    pub fn fails(self, why: &str) {
+        let ran = self.end().expect_code(1);
+        assert!(ran.text().contains(why), "no {why:?} in\n{}", ran.text());
+    }
+}
+
+/// One that speaks the protocol as far as it likes, and so does not share its code.
+pub struct Stranger {
+    pub out: TcpStream,
+    lines: BufReader<TcpStream>,
+    keys: [[u8; 32]; 2],
+    sent: u64,
+}
+
+impl Stranger {
+    pub fn on(out: TcpStream) -> Stranger {
+        Stranger { lines: BufReader::new(out.try_clone().unwrap()), out, keys: Default::default(), sent: 0 }
+    }
+
+    pub fn at(waiting: &Waiting) -> Stranger {
+        Stranger::on(waiting.connect())
+    }
+
+    /// A line as it is.
+    pub fn put(&mut self, line: &str) {
+        self.out.write_all(line.as_bytes()).unwrap();
+    }
+
+    /// Empty where the connection is closed.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        // What it had not read makes a reset of its end.
+        let _ = self.lines.read_line(&mut line);
+        line
+    }
+
+    /// As the first side.
+    pub fn say(&mut self, message: &Value) {
+        let line = sealed(&self.keys[0], self.sent, message);
+        self.sent += 1;
+        self.put(&line);
+    }
+
+    /// As the second side's.
+    pub fn hear(&mut self) -> Value {
+        let line = self.line();
+        let (_, text) = line.split_once(' ').unwrap_or_else(|| panic!("no code: {line:?}"));
+        serde_json::from_str(text).unwrap()
+    }
+
+    /// With the greetings said, as the first side.
+    pub fn greeted(waiting: &Waiting, token: &str) -> Stranger {
+        let mut stranger = Stranger::at(waiting);
+        let own = greeting();
+        stranger.put(&own);
+        let other = stranger.line();
+        assert!(other.starts_with("{\"Greeting\":"), "{other}");
+        stranger.keys = keys(token, &own, &other);
+        stranger
+    }
+
+    /// Up to where both know each other.
+    pub fn proven(waiting: &Waiting) -> Stranger {
+        let mut stranger = Stranger::greeted(waiting, "");
+        stranger.say(&json!({"Hello": {"longest_ms": 0}}));
+        assert!(stranger.hear().get("Hello").is_some());
+        stranger
+    }
+}
+
+pub fn greeting() -> String {
+    greeting_of("rdma-init/pair/2", "9.9.9")
+}
+
+/// Of the protocol before.
+pub fn old_greeting() -> String {
+    greeting_of("rdma-init/pair/1", "0.0.9")
+}
+
+fn greeting_of(schema: &str, program: &str) -> String {
+    let nonce = [7; 16];
+    format!("{}\n", json!({"Greeting": {"schema": schema, "program": program, "nonce": nonce}}))
+}
+
+/// Of the first side's messages, and of the second's.
+pub fn keys(token: &str, first: &str, second: &str) -> [[u8; 32]; 2] {
+    let secret = HKDF::extract("rdma-init/pair/2", token);
+    let [first, second] = [first, second].map(|line| Hash::hash(line.as_bytes()));
+    ["first", "second"].map(|side| {
+        let mut key = [0; 32];
+        let purpose = format!("messages of the {side} side");
+        HKDF::expand(&mut key, secret, [purpose.as_bytes(), &first, &second].concat());
+        key
+    })
+}
+
+pub fn sealed(key: &[u8; 32], number: u64, message: &Value) -> String {
+    let text = message.to_string();
+    let code = HMAC::mac([&number.to_be_bytes(), text.as_bytes()].concat(), key);
+    let code: String = code.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{code} {text}\n")
+}

@@ -1,0 +1,304 @@
+//! Who is in between two nodes, or beside them, cannot speak for either, nor keep them
+//! apart.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::nodes::{ONLY, Stranger, TOKEN, Waiting, greeting, keys, sealed, self_test};
+use super::run::{Ran, run};
+
+const FORGED: &str = "FORGED-BY-MITM";
+
+const IN_BETWEEN: &str = "is not the other node's next message: somebody in between";
+
+/// Somebody whom the peer takes for the listener, and the listener for the peer.
+struct Between {
+    listening: Option<Waiting>,
+    connecting: Option<Child>,
+    /// With the listener, and with the peer.
+    listener: Stranger,
+    peer: Stranger,
+    /// The greetings: the peer's, the listener's.
+    greetings: [String; 2],
+}
+
+impl Between {
+    /// Both have proven themselves to each other, through it.
+    fn proven(more: &[&str]) -> Between {
+        let mut between = Between::greeted(more);
+        let hello = between.peer.line();
+        between.listener.put(&hello);
+        let hello = between.listener.line();
+        between.peer.put(&hello);
+        between
+    }
+
+    fn greeted(more: &[&str]) -> Between {
+        let listening = Waiting::guarded("30s", more);
+        let own = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = own.local_addr().unwrap().to_string();
+        let mut command = self_test(&[&["--peer", &address, "--wait", "30s"], more].concat());
+        command.env("RDMA_INIT_TOKEN", TOKEN);
+        let connecting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (mut peer, mut listener) = (Stranger::on(own.accept().unwrap().0), Stranger::at(&listening));
+        let first = peer.line();
+        listener.put(&first);
+        let second = listener.line();
+        peer.put(&second);
+        let greetings = [first, second];
+        Between { listening: Some(listening), connecting: Some(connecting), listener, peer, greetings }
+    }
+
+    /// What both say in the end: first the listener, then the peer.
+    #[track_caller]
+    fn end(mut self) -> [Ran; 2] {
+        drop((self.listener, self.peer));
+        let listened = self.listening.take().unwrap().end();
+        let output = self.connecting.take().unwrap().wait_with_output().unwrap();
+        let connected = Ran {
+            code: output.status.code(),
+            signal: None,
+            stdout: output.stdout,
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        };
+        let both = [listened, connected].map(|ran| ran.expect_code(1));
+        for ran in &both {
+            assert!(!ran.text().contains(FORGED) && !ran.stderr.contains(FORGED), "{ran:#?}");
+        }
+        both
+    }
+}
+
+/// Neither has taken anything for the other one's word.
+#[track_caller]
+fn nobody_is_met(both: &[Ran; 2]) {
+    for ran in both {
+        assert!(ran.text().contains("FAILED: pair-connect: "), "{ran:#?}");
+        assert!(!ran.text().contains("ok       pair-connect"), "{ran:#?}");
+    }
+}
+
+fn forged_node() -> serde_json::Value {
+    json!({"Node": {"host": FORGED, "nccl": null, "rails": []}})
+}
+
+#[test]
+fn who_relays_the_proof_cannot_speak_for_a_node() {
+    // Without a code, with one of another token, with one of no token.
+    for forge in [
+        |_: &[String; 2]| [forged_node().to_string() + "\n", forged_node().to_string() + "\n"],
+        |greetings: &[String; 2]| {
+            keys("a guess of the token", &greetings[0], &greetings[1])
+                .map(|key| sealed(&key, 1, &forged_node()))
+        },
+        |greetings: &[String; 2]| {
+            keys("", &greetings[0], &greetings[1]).map(|key| sealed(&key, 1, &forged_node()))
+        },
+    ] {
+        let mut between = Between::proven(&ONLY);
+        let [for_listener, for_peer] = forge(&between.greetings);
+        between.listener.put(&for_listener);
+        between.peer.put(&for_peer);
+        // Both have to have read it before anything is closed.
+        while !between.listener.line().is_empty() {}
+        while !between.peer.line().is_empty() {}
+        let both = between.end();
+        nobody_is_met(&both);
+        for ran in &both {
+            assert!(ran.text().contains(IN_BETWEEN), "{ran:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_message_that_is_changed_repeated_or_sent_back_is_refused() {
+    type Attack = fn(&mut Between);
+    let attacks: [(&str, Attack); 5] = [
+        ("changed", |between| {
+            let node = between.peer.line().replacen("\"host\":\"", "\"host\":\"x", 1);
+            between.listener.put(&node);
+        }),
+        ("extended", |between| {
+            let node = between.peer.line();
+            between.listener.put(&node.replace('\n', " \n"));
+        }),
+        ("of another message's code", |between| {
+            let node = between.peer.line();
+            let other = between.listener.line();
+            between.listener.put(&format!("{}{}", &other[..64], &node[64..]));
+        }),
+        ("sent back", |between| {
+            let own = between.listener.line();
+            between.listener.put(&own);
+        }),
+        ("cut", |between| {
+            let node = between.peer.line();
+            between.listener.put(&node[..node.len() - 2]);
+            between.listener.put("\n");
+        }),
+    ];
+    for (what, attack) in attacks {
+        let mut between = Between::proven(&ONLY);
+        attack(&mut between);
+        // It closes.
+        while !between.listener.line().is_empty() {}
+        let both = between.end();
+        nobody_is_met(&both);
+        assert!(both[0].text().contains(IN_BETWEEN), "{what}: {:#?}", both[0]);
+    }
+}
+
+#[test]
+fn a_proof_that_is_repeated_is_no_message() {
+    let mut between = Between::greeted(&ONLY);
+    let proof = between.peer.line();
+    between.listener.put(&proof);
+    assert!(between.listener.line().contains("Hello"));
+    between.listener.put(&proof);
+    while !between.listener.line().is_empty() {}
+    let both = between.end();
+    nobody_is_met(&both);
+    assert!(both[0].text().contains(IN_BETWEEN), "{:#?}", both[0]);
+
+    // Nor does it prove anything on another connection.
+    let waiting = Waiting::guarded("2s", &ONLY);
+    let mut again = Stranger::at(&waiting);
+    again.put(&greeting());
+    again.line();
+    again.put(&proof);
+    assert_eq!(again.line(), "\"Refused\"\n");
+    waiting.sends_away("not the same token");
+}
+
+#[test]
+fn messages_in_another_order_or_with_one_left_out_are_refused() {
+    for order in [&[1, 0][..], &[1], &[0, 0], &[]] {
+        let mut between = Between::proven(&[]);
+        let node = between.listener.line();
+        between.peer.put(&node);
+        // The peer goes on: what it is, and its ends.
+        let lines = [between.peer.line(), between.peer.line()];
+        assert!(lines[0].contains("Node") && lines[1].contains("Ends"), "{lines:?}");
+        order.iter().for_each(|index| between.listener.put(&lines[*index]));
+        if !order.is_empty() {
+            while !between.listener.line().is_empty() {}
+        }
+        let both = between.end();
+        let why = if order.is_empty() { "has closed the connection" } else { IN_BETWEEN };
+        assert!(both[0].text().contains(why), "{order:?}: {:#?}", both[0]);
+        assert!(both[1].text().contains("has closed the connection"), "{order:?}: {:#?}", both[1]);
+    }
+}
+
+#[test]
+fn an_end_that_is_cut_off_is_noticed() {
+    let mut between = Between::proven(&[]);
+    // What each is, the ends, who is ready.
+    for _ in 0..3 {
+        let (first, second) = (between.peer.line(), between.listener.line());
+        between.listener.put(&first);
+        between.peer.put(&second);
+    }
+    // Of what came of it, only the listener's.
+    let done = between.listener.line();
+    assert!(done.contains("Done"), "{done}");
+    between.peer.put(&done);
+    let both = between.end();
+    let why = "FAILED: pair-data: ";
+    assert!(
+        both[0].text().contains(why) && both[0].text().contains("has closed the connection"),
+        "{both:#?}"
+    );
+}
+
+#[test]
+fn who_listens_says_nothing_of_the_token_to_a_stranger() {
+    let waiting = Waiting::guarded("2s", &ONLY);
+    let mut stranger = Stranger::greeted(&waiting, "a guess of the token");
+    stranger.say(&json!({"Hello": {"longest_ms": 0}}));
+    assert_eq!(stranger.line(), "\"Refused\"\n");
+    assert_eq!(stranger.line(), "");
+    waiting.sends_away("not the same token");
+}
+
+#[test]
+fn who_answers_in_a_node_s_place_is_found_out() {
+    let own = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = own.local_addr().unwrap().to_string();
+    let mut command = self_test(&[&["--peer", &address], &ONLY[..]].concat());
+    command.env("RDMA_INIT_TOKEN", TOKEN).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let process = command.spawn().unwrap();
+    let mut peer = Stranger::on(own.accept().unwrap().0);
+    let first = peer.line();
+    // Its own words, which it would understand if they were anybody's.
+    peer.put(&first);
+    let proof = peer.line();
+    peer.put(&proof);
+    let output = process.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("not the same token"), "{output:?}");
+}
+
+fn peer_of(waiting: &Waiting) -> Command {
+    let mut command = self_test(&[&["--peer", &waiting.address, "--wait", "20s"], &ONLY[..]].concat());
+    command.env("RDMA_INIT_TOKEN", TOKEN);
+    command
+}
+
+#[test]
+fn silent_connections_do_not_keep_the_other_node_out() {
+    // More than are kept, and every kind of silence.
+    let waiting = Waiting::guarded("30s", &ONLY);
+    let mut silent: Vec<TcpStream> = (0..30).map(|_| waiting.connect()).collect();
+    silent.extend((0..30).map(|_| {
+        let mut stream = waiting.connect();
+        stream.write_all(b"{\"Greeting\":").unwrap();
+        stream
+    }));
+    let greeted: Vec<Stranger> = (0..30).map(|_| Stranger::greeted(&waiting, "")).collect();
+    let started = Instant::now();
+    run(peer_of(&waiting)).expect_code(0);
+    let ran = waiting.end().expect_code(0);
+    // One silent connection alone would take 5 s.
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    assert!(ran.stderr.contains("sent away, as too many others came"), "{}", ran.stderr);
+    drop((silent, greeted));
+}
+
+#[test]
+fn a_flood_of_strangers_is_counted_and_keeps_nobody_out() {
+    let waiting = Waiting::guarded("30s", &ONLY);
+    let (is_over, count) = (AtomicBool::new(false), AtomicU64::new(0));
+    let address = waiting.address.clone();
+    let (peer, listened) = thread::scope(|scope| {
+        for kind in 0..3 {
+            let (address, is_over, count) = (&address, &is_over, &count);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let Ok(mut stream) = TcpStream::connect(address) else { continue };
+                    let _ = match kind {
+                        0 => Ok(()),
+                        1 => stream.write_all(b"GET / HTTP/1.1\r\n\r\n"),
+                        _ => stream.write_all(greeting().as_bytes()).and_then(|()| stream.write_all(b"x\n")),
+                    };
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        while count.load(Ordering::Relaxed) < 300 {
+            thread::yield_now();
+        }
+        let peer = run(peer_of(&waiting));
+        is_over.store(true, Ordering::Relaxed);
+        (peer, waiting.end())
+    });
+    peer.expect_code(0);
+    let ran = listened.expect_code(0);
+    assert!(ran.stderr.contains("goes on waiting: 100 have come that are no node of ours"), "{}", ran.stderr);
+    assert!(ran.stderr.len() < 4096, "{} bytes\n{}", ran.stderr.len(), ran.stderr);
+}
