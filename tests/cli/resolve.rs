@@ -210,6 +210,7 @@ fn no_code_of_the_image_is_loaded() {
         for ran in by_name("worker-0.job", hostile) {
             ran.expect_code(0);
         }
+        assert!(!mark.exists(), "a library of the image was loaded");
         let mut listen =
             self_test(&[&["--listen=worker-0.job:0", "--any-peer", "--wait=1s"], &ONLY[..]].concat());
         hostile(&mut listen);

@@ -13,6 +13,10 @@ rxe mlx5_1 eth1 "25.11.128.$number/27"
 rxe mlx5_2 eth2 "25.11.128.$((32 + number))/27"
 export NCCL_IB_HCA==mlx5_1,mlx5_2
 
+# By this name the second one goes there.
+echo '10.9.0.1 node1' >>/etc/hosts
+export RDMA_INIT_TOKEN='a secret of 2 nodes'
+
 port=18516
 wait=120s
 
@@ -22,7 +26,7 @@ pair() {
     shift
     case $number in
         1) set -- --listen "10.9.0.1:$port" "$@" ;;
-        2) set -- --peer "10.9.0.1:$port" "$@" ;;
+        2) set -- --peer "node1:$port" "$@" ;;
     esac
     code=0
     "$init" self-test --wait "$wait" --each 20s --size 1048576 "$@" >/run/out 2>&1 || code=$?
@@ -44,12 +48,15 @@ for hca in mlx5_1 mlx5_2; do
 done
 has 'the family' 'ok *pair-gid .*RoCE v2, IPv4'
 
-echo '--- one token, and two'
-RDMA_INIT_TOKEN=secret pair 0 --only pair-connect --only pair-data
+echo '--- no token, and two'
+RDMA_INIT_TOKEN='' pair 125
+has 'both ways are told' 'RDMA_INIT_TOKEN .*--any-peer'
+RDMA_INIT_TOKEN='' pair 0 --any-peer --only pair-connect --only pair-data
+has 'it is said aloud' 'ok *pair-connect .*whoever that is'
 # Who listens goes on to, for another one; nobody else finds that port.
 port=18517
 [ "$number" = 2 ] || wait=30s
-RDMA_INIT_TOKEN=secret$number pair 1 --only pair-connect --only pair-data
+RDMA_INIT_TOKEN="$RDMA_INIT_TOKEN, $number" pair 1 --only pair-connect --only pair-data
 has 'it is named' 'FAILED: pair-connect: .* not the same token'
 port=18518
 wait=120s
