@@ -256,6 +256,20 @@ fn a_proxy_whose_node_is_not_up_yet_is_tried_again() {
 }
 
 #[test]
+fn a_node_that_says_nothing_is_tried_again() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let mut command = self_test(&[&["--peer", &address, "--wait", "30s"], &ONLY[..]].concat());
+    let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _first = silent.accept().unwrap();
+    // The second one is another's, who speaks.
+    silent.accept().unwrap().0.write_all(b"nonsense\n").unwrap();
+    let output = process.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("tries again: 127.0.0.1:"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("it sent \"nonsense\""), "{output:?}");
+}
+
+#[test]
 fn nobody_is_waited_for_longer_than_asked() {
     for (arguments, why) in [
         (["--listen", "127.0.0.1:0"], "no node has come to 127.0.0.1:"),

@@ -18,9 +18,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// For one try: a node that is off does not answer at all.
 const TRY: Duration = Duration::from_secs(5);
 
-/// A connection that is closed before the other end has proven anything is one to a proxy
-/// whose node is not up yet, or to a node that many others have come to; so another one is
-/// made.
+/// A connection that is closed, or stays silent, before the other end has proven anything
+/// is one to a proxy whose node is not up yet, or to a node that many others have come to;
+/// so another one is made.
 ///
 /// # Errors
 /// In words: it cannot be reached, or is no node of ours.
@@ -32,7 +32,7 @@ pub fn go_to(
 ) -> Result<(Wire, Duration), String> {
     let started = Instant::now();
     let mut is_said = false;
-    let mut gone = None;
+    let mut before = None;
     loop {
         let reached = reach(address, end, &mut |why| {
             if !is_said {
@@ -41,13 +41,16 @@ pub fn go_to(
             }
         });
         let connection = reached.map_err(|why| {
-            let before = gone.as_ref().map_or(String::new(), |gone| format!(" Before: {gone}"));
+            let before = before.as_ref().map_or(String::new(), |why| format!(" Before: {why}"));
             format!("cannot reach {address} within {}: {why}.{before}", time(started.elapsed()))
         })?;
         match prove(connection, meeting, end) {
             Ok(proven) => return Ok(proven),
-            Err(stranger) if stranger.fault == Fault::Gone && Instant::now() + PAUSE < end => {
-                gone = Some(stranger.why);
+            Err(Stranger { fault: Fault::Gone | Fault::Silent, why }) if Instant::now() + PAUSE < end => {
+                if before.is_none() {
+                    say(&format!("tries again: {why}"));
+                }
+                before = Some(why);
                 std::thread::sleep(PAUSE);
             }
             Err(stranger) => return Err(stranger.why),
