@@ -59,7 +59,7 @@ pub fn filled_at_start(config: &Config, profiles: &Profiles, environment: &Envir
     if !environment.names().any(|name| profiles.may_fill(name)) {
         return Vec::new();
     }
-    let found = find(&config.state_dir, |name| profiles.may_fill(name));
+    let found = find(&config.state_dir);
     let is_there = |one: &Filled| environment.get(&one.variable) == Some(&one.value);
     found.map_or_else(|_| Vec::new(), |found| found.run.filled_itself().filter(is_there).collect())
 }

@@ -36,8 +36,9 @@ use crate::sys::signals;
 
 /// What the preparation came to.
 pub enum Prepared {
-    /// The command, ready to be executed, and what its init is to be left.
-    Command { image: Image, filled: bool, note: String },
+    /// The command, ready to be executed, and what its init is to be left: what is to be
+    /// told in the end, and the state for those who enter.
+    Command { image: Image, filled: bool, note: String, state: Vec<u8> },
     /// This process is to look after the command, and a child to prepare it.
     Supervise(Box<Orders>),
     /// The command must not be started.
@@ -101,7 +102,7 @@ pub fn prepare(
         filled: plan.filled().map(owned).collect(),
     });
     let verdict = proof.map(|report| report.passed);
-    keep::keep(
+    let state = keep::keep(
         config,
         keep::Decided {
             facts,
@@ -116,7 +117,7 @@ pub fn prepare(
     let image = Image::new(command, environment::with(inherited, plan.filled()));
     // The last of all, as a self-test moves data, too.
     let note = if keeper == Keeper::Nobody { String::new() } else { traffic::note(config, &plan) };
-    Ok(Prepared::Command { image, filled, note })
+    Ok(Prepared::Command { image, filled, note, state })
 }
 
 /// In place there is no init: does what is left of its configuration, and says what

@@ -158,6 +158,14 @@ impl<'a> Guard<'a> {
         }
     }
 
+    /// Leaves the state with PID 1. Gives what makes it count, where something does.
+    fn leave_state(&self, state: &[u8]) -> Option<&'a Link> {
+        match self.watcher {
+            Watcher::Link(link) if link.leave_state(state) => Some(link),
+            _ => None,
+        }
+    }
+
     /// The command could not be executed, as has been said.
     fn not_run(&self) {
         if let Watcher::Link(link) = self.watcher {
@@ -184,10 +192,18 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
     std::panic::set_hook(Box::new(|panic| say(&panic.to_string())));
     let command = command_of(arguments).unwrap_or_default();
     let result = catch_unwind(AssertUnwindSafe(|| prepare_or_print(arguments, guard)));
+    let mut vouches = None;
+    if let Ok(Prepared::Command { state, .. }) = &result {
+        vouches = guard.leave_state(state);
+    }
     guard.leave();
     // Only now: until then it is better to have what was decided.
     if let Ok(Prepared::Command { note, .. }) = &result {
         guard.leave_note(note);
+    }
+    // Only now is it sure that the command gets what is in there.
+    if let Some(link) = vouches {
+        link.seal_state();
     }
     let refusal = guard.orders.get().terms.refuse;
     let code = match result {

@@ -22,4 +22,5 @@ mod docker {
     mod stop;
     mod terminal;
     mod traffic;
+    mod trusted;
 }

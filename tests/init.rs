@@ -14,6 +14,8 @@ mod init {
     mod odd_files;
     mod orphans;
     mod parent;
+    mod planted;
+    mod pod;
     mod preparation;
     mod refusal;
     mod screen;
@@ -22,4 +24,5 @@ mod init {
     mod stop;
     mod supervise;
     mod terminal;
+    mod trust;
 }

@@ -18,32 +18,51 @@ pub struct Files {
     pub facts: Vec<u8>,
 }
 
-/// Writes them to the first folder that this user may have to itself, and gives that;
-/// `None` where no state is wanted.
-///
-/// # Errors
-/// Why none of the folders would do, in one sentence.
-pub fn write(place: &Place, files: impl FnOnce() -> Files) -> Result<Option<PathBuf>, String> {
-    let folders = place.folders(Uid::effective());
-    if folders.is_empty() {
-        return Ok(None);
-    }
-    let files = files();
-    let mut reasons = Vec::new();
-    for path in folders {
-        if *place == Place::Default && is_of_another_container(&path) {
-            reasons.push(format!("{}: another container keeps its state there", path.display()));
-            continue;
-        }
-        match write_to(&path, &files) {
-            Ok(()) => return Ok(Some(path)),
-            Err(why) => reasons.push(format!("{}: {why}", path.display())),
-        }
-    }
-    Err(reasons.join("; "))
+/// Where they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    pub folder: PathBuf,
+    /// Nobody outside this container can write there.
+    pub is_of_container: bool,
 }
 
-fn write_to(path: &Path, files: &Files) -> Result<(), String> {
+/// A folder that would not do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    pub folder: PathBuf,
+    pub why: String,
+    /// Files that are there under the names of ours.
+    pub strange: Vec<&'static str>,
+}
+
+/// Writes them to the first folder that this user may have to itself, and gives that, with
+/// those that would not do. `standing` is a folder whose state is to stay, before those
+/// that are worse. `None` where no state is wanted, or none of the folders would do.
+pub fn write(
+    place: &Place,
+    standing: Option<&Path>,
+    files: impl FnOnce() -> Files,
+) -> (Option<Left>, Vec<Refused>) {
+    let mut refused = Vec::new();
+    if *place == Place::Nowhere {
+        return (None, refused);
+    }
+    let files = files();
+    for folder in place.folders(Uid::effective()).take_while(|folder| Some(folder.as_path()) != standing) {
+        let written = match *place == Place::Default && is_of_another_container(&folder) {
+            true => Err("another container keeps its state there".to_owned()),
+            false => write_to(&folder, &files),
+        };
+        match written {
+            Ok(is_of_container) => return (Some(Left { folder, is_of_container }), refused),
+            Err(why) => refused.push(Refused { strange: strange(&folder), folder, why }),
+        }
+    }
+    (None, refused)
+}
+
+/// Gives whether nobody outside this container can write there.
+fn write_to(path: &Path, files: &Files) -> Result<bool, String> {
     let folder = Folder::make(path).map_err(|refused| refused.to_string())?;
     // The plan is what a reader looks for: when it is there, all is.
     for (name, bytes) in
@@ -55,5 +74,10 @@ fn write_to(path: &Path, files: &Files) -> Result<(), String> {
             folder.write(name, bytes, 0o644).map_err(describe)?;
         }
     }
-    Ok(())
+    Ok(folder.is_of_root())
+}
+
+/// What others than rdma-init read, and would take for ours.
+fn strange(folder: &Path) -> Vec<&'static str> {
+    [ENV_SH, NCCL_CONF].into_iter().filter(|name| folder.join(name).symlink_metadata().is_ok()).collect()
 }

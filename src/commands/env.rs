@@ -5,7 +5,6 @@ use std::io::Write;
 use crate::cli::EnvArguments;
 use crate::config::Config;
 use crate::facts::settings::Environment;
-use crate::host;
 use crate::report;
 use crate::report::log::say;
 use crate::state::find::find;
@@ -19,7 +18,7 @@ pub fn run(
 ) -> anyhow::Result<()> {
     // Who asks for another profile wants to know what that would come to.
     let state = match &arguments.host.facts {
-        None if !config.asks_anew => kept(config)?,
+        None if !config.asks_anew => kept(config),
         _ => None,
     };
     let run = match state {
@@ -47,8 +46,10 @@ pub fn run(
 }
 
 /// What the container was started with.
-fn kept(config: &Config) -> anyhow::Result<Option<Run>> {
-    let profiles = host::profiles(config)?;
-    let found = find(&config.state_dir, |name| profiles.may_fill(name));
-    Ok(found.ok().map(|found| found.run))
+fn kept(config: &Config) -> Option<Run> {
+    let found = find(&config.state_dir).ok()?;
+    if let Some(loss) = found.loss() {
+        say(&loss);
+    }
+    Some(found.run)
 }

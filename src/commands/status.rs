@@ -22,6 +22,9 @@ struct Document<'a> {
     why: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     folder: Option<String>,
+    /// Whether nobody outside this container can have written it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trusted: Option<bool>,
     /// Seconds since the preparation was done.
     #[serde(skip_serializing_if = "Option::is_none")]
     age: Option<u64>,
@@ -39,8 +42,7 @@ struct Document<'a> {
 
 /// Returns the exit code.
 pub fn run(out: &mut impl Write, json: bool, config: &Config) -> anyhow::Result<i32> {
-    // Nothing is done with the variables here.
-    let found = find(&config.state_dir, |_| true);
+    let found = find(&config.state_dir);
     let why = why_not(found.as_ref());
     if json {
         json::write_line(out, &document(found.as_ref().ok(), why.as_deref()))?;
@@ -86,7 +88,8 @@ fn document<'a>(found: Option<&'a Found>, why: Option<&'a str>) -> Document<'a> 
         schema: "rdma-init/status/1",
         ready: why.is_none(),
         why,
-        folder: found.map(|found| found.folder.display().to_string()),
+        folder: found.and_then(|found| Some(found.folder.as_ref()?.display().to_string())),
+        trusted: found.map(|found| found.doubt.is_none()),
         age: run.map(|run| age(run.since)),
         decided: run.map(|run| run.headline.as_str()),
         self_test: run.and_then(|run| run.self_test.as_deref()),

@@ -15,12 +15,14 @@ use nix::unistd::pipe2;
 
 use super::note::{Decided, Note};
 use super::orders::{ENCODED, Orders};
+use super::sealed::Sealed;
 
 /// The child's side.
 pub struct Link {
     pipe: std::fs::File,
     permit: Rc<Permit>,
     note: Option<Rc<Note>>,
+    state: Option<Rc<Sealed>>,
 }
 
 /// PID 1's side.
@@ -28,6 +30,7 @@ pub struct Watch {
     pipe: std::fs::File,
     permit: Rc<Permit>,
     note: Option<Rc<Note>>,
+    state: Option<Rc<Sealed>>,
 }
 
 /// What PID 1 finds in the pipe.
@@ -56,12 +59,24 @@ impl Permit {
 /// # Errors
 /// EMFILE, ENFILE or ENOMEM.
 pub fn pair() -> Result<(Watch, Link), Errno> {
+    let (mut watch, mut link) = pair_without_memory()?;
+    watch.note = Note::new().map(Rc::new);
+    watch.state = Sealed::new().map(Rc::new);
+    link.note.clone_from(&watch.note);
+    link.state.clone_from(&watch.state);
+    Ok((watch, link))
+}
+
+/// The same where the child has nothing to leave.
+///
+/// # Errors
+/// EMFILE, ENFILE or ENOMEM.
+pub fn pair_without_memory() -> Result<(Watch, Link), Errno> {
     let (read, write) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let permit = Rc::new(Permit(EventFd::from_value_and_flags(1, flags)?));
-    let note = Note::new().map(Rc::new);
-    let watch = Watch { pipe: read.into(), permit: Rc::clone(&permit), note: note.clone() };
-    Ok((watch, Link { pipe: write.into(), permit, note }))
+    let watch = Watch { pipe: read.into(), permit: Rc::clone(&permit), note: None, state: None };
+    Ok((watch, Link { pipe: write.into(), permit, note: None, state: None }))
 }
 
 /// All messages have one length, so that each read takes one: a byte that says
@@ -102,6 +117,20 @@ impl Link {
         }
     }
 
+    /// Leaves with PID 1 what whoever enters the container may believe, once it is sealed.
+    /// Gives whether there is something to seal.
+    #[must_use]
+    pub fn leave_state(&self, state: &[u8]) -> bool {
+        !state.is_empty() && self.state.as_deref().is_some_and(|memory| memory.fill(state))
+    }
+
+    /// Makes it count.
+    pub fn seal_state(&self) {
+        if let Some(memory) = self.state.as_deref() {
+            memory.seal();
+        }
+    }
+
     /// Whether this process may go on to exec. `false` when PID 1 has given up
     /// on it, and will kill it.
     #[must_use]
@@ -138,6 +167,11 @@ impl Watch {
     /// What the child leaves, for the one who keeps it.
     pub fn take_note(&mut self) -> Option<Rc<Note>> {
         self.note.take()
+    }
+
+    /// What the child leaves for those who enter, for the one who keeps it.
+    pub fn take_state(&mut self) -> Option<Rc<Sealed>> {
+        self.state.take()
     }
 
     /// The descriptors that PID 1 has to keep open.

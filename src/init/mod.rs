@@ -15,6 +15,7 @@ mod link;
 mod note;
 mod orders;
 mod preparing;
+mod sealed;
 mod signal_map;
 mod stopping;
 mod supervisor;

@@ -152,12 +152,8 @@ impl Supervisor {
             }
         };
         voice.say(Weight::Error, &format!("{why}. {how}"));
-        let (watch, link) = match link::pair() {
-            Ok((mut watch, link)) => {
-                // It would be kept open for nothing.
-                watch.take_note();
-                (Some(watch), Some(link))
-            }
+        let (watch, link) = match link::pair_without_memory() {
+            Ok((watch, link)) => (Some(watch), Some(link)),
             // The command is worth more than a better message.
             Err(_) => (None, None),
         };
@@ -179,6 +175,7 @@ impl Supervisor {
             Ok(child) => {
                 self.replaced = Some(before);
                 self.note = None;
+                self.left = None;
                 self.untouched = watch;
                 self.child = child;
                 // It starts with every signal blocked, so each of these counts as if

@@ -16,6 +16,7 @@ use super::link::{self, Link, News, Watch};
 use super::note::Note;
 use super::orders::Orders;
 use super::preparing::Prepared;
+use super::sealed::Sealed;
 use super::survivors::Reach;
 use super::terminal;
 use super::voice::Weight;
@@ -74,6 +75,7 @@ pub fn supervise(
         replaced: None,
         untouched: None,
         note: watch.take_note(),
+        left: watch.take_state(),
         killed: None,
         childless: false,
         may_not_kill: false,
@@ -141,6 +143,8 @@ pub(super) struct Supervisor {
     pub(super) untouched: Option<Watch>,
     /// What the preparation has left for the end, until it turns out that it left nothing.
     pub(super) note: Option<Rc<Note>>,
+    /// What the preparation has left for those who enter, where it has left something.
+    pub(super) left: Option<Rc<Sealed>>,
     /// When everything that was left was killed, and why.
     pub(super) killed: Option<(Killed, Instant)>,
     /// There is no child left, adopted ones included.
@@ -300,8 +304,10 @@ impl Supervisor {
     fn leave_inherited_behind(&mut self) {
         self.note.take_if(|note| note.text().is_none());
         let own = self.untouched.as_ref().map(Watch::raw_fds).into_iter().flatten();
-        let note = self.note.as_deref().map(Note::raw_fd);
-        close_inherited(&mut own.chain(note).collect::<Vec<i32>>());
+        self.left.take_if(|left| !left.is_sealed());
+        let kept = self.note.as_deref().map(Note::raw_fd).into_iter();
+        let kept = kept.chain(self.left.as_deref().map(Sealed::raw_fd));
+        close_inherited(&mut own.chain(kept).collect::<Vec<i32>>());
         let _ = nix::unistd::chdir("/");
     }
 }

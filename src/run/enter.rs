@@ -1,7 +1,6 @@
 //! `rdma-init exec`: a command with the variables that the container was started with.
 
 use std::ffi::CString;
-use std::fs;
 use std::time::{Duration, Instant};
 
 use super::Prepared;
@@ -11,11 +10,10 @@ use crate::check::memlock::Mode;
 use crate::config::Config;
 use crate::facts::settings::Environment;
 use crate::host;
-use crate::profiles::Profiles;
 use crate::report::log::Log;
 use crate::state::Place;
 use crate::state::find::{Found, Without, find};
-use crate::state::identity::{age, started};
+use crate::state::preparation;
 use crate::sys::exec::Image;
 
 /// Between two looks whether the container's start is done.
@@ -34,9 +32,12 @@ pub fn enter(
     let known = Environment::new(&inherited);
     let profiles = host::profiles(config)?;
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-    let given: Vec<(String, String)> = match wait(config, &profiles) {
+    let given: Vec<(String, String)> = match wait(config) {
         Ok(found) => {
-            tracing::debug!(folder = %found.folder.display(), "state found");
+            tracing::debug!(folder = ?found.folder, doubt = ?found.doubt, "state found");
+            if let Some(loss) = found.loss() {
+                log.warn(&loss);
+            }
             found.run.given().map(owned).collect()
         }
         Err(without) => {
@@ -57,16 +58,19 @@ pub fn enter(
         image: Image::new(command, environment::with(inherited, new.into_iter())),
         filled: is_filled,
         note: String::new(),
+        state: Vec::new(),
     })
 }
 
 /// The state, for which a start that is not done yet is waited for.
-fn wait(config: &Config, profiles: &Profiles) -> Result<Found, Vec<Without>> {
+fn wait(config: &Config) -> Result<Found, Vec<Without>> {
     let end = Instant::now() + left(config);
     loop {
         // Asked first: what is left is there before the preparation ends.
-        let may_come = Instant::now() < end && config.state_dir != Place::Nowhere && is_preparing();
-        let found = find(&config.state_dir, |name| profiles.may_fill(name));
+        let may_come = Instant::now() < end
+            && config.state_dir != Place::Nowhere
+            && preparation::is_under_way() != Some(false);
+        let found = find(&config.state_dir);
         // No event tells of a folder that may come to be in one of several places.
         match found {
             Err(_) if may_come => std::thread::sleep(LOOK),
@@ -77,22 +81,8 @@ fn wait(config: &Config, profiles: &Profiles) -> Result<Found, Vec<Without>> {
 
 /// How long the preparation of this container may still take, if its PID 1 is one of us.
 fn left(config: &Config) -> Duration {
-    let is_ours = name("1").is_some() && name("1") == name("self") && std::process::id() != 1;
-    let age = started(1).and_then(age).filter(|_| is_ours);
-    age.map_or(Duration::ZERO, |age| config.longest_preparation().saturating_sub(Duration::from_secs(age)))
-}
-
-/// The program of a process, as the kernel shows it.
-fn name(pid: &str) -> Option<String> {
-    fs::read_to_string(format!("/proc/{pid}/comm")).ok()
-}
-
-/// Whether PID 1 has a child that is not its command yet, or none so far, or that does not
-/// show.
-fn is_preparing() -> bool {
-    let Ok(children) = fs::read_to_string("/proc/1/task/1/children") else { return true };
-    let mut children = children.split_whitespace().map(name).peekable();
-    children.peek().is_none() || children.any(|child| child == name("self"))
+    let age = preparation::age_of_our_init();
+    age.map_or(Duration::ZERO, |age| config.longest_preparation().saturating_sub(age))
 }
 
 fn why_afresh(without: &[Without]) -> String {

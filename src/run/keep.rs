@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use nix::unistd::Uid;
 use serde::Serialize;
 
 use crate::apply::amend::InPlace;
+use crate::apply::state::{Left, Refused};
 use crate::apply::{nccl_conf, propagate, state};
 use crate::cli::EnvFormat;
 use crate::config::Config;
@@ -13,13 +15,14 @@ use crate::facts::settings::Environment;
 use crate::facts::{Facts, Reader, document, home};
 use crate::plan::Plan;
 use crate::report::environment;
-use crate::report::log::Log;
-use crate::report::plan::{Document, Memlock, headline};
+use crate::report::log::{Log, say};
+use crate::report::plan::{Document, Memlock, SCHEMA, headline};
 use crate::report::style::visible;
-use crate::state::find::find;
+use crate::state::find::{Found, OWN_PLACE, find};
+use crate::state::harmless::is_harmless;
 use crate::state::identity::{Identity, started};
 use crate::state::run::Run;
-use crate::state::{NCCL_CONF, block};
+use crate::state::{NCCL_CONF, Place, block};
 
 /// What is to be kept.
 pub struct Decided<'a> {
@@ -34,41 +37,55 @@ pub struct Decided<'a> {
 
 /// Writes the state folder, in a container `/etc/nccl.conf`, and wherever else the variables are
 /// wanted (`propagate`). What cannot be is said,
-/// where somebody could miss it; the command starts all the same.
-pub fn keep(config: &Config, decided: Decided, log: &Log) {
+/// where somebody could miss it; the command starts all the same. Gives what our own init
+/// is to vouch for.
+pub fn keep(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
     let filled: Vec<(&str, &str)> = decided.plan.filled().collect();
-    let identity = Identity::own();
-    let writes_conf = config.write_nccl_conf.unwrap_or(decided.by_init || identity.is_container());
+    let run = run(&decided);
+    let writes_conf = config.write_nccl_conf.unwrap_or(decided.by_init || run.identity.is_container());
     // A command that is started in a container by hand ends before the container does.
-    if !decided.by_init && find(&config.state_dir, |_| true).is_ok_and(|found| stands(&found.run)) {
-        return;
-    }
-    let folder = match state::write(&config.state_dir, || files(identity, &decided, &filled)) {
-        Ok(folder) => folder,
-        Err(why) if filled.is_empty() => {
-            tracing::debug!(why, "no state is kept");
-            None
-        }
-        Err(why) => {
-            log.note(&format!(
-                "what was decided cannot be left for processes that enter the container later, which then decide anew: {why}."
-            ));
-            None
-        }
+    let standing = match decided.by_init {
+        true => None,
+        false => find(&config.state_dir).ok().filter(|found| stands(&found.run)),
     };
+    let standing = match standing {
+        Some(Found { doubt: None, .. }) => return Vec::new(),
+        // It may be somebody else's, who must not keep us from what is ours alone.
+        doubtful => doubtful.and_then(|found| found.folder),
+    };
+    let (left, refused) =
+        state::write(&config.state_dir, standing.as_deref(), || files(&run, &decided, &filled));
     // A process that enters has not inherited these, either.
-    let given: Vec<(&str, &str)> = filled.into_iter().chain(decided.plan.inherited()).collect();
+    let given: Vec<(&str, &str)> = filled.iter().copied().chain(decided.plan.inherited()).collect();
+    tell_of_strangers(&refused);
+    if left.is_some() || standing.is_some() || filled.is_empty() {
+        tracing::debug!(?left, ?refused, "state");
+    } else if !refused.is_empty() {
+        log.note(&nowhere(&refused, decided.by_init));
+    }
+    if let Some(loss) = left.as_ref().and_then(|left| loss(left, &given, decided.by_init)) {
+        log.note(&loss);
+    }
     let root = Path::new("/");
     let lines = text(&given, EnvFormat::NcclConf);
     if writes_conf {
-        let state = folder.map(|folder| folder.join(NCCL_CONF));
         let in_place =
             if config.write_nccl_conf == Some(true) { InPlace::Yes } else { InPlace::UnlessMounted };
+        let state = left.as_ref().map(|left| left.folder.join(NCCL_CONF));
+        let advised = left.as_ref().filter(|left| left.is_of_container).and(state.as_deref());
         if let Err(why) = nccl_conf::write(root, &lines, state.as_deref(), in_place)
             && !is_read_anyway(&decided.facts, state.as_deref())
         {
-            log.note(&advice(&why, state.as_deref()));
+            log.note(&advice(&why, advised));
         }
+    }
+    if let Some(left) = left.as_ref().filter(|left| !left.is_of_container)
+        && is_read(&decided.facts, &left.folder.join(NCCL_CONF))
+    {
+        let folder = left.folder.display();
+        log.note(&format!(
+            "NCCL reads {folder}/{NCCL_CONF} in every process, as NCCL_CONF_FILE or /etc/nccl.conf says. Make sure that no other container can write to {folder}: whoever can may have NCCL load a library."
+        ));
     }
     if let Some(old) = nccl_conf::left_behind(root, &lines) {
         log.warn(&format!(
@@ -86,6 +103,68 @@ pub fn keep(config: &Config, decided: Decided, log: &Log) {
     for problem in propagate::write(target, config.propagate, &given) {
         log.warn(&format!("{problem}."));
     }
+    match decided.by_init && config.state_dir != Place::Nowhere {
+        true => {
+            let mut text = Vec::new();
+            // Into memory, which takes anything.
+            let _ = crate::json::write_line(&mut text, &Kept { schema: SCHEMA, run: &run });
+            text
+        }
+        false => Vec::new(),
+    }
+}
+
+/// What our own init holds of `plan.json`.
+#[derive(Serialize)]
+struct Kept<'a> {
+    schema: &'static str,
+    run: &'a Run,
+}
+
+/// What has the names of our files at a known place, and is not ours, is an error: an
+/// image may have been told to read it there.
+fn tell_of_strangers(refused: &[Refused]) {
+    let known = refused.first().filter(|refused| !refused.strange.is_empty());
+    if let Some(Refused { folder, why, strange }) = known {
+        let folder = folder.display();
+        say(&format!(
+            "error: what is in {folder} ({}) is not of this start, and may be somebody else's: let no shell read it, and let neither NCCL_CONF_FILE nor /etc/nccl.conf lead there. {folder} is not used, because of this: {why}. rdma-init exec, and eval \"$(rdma-init env)\", do not read it.",
+            strange.join(", ")
+        ));
+    }
+}
+
+fn nowhere(refused: &[Refused], by_init: bool) -> String {
+    let reasons: Vec<String> =
+        refused.iter().map(|one| format!("{}: {}", one.folder.display(), one.why)).collect();
+    let reasons = reasons.join("; ");
+    match by_init {
+        true => format!(
+            "what was decided can be left with PID 1 alone, for processes of its own user that enter the container later, and others decide anew: {reasons}."
+        ),
+        false => format!(
+            "what was decided cannot be left for processes that enter the container later, which then decide anew: {reasons}."
+        ),
+    }
+}
+
+/// What those who enter will not get, as nothing proves to them whose state it is.
+fn loss(left: &Left, given: &[(&str, &str)], by_init: bool) -> Option<String> {
+    let lost: Vec<&str> =
+        given.iter().filter(|(name, value)| !is_harmless(name, value)).map(|(name, _)| *name).collect();
+    if left.is_of_container || lost.is_empty() {
+        return None;
+    }
+    let own = Uid::effective();
+    let who = match by_init {
+        true => format!("processes of other users than uid {own}"),
+        false => "processes".to_owned(),
+    };
+    Some(format!(
+        "{who} that enter the container later will not get {}: other containers may be able to write to {}, so of what is there only variables that name no file, library or code are taken. {OWN_PLACE}.",
+        lost.join(", "),
+        left.folder.display()
+    ))
 }
 
 /// Whether what a start has left is to stay: of the container's own, or for a command that
@@ -100,6 +179,13 @@ fn is_read_anyway(facts: &Facts, state: Option<&Path>) -> bool {
     named.is_some() && named == state
 }
 
+/// Whether NCCL is told to read this file, by a variable or a link.
+fn is_read(facts: &Facts, file: &Path) -> bool {
+    let is_linked = || std::fs::read_link("/etc/nccl.conf").is_ok_and(|target| target == file);
+    is_read_anyway(facts, Some(file)) || is_linked()
+}
+
+/// `state` is the file that is ours alone.
 fn advice(why: &str, state: Option<&Path>) -> String {
     let next_best = match state {
         Some(state) => {
@@ -115,10 +201,10 @@ fn advice(why: &str, state: Option<&Path>) -> String {
     )
 }
 
-fn files(identity: Identity, decided: &Decided, filled: &[(&str, &str)]) -> state::Files {
+fn run(decided: &Decided) -> Run {
     let pid = nix::unistd::getpid().as_raw();
-    let run = Run {
-        identity,
+    Run {
+        identity: Identity::own(),
         by_init: decided.by_init,
         since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         pid,
@@ -126,12 +212,15 @@ fn files(identity: Identity, decided: &Decided, filled: &[(&str, &str)]) -> stat
         headline: headline(decided.plan),
         self_test: decided.verdict.map(|passed| if passed { "passed" } else { "failed" }.to_owned()),
         ..Run::of(decided.plan)
-    };
+    }
+}
+
+fn files(run: &Run, decided: &Decided, filled: &[(&str, &str)]) -> state::Files {
     state::Files {
         env_sh: text(filled, EnvFormat::Sh).into_bytes(),
         // Marked, as the next start may be told to read it.
         nccl_conf: block::with("", &text(filled, EnvFormat::NcclConf), |_| Vec::new()).into_bytes(),
-        plan: json(&Document::new(decided.plan, decided.memlock).of_run(&run)),
+        plan: json(&Document::new(decided.plan, decided.memlock).of_run(run)),
         facts: json(&document::Document::new(&decided.facts)),
     }
 }

@@ -118,7 +118,7 @@ fn found(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
                 format!(
                     "This user may not make files in {FOLDER}, so the state goes to /dev/shm or /tmp, if that can be."
                 ),
-                "Mount a file system on /run that the container's user may write (docker run --tmpfs /run; Kubernetes: an emptyDir).",
+                "Let the container write to its root file system; or mount one on /run that its user may write and that no other container has (docker run --tmpfs /run; Kubernetes: an emptyDir).",
             ),
         },
         "libibverbs" => match image {

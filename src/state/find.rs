@@ -1,5 +1,7 @@
-//! Finding what this container's start has left, without being told where.
+//! Finding what this container's start has left, without being told where, and without
+//! believing somebody else.
 
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +10,11 @@ use nix::errno::Errno;
 use nix::unistd::Uid;
 
 use super::folder::{Folder, Refused};
+use super::harmless::is_harmless;
 use super::identity::Identity;
+use super::mount;
+use super::pid1::{self, Answer};
+use super::preparation;
 use super::run::{self, Run};
 use super::{PLAN, Place};
 use crate::facts::reader::describe;
@@ -17,9 +23,77 @@ use crate::facts::settings::is_variable_name;
 /// The state of a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    pub folder: PathBuf,
+    /// Where its files are; `None` where only PID 1 has it.
+    pub folder: Option<PathBuf>,
     pub run: Run,
+    /// Why it may be somebody else's, so that only what is harmless was taken.
+    pub doubt: Option<Doubt>,
+    /// The variables that were not taken.
+    pub left_out: Vec<String>,
 }
+
+/// Why a state does not count as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Doubt {
+    /// It is in this folder, which is not on the container's own root mount.
+    Shared(PathBuf),
+    /// It is of this user, who is neither root nor this process's own.
+    Foreign(Uid),
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Doubt::Shared(folder) => {
+                write!(f, "other containers may be able to write to {}", folder.display())
+            }
+            Doubt::Foreign(user) => write!(f, "it is the state of another user (uid {user})"),
+        }
+    }
+}
+
+impl Found {
+    /// What is lost, and how to have it, where something is.
+    pub fn loss(&self) -> Option<String> {
+        let doubt = self.doubt.as_ref().filter(|_| !self.left_out.is_empty())?;
+        let names = self.left_out.join(", ");
+        let fix = match doubt {
+            Doubt::Shared(_) if preparation::is_by_us() => {
+                format!("{OWN_PLACE}; or enter as the user and group of PID 1")
+            }
+            Doubt::Shared(_) => OWN_PLACE.to_owned(),
+            Doubt::Foreign(user) => format!("Enter as uid {user}"),
+        };
+        Some(format!(
+            "left out of what the container was started with: {names}. Of a state that may be somebody else's ({doubt}), only variables that name no file, library or code are taken. {fix}."
+        ))
+    }
+
+    fn whole(folder: Option<PathBuf>, mut run: Run) -> Found {
+        for variables in [&mut run.filled, &mut run.inherited] {
+            variables.retain(|name, value| is_variable_name(name) && !value.contains('\0'));
+        }
+        Found { folder, run, doubt: None, left_out: Vec::new() }
+    }
+
+    fn doubtful(folder: Option<PathBuf>, mut run: Run, doubt: Doubt) -> Found {
+        let mut left_out = Vec::new();
+        for variables in [&mut run.filled, &mut run.inherited] {
+            variables.retain(|name, value| {
+                let is_taken = is_harmless(name, value);
+                // Of a name that is none, nothing is repeated.
+                if !is_taken && is_variable_name(name) {
+                    left_out.push(name.clone());
+                }
+                is_taken
+            });
+        }
+        Found { folder, run, doubt: Some(doubt), left_out }
+    }
+}
+
+/// What gives a container a place that is nobody else's.
+pub const OWN_PLACE: &str = "Give the container a root file system that it may write to, with nothing mounted at /run (at /tmp, where it does not run as root)";
 
 /// A folder that has none, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,68 +102,100 @@ pub struct Without {
     pub why: String,
 }
 
-/// The state of this start of this container. What another user than root or our own has
-/// left counts only for variables that `is_known`.
+/// A state that claims to be of this start.
+struct Claim {
+    folder: PathBuf,
+    run: Run,
+    owner: Uid,
+    /// Nobody outside this container can have written it.
+    is_of_container: bool,
+}
+
+/// The state of this start of this container. It counts as a whole where root or this
+/// process's own user has written it in this container, or PID 1 vouches for it. Of any
+/// other, only the variables that are harmless, and nothing as long as the start is under
+/// way or where PID 1 could be asked, and knows of none.
 ///
 /// # Errors
 /// The folders that were there and would not do; none where nothing is there.
-pub fn find(place: &Place, is_known: impl Fn(&str) -> bool) -> Result<Found, Vec<Without>> {
+pub fn find(place: &Place) -> Result<Found, Vec<Without>> {
     let own = Uid::effective();
-    let mut users = vec![Uid::from_raw(0), own];
+    let is_trusted = |owner: Uid| owner.is_root() || owner == own;
+    let mut users = vec![own, Uid::from_raw(0)];
     users.extend(owner_of_init());
-    let mut folders: Vec<PathBuf> = users.iter().flat_map(|user| place.folders(*user)).collect();
-    let mut seen = Vec::new();
-    folders.retain(|folder| {
-        !seen.contains(folder) && {
-            seen.push(folder.clone());
-            true
-        }
-    });
-    let identity = Identity::own();
-    let mut without = Vec::new();
-    for path in folders {
-        match of_folder(&path, &users, &identity) {
-            Ok((mut run, owner)) => {
-                let is_trusted = owner.is_root() || owner == own;
-                for variables in [&mut run.filled, &mut run.inherited] {
-                    variables.retain(|name, value| {
-                        let is_harmless = is_known(name) && !may_name_a_file(name, value);
-                        is_variable_name(name) && !value.contains('\0') && (is_trusted || is_harmless)
-                    });
-                }
-                return Ok(Found { folder: path, run });
-            }
-            Err(None) => {}
-            Err(Some(why)) => without.push(Without { folder: path, why }),
-        }
+    let (mut claims, mut without) = claims(place, &users);
+    let proven = claims.iter().position(|claim| claim.is_of_container && is_trusted(claim.owner));
+    if let Some(proven) = proven {
+        let claim = claims.swap_remove(proven);
+        return Ok(Found::whole(Some(claim.folder), claim.run));
     }
-    Err(without)
+    let why_not = match pid1::ask() {
+        _ if *place == Place::Nowhere => None,
+        Answer::Left(run, owner) => {
+            let folder = claims.into_iter().find(|claim| claim.run == *run).map(|claim| claim.folder);
+            return Ok(match is_trusted(owner) {
+                true => Found::whole(folder, *run),
+                false => Found::doubtful(folder, *run, Doubt::Foreign(owner)),
+            });
+        }
+        Answer::Nothing => Some("PID 1 does not vouch for it"),
+        Answer::Silent => preparation::is_under_way()
+            .is_some_and(|is_under_way| is_under_way)
+            .then_some("it may be somebody else's, and the start of the container is not done"),
+    };
+    if let Some(why) = why_not {
+        without.extend(claims.into_iter().map(|claim| Without { folder: claim.folder, why: why.to_owned() }));
+        return Err(without);
+    }
+    // The container's own first.
+    let best = claims.iter().position(|claim| claim.is_of_container).unwrap_or_default();
+    if best >= claims.len() {
+        return Err(without);
+    }
+    let claim = claims.swap_remove(best);
+    let doubt = match claim.is_of_container {
+        true => Doubt::Foreign(claim.owner),
+        false => Doubt::Shared(claim.folder.clone()),
+    };
+    Ok(Found::doubtful(Some(claim.folder), claim.run, doubt))
 }
 
-/// Whether NCCL could be led to a file: a plugin, which it would load.
-fn may_name_a_file(name: &str, value: &str) -> bool {
-    value.contains('/') && name != "NCCL_IB_ADDR_RANGE"
+/// What the folders of these users have, the best first.
+fn claims(place: &Place, users: &[Uid]) -> (Vec<Claim>, Vec<Without>) {
+    let folders = users.iter().flat_map(|user| place.folders(*user));
+    let identity = Identity::own();
+    let (mut seen, mut claims, mut without) = (Vec::new(), Vec::new(), Vec::new());
+    for path in folders {
+        if seen.contains(&path) {
+            continue;
+        }
+        match of_folder(&path, users, &identity) {
+            Ok(claim) => claims.push(claim),
+            Err(None) => {}
+            Err(Some(why)) => without.push(Without { folder: path.clone(), why }),
+        }
+        seen.push(path);
+    }
+    (claims, without)
 }
 
 /// Whether a folder has the state of another container, which may still want it: what is on
-/// the container's own root file system is nobody else's.
+/// the container's own root mount is nobody else's.
 pub fn is_of_another_container(path: &Path) -> bool {
-    let device = |path: &Path| fs::metadata(path).map(|status| status.dev()).ok();
     let own = Identity::own();
     let users = [Uid::from_raw(0), Uid::effective()];
     let text = Folder::open(path, &users).map_err(drop).and_then(|folder| folder.read(PLAN).map_err(drop));
     let run = text.and_then(|text| run::parse(&text).map_err(drop));
-    run.is_ok_and(|run| run.identity.boot == own.boot && !own.is(&run.identity))
-        && device(path) != device(Path::new("/"))
+    run.is_ok_and(|run| run.identity.boot == own.boot && !own.is(&run.identity)) && !mount::is_of_root(path)
 }
 
 /// `None` where there is nothing at all.
-fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<(Run, Uid), Option<String>> {
+fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<Claim, Option<String>> {
     let folder = Folder::open(path, users).map_err(|refused| match refused {
         Refused::Errno(Errno::ENOENT) => None,
         other => Some(other.to_string()),
     })?;
-    let text = folder.read(PLAN).map_err(|errno| match errno {
+    let text = folder.read_in_place(PLAN).map_err(|errno| match errno {
         Errno::ENOENT => None,
         errno => Some(format!("{PLAN}: {}", describe(errno))),
     })?;
@@ -100,7 +206,7 @@ fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<(Run, Ui
     if !run.by_init && !run.identity.is_container() && !run.is_running() {
         return Err(Some("the command that it was left for has ended".to_owned()));
     }
-    Ok((run, folder.owner()))
+    Ok(Claim { folder: path.to_owned(), run, owner: folder.owner(), is_of_container: folder.is_of_root() })
 }
 
 /// Who started the container, where that shows.
@@ -119,21 +225,10 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_leads_nccl_to_a_file() {
-        assert!(
-            may_name_a_file("NCCL_NET_PLUGIN", "/tmp/x.so") && may_name_a_file("NCCL_NET_PLUGIN", "./x.so")
-        );
-        assert!(
-            !may_name_a_file("NCCL_IB_ADDR_RANGE", "25.11.0.0/16")
-                && !may_name_a_file("NCCL_NET_PLUGIN", "none")
-        );
-    }
-
-    #[test]
     fn the_state_of_this_start_is_found_and_no_other() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("state");
-        let found = || find(&Place::At(folder.clone()), |_| false);
+        let found = || find(&Place::At(folder.clone()));
         let none = |wanted: &str| {
             let without = found().unwrap_err();
             without.iter().find(|without| without.folder == folder).is_some_and(|w| w.why.contains(wanted))
@@ -144,7 +239,10 @@ mod tests {
         let run = Run { identity: Identity::own(), by_init: true, filled, ..Run::default() };
         leave(&folder, &run);
         let names: Vec<String> = found().unwrap().run.filled.into_keys().collect();
-        assert_eq!(names, ["LD_PRELOAD", "NCCL_IB_HCA"]);
+        // Where temporary files have a mount of their own, others may have it, too.
+        let is_own = crate::state::mount::is_of_root(place.path());
+        let wanted: &[&str] = if is_own { &["LD_PRELOAD", "NCCL_IB_HCA"] } else { &["NCCL_IB_HCA"] };
+        assert_eq!(names, wanted);
         leave(&folder, &Run { identity: Identity::default(), ..run.clone() });
         assert!(none("an earlier start"));
         leave(&folder, &Run { by_init: false, pid: i32::MAX, ..run.clone() });

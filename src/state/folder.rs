@@ -10,11 +10,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, mkdirat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, unlinkat};
 
-use super::FILES;
+use super::{FILES, mount};
 use crate::facts::reader::describe;
 
 /// Bytes; more than any file of ours.
@@ -78,12 +78,15 @@ impl Folder {
         Ok(Folder { folder, owner })
     }
 
-    /// Opens a folder of this process's own user, and makes it where it is not there.
+    /// Opens a folder of this process's own user, and makes it where it is not there. What
+    /// has the name of a file of ours, and is none, is moved out of the way.
     ///
     /// # Errors
     /// It cannot be made, or others may change it.
     pub fn make(path: &Path) -> Result<Folder, Refused> {
-        Folder::at(path, &[Uid::effective()], true)
+        let folder = Folder::at(path, &[Uid::effective()], true)?;
+        FILES.iter().try_for_each(|name| folder.clear(name))?;
+        Ok(folder)
     }
 
     fn at(path: &Path, users: &[Uid], make: bool) -> Result<Folder, Refused> {
@@ -127,6 +130,13 @@ impl Folder {
         self.owner
     }
 
+    /// Whether it lies on the same mount as the root folder. That of a container is its
+    /// own, so nobody outside can write there; any other mount may be in several.
+    pub fn is_of_root(&self) -> bool {
+        let mount = mount::of(&self.folder);
+        mount.is_some() && mount == mount::of_root()
+    }
+
     /// Writes a file with these permissions: all of it at once, for whoever reads.
     ///
     /// # Errors
@@ -168,9 +178,7 @@ impl Folder {
         mode: u32,
         fill: impl FnOnce(&mut File) -> std::io::Result<()>,
     ) -> Result<(), Errno> {
-        // In another container that shares the folder there may be a process of our number.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let new = format!(".{name}.{}.{}", std::process::id(), now.as_nanos());
+        let new = beside(name);
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = Mode::from_bits_truncate(mode);
         let file = openat(&self.folder, new.as_str(), flags, mode)?;
@@ -191,12 +199,41 @@ impl Folder {
         written
     }
 
+    /// Sees to it that nothing but a file of ours has this name.
+    fn clear(&self, name: &str) -> Result<(), Errno> {
+        let status = match fstatat(&self.folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Err(Errno::ENOENT) => return Ok(()),
+            status => status?,
+        };
+        if is_file_of(&status, self.owner) {
+            return Ok(());
+        }
+        if kind(&status) != SFlag::S_IFDIR {
+            return unlinkat(&self.folder, name, UnlinkatFlags::NoRemoveDir);
+        }
+        // It may hold any number of things, which would take any time to remove.
+        let aside = beside(name);
+        renameat(&self.folder, name, &self.folder, aside.as_str())?;
+        let _ = unlinkat(&self.folder, aside.as_str(), UnlinkatFlags::RemoveDir);
+        Ok(())
+    }
+
     /// A file of the folder's owner.
     ///
     /// # Errors
     /// As for open(2) and read(2); EINVAL where it is no file of ours.
     pub fn read(&self, name: &str) -> Result<Vec<u8>, Errno> {
-        self.read_of(name, &[self.owner], LONGEST).map(|(bytes, _)| bytes)
+        self.read_if(name, &[self.owner], LONGEST, |_| Ok(())).map(|(bytes, _)| bytes)
+    }
+
+    /// The same of a file that lies on the folder's own mount.
+    ///
+    /// # Errors
+    /// As for [`Folder::read`], and EXDEV where it is mounted there from elsewhere.
+    pub fn read_in_place(&self, name: &str) -> Result<Vec<u8>, Errno> {
+        let is_here = |file: &OwnedFd| mount::of(file) == mount::of(&self.folder);
+        let check = |file: &OwnedFd| if is_here(file) { Ok(()) } else { Err(Errno::EXDEV) };
+        self.read_if(name, &[self.owner], LONGEST, check).map(|(bytes, _)| bytes)
     }
 
     /// The first bytes, as many as `longest`, of a file of one of these users that nobody else
@@ -205,18 +242,46 @@ impl Folder {
     /// # Errors
     /// As for [`Folder::read`].
     pub fn read_of(&self, name: &str, users: &[Uid], longest: u64) -> Result<(Vec<u8>, u32), Errno> {
+        self.read_if(name, users, longest, |_| Ok(()))
+    }
+
+    fn read_if(
+        &self,
+        name: &str,
+        users: &[Uid],
+        longest: u64,
+        check: impl Fn(&OwnedFd) -> Result<(), Errno>,
+    ) -> Result<(Vec<u8>, u32), Errno> {
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = openat(&self.folder, name, flags, Mode::empty())?;
         let status = fstat(&file)?;
-        let is_file = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
-        if !is_file || !users.contains(&Uid::from_raw(status.st_uid)) || status.st_mode & OTHERS_WRITE != 0 {
+        if !users.iter().any(|user| is_file_of(&status, *user)) {
             return Err(Errno::EINVAL);
         }
+        check(&file)?;
         let mut bytes = Vec::new();
         let read = File::from(file).take(longest).read_to_end(&mut bytes);
         read.map(|_| (bytes, status.st_mode & 0o7777))
             .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
     }
+}
+
+/// A name for what is to become a file, or was in its place. In another container that
+/// shares the folder there may be a process of our number.
+fn beside(name: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!(".{name}.{}.{}", std::process::id(), now.as_nanos())
+}
+
+fn kind(status: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT
+}
+
+/// Whether it is a file that nobody else may change.
+fn is_file_of(status: &FileStat, owner: Uid) -> bool {
+    kind(status) == SFlag::S_IFREG
+        && Uid::from_raw(status.st_uid) == owner
+        && status.st_mode & OTHERS_WRITE == 0
 }
 
 /// Whether the folder is nobody else's: its mode may be changed then.

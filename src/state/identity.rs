@@ -15,8 +15,9 @@ pub struct Identity {
     pub namespace: String,
     /// `mnt:[4026532204]`: containers may share a PID namespace, and a folder.
     pub mounts: String,
-    /// When its PID 1 was started, in ticks of the machine's clock; `None` where that is
-    /// hidden (`hidepid`, proc(5)).
+    /// When its PID 1 was started, in ticks of the machine's clock: 0 for the machine's own
+    /// PID 1, which is started once for each `boot`. `None` where that is hidden
+    /// (`hidepid`, proc(5)).
     pub init_started: Option<u64>,
 }
 
@@ -24,23 +25,21 @@ impl Identity {
     /// Of this process.
     pub fn own() -> Identity {
         let text = |path| fs::read_to_string(path).unwrap_or_default();
+        let namespace_of_pids = namespace("pid");
         Identity {
             boot: text("/proc/sys/kernel/random/boot_id").trim_end().to_owned(),
-            namespace: namespace("pid"),
             mounts: namespace("mnt"),
-            init_started: started(1),
+            init_started: if namespace_of_pids == OF_MACHINE { Some(0) } else { started(1) },
+            namespace: namespace_of_pids,
         }
     }
 
+    /// Whether both are of the same start. It tells starts apart and proves nothing: all
+    /// of it can be read, and copied. What is missing is the same as nothing.
     pub fn is(&self, other: &Identity) -> bool {
-        let same_init = match (self.init_started, other.init_started) {
-            (Some(here), Some(there)) => here == there,
-            _ => true,
-        };
-        self.boot == other.boot
-            && self.namespace == other.namespace
-            && self.mounts == other.mounts
-            && same_init
+        let is_whole = [&self.boot, &self.namespace, &self.mounts].iter().all(|part| !part.is_empty())
+            && self.init_started.is_some();
+        is_whole && self == other
     }
 }
 
@@ -90,7 +89,6 @@ mod tests {
     fn another_start_is_another_one() {
         let own = Identity::own();
         assert!(own.is(&Identity::own()));
-        assert!(own.is(&Identity { init_started: None, ..own.clone() }));
         for other in [
             Identity { boot: "another".into(), ..own.clone() },
             Identity { namespace: "pid:[1]".into(), ..own.clone() },
@@ -98,6 +96,15 @@ mod tests {
             Identity { init_started: own.init_started.map(|ticks| ticks + 1), ..own.clone() },
         ] {
             assert!(!own.is(&other));
+        }
+        for missing in [
+            Identity { boot: String::new(), ..own.clone() },
+            Identity { namespace: String::new(), ..own.clone() },
+            Identity { mounts: String::new(), ..own.clone() },
+            Identity { init_started: None, ..own.clone() },
+            Identity::default(),
+        ] {
+            assert!(!missing.is(&missing) && !own.is(&missing) && !missing.is(&own));
         }
     }
 

@@ -1,11 +1,20 @@
 //! What a start leaves for whoever enters the container later: the variables that it
 //! filled in, and what they were decided on. Of the rest of the environment, which holds
 //! secrets, nothing.
+//!
+//! Other containers may share a folder, a PID namespace or an IPC namespace with this one,
+//! and what says where it comes from can be copied. So a state counts as a whole only where
+//! nobody outside this container can have written it: on the container's own root mount
+//! (`folder`, `mount`), or in PID 1 (`pid1`). Of any other one, only `harmless` variables.
 
 pub mod block;
 pub mod find;
 pub mod folder;
+pub mod harmless;
 pub mod identity;
+pub mod mount;
+pub mod pid1;
+pub mod preparation;
 pub mod run;
 
 use std::path::{Path, PathBuf};
@@ -48,19 +57,23 @@ pub enum Place {
 impl Place {
     /// The folders that a user's state may be in, the best first: one who may not write
     /// to [`FOLDER`] has the others.
-    pub fn folders(&self, user: Uid) -> Vec<PathBuf> {
-        match self {
-            Place::Nowhere => Vec::new(),
-            Place::At(folder) => vec![folder.clone()],
-            Place::Default => {
-                // The containers of a pod share some of these; the last are one's own.
-                let mounts: String = namespace("mnt").chars().filter(char::is_ascii_digit).collect();
-                let names = [format!("rdma-init-{user}"), format!("rdma-init-{user}-{mounts}")];
-                let own = names
-                    .iter()
-                    .flat_map(|name| ["/dev/shm", "/tmp"].map(|parent| Path::new(parent).join(name)));
-                [PathBuf::from(FOLDER)].into_iter().chain(own).collect()
-            }
-        }
+    pub fn folders(&self, user: Uid) -> impl Iterator<Item = PathBuf> {
+        let (first, has_others) = match self {
+            Place::Nowhere => (None, false),
+            Place::At(folder) => (Some(folder.clone()), false),
+            Place::Default => (Some(PathBuf::from(FOLDER)), true),
+        };
+        // Most starts need none of them.
+        let others = std::iter::once_with(move || if has_others { others(user) } else { Vec::new() });
+        first.into_iter().chain(others.flatten())
     }
+}
+
+/// The containers of a pod share some of these; the last of each kind are one's own.
+fn others(user: Uid) -> Vec<PathBuf> {
+    let mounts: String = namespace("mnt").chars().filter(char::is_ascii_digit).collect();
+    let names = [format!("rdma-init-{user}"), format!("rdma-init-{user}-{mounts}")];
+    let is_own_tmp = mount::is_of_root(Path::new("/tmp"));
+    let parents = if is_own_tmp { ["/tmp", "/dev/shm"] } else { ["/dev/shm", "/tmp"] };
+    parents.iter().flat_map(|parent| names.iter().map(|name| Path::new(parent).join(name))).collect()
 }

@@ -127,8 +127,12 @@ fn where_little_can_be_written_the_state_is_found_all_the_same() {
         assert_eq!(about_nccl(&root), WANTED, "{options:?}");
         shows(&container.exec(&["/rdma-init", "status"]).expect_code(0), "the command runs");
         container.signal("KILL");
-        // It was told at the start what could not be done, and what helps.
-        container.wait().expect_said("/etc/nccl.conf").expect_said("NCCL_CONF_FILE=/dev/shm/rdma-init-");
+        // It was told at the start what could not be done, and what helps; not to read what
+        // others may be able to write.
+        container
+            .wait()
+            .expect_line(["cannot be put into /etc/nccl.conf", "Start them with rdma-init exec"])
+            .expect_unsaid("NCCL_CONF_FILE");
     }
 }
 
@@ -252,19 +256,28 @@ fn a_file_that_others_may_share_is_changed_only_when_told_to() {
 #[test]
 fn the_advice_is_not_repeated_where_it_is_followed() {
     let Some(engine) = engine() else { return };
-    let image = [
-        "--user",
-        "1234",
-        "--tmpfs",
-        "/run/rdma-init:uid=1234,mode=0755",
-        "--env",
-        "RDMA_INIT_SET=NCCL_IB_TC=1",
-    ];
+    let (_folder, conf) = file("");
+    let volume = format!("{conf}:/etc/nccl.conf");
+    let image = ["--volume", &volume, "--env", "RDMA_INIT_SET=NCCL_IB_TC=1"];
     let ended = engine.run(image, &["true"]).expect_code(0);
     ended.expect_said("ENV NCCL_CONF_FILE=/run/rdma-init/nccl.conf");
     let follows = [&image[..], &["--env", "NCCL_CONF_FILE=/run/rdma-init/nccl.conf"]].concat();
     engine
         .run(follows, &["cat", "/run/rdma-init/nccl.conf"])
         .expect_code(0)
-        .expect_unsaid("ENV NCCL_CONF_FILE");
+        .expect_unsaid("ENV NCCL_CONF_FILE")
+        .expect_unsaid("Make sure that no other container");
+}
+
+#[test]
+fn nobody_is_told_to_read_what_others_may_write() {
+    let Some(engine) = engine() else { return };
+    let mount = "/run/rdma-init:uid=1234,mode=0755";
+    let image = ["--user", "1234", "--tmpfs", mount, "--env", "RDMA_INIT_SET=NCCL_IB_TC=1"];
+    engine.run(image, &["true"]).expect_code(0).expect_unsaid("NCCL_CONF_FILE");
+    let reads = [&image[..], &["--env", "NCCL_CONF_FILE=/run/rdma-init/nccl.conf"]].concat();
+    engine
+        .run(reads, &["true"])
+        .expect_code(0)
+        .expect_line(["Make sure that no other container can write to /run/rdma-init"]);
 }

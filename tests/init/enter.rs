@@ -41,7 +41,7 @@ fn it_waits_for_a_start_that_is_not_done() {
     let place = tempfile::tempdir().unwrap();
     let hang = Hang::interruptible(HANGS);
     let (mut init, enters) = start(&place.path().join("state"), &hang, "20s");
-    poll_until("the one who enters looks for the state", || is_us(enters.id()).then_some(()));
+    poll_until("the one who enters looks for the state", || is_us(enters.id(), &ENTERS).then_some(()));
     hang.release();
     assert_eq!(end(enters), (vec!["NCCL_IB_TC=106".to_owned()], String::new()));
     init.wait_for("ready");
@@ -59,12 +59,12 @@ fn it_waits_no_longer_than_the_start_may_take() {
 }
 
 /// Whether nsenter's child has become us.
-fn is_us(nsenter: u32) -> bool {
+pub fn is_us(nsenter: u32, arguments: &[&str]) -> bool {
     let children =
         std::fs::read_to_string(format!("/proc/{nsenter}/task/{nsenter}/children")).unwrap_or_default();
     children.split_whitespace().any(|child| {
         let line = std::fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
-        let wanted = format!("{}\0{}\0", binary().display(), ENTERS.join("\0"));
+        let wanted = format!("{}\0{}\0", binary().display(), arguments.join("\0"));
         line == wanted.as_bytes()
     })
 }

@@ -1,0 +1,49 @@
+//! Which mount something lies on.
+
+use std::fs;
+use std::fs::OpenOptions;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::libc;
+
+/// The mount's number, which it has alone as long as it is there (`mnt_id` of
+/// `/proc/PID/fdinfo/FD`, proc(5), since Linux 3.15). `None` where that does not show.
+///
+/// A device number would not do: a bind mount of a file system has the same one.
+pub fn of(file: impl AsFd) -> Option<u64> {
+    let number = file.as_fd().as_raw_fd();
+    let text = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
+}
+
+/// Whether this lies on the same mount as the root folder.
+pub fn is_of_root(path: &Path) -> bool {
+    of_path(path).is_some_and(|mount| Some(mount) == of_root())
+}
+
+/// That of the root folder.
+pub fn of_root() -> Option<u64> {
+    of_path(Path::new("/"))
+}
+
+fn of_path(path: &Path) -> Option<u64> {
+    of(OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn mounts_are_told_apart() {
+        let of = |path| of(File::open(path).unwrap());
+        assert!(of("/").is_some());
+        assert_eq!(of("/proc/self/status"), of("/proc/version"));
+        assert_ne!(of("/"), of("/proc"));
+        assert!(is_of_root(Path::new("/")) && !is_of_root(Path::new("/proc")));
+        assert!(!is_of_root(Path::new("/no/such")));
+    }
+}

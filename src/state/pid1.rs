@@ -1,0 +1,89 @@
+//! What PID 1 holds of the start, where it is our own init: memory that nobody can change
+//! (see `init::sealed`). It is the one witness that no mount can be put before.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::libc;
+use nix::unistd::Uid;
+
+use super::run::{self, Run};
+
+/// The name of that memory.
+pub const NAME: &str = "rdma-init-state";
+
+/// Nothing can change what has these.
+pub const SEALS: SealFlag = SealFlag::F_SEAL_SEAL
+    .union(SealFlag::F_SEAL_SHRINK)
+    .union(SealFlag::F_SEAL_GROW)
+    .union(SealFlag::F_SEAL_WRITE);
+
+/// Bytes; more than the variables of any process may have.
+const LONGEST: u64 = 8 * 1024 * 1024;
+
+const FOLDER: &str = "/proc/1/fd";
+
+/// What PID 1 says.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// What this container's start has left, and whose process PID 1 is.
+    Left(Box<Run>, Uid),
+    /// It is our init, and its start has left nothing, or is not done.
+    Nothing,
+    /// It cannot be asked: it is no init of ours, of another container that this one
+    /// shares the PID namespace with, or this process has no right to look into it
+    /// (`PTRACE_MODE_READ_FSCREDS`, ptrace(2): the same user and group, or root with
+    /// CAP_SYS_PTRACE).
+    Silent,
+}
+
+/// Asks PID 1.
+pub fn ask() -> Answer {
+    if std::process::id() == 1 || !is_our_init() {
+        return Answer::Silent;
+    }
+    let Ok(entries) = fs::read_dir(FOLDER) else { return Answer::Silent };
+    let memory = entries.flatten().find(|entry| is_the_memory(&entry.path()));
+    let held = memory.and_then(|entry| read(&entry.path()));
+    held.map_or(Answer::Nothing, |(run, owner)| Answer::Left(Box::new(run), owner))
+}
+
+/// Whether it runs this very program, in this very mount namespace: in a PID namespace
+/// that several containers share, PID 1 is a process of one of them, or of none.
+fn is_our_init() -> bool {
+    let mounts = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    let program = |pid: &str| {
+        let status = fs::metadata(format!("/proc/{pid}/exe")).ok()?;
+        Some((status.dev(), status.ino()))
+    };
+    mounts("1").is_some()
+        && mounts("1") == mounts("self")
+        && program("1").is_some()
+        && program("1") == program("self")
+}
+
+fn is_the_memory(path: &Path) -> bool {
+    let link = fs::read_link(path).unwrap_or_default();
+    link.to_str().is_some_and(|link| link.trim_end_matches(" (deleted)") == format!("/memfd:{NAME}"))
+}
+
+/// `None` as long as it can be changed.
+fn read(path: &Path) -> Option<(Run, Uid)> {
+    let memory = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
+    if !is_sealed(&memory) {
+        return None;
+    }
+    let owner = Uid::from_raw(memory.metadata().ok()?.uid());
+    let mut text = Vec::new();
+    memory.take(LONGEST).read_to_end(&mut text).ok()?;
+    Some((run::parse(&text).ok()?, owner))
+}
+
+/// Whether nothing can change it any more.
+pub fn is_sealed(memory: &File) -> bool {
+    let seals = fcntl(memory, FcntlArg::F_GET_SEALS).unwrap_or_default();
+    SealFlag::from_bits_truncate(seals).contains(SEALS)
+}

@@ -1,0 +1,108 @@
+//! Containers of the engine beside one that they would like to run code in.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::engine::{Container, Engine, engine};
+
+const OWN: &str = "NCCL_IB_TC=106\nNCCL_TOPO_FILE=/topology.xml\n";
+const HARMLESS: &str = "NCCL_IB_TC=106\n";
+/// Flags, as whoever enters has the container's environment.
+const JOB: [&str; 8] = [
+    "--set",
+    "NCCL_IB_TC=106",
+    "--set",
+    "NCCL_TOPO_FILE=/topology.xml",
+    "--",
+    "sh",
+    "-c",
+    "echo ready; exec sleep 1000",
+];
+/// As little as a container can have, and root.
+const ATTACKER: [&str; 4] = ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"];
+
+fn victim<'a>(engine: &'a Engine, name: &str, options: &[&str]) -> Container<'a> {
+    let all = [&["--entrypoint", "/rdma-init"][..], options].concat();
+    let mut container = engine.start_as(name, all, &JOB);
+    container.wait_for("ready");
+    container
+}
+
+/// What a user gets who enters, and what was said.
+fn given(container: &Container, user: &str) -> (String, String) {
+    let exec = ["/rdma-init", "exec", "--", "sh", "-c", "env | grep -E 'NCCL|PRELOAD|ENV=' || true"];
+    let ended = container.docker(["exec", "--user", user], &exec).expect_code(0);
+    let mut lines: Vec<&str> = ended.stdout.lines().collect();
+    lines.sort_unstable();
+    (lines.iter().map(|line| format!("{line}\n")).collect(), ended.stderr)
+}
+
+/// The victim's own state, as far as whoever forges one can have it, with what is evil.
+fn forged(container: &Container) -> String {
+    let script = "cat /run/rdma-init/plan.json /dev/shm/rdma-init-*/plan.json 2>/dev/null";
+    let text = container.exec(&["sh", "-c", script]).stdout;
+    let evil = r#""filled": {"LD_PRELOAD": "/tmp/evil.so", "BASH_ENV": "/tmp/evil", "NCCL_NET_PLUGIN": "/tmp/evil.so","#;
+    assert!(text.contains("\"filled\": {"), "{text}");
+    text.replace("\"filled\": {", evil)
+}
+
+/// Puts a text into files, from a container that shares what the options say.
+fn attack(engine: &Engine, options: &[&str], text: &str, files: &[&str]) {
+    let script = "for file; do mkdir -p ${file%/*}; echo \"$TEXT\" >$file; done";
+    let text = format!("TEXT={text}");
+    let all = [&ATTACKER[..], options, &["--env", &text, "--entrypoint", "/bin/sh"]].concat();
+    engine.run(all, &[&["-c", script, "sh"], files].concat());
+}
+
+#[test]
+fn a_container_that_shares_the_ipc_namespace_runs_no_code() {
+    let Some(engine) = engine() else { return };
+    let files = [
+        "/dev/shm/rdma-init-0/plan.json",
+        "/dev/shm/rdma-init-1234/plan.json",
+        "/dev/shm/rdma-init-1235/plan.json",
+    ];
+    for (options, own, other) in [
+        (&[][..], "0", OWN),
+        // Root takes only what is harmless from another user.
+        (&["--user", "1234"], "1234", HARMLESS),
+        (&["--read-only"], "0", HARMLESS),
+        (&["--read-only", "--user", "1234", "--cap-drop", "ALL"], "1234", HARMLESS),
+    ] {
+        let name = engine.named();
+        let all = [&["--ipc", "shareable"], options].concat();
+        let victim = victim(engine, &name.name, &all);
+        let ipc = format!("container:{}", name.name);
+        for _ in 0..2 {
+            assert_eq!(given(&victim, own), (OWN.to_owned(), String::new()), "{options:?}");
+            let (found, said) = given(&victim, "1235");
+            assert_eq!(found, other, "{options:?}: {said}");
+            assert_eq!(said.contains("left out"), other == HARMLESS, "{options:?}: {said}");
+            attack(engine, &["--ipc", &ipc], &forged(&victim), &files);
+        }
+    }
+}
+
+/// An emptyDir at /run and a shared PID namespace, where PID 1 is the other one's.
+#[test]
+fn a_container_that_shares_run_and_processes_runs_no_code() {
+    let Some(engine) = engine() else { return };
+    let pod = engine.named();
+    let pause = [&ATTACKER[..], &["--entrypoint", "/bin/sh"]].concat();
+    let mut pause = engine.start_as(&pod.name, pause, &["-c", "echo ready; exec sleep 1000"]);
+    pause.wait_for("ready");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let volume = format!("{}:/run", folder.path().display());
+    let pid = format!("container:{}", pod.name);
+    let name = engine.named();
+    let shared = ["--volume", &volume, "--pid", &pid];
+    let victim = victim(engine, &name.name, &[&shared[..], &["--read-only"]].concat());
+    // Nothing vouches for it, and that is said.
+    let (found, said) = given(&victim, "0");
+    assert_eq!(found, HARMLESS);
+    assert!(said.contains("left out") && said.contains("NCCL_TOPO_FILE"), "{said}");
+    attack(engine, &shared, &forged(&victim), &["/run/rdma-init/plan.json"]);
+    let (found, said) = given(&victim, "0");
+    assert_eq!(found, HARMLESS);
+    assert!(said.contains("LD_PRELOAD") && said.contains("NCCL_NET_PLUGIN"), "{said}");
+}

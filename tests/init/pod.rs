@@ -1,0 +1,309 @@
+//! A container with a root file system of its own, and another one beside it whose root has
+//! no capability and shares folders with the first, as the containers of a Pod may.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::container::{Running, after, as_pid_1, children, hanging, in_place, rdma_init};
+use super::hang::Hang;
+use crate::support::{binary, poll_until};
+
+/// What the victim's start is told to set: nothing of it but the first leads nowhere.
+pub const SET: &str = "NCCL_IB_TC=106\nNCCL_TOPO_FILE=/topology.xml";
+
+/// What the other container would like the victim to have.
+const EVIL: [(&str, &str); 8] = [
+    ("LD_PRELOAD", "/tmp/evil.so"),
+    ("BASH_ENV", "/tmp/evil.sh"),
+    ("PYTHONPATH", "/tmp/evil"),
+    ("NCCL_NET_PLUGIN", "/tmp/evil.so"),
+    ("NCCL_TUNER_PLUGIN", "evil"),
+    ("NCCL_TOPO_FILE", "/tmp/evil.xml"),
+    ("NCCL_CONF_FILE", "/tmp/evil.conf"),
+    ("NCCL_IB_TC", "66"),
+];
+
+/// The folders that both have, and the place where the victim's root is made.
+pub struct Pod {
+    folder: tempfile::TempDir,
+    /// On a tmpfs, whose root belongs to root.
+    shared: tempfile::TempDir,
+    mounts: Vec<&'static str>,
+    is_read_only: bool,
+    is_rootless: bool,
+    user: u32,
+}
+
+impl Pod {
+    /// One whose containers share what is at these places.
+    pub fn sharing(mounts: &[&'static str]) -> Pod {
+        let shared = tempfile::tempdir_in("/dev/shm").unwrap();
+        fs::set_permissions(shared.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let pod = Pod {
+            folder: tempfile::tempdir().unwrap(),
+            shared,
+            mounts: mounts.to_vec(),
+            is_read_only: false,
+            is_rootless: false,
+            user: 0,
+        };
+        for mount in mounts {
+            pod.make(mount, 0o1777);
+        }
+        pod
+    }
+
+    pub fn read_only(self) -> Pod {
+        Pod { is_read_only: true, ..self }
+    }
+
+    /// The victim is in a user namespace, as of a container that no root has started.
+    pub fn rootless(self) -> Pod {
+        Pod { is_rootless: true, ..self }
+    }
+
+    /// The user of the victim's PID 1.
+    pub fn user(self, user: u32) -> Pod {
+        Pod { user, ..self }
+    }
+
+    /// What the containers share at this place.
+    pub fn shared(&self, mount: &str) -> PathBuf {
+        self.shared.path().join(mount.trim_start_matches('/').replace('/', "-"))
+    }
+
+    /// Makes it, with this mode, as whoever makes volumes.
+    pub fn make(&self, mount: &str, mode: u32) {
+        fs::create_dir_all(self.shared(mount)).unwrap();
+        fs::set_permissions(self.shared(mount), PermissionsExt::from_mode(mode)).unwrap();
+    }
+
+    /// The victim, whose command says "ready".
+    pub fn start(&self) -> Victim<'_> {
+        let mut init = match self.is_rootless {
+            true => in_place(self.command()),
+            false => as_pid_1(self.command()),
+        };
+        init.wait_for("ready");
+        let pid = match self.is_rootless {
+            true => poll_until("it has a child", || children(init.pid).first().copied()),
+            false => init.pid,
+        };
+        Victim { pod: self, init, pid }
+    }
+
+    /// The victim, whose preparation hangs until that is released.
+    pub fn preparing(&self, hang: &Hang) -> Victim<'_> {
+        let init = hanging(self.command(), true, hang);
+        hang.wait();
+        Victim { pod: self, pid: init.pid, init }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = rdma_init(["--", "/bin/busybox", "sh", "-c", "echo ready; exec sleep 1000"]);
+        of_container(&mut command);
+        command.env("RDMA_INIT_SET", SET);
+        let outside = "exec /usr/bin/unshare --user --map-root-user --mount --pid --fork --kill-child";
+        match self.is_rootless {
+            true => after(outside, after(&self.setup(), command)),
+            false => after(&self.setup(), command),
+        }
+    }
+
+    /// Makes the root and goes there; what is left is the program, by the path that it has outside.
+    fn setup(&self) -> String {
+        let root = self.folder.path().display();
+        let mut script = format!(
+            "root={root}; /bin/mount -t tmpfs -o mode=755 none $root; cd $root
+             mkdir -p bin proc run tmp etc sys dev/shm {own}; chmod 1777 tmp dev/shm
+             cp /bin/busybox bin; for name in cat env sh sleep; do ln -s busybox bin/$name; done
+             touch {program}; /bin/mount --bind {binary} {program}
+             ",
+            own = relative(binary().parent().unwrap()),
+            program = relative(&binary()),
+            binary = binary().display(),
+        );
+        for mount in &self.mounts {
+            script.push_str(&format!(
+                "mkdir -p {}; /bin/mount --bind {} {}\n",
+                relative(Path::new(mount)),
+                self.shared(mount).display(),
+                relative(Path::new(mount))
+            ));
+        }
+        if self.is_read_only {
+            script.push_str("/bin/mount -o remount,ro $root; \n");
+        }
+        let user = match self.is_rootless {
+            true => String::new(),
+            false => format!("--userspec={0}:{0}", self.user),
+        };
+        script.push_str(&format!("/bin/mount -t proc none proc; exec /usr/sbin/chroot {user} ."));
+        script
+    }
+}
+
+/// The container that is prepared.
+pub struct Victim<'a> {
+    pod: &'a Pod,
+    pub init: Running,
+    /// Of its PID 1, here.
+    pub pid: i32,
+}
+
+/// What somebody got, and what was said.
+#[derive(Debug)]
+pub struct Got {
+    pub variables: Vec<String>,
+    pub said: String,
+}
+
+impl Got {
+    /// The variables of concern, in the order of their names; these and no others.
+    #[track_caller]
+    pub fn expect(self, wanted: &[&str]) -> Got {
+        assert_eq!(self.variables, wanted, "{self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn expect_said(self, parts: &[&str]) -> Got {
+        let missing: Vec<_> = parts.iter().filter(|part| !self.said.contains(**part)).collect();
+        assert!(missing.is_empty(), "{missing:?} is not in {self:#?}");
+        self
+    }
+}
+
+impl Victim<'_> {
+    /// What `exec` gives to a process of this user that enters.
+    #[track_caller]
+    pub fn exec(&self, user: u32) -> Got {
+        got(self.enter(user, &["exec", "--", "/bin/busybox", "env"]))
+    }
+
+    /// The same of `env`.
+    #[track_caller]
+    pub fn env(&self, user: u32) -> Got {
+        got(self.enter(user, &["env", "--format", "docker"]))
+    }
+
+    /// The program in the victim, as `kubectl exec` starts it.
+    pub fn enter(&self, user: u32, arguments: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        let init = self.pid.to_string();
+        command.args(["--target", &init, "--pid", "--mount", "--root", "--wd=/"]);
+        match self.pod.is_rootless {
+            true => command.args(["--user", "--preserve-credentials"]),
+            false => command.args(["--setuid", &user.to_string(), "--setgid", &user.to_string()]),
+        };
+        command.arg(binary()).args(arguments).env_clear();
+        of_container(&mut command);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// A file of the victim.
+    pub fn file(&self, path: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{path}", self.pid))
+    }
+
+    /// A state with all that tells this start from others, and with what is evil.
+    pub fn forged(&self) -> Value {
+        let link = |kind: &str| {
+            let link = fs::read_link(format!("/proc/{}/ns/{kind}", self.pid)).unwrap();
+            link.to_str().unwrap().to_owned()
+        };
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        json!({"schema": "rdma-init/plan/1", "run": {
+            "identity": {
+                "boot": boot.trim_end(),
+                "namespace": link("pid"),
+                "mounts": link("mnt"),
+                "init_started": started(self.pid),
+            },
+            "by_init": true,
+            "since": 1,
+            "pid": 1,
+            "pid_started": null,
+            "headline": "forged",
+            "self_test": null,
+            "filled": EVIL.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect::<serde_json::Map<_, _>>(),
+            "inherited": {},
+        }})
+    }
+
+    /// Lets the other container put this into every folder of the shared places that may
+    /// be looked at.
+    pub fn plant(&self, state: &Value) {
+        let mounts = fs::read_link(format!("/proc/{}/ns/mnt", self.pid)).unwrap();
+        let number: String = mounts.to_str().unwrap().chars().filter(char::is_ascii_digit).collect();
+        for mount in &self.pod.mounts {
+            let shared = self.pod.shared(mount);
+            let names = match *mount {
+                "/run" => vec!["rdma-init".to_owned()],
+                "/run/rdma-init" => vec![".".to_owned()],
+                _ => ["0", "1234", "1235"]
+                    .iter()
+                    .flat_map(|user| [format!("rdma-init-{user}"), format!("rdma-init-{user}-{number}")])
+                    .collect(),
+            };
+            for name in names {
+                // In place, where it is there and may be written to.
+                let script = "mkdir -p \"$0\" && chmod 755 \"$0\"; cat >\"$0/plan.json\" && chmod 644 \"$0/plan.json\"";
+                beside(script, &shared.join(name), state.to_string().as_bytes());
+            }
+        }
+    }
+}
+
+/// Runs a script in the other container, with `$0` for the path.
+pub fn beside(script: &str, path: &Path, input: &[u8]) {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "--mount-proc", "setpriv", "--no-new-privs"]);
+    command.args(["--bounding-set=-all", "--inh-caps=-all", "sh", "-c", script]).arg(path);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    // Where it may not write, it does not read.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait().unwrap();
+}
+
+/// Runs what enters, to its end.
+#[track_caller]
+pub fn got(mut command: Command) -> Got {
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let concern = |line: &&str| {
+        line.split('=')
+            .next()
+            .is_some_and(|name| name.starts_with("NCCL_") || EVIL.iter().any(|(evil, _)| *evil == name))
+    };
+    let mut variables: Vec<String> = stdout.lines().filter(concern).map(str::to_owned).collect();
+    variables.sort();
+    Got { variables, said }
+}
+
+/// As the container's image would have it.
+fn of_container(command: &mut Command) {
+    command.env_remove("RDMA_INIT_STATE_DIR").env_remove("RDMA_INIT_WRITE_NCCL_CONF");
+    command.env("PATH", "/usr/bin:/bin").env_remove("RDMA_INIT_CONFIG");
+    // A debug build on a busy machine.
+    command.env("RDMA_INIT_PREPARE_TIMEOUT", "30s");
+}
+
+fn relative(path: &Path) -> String {
+    path.display().to_string().trim_start_matches('/').to_owned()
+}
+
+/// In ticks since the machine was started.
+fn started(pid: i32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    text.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap()
+}
