@@ -6,9 +6,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use figment::value::{Dict, Value};
+use figment::value::Value;
 
-use crate::config::Flag;
+use crate::config::{self, Flag};
 use crate::self_test::device::{DEFAULT_SIZE, LEAST_SIZE};
 use crate::self_test::kinds::Level;
 use crate::self_test::pair::Address;
@@ -345,20 +345,10 @@ impl ConfigFlags {
         let given = lists.into_iter().filter(|(_, list)| !list.is_empty());
         flags.extend(given.map(|(key, list)| (key, list.clone().into())));
         if !self.set.is_empty() {
-            flags.push(("set", assignments(&self.set)));
+            // A table, as a value may hold a line break.
+            let table = config::assignments(&self.set);
+            flags.push(("set", table.unwrap_or_else(|| self.set.clone().into())));
         }
         flags
-    }
-}
-
-/// One table of all, as a value may hold a line break.
-fn assignments(texts: &[String]) -> Value {
-    let pairs: Option<Dict> = texts
-        .iter()
-        .map(|text| text.split_once('=').map(|(name, value)| (name.into(), value.into())))
-        .collect();
-    match pairs {
-        Some(pairs) => pairs.into(),
-        None => texts.join("\n").into(),
     }
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use crate::check::{gpu_direct, image, lint, nccl_conf, parent, pkey, routes, shared_memory, unreadable};
+use crate::check::{
+    gpu_direct, image, lint, nccl_conf, parent, pkey, routes, secrets, shared_memory, unreadable,
+};
 use crate::config::Config;
 use crate::demo;
 use crate::facts::document::Document;
@@ -185,6 +187,7 @@ fn plan_with_findings(facts: &Facts, profiles: &Profiles, config: &Config) -> Pl
     findings.extend(gpu_direct::finding(facts, &plan));
     plan.findings.extend(findings);
     plan.findings.extend(nccl_conf::findings(&plan));
+    plan.findings.extend(secrets::finding(&plan));
     plan.findings.extend(shared_memory::finding(facts));
     let unreadable = unreadable::findings(&facts.unreadable, &plan.findings);
     plan.findings.extend(unreadable);

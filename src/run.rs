@@ -10,7 +10,7 @@ mod traffic;
 pub use enter::enter;
 pub use execute::{WITH_WHAT_WAS_DECIDED, execute, execute_decided, execute_filled};
 pub use not_run::exec_failed;
-pub use refuse::{last_words, leave_behind, refuse, refusing};
+pub use refuse::{last_words, leave_behind, refuse, refuse_and_tell, refusing};
 pub use traffic::tell as tell_traffic;
 
 use std::ffi::CString;
@@ -41,8 +41,9 @@ pub enum Prepared {
     Command { image: Image, filled: bool, note: String, state: Vec<u8> },
     /// This process is to look after the command, and a child to prepare it.
     Supervise(Box<Orders>),
-    /// The command must not be started.
-    Refused { reason: String, code: i32 },
+    /// The command must not be started. What others are told as well has no value in it
+    /// that not everybody may read.
+    Refused { reason: String, public: String, code: i32 },
     /// There is nothing to start; exit with this.
     Exit(i32),
 }
@@ -89,12 +90,16 @@ pub fn prepare(
     tracing::debug!(unreadable = facts.unreadable.len(), "facts read");
 
     log.plan(&plan, memlock.as_ref());
+    let refused = |reason: String| {
+        let public = facts.settings.without_private_values(&reason);
+        Ok(Prepared::Refused { reason, public, code: config.refuse_exit_code })
+    };
     if let Some(reason) = refusal(config, &plan) {
-        return Ok(Prepared::Refused { reason, code: config.refuse_exit_code });
+        return refused(reason);
     }
     let proof = prove(config, &facts, &plan, log);
     if let Some(reason) = proof.as_ref().and_then(|report| enforced(config, report)) {
-        return Ok(Prepared::Refused { reason, code: config.refuse_exit_code });
+        return refused(reason);
     }
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     decided(&Decided {

@@ -216,8 +216,8 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
             code
         }
         Ok(Prepared::Supervise(orders)) => return Done::Supervise(orders),
-        Ok(Prepared::Refused { reason, code }) => {
-            run::refuse(&reason, code);
+        Ok(Prepared::Refused { reason, public, code }) => {
+            run::refuse_and_tell(&reason, &public, code);
             guard.not_run();
             code
         }

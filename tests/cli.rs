@@ -11,6 +11,7 @@ mod cli {
     mod compare;
     mod configuration;
     mod environment;
+    mod hostile;
     mod install;
     mod limits;
     mod manual;

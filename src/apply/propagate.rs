@@ -5,7 +5,7 @@ mod sshd;
 use std::path::Path;
 
 use super::amend::{InPlace, amend};
-use crate::report::environment::quoted;
+use crate::report::formats::{self, Unfit, Writer, written};
 use crate::state::{Propagate, block};
 
 const PROFILE: &str = "/etc/profile.d/rdma-init.sh";
@@ -41,27 +41,13 @@ pub fn write(target: Target, wanted: Propagate, variables: &[(&str, &str)]) -> V
 }
 
 fn for_shells(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) {
-    let lines = lines(variables, shell, problems);
+    let lines = lines(variables, formats::profile, problems);
     problems.extend(put(target, PROFILE, &lines, |_| Vec::new()));
 }
 
 fn for_pam(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) {
-    let lines = lines(variables, plain, problems);
+    let lines = lines(variables, formats::pam, problems);
     problems.extend(put(target, PAM, &lines, keys));
-}
-
-/// Where a shell has a value of its own, that stands.
-fn shell(name: &str, value: &str) -> Option<String> {
-    // A line of its own for each, by which the block is put together.
-    let is_one_line = !value.contains('\n');
-    is_one_line.then(|| format!("[ -n \"${{{name}+x}}\" ] || export {name}={}", quoted(value)))
-}
-
-/// `KEY=VALUE`, of which neither pam_env(8) nor sshd(8) takes anything away. They have no
-/// way to write a quote, and one of them cuts at a `#`.
-fn plain(name: &str, value: &str) -> Option<String> {
-    let is_plain = !value.contains(['\n', '\r', '#', '"', '\'', '\\']) && value.trim() == value;
-    is_plain.then(|| format!("{name}={value}"))
 }
 
 /// The variables that such lines set.
@@ -72,22 +58,14 @@ fn keys(text: &str) -> Vec<String> {
 }
 
 /// Those that the format can hold, a line for each.
-fn lines(
-    variables: &[(&str, &str)],
-    line: fn(&str, &str) -> Option<String>,
-    problems: &mut Vec<String>,
-) -> String {
-    let mut text = String::new();
-    for (name, value) in variables {
-        match line(name, value) {
-            Some(line) => {
-                text.push_str(&line);
-                text.push('\n');
-            }
-            None => problems.push(format!("{name} has a value that this format cannot hold")),
-        }
-    }
-    text
+fn lines(variables: &[(&str, &str)], writer: Writer, problems: &mut Vec<String>) -> String {
+    let (lines, unfit) = written(variables, writer);
+    problems.extend(unfit.iter().map(left_out));
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn left_out(unfit: &Unfit) -> String {
+    format!("this format cannot hold {unfit}")
 }
 
 fn put(target: Target, path: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> Option<String> {
@@ -122,7 +100,7 @@ mod tests {
             assert_eq!(write(target, wanted, &VARIABLES), Vec::<String>::new());
             let environment = read(PAM);
             assert!(environment.starts_with("# x\nexport NCCL_IB_TC=7\n# rdma-init: begin"), "{environment}");
-            assert_eq!(environment.matches("NCCL_IB_HCA==mlx5_1,mlx5_2\n").count(), 1, "{environment}");
+            assert_eq!(environment.matches("NCCL_IB_HCA='=mlx5_1,mlx5_2'\n").count(), 1, "{environment}");
             assert_eq!(environment.matches("NCCL_IB_TC").count(), 1, "{environment}");
         }
         let script = format!(
@@ -139,13 +117,9 @@ mod tests {
     #[test]
     fn what_would_be_read_as_something_else_is_told() {
         let mut problems = Vec::new();
-        for value in ["a\nb", "a#b", "'a'", "a\\", " a"] {
-            assert_eq!(lines(&[("X", value)], plain, &mut problems), "", "{value}");
-        }
-        assert_eq!(problems.len(), 5);
-        assert_eq!(
-            lines(&[("X", "it's #1")], shell, &mut problems),
-            "[ -n \"${X+x}\" ] || export X='it'\\''s #1'\n"
-        );
+        let variables = [("A", "a\nb"), ("B", "a#b"), ("NCCL_A}$(id)", "1"), ("C", "it's")];
+        assert_eq!(lines(&variables, formats::pam, &mut problems), "");
+        let shown = "this format cannot hold A (its value has a line break)";
+        assert!(problems.len() == 4 && problems[0] == shown, "{problems:?}");
     }
 }

@@ -16,6 +16,8 @@ pub struct Files {
     pub nccl_conf: Vec<u8>,
     pub plan: Vec<u8>,
     pub facts: Vec<u8>,
+    /// Whether the facts have values of a file that not everybody may read.
+    pub is_private: bool,
 }
 
 /// Where they are.
@@ -65,13 +67,18 @@ pub fn write(
 fn write_to(path: &Path, files: &Files) -> Result<bool, String> {
     let folder = Folder::make(path).map_err(|refused| refused.to_string())?;
     // The plan is what a reader looks for: when it is there, all is.
-    for (name, bytes) in
-        [(ENV_SH, &files.env_sh), (NCCL_CONF, &files.nccl_conf), (FACTS, &files.facts), (PLAN, &files.plan)]
-    {
+    let mode_of_facts = if files.is_private { 0o600 } else { 0o644 };
+    for (name, bytes, mode) in [
+        (ENV_SH, &files.env_sh, 0o644),
+        (NCCL_CONF, &files.nccl_conf, 0o644),
+        (FACTS, &files.facts, mode_of_facts),
+        (PLAN, &files.plan, 0o644),
+    ] {
+        // What makes the facts private is in them: the same bytes have the right mode.
         // Most starts of a container leave what the one before has left, and to take the
         // place of a file can mean a wait for the disk.
         if folder.read(name).as_ref() != Ok(bytes) {
-            folder.write(name, bytes, 0o644).map_err(describe)?;
+            folder.write(name, bytes, mode).map_err(describe)?;
         }
     }
     Ok(folder.is_of_root())

@@ -9,6 +9,7 @@ pub mod nccl_conf;
 pub mod parent;
 pub mod pkey;
 pub mod routes;
+pub mod secrets;
 pub mod shared_memory;
 pub mod traffic;
 pub mod unreadable;

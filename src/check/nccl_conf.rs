@@ -5,7 +5,7 @@ use crate::plan::{Finding, Plan};
 
 /// A process that enters the container then has to be told of them in another way.
 pub fn findings(plan: &Plan) -> Vec<Finding> {
-    let unfit = plan.filled().filter(|(name, value)| !conf::fits(name, value));
+    let unfit = plan.public().chain(plan.inherited()).filter(|(name, value)| !conf::fits(name, value));
     let finding = |(name, value): (&str, &str)| {
         let why = match value.len() > conf::LONGEST {
             true => format!("its {} bytes are more than the {} that NCCL reads", value.len(), conf::LONGEST),

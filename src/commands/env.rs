@@ -10,12 +10,13 @@ use crate::report::log::say;
 use crate::state::find::find;
 use crate::state::run::Run;
 
+/// Returns the exit code.
 pub fn run(
     out: &mut impl Write,
     arguments: &EnvArguments,
     config: &Config,
     environment: &Environment,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<i32> {
     // Who asks for another profile wants to know what that would come to.
     let state = match &arguments.host.facts {
         None if !config.asks_anew => kept(config),
@@ -25,7 +26,7 @@ pub fn run(
         Some(run) => run,
         None => {
             let super::Decision { plan, .. } = super::decide(&arguments.host, config, environment)?;
-            Run::of(&plan)
+            Run::with_secrets(&plan)
         }
     };
     let filled = run.filled.len();
@@ -36,14 +37,16 @@ pub fn run(
     let variables: Vec<(&str, &str)> =
         run.given().enumerate().filter(is_wanted).map(|(_, variable)| variable).collect();
     let left_out = report::environment::write(out, &variables, arguments.format)?;
-    if !left_out.is_empty() {
-        say(&format!(
-            "left out, because this format cannot hold their values (a line break, or too long): {}",
-            left_out.join(", ")
-        ));
+    if left_out.is_empty() {
+        return Ok(0);
     }
-    Ok(())
+    let names: Vec<String> = left_out.iter().map(ToString::to_string).collect();
+    say(&format!("left out, as this format cannot hold them: {}.", names.join(", ")));
+    Ok(INCOMPLETE)
 }
+
+/// Some variable was left out.
+const INCOMPLETE: i32 = 1;
 
 /// What the container was started with.
 fn kept(config: &Config) -> Option<Run> {

@@ -43,7 +43,9 @@ pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyho
             };
             plan::run(&mut out, host, form, config, environment)
         }
-        Action::Env(arguments) => env::run(&mut out, arguments, config, environment),
+        Action::Env(arguments) => {
+            env::run(&mut out, arguments, config, environment).map(|found| code = found)
+        }
         Action::SelfTest(arguments) => {
             self_test::run(&mut out, arguments, config, environment).map(|passed| code = i32::from(!passed))
         }

@@ -21,7 +21,7 @@ pub const CONFIG_VARIABLE: &str = "RDMA_INIT_CONFIG";
 pub const TERMINATION_LOG_VARIABLE: &str = "RDMA_INIT_TERMINATION_LOG";
 
 /// The token of two nodes that test the fabric between them; no key, as it is a secret.
-pub const TOKEN_VARIABLE: &str = "RDMA_INIT_TOKEN";
+pub use crate::sys::exec::TOKEN_VARIABLE;
 
 const PREFIX: &str = "RDMA_INIT_";
 
@@ -133,7 +133,9 @@ fn is_unset(name: &str, value: &str) -> bool {
 fn variables(environment: &Environment) -> impl Iterator<Item = Layer> {
     ours(environment).map(|(name, value)| {
         let key = key(name);
-        let value = if key == "set" { values::table(value) } else { value.into() };
+        // What is no table is for the check to refuse.
+        let table = (key == "set").then(|| values::table(value.lines())).flatten();
+        let value = table.unwrap_or_else(|| value.into());
         layer(format!("the variable {name}"), key, value)
     })
 }
@@ -176,28 +178,25 @@ fn layer(name: String, key: String, value: Value) -> Layer {
 pub fn refuse_unknown_keys(figment: &Figment) -> Result<(), ConfigError> {
     let all = figment.data().map_err(|error| ConfigError(error.to_string()))?;
     let mut keys = all.values().flat_map(|dict| dict.iter());
-    let Some((key, value)) = keys.find(|(key, _)| !KEYS.contains(&key.as_str())) else { return Ok(()) };
+    let Some((key, _)) = keys.find(|(key, _)| !KEYS.contains(&key.as_str())) else { return Ok(()) };
     let distance = |known: &&&str| strsim::damerau_levenshtein(known, key);
     let advice = match KEYS.iter().min_by_key(distance).filter(|nearest| distance(nearest) <= 3) {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => format!("the keys are {}", KEYS.join(", ")),
     };
-    Err(ConfigError(format!(
-        "unknown key {key} with the value {} in {}; {advice}",
-        values::shown(value),
-        source(figment, key)
-    )))
+    // Not the value: a mistyped RDMA_INIT_TOKEN has a secret in it.
+    Err(ConfigError(format!("unknown key {key} in {}; {advice}", source(figment, key))))
 }
 
 /// The name of the layer that a key's value comes from.
 pub fn source(figment: &Figment, key: &str) -> String {
-    let metadata = figment
-        .find_metadata(key)
-        // A table is merged of several layers; each of its values has its own.
-        .or_else(|| {
-            let value = figment.find_value(key).ok()?;
-            let first = value.as_dict()?.values().next()?;
-            figment.get_metadata(first.tag())
-        });
+    // A table is merged of several layers; each of its values has its own. The bad one counts.
+    let of_table = || {
+        let value = figment.find_value(key).ok()?;
+        let (_, bad) =
+            value.as_dict()?.iter().find(|(name, value)| values::assigned(name, value).is_err())?;
+        figment.get_metadata(bad.tag())
+    };
+    let metadata = of_table().or_else(|| figment.find_metadata(key));
     metadata.map_or_else(|| "the configuration".to_owned(), |metadata| metadata.name.to_string())
 }

@@ -1,5 +1,7 @@
 //! What is wrong with a file that is not TOML.
 
+use super::KEYS;
+
 /// The line, the parser's words, and where a text has no quotes, the line as it should be.
 pub fn explain(text: &str, error: &toml::de::Error) -> String {
     let start = error.span().map_or(0, |span| span.start);
@@ -12,7 +14,8 @@ pub fn explain(text: &str, error: &toml::de::Error) -> String {
     format!("line {}: {why}", number + 1)
 }
 
-/// `profile = auto` as `profile = "auto"`; `None` where that is not what is wrong.
+/// `profile = auto` as `profile = "auto"`; `None` where that is not what is wrong. What is not
+/// the value of a key, a variable to set say, may be a secret.
 fn quoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let value = value.split('#').next()?.trim();
@@ -20,8 +23,9 @@ fn quoted(line: &str) -> Option<String> {
     let is_word = |c: char| c.is_alphanumeric() || "-_./:+,=".contains(c);
     let is_text = value.chars().all(is_word) && value.contains(char::is_alphabetic);
     let key = key.trim();
+    let shown = if KEYS.contains(&key) && !["keep", "set"].contains(&key) { value } else { "..." };
     (is_text && !matches!(value, "true" | "false") && key.chars().all(is_key))
-        .then(|| format!("{key} = \"{value}\""))
+        .then(|| format!("{key} = \"{shown}\""))
 }
 
 #[cfg(test)]
@@ -37,6 +41,14 @@ mod tests {
         for value in ["auto", "infiniband", "nccl", "/etc/profiles", "10s", "TERM:INT"] {
             let said = explained(&format!("memlock = \"warn\"\nprofile = {value} # ours\n"));
             assert_eq!(said, format!("line 2: a text needs quotes, as in profile = \"{value}\""));
+        }
+    }
+
+    #[test]
+    fn what_may_be_a_secret_is_not_shown() {
+        for key in ["T_KEY", "set", "tokem"] {
+            let said = explained(&format!("{key} = hunter2\n"));
+            assert_eq!(said, format!("line 1: a text needs quotes, as in {key} = \"...\""));
         }
     }
 

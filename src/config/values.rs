@@ -137,10 +137,14 @@ fn items(value: &Value) -> Option<Vec<String>> {
     Some(items.filter(|item| !item.is_empty()).map(str::to_owned).collect())
 }
 
-/// A list, or one text with commas.
+/// A list, or one text with commas. What is none is told by its number, as it may be a
+/// secret.
 pub fn names(value: &Value) -> Result<BTreeSet<String>, String> {
     let names = items(value).ok_or("expected names of variables")?;
-    Ok(sorted::set(names))
+    match names.iter().position(|name| !is_variable_name(name)) {
+        Some(index) => Err(format!("expected names of variables, and number {} is none", index + 1)),
+        None => Ok(sorted::set(names)),
+    }
 }
 
 /// Some of these words: a list, or one text with commas.
@@ -155,30 +159,48 @@ pub fn propagate(value: &Value) -> Result<Propagate, String> {
         .ok_or_else(|| "expected some of profile, ssh, environment".to_owned())
 }
 
-/// A table, or lines of `VARIABLE=VALUE`.
+const ASSIGNMENT: &str = "expected VARIABLE=VALUE, with a name of letters, digits and _";
+
+/// A table; else a list, or lines, of `VARIABLE=VALUE`, of which those that are none are told by
+/// their numbers: what is in them may be a part of a secret.
 pub fn assignments(value: &Value) -> Result<IndexMap<String, String>, String> {
-    let expected = || "expected VARIABLE=VALUE, one on each line".to_owned();
-    let pairs: Option<IndexMap<String, String>> = match value {
-        Value::Dict(_, dict) => dict.iter().map(|(name, value)| Some((name.clone(), text(value)?))).collect(),
-        _ => text(value).ok_or_else(expected)?.lines().map(assignment).collect(),
+    if let Value::Dict(_, table) = value {
+        let pairs = table.iter().map(|(name, value)| Ok((name.clone(), assigned(name, value)?)));
+        return pairs.collect();
+    }
+    let (what, texts) = match value {
+        Value::Array(_, items) => ("number", items.iter().map(text).collect::<Option<Vec<_>>>()),
+        _ => ("line", text(value).map(|text| text.lines().map(str::to_owned).collect())),
     };
-    let sound = |name: &str, value: &str| is_variable_name(name) && !value.contains('\0');
-    pairs.filter(|pairs| pairs.iter().all(|(name, value)| sound(name, value))).ok_or_else(expected)
+    let texts = texts.ok_or(ASSIGNMENT)?;
+    let pairs = texts.iter().enumerate().map(|(index, text)| {
+        let (name, value) = assignment(text).ok_or_else(|| format!("{what} {}: {ASSIGNMENT}", index + 1))?;
+        Ok((name.to_owned(), assigned(name, &value.into())?))
+    });
+    pairs.collect()
 }
 
-/// Lines of `VARIABLE=VALUE` as a table, so that layers are merged variable by
-/// variable; the text as it is where it is no such thing, for the check to refuse.
-pub fn table(text: &str) -> Value {
-    let pairs: Option<Dict> =
-        text.lines().map(|line| assignment(line).map(|(name, value)| (name, value.into()))).collect();
-    match pairs {
-        Some(pairs) => pairs.into(),
-        None => text.into(),
+/// The value of a variable, where the two can be one.
+pub fn assigned(name: &str, value: &Value) -> Result<String, String> {
+    if !is_variable_name(name) {
+        return Err(format!("{name:?} is not the name of a variable"));
+    }
+    let text = text(value).ok_or_else(|| format!("the value of {name} is no text"))?;
+    match text.contains('\0') {
+        true => Err(format!("the value of {name} has a NUL in it")),
+        false => Ok(text),
     }
 }
 
+/// Assignments as a table, so that layers are merged variable by variable; `None` where
+/// one of them is none.
+pub fn table<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Value> {
+    let pairs: Option<Dict> =
+        texts.map(|text| assignment(text).map(|(name, value)| (name.to_owned(), value.into()))).collect();
+    pairs.map(Value::from)
+}
+
 /// `VARIABLE=VALUE`.
-fn assignment(text: &str) -> Option<(String, String)> {
-    let (name, value) = text.split_once('=')?;
-    Some((name.to_owned(), value.to_owned()))
+fn assignment(text: &str) -> Option<(&str, &str)> {
+    text.split_once('=').filter(|(name, _)| is_variable_name(name))
 }

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 
 use super::Facts;
+use super::secret::{is_secret, shown};
+use super::settings::without_secret;
 use crate::json;
 
 /// The document's version. It changes when a field changes its meaning or goes;
@@ -49,7 +51,17 @@ impl Document<'_> {
                 return Err("it has no \"schema\": it was not written by `rdma-init inspect --json`".into());
             }
         }
-        json::read(text.as_bytes()).map_err(|error| format!("it is not a facts document: {error}"))
+        let mut facts: Facts =
+            json::read(text.as_bytes()).map_err(|error| format!("it is not a facts document: {error}"))?;
+        // The document may be of a version that hid nothing.
+        for setting in &mut facts.settings.0 {
+            setting.value = shown(&setting.variable, &setting.value).to_owned();
+        }
+        facts.filled_at_start.retain(|filled| !is_secret(&filled.variable));
+        for line in &mut facts.conf_lines {
+            line.text = without_secret(std::mem::take(&mut line.text));
+        }
+        Ok(facts)
     }
 }
 

@@ -26,6 +26,7 @@ pub mod reader;
 pub mod route;
 pub mod rtnetlink;
 pub mod rule;
+pub mod secret;
 pub mod settings;
 pub mod shm;
 pub mod start;
@@ -80,6 +81,14 @@ pub struct Facts {
     pub state_writable: Option<bool>,
     /// What is there but could not be read.
     pub unreadable: Vec<Unreadable>,
+}
+
+impl Facts {
+    /// Whether a value of a conf file is in here that not everybody may read.
+    pub fn has_private_values(&self) -> bool {
+        self.settings.0.iter().any(|setting| setting.private)
+            || self.conf_lines.iter().any(|line| line.private)
+    }
 }
 
 /// Where facts come from: a root folder, so that tests can lay out a host of

@@ -52,11 +52,7 @@ mod tests {
         fs::create_dir(root.path().join("job")).unwrap();
         // Whoever opens it waits for a writer.
         nix::unistd::mkfifo(&root.path().join("job/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let set = |variable: &str, value: &str| UserSetting {
-            variable: variable.to_owned(),
-            value: value.to_owned(),
-            origin: "environment".to_owned(),
-        };
+        let set = |variable: &str, value: &str| UserSetting::new(variable, value, "environment");
         let settings = Settings(vec![
             set("NCCL_TOPO_FILE", "/topo.xml"),
             set("NCCL_TOPO_FILE", "fifo"),

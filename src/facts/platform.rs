@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::Environment;
+use super::settings::{Environment, is_variable_name};
 use crate::sorted;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +57,7 @@ pub fn read(environment: &Environment, also: impl Fn(&str) -> bool) -> Platform 
         .filter(|name| {
             NAMES.contains(name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || also(name)
         })
+        .filter(|name| is_variable_name(name))
         .map(str::to_owned)
         .collect();
     sorted::by(&mut markers, Ord::cmp);

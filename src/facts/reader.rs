@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::sorted;
@@ -156,6 +156,18 @@ impl Reader {
     /// a folder that is not there, or cannot be listed.
     pub fn each_name_if_listable(&self, path: impl AsRef<Path>, most: usize, mut show: impl FnMut(&str)) {
         let _ = list(&self.path(path), most, &mut show);
+    }
+
+    /// Whether every user may read a file: by its mode, and those of the folders that it is
+    /// in. What cannot be told counts as not.
+    pub fn is_for_everybody(&self, path: impl AsRef<Path>) -> bool {
+        let may = |path: &Path, bit: u32| fs::metadata(path).is_ok_and(|status| status.mode() & bit != 0);
+        let (Ok(root), Ok(path)) = (fs::canonicalize(&self.root), fs::canonicalize(self.path(path))) else {
+            return false;
+        };
+        let folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&root));
+        // The root of a test is nobody else's.
+        may(&path, 0o004) && folders.filter(|folder| *folder != root).all(|folder| may(folder, 0o001))
     }
 
     /// Whether something is there, or may be, as far as this process can tell.

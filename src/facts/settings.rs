@@ -1,11 +1,14 @@
 //! The variables that the user has set, wherever NCCL would find them.
 
 use std::ffi::CString;
+use std::ops::Not;
+use std::path::PathBuf;
 
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
+use super::secret::{is_secret, shown};
 use super::start::{Filled, Start};
 use crate::nccl::conf;
 use crate::nccl::version::SKIPS_COMMENTS;
@@ -61,8 +64,7 @@ impl<const N: usize> From<[(&str, &str); N]> for Environment {
 /// Whether a text can name a variable for every shell, file and launcher that it
 /// may go through.
 pub fn is_variable_name(text: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    text.chars().all(plain) && text.starts_with(|c: char| !c.is_ascii_digit())
+    text.chars().all(is_of_name) && text.starts_with(|c: char| !c.is_ascii_digit())
 }
 
 /// Variables in the order in which they count: of two with one name, the first.
@@ -78,9 +80,22 @@ pub struct UserSetting {
     /// `environment`; where rdma-init has put it there, [`AT_START`]; or a conf file with
     /// the line: `/etc/nccl.conf:3`.
     pub origin: String,
+    /// Whether that file may not be read by everybody.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub private: bool,
 }
 
 impl UserSetting {
+    /// What may be a secret is not even kept.
+    pub fn new(variable: &str, value: &str, origin: &str) -> UserSetting {
+        UserSetting {
+            variable: variable.to_owned(),
+            value: shown(variable, value).to_owned(),
+            origin: origin.to_owned(),
+            private: false,
+        }
+    }
+
     /// The path of the conf file; empty where it was none.
     pub fn file(&self) -> &str {
         file_of(&self.origin)
@@ -93,6 +108,9 @@ pub struct ConfLine {
     /// `/etc/nccl.conf:3`.
     pub origin: String,
     pub text: String,
+    /// Whether that file may not be read by everybody.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub private: bool,
 }
 
 impl ConfLine {
@@ -122,12 +140,37 @@ impl Settings {
         Settings(self.0.iter().filter(|setting| setting.origin != AT_START).cloned().collect())
     }
 
+    /// A text about these settings without the values that not everybody may read.
+    pub fn without_private_values(&self, text: &str) -> String {
+        let private = self.0.iter().filter(|setting| setting.private && !setting.value.is_empty());
+        private.fold(text.to_owned(), |text, UserSetting { variable, value, .. }| {
+            let text = text.replace(&format!("{variable}={value}"), variable);
+            // A number is also that of a slot, or of a line.
+            if value.parse::<i64>().is_ok() { text } else { without_word(&text, value) }
+        })
+    }
+
     /// These settings with `over` before them.
     pub fn under(mut self, over: Settings) -> Settings {
         let mut all = over.0;
         all.append(&mut self.0);
         Settings(all)
     }
+}
+
+/// The text with `...` where it has a word, as a whole.
+fn without_word(text: &str, word: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(word) {
+        let (before, found) = rest.split_at(at);
+        let after = &found[word.len()..];
+        let is_whole = !before.ends_with(is_of_name) && !after.starts_with(is_of_name);
+        kept.push_str(before);
+        kept.push_str(if is_whole { "..." } else { word });
+        rest = after;
+    }
+    kept + rest
 }
 
 /// Names that are always of interest.
@@ -166,11 +209,7 @@ pub fn read(
         .iter()
         // What an image says of itself is no setting.
         .filter(|(name, _)| *name != "NCCL_VERSION" && (concerns_us(name) || also(name)))
-        .map(|(name, value)| UserSetting {
-            variable: name.to_owned(),
-            value: value.to_owned(),
-            origin: origin(start, name, value).to_owned(),
-        })
+        .map(|(name, value)| UserSetting::new(name, value, origin(start, name, value)))
         .collect();
     let mut odd = Vec::new();
     let mut there = Vec::new();
@@ -181,10 +220,12 @@ pub fn read(
             continue;
         }
         // What this user may not read, NCCL will not read either.
-        let Some(text) = start.path(&file).and_then(|path| reader.exact_text_unless(path, &[Errno::EACCES]))
-        else {
+        let path = start.path(&file);
+        let read = |path: &PathBuf| reader.exact_text_unless(path, &[Errno::EACCES]);
+        let Some((path, text)) = path.and_then(|path| read(&path).map(|text| (path, text))) else {
             continue;
         };
+        let private = !reader.is_for_everybody(&path);
         // What an earlier start has put there is no setting of the user.
         let text = block::hidden(&text);
         // A file may hold anything, secrets too, under names that are not NCCL's.
@@ -194,11 +235,10 @@ pub fn read(
         let ours =
             lines.filter(|line| is_variable_name(&line.key) && (concerns_us(&line.key) || also(&line.key)));
         settings.extend(ours.map(|line| UserSetting {
-            variable: line.key,
-            value: line.value,
-            origin: format!("{file}:{}", line.number),
+            private,
+            ..UserSetting::new(&line.key, &line.value, &format!("{file}:{}", line.number))
         }));
-        odd.extend(odd_lines(&file, &text));
+        odd.extend(odd_lines(&file, &text).map(|line| ConfLine { private, ..line }));
         there.push(file);
     }
     ConfFiles { settings: Settings(settings), odd, there }
@@ -226,18 +266,36 @@ fn without_rest(line: &str) -> String {
     kept
 }
 
+/// Up to the first name that may be a secret's.
+pub(super) fn without_secret(text: String) -> String {
+    let mut start = 0;
+    for name in text.split(|c| !is_of_name(c)) {
+        let end = start + name.len();
+        if is_secret(name) && end < text.len() {
+            return format!("{} ...", &text[..end]);
+        }
+        // Past the one character that is none of a name, however long.
+        start = end + text[end..].chars().next().map_or(0, char::len_utf8);
+    }
+    text
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
 /// Lines that seem to set a variable of ours. What else is in the file is nobody's
 /// business here.
 fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_odd = move |line: &str| {
         let start = line.split('=').next().unwrap_or_default();
         let sets_it = is_variable_name(start) && line.contains('=');
-        !line.trim_start().starts_with('#') && !sets_it && start.split(|c| !is_name(c)).any(concerns_us)
+        !line.trim_start().starts_with('#') && !sets_it && start.split(|c| !is_of_name(c)).any(concerns_us)
     };
     text.lines().enumerate().filter(move |(_, line)| is_odd(line)).map(move |(index, line)| ConfLine {
         origin: format!("{file}:{}", index + 1),
-        text: without_rest(line),
+        text: without_secret(without_rest(line)),
+        private: false,
     })
 }
 
@@ -259,6 +317,7 @@ fn conf_files(environment: &Environment, database: Option<&str>) -> Vec<String> 
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn of_an_odd_line_only_what_is_odd_is_kept() {
@@ -270,8 +329,70 @@ mod tests {
             ("NCCL_CROSS_NIC 1  secret", "NCCL_CROSS_NIC 1 ..."),
             ("NCCL_DEBUG=", "NCCL_DEBUG="),
             ("\u{a0}NCCL_DEBUG=é secret", "\u{a0}NCCL_DEBUG=é ..."),
+            ("export NCCL_X_TOKEN=hunter2", "export NCCL_X_TOKEN ..."),
+            ("NCCL_X_TOKEN hunter2", "NCCL_X_TOKEN ..."),
+            ("é NCCL_X_TOKEN:hunter2", "é NCCL_X_TOKEN ..."),
+            ("NCCL_X_TOKEN", "NCCL_X_TOKEN"),
         ] {
-            assert_eq!(without_rest(line), kept);
+            assert_eq!(without_secret(without_rest(line)), kept);
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_everywhere() {
+        for name in ["NCCL_IB_HCA", "_", "a1"] {
+            assert!(is_variable_name(name), "{name}");
+        }
+        for name in ["", "1A", "A}$(id)", "NCCL_foo.bar", "A=B", "A B", "A\nPermitRootLogin yes", "É", "A\0"]
+        {
+            assert!(!is_variable_name(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_not_everybody_may_read_is_marked() {
+        let root = tempfile::tempdir().unwrap();
+        let mode = |path: &str, mode| {
+            fs::set_permissions(root.path().join(path), PermissionsExt::from_mode(mode)).unwrap();
+        };
+        fs::create_dir_all(root.path().join("root")).unwrap();
+        fs::write(
+            root.path().join("root/.nccl.conf"),
+            "NCCL_IB_TC=106\nNCCL_X_TOKEN=hunter2\n NCCL_IB_SL=1\n",
+        )
+        .unwrap();
+        let environment = Environment::from([("HOME", "/root"), ("NCCL_API_KEY", "hunter2")]);
+        let read = || read(&Reader::new(root.path()), Start::from(&environment), None, |_| false);
+        for (folder, file, private) in [(0o755, 0o600, true), (0o700, 0o644, true), (0o755, 0o644, false)] {
+            mode("root", folder);
+            mode("root/.nccl.conf", file);
+            let ConfFiles { settings, odd, .. } = read();
+            let of_file = settings.0.iter().filter(|setting| setting.origin != ENVIRONMENT);
+            assert!(
+                of_file.clone().count() == 2 && of_file.clone().all(|setting| setting.private == private)
+            );
+            assert!(odd.len() == 1 && odd[0].private == private);
+            assert!(!format!("{settings:?}").contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn a_text_for_everybody_has_no_private_value() {
+        let setting = |variable: &str, value: &str, private| UserSetting {
+            private,
+            ..UserSetting::new(variable, value, "/root/.nccl.conf:1")
+        };
+        let settings = Settings(vec![
+            setting("NCCL_IB_DISABLE", "1", true),
+            setting("NCCL_NET", "IB", true),
+            setting("NCCL_SOCKET_IFNAME", "eth0", false),
+        ]);
+        for (text, public) in [
+            ("NCCL_IB_DISABLE=1 (/root/.nccl.conf:1) turns", "NCCL_IB_DISABLE (/root/.nccl.conf:1) turns"),
+            ("network IB not found, mlx5_1 on eth0", "network ... not found, mlx5_1 on eth0"),
+            ("NCCL_SOCKET_IFNAME=eth0, NCCL_IB_HCA", "NCCL_SOCKET_IFNAME=eth0, NCCL_IB_HCA"),
+        ] {
+            assert_eq!(settings.without_private_values(text), public);
         }
     }
 

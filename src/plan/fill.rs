@@ -5,6 +5,7 @@ use super::finding::Finding;
 use super::setting::{Outcome, Proposal, Setting};
 use super::user::CONFIGURATION;
 use crate::facts::Facts;
+use crate::facts::secret::shown;
 use crate::facts::settings::{AT_START, UserSetting};
 use crate::facts::start::Filled;
 use crate::profiles::Profile;
@@ -37,15 +38,8 @@ pub fn settings(context: &Context, proposals: impl IntoIterator<Item = Proposal>
         .map(|setting| of_user(context, setting))
         .collect();
     for variable in context.options.keep.iter().filter(|variable| context.user.get(variable).is_none()) {
-        settings.push(Setting {
-            variable: variable.clone(),
-            value: None,
-            outcome: Outcome::Unset,
-            source: CONFIGURATION.to_owned(),
-            rule: "not to be filled in (keep)".to_owned(),
-            evidence: Vec::new(),
-            at_start: false,
-        });
+        let rule = "not to be filled in (keep)".to_owned();
+        settings.push(Setting::left(variable.clone(), None, Outcome::Unset, CONFIGURATION.to_owned(), rule));
     }
     for proposal in proposals {
         let is_there = settings.iter().any(|setting| setting.variable == proposal.variable);
@@ -70,17 +64,12 @@ fn of_user(context: &Context, setting: &UserSetting) -> Setting {
     if let Some(setting) = of_start(context.facts, setting) {
         return setting;
     }
-    let is_configured =
-        setting.origin == CONFIGURATION && context.options.set.contains_key(&setting.variable);
-    Setting {
-        variable: setting.variable.clone(),
-        value: Some(setting.value.clone()),
-        // What our own configuration sets still has to be put there.
-        outcome: if is_configured { Outcome::Filled } else { Outcome::User },
-        source: setting.origin.clone(),
-        rule: "set by the user".to_owned(),
-        evidence: Vec::new(),
-        at_start: false,
+    let UserSetting { variable, value, origin, .. } = setting.clone();
+    let rule = "set by the user".to_owned();
+    // What our own configuration sets still has to be put there.
+    match context.options.set.get(&variable).filter(|_| origin == CONFIGURATION) {
+        Some(configured) => Setting::filled(variable, configured.clone(), origin, rule),
+        None => Setting::left(variable, Some(value), Outcome::User, origin, rule),
     }
 }
 
@@ -88,27 +77,18 @@ fn of_user(context: &Context, setting: &UserSetting) -> Setting {
 fn of_start(facts: &Facts, setting: &UserSetting) -> Option<Setting> {
     let is_it = |filled: &&Filled| filled.variable == setting.variable;
     let filled = facts.filled_at_start.iter().find(is_it).filter(|_| setting.origin == AT_START)?;
-    Some(Setting {
-        variable: setting.variable.clone(),
-        value: Some(setting.value.clone()),
-        outcome: Outcome::Filled,
-        source: filled.source.clone(),
-        rule: filled.rule.clone(),
-        evidence: Vec::new(),
-        at_start: true,
-    })
+    let Filled { source, rule, .. } = filled.clone();
+    let (variable, value) = (setting.variable.clone(), setting.value.clone());
+    Some(Setting { at_start: true, ..Setting::filled(variable, value, source, rule) })
 }
 
 fn of_proposal(proposal: Proposal) -> Setting {
-    Setting {
-        variable: proposal.variable,
-        outcome: if proposal.value.is_some() { Outcome::Filled } else { Outcome::Unset },
-        value: proposal.value,
-        source: proposal.source,
-        rule: proposal.rule,
-        evidence: proposal.evidence,
-        at_start: false,
-    }
+    let Proposal { variable, value, source, rule, evidence } = proposal;
+    let setting = match value {
+        Some(value) => Setting::filled(variable, value, source, rule),
+        None => Setting::left(variable, None, Outcome::Unset, source, rule),
+    };
+    Setting { evidence, ..setting }
 }
 
 /// Where what the user set is not what the platform publishes. It stands all the
@@ -117,8 +97,11 @@ pub fn overridden(context: &Context) -> Vec<Finding> {
     let profile = context.profile;
     let said = |setting: &UserSetting| -> Option<String> {
         let variable = &setting.variable;
-        if let Some(published) = profile.variables.get(variable).filter(|value| **value != setting.value) {
-            let published = if published.is_empty() { "it set and empty" } else { published };
+        if let Some(published) =
+            profile.variables.get(variable).filter(|value| shown(variable, value) != setting.value)
+        {
+            let published =
+                if published.is_empty() { "it set and empty" } else { shown(variable, published) };
             Some(format!("publishes {published}"))
         } else if profile.unset.contains(variable) {
             Some("publishes it as left unset".to_owned())
@@ -135,7 +118,7 @@ pub fn overridden(context: &Context) -> Vec<Finding> {
         // filled in is no wish of his.
         .filter(|setting| setting.variable != "NCCL_DEBUG" && setting.origin != AT_START)
         .filter_map(|setting| {
-            let UserSetting { variable, value, origin } = setting;
+            let UserSetting { variable, value, origin, .. } = setting;
             let message =
                 format!("{variable}={value} ({origin}) stands; profile {} {}.", profile.name, said(setting)?);
             Some(Finding::info("not-as-published", message))

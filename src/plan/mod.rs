@@ -54,6 +54,7 @@ pub use user::{CONFIGURATION, User};
 pub use why::Why;
 
 use crate::facts::Facts;
+use crate::facts::secret::is_secret;
 use crate::facts::settings::ENVIRONMENT;
 use crate::nccl::version::Version;
 use crate::profiles::{self, Profile, Profiles};
@@ -80,23 +81,29 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The variables to filled in by rdma-init.
+    /// The variables to be filled in by rdma-init, secrets among them.
     pub fn filled(&self) -> impl Iterator<Item = (&str, &str)> {
         self.with_value(|setting| setting.outcome == Outcome::Filled)
     }
 
-    /// Those that were in its environment already, and stand.
+    /// Those of them that others may see.
+    pub fn public(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.filled().filter(|(name, _)| !is_secret(name))
+    }
+
+    /// Those that were in its environment already and stand, of which others may see all.
     pub fn inherited(&self) -> impl Iterator<Item = (&str, &str)> {
         // What is not text was read with replacements.
         let is_exact = |setting: &Setting| !setting.value.as_deref().unwrap_or_default().contains('\u{fffd}');
         self.with_value(move |setting| {
-            setting.outcome == Outcome::User && setting.source == ENVIRONMENT && is_exact(setting)
+            let is_of_environment = setting.outcome == Outcome::User && setting.source == ENVIRONMENT;
+            is_of_environment && is_exact(setting) && !is_secret(&setting.variable)
         })
     }
 
     fn with_value(&self, which: impl Fn(&Setting) -> bool) -> impl Iterator<Item = (&str, &str)> {
         let settings = self.settings.iter().filter(move |setting| which(setting));
-        settings.filter_map(|setting| Some((setting.variable.as_str(), setting.value.as_deref()?)))
+        settings.filter_map(|setting| Some((setting.variable.as_str(), setting.for_command()?)))
     }
 }
 

@@ -58,11 +58,7 @@ mod tests {
     fn without_an_hca_only_what_names_an_interface_needs_the_network() {
         let nothing = Facts::default();
         let hca = Facts { rdma: vec![Hca::default()], ..Facts::default() };
-        let name = |variable: &str| UserSetting {
-            variable: variable.to_owned(),
-            value: "eth0".to_owned(),
-            origin: "environment".to_owned(),
-        };
+        let name = |variable: &str| UserSetting::new(variable, "eth0", "environment");
         let set = |variable| Facts { settings: Settings(vec![name(variable)]), ..Facts::default() };
         let usual = ["lo", "eth0"];
         assert!(!needs(&nothing, &usual, ProfileOption::Auto));

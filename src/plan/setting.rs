@@ -1,12 +1,20 @@
 //! A variable with its value and its reason.
 
+use std::fmt;
+
 use serde::Serialize;
+
+use crate::facts::secret::{HIDDEN, is_secret};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting {
     pub variable: String,
-    /// `None` where it stays unset.
+    /// As everybody may see it; `None` where it stays unset.
     pub value: Option<String>,
+    /// The value itself, where it is put into the command's environment and nobody else
+    /// is to see it.
+    #[serde(skip)]
+    pub secret: Option<Secret>,
     pub outcome: Outcome,
     /// Who decided: `facts`, `profile NAME`, `environment`, `/etc/nccl.conf:3`,
     /// `configuration`.
@@ -30,6 +38,45 @@ pub enum Outcome {
     User,
     /// Stays unset.
     Unset,
+}
+
+/// A value that is never shown nor written.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(HIDDEN)
+    }
+}
+
+impl Setting {
+    /// One that is put into the command's environment.
+    pub fn filled(variable: String, value: String, source: String, rule: String) -> Setting {
+        let (value, secret) = match is_secret(&variable) {
+            true => (HIDDEN.to_owned(), Some(Secret(value))),
+            false => (value, None),
+        };
+        let (value, outcome, evidence) = (Some(value), Outcome::Filled, Vec::new());
+        Setting { variable, value, secret, outcome, source, rule, evidence, at_start: false }
+    }
+
+    /// One that is not.
+    pub fn left(
+        variable: String,
+        value: Option<String>,
+        outcome: Outcome,
+        source: String,
+        rule: String,
+    ) -> Setting {
+        let (secret, evidence, at_start) = (None, Vec::new(), false);
+        Setting { variable, value, secret, outcome, source, rule, evidence, at_start }
+    }
+
+    /// What the command gets.
+    pub fn for_command(&self) -> Option<&str> {
+        self.secret.as_ref().map(|Secret(value)| value.as_str()).or(self.value.as_deref())
+    }
 }
 
 /// A value that the plan would fill in, if the user did not decide it.

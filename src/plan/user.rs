@@ -3,7 +3,7 @@
 use super::Options;
 use crate::facts::Facts;
 use crate::facts::home::Homes;
-use crate::facts::settings::{AT_START, ENVIRONMENT, Settings, UserSetting};
+use crate::facts::settings::{AT_START, ENVIRONMENT, Settings, UserSetting, is_variable_name};
 use crate::nccl::list::Pattern;
 use crate::nccl::version::{NEWEST, READS_CONF_FILE, REWROTE_PARSERS, SEARCHES_GIDS, Version};
 use crate::nccl::{gid, libraries, predict};
@@ -30,16 +30,16 @@ impl User {
             .iter()
             .find(|setting| setting.variable == "NCCL_CONF_FILE" && !setting.value.is_empty())
             .map(|setting| setting.value.clone());
-        let set = options.set.iter().map(|(variable, value)| UserSetting {
-            variable: variable.clone(),
-            value: value.clone(),
-            origin: CONFIGURATION.to_owned(),
-        });
+        let set =
+            options.set.iter().map(|(variable, value)| UserSetting::new(variable, value, CONFIGURATION));
         let files = files
             .into_iter()
             .filter(|setting| is_read(setting.file(), own_file.as_deref(), facts.homes.as_ref(), version))
             .map(|setting| as_read(setting, version));
-        let settings = Settings(environment.into_iter().chain(set).chain(files).collect());
+        // The one door to the plan: what is no name for a shell, a file or a launcher has no
+        // business behind it.
+        let all = environment.into_iter().chain(set).chain(files);
+        let settings = Settings(all.filter(|setting| is_variable_name(&setting.variable)).collect());
         User { settings, own_file, homes: facts.homes.clone(), version }
     }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::forecast::{Forecast, forecasts};
 use super::{Options, Plan, Setting, User};
 use crate::facts::Facts;
+use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
 use crate::nccl::variables;
 use crate::profiles::{self, Profile};
@@ -90,7 +91,7 @@ fn published(variable: &str, profile: Option<&Profile>, options: &Options) -> Ve
     };
     let name = &profile.name;
     if let Some(value) = profile.variables.get(variable) {
-        let value = if value.is_empty() { "it set and empty" } else { value };
+        let value = if value.is_empty() { "it set and empty" } else { shown(variable, value) };
         said.push(format!("profile {name} publishes {value}"));
     }
     if profile.unset.iter().any(|unset| unset == variable) {

@@ -175,6 +175,10 @@ fn check(profile: &Profile) -> Result<(), String> {
             return Err(format!("key \"variables\": {variable:?} cannot be an environment variable"));
         }
     }
+    let others = profile.unset.iter().chain(&profile.companions);
+    if let Some(name) = others.into_iter().find(|name| !is_variable_name(name)) {
+        return Err(format!("keys \"unset\" and \"companions\": {name:?} is not the name of a variable"));
+    }
     if profile.evidence.contains(&super::Condition::default()) {
         return Err("key \"auto\": a table without a condition would match every host".to_owned());
     }

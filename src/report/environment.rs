@@ -4,10 +4,9 @@ use std::io::{self, Write};
 
 use indexmap::IndexMap;
 
+use super::formats::{self, Unfit, Writer};
 use crate::cli::EnvFormat;
-use crate::facts::settings::is_variable_name;
 use crate::json;
-use crate::nccl::conf;
 
 /// Writes the variables; returns those that the format cannot hold.
 ///
@@ -17,76 +16,23 @@ pub fn write<'a>(
     out: &mut impl Write,
     variables: &[(&'a str, &'a str)],
     format: EnvFormat,
-) -> io::Result<Vec<&'a str>> {
-    let mut left_out = Vec::new();
-    if format == EnvFormat::Json {
-        let in_order: IndexMap<&str, &str> = variables.iter().copied().collect();
-        json::write(out, &in_order)?;
-        return Ok(left_out);
-    }
-    for &(name, value) in variables {
-        match line(name, value, format) {
-            Some(line) => writeln!(out, "{line}")?,
-            None => left_out.push(name),
+) -> io::Result<Vec<Unfit<'a>>> {
+    let writer: Writer = match format {
+        EnvFormat::Sh => formats::shell,
+        EnvFormat::Dotenv => formats::dotenv,
+        EnvFormat::NcclConf => formats::nccl_conf,
+        EnvFormat::Docker => formats::docker,
+        EnvFormat::Mpirun => formats::mpirun,
+        EnvFormat::Json => {
+            // It holds everything.
+            let in_order: IndexMap<&str, &str> = variables.iter().copied().collect();
+            json::write(out, &in_order)?;
+            return Ok(Vec::new());
         }
-    }
-    Ok(left_out)
-}
-
-fn line(name: &str, value: &str, format: EnvFormat) -> Option<String> {
-    // A shell would run what is in a name that is none.
-    if !is_variable_name(name) {
-        return None;
-    }
-    let is_one_line = !value.contains(['\n', '\r']);
-    match format {
-        EnvFormat::Sh => Some(format!("export {name}={}", quoted(value))),
-        EnvFormat::Dotenv => Some(format!("{name}={}", double_quoted(value))),
-        EnvFormat::NcclConf => conf::fits(name, value).then(|| format!("{name}={value}")),
-        EnvFormat::Docker => is_one_line.then(|| format!("{name}={value}")),
-        EnvFormat::Mpirun => {
-            let pair = format!("{name}={value}");
-            // Mostly read without a shell's eval: no quotes where none are needed.
-            let is_plain = !value.is_empty() && is_word(&pair.replace('=', ""));
-            Some(format!("-x {}", if is_plain { pair } else { quoted(&pair) }))
-        }
-        // Written as a whole.
-        EnvFormat::Json => None,
-    }
-}
-
-/// For a POSIX shell, whatever the bytes.
-pub fn quoted(text: &str) -> String {
-    if is_word(text) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
-}
-
-/// Whether every shell takes it as it is. zsh looks for a program where a word begins with
-/// an equals sign.
-fn is_word(text: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,/:+@%".contains(c);
-    !text.is_empty() && text.chars().all(plain)
-}
-
-/// As the common dotenv readers take it.
-fn double_quoted(text: &str) -> String {
-    // Some expand a dollar in double quotes whatever is before it.
-    if text.contains(['$', '`']) && !text.contains(['\'', '\\', '\n', '\r']) {
-        return format!("'{text}'");
-    }
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' | '$' | '`' => quoted.extend(['\\', c]),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
+    };
+    let (lines, unfit) = formats::written(variables, writer);
+    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    Ok(unfit)
 }
 
 #[cfg(test)]
@@ -107,7 +53,7 @@ mod tests {
         assert_eq!(text(EnvFormat::Dotenv), "NCCL_IB_HCA=\"=mlx5_1,mlx5_2\"\nE=\"\"\n");
         assert_eq!(text(EnvFormat::NcclConf), "NCCL_IB_HCA==mlx5_1,mlx5_2\nE=\n");
         assert_eq!(text(EnvFormat::Docker), "NCCL_IB_HCA==mlx5_1,mlx5_2\nE=\n");
-        assert_eq!(text(EnvFormat::Mpirun), "-x NCCL_IB_HCA==mlx5_1,mlx5_2\n-x 'E='\n");
+        assert_eq!(text(EnvFormat::Mpirun), "-x NCCL_IB_HCA==mlx5_1,mlx5_2\n-x E=\n");
         assert_eq!(text(EnvFormat::Json), "{\n  \"NCCL_IB_HCA\": \"=mlx5_1,mlx5_2\",\n  \"E\": \"\"\n}\n");
     }
 
@@ -120,7 +66,8 @@ mod tests {
         );
         assert_eq!(written(&hard, EnvFormat::Docker), ("B=1\n".into(), 1));
         assert_eq!(written(&hard, EnvFormat::NcclConf), ("B=1\n".into(), 1));
-        assert_eq!(written(&hard, EnvFormat::Dotenv).0, "A=\"it's \\$HOME\\nnext\"\nB=\"1\"\n");
+        assert_eq!(written(&hard, EnvFormat::Dotenv), ("B=\"1\"\n".into(), 1));
+        assert_eq!(written(&hard, EnvFormat::Mpirun), ("-x B=1\n".into(), 1));
         let long = "x".repeat(1024);
         assert_eq!(written(&[("A", &long)], EnvFormat::NcclConf), (String::new(), 1));
     }

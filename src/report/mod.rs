@@ -5,6 +5,7 @@ pub mod compare;
 pub mod environment;
 pub mod facts;
 mod forecast;
+pub mod formats;
 mod image;
 pub mod log;
 pub mod plan;

@@ -90,6 +90,15 @@ const WIDEST: usize = 32;
 /// `RoCE, 8 of 9 ports, profile generic-roce (usable HCAs of link layer Ethernet)`.
 /// In one line.
 pub fn headline(plan: &Plan) -> String {
+    headline_because(plan, true)
+}
+
+/// The same without what the user's own values say.
+pub fn public_headline(plan: &Plan) -> String {
+    headline_because(plan, false)
+}
+
+fn headline_because(plan: &Plan, with_reason: bool) -> String {
     let fabric = match &plan.fabric {
         Fabric::Verbs => {
             let in_vain = if is_in_vain(plan) { ", but NCCL will not use RDMA" } else { "" };
@@ -99,6 +108,7 @@ pub fn headline(plan: &Plan) -> String {
         Fabric::Plugin(_) => format!("for a net plugin, {}", ports_used(&plan.ports)),
         // The ports' own lines say why.
         Fabric::None(_) if !plan.ports.is_empty() => format!("no RDMA, {}", ports_used(&plan.ports)),
+        Fabric::None(_) if !with_reason => "no RDMA".to_owned(),
         Fabric::None(why) => format!("no RDMA: {why}"),
     };
     match &plan.profile {
@@ -200,8 +210,9 @@ fn memlock_line(memlock: &Memlock) -> String {
 pub struct Document<'a> {
     schema: &'static str,
     program: &'static str,
+    /// `None` where not everybody may read what it was decided on.
     #[serde(flatten)]
-    plan: &'a Plan,
+    plan: Option<&'a Plan>,
     memlock: Option<&'a Memlock>,
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<&'a Run>,
@@ -209,12 +220,17 @@ pub struct Document<'a> {
 
 impl<'a> Document<'a> {
     pub fn new(plan: &'a Plan, memlock: Option<&'a Memlock>) -> Document<'a> {
-        Document { schema: SCHEMA, program: env!("CARGO_PKG_VERSION"), plan, memlock, run: None }
+        Document { schema: SCHEMA, program: env!("CARGO_PKG_VERSION"), plan: Some(plan), memlock, run: None }
     }
 
     /// As the state folder has it.
     pub fn of_run(self, run: &'a Run) -> Document<'a> {
         Document { run: Some(run), ..self }
+    }
+
+    /// With the start alone.
+    pub fn without_plan(self) -> Document<'a> {
+        Document { plan: None, ..self }
     }
 }
 

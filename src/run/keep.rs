@@ -16,7 +16,7 @@ use crate::facts::{Facts, Reader, document, home};
 use crate::plan::Plan;
 use crate::report::environment;
 use crate::report::log::{Log, say};
-use crate::report::plan::{Document, Memlock, SCHEMA, headline};
+use crate::report::plan::{Document, Memlock, SCHEMA, headline, public_headline};
 use crate::report::style::visible;
 use crate::state::find::{Found, OWN_PLACE, find};
 use crate::state::harmless::is_harmless;
@@ -40,7 +40,7 @@ pub struct Decided<'a> {
 /// where somebody could miss it; the command starts all the same. Gives what our own init
 /// is to vouch for.
 pub fn keep(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
-    let filled: Vec<(&str, &str)> = decided.plan.filled().collect();
+    let filled: Vec<(&str, &str)> = decided.plan.public().collect();
     let run = run(&decided);
     let writes_conf = config.write_nccl_conf.unwrap_or(decided.by_init || run.identity.is_container());
     // A command that is started in a container by hand ends before the container does.
@@ -203,25 +203,30 @@ fn advice(why: &str, state: Option<&Path>) -> String {
 
 fn run(decided: &Decided) -> Run {
     let pid = nix::unistd::getpid().as_raw();
+    // Then its values are in the plan's findings, too.
+    let is_private = decided.facts.has_private_values();
     Run {
         identity: Identity::own(),
         by_init: decided.by_init,
         since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         pid,
         pid_started: started(pid),
-        headline: headline(decided.plan),
+        headline: if is_private { public_headline(decided.plan) } else { headline(decided.plan) },
         self_test: decided.verdict.map(|passed| if passed { "passed" } else { "failed" }.to_owned()),
         ..Run::of(decided.plan)
     }
 }
 
 fn files(run: &Run, decided: &Decided, filled: &[(&str, &str)]) -> state::Files {
+    let is_private = decided.facts.has_private_values();
+    let plan = Document::new(decided.plan, decided.memlock).of_run(run);
     state::Files {
         env_sh: text(filled, EnvFormat::Sh).into_bytes(),
         // Marked, as the next start may be told to read it.
         nccl_conf: block::with("", &text(filled, EnvFormat::NcclConf), |_| Vec::new()).into_bytes(),
-        plan: json(&Document::new(decided.plan, decided.memlock).of_run(run)),
+        plan: json(&if is_private { plan.without_plan() } else { plan }),
         facts: json(&document::Document::new(&decided.facts)),
+        is_private,
     }
 }
 

@@ -11,8 +11,13 @@ use crate::sys::last_words::LastWords;
 
 /// Says why the command is not started.
 pub fn refuse(reason: &str, code: i32) {
+    refuse_and_tell(reason, reason, code);
+}
+
+/// The same where others are told less.
+pub fn refuse_and_tell(reason: &str, public: &str, code: i32) {
     say(&refusing(reason, code));
-    leave_behind(&Environment::new(&environ::entries()), reason);
+    leave_behind(&Environment::new(&environ::entries()), public);
 }
 
 /// What to say of it.

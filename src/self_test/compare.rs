@@ -9,6 +9,7 @@ use super::brief::Brief;
 use super::check::Outcome;
 use super::report::Rail;
 use crate::facts::reader::natural;
+use crate::facts::secret::shown;
 use crate::report::style::condensed;
 use crate::sorted;
 
@@ -138,7 +139,8 @@ impl Nodes {
             filled: report
                 .filled
                 .iter()
-                .map(|(variable, value)| (self.text(variable), self.text(value)))
+                // The report may be of a version that hid nothing.
+                .map(|(variable, value)| (self.text(variable), self.text(shown(variable, value))))
                 .collect(),
             failed: failed(report).map(|id| self.text(id)).collect(),
         };
@@ -394,6 +396,19 @@ mod tests {
             (comparison.agree, comparison.differing.len(), comparison.repeated),
             (false, 0, vec!["d"])
         );
+    }
+
+    /// Reports of an older version show all values.
+    #[test]
+    fn a_secret_of_a_report_is_not_shown() {
+        let mut nodes = Nodes::default();
+        for host in ["a", "b"] {
+            let mut report = brief(None, &[]);
+            report.filled = [("T_TOKEN".to_owned(), format!("hunter-{host}"))].into();
+            nodes.add(host, &report);
+        }
+        let shown = serde_json::to_string(&nodes.compare()).unwrap();
+        assert!(shown.contains("T_TOKEN") && !shown.contains("hunter"), "{shown}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::report::{Rail, Report, SCHEMA};
 use super::took_us;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
+use crate::facts::secret::shown;
 use crate::plan::{Plan, own_slots};
 
 /// Judges what is known of a host, which has this name.
@@ -25,7 +26,7 @@ pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -
         hcas: used(facts, plan).map(|(hca, port)| rail(facts, &rails, hca, port)).collect(),
         nccl: plan.nccl.map(|version| version.to_string()),
         profile: plan.profile.as_ref().map(|choice| choice.name.clone()),
-        filled: plan.filled().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        filled: plan.filled().map(|(name, value)| (name.to_owned(), shown(name, value).to_owned())).collect(),
         checks,
         pair: None,
     }

@@ -7,6 +7,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::identity::{Identity, started};
+use crate::facts::secret::is_secret;
 use crate::facts::start::Filled;
 use crate::json;
 use crate::plan::{CONFIGURATION, Outcome, Plan, Setting};
@@ -49,15 +50,19 @@ pub struct Reason {
 }
 
 impl Run {
-    /// The variables of a plan, and nothing else yet.
+    /// The variables of a plan that others may see, and nothing else yet.
     pub fn of(plan: &Plan) -> Run {
-        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         Run {
-            filled: plan.filled().map(owned).collect(),
+            filled: plan.public().map(owned).collect(),
             reasons: reasons(&plan.settings),
             inherited: plan.inherited().map(owned).collect(),
             ..Run::default()
         }
+    }
+
+    /// The same for whoever has the plan himself: with secrets.
+    pub fn with_secrets(plan: &Plan) -> Run {
+        Run { filled: plan.filled().map(owned).collect(), ..Run::of(plan) }
     }
 
     /// All that the command got of what concerns NCCL.
@@ -68,7 +73,9 @@ impl Run {
 
     /// What it decided itself to fill in.
     pub fn filled_itself(&self) -> impl Iterator<Item = Filled> {
-        self.reasons.iter().filter_map(|(variable, Reason { source, rule })| {
+        // A state of an older version has secrets, too.
+        let reasons = self.reasons.iter().filter(|(variable, _)| !is_secret(variable));
+        reasons.filter_map(|(variable, Reason { source, rule })| {
             Some(Filled {
                 variable: variable.clone(),
                 value: self.filled.get(variable)?.clone(),
@@ -85,6 +92,10 @@ impl Run {
             now => self.pid_started.is_none() || now == self.pid_started,
         }
     }
+}
+
+fn owned((name, value): (&str, &str)) -> (String, String) {
+    (name.to_owned(), value.to_owned())
 }
 
 fn reasons(settings: &[Setting]) -> IndexMap<String, Reason> {
@@ -143,6 +154,7 @@ mod tests {
         let setting = |variable: &str, outcome, source: &str| Setting {
             variable: variable.to_owned(),
             value: Some("1".to_owned()),
+            secret: None,
             outcome,
             source: source.to_owned(),
             rule: "r".to_owned(),

@@ -19,6 +19,9 @@ pub struct Image {
     envp: Vec<*const libc::c_char>,
 }
 
+/// What two nodes prove themselves with to each other: for us, and not for the command.
+pub const TOKEN_VARIABLE: &str = "RDMA_INIT_TOKEN";
+
 /// What `execvp` runs a file with that the kernel does not recognise.
 const SHELL: &CStr = c"/bin/sh";
 
@@ -27,8 +30,10 @@ const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 
 impl Image {
     /// `arguments[0]` is the command: a path when it has a slash, otherwise
-    /// looked up in the `PATH` of `environment`, as execvp(3) does.
-    pub fn new(arguments: Vec<CString>, environment: Vec<CString>) -> Image {
+    /// looked up in the `PATH` of `environment`, as execvp(3) does. The command gets that
+    /// environment without [`TOKEN_VARIABLE`].
+    pub fn new(arguments: Vec<CString>, mut environment: Vec<CString>) -> Image {
+        environment.retain(|entry| !is_of(TOKEN_VARIABLE, entry));
         let candidates = match arguments.first() {
             Some(command) => candidates(command, &environment),
             None => Vec::new(),
@@ -83,6 +88,10 @@ impl Image {
     }
 }
 
+fn is_of(variable: &str, entry: &CStr) -> bool {
+    entry.to_bytes().strip_prefix(variable.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+}
+
 fn candidates(command: &CStr, environment: &[CString]) -> Vec<CString> {
     let command = command.to_bytes();
     if command.is_empty() {
@@ -121,6 +130,14 @@ mod tests {
         assert_eq!(candidates(&c("./x"), &environment), [c("./x")]);
         assert_eq!(candidates(&c("x"), &[]), [c("/bin/x"), c("/usr/bin/x")]);
         assert!(candidates(&c(""), &environment).is_empty());
+    }
+
+    #[test]
+    fn the_token_is_not_the_command_s() {
+        let environment = ["RDMA_INIT_TOKEN=hunter2", "RDMA_INIT_TOKENS=1", "RDMA_INIT_TOKEN", "A=1"];
+        let image = Image::new(vec![c("x")], environment.map(c).to_vec());
+        assert_eq!(image._environment, ["RDMA_INIT_TOKENS=1", "RDMA_INIT_TOKEN", "A=1"].map(c));
+        assert_eq!(image.envp.len(), 4);
     }
 
     #[test]

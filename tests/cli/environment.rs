@@ -88,6 +88,18 @@ fn filling_in_changes_nothing_else() {
     assert!(!added.iter().any(|added| added.starts_with(b"T_OLD=1") || added.starts_with(b"T_OLD=2")));
 }
 
+/// However the command is started; the rest is as it was.
+#[test]
+fn the_token_of_the_self_test_is_not_the_command_s() {
+    let entries = entries(&[b"RDMA_INIT_TOKEN=hunter2", b"Z=1", b"RDMA_INIT_TOKEN=hunter3"]);
+    let command = ["--", "cat", "/proc/self/environ"];
+    for options in [&[][..], &["--supervise"], &["--set", "T_X=1"], &["exec"]] {
+        let ran = run(with_entries(&[options, &command].concat(), entries.clone())).expect_code(0);
+        let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(text.contains("Z=1") && !text.contains("hunter"), "{options:?}: {text}");
+    }
+}
+
 /// What the user set stands, also when it is not text: NCCL sees bytes.
 #[test]
 fn a_setting_that_is_not_utf8_stands() {

@@ -51,6 +51,41 @@ fn a_container_gets_what_its_devices_call_for() {
         .expect_line(["fix:", "cable"]);
 }
 
+/// By the client of the engine, which takes the rest of each line as it is.
+#[test]
+fn the_engine_reads_the_format_that_is_for_it() {
+    let Some(engine) = engine() else { return };
+    let (folder, _) = file("");
+    let path = folder.path().join("variables");
+    let values = [
+        ("T_CODE", "a;touch x"),
+        ("T_DOLLAR", "$HOME $(id) `id` ${PATH}"),
+        ("T_QUOTES", "it's \"so\" \\"),
+        ("T_SPACES", "  two # x  "),
+        ("T_EMPTY", ""),
+        ("T_EQUALS", "=mlx5_1,mlx5_2"),
+        ("T_LONG", &"x".repeat(60_000)),
+    ];
+    let mut program = std::process::Command::new(crate::support::binary());
+    program.env_clear().env("RDMA_INIT_CONFIG", "/dev/null");
+    program.args(["env", "--facts", "demo:infiniband", "--format", "docker"]);
+    // What it would stumble over, and take none of the others either.
+    let hostile = [("T_LINES", "1\nT_MORE=2".to_owned()), ("T_LONGER", "x".repeat(70_000))];
+    let values = values.map(|(name, value)| (name, value.to_owned()));
+    for (name, value) in values.iter().chain(&hostile) {
+        program.args(["--set", &format!("{name}={value}")]);
+    }
+    let output = program.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    fs::write(&path, output.stdout).unwrap();
+    let options = ["--env-file", path.to_str().unwrap(), "--entrypoint", "/bin/env"];
+    let ended = engine.run(options, &[]).expect_code(0);
+    for (name, value) in &values {
+        assert_eq!(ended.variable(name), Some(value.as_str()), "{name}");
+    }
+    assert!(ended.variable("T_MORE").is_none() && ended.variable("T_LONGER").is_none());
+}
+
 #[test]
 fn a_running_container_can_be_asked() {
     let Some(engine) = engine() else { return };

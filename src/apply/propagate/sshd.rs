@@ -5,11 +5,14 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use super::{InPlace, Target, amend, block, keys, lines, plain};
+use super::{InPlace, Target, amend, block, formats, keys, left_out, lines, written};
 
 const MAIN: &str = "/etc/ssh/sshd_config";
 const FOLDER: &str = "/etc/ssh/sshd_config.d";
 const OWN: &str = "rdma-init.conf";
+
+/// Bytes; sshd starts no session where its configuration has more than 256 KiB (`msg.c`).
+const LONGEST: usize = 128 * 1024;
 
 pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) {
     let why_not = match drop_in(target, variables, problems) {
@@ -20,7 +23,7 @@ pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<Stri
     let _ = put(target, "");
     // Readable for this user alone, as sshd asks of what is in there.
     let of_user = target.home.map(|home| home.join(".ssh"));
-    let lines = lines(variables, plain, problems);
+    let lines = lines(variables, formats::ssh_environment, problems);
     let written = of_user.ok_or_else(|| "this user has no home folder".to_owned()).and_then(|folder| {
         let path = target.root.join(folder.strip_prefix("/").unwrap_or(&folder));
         // Where it is there already, it is as its owner wants it.
@@ -60,15 +63,14 @@ fn drop_in(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String
             return Err(format!("{path} has a SetEnv of its own, which ours would replace"));
         }
     }
-    let mut line = String::new();
-    for (name, value) in variables {
-        match plain(name, value) {
-            Some(pair) => line.push_str(&format!(" \"{pair}\"")),
-            None => problems.push(format!("{name} has a value that this format cannot hold")),
-        }
+    let (pairs, unfit) = written(variables, formats::sshd);
+    let line = if pairs.is_empty() { String::new() } else { format!("SetEnv{}\n", pairs.concat()) };
+    if line.len() > LONGEST {
+        return Err(format!("{} bytes of variables are too many for sshd's configuration", line.len()));
     }
-    let line = if line.is_empty() { line } else { format!("SetEnv{line}\n") };
-    put(target, &line)
+    put(target, &line)?;
+    problems.extend(unfit.iter().map(left_out));
+    Ok(())
 }
 
 /// The line in our own file; none takes it out again.

@@ -1,10 +1,11 @@
 //! Names of variables that NCCL does not know.
 
 use super::{Subject, shown};
-use crate::facts::settings::UserSetting;
+use crate::facts::settings::{UserSetting, is_variable_name};
 use crate::nccl::variables;
 use crate::nccl::version::KINDS;
 use crate::plan::Finding;
+use crate::report::style::{condensed_to, shortened};
 
 /// Set for others than NCCL: PyTorch, builds, plugins, images.
 const OTHERS: &[&str] = &[
@@ -53,7 +54,28 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
             None => Some(unknown(setting)),
             Some(variable) => other_release(subject, setting, variable),
         })
+        .chain(odd(subject))
         .collect()
+}
+
+/// So many names tell enough.
+const SHOWN: usize = 5;
+
+/// Names that are none for a shell or a file: the environment may have any.
+fn odd(subject: &Subject) -> Option<Finding> {
+    let names = subject.facts.settings.0.iter().map(|setting| setting.variable.as_str());
+    let odd: Vec<String> =
+        names.filter(|name| !is_variable_name(name)).map(|name| format!("{:?}", shortened(name))).collect();
+    if odd.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = odd.iter().map(String::as_str).collect();
+    let message = format!(
+        "The environment has {}, and a variable cannot be called that: NCCL reads no such. The command gets it as it is, and rdma-init does not hand it on.",
+        condensed_to(&names, SHOWN)
+    );
+    let fix = "Write the name with letters, digits and _ alone, or remove it.";
+    Some(Finding::info("variable-name", message).with_fix(fix))
 }
 
 fn is_of_others(name: &str) -> bool {

@@ -1,0 +1,53 @@
+//! Variables that are the command's alone.
+
+use crate::facts::secret::is_secret;
+use crate::facts::settings::ENVIRONMENT;
+use crate::plan::{Finding, Outcome, Plan, Setting};
+use crate::report::style::condensed;
+
+/// Those that who enters the container later might miss.
+pub fn finding(plan: &Plan) -> Option<Finding> {
+    let is_kept_back = |setting: &&Setting| {
+        let is_given = setting.outcome == Outcome::Filled || setting.source == ENVIRONMENT;
+        is_given && setting.value.is_some() && is_secret(&setting.variable)
+    };
+    let names: Vec<&str> =
+        plan.settings.iter().filter(is_kept_back).map(|setting| setting.variable.as_str()).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let what = match names.as_slice() {
+        [_] => "a secret, by its name: the value is",
+        _ => "secrets, by their names: the values are",
+    };
+    let message = format!(
+        "{} may hold {what} not shown, and written to no file, so processes that enter the container later get nothing of it from rdma-init.",
+        condensed(&names)
+    );
+    Some(Finding::info("kept-back", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Facts;
+    use crate::facts::settings::{Settings, UserSetting};
+    use crate::plan::{self, Options};
+    use crate::profiles::Profiles;
+
+    #[test]
+    fn the_command_gets_a_secret_and_nobody_sees_it() {
+        let setting = UserSetting::new("NCCL_X_TOKEN", "hunter2", ENVIRONMENT);
+        let facts = Facts { settings: Settings(vec![setting]), ..Facts::default() };
+        let set =
+            [("T_KEY", "hunter2"), ("T_A", "1")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let options = Options { set: set.into(), ..Options::default() };
+        let plan = plan::plan(&facts, &Profiles::load(None).unwrap(), &options);
+        assert_eq!(plan.filled().collect::<Vec<_>>(), [("T_KEY", "hunter2"), ("T_A", "1")]);
+        assert_eq!(plan.public().collect::<Vec<_>>(), [("T_A", "1")]);
+        assert_eq!(plan.inherited().count(), 0);
+        let shown = format!("{plan:?} {}", serde_json::to_string(&plan).unwrap());
+        assert!(!shown.contains("hunter2") && shown.contains("(not shown)"), "{shown}");
+        assert!(finding(&plan).unwrap().message.contains("NCCL_X_TOKEN, T_KEY"));
+    }
+}

@@ -1,0 +1,56 @@
+//! Variables whose values may be secrets, as far as their names tell.
+
+use crate::nccl::variables;
+
+/// What is shown in place of such a value.
+pub const HIDDEN: &str = "(not shown)";
+
+/// What names of secrets have in them, in capitals.
+const WORDS: [&str; 5] = ["TOKEN", "SECRET", "PASSW", "KEY", "CREDENTIAL"];
+
+/// The index of a partition key in the HCA's table (InfiniBand specification, P_Key),
+/// which libraries other than NCCL have a variable for, too.
+const PARTITION_KEY: &str = "IB_PKEY";
+
+/// Whether the variable of this name may hold a secret. Those that NCCL itself reads do not.
+pub fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase().replace(PARTITION_KEY, "");
+    WORDS.iter().any(|word| name.contains(word)) && variables::find(&name).is_none()
+}
+
+/// What everybody may see of a variable's value.
+pub fn shown<'a>(name: &str, value: &'a str) -> &'a str {
+    if is_secret(name) { HIDDEN } else { value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells() {
+        for name in [
+            "NCCL_PLUGIN_TOKEN",
+            "nccl_api_key",
+            "WANDB_API_KEY",
+            "AWS_SECRET_ACCESS_KEY",
+            "T_PASSWORD",
+            "T_PASSWD",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "NCCL_IB_PKEY_TOKEN",
+        ] {
+            assert!(is_secret(name), "{name}");
+            assert_eq!(shown(name, "hunter2"), HIDDEN);
+        }
+        for name in ["NCCL_IB_HCA", "NCCL_IB_PKEY", "UCX_IB_PKEY", "OMPI_MCA_btl_openib_pkey", ""] {
+            assert!(!is_secret(name), "{name}");
+            assert_eq!(shown(name, "1"), "1");
+        }
+    }
+
+    #[test]
+    fn what_nccl_reads_is_no_secret() {
+        let secret: Vec<_> = variables::all().filter(|variable| is_secret(variable.name)).collect();
+        assert!(secret.is_empty(), "{secret:?}");
+    }
+}

@@ -1,0 +1,259 @@
+//! How each reader of variables wants a variable written. A writer refuses what its reader
+//! would take for something else, and says why.
+
+use crate::facts::settings::is_variable_name;
+use crate::nccl::conf;
+
+use super::style::visible;
+
+/// What follows `its value has`.
+pub type Why = &'static str;
+
+/// Writes a variable, mostly as a line without its end.
+pub type Writer = fn(&str, &str) -> Result<String, Why>;
+
+/// A variable that a format cannot hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unfit<'a> {
+    pub name: &'a str,
+    /// `None` where the name is none.
+    pub why: Option<Why>,
+}
+
+impl std::fmt::Display for Unfit<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self.why {
+            Some(why) => write!(f, "{} (its value has {why})", self.name),
+            None => write!(f, "{:?} (it is not the name of a variable)", visible(self.name)),
+        }
+    }
+}
+
+/// The variables as a writer has them, and those that it refuses. Nothing else calls a
+/// writer, as each relies on what is ruled out here.
+pub fn written<'a>(variables: &[(&'a str, &'a str)], writer: Writer) -> (Vec<String>, Vec<Unfit<'a>>) {
+    let mut lines = Vec::new();
+    let mut unfit = Vec::new();
+    for &(name, value) in variables {
+        let line = match value.contains('\0') {
+            // A shell would run what is in it.
+            _ if !is_variable_name(name) => Err(None),
+            true => Err(Some("a NUL")),
+            false => writer(name, value).map_err(Some),
+        };
+        match line {
+            Ok(line) => lines.push(line),
+            Err(why) => unfit.push(Unfit { name, why }),
+        }
+    }
+    (lines, unfit)
+}
+
+const LINE_BREAK: Why = "a line break";
+const CONTROL: Why = "a control character";
+
+fn one_line(value: &str) -> Result<(), Why> {
+    if value.contains(['\n', '\r']) { Err(LINE_BREAK) } else { Ok(()) }
+}
+
+fn without_controls(value: &str) -> Result<(), Why> {
+    one_line(value)?;
+    if value.contains(|c: char| c.is_control() && c != '\t') { Err(CONTROL) } else { Ok(()) }
+}
+
+/// For `eval` in a shell.
+pub fn shell(name: &str, value: &str) -> Result<String, Why> {
+    Ok(format!("export {name}={}", quoted(value)))
+}
+
+/// For `/etc/profile.d`. Where a shell has a value of its own, that stands.
+pub fn profile(name: &str, value: &str) -> Result<String, Why> {
+    // A line of its own for each, by which the block is put together.
+    one_line(value)?;
+    Ok(format!("[ -n \"${{{name}+x}}\" ] || export {name}={}", quoted(value)))
+}
+
+/// For POSIX shells and fish, whatever the characters.
+pub fn quoted(text: &str) -> String {
+    if is_word(text) {
+        return text.to_owned();
+    }
+    if text.is_empty() {
+        return "''".to_owned();
+    }
+    // Neither of the two that are left outside is the same in every shell's quotes: fish
+    // knows a backslash there, and zsh (RC_QUOTES) two quotes.
+    let mut quoted = String::new();
+    let mut is_open = false;
+    for c in text.chars() {
+        let is_outside = c == '\'' || c == '\\';
+        if is_open == is_outside {
+            quoted.push('\'');
+            is_open = !is_open;
+        }
+        if is_outside {
+            quoted.push('\\');
+        }
+        quoted.push(c);
+    }
+    if is_open {
+        quoted.push('\'');
+    }
+    quoted
+}
+
+/// Whether every shell takes it as it is. zsh looks for a program where a word begins with
+/// an equals sign.
+fn is_word(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,/:+@%".contains(c);
+    !text.is_empty() && text.chars().all(plain)
+}
+
+/// As Compose and the common libraries for Python, Ruby and JavaScript all read it: they differ
+/// in what a backslash does, and in which quotes a dollar is expanded.
+pub fn dotenv(name: &str, value: &str) -> Result<String, Why> {
+    let has = |chars: &[char]| value.contains(chars);
+    if value.contains("${") {
+        return Err("${, which some readers expand in any quotes");
+    }
+    if has(&['\\']) {
+        return Err("a backslash, which means something else to each reader");
+    }
+    if value.contains(|c: char| c.is_control() && !"\t\n\r".contains(c)) {
+        return Err(CONTROL);
+    }
+    if !has(&['"', '$', '`']) {
+        return Ok(format!("{name}=\"{}\"", value.replace('\n', "\\n").replace('\r', "\\r")));
+    }
+    if !has(&['\'', '\n', '\r']) {
+        return Ok(format!("{name}='{value}'"));
+    }
+    Err("two kinds of characters that need other quotes each")
+}
+
+/// As NCCL reads it, in any release.
+pub fn nccl_conf(name: &str, value: &str) -> Result<String, Why> {
+    one_line(value)?;
+    match conf::fits(name, value) {
+        true => Ok(format!("{name}={value}")),
+        false => Err("more bytes than the 1023 that NCCL reads"),
+    }
+}
+
+/// Docker reads lines up to here (`bufio.MaxScanTokenSize`), and no file with a longer one.
+const LONGEST_FOR_DOCKER: usize = 64 * 1024 - 2;
+
+/// For `docker run --env-file`, which takes the rest of the line as it is.
+pub fn docker(name: &str, value: &str) -> Result<String, Why> {
+    one_line(value)?;
+    let line = format!("{name}={value}");
+    if line.len() > LONGEST_FOR_DOCKER { Err("more bytes than Docker reads of a line") } else { Ok(line) }
+}
+
+/// Options for `mpirun $(rdma-init env --format mpirun)`. A shell splits that at white space and
+/// expands patterns, and takes no quote away; in an `eval` it would do far more.
+pub fn mpirun(name: &str, value: &str) -> Result<String, Why> {
+    let harmless: String = value.chars().filter(|c| !"=^".contains(*c)).collect();
+    match harmless.is_empty() || is_word(&harmless) {
+        true => Ok(format!("-x {name}={value}")),
+        false => Err("white space, or what a shell takes for something else"),
+    }
+}
+
+/// A word of sshd's `SetEnv`. Before 8.7 it knows no escape, and cuts the line at any `#`.
+pub fn sshd(name: &str, value: &str) -> Result<String, Why> {
+    without_controls(value)?;
+    match value.contains(['"', '\\', '#']) {
+        true => Err("a quote, a backslash or a #"),
+        false => Ok(format!(" \"{name}={value}\"")),
+    }
+}
+
+/// `~/.ssh/environment`, of which sshd (`read_environment_file`) takes the rest of the line.
+pub fn ssh_environment(name: &str, value: &str) -> Result<String, Why> {
+    one_line(value)?;
+    Ok(format!("{name}={value}"))
+}
+
+/// Bytes of a line: pam_env before 1.4 reads no more, and nothing that follows.
+const LONGEST_FOR_PAM: usize = 1022;
+
+/// `/etc/environment`, as both pam_env (`_parse_env_file`) and a shell that sources it have it:
+/// the first knows quotes around a value, no escape, and a `#` that cuts in quotes as well.
+pub fn pam(name: &str, value: &str) -> Result<String, Why> {
+    without_controls(value)?;
+    if value.contains(['"', '\'', '\\', '#']) {
+        return Err("a quote, a backslash or a #");
+    }
+    let plain = value.is_empty() || is_word(value);
+    let line = if plain { format!("{name}={value}") } else { format!("{name}='{value}'") };
+    if line.len() > LONGEST_FOR_PAM { Err("more bytes than PAM reads of a line") } else { Ok(line) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Writer; 9] = [shell, profile, dotenv, nccl_conf, docker, mpirun, sshd, ssh_environment, pam];
+
+    #[test]
+    fn no_format_has_a_name_that_is_none_nor_a_nul() {
+        for name in ["NCCL_A}$(id)", "NCCL_A\nPermitRootLogin yes", "NCCL_foo.bar", "", "A B", "1A"] {
+            for writer in ALL {
+                let variables = [(name, "1"), ("B", "1"), ("C", "a\0b")];
+                let (lines, unfit) = written(&variables, writer);
+                assert!(lines.len() == 1 && lines[0].contains("B=") && unfit.len() == 2, "{lines:?}");
+            }
+        }
+        let shown = |name, why| Unfit { name, why }.to_string();
+        assert_eq!(shown("A\nB", None), "\"A\u{fffd}B\" (it is not the name of a variable)");
+        assert_eq!(shown("A", Some(LINE_BREAK)), "A (its value has a line break)");
+    }
+
+    /// Every line of text is one variable: no value begins another line.
+    #[test]
+    fn no_value_begins_a_line_in_a_format_of_lines() {
+        for break_ in ["\n", "\r\n", "\r"] {
+            let value = format!("1{break_}PermitRootLogin yes");
+            for writer in [profile, nccl_conf, docker, mpirun, sshd, ssh_environment, pam] {
+                assert!(writer("A", &value).is_err());
+            }
+            assert!(!dotenv("A", &value).unwrap().contains(['\n', '\r']));
+        }
+    }
+
+    #[test]
+    fn each_format_refuses_what_its_reader_would_take_for_something_else() {
+        let refused = |writer: Writer, values: &[&str]| {
+            for value in values {
+                assert!(writer("A", value).is_err(), "{value}");
+            }
+        };
+        refused(dotenv, &["${HOME}", "a\\", "\u{1b}[m", "'$", "\n$"]);
+        refused(nccl_conf, &[&"x".repeat(1024)]);
+        refused(docker, &[&"x".repeat(64 * 1024)]);
+        refused(
+            mpirun,
+            &["a b", "a\tb", "*", "?", "[a]", "$(id)", "`id`", "a;b", "a\\", "'", "\"", "~", "(", "é"],
+        );
+        refused(sshd, &["\"", "\\", "#", "\u{1b}", "\u{85}"]);
+        refused(pam, &["\"", "'", "\\", "#", "\u{1b}", &"x".repeat(1021)]);
+    }
+
+    #[test]
+    fn what_a_format_can_hold_is_written_so_that_it_arrives() {
+        let line = |writer: Writer, value| writer("A", value).unwrap();
+        assert_eq!(line(shell, "it's \\"), "export A='it'\\''s '\\\\");
+        assert_eq!(line(shell, ""), "export A=''");
+        assert_eq!(line(dotenv, "a\nb"), "A=\"a\\nb\"");
+        assert_eq!(line(dotenv, "$HOME \"x\""), "A='$HOME \"x\"'");
+        assert_eq!(line(docker, " # '$x\" "), "A= # '$x\" ");
+        assert_eq!(line(mpirun, "^=mlx5_1,mlx5_2:1"), "-x A=^=mlx5_1,mlx5_2:1");
+        assert_eq!(line(mpirun, ""), "-x A=");
+        assert_eq!(line(sshd, " a;b 'c' $(d) "), " \"A= a;b 'c' $(d) \"");
+        assert_eq!(line(ssh_environment, " \"#'\\ "), "A= \"#'\\ ");
+        assert_eq!(line(pam, "a;touch x"), "A='a;touch x'");
+        assert_eq!(line(pam, "=mlx5_1"), "A='=mlx5_1'");
+        assert_eq!([line(pam, "106"), line(pam, "")], ["A=106", "A="]);
+    }
+}
