@@ -47,7 +47,7 @@ fn a_container_gets_what_its_devices_call_for() {
         .expect_line(["set", "NCCL_IB_HCA", "=mlx5_1,mlx5_2"])
         .expect_line(["set", "NCCL_IB_GID_INDEX", OWN_SLOT, "RoCE v2"])
         .expect_line(["set", "NCCL_SOCKET_IFNAME", "eth0", "carries the default route"])
-        .expect_line(["warning:", "mlx5_4", "the port is DOWN"])
+        .expect_line(["note:", "mlx5_4", "the port is DOWN"])
         .expect_line(["fix:", "cable"]);
 }
 
