@@ -18,8 +18,8 @@ mod profiles;
 /// registers those that are there.
 const PROVIDERS: &[&str] = &["mlx5", "mlx4", "efa", "mana", "bnxt_re", "erdma", "hns", "irdma", "rxe", "siw"];
 
-/// What they need.
-const LIBRARIES: &[&str] = &["libibverbs.a", "libnl-route-3.a", "libnl-3.a"];
+/// What they need. GNU ld has seen the C library when it comes to these.
+const LIBRARIES: &[&str] = &["libibverbs.a", "libnl-route-3.a", "libnl-3.a", "libc.a"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -29,7 +29,7 @@ fn main() {
     println!("cargo::rustc-link-search=native={folder}");
     let mut archives = providers();
     archives.extend(LIBRARIES.iter().map(|name| (*name).to_owned()));
-    archives.iter().map(String::as_str).chain(["libc.a"]).for_each(|archive| lighten(archive, &folder));
+    archives.iter().for_each(|archive| lighten(archive, &folder));
     without_vfio(&folder);
     println!("cargo::rustc-link-arg=-Wl,--start-group");
     for archive in archives {

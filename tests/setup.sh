@@ -120,7 +120,8 @@ rustup_of_rust_lang() {
 # A rustup that is there has no toolchain, or an older one.
 toolchain() {
     say "rustup fetches the stable toolchain"
-    rustup toolchain install stable --profile minimal -c clippy -c rustfmt || die "rustup could not install it (see above)"
+    # One of a distribution fails where it would replace itself.
+    rustup toolchain install stable --no-self-update --profile minimal -c clippy -c rustfmt || die "rustup could not install it (see above)"
     # The default of somebody who has chosen one stays.
     rustup default >/dev/null 2>&1 || rustup default stable
     is_recent || rustup override set stable --path "$repository"

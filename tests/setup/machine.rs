@@ -80,7 +80,11 @@ const STUBS: [(&str, &str); 6] = [
 const RUSTUP: &str = r#"
     echo "rustup $*" >>"$W/log"
     case "$1 ${2:-}" in
-        'toolchain install') : >"$W/has-stable" ;;
+        'toolchain install')
+            : >"$W/has-stable"
+            # As a distribution's does once it is done.
+            case $* in *--no-self-update*) ;; *) echo 'rustup is not installed' >&2; exit 1 ;; esac
+            ;;
         'default ') cat "$W/default" ;;
         'default stable') echo stable >"$W/default" ;;
         'override set') echo stable >"$W/override" ;;

@@ -89,7 +89,7 @@ fn the_distribution_s_rustup_is_taken_where_there_is_one() {
         .expect_asked(&[
             "-s install rustup",
             "install -y --no-install-recommends rustup",
-            "rustup toolchain install stable --profile minimal",
+            "rustup toolchain install stable --no-self-update --profile minimal",
             "rustup default stable",
         ])
         .expect_not_asked("GET")
