@@ -10,6 +10,12 @@ unexport RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
 # Where `make setup` may have put it.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
+# Where `make setup` has put a libclang of its own, rdma-sys is built with that one. It is
+# looked for when a recipe runs, after the set-up.
+LIBCLANG := target/libclang
+CARGO = $(shell test ! -e $(LIBCLANG)/libclang.so || echo env LIBCLANG_PATH=$(CURDIR)/$(LIBCLANG) \
+  BINDGEN_EXTRA_CLANG_ARGS=-I$$(gcc -print-file-name=include)) cargo
+
 TARGET := target/$(CARGO_BUILD_TARGET)/release/rdma-init
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
@@ -24,7 +30,7 @@ setup:
 # The binary, and the proof that it is what it says: static, small, and able to
 # run with libibverbs and the providers inside.
 build: setup
-	cargo build --release --locked
+	$(CARGO) build --release --locked
 	@file $(TARGET) | grep -q 'statically linked' || { echo '$(TARGET) is not static'; exit 1; }
 	@size=$$(stat -c %s $(TARGET)); echo "$(TARGET): $$size bytes, static"; \
 	  test $$size -le $(LARGEST) || { echo "more than $(LARGEST) bytes"; exit 1; }
@@ -51,22 +57,22 @@ test-setup:
 
 # The last line runs what other inits promise against one of them.
 test: build test-setup
-	cargo test --release --locked --no-fail-fast
-	RDMA_INIT_TEST_PEER=tini cargo test --release --locked --test peers
+	$(CARGO) test --release --locked --no-fail-fast
+	RDMA_INIT_TEST_PEER=tini $(CARGO) test --release --locked --test peers
 
 # The init of torchrun; needs root. PyTorch goes to target/torch.
 test-torch: build
 	@sh tests/launchers/torch.sh >/dev/null
-	cargo test --release --locked --test launchers -- --ignored --test-threads 1 torchrun
+	$(CARGO) test --release --locked --test launchers -- --ignored --test-threads 1 torchrun
 
 # Man pages, and completions for bash, zsh and fish.
 manual: setup
-	cargo run --release --locked --example manual -- target/manual
+	$(CARGO) run --release --locked --example manual -- target/manual
 	@ls target/manual
 
 check: setup
 	cargo fmt --check
-	cargo clippy --release --locked --all-targets -- -D warnings
+	$(CARGO) clippy --release --locked --all-targets -- -D warnings
 	@cargo deny --version 2>/dev/null | grep -q ' $(DENY_VERSION)$$' || \
 	  cargo install --locked --target-dir target/tools cargo-deny --version $(DENY_VERSION)
 	cargo deny --locked check licenses bans sources
@@ -75,8 +81,8 @@ check: setup
 # tests/bench/results. And what compare takes for ten thousand reports.
 bench: build
 	@sh tests/setup.sh bench
-	cargo bench --locked --bench pid1
-	cargo bench --locked --bench compare
+	$(CARGO) bench --locked --bench pid1
+	$(CARGO) bench --locked --bench compare
 
 clean:
 	cargo clean

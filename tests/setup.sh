@@ -140,7 +140,37 @@ build() {
         die "this distribution is too old (libc6 $libc): Debian 12 or Ubuntu 22.04 or later can build this. With Docker, any machine can: docker build -f docker/Dockerfile -t rdma-init ."
     install gcc libc6-dev pkg-config file libclang-dev ca-certificates \
         libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev
+    libclang
     rust
+}
+
+# rdma-sys reads the header of libibverbs with a bindgen that knows libclang up to 15. Debian 13
+# and Ubuntu 24.04 have a newer one: there the last that fits comes from PyPI, for the build
+# alone. The Makefile leads the build to it.
+libclang() {
+    newest=0
+    for folder in "${RDMA_INIT_TEST_LLVM:-/usr/lib}"/llvm-*/lib; do
+        version=${folder%/lib}
+        version=${version##*llvm-}
+        case $version in *[!0-9]*) continue ;; esac
+        if [ "$version" -gt "$newest" ]; then newest=$version; fi
+    done
+    place=$repository/target/libclang
+    if [ "$newest" -le 15 ] || [ -e "$place/libclang.so" ]; then return 0; fi
+    install python3 python3-pip
+    say "fetching libclang 14 from PyPI into target/libclang, as rdma-sys does not build with libclang $newest"
+    mkdir -p "$place"
+    # For x86-64 and arm64.
+    cat >"$place/requirement" <<-END
+	libclang==14.0.6 \
+	    --hash=sha256:206d2789e4450a37d054e63b70451a6fc1873466397443fa13de2b3d4adb2796 \
+	    --hash=sha256:e2add1703129b2abe066fb1890afa880870a89fd6ab4ec5d2a7a8dc8d271677e
+	END
+    python3 -m pip download -q --no-deps --only-binary=:all: -d "$place" --require-hashes -r "$place/requirement" ||
+        die "pip could not fetch libclang 14 (see above)"
+    python3 -m zipfile -e "$place"/libclang-*.whl "$place"
+    mv "$place"/libclang-*.data/platlib/clang/native/libclang.so "$place/"
+    rm -rf "$place"/libclang-*
 }
 
 case ${1:-} in

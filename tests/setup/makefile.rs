@@ -66,3 +66,45 @@ fn no_linker_of_its_own_is_asked_for() {
     let configuration = fs::read_to_string(repository(".cargo/config.toml")).unwrap();
     assert!(configuration.contains("+crt-static") && !configuration.contains("link-arg"), "{configuration}");
 }
+
+/// Debian 13 and Ubuntu 24.04 have a libclang that rdma-sys does not build with.
+#[test]
+fn a_libclang_that_is_too_new_is_not_used() {
+    let machine = Machine::new().complete().with_rust("1.95.0", "1.95.0");
+    fs::create_dir_all(machine.path("llvm/llvm-19/lib")).unwrap();
+    machine.program("cargo", CARGO);
+    machine.program("file", "echo 'ELF, statically linked'");
+    machine.program("gcc", "echo /gcc/include");
+    machine.program("mv", "/bin/mv \"$@\"");
+    // pip brings an archive, and zipfile unpacks it.
+    machine.program(
+        "python3",
+        r#"echo "python3 $*" >>"$W/log"
+           case "$2 $3" in
+               'pip download') : >"${8}/libclang-14.0.6.whl" ;;
+               'zipfile -e')
+                   native=$5/libclang-14.0.6.data/platlib/clang/native
+                   mkdir -p "$native"
+                   : >"$native/libclang.so"
+                   ;;
+           esac"#,
+    );
+    let clone = machine.path("clone");
+    fs::create_dir_all(clone.join("tests")).unwrap();
+    for file in ["Makefile", "Cargo.toml", "tests/setup.sh"] {
+        fs::copy(repository(file), clone.join(file)).unwrap();
+    }
+    for _ in 0..2 {
+        let mut make = machine.command("/usr/bin/make");
+        make.arg("build").current_dir(&clone).env("RDMA_INIT_TEST_LLVM", machine.path("llvm"));
+        machine.done(&mut make).expect_code(0);
+    }
+    let environment = fs::read_to_string(machine.path("environment")).unwrap();
+    let wanted = format!("LIBCLANG_PATH={}/target/libclang\n", clone.display());
+    assert_eq!(environment.matches(&wanted).count(), 2, "{environment}");
+    assert!(environment.contains("BINDGEN_EXTRA_CLANG_ARGS=-I/gcc/include\n"), "{environment}");
+    // Fetched once.
+    let log = fs::read_to_string(machine.path("log")).unwrap();
+    assert_eq!(log.matches("pip download").count(), 1, "{log}");
+    assert!(log.contains("install -y --no-install-recommends python3 python3-pip"), "{log}");
+}
