@@ -132,9 +132,10 @@ fn what_is_not_read_decides_nothing() {
 
 /// Hosts that fail the self-test, and that `require-rdma` lets start. (Beside those where
 /// memory cannot be pinned, which is no part of this decision: `memlock` is a key of its own.)
-const NOT_FOR_LACK_OF_RDMA: [(&str, &str); 3] = [
+const NOT_FOR_LACK_OF_RDMA: [(&str, &str); 4] = [
     ("image-provider-for-some", "the other HCAs have their provider, and carry the job"),
     ("rails-without-addresses", "the other rails carry the job, and are fewer than the GPUs"),
+    ("rails-without-their-gid", "the other rails carry the job, and are fewer than the GPUs"),
     ("user-comm-id-inverted", "the processes may meet elsewhere, and RDMA is used then"),
 ];
 

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::devices::{Candidate, Reason};
+use super::devices::{Candidate, Reason, Verdict};
 use super::hcas::VARIABLE;
 use super::near::is_here;
-use super::{Context, DefaultRouteOption, Finding, Notes, interface};
+use super::{Context, DefaultRouteOption, Finding, Notes, interface, no_address};
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::route::Route;
@@ -98,16 +98,17 @@ fn leave_out_front_end(facts: &Facts, ports: &mut [Candidate], carriers: &[Carri
 struct Split<'a, 'b> {
     some: Vec<&'a Candidate<'b>>,
     rest: Vec<&'a Candidate<'b>>,
+    /// Those that are not in use.
+    others: Vec<&'a Candidate<'b>>,
 }
 
 impl<'a, 'b> Split<'a, 'b> {
     fn of(ports: &'a [Candidate<'b>], some: &[Carrier]) -> Split<'a, 'b> {
-        let mut split = Split { some: Vec::new(), rest: Vec::new() };
-        for (index, port) in ports.iter().enumerate().filter(|(_, port)| port.is_used()) {
-            let is_one = some.iter().any(|carrier| carrier.port == index);
-            if is_one { split.some.push(port) } else { split.rest.push(port) }
-        }
-        split
+        let (used, others): (Vec<_>, Vec<_>) = ports.iter().enumerate().partition(|(_, port)| port.is_used());
+        let (some, rest): (Vec<_>, Vec<_>) =
+            used.into_iter().partition(|(index, _)| some.iter().any(|carrier| carrier.port == *index));
+        let ports = |of: Vec<(usize, &'a Candidate<'b>)>| of.into_iter().map(|(_, port)| port).collect();
+        Split { some: ports(some), rest: ports(rest), others: ports(others) }
     }
 
     /// Gbit/s; 0 without a rest.
@@ -125,8 +126,11 @@ impl<'a, 'b> Split<'a, 'b> {
     /// another network namespace has, no rail can be made; but where that holds for all,
     /// they are the rails, and their network was forgotten.
     fn shortage(&self, facts: &Facts) -> Option<(usize, usize)> {
+        // A rail that has lost its cable is a rail all the same, and no other HCA takes its place.
+        let down = self.others.iter().filter(|port| has_lost_its_link(facts, port));
+        let rails = self.rest.iter().chain(down).copied();
         let (here, elsewhere): (Vec<&Candidate>, Vec<&Candidate>) =
-            self.rest.iter().partition(|port| is_here(facts, port));
+            rails.partition(|port| is_here(facts, port));
         let rails = if here.is_empty() { elsewhere } else { here };
         let hcas = rails.iter().map(|port| port.hca.name.as_str()).collect::<BTreeSet<&str>>().len();
         let gpus = usize::try_from(facts.gpu.count?).ok()?;
@@ -139,6 +143,16 @@ impl<'a, 'b> Split<'a, 'b> {
         let is_slower = self.some.iter().all(|port| port.port.gigabits() < self.fastest_rest());
         self.rest_is_as_fast() && (is_slower || self.shortage(facts).is_none())
     }
+}
+
+/// A port of RoCE that is DOWN, of an HCA that has no other port. Drivers say Disabled both
+/// where there is no link and where the interface was never brought up
+/// (`mlx5_query_port_roce`); the interface tells, where it is here.
+fn has_lost_its_link(facts: &Facts, port: &Candidate) -> bool {
+    let is_down = matches!(&port.verdict, Verdict::LeftOut(Reason::PortState(state)) if state == "DOWN");
+    let is_meant = port.port.physical_state != "Disabled"
+        || no_address::interface(facts, port.hca, port.port).is_some_and(|found| found.has_flag("UP"));
+    is_down && is_meant && port.port.link_layer == LinkLayer::Ethernet && port.hca.ports.len() == 1
 }
 
 fn leave_out(ports: &mut [Candidate], carriers: &[Carrier], routes: &[&Route], by_user: bool) {

@@ -135,7 +135,7 @@ pub fn plan(facts: &Facts, profiles: &Profiles, options: &Options) -> Plan {
     findings.extend(fabric::findings(&context, &fabric, &ports, choice.as_ref()));
     findings.extend(port_findings::findings(&ports));
     findings.extend(down::findings(&context, &ports));
-    findings.extend(no_address::finding(facts, &ports));
+    findings.extend(no_address::findings(facts, &ports));
     // Without a profile nothing was chosen.
     if choice.is_some() {
         findings.extend(storage::findings(&context, &ports));

@@ -1,6 +1,8 @@
-//! Rails whose interface is in this network namespace, and has no address.
+//! Rails whose interface is in this network namespace, and that RoCE cannot use for want of
+//! an address, or of its GID.
 
 use super::devices::{Candidate, Reason, Verdict};
+use super::enough::enough;
 use super::{Finding, interface};
 use crate::facts::Facts;
 use crate::facts::net::Interface;
@@ -8,30 +10,38 @@ use crate::facts::rdma::{Hca, Port};
 
 /// Whoever gave the container the interface meant the HCA for it. (Of an HCA that is left
 /// out and whose interface is in another namespace, nothing can be said.)
-pub fn finding(facts: &Facts, ports: &[Candidate]) -> Option<Finding> {
+pub fn findings(facts: &Facts, ports: &[Candidate]) -> Vec<Finding> {
     let without = ports.iter().filter(|port| port.verdict == Verdict::LeftOut(Reason::NoOwnGid));
-    let without: Vec<String> = without
-        .filter_map(|port| {
-            let interface = interface(facts, port.hca, port.port)?;
-            // The address of a bond or bridge is not with its parts.
-            let is_rail = interface.master.is_none() && interface.is_up();
-            (is_rail && !interface::has_global_address(interface))
-                .then(|| format!("{} ({})", port.name(), interface.name))
-        })
-        .collect();
-    if without.is_empty() {
-        return None;
-    }
-    Some(
-        Finding::warning(
-            "no-address",
-            format!(
-                "{} left out: the interface is here and up, and has no address that other nodes can reach.",
-                without.join(", ")
-            ),
-        )
-        .with_fix("Check who gives these interfaces their addresses: DHCP, or the network plugin and its IPAM (a pool that is used up, an annotation that is missing). `ip address` on a node where it works shows what is missing here."),
-    )
+    let rails = without.filter_map(|port| {
+        let interface = interface(facts, port.hca, port.port)?;
+        // The address of a bond or bridge is not with its parts.
+        (interface.master.is_none() && interface.is_up()).then_some((port, interface))
+    });
+    let (no_gid, no_address): (Vec<_>, Vec<_>) =
+        rails.partition(|(_, interface)| interface::has_global_address(interface));
+    let missing = no_gid.len() + no_address.len();
+    let is_enough = enough(facts, ports, missing) == Some(true);
+    let found = |of: &[(&Candidate, &Interface)], why: &str, fix: &str| {
+        let names: Vec<String> =
+            of.iter().map(|(port, interface)| format!("{} ({})", port.name(), interface.name)).collect();
+        let message = format!("{} left out: the interface is here and up, and {why}.", names.join(", "));
+        let finding = match is_enough {
+            true => Finding::info("no-address", message),
+            false => Finding::warning("no-address", message),
+        };
+        (!of.is_empty()).then(|| finding.with_fix(fix))
+    };
+    let no_address = found(
+        &no_address,
+        "has no address that other nodes can reach",
+        "Check who gives these interfaces their addresses: DHCP, or the network plugin and its IPAM (a pool that is used up, an annotation that is missing). `ip address` on a node where it works shows what is missing here.",
+    );
+    let no_gid = found(
+        &no_gid,
+        "the GID table of the HCA has no RoCE v2 GID of its address",
+        "Compare `show_gids` here and on a node where it works: the HCA may be in RoCE v1 mode, or its GID table may be full (GIDs of containers that are gone stay until the driver is loaded again).",
+    );
+    no_address.into_iter().chain(no_gid).collect()
 }
 
 /// The interface of a port, where it is in this network namespace: by a GID that is one of
