@@ -35,6 +35,8 @@ pub struct Refused {
     pub why: String,
     /// Files that are there under the names of ours.
     pub strange: Vec<&'static str>,
+    /// Whether they seem to be of rdma-init in another container, or of an earlier start.
+    pub is_other_state: bool,
 }
 
 /// Writes them to the first folder that this user may have to itself, and gives that, with
@@ -51,13 +53,14 @@ pub fn write(
     }
     let files = files();
     for folder in place.folders(Uid::effective()).take_while(|folder| Some(folder.as_path()) != standing) {
-        let written = match *place == Place::Default && is_of_another_container(&folder) {
+        let is_other_state = *place == Place::Default && is_of_another_container(&folder);
+        let written = match is_other_state {
             true => Err("another container keeps its state there".to_owned()),
             false => write_to(&folder, &files),
         };
         match written {
             Ok(is_of_container) => return (Some(Left { folder, is_of_container }), refused),
-            Err(why) => refused.push(Refused { strange: strange(&folder), folder, why }),
+            Err(why) => refused.push(Refused { strange: strange(&folder), folder, why, is_other_state }),
         }
     }
     (None, refused)

@@ -57,7 +57,7 @@ pub fn keep(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
         state::write(&config.state_dir, standing.as_deref(), || files(&run, &decided, &filled));
     // A process that enters has not inherited these, either.
     let given: Vec<(&str, &str)> = filled.iter().copied().chain(decided.plan.inherited()).collect();
-    tell_of_strangers(&refused);
+    tell_of_strangers(&refused, log);
     if left.is_some() || standing.is_some() || filled.is_empty() {
         tracing::debug!(?left, ?refused, "state");
     } else if !refused.is_empty() {
@@ -122,15 +122,20 @@ struct Kept<'a> {
 }
 
 /// What has the names of our files at a known place, and is not ours, is an error: an
-/// image may have been told to read it there.
-fn tell_of_strangers(refused: &[Refused]) {
+/// image may have been told to read it there. Containers that share a folder on purpose see
+/// each other's state there, which is worth a warning.
+fn tell_of_strangers(refused: &[Refused], log: &Log) {
     let known = refused.first().filter(|refused| !refused.strange.is_empty());
-    if let Some(Refused { folder, why, strange }) = known {
+    if let Some(Refused { folder, why, strange, is_other_state }) = known {
         let folder = folder.display();
-        say(&format!(
-            "error: what is in {folder} ({}) is not of this start, and may be somebody else's: let no shell read it, and let neither NCCL_CONF_FILE nor /etc/nccl.conf lead there. {folder} is not used, because of this: {why}. rdma-init exec, and eval \"$(rdma-init env)\", do not read it.",
+        let message = format!(
+            "what is in {folder} ({}) is not of this start, and may be somebody else's: let no shell read it, and let neither NCCL_CONF_FILE nor /etc/nccl.conf lead there. {folder} is not used, because of this: {why}. rdma-init exec, and eval \"$(rdma-init env)\", do not read it.",
             strange.join(", ")
-        ));
+        );
+        match is_other_state {
+            true => log.warn(&message),
+            false => say(&format!("error: {message}")),
+        }
     }
 }
 
