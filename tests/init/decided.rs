@@ -10,6 +10,9 @@ use super::hang::Hang;
 /// The last part of the way to the state, as the program opens it.
 const STATE: &str = "a-state-that-hangs";
 
+/// Enough for the way to the decision, on a busy machine.
+const TIME: &str = "2s";
+
 fn command(state: &std::path::Path, flags: &[&str]) -> std::process::Command {
     let script = "echo \"ran $$ ${T_X:-unprepared}\"; exit 7";
     let all = [flags, &["--set", "T_X=prepared", "--", "sh", "-c", script]].concat();
@@ -23,11 +26,11 @@ fn command(state: &std::path::Path, flags: &[&str]) -> std::process::Command {
 fn after_the_timeout_the_command_has_the_variables_of_the_report() {
     let place = tempfile::tempdir().unwrap();
     for (as_pid_1, flags) in [
-        (true, &["--prepare-timeout", "700ms"][..]),
-        (false, &["--prepare-timeout", "700ms"]),
+        (true, &["--prepare-timeout", TIME][..]),
+        (false, &["--prepare-timeout", TIME]),
         // It was decided after the checks.
-        (true, &["--prepare-timeout", "700ms", "--memlock", "enforce"]),
-        (false, &["--prepare-timeout", "700ms", "--memlock", "enforce"]),
+        (true, &["--prepare-timeout", TIME, "--memlock", "enforce"]),
+        (false, &["--prepare-timeout", TIME, "--memlock", "enforce"]),
     ] {
         let hang = Hang::interruptible(STATE);
         let running = hanging(command(place.path(), flags), as_pid_1, &hang);
@@ -60,7 +63,7 @@ fn the_limit_of_pinned_memory_is_raised_all_the_same() {
     for (mode, is_raised) in [("warn", true), ("off", false)] {
         let hang = Hang::interruptible(STATE);
         let mut ours =
-            rdma_init(["--prepare-timeout", "500ms", "--memlock", mode, "--", "sh", "-c", "ulimit -l"]);
+            rdma_init(["--prepare-timeout", TIME, "--memlock", mode, "--", "sh", "-c", "ulimit -l"]);
         ours.env("RDMA_INIT_STATE_DIR", place.path().join(STATE));
         let running = hanging(after("ulimit -l 64; ulimit -S -l 32; exec", ours), true, &hang);
         hang.wait();
@@ -80,7 +83,7 @@ fn variables_that_have_no_room_do_not_keep_the_command_from_its_start_or_refuse_
     for as_pid_1 in [true, false] {
         for (mode, code, stdout) in [("warn", 7, " unprepared\n"), ("enforce", 121, "")] {
             let hang = Hang::interruptible(STATE);
-            let flags = ["--prepare-timeout", "500ms", "--memlock", mode];
+            let flags = ["--prepare-timeout", TIME, "--memlock", mode];
             let mut ours = command(place.path(), &flags);
             ours.env("RDMA_INIT_CONFIG", &config);
             let running = hanging(ours, as_pid_1, &hang);

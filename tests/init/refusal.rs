@@ -96,7 +96,7 @@ fn a_termination_log_that_hangs_or_fails_does_not_outlast_its_time() {
                 Hang::interruptible(HANGS).and(log.to_str().unwrap())
             };
             let mut command =
-                rdma_init(["--prepare-timeout", "300ms", "--require-rdma", "--", "echo", "started"]);
+                rdma_init(["--prepare-timeout", "500ms", "--require-rdma", "--", "echo", "started"]);
             command.env("RDMA_INIT_TERMINATION_LOG", path);
             let start = Instant::now();
             let running = hanging(command, as_pid_1, &hang);
