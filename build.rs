@@ -25,12 +25,8 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     profiles::generate();
     demo::generate();
-    let folder = env::var("OUT_DIR").expect("cargo sets it");
-    println!("cargo::rustc-link-search=native={folder}");
     let mut archives = providers();
     archives.extend(LIBRARIES.iter().map(|name| (*name).to_owned()));
-    archives.iter().for_each(|archive| lighten(archive, &folder));
-    without_vfio(&folder);
     println!("cargo::rustc-link-arg=-Wl,--start-group");
     for archive in archives {
         println!("cargo::rustc-link-arg=-l:{archive}");
@@ -78,40 +74,6 @@ fn path_of(archive: &str) -> PathBuf {
     let found = Command::new("cc").arg(format!("-print-file-name={archive}")).output();
     let found = found.unwrap_or_else(|error| panic!("cc cannot be run: {error}")).stdout;
     String::from_utf8(found).expect("a path of the system is text").trim_end().into()
-}
-
-/// Writes a copy without the tables for unwinding, 5 % of the program: a panic is of Rust
-/// code, and never passes through C.
-fn lighten(archive: &str, folder: &str) {
-    let copy = format!("{folder}/{archive}");
-    // Where there is no such file, the linker will say so.
-    let _ = Command::new("objcopy")
-        .args(["--remove-section=.eh_frame", "--remove-section=.rela.eh_frame"])
-        .args([&path_of(archive), Path::new(&copy)])
-        .status();
-}
-
-/// Takes mlx5's driver for VFIO out of the copy, 1 % of the program: its devices come from a
-/// function of its own (`mlx5dv_get_vfio_device_list`), which nobody here calls, so the
-/// question whether a device is one of them has the answer no.
-fn without_vfio(folder: &str) {
-    let run = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).current_dir(folder).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-    };
-    // Whatever release of rdma-core it is, and wherever this cannot be done, it stays.
-    let _ = run("nm", &["--defined-only", "libmlx5.a"])
-        .and_then(|symbols| {
-            let mut names = symbols.lines().filter_map(|line| line.rsplit(' ').next());
-            names.find(|name| name.ends_with("is_mlx5_vfio_dev")).map(str::to_owned)
-        })
-        .and_then(|name| {
-            let source = format!("_Bool {name}(const void *device) {{ (void)device; return 0; }}\n");
-            fs::write(format!("{folder}/no_vfio.c"), source).ok()?;
-            run("cc", &["-Os", "-fno-asynchronous-unwind-tables", "-c", "no_vfio.c"])?;
-            run("ar", &["d", "libmlx5.a", "mlx5_vfio.c.o"])?;
-            run("ar", &["r", "libmlx5.a", "no_vfio.o"])
-        });
 }
 
 /// The files of a folder that something is generated from, in the order of their names.

@@ -30,7 +30,7 @@
 //! * [`verbs`]: RDMA itself, in processes of its own.
 //! * [`resolve`]: names of hosts, without the image's code.
 //! * [`sys`]: the low-level parts, the only `unsafe` beside verbs.
-//! * [`json`], [`sorted`]: documents, and sorting, that take little room.
+//! * [`json`]: documents as JSON.
 //! * [`exit`]: the exit codes.
 #![deny(unsafe_code)]
 
@@ -52,7 +52,6 @@ pub mod report;
 pub mod resolve;
 pub mod run;
 pub mod self_test;
-pub mod sorted;
 pub mod start;
 pub mod state;
 pub mod sys;

@@ -2,7 +2,6 @@
 
 use crate::facts::Unreadable;
 use crate::plan::Finding;
-use crate::sorted;
 
 /// More than this many are summed up.
 const SHOWN: usize = 5;
@@ -16,7 +15,7 @@ pub fn findings(unreadable: &[Unreadable], said: &[Finding]) -> Vec<Finding> {
     };
     let mut unreadable: Vec<&Unreadable> = unreadable.iter().filter(|u| !is_said(u)).collect();
     // What matters most comes first.
-    sorted::by_key(&mut unreadable, |u| !u.is_of_rdma());
+    unreadable.sort_by_key(|u| !u.is_of_rdma());
     let mut findings: Vec<Finding> = unreadable
         .iter()
         .take(SHOWN)

@@ -9,7 +9,6 @@ use figment::{Figment, Metadata, Profile, Provider};
 
 use super::{ConfigError, Flag, KEYS, not_toml, values};
 use crate::facts::settings::Environment;
-use crate::sorted;
 
 /// The file that is read when no other is named.
 pub const DEFAULT_FILE: &str = "/etc/rdma-init.toml";
@@ -172,7 +171,7 @@ fn flag((key, value): Flag) -> Layer {
 }
 
 fn layer(name: String, key: String, value: Value) -> Layer {
-    Layer { name, values: sorted::map([(key, value)]) }
+    Layer { name, values: BTreeMap::from([(key, value)]) }
 }
 
 pub fn refuse_unknown_keys(figment: &Figment) -> Result<(), ConfigError> {

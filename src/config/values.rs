@@ -12,7 +12,6 @@ use serde::de::DeserializeOwned;
 use crate::facts::settings::is_variable_name;
 use crate::init::{Remap, Rewrite};
 use crate::plan::ProfileOption;
-use crate::sorted;
 use crate::state::{Place, Propagate};
 use crate::sys::signals;
 
@@ -143,7 +142,7 @@ pub fn names(value: &Value) -> Result<BTreeSet<String>, String> {
     let names = items(value).ok_or("expected names of variables")?;
     match names.iter().position(|name| !is_variable_name(name)) {
         Some(index) => Err(format!("expected names of variables, and number {} is none", index + 1)),
-        None => Ok(sorted::set(names)),
+        None => Ok(names.into_iter().collect()),
     }
 }
 

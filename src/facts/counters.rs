@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::reader::Reader;
-use crate::sorted;
 
 /// What goes wrong on the link itself, on its cable and at its two ends. In `counters`
 /// (`drivers/infiniband/core/sysfs.c`), and of soft-RoCE and mlx5 in `hw_counters`.
@@ -52,10 +51,11 @@ pub const OF_TRANSPORT: &[&str] = &[
 pub fn read(reader: &Reader, hca: &str, port: u32) -> BTreeMap<String, u64> {
     let folder = reader.path(format!("/sys/class/infiniband/{hca}/ports/{port}"));
     let places = [("counters", OF_LINK), ("hw_counters", OF_LINK), ("hw_counters", OF_TRANSPORT)];
-    let files = places.iter().flat_map(|(below, names)| names.iter().map(move |name| (below, name)));
-    sorted::map(files.filter_map(|(below, name)| {
+    let files = places.iter().flat_map(|(below, names)| names.iter().map(move |name| (*below, name)));
+    let one = |(below, name): (&str, &&str)| {
         Some(((*name).to_owned(), count(reader, &folder.join(below).join(name))?))
-    }))
+    };
+    files.filter_map(one).collect()
 }
 
 /// `None` for one that the device does not have: no file, an error, or `N/A (no PMA)`.

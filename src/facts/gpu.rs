@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::pci::PciDevice;
 use super::reader::Reader;
-use crate::sorted;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -53,7 +52,7 @@ pub fn read(reader: &Reader, with_places: bool) -> Gpus {
         .collect();
     let model = |gpu: &Listed| Some(value(&gpu.information, "Model:")?.to_owned());
     let mut models: Vec<String> = listed.iter().filter_map(model).collect();
-    sorted::by(&mut models, Ord::cmp);
+    models.sort();
     models.dedup();
     if nodes == 0 {
         return Gpus { models, ..Gpus::default() };
@@ -79,7 +78,7 @@ struct Listed {
 /// a node.
 fn devices(reader: &Reader, mut listed: Vec<Listed>) -> Vec<PciDevice> {
     // Hexadecimal, and all as long as each other.
-    sorted::by(&mut listed, |a, b| a.address.cmp(&b.address));
+    listed.sort_by(|a, b| a.address.cmp(&b.address));
     let is_here = |gpu: &&Listed| {
         value(&gpu.information, "Device Minor:")
             .is_none_or(|minor| reader.may_be_there(format!("/dev/nvidia{minor}")))

@@ -35,7 +35,6 @@ pub mod traffic;
 
 use std::path::Path;
 
-use crate::sorted;
 use serde::{Deserialize, Serialize};
 
 pub use reader::{Reader, Unreadable};
@@ -136,7 +135,7 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
         Some(false) => net::Net::default(),
         _ => net::read(&reader, (sources.addresses)(), (sources.routing)()),
     };
-    let own = sorted::set(net.own_addresses());
+    let own = net.own_addresses().collect();
     let rdma = rdma::read(&reader, &own);
     let reads_image = !rdma.is_empty() || is_needed == Some(true) || sources.image_in_any_case;
     let image = reads_image.then(|| image::read(&reader, sources.start));

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::settings::{Environment, is_variable_name};
-use crate::sorted;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -60,7 +59,7 @@ pub fn read(environment: &Environment, also: impl Fn(&str) -> bool) -> Platform 
         .filter(|name| is_variable_name(name))
         .map(str::to_owned)
         .collect();
-    sorted::by(&mut markers, Ord::cmp);
+    markers.sort();
     markers.dedup();
     Platform {
         markers,

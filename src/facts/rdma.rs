@@ -14,7 +14,6 @@ use super::gid::{self, GidTable};
 use super::pci::{self, PciLink};
 use super::pkey::{self, PkeyTable};
 use super::reader::{self, Reader};
-use crate::sorted;
 
 const CLASS: &str = "/sys/class/infiniband";
 
@@ -270,7 +269,7 @@ fn hexadecimal(text: &str) -> Option<u32> {
 fn uverbs_by_hca(reader: &Reader) -> BTreeMap<String, String> {
     let class = "/sys/class/infiniband_verbs";
     let nodes = reader.names(class).into_iter().filter(|name| name.starts_with("uverbs"));
-    sorted::map(nodes.filter_map(|name| Some((reader.text(format!("{class}/{name}/ibdev"))?, name))))
+    nodes.filter_map(|name| Some((reader.text(format!("{class}/{name}/ibdev"))?, name))).collect()
 }
 
 /// Opens the node and closes it again. libibverbs must not be the first to try:

@@ -7,7 +7,6 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::sorted;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -326,7 +325,7 @@ fn clean(bytes: Vec<u8>) -> String {
 
 /// Sorts in natural order.
 pub fn sort(names: &mut [String]) {
-    sorted::by(names, |a, b| natural(a, b));
+    names.sort_by(|a, b| natural(a, b));
 }
 
 /// Compares runs of digits as numbers.

@@ -8,7 +8,6 @@ use ipnet::IpNet;
 use super::number::{atoi, integer};
 use super::version::{CHECKS_RANGE, SEARCHES_GIDS, TOLERATES_EMPTY_SLOTS, Version};
 use crate::facts::gid::{Gid, GidTable, GidType};
-use crate::sorted;
 
 pub const INDEX: &str = "NCCL_IB_GID_INDEX";
 pub const RANGE: &str = "NCCL_IB_ADDR_RANGE";
@@ -180,7 +179,7 @@ impl Search {
     /// # Errors
     /// It asks for the type of an empty slot, which ended it before 2.26.
     pub fn run(&self, table: &GidTable, version: Version) -> Result<u32, Failure> {
-        let slots = sorted::map(table.slots.iter().map(|gid| (gid.index, gid)));
+        let slots: BTreeMap<u32, &Gid> = table.slots.iter().map(|gid| (gid.index, gid)).collect();
         let slot = |index: u32| Slot::of(slots.get(&index).copied());
         let mut index = 0;
         for next in 1..table.size.min(LARGEST) {

@@ -16,7 +16,6 @@ use crate::facts::rdma::{LinkLayer, Port};
 use crate::nccl::gid::{FAMILY, Family, INDEX, RANGE, Search};
 use crate::nccl::version::{SEARCHES_GIDS, Version};
 use crate::profiles::Profile;
-use crate::sorted;
 
 /// `sgid_index` of a queue pair has eight bits (`ibv_global_route`).
 const LARGEST_INDEX: u32 = 255;
@@ -35,7 +34,7 @@ pub enum GidChoice {
 /// The slots that hold a routable RoCE v2 GID of one of our own addresses, IPv4
 /// first. The netdev does not decide: its name may be another namespace's.
 pub fn own_slots<'a>(facts: &Facts, port: &'a Port) -> Vec<&'a Gid> {
-    let own = sorted::set(facts.net.own_addresses());
+    let own: BTreeSet<IpAddr> = facts.net.own_addresses().collect();
     let mut slots: Vec<&Gid> = port
         .gids
         .slots
@@ -43,7 +42,7 @@ pub fn own_slots<'a>(facts: &Facts, port: &'a Port) -> Vec<&'a Gid> {
         .filter(|gid| gid.kind == GidType::RoceV2 && gid.index <= LARGEST_INDEX)
         .filter(|gid| !gid.is_link_local() && own.contains(&gid.address()))
         .collect();
-    sorted::by_key(&mut slots, |gid| (gid.address().is_ipv6(), gid.index));
+    slots.sort_by_key(|gid| (gid.address().is_ipv6(), gid.index));
     slots
 }
 
@@ -143,7 +142,7 @@ fn missing(facts: &Facts, rails: &[Rail]) -> Finding {
 
 /// Our own addresses, where no queue pair can name their slots.
 fn behind(facts: &Facts, rails: &[Rail]) -> Option<Finding> {
-    let own = sorted::set(facts.net.own_addresses());
+    let own: BTreeSet<IpAddr> = facts.net.own_addresses().collect();
     let of_rail = |rail: &Rail| {
         let mut slots = rail.port.gids.slots.iter();
         let gid = slots.find(|gid| gid.index > LARGEST_INDEX && own.contains(&gid.address()))?;

@@ -9,7 +9,6 @@ use crate::facts::net::Interface;
 use crate::facts::route::Route;
 use crate::nccl::list::Pattern;
 use crate::nccl::version::NEWEST;
-use crate::sorted;
 
 const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 
@@ -93,7 +92,7 @@ pub fn default_routes(facts: &Facts) -> Vec<&Route> {
     let all = usable_routes(facts).filter(|route| route.is_default());
     let (ipv6, ipv4): (Vec<&Route>, Vec<&Route>) = all.partition(is_ipv6);
     let mut routes = if ipv4.is_empty() { ipv6 } else { ipv4 };
-    sorted::by_key(&mut routes, |route| route.metric);
+    routes.sort_by_key(|route| route.metric);
     routes
 }
 

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 
 use super::format::{Condition, Constraints, DefaultRouteHca, Fabric, HcaEvidence, Profile, Text};
 use super::outline::Outline;
-use crate::sorted;
 
 include!(concat!(env!("OUT_DIR"), "/profiles.rs"));
 

@@ -112,7 +112,7 @@ impl<T: Literal> Literal for IndexMap<String, T> {
 
 impl<T: Literal> Literal for BTreeMap<String, T> {
     fn literal(&self) -> String {
-        format!("sorted::map({})", pairs(self.iter()))
+        pairs(self.iter()) + ".into()"
     }
 }
 

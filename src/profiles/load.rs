@@ -13,7 +13,6 @@ use super::format::Profile;
 use super::{Outline, resolve};
 use crate::facts::reader::{Failure, Links, read_regular};
 use crate::facts::settings::is_variable_name;
-use crate::sorted;
 
 /// All profiles, by name.
 #[derive(Debug, Clone)]
@@ -87,7 +86,7 @@ impl Profiles {
 }
 
 fn embedded() -> ByName {
-    sorted::map(EMBEDDED.iter().map(|make| make()).map(|profile| (profile.name.clone(), profile)))
+    EMBEDDED.iter().map(|make| make()).map(|profile| (profile.name.clone(), profile)).collect()
 }
 
 fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
@@ -145,7 +144,7 @@ fn read_folder(folder: &Path) -> Result<Vec<(String, String)>, ProfileError> {
             .map_err(|_| ProfileError(format!("{} is no profile: it is not UTF-8 text", path.display())))?;
         files.push((path.display().to_string(), text));
     }
-    sorted::by(&mut files, Ord::cmp);
+    files.sort();
     Ok(files)
 }
 

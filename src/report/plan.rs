@@ -11,7 +11,6 @@ use crate::facts::limits::{Amount, Limit};
 use crate::facts::rdma::LinkLayer;
 use crate::nccl::predict::Transport;
 use crate::plan::{Fabric, Finding, Outcome, Plan, PortVerdict, Setting, Severity};
-use crate::sorted;
 use crate::state::run::Run;
 
 /// The version of `plan --json`.
@@ -74,7 +73,7 @@ pub fn write_findings<'a>(
     findings: impl Iterator<Item = &'a Finding>,
 ) -> io::Result<()> {
     let mut findings: Vec<&Finding> = findings.collect();
-    sorted::by_key(&mut findings, |finding| std::cmp::Reverse(finding.severity));
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     for finding in findings {
         writeln!(out, "  {}: {}", finding.severity.as_str(), visible(&finding.message))?;
         if let Some(fix) = &finding.fix {

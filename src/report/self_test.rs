@@ -9,7 +9,6 @@ use crate::self_test::check::{Check, Outcome};
 use crate::self_test::kinds::{KINDS, Level};
 use crate::self_test::pair::{Figures, Pair};
 use crate::self_test::report::Report;
-use crate::sorted;
 
 /// Writes the table.
 ///
@@ -97,7 +96,7 @@ pub fn events(report: &Report) {
 fn bad(report: &Report) -> Vec<&Check> {
     let mut bad: Vec<&Check> =
         report.checks.iter().filter(|check| check.outcome > Outcome::Skipped).collect();
-    sorted::by_key(&mut bad, |check| std::cmp::Reverse(check.outcome));
+    bad.sort_by_key(|check| std::cmp::Reverse(check.outcome));
     bad
 }
 

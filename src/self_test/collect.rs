@@ -15,7 +15,6 @@ use super::finder::{Finder, Found};
 use super::launcher;
 use super::lines::{self, Line};
 use crate::report::style::{shortened, visible};
-use crate::sorted;
 
 /// So many places are named; the others are counted.
 const NAMED: usize = 20;
@@ -103,7 +102,7 @@ impl Collected {
             Ok(entries) => entries,
             Err(error) => return self.unread(&name(folder), None, &cannot_read(&error)),
         };
-        sorted::by_key(&mut entries, fs::DirEntry::file_name);
+        entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let path = entry.path();
             // A link to a folder is not followed: it may lead back here.

@@ -11,7 +11,6 @@ use super::report::Rail;
 use crate::facts::reader::natural;
 use crate::facts::secret::shown;
 use crate::report::style::condensed;
-use crate::sorted;
 
 /// What is compared beside the variables, in the order of [`fixed`].
 pub const PROPERTIES: [&str; 11] = [
@@ -145,7 +144,7 @@ impl Nodes {
             failed: failed(report).map(|id| self.text(id)).collect(),
         };
         // A check is made once for each device.
-        sorted::by(&mut row.failed, Ord::cmp);
+        row.failed.sort();
         row.failed.dedup();
         let host = self.text(host);
         let last = self.rows.get(&host);
@@ -278,7 +277,7 @@ impl Nodes {
         let groups = groups.into_iter();
         let mut ranked: Vec<(Option<&str>, Vec<Text>)> =
             groups.map(|(text, hosts)| (text.map(|text| self.shown(text)), hosts)).collect();
-        sorted::by_key(&mut ranked, |(text, hosts)| (Reverse(hosts.len()), *text));
+        ranked.sort_by_key(|(text, hosts)| (Reverse(hosts.len()), *text));
         ranked
     }
 }
@@ -288,7 +287,7 @@ type Groups = IndexMap<Option<Text>, Vec<Text>>;
 
 /// The natural order; and where that takes two texts for one, still an order.
 fn order(texts: &mut [&str]) {
-    sorted::by(texts, |a, b| natural(a, b).then(a.cmp(b)));
+    texts.sort_by(|a, b| natural(a, b).then(a.cmp(b)));
 }
 
 fn failed(report: &Brief) -> impl Iterator<Item = &str> {
@@ -314,7 +313,7 @@ impl From<Option<String>> for Seen {
 fn fixed(report: &Brief) -> [Seen; PROPERTIES.len()] {
     // The order in which a node lists its HCAs means nothing.
     let mut hcas: Vec<(String, &Rail)> = report.hcas.iter().map(|hca| (name(hca), hca)).collect();
-    sorted::by(&mut hcas, |(a, _), (b, _)| natural(a, b).then_with(|| a.cmp(b)));
+    hcas.sort_by(|(a, _), (b, _)| natural(a, b).then_with(|| a.cmp(b)));
     let names: Vec<&str> = hcas.iter().map(|(name, _)| name.as_str()).collect();
     let each = |value: fn(&Rail) -> Option<String>| per_hca(&hcas, value);
     let mut distinct: Vec<&str> = hcas.iter().map(|(_, hca)| hca.hca.as_str()).collect();

@@ -8,7 +8,6 @@ use super::kinds::{self, KINDS, Kind, Level};
 use super::took_us;
 use crate::facts::Facts;
 use crate::plan::{Finding, Plan, Severity};
-use crate::sorted;
 
 /// All quick checks that are wanted.
 pub fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Vec<Check> {
@@ -43,7 +42,7 @@ fn judge(kind: &Kind, evidence: Evidence, findings: &[Finding]) -> Check {
             known.push(Known { outcome, message, fix: (!fix.is_empty()).then_some(fix) });
         }
     }
-    sorted::by_key(&mut known, |one| std::cmp::Reverse(one.outcome));
+    known.sort_by_key(|one| std::cmp::Reverse(one.outcome));
     let check = Check { evidence: evidence.lines, ..kinds::check(kind.id, Outcome::Passed) };
     let Some(worst) = known.first() else {
         return match evidence.skip {

@@ -12,7 +12,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{Mode, fstat};
 
 use super::signals::without_sigpipe;
-use crate::sorted;
 
 /// A pipe that poll(2) calls writable has room for at least this much (`PIPE_BUF`).
 const PIPE_BUF: usize = 4096;
@@ -137,7 +136,7 @@ pub fn stdin() -> BorrowedFd<'static> {
 /// Closes every descriptor from 3 up, less those named: PID 1 must not keep the
 /// files, pipes and sockets alive that were meant for the command.
 pub fn close_inherited(keep: &mut [i32]) {
-    sorted::by(keep, Ord::cmp);
+    keep.sort();
     let mut first = 3u32;
     for &fd in keep.iter() {
         let Ok(fd) = u32::try_from(fd) else { continue };

@@ -6,7 +6,6 @@ use super::completions::Completions;
 use super::failure::Failure;
 use super::queue_pair::{DEPTH, QueuePair};
 use super::work::{Part, Place, Request, send};
-use crate::sorted;
 
 /// Bytes that are compared: several packets of any MTU.
 pub const VERIFIED: usize = 16 * 1024;
@@ -51,7 +50,7 @@ impl Link<'_> {
             self.send(from, Request::Write { to, told: false })?;
             times.push(start.elapsed());
         }
-        sorted::by(&mut times, Ord::cmp);
+        times.sort();
         let median = times.get(times.len() / 2).copied().unwrap_or_default();
         Ok(median.as_nanos().try_into().unwrap_or(u64::MAX))
     }
