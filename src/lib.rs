@@ -18,6 +18,7 @@
 //! * [`profiles`]: what platforms publish, as TOML.
 //! * [`nccl`]: a model of NCCL, release by release, as pure functions: what it makes of
 //!   variables, and what it will do.
+//! * [`finding`]: what can be found, and how bad it is: the words of all that judge.
 //! * [`plan`]: what to set, and why. Pure: this host, this environment, in; these
 //!   settings, reasons and findings, out.
 //! * [`check`]: findings about what the user set, the image, the limits, and what could
@@ -42,6 +43,7 @@ pub mod config;
 pub mod demo;
 pub mod exit;
 pub mod facts;
+pub mod finding;
 pub mod host;
 pub mod init;
 pub mod json;

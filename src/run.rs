@@ -23,9 +23,10 @@ use crate::config::Config;
 use crate::facts::Facts;
 use crate::facts::settings::Environment;
 use crate::facts::start::Start;
+use crate::finding::{Finding, Id, Severity};
 use crate::host;
 use crate::init::{Decided, Orders};
-use crate::plan::{Finding, Plan, Severity};
+use crate::plan::Plan;
 use crate::report::log::Log;
 use crate::report::plan::Memlock;
 use crate::self_test;
@@ -163,7 +164,7 @@ fn refusal(config: &Config, plan: &Plan) -> Option<String> {
     {
         return Some(format!("RDMA is required (require-rdma), but {}", obstacle.why));
     }
-    let failed = |finding: &&Finding| finding.id == "memlock" && finding.severity == Severity::Error;
+    let failed = |finding: &&Finding| finding.id == Id::Memlock && finding.severity == Severity::Error;
     if config.memlock == Mode::Enforce
         && let Some(finding) = plan.findings.iter().find(failed)
     {

@@ -12,6 +12,7 @@ use std::process::Command;
 use rdma_init::config::Config;
 use rdma_init::facts::net::Net;
 use rdma_init::facts::settings::Environment;
+use rdma_init::finding::{Id, Severity};
 use rdma_init::nccl::predict::{Bootstrap, GidUse, Transport};
 use rdma_init::plan::Fabric;
 use rdma_init::profiles::Profiles;
@@ -176,7 +177,7 @@ fn the_self_test_and_require_rdma_agree() {
             assert!(check.is_some(), "{name}: {obstacle:?}, and the check has not failed");
         }
         // Of each error, somebody is told by a check.
-        for finding in plan.findings.iter().filter(|finding| finding.severity == plan::Severity::Error) {
+        for finding in plan.findings.iter().filter(|finding| finding.severity == Severity::Error) {
             let is_told = |check: &&Check| {
                 check.message.as_ref().is_some_and(|message| message.contains(&finding.message))
             };
@@ -200,62 +201,24 @@ fn the_self_test_and_require_rdma_agree() {
 /// Whatever the program finds is told by a self-test, too.
 #[test]
 fn every_finding_has_a_check() {
-    let without: Vec<String> =
-        finding_ids().into_iter().filter(|id| self_test::kinds::of_finding(id).is_none()).collect();
+    let without: Vec<Id> =
+        Id::ALL.iter().copied().filter(|id| self_test::kinds::of_finding(*id).is_none()).collect();
     assert_eq!(without, [OF_THE_END], "add them to a check in src/self_test/kinds.rs");
 }
 
 /// What this program can find has a host where it does.
 #[test]
 fn every_finding_has_a_case() {
-    let known = finding_ids();
-    assert!(known.len() > 50, "{known:?}");
     let mut seen = BTreeSet::new();
     for case in cases() {
         let plan: Value = serde_json::from_str(&run(&case, &["plan", "--json"])).unwrap();
         let findings = plan["findings"].as_array().unwrap();
         seen.extend(findings.iter().map(|finding| finding["id"].as_str().unwrap().to_owned()));
     }
-    let without: Vec<_> = known.difference(&seen).filter(|id| id.as_str() != OF_THE_END).collect();
+    let is_missing = |id: &&Id| **id != OF_THE_END && !seen.contains(id.name());
+    let without: Vec<&Id> = Id::ALL.iter().filter(is_missing).collect();
     assert!(without.is_empty(), "no golden host has these: {without:?}");
-    // Else the search in the sources has missed them.
-    let unknown: Vec<_> = seen.difference(&known).collect();
-    assert!(unknown.is_empty(), "not found in the sources: {unknown:?}");
 }
 
 /// Of what a job has moved when it has ended, which no plan knows.
-const OF_THE_END: &str = "no-traffic";
-
-/// The ids of findings, by the sources: `Finding::warning("id"`, `id: "id"`, and tuples
-/// that begin with one in the files that make findings of those.
-fn finding_ids() -> BTreeSet<String> {
-    let mut ids = BTreeSet::new();
-    for folder in ["src/plan", "src/check", "src/check/lint"] {
-        for entry in fs::read_dir(repository(folder)).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                continue;
-            }
-            let text = fs::read_to_string(&path).unwrap();
-            let of_tuples = text.split("Finding::").any(|rest| {
-                let arguments = rest.split_once('(').map_or("", |(_, arguments)| arguments.trim_start());
-                arguments.starts_with("id,")
-            });
-            for (at, opening) in text.match_indices(['(', ':']) {
-                let before = &text[..at];
-                let makes_one = ["info", "warning", "error"]
-                    .iter()
-                    .any(|severity| before.ends_with(&format!("Finding::{severity}")));
-                let is_place = if opening == "(" { makes_one || of_tuples } else { before.ends_with(" id") };
-                let literal = text[at + 1..].trim_start().strip_prefix('"').and_then(|l| l.split_once('"'));
-                if let Some((id, rest)) = literal.filter(|_| is_place)
-                    && rest.starts_with(',')
-                    && id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
-                {
-                    ids.insert(id.to_owned());
-                }
-            }
-        }
-    }
-    ids
-}
+const OF_THE_END: Id = Id::NoTraffic;

@@ -2,8 +2,9 @@
 
 use crate::facts::Facts;
 use crate::facts::gpu::Gpus;
+use crate::finding::{Finding, Id};
 use crate::nccl::version::Version;
-use crate::plan::{Fabric, Finding, Plan};
+use crate::plan::{Fabric, Plan};
 
 /// NCCL's other way, DMA-BUF (`ncclIbDmaBufSupport`).
 const USES_DMABUF: Version = Version::new(2, 13, 0);
@@ -25,7 +26,7 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     };
     Some(
         Finding::warning(
-            "no-gpudirect",
+            Id::NoGpudirect,
             format!("GPUDirect RDMA is not there: nvidia_peermem is not loaded, and {why}. NCCL says \"GPU Direct RDMA Disabled\" and copies through the memory of the host."),
         )
         .with_fix("Load nvidia_peermem on the node (modprobe nvidia-peermem), or use NVIDIA's open kernel module."),

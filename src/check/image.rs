@@ -2,8 +2,9 @@
 
 use crate::facts::Facts;
 use crate::facts::image::Image;
+use crate::finding::{Finding, Id};
 use crate::nccl::libraries;
-use crate::plan::{Fabric, Finding, Plan};
+use crate::plan::{Fabric, Plan};
 use crate::report::style::condensed;
 
 pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
@@ -38,7 +39,7 @@ fn several(facts: &Facts, image: &Image) -> Option<Finding> {
         None => "which one the job takes cannot be told".to_owned(),
     };
     Some(
-        Finding::warning("nccl-versions-differ", format!("The image has several NCCLs: {}; {taken}.", list.join(", ")))
+        Finding::warning(Id::NcclVersionsDiffer, format!("The image has several NCCLs: {}; {taken}.", list.join(", ")))
             .with_fix("Keep one: processes of one job that load different ones do not find each other, and LD_LIBRARY_PATH decides which that is."),
     )
 }
@@ -50,7 +51,7 @@ fn other_than_said(facts: &Facts) -> Option<Finding> {
     let plain = said.split('-').next().unwrap_or(said);
     (plain != version).then(|| {
         Finding::info(
-            "nccl-version",
+            Id::NcclVersion,
             format!(
                 "NCCL_VERSION says {said}, and the job takes {version} ({path}), by which it is decided here."
             ),
@@ -70,7 +71,7 @@ fn no_libibverbs(image: &Image) -> Option<Finding> {
     };
     Some(
         Finding::error(
-            "no-libibverbs",
+            Id::NoLibibverbs,
             format!("The image has no libibverbs that NCCL could load{elsewhere}: \"Failed to open libibverbs.so[.1]\", and the job runs on TCP."),
         )
         .with_fix("Install libibverbs1 and ibverbs-providers (Debian, Ubuntu) or rdma-core and libibverbs in the image."),
@@ -112,7 +113,7 @@ fn no_provider(facts: &Facts, image: &Image, plan: &Plan) -> Option<Finding> {
     };
     Some(
         Finding::error(
-            "no-provider",
+            Id::NoProvider,
             format!(
                 "The provider {provider} of libibverbs {what}: NCCL does not see {}, and {consequence}.",
                 condensed(&names)

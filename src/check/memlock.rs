@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::process::Process;
-use crate::plan::{Finding, Severity};
+use crate::finding::{Finding, Id, Severity};
 
 /// What the program does about the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ pub fn finding(pinning: Pinning, process: &Process) -> Option<Finding> {
         (Severity::Warning, "a larger job will fail with \"Cannot allocate memory\"")
     };
     Some(Finding {
-        id: "memlock",
+        id: Id::Memlock,
         severity,
         message: format!(
             "Only {amount} of memory can be pinned (RLIMIT_MEMLOCK{}); {consequence}.",

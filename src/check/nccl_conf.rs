@@ -1,7 +1,8 @@
 //! Variables that `nccl.conf` cannot hold.
 
+use crate::finding::{Finding, Id};
 use crate::nccl::conf;
-use crate::plan::{Finding, Plan};
+use crate::plan::Plan;
 
 /// A process that enters the container then has to be told of them in another way.
 pub fn findings(plan: &Plan) -> Vec<Finding> {
@@ -12,7 +13,7 @@ pub fn findings(plan: &Plan) -> Vec<Finding> {
             false => "its value has a line break".to_owned(),
         };
         let message = format!("{name} is left out of nccl.conf, as {why}.");
-        Finding::warning("nccl-conf-value", message).with_fix(
+        Finding::warning(Id::NcclConfValue, message).with_fix(
             "Start processes that enter the container with rdma-init exec, or let a shell source /run/rdma-init/env.sh.",
         )
     };

@@ -1,7 +1,7 @@
 //! Whether signals for the container arrive.
 
 use crate::facts::Facts;
-use crate::plan::Finding;
+use crate::finding::{Finding, Id};
 
 const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];
 
@@ -15,7 +15,7 @@ pub fn finding(facts: &Facts) -> Option<Finding> {
         "PID 1 of this container is a shell ({}), and rdma-init is its child. The shell passes no signal on: a stop does not reach the command, which is killed when the time for that is over.",
         shell.program
     );
-    Some(Finding::info("shell-is-pid-1", message).with_fix(
+    Some(Finding::info(Id::ShellIsPid1, message).with_fix(
         "Start rdma-init in place of the shell, with exec: sh -c \"exec /rdma-init -- ...\". Or without a shell, in JSON form: ENTRYPOINT [\"/rdma-init\", \"--\"].",
     ))
 }

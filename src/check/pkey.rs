@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use crate::facts::Facts;
 use crate::facts::pkey::{Pkey, PkeyTable};
 use crate::facts::rdma::LinkLayer;
+use crate::finding::{Finding, Id};
 use crate::nccl::number::integer;
 use crate::nccl::variables;
 use crate::nccl::version::NEWEST;
-use crate::plan::{Finding, Plan, User};
+use crate::plan::{Plan, User};
 use crate::report::style::condensed;
 
 /// An index into the table of each port, 0 by default (`ncclIbInitQp` in
@@ -62,7 +63,7 @@ pub fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding> {
     } else {
         return None;
     };
-    Some(Finding::error("pkey", message).with_fix(fix(&tables)))
+    Some(Finding::error(Id::Pkey, message).with_fix(fix(&tables)))
 }
 
 /// Those of the InfiniBand ports that NCCL will use, by the name of the HCA.

@@ -9,8 +9,9 @@ use ipnet::IpNet;
 use crate::facts::Facts;
 use crate::facts::gid::Gid;
 use crate::facts::net::Interface;
+use crate::finding::{Finding, Id};
 use crate::nccl::predict::{Bootstrap, GidUse};
-use crate::plan::{Finding, Plan};
+use crate::plan::Plan;
 
 pub use way::{Way, way};
 
@@ -44,21 +45,21 @@ fn of_way(way: &Way, names: &str) -> Option<Finding> {
         Way::Out => None,
         Way::OnLink => Some(
             Finding::info(
-                "no-route",
+                Id::NoRoute,
                 format!("No route leads out of the interface of {names}: the kernel looks for every other node on the interface's own link, by ARP, and connections end with \"Connection timed out\" unless the node, or a router in its place, answers there."),
             )
             .with_fix(format!("Where connections time out, give the interface {WAY_OUT}.")),
         ),
         Way::Elsewhere(other) => Some(
             Finding::warning(
-                "no-route",
+                Id::NoRoute,
                 format!("No route leads out of the interface of {names}, and the route to other nodes leads out of {other}: the HCA will send to the MAC address of {other}'s router, which is not on its network, and connections will time out."),
             )
             .with_fix(format!("Give the interface {WAY_OUT}; a default route goes into a routing table of its own, which a rule chooses by the address (ip -6 rule add from ADDRESS table N).")),
         ),
         Way::Nowhere => Some(
             Finding::warning(
-                "no-route",
+                Id::NoRoute,
                 format!("No route leads out of the interface of {names}: connections to other nodes will end with \"Network is unreachable\"."),
             )
             .with_fix(format!("Give the interface {WAY_OUT}.")),
@@ -89,7 +90,7 @@ fn overlapping(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         let shared = sharing(facts, &endpoint.interface, others);
         if !shared.is_empty() {
             findings.push(Finding::warning(
-                "overlapping-subnets",
+                Id::OverlappingSubnets,
                 format!(
                     "The interface of the bootstrap, {}, shares its network with {}: the kernel may send through the wrong one, and connections hang.",
                     endpoint.interface,
@@ -110,7 +111,7 @@ fn overlapping(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         let shared = sharing(facts, first, others.iter().copied());
         if !shared.is_empty() {
             findings.push(Finding::info(
-                "overlapping-subnets",
+                Id::OverlappingSubnets,
                 format!(
                     "The rails are in one network ({first} with {}): the node answers for the address of one with the card of another, unless it has a rule for each.",
                     shared.join(", ")

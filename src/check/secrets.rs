@@ -2,7 +2,8 @@
 
 use crate::facts::secret::is_secret;
 use crate::facts::settings::ENVIRONMENT;
-use crate::plan::{Finding, Outcome, Plan, Setting};
+use crate::finding::{Finding, Id};
+use crate::plan::{Outcome, Plan, Setting};
 use crate::report::style::condensed;
 
 /// Those that who enters the container later might miss.
@@ -24,7 +25,7 @@ pub fn finding(plan: &Plan) -> Option<Finding> {
         "{} may hold {what} not shown, and written to no file, so processes that enter the container later get nothing of it from rdma-init.",
         condensed(&names)
     );
-    Some(Finding::info("kept-back", message))
+    Some(Finding::info(Id::KeptBack, message))
 }
 
 #[cfg(test)]

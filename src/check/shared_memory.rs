@@ -2,7 +2,7 @@
 
 use super::memlock::amount;
 use crate::facts::Facts;
-use crate::plan::Finding;
+use crate::finding::{Finding, Id};
 
 /// Docker's default, with which NCCL ends in "No space left on device".
 const TOO_SMALL: u64 = 64 * 1024 * 1024;
@@ -15,7 +15,7 @@ pub fn finding(facts: &Facts) -> Option<Finding> {
         "/dev/shm has {} for {gpus} GPUs; NCCL will fail with \"No space left on device\" (posix_fallocate).",
         amount(shm.size)
     );
-    Some(Finding::warning("shared-memory", message).with_fix(
+    Some(Finding::warning(Id::SharedMemory, message).with_fix(
         "Docker: --shm-size=16g or --ipc=host. Kubernetes: an emptyDir with medium: Memory on /dev/shm.",
     ))
 }

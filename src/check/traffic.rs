@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::facts::traffic::Amount;
-use crate::plan::Finding;
+use crate::finding::{Finding, Id};
 use crate::report::style::duration;
 use crate::report::traffic::{Moved, names};
 
@@ -20,7 +20,7 @@ pub fn finding(moved: &[Moved], ran: Duration) -> Option<Finding> {
         names(moved),
         duration(ran)
     );
-    Some(Finding::warning("no-traffic", message).with_fix(
+    Some(Finding::warning(Id::NoTraffic, message).with_fix(
         "Start it with NCCL_DEBUG=INFO and look for NET/IB or NET/Socket; rdma-init self-test proves the fabric.",
     ))
 }

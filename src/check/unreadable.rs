@@ -1,7 +1,7 @@
 //! Facts that could not be read, as findings.
 
 use crate::facts::Unreadable;
-use crate::plan::Finding;
+use crate::finding::{Finding, Id};
 
 /// More than this many are summed up.
 const SHOWN: usize = 5;
@@ -11,7 +11,7 @@ pub fn findings(unreadable: &[Unreadable], said: &[Finding]) -> Vec<Finding> {
     // A conf file that the user has named wrongly has a finding of its own.
     let is_said = |u: &Unreadable| {
         let path = u.path.to_string_lossy();
-        said.iter().any(|finding| finding.id == "conf-file" && finding.message.contains(&*path))
+        said.iter().any(|finding| finding.id == Id::ConfFile && finding.message.contains(&*path))
     };
     let mut unreadable: Vec<&Unreadable> = unreadable.iter().filter(|u| !is_said(u)).collect();
     // What matters most comes first.
@@ -21,7 +21,7 @@ pub fn findings(unreadable: &[Unreadable], said: &[Finding]) -> Vec<Finding> {
         .take(SHOWN)
         .map(|u| {
             let finding =
-                Finding::warning("unreadable", format!("Cannot use {}: {}.", u.path.display(), u.error));
+                Finding::warning(Id::Unreadable, format!("Cannot use {}: {}.", u.path.display(), u.error));
             match u.path.to_string_lossy().ends_with("nccl.conf") {
                 true => finding
                     .with_fix("What it sets is not known, and variables that are filled in win over it."),
@@ -32,7 +32,7 @@ pub fn findings(unreadable: &[Unreadable], said: &[Finding]) -> Vec<Finding> {
     if unreadable.len() > SHOWN {
         findings.push(
             Finding::warning(
-                "unreadable",
+                Id::Unreadable,
                 format!("{} more files could not be read.", unreadable.len() - SHOWN),
             )
             .with_fix("See \"unreadable\" in `rdma-init inspect --json`."),

@@ -171,7 +171,7 @@ fn flag((key, value): Flag) -> Layer {
 }
 
 fn layer(name: String, key: String, value: Value) -> Layer {
-    Layer { name, values: BTreeMap::from([(key, value)]) }
+    Layer { name, values: Map::from([(key, value)]) }
 }
 
 pub fn refuse_unknown_keys(figment: &Figment) -> Result<(), ConfigError> {

@@ -1,6 +1,7 @@
 //! Which GID of a RoCE port NCCL takes (`src/transport/net_ib.cc`, later
 //! `net_ib/connect.cc`: `ncclIbGetGidIndex`, `ncclUpdateGidIndex`).
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;

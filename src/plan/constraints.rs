@@ -1,8 +1,9 @@
 //! Where the platform says that RDMA works, against what is here.
 
 use super::devices::Candidate;
-use super::{Context, Fabric, Finding, interface};
+use super::{Context, Fabric, interface};
 use crate::facts::Facts;
+use crate::finding::{Finding, Id};
 use crate::nccl::version::Version;
 use crate::profiles::{self, Profile};
 
@@ -19,8 +20,8 @@ pub fn check(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Fin
     }
     findings.extend(nics(facts, ports, profile));
     for (id, what, minimum, found) in [
-        ("nccl-too-old", "NCCL", &profile.constraints.nccl_min, context.user.version()),
-        ("cuda-too-old", "CUDA", &profile.constraints.cuda_min, cuda(facts)),
+        (Id::NcclTooOld, "NCCL", &profile.constraints.nccl_min, context.user.version()),
+        (Id::CudaTooOld, "CUDA", &profile.constraints.cuda_min, cuda(facts)),
     ] {
         if let (Some(minimum), Some(found)) = (minimum, found)
             && let Some(least) = Version::parse(minimum)
@@ -56,7 +57,7 @@ fn cards(facts: &Facts, profile: &Profile) -> Option<Finding> {
     let list: Vec<String> = allowed.iter().map(u32::to_string).collect();
     let note = profile.constraints.cards_note.as_ref().map(|note| format!(" {note}")).unwrap_or_default();
     let finding = Finding::warning(
-        "card-count",
+        Id::CardCount,
         format!(
             "This container has {count} GPUs, and profile {} has RDMA for {} only.{note}",
             profile.name,
@@ -72,7 +73,7 @@ fn cards(facts: &Facts, profile: &Profile) -> Option<Finding> {
 fn interface_up(facts: &Facts, profile: &Profile, name: &str) -> Option<Finding> {
     let obstacle = interface::obstacle(facts, name)?;
     let finding = Finding::warning(
-        "interface-missing",
+        Id::InterfaceMissing,
         format!("Profile {} has RDMA behind the interface {name}, which {obstacle}.", profile.name),
     );
     Some(match &profile.hint {
@@ -97,7 +98,7 @@ fn nics(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding
             profile.name
         ),
     };
-    Some(Finding::warning("nic-count", message).with_fix(
+    Some(Finding::warning(Id::NicCount, message).with_fix(
         "Check that the container has all RDMA devices of the instance, and that their ports are ACTIVE.",
     ))
 }

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use super::devices::{Candidate, Reason, Verdict};
 use super::hcas::VARIABLE;
 use super::near::is_here;
-use super::{Context, DefaultRouteOption, Finding, Notes, interface, no_address};
+use super::{Context, DefaultRouteOption, Notes, interface, no_address};
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::route::Route;
+use crate::finding::{Finding, Id};
 use crate::profiles::DefaultRouteHca;
 
 /// A port in use, by its place among all, and the best of the default routes that its
@@ -205,7 +206,7 @@ fn rails(ports: &[Candidate], kept: &[Carrier], hcas: usize, gpus: usize) -> Fin
             "{list} carry default routes, and {VARIABLE} takes them as rails all the same: they are as fast as the others, and without them there would be {hcas} HCA{plural} for {gpus} GPUs."
         ),
     };
-    Finding::info("default-route-rail", message).with_fix(
+    Finding::info(Id::DefaultRouteRail, message).with_fix(
         "To keep it for TCP alone, set default-route-hca = \"skip\" (RDMA_INIT_DEFAULT_ROUTE_HCA=skip).",
     )
 }
@@ -291,7 +292,7 @@ mod tests {
     fn a_rail_that_carries_the_default_route_is_a_note() {
         let notes = |rates: &[u32], routes: &[(usize, u32)], gpus| {
             let plan = decided(&host(rates, routes, gpus), DefaultRouteOption::Auto).1;
-            let findings = plan.findings.into_iter().filter(|finding| finding.id == "default-route-rail");
+            let findings = plan.findings.into_iter().filter(|finding| finding.id == Id::DefaultRouteRail);
             findings.map(|finding| finding.message).collect::<Vec<_>>()
         };
         assert_eq!(
@@ -331,7 +332,7 @@ mod tests {
         // Two HCAs are of other containers: with the third alone there are too few.
         facts.net.interfaces.truncate(2);
         let (_, plan) = decided(&facts, auto);
-        assert!(plan.ports[0].used && plan.findings.iter().any(|finding| finding.id == "default-route-rail"));
+        assert!(plan.ports[0].used && plan.findings.iter().any(|finding| finding.id == Id::DefaultRouteRail));
         // None has an interface here: that has to be mended, and is no reason to use another.
         facts.net.interfaces.truncate(1);
         assert_eq!(decided(&facts, auto).0, [1, 2, 3]);

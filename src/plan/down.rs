@@ -4,9 +4,10 @@
 use super::devices::{Candidate, Reason, Verdict};
 use super::enough::enough;
 use super::port_findings::RAIL_IS_DOWN;
-use super::{Context, Finding, no_address};
+use super::{Context, no_address};
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
+use crate::finding::{Finding, Id};
 use crate::report::style::counted;
 
 /// What a port that is DOWN is taken for.
@@ -91,10 +92,10 @@ fn card<'a>(port: &Candidate<'a>) -> &'a str {
 
 fn finding(facts: &Facts, ports: &[Candidate], kind: Kind, names: &str) -> Finding {
     let left_out = format!("{names} left out: the port is DOWN, not ACTIVE");
-    let note = |why: String| Finding::info("port-down", format!("{left_out}. {why}"));
+    let note = |why: String| Finding::info(Id::PortDown, format!("{left_out}. {why}"));
     let used = ports.iter().filter(|port| port.is_used()).count();
     match kind {
-        Kind::Rail => Finding::warning("port-down", format!("{left_out}.")).with_fix(RAIL_IS_DOWN),
+        Kind::Rail => Finding::warning(Id::PortDown, format!("{left_out}.")).with_fix(RAIL_IS_DOWN),
         Kind::Spare => note(format!(
             "The {} in use {} enough for {}.",
             counted(used, "port"),

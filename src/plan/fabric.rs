@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::devices::{Candidate, Reason, Verdict};
 use super::interface::{self, Obstacle};
-use super::{Context, Finding, ProfileChoice};
+use super::{Context, ProfileChoice};
+use crate::finding::{Finding, Id};
 use crate::profiles::{self, Profile};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -88,7 +89,7 @@ pub fn findings(
     let turned_off = ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(Reason::TurnedOff(_))));
     if turned_off {
         return vec![
-            Finding::warning("ib-disabled", "Usable RDMA devices are here, and the job will run on TCP, because NCCL_IB_DISABLE turns verbs off.")
+            Finding::warning(Id::IbDisabled, "Usable RDMA devices are here, and the job will run on TCP, because NCCL_IB_DISABLE turns verbs off.")
                 .with_fix("Remove NCCL_IB_DISABLE where it is set (see above), if that is not on purpose."),
         ];
     }
@@ -96,7 +97,7 @@ pub fn findings(
     // a container without RDMA on a host with it.
     if all(|reason| *reason == Reason::NotAllotted) {
         return vec![
-            Finding::warning("not-allotted", "RDMA devices of the host show, but none is allotted to this container: the job will run on TCP.")
+            Finding::warning(Id::NotAllotted, "RDMA devices of the host show, but none is allotted to this container: the job will run on TCP.")
                 .with_fix("Request them: rdma/... or the platform's resource in Kubernetes, docker run --device /dev/infiniband."),
         ];
     }
@@ -107,7 +108,7 @@ pub fn findings(
             "NCCL_IB_HCA={} ({}) leaves out every usable RDMA device: the job will run on TCP.",
             setting.value, setting.origin
         );
-        return vec![Finding::error("no-hca-selected", message).with_fix("Remove or correct NCCL_IB_HCA.")];
+        return vec![Finding::error(Id::NoHcaSelected, message).with_fix("Remove or correct NCCL_IB_HCA.")];
     }
     let skipped = |port: &&Candidate| {
         matches!(port.verdict, Verdict::LeftOut(Reason::CarriesDefaultRoute { by_user: true, .. }))
@@ -119,7 +120,7 @@ pub fn findings(
             skipped.join(", ")
         );
         return vec![
-            Finding::error("default-route-hca-skipped", message).with_fix(
+            Finding::error(Id::DefaultRouteHcaSkipped, message).with_fix(
                 "Check why the other RDMA devices are missing, or set default-route-hca = \"use\".",
             ),
         ];
@@ -132,11 +133,11 @@ pub fn findings(
     };
     let finding = match choice {
         Some(choice) if choice.is_named() => Finding::error(
-            "no-fabric",
+            Id::NoFabric,
             format!("Profile {} was asked for, but {why}: {consequence}.", choice.name),
         ),
         Some(choice) if matches!(profile.fabric, Some(profiles::Fabric::Interface(_))) => Finding::error(
-            "no-fabric",
+            Id::NoFabric,
             format!(
                 "Profile {} was chosen ({}), but {why}: {consequence}.",
                 choice.name,
@@ -144,7 +145,7 @@ pub fn findings(
             ),
         ),
         _ if ports.is_empty() && choice.is_none() => return Vec::new(),
-        _ => Finding::error("no-usable-hca", format!("No RDMA device is usable: {consequence}.")),
+        _ => Finding::error(Id::NoUsableHca, format!("No RDMA device is usable: {consequence}.")),
     };
     // The trouble with each port has a finding of its own, with its own fix.
     let explained = all(|reason| !matches!(reason, Reason::NotAllotted));
@@ -165,5 +166,5 @@ fn unexpected_hcas(fabric: &Fabric, ports: &[Candidate], profile: &Profile) -> V
         profile.name
     );
     let fix = "If this container has NICs of the other type, choose that profile, or let it be chosen (profile = \"auto\").";
-    vec![Finding::warning("unexpected-hcas", message).with_fix(fix)]
+    vec![Finding::warning(Id::UnexpectedHcas, message).with_fix(fix)]
 }

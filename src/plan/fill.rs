@@ -1,13 +1,13 @@
 //! From proposals to settings: what the user decided stands.
 
 use super::context::Context;
-use super::finding::Finding;
 use super::setting::{Outcome, Proposal, Setting};
 use super::user::CONFIGURATION;
 use crate::facts::Facts;
 use crate::facts::secret::shown;
 use crate::facts::settings::{AT_START, UserSetting};
 use crate::facts::start::Filled;
+use crate::finding::{Finding, Id};
 use crate::profiles::Profile;
 
 /// Variables that selection decides, not a constant alone.
@@ -121,7 +121,7 @@ pub fn overridden(context: &Context) -> Vec<Finding> {
             let UserSetting { variable, value, origin, .. } = setting;
             let message =
                 format!("{variable}={value} ({origin}) stands; profile {} {}.", profile.name, said(setting)?);
-            Some(Finding::info("not-as-published", message))
+            Some(Finding::info(Id::NotAsPublished, message))
         })
         .collect()
 }

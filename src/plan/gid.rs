@@ -2,17 +2,18 @@
 
 mod not_taken;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::devices::{Candidate, Reason};
 use super::setting::Proposal;
-use super::{Context, Finding, Notes};
+use super::{Context, Notes};
 use crate::facts::Facts;
 use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::{LinkLayer, Port};
+use crate::finding::{Finding, Id};
 use crate::nccl::gid::{FAMILY, Family, INDEX, RANGE, Search};
 use crate::nccl::version::{SEARCHES_GIDS, Version};
 use crate::profiles::Profile;
@@ -134,7 +135,7 @@ fn missing(facts: &Facts, rails: &[Rail]) -> Finding {
         return behind;
     }
     Finding::error(
-        "no-own-gid",
+        Id::NoOwnGid,
         format!("No RoCE v2 GID of an address of this container, so RoCE will not connect: {}.", list.join("; ")),
     )
     .with_fix("Give the container an address on each RoCE interface (the network plugin's annotation for RDMA), or use the host's network.")
@@ -151,7 +152,7 @@ fn behind(facts: &Facts, rails: &[Rail]) -> Option<Finding> {
     let list: Option<Vec<String>> = rails.iter().map(of_rail).collect();
     Some(
         Finding::error(
-            "no-own-gid",
+            Id::NoOwnGid,
             format!(
                 "The GIDs of this container are behind slot {LARGEST_INDEX}, the last that a queue pair can name, so RoCE will not connect: {}.",
                 list?.join(", ")
@@ -260,7 +261,7 @@ fn largest_agreeing(
     };
     notes.find(
         Finding::warning(
-            "gid-slots-differ",
+            Id::GidSlotsDiffer,
             format!(
                 "No single GID index is right for every HCA: {who}. Slot {index} is right for most, and {} cannot be used with it.",
                 rest.join(", ")
@@ -311,7 +312,7 @@ pub fn propose(context: &Context, choice: &GidChoice, notes: &mut Notes) -> Vec<
     let differs = |notes: &mut Notes, instead: &str| {
         if let Some(published) = published {
             notes.find(Finding::info(
-                "published-gid-differs",
+                Id::PublishedGidDiffers,
                 format!("Profile {} publishes {INDEX}={published}, which is not right for every HCA here; {instead}.", profile.name),
             ));
         }

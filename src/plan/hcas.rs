@@ -2,7 +2,8 @@
 
 use super::devices::{Candidate, Reason, Verdict};
 use super::setting::Proposal;
-use super::{Context, Fabric, Finding, Notes, near};
+use super::{Context, Fabric, Notes, near};
+use crate::finding::{Finding, Id};
 use crate::nccl::devices::visible;
 use crate::nccl::list::{Pattern, most_hcas};
 use crate::nccl::version::{TAKES_32_HCAS, Version};
@@ -43,7 +44,7 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
         }
         notes.tried(VARIABLE, rule, "it does not");
         notes.find(Finding::info(
-            "published-hcas-differ",
+            Id::PublishedHcasDiffer,
             format!(
                 "Profile {} publishes {VARIABLE}={constant}, which does not select just the HCAs to use here; the exact list is set instead.",
                 profile.name
@@ -69,7 +70,7 @@ fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding {
         }
         false => "Name those that are near to the GPUs in NCCL_IB_HCA.",
     };
-    Finding::warning("too-many-hcas", message).with_fix(fix)
+    Finding::warning(Id::TooManyHcas, message).with_fix(fix)
 }
 
 /// `NCCL_IB_DISABLE=1` where NCCL would otherwise take devices on which it cannot

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use super::setting::Proposal;
-use super::{Context, Finding, Notes};
+use super::{Context, Notes};
 use crate::facts::Facts;
 use crate::facts::net::Interface;
 use crate::facts::route::Route;
+use crate::finding::{Finding, Id};
 use crate::nccl::list::Pattern;
 use crate::nccl::version::NEWEST;
 
@@ -194,7 +195,7 @@ pub fn propose(context: &Context, choice: Option<&InterfaceChoice>, notes: &mut 
                     "it does not",
                 );
                 notes.find(Finding::info(
-                    "published-interface-differs",
+                    Id::PublishedInterfaceDiffers,
                     format!(
                         "Profile {} publishes {VARIABLE}={constant}, but here {} {}.",
                         profile.name, choice.name, choice.rule
@@ -208,7 +209,7 @@ pub fn propose(context: &Context, choice: Option<&InterfaceChoice>, notes: &mut 
                 constant.map(|c| format!(" and the published {c} is not there")).unwrap_or_default();
             notes.find(
                 Finding::warning(
-                    "no-interface",
+                    Id::NoInterface,
                     format!("No default route tells which interface the job's processes reach each other through{published}; {VARIABLE} stays unset."),
                 )
                 .with_fix(candidates(facts)),

@@ -3,10 +3,11 @@
 
 use super::devices::{Candidate, Reason, Verdict};
 use super::enough::enough;
-use super::{Finding, interface};
+use super::interface;
 use crate::facts::Facts;
 use crate::facts::net::Interface;
 use crate::facts::rdma::{Hca, Port};
+use crate::finding::{Finding, Id};
 
 /// Whoever gave the container the interface meant the HCA for it. (Of an HCA that is left
 /// out and whose interface is in another namespace, nothing can be said.)
@@ -26,8 +27,8 @@ pub fn findings(facts: &Facts, ports: &[Candidate]) -> Vec<Finding> {
             of.iter().map(|(port, interface)| format!("{} ({})", port.name(), interface.name)).collect();
         let message = format!("{} left out: the interface is here and up, and {why}.", names.join(", "));
         let finding = match is_enough {
-            true => Finding::info("no-address", message),
-            false => Finding::warning("no-address", message),
+            true => Finding::info(Id::NoAddress, message),
+            false => Finding::warning(Id::NoAddress, message),
         };
         (!of.is_empty()).then(|| finding.with_fix(fix))
     };

@@ -1,6 +1,6 @@
 //! What the plan says besides its settings.
 
-use super::Finding;
+use crate::finding::Finding;
 
 /// Collected while the plan is made.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Finding;
 use super::devices::{Candidate, Reason, Verdict};
 use crate::facts::rdma::LinkLayer;
+use crate::finding::{Finding, Id};
 
 pub const RAIL_IS_DOWN: &str =
     "Check the cable, the switch port and `rdma link` on the node; other nodes will have one port more.";
@@ -31,7 +31,7 @@ pub fn findings(ports: &[Candidate]) -> Vec<Finding> {
 fn trouble(reason: &Reason) -> Option<Finding> {
     let (id, fix) = match reason {
         Reason::PortState(state) => (
-            "port-down",
+            Id::PortDown,
             match state.as_str() {
                 // It may be one that nobody needs.
                 "DOWN" => return None,
@@ -43,16 +43,16 @@ fn trouble(reason: &Reason) -> Option<Finding> {
             },
         ),
         Reason::CannotBeOpened(_) => (
-            "uverbs-denied",
+            Id::UverbsDenied,
             "Request the device through the RDMA device plugin (or docker run --device /dev/infiniband), and check the node's file mode if the container does not run as root.",
         ),
         Reason::Iwarp { erdma: true } => (
-            "erdma-iwarp",
+            Id::ErdmaIwarp,
             "Load the driver on the node in its compat or ofed mode (modprobe erdma compat_mode=1).",
         ),
-        Reason::Iwarp { erdma: false } => ("iwarp", "Where the NIC can do RoCE, switch its driver to it."),
+        Reason::Iwarp { erdma: false } => (Id::Iwarp, "Where the NIC can do RoCE, switch its driver to it."),
         Reason::NodeType(_) | Reason::LinkLayer(_) => {
-            ("unknown-device", "If it is a fabric of a new kind, it needs a net plugin for NCCL.")
+            (Id::UnknownDevice, "If it is a fabric of a new kind, it needs a net plugin for NCCL.")
         }
         _ => return None,
     };
@@ -71,7 +71,7 @@ fn rates(ports: &[Candidate]) -> Option<Finding> {
     let list: Vec<String> =
         by_rate.iter().map(|(rate, names)| format!("{} at {rate}", names.join(", "))).collect();
     Some(
-        Finding::warning("rates-differ", format!("The ports in use have different rates: {}.", list.join("; ")))
+        Finding::warning(Id::RatesDiffer, format!("The ports in use have different rates: {}.", list.join("; ")))
             .with_fix("If the odd one is for storage or for TCP, name the others in NCCL_IB_HCA; otherwise check its cable and port."),
     )
 }
@@ -88,7 +88,7 @@ fn link_layers(ports: &[Candidate]) -> Option<Finding> {
     }
     Some(
         Finding::warning(
-            "mixed-link-layers",
+            Id::MixedLinkLayers,
             format!(
                 "NCCL will use InfiniBand ({}) beside RoCE ({}), and one cannot connect to the other.",
                 ib.join(", "),

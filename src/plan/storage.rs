@@ -5,8 +5,9 @@ use std::net::Ipv6Addr;
 
 use super::devices::Candidate;
 use super::hcas::VARIABLE;
-use super::{Context, Finding, default_route, near};
+use super::{Context, default_route, near};
 use crate::facts::rdma::{LinkLayer, Port};
+use crate::finding::{Finding, Id};
 
 /// Of the HCAs that the plan chose.
 pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
@@ -36,7 +37,7 @@ fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: boo
     let message = format!(
         "{VARIABLE} takes {hcas} HCAs for {gpus} GPU{plural}, and {why}: some may be for storage, or near to GPUs that other containers have."
     );
-    Some(Finding::info("more-hcas-than-gpus", message).with_fix(format!(
+    Some(Finding::info(Id::MoreHcasThanGpus, message).with_fix(format!(
         "Look where the HCAs are (`nvidia-smi topo -m` on the node) and what networks they are in; if not all are rails, name those that are in {VARIABLE}."
     )))
 }
@@ -63,7 +64,7 @@ fn subnets(ports: &[Candidate]) -> Option<Finding> {
         by_prefix.len(),
         list.join("; ")
     );
-    Some(Finding::info("several-ib-subnets", message).with_fix(format!(
+    Some(Finding::info(Id::SeveralIbSubnets, message).with_fix(format!(
         "Ask which subnets the job's nodes share; if one is for storage, name the HCAs of the others in {VARIABLE}. Where each rail is a subnet of its own, nothing is to be done."
     )))
 }

@@ -12,7 +12,8 @@ use super::self_test;
 use super::traffic::{self, Moved};
 use crate::config::{LogFormat, LogLevel};
 use crate::facts::traffic::Traffic;
-use crate::plan::{Fabric, Finding, Outcome, Plan, Severity};
+use crate::finding::{Finding, Severity};
+use crate::plan::{Fabric, Outcome, Plan};
 use crate::self_test::report::Report;
 use crate::sys::stdio::Stderr;
 
@@ -245,7 +246,7 @@ fn events(plan: &Plan, memlock: Option<&Memlock>) {
 }
 
 fn event(finding: &Finding) {
-    let (id, fix, message) = (finding.id, finding.fix.as_deref(), &finding.message);
+    let (id, fix, message) = (finding.id.name(), finding.fix.as_deref(), &finding.message);
     match finding.severity {
         Severity::Error => tracing::error!(event = "finding", id, fix, "{message}"),
         Severity::Warning => tracing::warn!(event = "finding", id, fix, "{message}"),

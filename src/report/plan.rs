@@ -9,8 +9,9 @@ use super::style::{condensed, counted, grouped, shortened, visible};
 use crate::check::memlock::{Pinning, amount};
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::rdma::LinkLayer;
+use crate::finding::{Finding, Severity};
 use crate::nccl::predict::Transport;
-use crate::plan::{Fabric, Finding, Outcome, Plan, PortVerdict, Setting, Severity};
+use crate::plan::{Fabric, Outcome, Plan, PortVerdict, Setting};
 use crate::state::run::Run;
 
 /// The version of `plan --json`.

@@ -7,7 +7,8 @@ use super::evidence::{self, Evidence};
 use super::kinds::{self, KINDS, Kind, Level};
 use super::took_us;
 use crate::facts::Facts;
-use crate::plan::{Finding, Plan, Severity};
+use crate::finding::{Finding, Severity};
+use crate::plan::Plan;
 
 /// All quick checks that are wanted.
 pub fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Vec<Check> {
@@ -69,6 +70,7 @@ struct Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finding::Id;
 
     fn judged(
         wrong: Option<(Outcome, &str, &str)>,
@@ -82,16 +84,16 @@ mod tests {
 
     #[test]
     fn a_finding_does_not_hide_what_is_worse() {
-        let disabled = Finding::warning("ib-disabled", "It is off.").with_fix("Turn it on.");
-        let note = Finding::info("unexpected-hcas", "There are others.");
-        let elsewhere = Finding::error("memlock", "Another check's.");
+        let disabled = Finding::warning(Id::IbDisabled, "It is off.").with_fix("Turn it on.");
+        let note = Finding::info(Id::UnexpectedHcas, "There are others.");
+        let elsewhere = Finding::error(Id::Memlock, "Another check's.");
         let tcp = Some((Outcome::Failed, "TCP.", ""));
         assert_eq!(
             judged(tcp, &[note.clone(), disabled.clone(), elsewhere.clone()]),
             (Outcome::Failed, "TCP. It is off. There are others.".to_owned(), Some("Turn it on.".to_owned()))
         );
         // What has a finding of its own is not said twice.
-        let error = Finding::error("no-fabric", "None.");
+        let error = Finding::error(Id::NoFabric, "None.");
         assert_eq!(judged(tcp, &[disabled.clone(), error]).1, "None. It is off.");
         let slow = Some((Outcome::Warning, "Slow.", "Hurry."));
         assert_eq!(

@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 
 use super::check::{Check, Outcome};
+use crate::finding::Id;
 
 /// A check, before it is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub struct Kind {
     pub title: &'static str,
     pub level: Level,
     /// The findings of the plan and its checks that it stands for.
-    pub findings: &'static [&'static str],
+    pub findings: &'static [Id],
 }
 
 /// How far a self-test goes.
@@ -47,7 +48,7 @@ pub fn check(id: &str, outcome: Outcome) -> Check {
     }
 }
 
-const fn quick(id: &'static str, title: &'static str, findings: &'static [&'static str]) -> Kind {
+const fn quick(id: &'static str, title: &'static str, findings: &'static [Id]) -> Kind {
     Kind { id, title, level: Level::Quick, findings }
 }
 
@@ -61,48 +62,48 @@ const fn pair(id: &'static str, title: &'static str) -> Kind {
 
 /// In the order in which they are shown.
 pub const KINDS: &[Kind] = &[
-    quick("memlock", "memory can be pinned", &["memlock"]),
+    quick("memlock", "memory can be pinned", &[Id::Memlock]),
     quick("nofile", "files that may be open", &[]),
     quick("stack", "size of the stack", &[]),
-    quick("shared-memory", "room in /dev/shm", &["shared-memory"]),
+    quick("shared-memory", "room in /dev/shm", &[Id::SharedMemory]),
     quick("shared-memory-writable", "/dev/shm can be written", &[]),
     quick("state", "the state folder can be written", &[]),
-    quick("libibverbs", "libibverbs in the image", &["no-libibverbs"]),
-    quick("provider", "provider for each HCA", &["no-provider"]),
+    quick("libibverbs", "libibverbs in the image", &[Id::NoLibibverbs]),
+    quick("provider", "provider for each HCA", &[Id::NoProvider]),
     quick("librdmacm", "librdmacm in the image", &[]),
-    quick("nccl", "NCCL in the image", &["nccl-versions-differ", "nccl-version", "nccl-too-old"]),
-    quick("cuda", "CUDA of the image", &["cuda-too-old"]),
-    quick("plugin", "net plugin", &["plugin-not-found", "no-plugin"]),
+    quick("nccl", "NCCL in the image", &[Id::NcclVersionsDiffer, Id::NcclVersion, Id::NcclTooOld]),
+    quick("cuda", "CUDA of the image", &[Id::CudaTooOld]),
+    quick("plugin", "net plugin", &[Id::PluginNotFound, Id::NoPlugin]),
     quick(
         "fabric",
         "a fabric for the job",
         &[
-            "no-fabric",
-            "no-usable-hca",
-            "not-allotted",
-            "no-hca-selected",
-            "default-route-hca-skipped",
-            "ib-disabled",
-            "unexpected-hcas",
-            "several-ib-subnets",
+            Id::NoFabric,
+            Id::NoUsableHca,
+            Id::NotAllotted,
+            Id::NoHcaSelected,
+            Id::DefaultRouteHcaSkipped,
+            Id::IbDisabled,
+            Id::UnexpectedHcas,
+            Id::SeveralIbSubnets,
         ],
     ),
-    quick("unused", "ports that the job leaves alone", &["idle-hcas"]),
-    quick("uverbs", "uverbs nodes can be opened", &["uverbs-denied"]),
-    quick("port", "ports are ACTIVE", &["port-down"]),
+    quick("unused", "ports that the job leaves alone", &[Id::IdleHcas]),
+    quick("uverbs", "uverbs nodes can be opened", &[Id::UverbsDenied]),
+    quick("port", "ports are ACTIVE", &[Id::PortDown]),
     quick(
         "device",
         "devices that NCCL works on",
         &[
-            "iwarp",
-            "erdma-iwarp",
-            "unknown-device",
-            "mixed-link-layers",
-            "too-many-hcas",
-            "published-hcas-differ",
+            Id::Iwarp,
+            Id::ErdmaIwarp,
+            Id::UnknownDevice,
+            Id::MixedLinkLayers,
+            Id::TooManyHcas,
+            Id::PublishedHcasDiffer,
         ],
     ),
-    quick("rate", "rates are equal", &["rates-differ"]),
+    quick("rate", "rates are equal", &[Id::RatesDiffer]),
     quick("pci-link", "PCI links at full speed and width", &[]),
     quick("counters", "no errors on the links", &[]),
     quick("gpu-nic", "a near HCA for each GPU", &[]),
@@ -110,73 +111,73 @@ pub const KINDS: &[Kind] = &[
         "gid",
         "GID slots",
         &[
-            "no-own-gid",
-            "gid-index",
-            "gid-search",
-            "gid-slots-differ",
-            "addr-range",
-            "address-family",
-            "published-gid-differs",
+            Id::NoOwnGid,
+            Id::GidIndex,
+            Id::GidSearch,
+            Id::GidSlotsDiffer,
+            Id::AddrRange,
+            Id::AddressFamily,
+            Id::PublishedGidDiffers,
         ],
     ),
-    quick("pkey", "full members of a partition", &["pkey"]),
-    quick("address", "rails have an address", &["no-address"]),
+    quick("pkey", "full members of a partition", &[Id::Pkey]),
+    quick("address", "rails have an address", &[Id::NoAddress]),
     quick("mtu", "MTU is equal on all rails", &[]),
-    quick("route", "rails have a route", &["no-route", "overlapping-subnets"]),
+    quick("route", "rails have a route", &[Id::NoRoute, Id::OverlappingSubnets]),
     quick(
         "interface",
         "interface of the bootstrap",
         &[
-            "stale-interface",
-            "no-interface",
-            "local-interface",
-            "interface-down",
-            "interface-missing",
-            "bootstrap-on-rail",
-            "default-route-rail",
-            "comm-id",
-            "published-interface-differs",
+            Id::StaleInterface,
+            Id::NoInterface,
+            Id::LocalInterface,
+            Id::InterfaceDown,
+            Id::InterfaceMissing,
+            Id::BootstrapOnRail,
+            Id::DefaultRouteRail,
+            Id::CommId,
+            Id::PublishedInterfaceDiffers,
         ],
     ),
     quick(
         "count",
         "as many cards and NICs as published",
-        &["card-count", "nic-count", "more-hcas-than-gpus"],
+        &[Id::CardCount, Id::NicCount, Id::MoreHcasThanGpus],
     ),
-    quick("gpudirect", "NICs reach the memory of GPUs", &["no-gpudirect"]),
+    quick("gpudirect", "NICs reach the memory of GPUs", &[Id::NoGpudirect]),
     quick(
         "variables",
         "variables mean what they seem to",
         &[
-            "conf-file",
-            "conf-line",
-            "debug-level",
-            "ib-timeout",
-            "kept-back",
-            "level",
-            "list-separator",
-            "list-too-long",
-            "missing-file",
-            "misspelt-variable",
-            "nccl-conf-value",
-            "not-a-number",
-            "not-as-published",
-            "one-character",
-            "out-of-range",
-            "prefix-match",
-            "repeated-sign",
-            "retired-name",
-            "stale-hca",
-            "switch-value",
-            "tuning-list",
-            "unknown-variable",
-            "variable-name",
-            "variable-of-other-release",
+            Id::ConfFile,
+            Id::ConfLine,
+            Id::DebugLevel,
+            Id::IbTimeout,
+            Id::KeptBack,
+            Id::Level,
+            Id::ListSeparator,
+            Id::ListTooLong,
+            Id::MissingFile,
+            Id::MisspeltVariable,
+            Id::NcclConfValue,
+            Id::NotANumber,
+            Id::NotAsPublished,
+            Id::OneCharacter,
+            Id::OutOfRange,
+            Id::PrefixMatch,
+            Id::RepeatedSign,
+            Id::RetiredName,
+            Id::StaleHca,
+            Id::SwitchValue,
+            Id::TuningList,
+            Id::UnknownVariable,
+            Id::VariableName,
+            Id::VariableOfOtherRelease,
         ],
     ),
-    quick("signals", "a stop reaches the command", &["shell-is-pid-1"]),
-    quick("readable", "what describes this host can be read", &["unreadable"]),
-    quick("nccl-decides", "NCCL will use the fabric", &["no-network", "runs-on-tcp", "empty-value"]),
+    quick("signals", "a stop reaches the command", &[Id::ShellIsPid1]),
+    quick("readable", "what describes this host can be read", &[Id::Unreadable]),
+    quick("nccl-decides", "NCCL will use the fabric", &[Id::NoNetwork, Id::RunsOnTcp, Id::EmptyValue]),
     verbs("verbs-open", "the device opens through verbs"),
     verbs("verbs-memory", "memory can be registered"),
     verbs("verbs-loopback", "data arrives over the port"),
@@ -190,7 +191,7 @@ pub const KINDS: &[Kind] = &[
 ];
 
 /// The check that stands for a finding.
-pub fn of_finding(id: &str) -> Option<&'static Kind> {
+pub fn of_finding(id: Id) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.findings.contains(&id))
 }
 
@@ -207,8 +208,8 @@ mod tests {
     fn ids_are_distinct_and_no_finding_has_two_checks() {
         let ids: BTreeSet<&str> = KINDS.iter().map(|kind| kind.id).collect();
         assert_eq!(ids.len(), KINDS.len());
-        let findings: Vec<&str> = KINDS.iter().flat_map(|kind| kind.findings).copied().collect();
-        let distinct: BTreeSet<&str> = findings.iter().copied().collect();
+        let findings: Vec<Id> = KINDS.iter().flat_map(|kind| kind.findings).copied().collect();
+        let distinct: BTreeSet<Id> = findings.iter().copied().collect();
         assert_eq!(findings.len(), distinct.len());
     }
 }

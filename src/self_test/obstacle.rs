@@ -1,21 +1,22 @@
 //! What keeps the job from RDMA for sure. The self-test and `require-rdma` have one answer,
 //! which is this.
 
+use crate::finding::{Finding, Id, Severity};
 use crate::nccl::predict::{Bootstrap, Prediction, Transport};
-use crate::plan::{Fabric, Finding, Plan, Severity};
+use crate::plan::{Fabric, Plan};
 
 /// Findings that, as errors, are the end of RDMA, or of the job before it comes to that.
 /// (That memory cannot be pinned is an error as well, with a key of its own; and a missing
 /// provider may concern one HCA of several.)
-const FATAL: [&str; 8] = [
-    "no-own-gid",
-    "gid-index",
-    "gid-search",
-    "addr-range",
-    "tuning-list",
-    "missing-file",
-    "empty-value",
-    "pkey",
+const FATAL: [Id; 8] = [
+    Id::NoOwnGid,
+    Id::GidIndex,
+    Id::GidSearch,
+    Id::AddrRange,
+    Id::TuningList,
+    Id::MissingFile,
+    Id::EmptyValue,
+    Id::Pkey,
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,9 +139,9 @@ mod tests {
     fn only_errors_are_certain() {
         let mut of_gid = plan(Fabric::Verbs, Vec::new());
         of_gid.findings =
-            vec![Finding::warning("gid-index", "RoCE v1."), Finding::error("memlock", "64 KiB.")];
+            vec![Finding::warning(Id::GidIndex, "RoCE v1."), Finding::error(Id::Memlock, "64 KiB.")];
         assert_eq!(all(&of_gid), []);
-        of_gid.findings.push(Finding::error("gid-index", "Slot 9 is empty."));
+        of_gid.findings.push(Finding::error(Id::GidIndex, "Slot 9 is empty."));
         let why = "RoCE will not connect: Slot 9 is empty".to_owned();
         assert_eq!(all(&of_gid), [Obstacle { check: "gid", why }]);
     }

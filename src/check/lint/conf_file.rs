@@ -2,8 +2,8 @@
 
 use super::{Subject, shown};
 use crate::facts::settings::{ConfLine, ENVIRONMENT, UserSetting};
+use crate::finding::{Finding, Id};
 use crate::nccl::version::REWROTE_PARSERS;
-use crate::plan::Finding;
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     let lines = subject.facts.conf_lines.iter().filter(|line| subject.user.reads(line.file())).map(of_line);
@@ -26,7 +26,7 @@ fn missing(subject: &Subject) -> Option<Finding> {
         shown(setting)
     );
     Some(
-        Finding::warning("conf-file", message)
+        Finding::warning(Id::ConfFile, message)
             .with_fix("Write the whole path; NCCL expands neither ~ nor variables in it."),
     )
 }
@@ -43,7 +43,7 @@ fn of_line(line: &ConfLine) -> Finding {
     } else {
         "what is before the = is no name that NCCL reads"
     };
-    Finding::warning("conf-line", format!("{}: {:?}: {why}.", line.origin, line.text))
+    Finding::warning(Id::ConfLine, format!("{}: {:?}: {why}.", line.origin, line.text))
         .with_fix("Write NAME=VALUE, with nothing before, between or after.")
 }
 
@@ -53,7 +53,7 @@ fn of_value(setting: &UserSetting) -> Option<Finding> {
     let value = setting.value.as_str();
     Some(
         Finding::warning(
-            "conf-line",
+            Id::ConfLine,
             format!("{}: {}={value:?}: {why} for NCCL.", setting.origin, setting.variable),
         )
         .with_fix("Write NAME=VALUE, with nothing before, between or after."),
@@ -93,7 +93,7 @@ fn of_windows(subject: &Subject) -> Vec<Finding> {
             "{file}: the lines end as on Windows, and {who} keeps the carriage return in the value of {}.",
             names.join(", ")
         );
-        Finding::warning("conf-line", message)
+        Finding::warning(Id::ConfLine, message)
             .with_fix(format!("Write the file with line ends of Unix: sed -i 's/\\r$//' {file}"))
     };
     files.iter().map(finding).collect()

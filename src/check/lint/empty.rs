@@ -2,8 +2,9 @@
 //! the interfaces.)
 
 use super::Subject;
+use crate::finding::{Finding, Id};
 use crate::nccl::version::LISTS_PLUGINS;
-use crate::plan::{Fabric, Finding};
+use crate::plan::Fabric;
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     let is_empty = |variable: &str| subject.user.get(variable).filter(|setting| setting.value.is_empty());
@@ -15,7 +16,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
             setting.origin,
             subject.nccl()
         );
-        findings.push(Finding::error("empty-value", message).with_fix("Remove NCCL_NET."));
+        findings.push(Finding::error(Id::EmptyValue, message).with_fix("Remove NCCL_NET."));
     }
     // It tries to open it (`ncclTopoGetXmlGraphFromFile`).
     if let Some(setting) = is_empty("NCCL_GRAPH_FILE") {
@@ -24,7 +25,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
             setting.origin,
             subject.nccl()
         );
-        findings.push(Finding::error("empty-value", message).with_fix("Remove NCCL_GRAPH_FILE."));
+        findings.push(Finding::error(Id::EmptyValue, message).with_fix("Remove NCCL_GRAPH_FILE."));
     }
     // Where a plugin is needed, that has an error of its own.
     let is_needed = matches!(subject.plan.fabric, Fabric::Plugin(_));
@@ -35,7 +36,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
             setting.origin,
             subject.nccl()
         );
-        findings.push(Finding::info("empty-value", message));
+        findings.push(Finding::info(Id::EmptyValue, message));
     }
     findings
 }

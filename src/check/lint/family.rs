@@ -1,8 +1,8 @@
 //! `NCCL_SOCKET_FAMILY` and `NCCL_IB_ADDR_FAMILY`, which know two words.
 
 use super::{Subject, conf_file, shown};
+use crate::finding::{Finding, Id};
 use crate::nccl::gid;
-use crate::plan::Finding;
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     let of_sockets = subject.user.get("NCCL_SOCKET_FAMILY").filter(|setting| !setting.value.is_empty());
@@ -13,7 +13,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         .filter(|setting| !conf_file::is_cause(setting))
         .map(|setting| {
             Finding::warning(
-                "address-family",
+                Id::AddressFamily,
                 format!(
                     "{} is ignored by NCCL, which knows AF_INET and AF_INET6 only, in capitals.",
                     shown(setting)

@@ -3,7 +3,7 @@
 use super::{Subject, conf_file, shown};
 use crate::facts::named_files::VARIABLES;
 use crate::facts::settings::UserSetting;
-use crate::plan::Finding;
+use crate::finding::{Finding, Id};
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     let set = VARIABLES.iter().filter_map(|variable| subject.user.get(variable));
@@ -23,13 +23,15 @@ fn missing(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let finding = match setting.variable.as_str() {
         // `ncclTopoGetXmlGraphFromFile` gives ncclSystemError.
         "NCCL_GRAPH_FILE" => {
-            Finding::error("missing-file", format!("{what} {} will end with an error.", subject.nccl()))
+            Finding::error(Id::MissingFile, format!("{what} {} will end with an error.", subject.nccl()))
         }
         "NCCL_TOPO_FILE" => Finding::warning(
-            "missing-file",
+            Id::MissingFile,
             format!("{what} {} will go on with the topology that it sees by itself.", subject.nccl()),
         ),
-        _ => Finding::warning("missing-file", format!("{what} The tuner plugin that reads it will miss it.")),
+        _ => {
+            Finding::warning(Id::MissingFile, format!("{what} The tuner plugin that reads it will miss it."))
+        }
     };
     Some(finding.with_fix(fix))
 }

@@ -4,11 +4,12 @@ use super::{Subject, shown};
 use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::{LinkLayer, Port};
 use crate::facts::settings::UserSetting;
+use crate::finding::{Finding, Id, Severity};
 use crate::nccl::gid::{BadRange, FAMILY, Family, INDEX, RANGE, Range};
 use crate::nccl::number::integer;
 use crate::nccl::predict::{GidUse, Transport};
 use crate::nccl::version::{CHECKS_RANGE, READS_GIDS_FIRST, SEARCHES_GIDS};
-use crate::plan::{Finding, PortVerdict, Severity, own_slots};
+use crate::plan::{PortVerdict, own_slots};
 use crate::report::style::condensed;
 
 /// What is said of a slot that nothing can be reached with.
@@ -41,12 +42,12 @@ fn range(subject: &Subject) -> Option<Finding> {
         Ok(range) => {
             let message = format!("{}: NCCL reads {range} and drops the rest.", shown(setting));
             let fix = "Write one range that holds the addresses of all HCAs; NCCL knows no list.";
-            return Some(Finding::warning("addr-range", message).with_fix(fix));
+            return Some(Finding::warning(Id::AddrRange, message).with_fix(fix));
         }
         Err(BadRange::NoSlash) if version < CHECKS_RANGE => {
             let message = format!("{} has no slash, on which {} crashes.", shown(setting), subject.nccl());
             let fix = format!("Write {RANGE}={}/24, with the length that fits, or remove it.", setting.value);
-            return Some(Finding::error("addr-range", message).with_fix(fix));
+            return Some(Finding::error(Id::AddrRange, message).with_fix(fix));
         }
         Err(BadRange::NoSlash) => (
             "it has no slash",
@@ -71,7 +72,7 @@ fn range(subject: &Subject) -> Option<Finding> {
         ),
     };
     let message = format!("{} is ignored by NCCL: {why}.", shown(setting));
-    Some(Finding::warning("addr-range", message).with_fix(fix))
+    Some(Finding::warning(Id::AddrRange, message).with_fix(fix))
 }
 
 /// Whether what is behind the slash is a number and nothing else.
@@ -86,7 +87,7 @@ fn too_large(subject: &Subject) -> Option<Finding> {
     let index = integer(&setting.value, subject.version()).filter(|index| *index > LARGEST)?;
     Some(
         Finding::error(
-            "gid-index",
+            Id::GidIndex,
             format!(
                 "{} is out of range: a queue pair has eight bits for it, and would take slot {}.",
                 shown(setting),
@@ -135,14 +136,15 @@ fn wrong(subject: &Subject) -> Option<Finding> {
             return None;
         }
         let message = format!("With {}, {}'s search for a GID {why}.", shown(setting), subject.nccl());
-        return Some(Finding::error("gid-search", message).with_fix(fix(subject, setting)));
+        return Some(Finding::error(Id::GidSearch, message).with_fix(fix(subject, setting)));
     }
     if wrong.is_empty() {
         return None;
     }
     let is_index = setting.variable == INDEX;
     let leads = if is_index { "is wrong here" } else { "does not lead NCCL to the right GID" };
-    let finding = Finding::warning("gid-index", format!("{} {leads}: {}.", shown(setting), wrong.join("; ")));
+    let finding =
+        Finding::warning(Id::GidIndex, format!("{} {leads}: {}.", shown(setting), wrong.join("; ")));
     let severity =
         if wrong.iter().any(|what| what.contains(DEAD)) { Severity::Error } else { Severity::Warning };
     Some(Finding { severity, ..finding }.with_fix(fix(subject, setting)))
@@ -183,7 +185,7 @@ fn beyond(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
         condensed(&names),
         subject.nccl()
     );
-    Some(Finding::error("gid-index", message).with_fix(fix(subject, setting)))
+    Some(Finding::error(Id::GidIndex, message).with_fix(fix(subject, setting)))
 }
 
 fn find<'a>(subject: &Subject<'a>, hca: &str, port: u32) -> Option<&'a Port> {

@@ -2,10 +2,11 @@
 
 use super::{Subject, conf_file, lists, shown};
 use crate::facts::settings::UserSetting;
+use crate::finding::{Finding, Id};
 use crate::nccl::devices::visible;
 use crate::nccl::list::{Entry, Pattern};
 use crate::nccl::version::TAKES_32_HCAS;
-use crate::plan::{Fabric, Finding};
+use crate::plan::Fabric;
 use crate::report::style::{condensed, counted};
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
@@ -69,9 +70,9 @@ fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     );
     let fix = "Remove NCCL_IB_HCA, and all of them are filled in; or leave it, if the others are for something else.";
     Some(match gpus {
-        Some(_) => Finding::warning("idle-hcas", message).with_fix(fix),
+        Some(_) => Finding::warning(Id::IdleHcas, message).with_fix(fix),
         // Few GPUs may need no more.
-        None => Finding::info("idle-hcas", message),
+        None => Finding::info(Id::IdleHcas, message),
     })
 }
 
@@ -102,7 +103,7 @@ fn stale(subject: &Subject, pattern: &Pattern) -> Option<Finding> {
     };
     Some(
         Finding::warning(
-            "stale-hca",
+            Id::StaleHca,
             format!(
                 "{} names {}, which this container does not have (it has {here}); {consequence}.",
                 shown(setting),

@@ -4,11 +4,12 @@ use super::{Subject, conf_file, lists, shown};
 use crate::facts::net::Interface;
 use crate::facts::rdma::LinkLayer;
 use crate::facts::settings::UserSetting;
+use crate::finding::{Finding, Id};
 use crate::nccl::interfaces::{self, Failure};
 use crate::nccl::list::Pattern;
 use crate::nccl::predict::Bootstrap;
 use crate::nccl::version::REWROTE_PARSERS;
-use crate::plan::{Fabric, Finding, carries, interface_of_bootstrap};
+use crate::plan::{Fabric, carries, interface_of_bootstrap};
 
 const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 const COMM_ID: &str = "NCCL_COMM_ID";
@@ -34,7 +35,7 @@ fn of_list(subject: &Subject, setting: &UserSetting) -> Vec<Finding> {
             Some(interface) => format!("Write {VARIABLE}=={}.", interface.name),
             None => "Write the whole name of the interface.".to_owned(),
         };
-        return vec![Finding::warning("one-character", message).with_fix(fix)];
+        return vec![Finding::warning(Id::OneCharacter, message).with_fix(fix)];
     }
     let pattern = Pattern::of_interfaces(&setting.value, subject.version());
     let interfaces = &subject.facts.net.interfaces;
@@ -63,7 +64,7 @@ fn of_list(subject: &Subject, setting: &UserSetting) -> Vec<Finding> {
         };
         findings.push(
             Finding::error(
-                "stale-interface",
+                Id::StaleInterface,
                 format!(
                     "{} matches no interface that {} takes ({why}); it will end with \"no socket interface found\".",
                     shown(setting),
@@ -114,7 +115,7 @@ fn comm_id(subject: &Subject) -> Option<Finding> {
         }
     };
     Some(
-        Finding::error("comm-id", format!("{}: {what}.", shown(setting)))
+        Finding::error(Id::CommId, format!("{}: {what}.", shown(setting)))
             .with_fix("Remove NCCL_COMM_ID; torchrun and MPI tell the processes of each other without it."),
     )
 }
@@ -133,8 +134,8 @@ fn unreachable(subject: &Subject) -> Option<Finding> {
     let interface = subject.facts.net.interface(&endpoint.interface);
     let is_down = interface.is_some_and(|interface| !interface.is_up());
     let (id, why) = match (is_local, is_down) {
-        (true, _) => ("local-interface", "which no other node can reach"),
-        (false, true) => ("interface-down", "which is not UP and RUNNING, so no other node can reach it"),
+        (true, _) => (Id::LocalInterface, "which no other node can reach"),
+        (false, true) => (Id::InterfaceDown, "which is not UP and RUNNING, so no other node can reach it"),
         (false, false) => return None,
     };
     let decided_by = |variable: &str| subject.user.get(variable).filter(|setting| setting.value.len() > 1);
@@ -176,7 +177,7 @@ fn on_a_rail(subject: &Subject) -> Option<Finding> {
         better.rule
     );
     let fix = format!("Write {VARIABLE}=={}, or remove it, and that is filled in.", better.name);
-    Some(Finding::warning("bootstrap-on-rail", message).with_fix(fix))
+    Some(Finding::warning(Id::BootstrapOnRail, message).with_fix(fix))
 }
 
 /// The HCA of a RoCE port in use that has this interface.

@@ -1,8 +1,8 @@
 //! Distances that NCCL ignores.
 
 use super::{Subject, conf_file, shown};
+use crate::finding::{Finding, Id};
 use crate::nccl::level;
-use crate::plan::Finding;
 
 /// What `ncclGetLevel` reads (`src/graph/paths.cc`).
 const VARIABLES: &[&str] = &["NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL"];
@@ -26,7 +26,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
                 subject.nccl(),
                 known.join(", ")
             );
-            Finding::warning("level", message).with_fix(fix)
+            Finding::warning(Id::Level, message).with_fix(fix)
         })
         .collect()
 }

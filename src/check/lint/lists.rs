@@ -2,8 +2,8 @@
 
 use super::shown;
 use crate::facts::settings::UserSetting;
+use crate::finding::{Finding, Id};
 use crate::nccl::list::{Entry, Pattern};
-use crate::plan::Finding;
 use crate::report::style::condensed;
 
 /// Entries that are no names, though names seem to be in them.
@@ -25,7 +25,7 @@ pub fn separators(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
         .map(|c| if c == ';' { ',' } else { c })
         .collect();
     let parts: Vec<&str> = cleaned.split([',', ' ', '\t']).filter(|part| !part.is_empty()).collect();
-    Some(Finding::warning("list-separator", message).with_fix(format!(
+    Some(Finding::warning(Id::ListSeparator, message).with_fix(format!(
         "Write {}={}.",
         setting.variable,
         parts.join(",")
@@ -52,7 +52,7 @@ pub fn repeated_signs(pattern: &Pattern, setting: &UserSetting) -> Option<Findin
     let exclude = pattern.exclude || pattern.entries.iter().any(|entry| entry.name.contains('^'));
     let exact = pattern.exact || pattern.entries.iter().any(|entry| entry.name.contains('='));
     let signs = format!("{}{}", if exclude { "^" } else { "" }, if exact { "=" } else { "" });
-    Some(Finding::warning("repeated-sign", message).with_fix(format!(
+    Some(Finding::warning(Id::RepeatedSign, message).with_fix(format!(
         "Write {}={signs}{}.",
         setting.variable,
         names.join(",")
@@ -85,7 +85,7 @@ pub fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) -> Opti
         if pattern.exclude { ("^=", &setting.value[1..]) } else { ("=", setting.value.as_str()) };
     let message = format!("{}: a name without = is a prefix, so {}.", shown(setting), wide.join("; "));
     Some(
-        Finding::warning("prefix-match", message)
+        Finding::warning(Id::PrefixMatch, message)
             .with_fix(format!("Write {}={signs}{rest}.", setting.variable)),
     )
 }
@@ -104,7 +104,7 @@ pub fn dropped(pattern: &Pattern, setting: &UserSetting, nccl: &str, fix: &str) 
         pattern.entries.len(),
         condensed(&names)
     );
-    Some(Finding::warning("list-too-long", message).with_fix(fix))
+    Some(Finding::warning(Id::ListTooLong, message).with_fix(fix))
 }
 
 fn quoted(entries: Vec<&Entry>) -> String {

@@ -19,9 +19,10 @@ mod tuning;
 
 use crate::facts::Facts;
 use crate::facts::settings::UserSetting;
+use crate::finding::Finding;
 use crate::nccl::predict::Prediction;
 use crate::nccl::version::{NEWEST, Version};
-use crate::plan::{Fabric, Finding, Plan, User};
+use crate::plan::{Fabric, Plan, User};
 use crate::report::style::shortened;
 
 /// What a lint looks at.

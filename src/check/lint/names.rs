@@ -2,9 +2,9 @@
 
 use super::{Subject, shown};
 use crate::facts::settings::{UserSetting, is_variable_name};
+use crate::finding::{Finding, Id};
 use crate::nccl::variables;
 use crate::nccl::version::KINDS;
-use crate::plan::Finding;
 use crate::report::style::{condensed_to, shortened};
 
 /// Set for others than NCCL: PyTorch, builds, plugins, images.
@@ -75,7 +75,7 @@ fn odd(subject: &Subject) -> Option<Finding> {
         condensed_to(&names, SHOWN)
     );
     let fix = "Write the name with letters, digits and _ alone, or remove it.";
-    Some(Finding::info("variable-name", message).with_fix(fix))
+    Some(Finding::info(Id::VariableName, message).with_fix(fix))
 }
 
 fn is_of_others(name: &str) -> bool {
@@ -86,12 +86,12 @@ fn is_of_others(name: &str) -> bool {
 fn unknown(setting: &UserSetting) -> Finding {
     match variables::nearest(&setting.variable) {
         Some(meant) => Finding::warning(
-            "misspelt-variable",
+            Id::MisspeltVariable,
             format!("{}: no NCCL reads a variable of this name; was {meant} meant?", shown(setting)),
         )
         .with_fix(format!("Write it as {meant}, or remove it.")),
         None => Finding::info(
-            "unknown-variable",
+            Id::UnknownVariable,
             format!("{}: no NCCL up to 2.32 reads it; a net plugin may.", shown(setting)),
         ),
     }
@@ -122,7 +122,7 @@ fn other_release(subject: &Subject, setting: &UserSetting, variable: variables::
     };
     let fix = if fix.is_empty() { format!("Remove {name}.") } else { format!("Remove {name}, {fix}.") };
     Some(
-        Finding::warning("variable-of-other-release", format!("{}: {nccl} {when}.", shown(setting)))
+        Finding::warning(Id::VariableOfOtherRelease, format!("{}: {nccl} {when}.", shown(setting)))
             .with_fix(fix),
     )
 }
@@ -136,12 +136,12 @@ fn retired(subject: &Subject, setting: &UserSetting, new: &str) -> Option<Findin
     }
     let finding = match subject.user.get(new).filter(|new| !new.value.is_empty()) {
         Some(new) => Finding::warning(
-            "retired-name",
+            Id::RetiredName,
             format!("{}: it is the old name of {}, which counts.", shown(setting), shown(new)),
         )
         .with_fix(format!("Remove {name}.")),
         None => Finding::info(
-            "retired-name",
+            Id::RetiredName,
             format!("{}: it is the old name of {new}, and NCCL still reads it.", shown(setting)),
         )
         .with_fix(format!("Write {new}={}.", setting.value)),

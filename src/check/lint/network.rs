@@ -1,9 +1,10 @@
 //! `NCCL_NET`, `NCCL_DEBUG`, and a job that would run without RDMA.
 
 use super::{Subject, conf_file, shown};
+use crate::finding::{Finding, Id};
 use crate::nccl::predict::Transport;
 use crate::nccl::version::REWROTE_PARSERS;
-use crate::plan::{Fabric, Finding};
+use crate::plan::Fabric;
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -30,7 +31,7 @@ fn network(subject: &Subject) -> Option<Finding> {
     };
     Some(
         Finding::error(
-            "no-network",
+            Id::NoNetwork,
             format!("{}: NCCL will end with \"{}\".", shown(setting), message.trim_end_matches('.')),
         )
         .with_fix(fix),
@@ -44,7 +45,7 @@ fn fallback(subject: &Subject) -> Option<Finding> {
         subject.user.get("NCCL_NET").filter(|setting| setting.value.eq_ignore_ascii_case("Socket"))?;
     matches!(subject.plan.fabric, Fabric::Verbs | Fabric::Plugin(_)).then(|| {
         Finding::warning(
-            "runs-on-tcp",
+            Id::RunsOnTcp,
             format!(
                 "{}: the RDMA devices are usable, and {} will run on TCP all the same.",
                 shown(setting),
@@ -65,7 +66,7 @@ fn debug(subject: &Subject) -> Option<Finding> {
     let is_known = DEBUG.iter().any(|level| value.eq_ignore_ascii_case(level));
     (!is_known && !conf_file::is_cause(setting)).then(|| {
         Finding::warning(
-            "debug-level",
+            Id::DebugLevel,
             format!("{} is no level that NCCL knows, so it logs nothing.", shown(setting)),
         )
         .with_fix(format!("Write one of {}.", DEBUG.join(", ")))

@@ -2,9 +2,9 @@
 
 use super::{Subject, conf_file, shown};
 use crate::facts::settings::UserSetting;
+use crate::finding::{Finding, Id};
 use crate::nccl::number::{integer, strtoll};
 use crate::nccl::version::{REFUSES_WORDS, Version};
-use crate::plan::Finding;
 
 /// A variable that NCCL reads as an integer (`ncclLoadParam`).
 struct Number {
@@ -111,7 +111,7 @@ fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
         None => format!("Set a smaller number in {}, or remove it.", setting.variable),
         Some(_) => format!("Write the number alone in {}, or remove it.", setting.variable),
     };
-    Some(Finding::warning("not-a-number", format!("{}: {message}.", shown(setting))).with_fix(fix))
+    Some(Finding::warning(Id::NotANumber, format!("{}: {message}.", shown(setting))).with_fix(fix))
 }
 
 fn is_hexadecimal(text: &str) -> bool {
@@ -140,7 +140,7 @@ fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Op
     let limit = if number.limit.is_empty() { String::new() } else { format!(" ({})", number.limit) };
     Some(
         Finding::warning(
-            "out-of-range",
+            Id::OutOfRange,
             format!("{} is out of range: {range}{limit}{acts}.", shown(setting)),
         )
         .with_fix(format!("Set a value in this range, or remove {} for NCCL's default.", number.variable)),
@@ -159,7 +159,7 @@ fn timeout(subject: &Subject) -> Option<Finding> {
         .map(|retries| retries & 7)
         .unwrap_or(7);
     Some(Finding::info(
-        "ib-timeout",
+        Id::IbTimeout,
         format!(
             "{} lets each try of a lost packet wait {seconds:.2} s, with up to {retries} more; NCCL's own value is 20 since 2.23, 18 since 2.14, 14 before.",
             shown(setting)

@@ -2,9 +2,10 @@
 
 use super::{Subject, shown};
 use crate::facts::image::Image;
+use crate::finding::{Finding, Id};
 use crate::nccl::predict::Transport;
 use crate::nccl::{libraries, plugin};
-use crate::plan::{Fabric, Finding};
+use crate::plan::Fabric;
 
 const VARIABLE: &str = "NCCL_NET_PLUGIN";
 
@@ -32,11 +33,11 @@ fn named(subject: &Subject, image: &Image) -> Option<Finding> {
     let what = format!("{}: the dynamic loader finds no {}", shown(setting), missing.join("; no "));
     let finding = match needs_plugin(subject) {
         true => Finding::error(
-            "plugin-not-found",
+            Id::PluginNotFound,
             format!("{what}. The devices here need a net plugin: the job will run on TCP."),
         ),
         false => Finding::warning(
-            "plugin-not-found",
+            Id::PluginNotFound,
             format!("{what}; {} goes on with its own transports, without a word.", subject.nccl()),
         ),
     };
@@ -61,11 +62,11 @@ fn needed(subject: &Subject, image: &Image) -> Option<Finding> {
             shown(setting),
             subject.nccl()
         );
-        return Some(Finding::error("no-plugin", message).with_fix(format!("Remove {VARIABLE}.")));
+        return Some(Finding::error(Id::NoPlugin, message).with_fix(format!("Remove {VARIABLE}.")));
     }
     Some(
         Finding::error(
-            "no-plugin",
+            Id::NoPlugin,
             "The devices here need a net plugin (libnccl-net.so), and the dynamic loader finds none: the job will run on TCP.",
         )
         .with_fix(elsewhere(image).unwrap_or_else(|| "Install the plugin in the image (aws-ofi-nccl for EFA).".to_owned())),

@@ -1,9 +1,9 @@
 //! Numbers that NCCL compares with 1, so that 2 is no stronger yes.
 
 use super::{Subject, conf_file, shown};
+use crate::finding::{Finding, Id};
 use crate::nccl::number::strtoll;
 use crate::nccl::variables;
-use crate::plan::Finding;
 
 /// What is the case where the value is neither 0 nor 1: `ncclGetLevel`, `ncclTopoCheckNet`
 /// and `ncclTopoComputePaths` (`src/graph/paths.cc`), `shmCanConnect`
@@ -27,7 +27,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         .filter(|(setting, _)| strtoll(&setting.value).is_some_and(|number| !(0..=1).contains(&number)))
         .map(|(setting, stays)| {
             let message = format!("{}: NCCL takes nothing but 1 for a yes here, so {stays}.", shown(setting));
-            Finding::warning("switch-value", message)
+            Finding::warning(Id::SwitchValue, message)
                 .with_fix(format!("Write {}=1, or remove it.", setting.variable))
         })
         .collect()

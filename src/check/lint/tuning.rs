@@ -2,8 +2,8 @@
 //! (`src/graph/tuning.cc`, `parseList`).
 
 use super::{Subject, shown};
+use crate::finding::{Finding, Id};
 use crate::nccl::version::Version;
-use crate::plan::Finding;
 
 /// Before that, unknown words were passed over.
 const IS_STRICT: Version = Version::new(2, 24, 0);
@@ -29,8 +29,8 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
             let message =
                 format!("{}: {why}, and NCCL 2.24 and later end with an error there.", shown(setting));
             let finding = match subject.user.version() {
-                Some(_) => Finding::error("tuning-list", message),
-                None => Finding::warning("tuning-list", message),
+                Some(_) => Finding::error(Id::TuningList, message),
+                None => Finding::warning(Id::TuningList, message),
             };
             Some(finding.with_fix(format!(
                 "Write a list of {}, for one function as in AllReduce:{},{}; ^ before a list excludes.",

@@ -4,6 +4,7 @@ use super::Evidence;
 use super::ports::{each_used, used};
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
+use crate::finding::Id;
 use crate::plan::{Plan, own_slots};
 use crate::report::style::counted;
 use crate::self_test::check::Outcome;
@@ -24,7 +25,7 @@ pub fn addresses(facts: &Facts, plan: &Plan) -> Evidence {
     });
     let rails = used(facts, plan).count();
     let gpus = facts.gpu.count.unwrap_or(0) as usize;
-    let some_have_none = plan.findings.iter().any(|finding| finding.id == "no-address");
+    let some_have_none = plan.findings.iter().any(|finding| finding.id == Id::NoAddress);
     if !some_have_none || rails >= gpus {
         return evidence;
     }

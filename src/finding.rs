@@ -1,12 +1,16 @@
-//! Something that a person should know.
+//! The vocabulary of verdicts: what a person should know, and how bad it is. Everything
+//! that finds something says it in these words, and nothing here knows who does.
+
+mod id;
+
+pub use id::Id;
 
 use serde::Serialize;
 
 /// What is wrong, where it comes from, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Stable, for scripts to match on.
-    pub id: &'static str,
+    pub id: Id,
     pub severity: Severity,
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,15 +39,15 @@ impl Severity {
 }
 
 impl Finding {
-    pub fn info(id: &'static str, message: impl Into<String>) -> Finding {
+    pub fn info(id: Id, message: impl Into<String>) -> Finding {
         Finding { id, severity: Severity::Info, message: message.into(), fix: None }
     }
 
-    pub fn warning(id: &'static str, message: impl Into<String>) -> Finding {
+    pub fn warning(id: Id, message: impl Into<String>) -> Finding {
         Finding { severity: Severity::Warning, ..Finding::info(id, message) }
     }
 
-    pub fn error(id: &'static str, message: impl Into<String>) -> Finding {
+    pub fn error(id: Id, message: impl Into<String>) -> Finding {
         Finding { severity: Severity::Error, ..Finding::info(id, message) }
     }
 
