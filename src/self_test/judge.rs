@@ -16,7 +16,7 @@ pub fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Ve
     quick
         .map(|kind| {
             let started = Instant::now();
-            let check = judge(kind, evidence::of(kind.id, facts, plan), &plan.findings);
+            let check = judge(kind, evidence::of(kind, facts, plan), &plan.findings);
             Check { took_us: took_us(started), ..check }
         })
         .collect()

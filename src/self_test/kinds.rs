@@ -3,17 +3,27 @@
 use clap::ValueEnum;
 
 use super::check::{Check, Outcome};
+use super::evidence::{
+    Evidence, address, count, counters, findings_alone, gpu_nic, image, job, limits, memory, mtu, pci, ports,
+};
+use crate::facts::Facts;
 use crate::finding::Id;
+use crate::plan::Plan;
 
 /// A check, before it is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Kind {
     pub id: &'static str,
     pub title: &'static str,
     pub level: Level,
     /// The findings of the plan and its checks that it stands for.
     pub findings: &'static [Id],
+    /// What it looks at; [`evidence::findings_alone`] where nothing but findings counts.
+    pub look: Look,
 }
+
+/// Looks at what is known of a host, and at what was decided for it.
+pub type Look = fn(&Facts, &Plan) -> Evidence;
 
 /// How far a self-test goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -48,35 +58,46 @@ pub fn check(id: &str, outcome: Outcome) -> Check {
     }
 }
 
-const fn quick(id: &'static str, title: &'static str, findings: &'static [Id]) -> Kind {
-    Kind { id, title, level: Level::Quick, findings }
+const fn quick(id: &'static str, title: &'static str, look: Look, findings: &'static [Id]) -> Kind {
+    Kind { id, title, level: Level::Quick, findings, look }
 }
 
 const fn verbs(id: &'static str, title: &'static str) -> Kind {
-    Kind { id, title, level: Level::Verbs, findings: &[] }
+    Kind { id, title, level: Level::Verbs, findings: &[], look: findings_alone }
 }
 
 const fn pair(id: &'static str, title: &'static str) -> Kind {
-    Kind { id, title, level: Level::Pair, findings: &[] }
+    Kind { id, title, level: Level::Pair, findings: &[], look: findings_alone }
 }
+
+/// Checks that obstacles belong to.
+pub const FABRIC: &str = "fabric";
+pub const INTERFACE: &str = "interface";
+pub const NCCL_DECIDES: &str = "nccl-decides";
 
 /// In the order in which they are shown.
 pub const KINDS: &[Kind] = &[
-    quick("memlock", "memory can be pinned", &[Id::Memlock]),
-    quick("nofile", "files that may be open", &[]),
-    quick("stack", "size of the stack", &[]),
-    quick("shared-memory", "room in /dev/shm", &[Id::SharedMemory]),
-    quick("shared-memory-writable", "/dev/shm can be written", &[]),
-    quick("state", "the state folder can be written", &[]),
-    quick("libibverbs", "libibverbs in the image", &[Id::NoLibibverbs]),
-    quick("provider", "provider for each HCA", &[Id::NoProvider]),
-    quick("librdmacm", "librdmacm in the image", &[]),
-    quick("nccl", "NCCL in the image", &[Id::NcclVersionsDiffer, Id::NcclVersion, Id::NcclTooOld]),
-    quick("cuda", "CUDA of the image", &[Id::CudaTooOld]),
-    quick("plugin", "net plugin", &[Id::PluginNotFound, Id::NoPlugin]),
+    quick("memlock", "memory can be pinned", limits::memlock, &[Id::Memlock]),
+    quick("nofile", "files that may be open", limits::nofile, &[]),
+    quick("stack", "size of the stack", limits::stack, &[]),
+    quick("shared-memory", "room in /dev/shm", memory::room, &[Id::SharedMemory]),
+    quick("shared-memory-writable", "/dev/shm can be written", memory::writable, &[]),
+    quick("state", "the state folder can be written", job::state, &[]),
+    quick("libibverbs", "libibverbs in the image", image::libibverbs, &[Id::NoLibibverbs]),
+    quick("provider", "provider for each HCA", image::provider, &[Id::NoProvider]),
+    quick("librdmacm", "librdmacm in the image", image::librdmacm, &[]),
     quick(
-        "fabric",
+        "nccl",
+        "NCCL in the image",
+        image::nccl,
+        &[Id::NcclVersionsDiffer, Id::NcclVersion, Id::NcclTooOld],
+    ),
+    quick("cuda", "CUDA of the image", image::cuda, &[Id::CudaTooOld]),
+    quick("plugin", "net plugin", image::plugin, &[Id::PluginNotFound, Id::NoPlugin]),
+    quick(
+        FABRIC,
         "a fabric for the job",
+        job::fabric,
         &[
             Id::NoFabric,
             Id::NoUsableHca,
@@ -88,12 +109,13 @@ pub const KINDS: &[Kind] = &[
             Id::SeveralIbSubnets,
         ],
     ),
-    quick("unused", "ports that the job leaves alone", &[Id::IdleHcas]),
-    quick("uverbs", "uverbs nodes can be opened", &[Id::UverbsDenied]),
-    quick("port", "ports are ACTIVE", &[Id::PortDown]),
+    quick("unused", "ports that the job leaves alone", ports::unused, &[Id::IdleHcas]),
+    quick("uverbs", "uverbs nodes can be opened", ports::uverbs, &[Id::UverbsDenied]),
+    quick("port", "ports are ACTIVE", ports::state, &[Id::PortDown]),
     quick(
         "device",
         "devices that NCCL works on",
+        ports::device,
         &[
             Id::Iwarp,
             Id::ErdmaIwarp,
@@ -103,13 +125,14 @@ pub const KINDS: &[Kind] = &[
             Id::PublishedHcasDiffer,
         ],
     ),
-    quick("rate", "rates are equal", &[Id::RatesDiffer]),
-    quick("pci-link", "PCI links at full speed and width", &[]),
-    quick("counters", "no errors on the links", &[]),
-    quick("gpu-nic", "a near HCA for each GPU", &[]),
+    quick("rate", "rates are equal", ports::rate, &[Id::RatesDiffer]),
+    quick("pci-link", "PCI links at full speed and width", pci::pci_links, &[]),
+    quick("counters", "no errors on the links", counters::counters, &[]),
+    quick("gpu-nic", "a near HCA for each GPU", gpu_nic::gpu_nic, &[]),
     quick(
         "gid",
         "GID slots",
+        ports::gid,
         &[
             Id::NoOwnGid,
             Id::GidIndex,
@@ -120,13 +143,14 @@ pub const KINDS: &[Kind] = &[
             Id::PublishedGidDiffers,
         ],
     ),
-    quick("pkey", "full members of a partition", &[Id::Pkey]),
-    quick("address", "rails have an address", &[Id::NoAddress]),
-    quick("mtu", "MTU is equal on all rails", &[]),
-    quick("route", "rails have a route", &[Id::NoRoute, Id::OverlappingSubnets]),
+    quick("pkey", "full members of a partition", ports::pkey, &[Id::Pkey]),
+    quick("address", "rails have an address", address::addresses, &[Id::NoAddress]),
+    quick("mtu", "MTU is equal on all rails", mtu::mtus, &[]),
+    quick("route", "rails have a route", ports::route, &[Id::NoRoute, Id::OverlappingSubnets]),
     quick(
-        "interface",
+        INTERFACE,
         "interface of the bootstrap",
+        job::bootstrap,
         &[
             Id::StaleInterface,
             Id::NoInterface,
@@ -142,12 +166,14 @@ pub const KINDS: &[Kind] = &[
     quick(
         "count",
         "as many cards and NICs as published",
+        count::count,
         &[Id::CardCount, Id::NicCount, Id::MoreHcasThanGpus],
     ),
-    quick("gpudirect", "NICs reach the memory of GPUs", &[Id::NoGpudirect]),
+    quick("gpudirect", "NICs reach the memory of GPUs", job::gpudirect, &[Id::NoGpudirect]),
     quick(
         "variables",
         "variables mean what they seem to",
+        job::variables,
         &[
             Id::ConfFile,
             Id::ConfLine,
@@ -175,9 +201,14 @@ pub const KINDS: &[Kind] = &[
             Id::VariableOfOtherRelease,
         ],
     ),
-    quick("signals", "a stop reaches the command", &[Id::ShellIsPid1]),
-    quick("readable", "what describes this host can be read", &[Id::Unreadable]),
-    quick("nccl-decides", "NCCL will use the fabric", &[Id::NoNetwork, Id::RunsOnTcp, Id::EmptyValue]),
+    quick("signals", "a stop reaches the command", job::signals, &[Id::ShellIsPid1]),
+    quick("readable", "what describes this host can be read", findings_alone, &[Id::Unreadable]),
+    quick(
+        NCCL_DECIDES,
+        "NCCL will use the fabric",
+        job::nccl,
+        &[Id::NoNetwork, Id::RunsOnTcp, Id::EmptyValue],
+    ),
     verbs("verbs-open", "the device opens through verbs"),
     verbs("verbs-memory", "memory can be registered"),
     verbs("verbs-loopback", "data arrives over the port"),

@@ -1,6 +1,7 @@
 //! What keeps the job from RDMA for sure. The self-test and `require-rdma` have one answer,
 //! which is this.
 
+use super::kinds;
 use crate::finding::{Finding, Id, Severity};
 use crate::nccl::predict::{Bootstrap, Prediction, Transport};
 use crate::plan::{Fabric, Plan};
@@ -32,18 +33,18 @@ pub fn all(plan: &Plan) -> Vec<Obstacle> {
     let mut all = Vec::new();
     let mut add = |check, why| all.push(Obstacle { check, why });
     if let Fabric::None(why) = &plan.fabric {
-        add("fabric", why.clone());
+        add(kinds::FABRIC, why.clone());
     }
     if let Certain::Yes(why) = of_releases(plan, ends_at_bootstrap) {
-        add("interface", why);
+        add(kinds::INTERFACE, why);
     }
     if let Some(finding) = plan.findings.iter().find(|finding| is_fatal(finding)) {
-        let check = super::kinds::of_finding(finding.id).map_or("", |kind| kind.id);
+        let check = kinds::of_finding(finding.id).map_or("", |kind| kind.id);
         let of_gid = if check == "gid" { "RoCE will not connect: " } else { "" };
         add(check, format!("{of_gid}{}", finding.message.trim_end_matches('.')));
     }
     if let Certain::Yes(why) = of_network(plan) {
-        add("nccl-decides", why);
+        add(kinds::NCCL_DECIDES, why);
     }
     all
 }

@@ -1,19 +1,56 @@
-//! The releases of NCCL and CUDA, beside what the platform asks for.
+//! What the image has: NCCL, CUDA, libibverbs, its providers, and net plugins.
 
 use super::Evidence;
+use super::ports::each_used;
 use crate::facts::Facts;
 use crate::nccl::libraries;
 use crate::plan::{Plan, ProfileChoice};
 
+const NO_NCCL: &str = "no NCCL was found in the image";
+
+pub fn libibverbs(facts: &Facts, _: &Plan) -> Evidence {
+    match libraries::image(facts) {
+        None => Evidence::skip(NO_NCCL),
+        Some(image) => Evidence::of(image.libibverbs_of_the_job().map(|l| l.path.display().to_string())),
+    }
+}
+
+pub fn librdmacm(facts: &Facts, _: &Plan) -> Evidence {
+    match libraries::image(facts) {
+        None => Evidence::skip(NO_NCCL),
+        // NCCL does without it; some plugins and MPI do not.
+        Some(image) if image.librdmacm.is_empty() => {
+            Evidence::skip("not in the image, and NCCL does without it")
+        }
+        Some(image) => Evidence::of(image.librdmacm.iter().map(|l| l.path.display().to_string())),
+    }
+}
+
+pub fn provider(facts: &Facts, plan: &Plan) -> Evidence {
+    match libraries::image(facts) {
+        None => Evidence::skip(NO_NCCL),
+        Some(_) => each_used(facts, plan, &|hca, _| libraries::provider(hca).map(str::to_owned)),
+    }
+}
+
+pub fn plugin(facts: &Facts, _: &Plan) -> Evidence {
+    match libraries::image(facts).map(|image| &image.net_plugins) {
+        Some(found) if !found.is_empty() => Evidence::of(found.iter().map(|l| l.path.display().to_string())),
+        _ => Evidence::skip("there is none"),
+    }
+}
+
+/// The release, beside what the platform asks for.
 pub fn nccl(facts: &Facts, plan: &Plan) -> Evidence {
     let found = match (plan.nccl, libraries::found(facts)) {
         (_, Some((version, path))) => format!("{version}, {path}"),
         (Some(version), None) => format!("{version}, as the image says (NCCL_VERSION)"),
-        (None, None) => return Evidence::skip("no NCCL was found in the image"),
+        (None, None) => return Evidence::skip(NO_NCCL),
     };
     with_minimum(vec![found], plan, |profile| profile.nccl_min.as_deref())
 }
 
+/// The release, beside what the platform asks for.
 pub fn cuda(facts: &Facts, plan: &Plan) -> Evidence {
     let found = match (&facts.platform.cuda_version, libraries::image(facts).map(|image| &image.cuda_runtime))
     {

@@ -1,9 +1,48 @@
 //! Resource limits.
 
 use super::Evidence;
+use crate::check::memlock::{self, Pinning, amount};
+use crate::facts::Facts;
 use crate::facts::limits::{Amount, Limit};
+use crate::plan::Plan;
 
-pub fn limits(limit: Limit, show: impl Fn(u64) -> String) -> String {
+/// Open files for each rank of a large job.
+const FEW_FILES: u64 = 4096;
+
+/// Bytes; what threads of NCCL and of frameworks are known to be short of.
+const SMALL_STACK: u64 = 1024 * 1024;
+
+pub fn memlock(facts: &Facts, _: &Plan) -> Evidence {
+    Evidence::of(facts.limits.memlock.map(|limit| {
+        let lifted = match memlock::pinning(limit, &facts.process) {
+            Pinning::Capability => ", and CAP_IPC_LOCK lifts it",
+            Pinning::Limited(_) | Pinning::Unlimited => "",
+        };
+        format!("{}{lifted}", limits(limit, amount))
+    }))
+}
+
+pub fn nofile(facts: &Facts, _: &Plan) -> Evidence {
+    few(
+        facts.limits.nofile,
+        FEW_FILES,
+        "Only {} files may be open, which a large job needs more of (\"Too many open files\").",
+        "Docker: --ulimit nofile=1048576:1048576. containerd: LimitNOFILE=infinity in its unit.",
+        |count| count.to_string(),
+    )
+}
+
+pub fn stack(facts: &Facts, _: &Plan) -> Evidence {
+    few(
+        facts.limits.stack,
+        SMALL_STACK,
+        "Only {} of stack: threads of NCCL and of the framework may end with a segmentation fault.",
+        "Docker: --ulimit stack=67108864:67108864.",
+        amount,
+    )
+}
+
+fn limits(limit: Limit, show: impl Fn(u64) -> String) -> String {
     let shown = |amount| match amount {
         Amount::Limited(number) => show(number),
         Amount::Unlimited(_) => "unlimited".to_owned(),
@@ -11,13 +50,7 @@ pub fn limits(limit: Limit, show: impl Fn(u64) -> String) -> String {
     format!("soft {}, hard {}", shown(limit.soft), shown(limit.hard))
 }
 
-pub fn few(
-    limit: Option<Limit>,
-    least: u64,
-    message: &str,
-    fix: &str,
-    show: impl Fn(u64) -> String,
-) -> Evidence {
+fn few(limit: Option<Limit>, least: u64, message: &str, fix: &str, show: impl Fn(u64) -> String) -> Evidence {
     let Some(limit) = limit else { return Evidence::skip("the kernel does not tell") };
     let evidence = Evidence::of([limits(limit, &show)]);
     match limit.soft {

@@ -4,7 +4,7 @@ use std::vec;
 
 use super::Evidence;
 use crate::facts::Facts;
-use crate::facts::rdma::{Hca, Port};
+use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::plan::{Plan, own_slots};
 use crate::report::style::{condensed, grouped};
 
@@ -18,7 +18,7 @@ pub fn used<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a Hca, &'a
 }
 
 /// Why the other ports are not used.
-pub fn unused(plan: &Plan) -> Evidence {
+pub fn unused(_: &Facts, plan: &Plan) -> Evidence {
     let unused = plan.ports.iter().filter(|verdict| !verdict.used);
     let why = grouped(unused.map(|verdict| {
         let reason = verdict.reason.as_deref().unwrap_or("not wanted");
@@ -27,6 +27,51 @@ pub fn unused(plan: &Plan) -> Evidence {
     match why.is_empty() {
         true => Evidence::skip("there are none"),
         false => Evidence::of(lines(&why)),
+    }
+}
+
+pub fn uverbs(facts: &Facts, plan: &Plan) -> Evidence {
+    each_used(facts, plan, &|hca, _| hca.uverbs.as_ref().map(|_| "its node can be opened".to_owned()))
+}
+
+pub fn state(facts: &Facts, plan: &Plan) -> Evidence {
+    each_used(facts, plan, &|_, port| Some(format!("{}, {}", port.state, port.physical_state)))
+}
+
+pub fn device(facts: &Facts, plan: &Plan) -> Evidence {
+    each_used(facts, plan, &|hca, port| {
+        let driver = hca.driver.as_deref().unwrap_or("no driver");
+        Some(format!("{driver}, {}", String::from(port.link_layer.clone())))
+    })
+}
+
+pub fn rate(facts: &Facts, plan: &Plan) -> Evidence {
+    each_used(facts, plan, &|_, port| Some(port.rate.clone()))
+}
+
+pub fn gid(facts: &Facts, plan: &Plan) -> Evidence {
+    match used(facts, plan).any(|(_, port)| port.link_layer == LinkLayer::Ethernet) {
+        false => Evidence::skip("no RoCE port is in use"),
+        true => each_used(facts, plan, &|_, port| {
+            let gid = own_slots(facts, port).into_iter().next()?;
+            Some(format!("slot {}, {}", gid.index, String::from(gid.kind.clone())))
+        }),
+    }
+}
+
+pub fn pkey(facts: &Facts, plan: &Plan) -> Evidence {
+    match used(facts, plan).any(|(_, port)| port.link_layer == LinkLayer::InfiniBand) {
+        false => Evidence::skip("no InfiniBand port is in use"),
+        true => each_used(facts, plan, &|_, port| port.pkeys.as_ref().map(ToString::to_string)),
+    }
+}
+
+pub fn route(facts: &Facts, plan: &Plan) -> Evidence {
+    match rails(facts, plan).next() {
+        None => Evidence::skip("no RoCE port with an interface of this container is in use"),
+        Some(_) => {
+            Evidence::of(rails(facts, plan).map(|(hca, interface, _)| format!("{}: {interface}", hca.name)))
+        }
     }
 }
 

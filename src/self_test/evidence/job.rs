@@ -1,0 +1,89 @@
+//! What the job will do, and what was set for it.
+
+use super::Evidence;
+use crate::facts::Facts;
+use crate::nccl::predict::{Bootstrap, Transport};
+use crate::plan::{self, Fabric, Plan};
+use crate::report::style::counted;
+use crate::self_test::obstacle::{self, Certain};
+use crate::state::FOLDER;
+
+pub fn fabric(_: &Facts, plan: &Plan) -> Evidence {
+    match &plan.fabric {
+        Fabric::Verbs => Evidence::of(["InfiniBand or RoCE through verbs".to_owned()]),
+        Fabric::Interface(name) => Evidence::of([format!("behind the interface {name}")]),
+        Fabric::Plugin(count) => Evidence::of([format!("{count} devices for a net plugin")]),
+        Fabric::None(_) => Evidence::default(),
+    }
+}
+
+pub fn bootstrap(_: &Facts, plan: &Plan) -> Evidence {
+    match plan.forecasts.last().map(|forecast| &forecast.prediction.bootstrap) {
+        Some(Bootstrap::On(endpoint)) => {
+            Evidence::of([format!("{} {}", endpoint.interface, endpoint.address)])
+        }
+        Some(Bootstrap::DependsOnName(name)) => Evidence::of([format!("in the subnet of {name}")]),
+        Some(Bootstrap::Fails(_)) => Evidence::default(),
+        None => Evidence::skip("there is no RDMA here"),
+    }
+}
+
+/// What the release that is known does, or the newest.
+pub fn nccl(_: &Facts, plan: &Plan) -> Evidence {
+    let Some(forecast) = plan.forecasts.last() else { return Evidence::skip("there is no RDMA here") };
+    if let Certain::Perhaps(why) = obstacle::of_network(plan) {
+        let message =
+            format!("Which NCCL the job will load is not known, and of some releases it holds: {why}.");
+        return Evidence::default().warn(message, "See what each release does: `rdma-init plan`.");
+    }
+    match &forecast.prediction.transport {
+        Transport::Verbs(ports) => Evidence::of([format!("it will use {}", counted(ports.len(), "port"))]),
+        Transport::Plugin { file, .. } => Evidence::of([format!("it will load {file}")]),
+        Transport::Sockets { .. } if !plan.fabric.is_there() => Evidence::skip("there is none to use"),
+        Transport::Sockets { interfaces, .. } if !plan.fabric.pins_memory() => {
+            Evidence::of([format!("it will use sockets on {}", interfaces.join(", "))])
+        }
+        Transport::Sockets { .. } | Transport::Fails(_) => Evidence::default(),
+    }
+}
+
+/// How many the user has set, for NCCL and its neighbours.
+pub fn variables(_: &Facts, plan: &Plan) -> Evidence {
+    let set = plan.settings.iter().filter(|setting| setting.outcome == plan::Outcome::User).count();
+    match set {
+        0 => Evidence::skip("none is set but what is filled in"),
+        _ => Evidence::of([format!("{} set by you", counted(set, "variable"))]),
+    }
+}
+
+/// Whether a signal to PID 1 reaches the command.
+pub fn signals(facts: &Facts, _: &Plan) -> Evidence {
+    match &facts.parent {
+        None => Evidence::skip("no other program is PID 1 and has started rdma-init"),
+        Some(parent) => Evidence::of([format!("PID 1 is {}", parent.program)]),
+    }
+}
+
+/// Whether the state of the start can be kept for those who enter.
+pub fn state(facts: &Facts, _: &Plan) -> Evidence {
+    match facts.state_writable {
+        None => Evidence::skip("not known"),
+        Some(true) => Evidence::of([format!("this user may make files in {FOLDER}")]),
+        Some(false) => Evidence::default().warn(
+            format!(
+                "This user may not make files in {FOLDER}, so the state goes to /dev/shm or /tmp, if that can be."
+            ),
+            "Let the container write to its root file system; or mount one on /run that its user may write and that no other container has (docker run --tmpfs /run; Kubernetes: an emptyDir).",
+        ),
+    }
+}
+
+/// How the NICs reach the memory of the GPUs.
+pub fn gpudirect(facts: &Facts, _: &Plan) -> Evidence {
+    match (facts.gpu.count, &facts.gpu.peer_memory) {
+        (None, _) => Evidence::skip("no NVIDIA GPU"),
+        (_, Some(path)) => Evidence::of([path.clone()]),
+        (_, None) if facts.gpu.driver.is_none() => Evidence::skip("the driver does not tell its kind"),
+        (_, None) => Evidence::of(facts.gpu.driver.clone()),
+    }
+}

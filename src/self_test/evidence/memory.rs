@@ -1,0 +1,30 @@
+//! The memory that processes share.
+
+use super::Evidence;
+use crate::check::memlock::amount;
+use crate::facts::Facts;
+use crate::plan::Plan;
+use crate::self_test::check::Outcome;
+
+pub fn room(facts: &Facts, _: &Plan) -> Evidence {
+    match facts.shm {
+        Some(shm) => Evidence::of([format!("{}, {} free", amount(shm.size), amount(shm.available))]),
+        None => Evidence::skip("there is no /dev/shm"),
+    }
+}
+
+pub fn writable(facts: &Facts, _: &Plan) -> Evidence {
+    match facts.shm.and_then(|shm| shm.writable) {
+        None => Evidence::skip("not known"),
+        Some(true) => Evidence::of(["this user may make files in it".to_owned()]),
+        Some(false) => Evidence {
+            wrong: Some((
+                Outcome::Failed,
+                "This user may not make files in /dev/shm, which NCCL needs between the GPUs of a node."
+                    .to_owned(),
+                "Mount it with mode 1777, or run as another user.".to_owned(),
+            )),
+            ..Evidence::default()
+        },
+    }
+}
