@@ -2,8 +2,10 @@
 //! that finds something says it in these words, and nothing here knows who does.
 
 mod id;
+mod source;
 
 pub use id::Id;
+pub use source::Source;
 
 use serde::Serialize;
 

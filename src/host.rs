@@ -12,9 +12,10 @@ use crate::check::{
 use crate::config::Config;
 use crate::demo;
 use crate::facts::document::Document;
-use crate::facts::settings::{self, AT_START, Environment, UserSetting};
+use crate::facts::settings::{self, Environment, UserSetting};
 use crate::facts::start::{Filled, Start};
 use crate::facts::{self, Facts, Reader, Sources, extra, net, rtnetlink};
+use crate::finding::Source;
 use crate::plan::{self, Plan, ProfileOption, User};
 use crate::profiles::Profiles;
 use crate::state::find::find;
@@ -163,7 +164,7 @@ pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     }
     let anew = Facts { settings: facts.settings.of_user(), ..facts.clone() };
     let mut plan = plan_with_findings(&anew, profiles, config);
-    let of_start = facts.settings.0.iter().filter(|setting| setting.origin == AT_START);
+    let of_start = facts.settings.0.iter().filter(|setting| setting.origin == Source::AtStart);
     let comes_out = |setting: &UserSetting| {
         plan.filled().any(|filled| filled == (setting.variable.as_str(), setting.value.as_str()))
     };
@@ -189,7 +190,7 @@ fn plan_with_findings(facts: &Facts, profiles: &Profiles, config: &Config) -> Pl
     plan.findings.extend(nccl_conf::findings(&plan));
     plan.findings.extend(secrets::finding(&plan));
     plan.findings.extend(shared_memory::finding(facts));
-    let unreadable = unreadable::findings(&facts.unreadable, &plan.findings);
+    let unreadable = unreadable::findings(facts, &user, &plan.findings);
     plan.findings.extend(unreadable);
     plan.findings.extend(parent::finding(facts));
     plan

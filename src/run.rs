@@ -180,7 +180,7 @@ fn prove(config: &Config, facts: &Facts, plan: &Plan, log: &Log) -> Option<Repor
     }
     let host = self_test::quick::host_name();
     let report = self_test::whole::report(&host, facts, plan, Extent::default(), |_| true);
-    log.self_test(&report, plan);
+    log.self_test(&report);
     Some(report)
 }
 

@@ -1,15 +1,14 @@
 //! Variables that are the command's alone.
 
 use crate::facts::secret::is_secret;
-use crate::facts::settings::ENVIRONMENT;
-use crate::finding::{Finding, Id};
+use crate::finding::{Finding, Id, Source};
 use crate::plan::{Outcome, Plan, Setting};
 use crate::report::style::condensed;
 
 /// Those that who enters the container later might miss.
 pub fn finding(plan: &Plan) -> Option<Finding> {
     let is_kept_back = |setting: &&Setting| {
-        let is_given = setting.outcome == Outcome::Filled || setting.source == ENVIRONMENT;
+        let is_given = setting.outcome == Outcome::Filled || setting.source == Source::Environment;
         is_given && setting.value.is_some() && is_secret(&setting.variable)
     };
     let names: Vec<&str> =
@@ -38,7 +37,7 @@ mod tests {
 
     #[test]
     fn the_command_gets_a_secret_and_nobody_sees_it() {
-        let setting = UserSetting::new("NCCL_X_TOKEN", "hunter2", ENVIRONMENT);
+        let setting = UserSetting::new("NCCL_X_TOKEN", "hunter2", Source::Environment);
         let facts = Facts { settings: Settings(vec![setting]), ..Facts::default() };
         let set =
             [("T_KEY", "hunter2"), ("T_A", "1")].map(|(name, value)| (name.to_owned(), value.to_owned()));

@@ -1,19 +1,21 @@
 //! Facts that could not be read, as findings.
 
-use crate::facts::Unreadable;
+use std::path::Path;
+
+use crate::facts::{Facts, Unreadable};
 use crate::finding::{Finding, Id};
+use crate::plan::User;
 
 /// More than this many are summed up.
 const SHOWN: usize = 5;
 
 /// `said` are the findings that there are already.
-pub fn findings(unreadable: &[Unreadable], said: &[Finding]) -> Vec<Finding> {
+pub fn findings(facts: &Facts, user: &User, said: &[Finding]) -> Vec<Finding> {
     // A conf file that the user has named wrongly has a finding of its own.
-    let is_said = |u: &Unreadable| {
-        let path = u.path.to_string_lossy();
-        said.iter().any(|finding| finding.id == Id::ConfFile && finding.message.contains(&*path))
-    };
-    let mut unreadable: Vec<&Unreadable> = unreadable.iter().filter(|u| !is_said(u)).collect();
+    let is_told = said.iter().any(|finding| finding.id == Id::ConfFile);
+    let named = user.get("NCCL_CONF_FILE").filter(|_| is_told).map(|setting| Path::new(&setting.value));
+    let mut unreadable: Vec<&Unreadable> =
+        facts.unreadable.iter().filter(|u| named != Some(u.path.as_path())).collect();
     // What matters most comes first.
     unreadable.sort_by_key(|u| !u.is_of_rdma());
     let mut findings: Vec<Finding> = unreadable

@@ -52,7 +52,9 @@ mod tests {
         fs::create_dir(root.path().join("job")).unwrap();
         // Whoever opens it waits for a writer.
         nix::unistd::mkfifo(&root.path().join("job/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let set = |variable: &str, value: &str| UserSetting::new(variable, value, "environment");
+        let set = |variable: &str, value: &str| {
+            UserSetting::new(variable, value, crate::finding::Source::Environment)
+        };
         let settings = Settings(vec![
             set("NCCL_TOPO_FILE", "/topo.xml"),
             set("NCCL_TOPO_FILE", "fifo"),

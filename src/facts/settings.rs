@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::reader::Reader;
 use super::secret::{is_secret, shown};
 use super::start::{Filled, Start};
+use crate::finding::Source;
 use crate::nccl::conf;
 use crate::nccl::version::SKIPS_COMMENTS;
 use crate::state::block;
@@ -77,9 +78,7 @@ pub struct Settings(pub Vec<UserSetting>);
 pub struct UserSetting {
     pub variable: String,
     pub value: String,
-    /// `environment`; where rdma-init has put it there, [`AT_START`]; or a conf file with
-    /// the line: `/etc/nccl.conf:3`.
-    pub origin: String,
+    pub origin: Source,
     /// Whether that file may not be read by everybody.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub private: bool,
@@ -87,48 +86,25 @@ pub struct UserSetting {
 
 impl UserSetting {
     /// What may be a secret is not even kept.
-    pub fn new(variable: &str, value: &str, origin: &str) -> UserSetting {
+    pub fn new(variable: &str, value: &str, origin: Source) -> UserSetting {
         UserSetting {
             variable: variable.to_owned(),
             value: shown(variable, value).to_owned(),
-            origin: origin.to_owned(),
+            origin,
             private: false,
         }
-    }
-
-    /// The path of the conf file; empty where it was none.
-    pub fn file(&self) -> &str {
-        file_of(&self.origin)
     }
 }
 
 /// A line of a conf file that names a variable of ours, and sets none of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfLine {
-    /// `/etc/nccl.conf:3`.
-    pub origin: String,
+    pub origin: Source,
     pub text: String,
     /// Whether that file may not be read by everybody.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub private: bool,
 }
-
-impl ConfLine {
-    /// The path of the conf file.
-    pub fn file(&self) -> &str {
-        file_of(&self.origin)
-    }
-}
-
-fn file_of(origin: &str) -> &str {
-    origin.rsplit_once(':').map_or("", |(file, _)| file)
-}
-
-/// The origin of a variable of the environment.
-pub const ENVIRONMENT: &str = "environment";
-
-/// The origin of one that rdma-init has put there, when the container started.
-pub const AT_START: &str = "rdma-init, when this container started";
 
 impl Settings {
     pub fn get(&self, variable: &str) -> Option<&UserSetting> {
@@ -137,7 +113,7 @@ impl Settings {
 
     /// Those that rdma-init has not put there itself.
     pub fn of_user(&self) -> Settings {
-        Settings(self.0.iter().filter(|setting| setting.origin != AT_START).cloned().collect())
+        Settings(self.0.iter().filter(|setting| setting.origin != Source::AtStart).cloned().collect())
     }
 
     /// A text about these settings without the values that not everybody may read.
@@ -236,7 +212,11 @@ pub fn read(
             lines.filter(|line| is_variable_name(&line.key) && (concerns_us(&line.key) || also(&line.key)));
         settings.extend(ours.map(|line| UserSetting {
             private,
-            ..UserSetting::new(&line.key, &line.value, &format!("{file}:{}", line.number))
+            ..UserSetting::new(
+                &line.key,
+                &line.value,
+                Source::ConfFile { path: file.clone(), line: line.number },
+            )
         }));
         odd.extend(odd_lines(&file, &text).map(|line| ConfLine { private, ..line }));
         there.push(file);
@@ -245,9 +225,9 @@ pub fn read(
 }
 
 /// Who has put a variable into the environment.
-fn origin(start: Start, name: &str, value: &str) -> &'static str {
+fn origin(start: Start, name: &str, value: &str) -> Source {
     let is_ours = start.filled.iter().any(|filled| filled.variable == name && filled.value == value);
-    if is_ours { AT_START } else { ENVIRONMENT }
+    if is_ours { Source::AtStart } else { Source::Environment }
 }
 
 /// Up to the first value, or word: what is behind may be a secret.
@@ -293,7 +273,7 @@ fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
         !line.trim_start().starts_with('#') && !sets_it && start.split(|c| !is_of_name(c)).any(concerns_us)
     };
     text.lines().enumerate().filter(move |(_, line)| is_odd(line)).map(move |(index, line)| ConfLine {
-        origin: format!("{file}:{}", index + 1),
+        origin: Source::ConfFile { path: file.to_owned(), line: index + 1 },
         text: without_secret(without_rest(line)),
         private: false,
     })
@@ -367,7 +347,7 @@ mod tests {
             mode("root", folder);
             mode("root/.nccl.conf", file);
             let ConfFiles { settings, odd, .. } = read();
-            let of_file = settings.0.iter().filter(|setting| setting.origin != ENVIRONMENT);
+            let of_file = settings.0.iter().filter(|setting| setting.origin != Source::Environment);
             assert!(
                 of_file.clone().count() == 2 && of_file.clone().all(|setting| setting.private == private)
             );
@@ -380,7 +360,7 @@ mod tests {
     fn a_text_for_everybody_has_no_private_value() {
         let setting = |variable: &str, value: &str, private| UserSetting {
             private,
-            ..UserSetting::new(variable, value, "/root/.nccl.conf:1")
+            ..UserSetting::new(variable, value, Source::from("/root/.nccl.conf:1".to_owned()))
         };
         let settings = Settings(vec![
             setting("NCCL_IB_DISABLE", "1", true),

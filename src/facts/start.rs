@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::settings::Environment;
+use crate::finding::Source;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
@@ -25,8 +26,8 @@ pub struct Start<'a> {
 pub struct Filled {
     pub variable: String,
     pub value: String,
-    /// Who decided, as in a plan: `facts`, or `profile NAME`.
-    pub source: String,
+    /// Who decided: the facts, or a profile.
+    pub source: Source,
     pub rule: String,
 }
 

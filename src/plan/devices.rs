@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::distance::Distance;
 use crate::facts::Facts;
 use crate::facts::rdma::{Access, Hca, LinkLayer, NodeType, Port};
+use crate::finding::Source;
 use crate::nccl::devices::has_transport;
 
 /// A port under consideration.
@@ -48,7 +49,7 @@ pub enum Reason {
     TurnedOff(String),
     NoOwnGid,
     GidElsewhere(u32),
-    NotInUsersList(String),
+    NotInUsersList(Source),
     /// The profile that is for hosts without verbs.
     WithoutVerbs(String),
 }

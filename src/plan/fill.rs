@@ -2,12 +2,11 @@
 
 use super::context::Context;
 use super::setting::{Outcome, Proposal, Setting};
-use super::user::CONFIGURATION;
 use crate::facts::Facts;
 use crate::facts::secret::shown;
-use crate::facts::settings::{AT_START, UserSetting};
+use crate::facts::settings::UserSetting;
 use crate::facts::start::Filled;
-use crate::finding::{Finding, Id};
+use crate::finding::{Finding, Id, Source};
 use crate::profiles::Profile;
 
 /// Variables that selection decides, not a constant alone.
@@ -39,7 +38,7 @@ pub fn settings(context: &Context, proposals: impl IntoIterator<Item = Proposal>
         .collect();
     for variable in context.options.keep.iter().filter(|variable| context.user.get(variable).is_none()) {
         let rule = "not to be filled in (keep)".to_owned();
-        settings.push(Setting::left(variable.clone(), None, Outcome::Unset, CONFIGURATION.to_owned(), rule));
+        settings.push(Setting::left(variable.clone(), None, Outcome::Unset, Source::Configuration, rule));
     }
     for proposal in proposals {
         let is_there = settings.iter().any(|setting| setting.variable == proposal.variable);
@@ -67,7 +66,7 @@ fn of_user(context: &Context, setting: &UserSetting) -> Setting {
     let UserSetting { variable, value, origin, .. } = setting.clone();
     let rule = "set by the user".to_owned();
     // What our own configuration sets still has to be put there.
-    match context.options.set.get(&variable).filter(|_| origin == CONFIGURATION) {
+    match context.options.set.get(&variable).filter(|_| origin == Source::Configuration) {
         Some(configured) => Setting::filled(variable, configured.clone(), origin, rule),
         None => Setting::left(variable, Some(value), Outcome::User, origin, rule),
     }
@@ -76,7 +75,7 @@ fn of_user(context: &Context, setting: &UserSetting) -> Setting {
 /// A value that the container's start has filled in, with the reason that it had then.
 fn of_start(facts: &Facts, setting: &UserSetting) -> Option<Setting> {
     let is_it = |filled: &&Filled| filled.variable == setting.variable;
-    let filled = facts.filled_at_start.iter().find(is_it).filter(|_| setting.origin == AT_START)?;
+    let filled = facts.filled_at_start.iter().find(is_it).filter(|_| setting.origin == Source::AtStart)?;
     let Filled { source, rule, .. } = filled.clone();
     let (variable, value) = (setting.variable.clone(), setting.value.clone());
     Some(Setting { at_start: true, ..Setting::filled(variable, value, source, rule) })
@@ -116,7 +115,7 @@ pub fn overridden(context: &Context) -> Vec<Finding> {
         .effective()
         // How much NCCL logs is nobody's business but the user's, and what rdma-init has
         // filled in is no wish of his.
-        .filter(|setting| setting.variable != "NCCL_DEBUG" && setting.origin != AT_START)
+        .filter(|setting| setting.variable != "NCCL_DEBUG" && setting.origin != Source::AtStart)
         .filter_map(|setting| {
             let UserSetting { variable, value, origin, .. } = setting;
             let message =

@@ -48,13 +48,12 @@ pub use notes::{Notes, Tried};
 pub use options::{DefaultRouteOption, Options, ProfileOption};
 pub use profile::ProfileChoice;
 pub use setting::{Outcome, Setting};
-pub use user::{CONFIGURATION, User};
+pub use user::User;
 pub use why::Why;
 
 use crate::facts::Facts;
 use crate::facts::secret::is_secret;
-use crate::facts::settings::ENVIRONMENT;
-use crate::finding::Finding;
+use crate::finding::{Finding, Source};
 use crate::nccl::version::Version;
 use crate::profiles::{self, Profile, Profiles};
 
@@ -95,7 +94,7 @@ impl Plan {
         // What is not text was read with replacements.
         let is_exact = |setting: &Setting| !setting.value.as_deref().unwrap_or_default().contains('\u{fffd}');
         self.with_value(move |setting| {
-            let is_of_environment = setting.outcome == Outcome::User && setting.source == ENVIRONMENT;
+            let is_of_environment = setting.outcome == Outcome::User && setting.source == Source::Environment;
             is_of_environment && is_exact(setting) && !is_secret(&setting.variable)
         })
     }

@@ -58,7 +58,7 @@ mod tests {
     fn without_an_hca_only_what_names_an_interface_needs_the_network() {
         let nothing = Facts::default();
         let hca = Facts { rdma: vec![Hca::default()], ..Facts::default() };
-        let name = |variable: &str| UserSetting::new(variable, "eth0", "environment");
+        let name = |variable: &str| UserSetting::new(variable, "eth0", crate::finding::Source::Environment);
         let set = |variable| Facts { settings: Settings(vec![name(variable)]), ..Facts::default() };
         let usual = ["lo", "eth0"];
         assert!(!needs(&nothing, &usual, ProfileOption::Auto));

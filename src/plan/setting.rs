@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::facts::secret::{HIDDEN, is_secret};
+use crate::finding::Source;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting {
@@ -16,9 +17,8 @@ pub struct Setting {
     #[serde(skip)]
     pub secret: Option<Secret>,
     pub outcome: Outcome,
-    /// Who decided: `facts`, `profile NAME`, `environment`, `/etc/nccl.conf:3`,
-    /// `configuration`.
-    pub source: String,
+    /// Who decided.
+    pub source: Source,
     /// Why, in a few words.
     pub rule: String,
     /// What it was decided on.
@@ -52,7 +52,7 @@ impl fmt::Debug for Secret {
 
 impl Setting {
     /// One that is put into the command's environment.
-    pub fn filled(variable: String, value: String, source: String, rule: String) -> Setting {
+    pub fn filled(variable: String, value: String, source: Source, rule: String) -> Setting {
         let (value, secret) = match is_secret(&variable) {
             true => (HIDDEN.to_owned(), Some(Secret(value))),
             false => (value, None),
@@ -66,7 +66,7 @@ impl Setting {
         variable: String,
         value: Option<String>,
         outcome: Outcome,
-        source: String,
+        source: Source,
         rule: String,
     ) -> Setting {
         let (secret, evidence, at_start) = (None, Vec::new(), false);
@@ -85,7 +85,7 @@ pub struct Proposal {
     pub variable: String,
     /// `None` to say that it is left unset on purpose.
     pub value: Option<String>,
-    pub source: String,
+    pub source: Source,
     pub rule: String,
     pub evidence: Vec<String>,
 }
@@ -95,14 +95,17 @@ impl Proposal {
         Proposal {
             variable: variable.to_owned(),
             value: Some(value.into()),
-            source: "facts".to_owned(),
+            source: Source::Facts,
             rule: rule.into(),
             evidence: Vec::new(),
         }
     }
 
     pub fn from_profile(profile: &str, variable: &str, value: &str, rule: &str) -> Proposal {
-        Proposal { source: format!("profile {profile}"), ..Proposal::from_facts(variable, value, rule) }
+        Proposal {
+            source: Source::Profile(profile.to_owned()),
+            ..Proposal::from_facts(variable, value, rule)
+        }
     }
 
     #[must_use]

@@ -3,13 +3,11 @@
 use super::Options;
 use crate::facts::Facts;
 use crate::facts::home::Homes;
-use crate::facts::settings::{AT_START, ENVIRONMENT, Settings, UserSetting, is_variable_name};
+use crate::facts::settings::{Settings, UserSetting, is_variable_name};
+use crate::finding::Source;
 use crate::nccl::list::Pattern;
 use crate::nccl::version::{NEWEST, READS_CONF_FILE, REWROTE_PARSERS, SEARCHES_GIDS, Version};
 use crate::nccl::{gid, libraries, predict};
-
-/// The origin of a variable that our own configuration sets.
-pub const CONFIGURATION: &str = "configuration";
 
 /// The user's variables in the order in which they count: the environment, our
 /// own configuration, and the conf files that the job's NCCL reads.
@@ -25,16 +23,21 @@ impl User {
     pub fn new(facts: &Facts, options: &Options) -> User {
         let version = libraries::release(facts);
         let (environment, files): (Vec<_>, Vec<_>) =
-            facts.settings.0.iter().cloned().partition(|s| s.origin == ENVIRONMENT || s.origin == AT_START);
+            facts.settings.0.iter().cloned().partition(|s| s.origin.is_environment());
         let own_file = environment
             .iter()
             .find(|setting| setting.variable == "NCCL_CONF_FILE" && !setting.value.is_empty())
             .map(|setting| setting.value.clone());
-        let set =
-            options.set.iter().map(|(variable, value)| UserSetting::new(variable, value, CONFIGURATION));
+        let set = options
+            .set
+            .iter()
+            .map(|(variable, value)| UserSetting::new(variable, value, Source::Configuration));
         let files = files
             .into_iter()
-            .filter(|setting| is_read(setting.file(), own_file.as_deref(), facts.homes.as_ref(), version))
+            .filter(|setting| {
+                let file = setting.origin.conf_file().unwrap_or_default();
+                is_read(file, own_file.as_deref(), facts.homes.as_ref(), version)
+            })
             .map(|setting| as_read(setting, version));
         // The one door to the plan: what is no name for a shell, a file or a launcher has no
         // business behind it.

@@ -132,10 +132,10 @@ impl Log {
     }
 
     /// What came out of a self-test, after its plan was shown.
-    pub fn self_test(&self, report: &Report, plan: &Plan) {
+    pub fn self_test(&self, report: &Report) {
         match self.format {
             LogFormat::Json => self_test::events(report),
-            LogFormat::Text => self.put(|out| self_test::write_brief(out, report, plan, self.level)),
+            LogFormat::Text => self.put(|out| self_test::write_brief(out, report, self.level)),
         }
     }
 
@@ -230,7 +230,7 @@ fn events(plan: &Plan, memlock: Option<&Memlock>) {
             variable = setting.variable,
             value = setting.value,
             outcome,
-            source = setting.source,
+            source = %setting.source,
             rule = setting.rule,
             "variable"
         );

@@ -176,7 +176,7 @@ fn write_setting(out: &mut impl Write, setting: &Setting, width: usize) -> io::R
         value => visible(value.unwrap_or_default()),
     };
     let reason = match setting.outcome {
-        Outcome::User => setting.source.clone(),
+        Outcome::User => setting.source.to_string(),
         _ if setting.at_start => {
             format!("{} ({}), filled in when this container started", setting.rule, setting.source)
         }

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use super::style::{counted, visible};
 use crate::config::LogLevel;
-use crate::plan::Plan;
 use crate::self_test::check::{Check, Outcome};
 use crate::self_test::kinds::{KINDS, Level};
 use crate::self_test::pair::{Figures, Pair};
@@ -58,7 +57,7 @@ fn write_rails(out: &mut impl Write, pair: &Pair) -> io::Result<()> {
 ///
 /// # Errors
 /// Whatever the sink gives.
-pub fn write_brief(out: &mut impl Write, report: &Report, plan: &Plan, level: LogLevel) -> io::Result<()> {
+pub fn write_brief(out: &mut impl Write, report: &Report, level: LogLevel) -> io::Result<()> {
     let shown: Vec<&Check> = bad(report)
         .into_iter()
         .filter(|check| check.outcome == Outcome::Failed || level >= LogLevel::Warn)
@@ -70,11 +69,7 @@ pub fn write_brief(out: &mut impl Write, report: &Report, plan: &Plan, level: Lo
         shown.iter().map(|check| format!("{} {}", word(check.outcome), name(check))).collect();
     let names = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
     writeln!(out, "rdma-init: self-test {}{}", verdict(report), visible(&names))?;
-    let is_new = |check: &&Check| {
-        let said = |message: &String| plan.findings.iter().any(|finding| message.contains(&finding.message));
-        !check.message.as_ref().is_some_and(said)
-    };
-    shown.into_iter().filter(is_new).try_for_each(|check| explain(out, check))
+    shown.into_iter().filter(|check| !check.is_in_plan).try_for_each(|check| explain(out, check))
 }
 
 /// The same as events.

@@ -48,6 +48,7 @@ mod tests {
             message: None,
             fix: None,
             took_us: 3,
+            is_in_plan: false,
         };
         let report = Report {
             schema: SCHEMA.into(),

@@ -21,6 +21,9 @@ pub struct Check {
     pub fix: Option<String>,
     /// Microseconds.
     pub took_us: u64,
+    /// Whether a finding of the plan tells what is wrong, so that a report of both need not.
+    #[serde(skip)]
+    pub is_in_plan: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

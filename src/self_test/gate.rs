@@ -40,6 +40,7 @@ mod tests {
             message: (number != 2).then(|| format!("It is {number}.")),
             fix: None,
             took_us: 0,
+            is_in_plan: false,
         };
         Report { checks: (0..6).map(check).collect(), ..Report::default() }
     }

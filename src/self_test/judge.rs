@@ -36,6 +36,7 @@ fn judge(kind: &Kind, evidence: Evidence, findings: &[Finding]) -> Check {
             fix: finding.fix.clone(),
         })
         .collect();
+    let is_in_plan = !known.is_empty();
     if let Some((outcome, message, fix)) = evidence.wrong {
         // An error that has been found names the cause of what is seen here.
         let is_known = outcome == Outcome::Failed && known.iter().any(|other| other.outcome == outcome);
@@ -56,6 +57,7 @@ fn judge(kind: &Kind, evidence: Evidence, findings: &[Finding]) -> Check {
         outcome: worst.outcome,
         message: Some(messages.join(" ")),
         fix: known.iter().find_map(|one| one.fix.clone()),
+        is_in_plan,
         ..check
     }
 }

@@ -55,6 +55,7 @@ pub fn check(id: &str, outcome: Outcome) -> Check {
         message: None,
         fix: None,
         took_us: 0,
+        is_in_plan: false,
     }
 }
 

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::identity::{Identity, started};
 use crate::facts::secret::is_secret;
 use crate::facts::start::Filled;
+use crate::finding::Source;
 use crate::json;
-use crate::plan::{CONFIGURATION, Outcome, Plan, Setting};
+use crate::plan::{Outcome, Plan, Setting};
 use crate::report::plan::SCHEMA;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +46,7 @@ pub type Variables = IndexMap<String, String>;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reason {
-    pub source: String,
+    pub source: Source,
     pub rule: String,
 }
 
@@ -100,7 +101,7 @@ fn owned((name, value): (&str, &str)) -> (String, String) {
 
 fn reasons(settings: &[Setting]) -> IndexMap<String, Reason> {
     let own = settings.iter().filter(|setting| setting.outcome == Outcome::Filled);
-    own.filter(|setting| setting.source != CONFIGURATION)
+    own.filter(|setting| setting.source != Source::Configuration)
         .map(|Setting { variable, source, rule, .. }| {
             (variable.clone(), Reason { source: source.clone(), rule: rule.clone() })
         })
@@ -151,21 +152,21 @@ mod tests {
 
     #[test]
     fn what_the_user_had_it_set_is_not_its_own() {
-        let setting = |variable: &str, outcome, source: &str| Setting {
+        let setting = |variable: &str, outcome, source: Source| Setting {
             variable: variable.to_owned(),
             value: Some("1".to_owned()),
             secret: None,
             outcome,
-            source: source.to_owned(),
+            source,
             rule: "r".to_owned(),
             evidence: Vec::new(),
             at_start: false,
         };
         let settings = vec![
-            setting("A", Outcome::Filled, "facts"),
-            setting("B", Outcome::Filled, CONFIGURATION),
-            setting("C", Outcome::User, "environment"),
-            Setting { value: None, ..setting("D", Outcome::Unset, "facts") },
+            setting("A", Outcome::Filled, Source::Facts),
+            setting("B", Outcome::Filled, Source::Configuration),
+            setting("C", Outcome::User, Source::Environment),
+            Setting { value: None, ..setting("D", Outcome::Unset, Source::Facts) },
         ];
         let filled = settings.iter().filter(|setting| setting.outcome == Outcome::Filled);
         let run = Run {
@@ -173,8 +174,7 @@ mod tests {
             reasons: reasons(&settings),
             ..Run::default()
         };
-        let own =
-            Filled { variable: "A".into(), value: "1".into(), source: "facts".into(), rule: "r".into() };
+        let own = Filled { variable: "A".into(), value: "1".into(), source: Source::Facts, rule: "r".into() };
         assert_eq!(run.filled_itself().collect::<Vec<_>>(), [own]);
         // What was not taken of the state has no reason, either.
         assert_eq!(Run { filled: Variables::new(), ..run }.filled_itself().count(), 0);

@@ -81,6 +81,7 @@ fn report(node: usize) -> Report {
         message: None,
         fix: None,
         took_us: 1234,
+        is_in_plan: false,
     };
     let filled = (0..10).map(|number| (format!("NCCL_VARIABLE_{number}"), format!("{number}")));
     Report {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rdma_init::facts::Facts;
 use rdma_init::facts::rdma::LinkLayer;
 use rdma_init::facts::settings::Environment as Variables;
-use rdma_init::finding::Id;
+use rdma_init::finding::{Id, Source};
 use rdma_init::plan::{self, Fabric, Plan};
 use rdma_init::{config, host};
 
@@ -79,7 +79,7 @@ fn nccl_takes_what_was_decided() {
             assert_eq!(predicted(facts, &environment(plan), version(&library)), found, "{name}");
             // Where the user decides, or nothing can be right, there is nothing to hold it to.
             let is_ours = plan.settings.iter().all(|setting| setting.outcome != plan::Outcome::User)
-                && plan.settings.iter().all(|setting| setting.source != "configuration")
+                && plan.settings.iter().all(|setting| setting.source != Source::Configuration)
                 && plan.profile.is_some()
                 && plan.fabric == Fabric::Verbs
                 && !plan.findings.iter().any(|finding| [Id::NoOwnGid, Id::TooManyHcas].contains(&finding.id));

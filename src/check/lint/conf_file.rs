@@ -1,12 +1,17 @@
 //! Lines of nccl.conf that do not do what they seem to.
 
 use super::{Subject, shown};
-use crate::facts::settings::{ConfLine, ENVIRONMENT, UserSetting};
-use crate::finding::{Finding, Id};
+use crate::facts::settings::{ConfLine, UserSetting};
+use crate::finding::{Finding, Id, Source};
 use crate::nccl::version::REWROTE_PARSERS;
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
-    let lines = subject.facts.conf_lines.iter().filter(|line| subject.user.reads(line.file())).map(of_line);
+    let lines = subject
+        .facts
+        .conf_lines
+        .iter()
+        .filter(|line| line.origin.conf_file().is_some_and(|file| subject.user.reads(file)))
+        .map(of_line);
     let values = subject.user.effective().filter_map(of_value);
     missing(subject).into_iter().chain(lines).chain(values).chain(of_windows(subject)).collect()
 }
@@ -17,7 +22,7 @@ fn missing(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_CONF_FILE").filter(|setting| !setting.value.is_empty())?;
     let facts = subject.facts;
     // An older document does not say which files there are.
-    let is_known = facts.homes.is_some() && setting.origin == ENVIRONMENT;
+    let is_known = facts.homes.is_some() && setting.origin == Source::Environment;
     if !is_known || !subject.user.reads(&setting.value) || facts.conf_files.contains(&setting.value) {
         return None;
     }
@@ -79,9 +84,10 @@ fn rest(setting: &UserSetting) -> Option<&'static str> {
 fn of_windows(subject: &Subject) -> Vec<Finding> {
     let mut files: Vec<(&str, Vec<&str>)> = Vec::new();
     for setting in subject.user.effective().filter(|setting| has_return(setting)) {
-        match files.iter_mut().find(|(file, _)| *file == setting.file()) {
+        let Some(path) = setting.origin.conf_file() else { continue };
+        match files.iter_mut().find(|(file, _)| *file == path) {
             Some((_, names)) => names.push(&setting.variable),
-            None => files.push((setting.file(), vec![&setting.variable])),
+            None => files.push((path, vec![&setting.variable])),
         }
     }
     let who = match subject.user.version() {
@@ -100,7 +106,7 @@ fn of_windows(subject: &Subject) -> Vec<Finding> {
 }
 
 fn is_of_file(setting: &UserSetting) -> bool {
-    !setting.file().is_empty() && setting.variable.starts_with("NCCL_")
+    setting.origin.conf_file().is_some() && setting.variable.starts_with("NCCL_")
 }
 
 fn has_return(setting: &UserSetting) -> bool {

@@ -12,9 +12,6 @@ use crate::nccl::version::{CHECKS_RANGE, READS_GIDS_FIRST, SEARCHES_GIDS};
 use crate::plan::{PortVerdict, own_slots};
 use crate::report::style::condensed;
 
-/// What is said of a slot that nothing can be reached with.
-const DEAD: &str = "RoCE will not connect";
-
 /// A queue pair keeps eight bits of the index (`ibv_global_route`).
 const LARGEST: i64 = 255;
 
@@ -109,14 +106,14 @@ fn wrong(subject: &Subject) -> Option<Finding> {
         None => return None,
     };
     let mut fails = None;
-    let mut wrong: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut wrong: Vec<(Wrong, Vec<&str>)> = Vec::new();
     for used in ports {
         let what = match (&used.gid, find(subject, &used.hca, used.port)) {
             (Some(GidUse::Fails(why)), _) => {
                 fails.get_or_insert(why);
                 continue;
             }
-            // Of a larger one has been said.
+            // A larger index has a finding of its own.
             (Some(GidUse::Slot { index, gid }), Some(port)) if *index <= LARGEST => {
                 what_is_wrong(subject, port, *index, gid.as_ref())
             }
@@ -128,10 +125,11 @@ fn wrong(subject: &Subject) -> Option<Finding> {
             None => wrong.push((what, vec![&used.hca])),
         }
     }
+    let is_dead = wrong.iter().any(|(wrong, _)| wrong.severity == Severity::Error);
     let wrong: Vec<String> =
-        wrong.iter().map(|(what, names)| format!("{} {what}", condensed(names))).collect();
+        wrong.iter().map(|(wrong, names)| format!("{} {}", condensed(names), wrong.what)).collect();
     if let Some(why) = fails {
-        // Of a range that is none has been said.
+        // A range that NCCL cannot read has a finding of its own.
         if range(subject).is_some_and(|finding| finding.severity == Severity::Error) {
             return None;
         }
@@ -145,8 +143,7 @@ fn wrong(subject: &Subject) -> Option<Finding> {
     let leads = if is_index { "is wrong here" } else { "does not lead NCCL to the right GID" };
     let finding =
         Finding::warning(Id::GidIndex, format!("{} {leads}: {}.", shown(setting), wrong.join("; ")));
-    let severity =
-        if wrong.iter().any(|what| what.contains(DEAD)) { Severity::Error } else { Severity::Warning };
+    let severity = if is_dead { Severity::Error } else { Severity::Warning };
     Some(Finding { severity, ..finding }.with_fix(fix(subject, setting)))
 }
 
@@ -193,26 +190,32 @@ fn find<'a>(subject: &Subject<'a>, hca: &str, port: u32) -> Option<&'a Port> {
     hca.ports.iter().find(|known| known.number == port)
 }
 
-fn what_is_wrong(subject: &Subject, port: &Port, index: i64, gid: Option<&Gid>) -> Option<String> {
+/// What is wrong with the slot of a port.
+#[derive(PartialEq)]
+struct Wrong {
+    what: String,
+    /// An error where nothing can be reached with it.
+    severity: Severity,
+}
+
+fn what_is_wrong(subject: &Subject, port: &Port, index: i64, gid: Option<&Gid>) -> Option<Wrong> {
     let right = own_slots(subject.facts, port);
     if right.iter().any(|gid| i64::from(gid.index) == index) {
         return None;
     }
-    let there = match gid {
+    let near = |what: &str| {
+        (format!("is {what}, which reaches no further than the own Ethernet segment"), Severity::Warning)
+    };
+    let dead = |what: String| (format!("is {what}: RoCE will not connect"), Severity::Error);
+    let (there, severity) = match gid {
         None if index >= port.gids.size.into() => {
-            format!("is behind the end of the table ({} slots): {DEAD}", port.gids.size)
+            dead(format!("behind the end of the table ({} slots)", port.gids.size))
         }
-        None => format!("is empty: {DEAD}"),
-        Some(gid) if gid.is_link_local() => {
-            "is link-local, which reaches no further than the own Ethernet segment".to_owned()
-        }
-        Some(gid) if gid.kind == GidType::IbOrRoceV1 => {
-            "is RoCE v1, which reaches no further than the own Ethernet segment".to_owned()
-        }
-        Some(gid) => {
-            format!("is {}, not an address of this container: {DEAD}", gid.address())
-        }
+        None => dead("empty".to_owned()),
+        Some(gid) if gid.is_link_local() => near("link-local"),
+        Some(gid) if gid.kind == GidType::IbOrRoceV1 => near("RoCE v1"),
+        Some(gid) => dead(format!("{}, not an address of this container", gid.address())),
     };
     let instead = right.first().map(|gid| format!(" (slot {} is right)", gid.index)).unwrap_or_default();
-    Some(format!("slot {index} {there}{instead}"))
+    Some(Wrong { what: format!("slot {index} {there}{instead}"), severity })
 }
