@@ -5,13 +5,14 @@ pub mod usage;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use figment::value::Value;
 
 use crate::config::{self, Flag};
-use crate::self_test::device::{DEFAULT_SIZE, LEAST_SIZE};
+use crate::report::environment::EnvFormat;
 use crate::self_test::kinds::Level;
 use crate::self_test::pair::Address;
+use crate::verbs::port_test::{DEFAULT_SIZE, LEAST_SIZE};
 
 /// Starts a GPU training container: fills in the NCCL variables that the user
 /// did not set, makes sure that memory can be pinned, then runs COMMAND.
@@ -284,22 +285,6 @@ pub struct Host {
     /// A facts document captured elsewhere with `inspect --json`, or demo:NAME
     #[arg(long, value_name = "FILE")]
     pub facts: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum EnvFormat {
-    /// For eval in a POSIX shell
-    #[default]
-    Sh,
-    /// For tools that read .env files
-    Dotenv,
-    /// For /etc/nccl.conf
-    NcclConf,
-    Json,
-    /// For docker run --env-file
-    Docker,
-    /// Options for Open MPI's mpirun
-    Mpirun,
 }
 
 /// The names of the subcommands that a user may type.

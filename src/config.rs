@@ -15,12 +15,12 @@ use std::time::Duration;
 use figment::Figment;
 use figment::value::Value;
 use indexmap::IndexMap;
-use serde::{Deserialize, Serialize};
 
 use crate::check::memlock;
 use crate::exit;
-use crate::facts::settings::Environment;
+use crate::facts::environment::Environment;
 use crate::init::{Enforcing, Orders, Refusal, Supervision, Terms, Voice};
+use crate::log;
 use crate::plan::{DefaultRouteOption, Options, ProfileOption};
 use crate::self_test;
 use crate::state::{Place, Propagate};
@@ -56,8 +56,8 @@ pub struct Config {
     pub prepare_timeout: Duration,
     /// 1 to 255.
     pub refuse_exit_code: i32,
-    pub log_format: LogFormat,
-    pub log_level: LogLevel,
+    pub log_format: log::Format,
+    pub log_level: log::Level,
     /// Look after the command also where this is not PID 1.
     pub supervise: bool,
     pub supervision: Supervision,
@@ -68,24 +68,6 @@ pub struct Config {
 
 /// The flags that do.
 const ASK_ANEW: &[&str] = &["keep", "profile", "profile-dir", "set"];
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    #[default]
-    Text,
-    Json,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogLevel {
-    Error,
-    Warn,
-    #[default]
-    Info,
-    Debug,
-}
 
 /// A configuration that cannot be used; a sentence for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -201,8 +183,8 @@ impl Config {
             },
             supervision: self.supervision,
             voice: Voice {
-                json: self.log_format == LogFormat::Json,
-                quiet: self.log_level == LogLevel::Error,
+                json: self.log_format == log::Format::Json,
+                quiet: self.log_level == log::Level::Error,
             },
         }
     }

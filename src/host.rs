@@ -12,8 +12,10 @@ use crate::check::{
 use crate::config::Config;
 use crate::demo;
 use crate::facts::document::Document;
-use crate::facts::settings::{self, Environment, UserSetting};
-use crate::facts::start::{Filled, Start};
+use crate::facts::environment::Environment;
+use crate::facts::environment::Filled;
+use crate::facts::settings::{self, UserSetting};
+use crate::facts::start::Start;
 use crate::facts::{self, Facts, Reader, Sources, extra, net, rtnetlink};
 use crate::finding::Source;
 use crate::plan::{self, Plan, ProfileOption, User};

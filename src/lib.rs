@@ -36,6 +36,7 @@
 #![deny(unsafe_code)]
 
 pub mod apply;
+pub mod block;
 pub mod check;
 pub mod cli;
 pub mod commands;
@@ -47,6 +48,7 @@ pub mod finding;
 pub mod host;
 pub mod init;
 pub mod json;
+pub mod log;
 pub mod nccl;
 pub mod plan;
 pub mod profiles;
@@ -57,4 +59,5 @@ pub mod self_test;
 pub mod start;
 pub mod state;
 pub mod sys;
+pub mod text;
 pub mod verbs;

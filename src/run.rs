@@ -21,13 +21,14 @@ use crate::apply::{environment, memlock as raise};
 use crate::check::memlock::{self, Mode};
 use crate::config::Config;
 use crate::facts::Facts;
-use crate::facts::settings::Environment;
+use crate::facts::environment::Environment;
 use crate::facts::start::Start;
 use crate::finding::{Finding, Id, Severity};
 use crate::host;
 use crate::init::{Decided, Orders};
+use crate::log::Log;
 use crate::plan::Plan;
-use crate::report::log::Log;
+use crate::report;
 use crate::report::plan::Memlock;
 use crate::self_test;
 use crate::self_test::report::Report;
@@ -90,7 +91,7 @@ pub fn prepare(
     let memlock = raise_memlock(config, &facts, &mut plan);
     tracing::debug!(unreadable = facts.unreadable.len(), "facts read");
 
-    log.plan(&plan, memlock.as_ref());
+    report::start::plan(log, &plan, memlock.as_ref());
     let refused = |reason: String| {
         let public = facts.settings.without_private_values(&reason);
         Ok(Prepared::Refused { reason, public, code: config.refuse_exit_code })
@@ -180,7 +181,7 @@ fn prove(config: &Config, facts: &Facts, plan: &Plan, log: &Log) -> Option<Repor
     }
     let host = self_test::quick::host_name();
     let report = self_test::whole::report(&host, facts, plan, Extent::default(), |_| true);
-    log.self_test(&report);
+    report::start::self_test(log, &report);
     Some(report)
 }
 

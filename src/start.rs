@@ -10,12 +10,12 @@ use crate::apply::environment;
 use crate::cli::Action;
 use crate::cli::usage::{self, command_of};
 use crate::commands;
-use crate::config::{self, DEFAULT_PREPARE_TIMEOUT, LogLevel};
+use crate::config::{self, DEFAULT_PREPARE_TIMEOUT};
 use crate::exit;
-use crate::facts::settings::Environment;
+use crate::facts::environment::Environment;
 use crate::init::{self, Decided, Link, Orders, Refusal, Terms};
-use crate::report::log::{Log, say};
-use crate::report::style::sentence;
+use crate::log::Level;
+use crate::log::{Log, say};
 use crate::run::{self, Keeper, Prepared};
 use crate::sys::deadline::{self, Deadline, Refused};
 use crate::sys::environ;
@@ -23,6 +23,7 @@ use crate::sys::exec::Image;
 use crate::sys::fork::{exit_now, wait_to_be_killed};
 use crate::sys::signals::{Inherited, block_all};
 use crate::sys::stdio::reserve_closed;
+use crate::text::sentence;
 
 /// Runs the program; all signals must be blocked. Returns the exit code.
 pub fn start(inherited: Inherited) -> i32 {
@@ -274,7 +275,7 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
     let config = match config::load(&environment, flags) {
         Ok(config) => config,
         Err(error) => {
-            Log::start(early.log_format, LogLevel::default(), Log::patient());
+            Log::start(early.log_format, Level::default(), Log::patient());
             return failed(&error.into());
         }
     };

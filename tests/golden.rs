@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rdma_init::config::Config;
+use rdma_init::facts::environment::Environment;
 use rdma_init::facts::net::Net;
-use rdma_init::facts::settings::Environment;
 use rdma_init::finding::{Id, Severity};
 use rdma_init::nccl::predict::{Bootstrap, GidUse, Transport};
 use rdma_init::plan::Fabric;
@@ -173,7 +173,8 @@ fn the_self_test_and_require_rdma_agree() {
             wrong.push(format!("{name}: {:?}, {:?}", plan.fabric, plan.forecasts));
         }
         for obstacle in &obstacles {
-            let check = failed.iter().find(|check| check.id == obstacle.check);
+            let kind = self_test::kinds::of_obstacle(obstacle.about).unwrap();
+            let check = failed.iter().find(|check| check.id == kind.id);
             assert!(check.is_some(), "{name}: {obstacle:?}, and the check has not failed");
         }
         // Of each error, somebody is told by a check.

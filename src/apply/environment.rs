@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 
-use crate::facts::start::Filled;
+use crate::facts::environment::Filled;
 
 /// The inherited entries as they are, with the filled variables in place of
 /// inherited ones of the same name, and the others after them.

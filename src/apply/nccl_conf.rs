@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use super::amend::{InPlace, Kept, LONGEST, amend};
+use crate::block;
 use crate::facts::reader::{Links, read_regular};
 use crate::nccl::conf;
-use crate::state::block;
 
 const PATH: &str = "etc/nccl.conf";
 

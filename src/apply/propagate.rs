@@ -5,8 +5,9 @@ mod sshd;
 use std::path::Path;
 
 use super::amend::{InPlace, amend};
+use crate::block;
 use crate::report::formats::{self, Unfit, Writer, written};
-use crate::state::{Propagate, block};
+use crate::state::Propagate;
 
 const PROFILE: &str = "/etc/profile.d/rdma-init.sh";
 const PAM: &str = "/etc/environment";

@@ -5,7 +5,7 @@ use crate::facts::image::Image;
 use crate::finding::{Finding, Id};
 use crate::nccl::libraries;
 use crate::plan::{Fabric, Plan};
-use crate::report::style::condensed;
+use crate::text::condensed;
 
 pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let Some(image) = libraries::image(facts) else { return Vec::new() };

@@ -10,7 +10,7 @@ use crate::nccl::number::integer;
 use crate::nccl::variables;
 use crate::nccl::version::NEWEST;
 use crate::plan::{Plan, User};
-use crate::report::style::condensed;
+use crate::text::condensed;
 
 /// An index into the table of each port, 0 by default (`ncclIbInitQp` in
 /// `src/transport/net_ib.cc`).

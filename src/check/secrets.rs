@@ -3,7 +3,7 @@
 use crate::facts::secret::is_secret;
 use crate::finding::{Finding, Id, Source};
 use crate::plan::{Outcome, Plan, Setting};
-use crate::report::style::condensed;
+use crate::text::condensed;
 
 /// Those that who enters the container later might miss.
 pub fn finding(plan: &Plan) -> Option<Finding> {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::facts::traffic::Amount;
 use crate::finding::{Finding, Id};
-use crate::report::style::duration;
 use crate::report::traffic::{Moved, names};
+use crate::text::duration;
 
 /// On InfiniBand, the packets of the subnet manager count as well.
 const OF_MANAGEMENT: Amount = Amount { bytes: Some(64 * 1024), packets: Some(256) };

@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 
 use super::{ACTIONS, Action, Cli, ConfigFlags};
 use crate::exit;
-use crate::report::log::say;
+use crate::log::say;
 
 /// Parses the arguments. What is not to be run has been printed already.
 ///

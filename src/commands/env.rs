@@ -4,9 +4,9 @@ use std::io::Write;
 
 use crate::cli::EnvArguments;
 use crate::config::Config;
-use crate::facts::settings::Environment;
+use crate::facts::environment::Environment;
+use crate::log::say;
 use crate::report;
-use crate::report::log::say;
 use crate::state::find::find;
 use crate::state::run::Run;
 

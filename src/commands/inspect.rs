@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::cli::Host;
 use crate::config::Config;
 use crate::facts::document::Document;
-use crate::facts::settings::Environment;
+use crate::facts::environment::Environment;
 use crate::json;
 use crate::{host, report};
 

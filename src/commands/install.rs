@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::anyhow;
 
 use crate::apply::install::{Installed, install};
-use crate::report::log::say;
+use crate::log::say;
 
 pub fn run(out: &mut impl Write, folder: &Path) -> anyhow::Result<()> {
     let Installed { path, was_there, noexec } = install(folder).map_err(|why| anyhow!(why))?;

@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use crate::cli::Action;
 use crate::config::Config;
 use crate::facts::Facts;
-use crate::facts::settings::Environment;
+use crate::facts::environment::Environment;
 use crate::host;
 use crate::plan::Plan;
 use crate::profiles::Profiles;

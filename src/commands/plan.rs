@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::check::memlock::{self, Mode};
 use crate::cli::Host;
 use crate::config::Config;
-use crate::facts::settings::Environment;
+use crate::facts::environment::Environment;
 use crate::json;
 use crate::report::plan::{Detail, Document, Memlock, write};
 

@@ -10,7 +10,7 @@ use anyhow::bail;
 use crate::cli::StatArguments;
 use crate::facts::Reader;
 use crate::facts::traffic::{self, Traffic};
-use crate::report::log::say;
+use crate::log::say;
 use crate::report::stat::{self, Row};
 
 /// Without `--watch`.

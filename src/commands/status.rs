@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::config::Config;
 use crate::json;
-use crate::report::style::visible;
 use crate::state::find::{Found, find};
+use crate::text::visible;
 
 /// It is not ready.
 const NOT_READY: i32 = 1;
@@ -55,7 +55,7 @@ pub fn run(out: &mut impl Write, json: bool, config: &Config) -> anyhow::Result<
                 out,
                 "prepared {age} ago: {}; {} filled in{}",
                 visible(&run.headline),
-                crate::report::style::counted(run.filled.len(), "variable"),
+                crate::text::counted(run.filled.len(), "variable"),
                 visible(&tested)
             )?;
         }

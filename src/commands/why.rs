@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use crate::cli::Host;
 use crate::config::Config;
-use crate::facts::settings::{Environment, is_variable_name};
+use crate::facts::environment::{Environment, is_variable_name};
 use crate::json;
 use crate::plan::Why;
 use crate::report;
-use crate::report::style::visible;
+use crate::text::visible;
 
 /// `plan --why VARIABLE --json`.
 #[derive(Serialize)]

@@ -8,7 +8,7 @@ use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 
 use super::{ConfigError, Flag, KEYS, not_toml, values};
-use crate::facts::settings::Environment;
+use crate::facts::environment::Environment;
 
 /// The file that is read when no other is named.
 pub const DEFAULT_FILE: &str = "/etc/rdma-init.toml";

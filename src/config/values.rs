@@ -9,7 +9,7 @@ use figment::value::{Dict, Num, Value};
 use indexmap::IndexMap;
 use serde::de::DeserializeOwned;
 
-use crate::facts::settings::is_variable_name;
+use crate::facts::environment::is_variable_name;
 use crate::init::{Remap, Rewrite};
 use crate::plan::ProfileOption;
 use crate::state::{Place, Propagate};

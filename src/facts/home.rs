@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::environment::Environment;
 use super::reader::Reader;
-use super::settings::Environment;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

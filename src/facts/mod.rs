@@ -7,6 +7,7 @@
 pub mod counters;
 pub mod dmi;
 pub mod document;
+pub mod environment;
 pub mod extra;
 pub mod gid;
 pub mod gpu;
@@ -64,7 +65,7 @@ pub struct Facts {
     /// Those among them that rdma-init has put into the environment itself, when the
     /// container started, with its reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub filled_at_start: Vec<start::Filled>,
+    pub filled_at_start: Vec<environment::Filled>,
     /// NCCL's conf files that are there, of all that some release reads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conf_files: Vec<String>,

@@ -42,7 +42,8 @@ pub fn read(reader: &Reader, start: Start, settings: &Settings) -> Vec<NamedFile
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::settings::{Environment, UserSetting};
+    use crate::facts::environment::Environment;
+    use crate::facts::settings::UserSetting;
     use std::fs;
     use std::path::Path;
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::{Environment, is_variable_name};
+use super::environment::{Environment, is_variable_name};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

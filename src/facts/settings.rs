@@ -1,72 +1,19 @@
 //! The variables that the user has set, wherever NCCL would find them.
 
-use std::ffi::CString;
 use std::ops::Not;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::environment::{Environment, is_of_name, is_variable_name};
 use super::reader::Reader;
 use super::secret::{is_secret, shown};
-use super::start::{Filled, Start};
+use super::start::Start;
+use crate::block;
 use crate::finding::Source;
 use crate::nccl::conf;
 use crate::nccl::version::SKIPS_COMMENTS;
-use crate::state::block;
-
-/// The environment as name and value, for looking things up; what is passed on
-/// to the command are the original bytes.
-#[derive(Debug, Clone, Default)]
-pub struct Environment(Vec<(String, String)>);
-
-impl Environment {
-    /// What it has besides these variables.
-    pub fn without(&self, filled: &[Filled]) -> Environment {
-        let is_other = |(name, _): &&(String, String)| !filled.iter().any(|known| known.variable == *name);
-        Environment(self.0.iter().filter(is_other).cloned().collect())
-    }
-
-    /// Values that are not UTF-8 are shown with replacement characters.
-    pub fn new(entries: &[CString]) -> Environment {
-        Environment(
-            entries
-                .iter()
-                .filter_map(|entry| {
-                    let bytes = entry.as_bytes();
-                    let equals = bytes.iter().position(|byte| *byte == b'=')?;
-                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                    Some((text(&bytes[..equals]), text(&bytes[equals + 1..])))
-                })
-                .collect(),
-        )
-    }
-
-    /// The first of a name counts, as for getenv(3).
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
-    }
-
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|(name, _)| name.as_str())
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
-    }
-}
-
-impl<const N: usize> From<[(&str, &str); N]> for Environment {
-    fn from(pairs: [(&str, &str); N]) -> Environment {
-        Environment(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec())
-    }
-}
-
-/// Whether a text can name a variable for every shell, file and launcher that it
-/// may go through.
-pub fn is_variable_name(text: &str) -> bool {
-    text.chars().all(is_of_name) && text.starts_with(|c: char| !c.is_ascii_digit())
-}
 
 /// Variables in the order in which they count: of two with one name, the first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -258,10 +205,6 @@ pub(super) fn without_secret(text: String) -> String {
         start = end + text[end..].chars().next().map_or(0, char::len_utf8);
     }
     text
-}
-
-fn is_of_name(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_'
 }
 
 /// Lines that seem to set a variable of ours. What else is in the file is nobody's

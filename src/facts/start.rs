@@ -2,10 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use super::settings::Environment;
-use crate::finding::Source;
+use super::environment::{Environment, Filled};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
@@ -18,17 +15,6 @@ pub struct Start<'a> {
     pub command: Option<&'a str>,
     /// What an earlier start of ours has put into the environment, and is there still.
     pub filled: &'a [Filled],
-}
-
-/// A variable that rdma-init filled in when this container started, and why.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Filled {
-    pub variable: String,
-    pub value: String,
-    /// Who decided: the facts, or a profile.
-    pub source: Source,
-    pub rule: String,
 }
 
 impl Start<'_> {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::orders::Voice;
 use super::voice::Weight;
 use crate::exit;
-use crate::report::style::duration as shown;
 use crate::sys::fork::Ended;
 use crate::sys::signals;
+use crate::text::duration as shown;
 
 /// The end of the command, and what led to it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::orders::Refusal;
 use super::supervisor::{Supervisor, cannot_start, spawn};
 use super::voice::Weight;
 use crate::exit;
-use crate::facts::settings::Environment;
+use crate::facts::environment::Environment;
 use crate::run::{self, WITH_WHAT_WAS_DECIDED};
 use crate::sys::environ;
 use crate::sys::exec::Image;

@@ -21,11 +21,11 @@ use super::survivors::Reach;
 use super::terminal;
 use super::voice::Weight;
 use crate::exit;
-use crate::report::style::visible;
 use crate::sys::fork::{self, Ended, Reaped};
 use crate::sys::memory;
 use crate::sys::signals::{self, Disposition, Inherited};
 use crate::sys::stdio::close_inherited;
+use crate::text::visible;
 
 /// Runs `prepare` in a child, which becomes the command, and serves as its init.
 /// Returns the code to exit with.

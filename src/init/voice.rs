@@ -1,8 +1,8 @@
 //! What a supervisor says: on standard error, waiting for nobody.
 
 use super::orders::Voice;
-use crate::config::{LogFormat, LogLevel};
-use crate::report::log::Log;
+use crate::log::Log;
+use crate::log::{Format, Level};
 use crate::sys::stdio::Stderr;
 
 /// How much it matters.
@@ -31,7 +31,7 @@ impl Voice {
 
     /// Only now: most supervisors never say a word, and keep the memory free.
     pub fn start_log(self) {
-        let level = if self.quiet { LogLevel::Error } else { LogLevel::Warn };
-        Log::start(LogFormat::Json, level, Stderr::at_once());
+        let level = if self.quiet { Level::Error } else { Level::Warn };
+        Log::start(Format::Json, level, Stderr::at_once());
     }
 }

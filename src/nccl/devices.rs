@@ -6,6 +6,9 @@ use super::version::Version;
 use crate::facts::Facts;
 use crate::facts::rdma::{Access, Hca, LinkLayer, Port};
 
+/// The variable that names the HCAs to use.
+pub const LIST: &str = "NCCL_IB_HCA";
+
 /// Whether NCCL has a transport for a link layer; it has none for EFA's.
 pub fn has_transport(port: &Port) -> bool {
     matches!(port.link_layer, LinkLayer::InfiniBand | LinkLayer::Ethernet)

@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 
 use super::devices::{Candidate, Reason, Verdict};
-use super::hcas::VARIABLE;
 use super::near::is_here;
 use super::{Context, DefaultRouteOption, Notes, interface, no_address};
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::route::Route;
 use crate::finding::{Finding, Id};
+use crate::nccl::devices::LIST as VARIABLE;
 use crate::profiles::DefaultRouteHca;
 
 /// A port in use, by its place among all, and the best of the default routes that its

@@ -8,7 +8,7 @@ use super::{Context, no_address};
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Id};
-use crate::report::style::counted;
+use crate::text::counted;
 
 /// What a port that is DOWN is taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use super::context::Context;
 use super::setting::{Outcome, Proposal, Setting};
 use crate::facts::Facts;
+use crate::facts::environment::Filled;
 use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
-use crate::facts::start::Filled;
 use crate::finding::{Finding, Id, Source};
 use crate::profiles::Profile;
 

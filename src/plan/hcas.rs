@@ -4,11 +4,10 @@ use super::devices::{Candidate, Reason, Verdict};
 use super::setting::Proposal;
 use super::{Context, Fabric, Notes, near};
 use crate::finding::{Finding, Id};
+use crate::nccl::devices::LIST as VARIABLE;
 use crate::nccl::devices::visible;
 use crate::nccl::list::{Pattern, most_hcas};
 use crate::nccl::version::{TAKES_32_HCAS, Version};
-
-pub const VARIABLE: &str = "NCCL_IB_HCA";
 
 pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec<Proposal> {
     let profile = context.profile;

@@ -57,6 +57,10 @@ use crate::finding::{Finding, Source};
 use crate::nccl::version::Version;
 use crate::profiles::{self, Profile, Profiles};
 
+/// The version of the document that holds a plan: `plan --json`, and the state's
+/// `plan.json`. It changes when a field changes its meaning or goes.
+pub const SCHEMA: &str = "rdma-init/plan/1";
+
 /// The decision about a container.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plan {

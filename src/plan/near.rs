@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use super::Notes;
 use super::devices::{Candidate, Reason, Verdict};
 use super::distance::{Distance, of_hca};
-use super::hcas::VARIABLE;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer};
+use crate::nccl::devices::LIST as VARIABLE;
 
 /// Leaves out the HCAs that are near to no GPU, where each GPU has a near one. Those of
 /// `kept` stay.

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use super::devices::Candidate;
-use super::hcas::VARIABLE;
 use super::{Context, default_route, near};
 use crate::facts::rdma::{LinkLayer, Port};
 use crate::finding::{Finding, Id};
+use crate::nccl::devices::LIST as VARIABLE;
 
 /// Of the HCAs that the plan chose.
 pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {

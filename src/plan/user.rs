@@ -2,8 +2,9 @@
 
 use super::Options;
 use crate::facts::Facts;
+use crate::facts::environment::is_variable_name;
 use crate::facts::home::Homes;
-use crate::facts::settings::{Settings, UserSetting, is_variable_name};
+use crate::facts::settings::{Settings, UserSetting};
 use crate::finding::Source;
 use crate::nccl::list::Pattern;
 use crate::nccl::version::{NEWEST, READS_CONF_FILE, REWROTE_PARSERS, SEARCHES_GIDS, Version};

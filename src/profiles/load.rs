@@ -11,8 +11,8 @@ use nix::errno::Errno;
 use super::embedded::{EMBEDDED, OUTLINES};
 use super::format::Profile;
 use super::{Outline, resolve};
+use crate::facts::environment::is_variable_name;
 use crate::facts::reader::{Failure, Links, read_regular};
-use crate::facts::settings::is_variable_name;
 
 /// All profiles, by name.
 #[derive(Debug, Clone)]

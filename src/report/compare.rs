@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::style::{condensed_to, counted, shortened, visible};
 use crate::self_test::collect::{Place, Unread};
 use crate::self_test::compare::{Compared, Comparison};
+use crate::text::{condensed_to, counted, shortened, visible};
 
 /// `compare --json`.
 #[derive(Serialize)]

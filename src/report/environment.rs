@@ -2,11 +2,28 @@
 
 use std::io::{self, Write};
 
+use clap::ValueEnum;
 use indexmap::IndexMap;
 
 use super::formats::{self, Unfit, Writer};
-use crate::cli::EnvFormat;
 use crate::json;
+
+/// A format that `env` writes. The comments are its help.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum EnvFormat {
+    /// For eval in a POSIX shell
+    #[default]
+    Sh,
+    /// For tools that read .env files
+    Dotenv,
+    /// For /etc/nccl.conf
+    NcclConf,
+    Json,
+    /// For docker run --env-file
+    Docker,
+    /// Options for Open MPI's mpirun
+    Mpirun,
+}
 
 /// Writes the variables; returns those that the format cannot hold.
 ///

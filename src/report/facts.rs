@@ -3,13 +3,13 @@
 use std::io::{self, Write};
 
 use super::image;
-use super::style::{counted, visible};
 use crate::check::memlock::amount;
 use crate::facts::Facts;
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::net::Interface;
 use crate::facts::rdma::{Hca, Port};
 use crate::facts::route::MAIN;
+use crate::text::{counted, visible};
 
 /// Writes everything that was found.
 ///

@@ -1,11 +1,11 @@
 //! What NCCL will do, in a line.
 
-use super::style::{condensed, grouped};
 use crate::facts::gid::GidType;
 use crate::facts::rdma::LinkLayer;
 use crate::nccl::predict::{Bootstrap, GidUse, PortUse, Prediction, Transport};
 use crate::nccl::version::Version;
 use crate::plan::{Fabric, Forecast, Plan};
+use crate::text::{condensed, grouped};
 
 /// Whom a forecast is about that holds for all.
 pub const ANY: &str = "any release";

@@ -1,10 +1,10 @@
 //! How each reader of variables wants a variable written. A writer refuses what its reader
 //! would take for something else, and says why.
 
-use crate::facts::settings::is_variable_name;
+use crate::facts::environment::is_variable_name;
 use crate::nccl::conf;
 
-use super::style::visible;
+use crate::text::visible;
 
 /// What follows `its value has`.
 pub type Why = &'static str;

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::style::visible;
 use crate::facts::image::Image;
 use crate::facts::image::library::{Library, Way};
 use crate::facts::image::torch::{Linkage, Torch};
+use crate::text::visible;
 
 /// Writes a line for each library that was found; nothing where there is none.
 ///

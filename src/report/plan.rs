@@ -5,17 +5,14 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::forecast;
-use super::style::{condensed, counted, grouped, shortened, visible};
 use crate::check::memlock::{Pinning, amount};
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Severity};
 use crate::nccl::predict::Transport;
-use crate::plan::{Fabric, Outcome, Plan, PortVerdict, Setting};
+use crate::plan::{Fabric, Outcome, Plan, PortVerdict, SCHEMA, Setting};
 use crate::state::run::Run;
-
-/// The version of `plan --json`.
-pub const SCHEMA: &str = "rdma-init/plan/1";
+use crate::text::{condensed, counted, grouped, shortened, visible};
 
 /// What was done about pinned memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -235,11 +232,11 @@ impl<'a> Document<'a> {
 }
 
 /// Whether a level shows findings of this severity.
-pub fn shows(level: crate::config::LogLevel, severity: Severity) -> bool {
-    use crate::config::LogLevel;
+pub fn shows(level: crate::log::Level, severity: Severity) -> bool {
+    use crate::log::Level;
     match severity {
         Severity::Error => true,
-        Severity::Warning => level >= LogLevel::Warn,
-        Severity::Info => level >= LogLevel::Info,
+        Severity::Warning => level >= Level::Warn,
+        Severity::Info => level >= Level::Info,
     }
 }

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use super::style::{counted, visible};
-use crate::config::LogLevel;
+use crate::log;
 use crate::self_test::check::{Check, Outcome};
 use crate::self_test::kinds::{KINDS, Level};
-use crate::self_test::pair::{Figures, Pair};
 use crate::self_test::report::Report;
+use crate::self_test::report::{Figures, Pair};
+use crate::text::{counted, visible};
 
 /// Writes the table.
 ///
@@ -57,12 +57,12 @@ fn write_rails(out: &mut impl Write, pair: &Pair) -> io::Result<()> {
 ///
 /// # Errors
 /// Whatever the sink gives.
-pub fn write_brief(out: &mut impl Write, report: &Report, level: LogLevel) -> io::Result<()> {
+pub fn write_brief(out: &mut impl Write, report: &Report, level: log::Level) -> io::Result<()> {
     let shown: Vec<&Check> = bad(report)
         .into_iter()
-        .filter(|check| check.outcome == Outcome::Failed || level >= LogLevel::Warn)
+        .filter(|check| check.outcome == Outcome::Failed || level >= log::Level::Warn)
         .collect();
-    if shown.is_empty() && level < LogLevel::Info {
+    if shown.is_empty() && level < log::Level::Info {
         return Ok(());
     }
     let names: Vec<String> =

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::style::visible;
 use crate::facts::traffic::{Amount, Traffic};
 use crate::json;
+use crate::text::visible;
 
 /// A port, and what went over it.
 #[derive(Debug)]

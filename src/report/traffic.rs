@@ -1,8 +1,8 @@
 //! What has gone over the HCAs.
 
-use super::style::{condensed, counted, visible};
 use crate::check::memlock::amount;
 use crate::facts::traffic::{Amount, Traffic};
+use crate::text::{condensed, counted, visible};
 
 /// A port, and what went over it in some time.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use super::forecast;
-use super::style::visible;
 use crate::plan::{Outcome, Plan, Why};
+use crate::text::visible;
 
 /// Writes the chain.
 ///

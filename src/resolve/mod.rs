@@ -18,7 +18,7 @@ use exchange::{Reply, ask};
 use settings::Settings;
 
 use crate::facts::reader::{Reader, Unreadable};
-use crate::report::style::{shortened, visible};
+use crate::text::{shortened, visible};
 
 /// Bytes: the hosts of a cluster of tens of thousands of nodes, which some launchers write.
 const LONGEST_HOSTS: u64 = 8 * 1024 * 1024;

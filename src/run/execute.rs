@@ -10,7 +10,7 @@ use super::{exec_failed, refuse};
 use crate::apply::{environment, memlock};
 use crate::facts::{Reader, limits, process};
 use crate::init::{Decided, Refusal};
-use crate::report::log::say;
+use crate::log::say;
 use crate::sys::environ;
 use crate::sys::exec::Image;
 

@@ -9,20 +9,21 @@ use serde::Serialize;
 use crate::apply::amend::InPlace;
 use crate::apply::state::{Left, Refused};
 use crate::apply::{nccl_conf, propagate, state};
-use crate::cli::EnvFormat;
+use crate::block;
 use crate::config::Config;
-use crate::facts::settings::Environment;
+use crate::facts::environment::Environment;
 use crate::facts::{Facts, Reader, document, home};
-use crate::plan::Plan;
+use crate::log::{Log, say};
+use crate::plan::{Plan, SCHEMA};
 use crate::report::environment;
-use crate::report::log::{Log, say};
-use crate::report::plan::{Document, Memlock, SCHEMA, headline, public_headline};
-use crate::report::style::visible;
+use crate::report::environment::EnvFormat;
+use crate::report::plan::{Document, Memlock, headline, public_headline};
 use crate::state::find::{Found, OWN_PLACE, find};
 use crate::state::harmless::is_harmless;
 use crate::state::identity::{Identity, started};
 use crate::state::run::Run;
-use crate::state::{NCCL_CONF, Place, block};
+use crate::state::{NCCL_CONF, Place};
+use crate::text::visible;
 
 /// What is to be kept.
 pub struct Decided<'a> {

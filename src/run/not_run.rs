@@ -9,8 +9,8 @@ use nix::errno::Errno;
 use crate::exit;
 use crate::facts::Reader;
 use crate::facts::program::{self, Program, Starter};
-use crate::report::style::visible;
 use crate::sys::exec::Image;
+use crate::text::visible;
 
 /// The sentence, and the exit code.
 pub fn exec_failed(command: &OsStr, error: Errno, image: &Image) -> (String, i32) {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::apply::termination_log;
 use crate::config::TERMINATION_LOG_VARIABLE;
-use crate::facts::settings::Environment;
-use crate::report::log::say;
+use crate::facts::environment::Environment;
+use crate::log::say;
 use crate::sys::environ;
 use crate::sys::last_words::LastWords;
 

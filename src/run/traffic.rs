@@ -5,26 +5,28 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::check::traffic;
-use crate::config::{Config, LogFormat, LogLevel};
+use crate::config::Config;
 use crate::facts::Reader;
 use crate::facts::rdma::LinkLayer;
 use crate::facts::traffic::{Amount, Traffic, read};
+use crate::log::Log;
+use crate::log::{Format, Level};
 use crate::plan::{Plan, PortVerdict};
-use crate::report::log::Log;
+use crate::report::start;
 use crate::report::traffic::Moved;
 
 /// The counters of the ports that the job will use, and how to speak of them. Empty where
 /// there is nothing to tell: no such port, or none whose counters show.
 pub fn note(config: &Config, plan: &Plan) -> String {
-    if config.log_level < LogLevel::Warn {
+    if config.log_level < Level::Warn {
         return String::new();
     }
     let reader = Reader::new(Path::new("/"));
     let mut is_any_known = false;
     let mut text = format!(
         "{} {}\n",
-        u8::from(config.log_format == LogFormat::Json),
-        u8::from(config.log_level >= LogLevel::Info)
+        u8::from(config.log_format == Format::Json),
+        u8::from(config.log_level >= Level::Info)
     );
     // A name with a space would be read as two words.
     for port in plan.ports.iter().filter(|port| port.used && !port.hca.contains(char::is_whitespace)) {
@@ -49,14 +51,14 @@ pub fn tell(note: &str, ran: Duration) {
     let mut lines = note.lines();
     let (format, level) = match lines.next().and_then(|line| line.split_once(' ')) {
         Some((format, level)) => (
-            if format == "1" { LogFormat::Json } else { LogFormat::Text },
-            if level == "1" { LogLevel::Info } else { LogLevel::Warn },
+            if format == "1" { Format::Json } else { Format::Text },
+            if level == "1" { Level::Info } else { Level::Warn },
         ),
         None => return,
     };
     let reader = Reader::new(Path::new("/"));
     let moved: Vec<Moved> = lines.filter_map(|line| since(&reader, line)).collect();
-    Log::start(format, level, Log::patient()).traffic(&moved, traffic::finding(&moved, ran));
+    start::traffic(&Log::start(format, level, Log::patient()), &moved, traffic::finding(&moved, ran));
 }
 
 fn since(reader: &Reader, line: &str) -> Option<Moved> {

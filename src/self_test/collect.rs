@@ -14,7 +14,7 @@ use super::compare::Nodes;
 use super::finder::{Finder, Found};
 use super::launcher;
 use super::lines::{self, Line};
-use crate::report::style::{shortened, visible};
+use crate::text::{shortened, visible};
 
 /// So many places are named; the others are counted.
 const NAMED: usize = 20;

@@ -10,7 +10,7 @@ use super::check::Outcome;
 use super::report::Rail;
 use crate::facts::reader::natural;
 use crate::facts::secret::shown;
-use crate::report::style::condensed;
+use crate::text::condensed;
 
 /// What is compared beside the variables, in the order of [`fixed`].
 pub const PROPERTIES: [&str; 11] = [

@@ -13,8 +13,6 @@ pub mod pci;
 pub mod ports;
 
 use super::check::Outcome;
-use super::kinds::{self, Kind};
-use super::obstacle;
 use crate::facts::Facts;
 use crate::plan::Plan;
 
@@ -40,23 +38,12 @@ impl Evidence {
         Evidence { skip: Some(why.to_owned()), ..Evidence::default() }
     }
 
-    fn fail(self, message: String) -> Evidence {
+    pub fn fail(self, message: String) -> Evidence {
         Evidence { wrong: Some((Outcome::Failed, message, String::new())), ..self }
     }
 
     fn warn(self, message: String, fix: &str) -> Evidence {
         Evidence { wrong: Some((Outcome::Warning, message, fix.to_owned())), ..self }
-    }
-}
-
-/// What a check has to say: what it looks at, and what is known to keep the job from RDMA.
-pub fn of(kind: &Kind, facts: &Facts, plan: &Plan) -> Evidence {
-    let evidence = (kind.look)(facts, plan);
-    let obstacles = obstacle::all(plan).into_iter();
-    match obstacles.filter(|obstacle| obstacle.check == kind.id).map(|obstacle| obstacle.why).next() {
-        Some(why) if kind.id == kinds::FABRIC => evidence.fail(format!("The job will run on TCP: {why}.")),
-        Some(why) => evidence.fail(format!("{why}.")),
-        None => evidence,
     }
 }
 

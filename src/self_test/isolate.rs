@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
-use super::device::{DeviceProbe, ProbeResult, Wanted};
 use crate::sys::signals::{self, Disposition};
+use crate::verbs::port_test::{DeviceProbe, PortTest, ProbeResult};
 use crate::verbs::talk::Talk;
 use child::Child;
 use message::Told;
@@ -24,14 +24,14 @@ pub const LONGEST: Duration = Duration::from_secs(3600);
 /// Tries every port, all at once, and gives their results in the same order. None takes
 /// longer than `each`, and all together no longer than `all`, but for the second that a
 /// killed process has to end.
-pub fn probe(ports: &[Wanted], each: Duration, all: Duration) -> Vec<ProbeResult> {
+pub fn probe(ports: &[PortTest], each: Duration, all: Duration) -> Vec<ProbeResult> {
     run(ports, each, all, crate::verbs::probe::port)
 }
 
 /// What a child does: it says each step, and gives what it found.
-pub type Work = fn(&Wanted, &mut dyn Talk) -> DeviceProbe;
+pub type Work = fn(&PortTest, &mut dyn Talk) -> DeviceProbe;
 
-fn run(ports: &[Wanted], each: Duration, all: Duration, work: Work) -> Vec<ProbeResult> {
+fn run(ports: &[PortTest], each: Duration, all: Duration, work: Work) -> Vec<ProbeResult> {
     let mut children = Children::start(ports, all, work);
     children.until(each, |_| false);
     children.finish()
@@ -50,7 +50,7 @@ pub struct Children {
 
 impl Children {
     /// They have to be done after `all`.
-    pub fn start(ports: &[Wanted], all: Duration, work: Work) -> Children {
+    pub fn start(ports: &[PortTest], all: Duration, work: Work) -> Children {
         // Where SIGCHLD is ignored, the kernel would forget how a child ended.
         let sigchld = signals::set_default(nix::libc::SIGCHLD);
         // A time without end would be beyond what an Instant can be.

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use super::check::{Check, Outcome};
-use super::evidence::{self, Evidence};
+use super::evidence::Evidence;
 use super::kinds::{self, KINDS, Kind, Level};
+use super::obstacle::{self, About};
 use super::took_us;
 use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
@@ -16,10 +17,23 @@ pub fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Ve
     quick
         .map(|kind| {
             let started = Instant::now();
-            let check = judge(kind, evidence::of(kind, facts, plan), &plan.findings);
+            let check = judge(kind, evidence(kind, facts, plan), &plan.findings);
             Check { took_us: took_us(started), ..check }
         })
         .collect()
+}
+
+/// What a check looks at, and what of that is known to keep the job from RDMA.
+fn evidence(kind: &Kind, facts: &Facts, plan: &Plan) -> Evidence {
+    let evidence = (kind.look)(facts, plan);
+    let is_its = |about: About| kinds::of_obstacle(about).is_some_and(|of| of.id == kind.id);
+    match obstacle::all(plan).into_iter().find(|obstacle| is_its(obstacle.about)) {
+        Some(obstacle) if obstacle.about == About::Fabric => {
+            evidence.fail(format!("The job will run on TCP: {}.", obstacle.why))
+        }
+        Some(obstacle) => evidence.fail(format!("{}.", obstacle.why)),
+        None => evidence,
+    }
 }
 
 /// The worst that is known decides, of the findings and of the evidence.

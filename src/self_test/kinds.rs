@@ -6,6 +6,7 @@ use super::check::{Check, Outcome};
 use super::evidence::{
     Evidence, address, count, counters, findings_alone, gpu_nic, image, job, limits, memory, mtu, pci, ports,
 };
+use super::obstacle::About;
 use crate::facts::Facts;
 use crate::finding::Id;
 use crate::plan::Plan;
@@ -71,11 +72,6 @@ const fn pair(id: &'static str, title: &'static str) -> Kind {
     Kind { id, title, level: Level::Pair, findings: &[], look: findings_alone }
 }
 
-/// Checks that obstacles belong to.
-pub const FABRIC: &str = "fabric";
-pub const INTERFACE: &str = "interface";
-pub const NCCL_DECIDES: &str = "nccl-decides";
-
 /// In the order in which they are shown.
 pub const KINDS: &[Kind] = &[
     quick("memlock", "memory can be pinned", limits::memlock, &[Id::Memlock]),
@@ -96,7 +92,7 @@ pub const KINDS: &[Kind] = &[
     quick("cuda", "CUDA of the image", image::cuda, &[Id::CudaTooOld]),
     quick("plugin", "net plugin", image::plugin, &[Id::PluginNotFound, Id::NoPlugin]),
     quick(
-        FABRIC,
+        "fabric",
         "a fabric for the job",
         job::fabric,
         &[
@@ -149,7 +145,7 @@ pub const KINDS: &[Kind] = &[
     quick("mtu", "MTU is equal on all rails", mtu::mtus, &[]),
     quick("route", "rails have a route", ports::route, &[Id::NoRoute, Id::OverlappingSubnets]),
     quick(
-        INTERFACE,
+        "interface",
         "interface of the bootstrap",
         job::bootstrap,
         &[
@@ -205,7 +201,7 @@ pub const KINDS: &[Kind] = &[
     quick("signals", "a stop reaches the command", job::signals, &[Id::ShellIsPid1]),
     quick("readable", "what describes this host can be read", findings_alone, &[Id::Unreadable]),
     quick(
-        NCCL_DECIDES,
+        "nccl-decides",
         "NCCL will use the fabric",
         job::nccl,
         &[Id::NoNetwork, Id::RunsOnTcp, Id::EmptyValue],
@@ -225,6 +221,16 @@ pub const KINDS: &[Kind] = &[
 /// The check that stands for a finding.
 pub fn of_finding(id: Id) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.findings.contains(&id))
+}
+
+/// The check that stands for what keeps the job from RDMA.
+pub fn of_obstacle(about: About) -> Option<&'static Kind> {
+    match about {
+        About::Fabric => find("fabric"),
+        About::Bootstrap => find("interface"),
+        About::Network => find("nccl-decides"),
+        About::Finding(id) => of_finding(id),
+    }
 }
 
 pub fn find(id: &str) -> Option<&'static Kind> {

@@ -12,7 +12,6 @@ pub mod brief;
 pub mod check;
 pub mod collect;
 pub mod compare;
-pub mod device;
 mod evidence;
 pub mod finder;
 pub mod gate;

@@ -1,7 +1,6 @@
 //! What keeps the job from RDMA for sure. The self-test and `require-rdma` have one answer,
 //! which is this.
 
-use super::kinds;
 use crate::finding::{Finding, Id, Severity};
 use crate::nccl::predict::{Bootstrap, Prediction, Transport};
 use crate::plan::{Fabric, Plan};
@@ -22,29 +21,41 @@ const FATAL: [Id; 8] = [
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Obstacle {
-    /// The check of the self-test that it belongs to.
-    pub check: &'static str,
+    pub about: About,
     /// A clause, without a full stop.
     pub why: String,
+}
+
+/// What an obstacle is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    /// There is no fabric for the job.
+    Fabric,
+    /// The job's processes cannot find each other.
+    Bootstrap,
+    /// NCCL will not use the fabric that there is.
+    Network,
+    /// A finding.
+    Finding(Id),
 }
 
 /// All that are known, in the order in which the job would come to them.
 pub fn all(plan: &Plan) -> Vec<Obstacle> {
     let mut all = Vec::new();
-    let mut add = |check, why| all.push(Obstacle { check, why });
+    let mut add = |about, why| all.push(Obstacle { about, why });
     if let Fabric::None(why) = &plan.fabric {
-        add(kinds::FABRIC, why.clone());
+        add(About::Fabric, why.clone());
     }
     if let Certain::Yes(why) = of_releases(plan, ends_at_bootstrap) {
-        add(kinds::INTERFACE, why);
+        add(About::Bootstrap, why);
     }
     if let Some(finding) = plan.findings.iter().find(|finding| is_fatal(finding)) {
-        let check = kinds::of_finding(finding.id).map_or("", |kind| kind.id);
-        let of_gid = if check == "gid" { "RoCE will not connect: " } else { "" };
-        add(check, format!("{of_gid}{}", finding.message.trim_end_matches('.')));
+        let is_of_gid = [Id::NoOwnGid, Id::GidIndex, Id::GidSearch, Id::AddrRange].contains(&finding.id);
+        let of_gid = if is_of_gid { "RoCE will not connect: " } else { "" };
+        add(About::Finding(finding.id), format!("{of_gid}{}", finding.message.trim_end_matches('.')));
     }
     if let Certain::Yes(why) = of_network(plan) {
-        add(kinds::NCCL_DECIDES, why);
+        add(About::Network, why);
     }
     all
 }
@@ -127,7 +138,7 @@ mod tests {
         assert!(matches!(of_network(&both), Certain::Perhaps(why) if why.ends_with("no usable HCA")));
         let one = plan(Fabric::Verbs, vec![sockets(), Transport::Fails("no network.".to_owned())]);
         let why = "NCCL will not use the RDMA devices: it finds no usable HCA".to_owned();
-        assert_eq!(all(&one), [Obstacle { check: "nccl-decides", why }]);
+        assert_eq!(all(&one), [Obstacle { about: About::Network, why }]);
         assert!(matches!(of_network(&plan(Fabric::Verbs, Vec::new())), Certain::No));
     }
 
@@ -144,6 +155,6 @@ mod tests {
         assert_eq!(all(&of_gid), []);
         of_gid.findings.push(Finding::error(Id::GidIndex, "Slot 9 is empty."));
         let why = "RoCE will not connect: Slot 9 is empty".to_owned();
-        assert_eq!(all(&of_gid), [Obstacle { check: "gid", why }]);
+        assert_eq!(all(&of_gid), [Obstacle { about: About::Finding(Id::GidIndex), why }]);
     }
 }

@@ -22,11 +22,9 @@ mod wire;
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-
 use super::check::{Check, Outcome};
 use super::kinds;
-use super::report::Report;
+use super::report::{Pair, Report};
 use super::took_us;
 use super::verbs;
 use super::whole::{self, Extent};
@@ -71,27 +69,6 @@ pub struct Met {
     took: Duration,
     /// Whether it has the token.
     is_proven: bool,
-}
-
-/// What came of two nodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Pair {
-    /// The other node's name.
-    pub host: String,
-    pub rails: Vec<Figures>,
-}
-
-/// A rail that works.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Figures {
-    /// `mlx5_0:1`.
-    pub near: String,
-    pub far: String,
-    /// From here: 8 bytes there, and the acknowledgement back.
-    pub latency_ns: u64,
-    /// Mbit/s, to the other node and from it.
-    pub to_mbps: u64,
-    pub from_mbps: u64,
 }
 
 /// Finds the other node. `say` hears what is waited for.

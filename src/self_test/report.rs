@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::check::Check;
-use super::pair::Pair;
 
 /// The document's version. It changes when a field changes its meaning or goes.
 pub const SCHEMA: &str = "rdma-init/self-test/1";
@@ -55,4 +54,25 @@ pub struct Rail {
     /// Bytes: that of the interface on RoCE, where it is known.
     #[serde(deserialize_with = "Option::deserialize")]
     pub mtu: Option<u32>,
+}
+
+/// What came of two nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Pair {
+    /// The other node's name.
+    pub host: String,
+    pub rails: Vec<Figures>,
+}
+
+/// A rail that works.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Figures {
+    /// `mlx5_0:1`.
+    pub near: String,
+    pub far: String,
+    /// From here: 8 bytes there, and the acknowledgement back.
+    pub latency_ns: u64,
+    /// Mbit/s, to the other node and from it.
+    pub to_mbps: u64,
+    pub from_mbps: u64,
 }

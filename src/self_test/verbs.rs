@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 
 use super::check::{Check, Outcome};
-use super::device::{DeviceProbe, ProbeResult, Step, Wanted};
 use super::kinds;
 use crate::check::memlock::amount;
+use crate::verbs::port_test::{DeviceProbe, PortTest, ProbeResult, Step};
 
 pub const OPEN: &str = "verbs-open";
 pub const MEMORY: &str = "verbs-memory";
@@ -19,18 +19,18 @@ const REGISTERING: &[&str] = &["ibv_alloc_pd", "mmap", "ibv_reg_mr"];
 const IDS: [&str; 3] = [OPEN, MEMORY, LOOPBACK];
 
 /// Three checks for each port: those after one that failed are skipped.
-pub fn checks(wanted: &Wanted, result: &ProbeResult) -> Vec<Check> {
+pub fn checks(wanted: &PortTest, result: &ProbeResult) -> Vec<Check> {
     match result {
         ProbeResult::Done(probe) => of_probe(wanted, probe),
         ended => of_end(wanted, ended),
     }
 }
 
-fn check(wanted: &Wanted, id: &str, outcome: Outcome) -> Check {
+fn check(wanted: &PortTest, id: &str, outcome: Outcome) -> Check {
     Check { subject: Some(wanted.name()), ..kinds::check(id, outcome) }
 }
 
-fn skipped(wanted: &Wanted, id: &str, why: &str) -> Check {
+fn skipped(wanted: &PortTest, id: &str, why: &str) -> Check {
     Check { message: Some(why.to_owned()), ..check(wanted, id, Outcome::Skipped) }
 }
 
@@ -43,7 +43,7 @@ fn id_of(step: &str) -> &'static str {
     }
 }
 
-fn of_probe(wanted: &Wanted, probe: &DeviceProbe) -> Vec<Check> {
+fn of_probe(wanted: &PortTest, probe: &DeviceProbe) -> Vec<Check> {
     let mut failed = false;
     let mut checks = Vec::new();
     for id in IDS {
@@ -79,7 +79,7 @@ fn of_probe(wanted: &Wanted, probe: &DeviceProbe) -> Vec<Check> {
 }
 
 /// What is wrong with the MTU that the port works with.
-fn mtu(wanted: &Wanted, probe: &DeviceProbe) -> Option<String> {
+fn mtu(wanted: &PortTest, probe: &DeviceProbe) -> Option<String> {
     // 0 is a number that verbs.h does not name.
     let known = wanted.allowed_mtu.filter(|_| probe.active_mtu > 0 && probe.max_mtu > 0);
     let allowed = known?.min(probe.max_mtu);
@@ -168,7 +168,7 @@ fn fix(step: &str, error: &str) -> Option<String> {
     Some(fix.to_owned())
 }
 
-fn of_end(wanted: &Wanted, result: &ProbeResult) -> Vec<Check> {
+fn of_end(wanted: &PortTest, result: &ProbeResult) -> Vec<Check> {
     // Steps come in the order of the checks, so those before the one it was at have passed.
     let at = during(result).map_or(OPEN, id_of);
     let place = IDS.iter().position(|id| *id == at).unwrap_or(0);
@@ -213,11 +213,11 @@ pub fn told(result: &ProbeResult) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::device::{DEFAULT_SIZE, DEFAULT_TIME};
     use super::*;
+    use crate::verbs::port_test::{DEFAULT_SIZE, DEFAULT_TIME};
 
-    fn wanted() -> Wanted {
-        Wanted {
+    fn wanted() -> PortTest {
+        PortTest {
             device: "mlx5_0".into(),
             port: 1,
             gid_index: Some(3),

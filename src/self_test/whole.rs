@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use super::check::Check;
-use super::device::{DEFAULT_SIZE, DEFAULT_TIME, Wanted};
 use super::evidence::{of_roce, rails, used};
 use super::kinds::{KINDS, Level};
 use super::report::Report;
@@ -13,6 +12,7 @@ use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::nccl::predict::{GidUse, Transport};
 use crate::plan::{Plan, own_slots};
+use crate::verbs::port_test::{DEFAULT_SIZE, DEFAULT_TIME, PortTest};
 
 /// The longest time that all ports together take, where none of them gets more.
 pub const ALL: Duration = Duration::from_secs(15);
@@ -81,7 +81,7 @@ fn of_devices(facts: &Facts, plan: &Plan, extent: Extent) -> Vec<Check> {
 
 /// The ports that the job uses, each on the slot that NCCL will take, or that is the
 /// container's own.
-pub fn wanted(facts: &Facts, plan: &Plan, extent: Extent) -> Vec<Wanted> {
+pub fn wanted(facts: &Facts, plan: &Plan, extent: Extent) -> Vec<PortTest> {
     let rails: Vec<_> = rails(facts, plan).collect();
     let of = |(hca, port): (&Hca, &Port)| {
         let gid_index = match port.link_layer {
@@ -94,7 +94,7 @@ pub fn wanted(facts: &Facts, plan: &Plan, extent: Extent) -> Vec<Wanted> {
         let allowed_mtu = rail.and_then(|(_, _, mtu)| *mtu).and_then(of_roce);
         // No device has a port 0, as the probe will say.
         let port = u8::try_from(port.number).unwrap_or(0);
-        Wanted {
+        PortTest {
             device: hca.name.clone(),
             port,
             gid_index,

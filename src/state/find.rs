@@ -17,8 +17,8 @@ use super::pid1::{self, Answer};
 use super::preparation;
 use super::run::{self, Run};
 use super::{PLAN, Place};
+use crate::facts::environment::is_variable_name;
 use crate::facts::reader::describe;
-use crate::facts::settings::is_variable_name;
 
 /// The state of a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,7 +217,7 @@ fn owner_of_init() -> Option<Uid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::plan::SCHEMA;
+    use crate::plan::SCHEMA;
 
     fn leave(folder: &Path, run: &Run) {
         let text = serde_json::json!({"schema": SCHEMA, "run": run}).to_string();

@@ -1,7 +1,7 @@
 //! What may be taken from a state that somebody outside this container may have written:
 //! variables that lead no program to a file, a library, code, or another machine.
 
-use crate::facts::settings::is_variable_name;
+use crate::facts::environment::is_variable_name;
 use crate::nccl::variables;
 
 /// Parts of the names of variables whose value is a file, a folder, or an address.

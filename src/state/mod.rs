@@ -7,7 +7,6 @@
 //! nobody outside this container can have written it: on the container's own root mount
 //! (`folder`, `mount`), or in PID 1 (`pid1`). Of any other one, only `harmless` variables.
 
-pub mod block;
 pub mod find;
 pub mod folder;
 pub mod harmless;

@@ -7,12 +7,12 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::identity::{Identity, started};
+use crate::facts::environment::Filled;
 use crate::facts::secret::is_secret;
-use crate::facts::start::Filled;
 use crate::finding::Source;
 use crate::json;
+use crate::plan::SCHEMA;
 use crate::plan::{Outcome, Plan, Setting};
-use crate::report::plan::SCHEMA;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -1,7 +1,7 @@
 //! RDMA through libibverbs: the only user of rdma-sys.
 //!
 //! A provider library may hang or crash on a broken device, so this runs only in
-//! processes that do nothing else: see [`crate::self_test::isolate`].
+//! processes that do nothing else: see `self_test/isolate.rs`.
 //!
 //! Each object borrows the one that it was made of, so that the compiler sees to the
 //! order in which they go: libibverbs refuses to destroy what is still in use.
@@ -13,6 +13,7 @@ pub mod failure;
 pub mod link;
 pub mod loopback;
 pub mod memory;
+pub mod port_test;
 pub mod probe;
 mod providers;
 pub mod queue_pair;

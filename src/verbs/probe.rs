@@ -19,7 +19,7 @@ use super::queue_pair::{DEPTH, QueuePair, Route};
 use super::talk::{End, Talk};
 use crate::facts::limits::Amount;
 use crate::facts::reader::describe;
-use crate::self_test::device::{DeviceProbe, Step, Wanted};
+use crate::verbs::port_test::{DeviceProbe, PortTest, Step};
 
 /// Bytes registered with each device by [`all`].
 const SIZE: usize = 1024 * 1024;
@@ -69,7 +69,7 @@ impl Talk for Silent {
 }
 
 /// Tries one port alone.
-pub fn port(wanted: &Wanted, talk: &mut dyn Talk) -> DeviceProbe {
+pub fn port(wanted: &PortTest, talk: &mut dyn Talk) -> DeviceProbe {
     begin(wanted, talk, |steps, context, port, domain, region, probe| {
         steps.loopback(context, port, wanted, domain, region, probe);
     })
@@ -77,7 +77,7 @@ pub fn port(wanted: &Wanted, talk: &mut dyn Talk) -> DeviceProbe {
 
 /// All that comes before a connection, which is `next`.
 pub(super) fn begin(
-    wanted: &Wanted,
+    wanted: &PortTest,
     talk: &mut dyn Talk,
     next: impl FnOnce(&mut Steps, &Context, Port, &Domain, &Region, &mut DeviceProbe),
 ) -> DeviceProbe {
@@ -118,7 +118,7 @@ impl Steps<'_> {
 
     fn port(
         &mut self,
-        wanted: &Wanted,
+        wanted: &PortTest,
         probe: &mut DeviceProbe,
         next: impl FnOnce(&mut Steps, &Context, Port, &Domain, &Region, &mut DeviceProbe),
     ) -> Option<()> {
@@ -176,7 +176,7 @@ impl Steps<'_> {
         &mut self,
         context: &Context,
         port: Port,
-        wanted: &Wanted,
+        wanted: &PortTest,
         domain: &Domain,
         region: &Region,
         probe: &mut DeviceProbe,
@@ -216,7 +216,7 @@ impl Steps<'_> {
         &mut self,
         context: &Context,
         port: Port,
-        wanted: &Wanted,
+        wanted: &PortTest,
         probe: &mut DeviceProbe,
     ) -> Option<Option<(u8, Ipv6Addr)>> {
         if !port.active {
@@ -236,7 +236,7 @@ impl Steps<'_> {
 }
 
 /// Why two queue pairs cannot be connected on such a port by numbers alone.
-fn not_possible(context: &Context, port: &Port, wanted: &Wanted) -> Option<&'static str> {
+fn not_possible(context: &Context, port: &Port, wanted: &PortTest) -> Option<&'static str> {
     match context.transport() {
         Transport::InfiniBand if port.global && wanted.gid_index.is_none() => Some("no GID slot was given"),
         Transport::InfiniBand => None,

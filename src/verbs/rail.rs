@@ -11,7 +11,7 @@ use super::probe::{ROOM, Steps, begin};
 use super::queue_pair::{QueuePair, Route};
 use super::talk::{End, Talk};
 use super::work::{Part, Place, Request, receive};
-use crate::self_test::device::{DeviceProbe, Wanted};
+use crate::verbs::port_test::{DeviceProbe, PortTest};
 
 /// The step that fails where the other end's part has.
 pub const WAITING: &str = "wait for the other end";
@@ -41,7 +41,7 @@ impl Side {
 }
 
 /// Connects a port to one of another node, and moves data both ways.
-pub fn port(wanted: &Wanted, side: Side, talk: &mut dyn Talk) -> DeviceProbe {
+pub fn port(wanted: &PortTest, side: Side, talk: &mut dyn Talk) -> DeviceProbe {
     begin(wanted, talk, |steps, context, port, domain, region, probe| {
         let done = rail(steps, context, port, wanted, side, domain, region, probe);
         // It may be the reason that it has gone down meanwhile.
@@ -58,7 +58,7 @@ fn rail(
     steps: &mut Steps,
     context: &Context,
     port: Port,
-    wanted: &Wanted,
+    wanted: &PortTest,
     side: Side,
     domain: &Domain,
     region: &Region,

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rdma_init::facts::Facts;
+use rdma_init::facts::environment::Environment as Variables;
 use rdma_init::facts::rdma::LinkLayer;
-use rdma_init::facts::settings::Environment as Variables;
 use rdma_init::finding::{Id, Source};
 use rdma_init::plan::{self, Fabric, Plan};
 use rdma_init::{config, host};

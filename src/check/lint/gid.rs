@@ -10,7 +10,7 @@ use crate::nccl::number::integer;
 use crate::nccl::predict::{GidUse, Transport};
 use crate::nccl::version::{CHECKS_RANGE, READS_GIDS_FIRST, SEARCHES_GIDS};
 use crate::plan::{PortVerdict, own_slots};
-use crate::report::style::condensed;
+use crate::text::condensed;
 
 /// A queue pair keeps eight bits of the index (`ibv_global_route`).
 const LARGEST: i64 = 255;

@@ -7,7 +7,7 @@ use crate::nccl::devices::visible;
 use crate::nccl::list::{Entry, Pattern};
 use crate::nccl::version::TAKES_32_HCAS;
 use crate::plan::Fabric;
-use crate::report::style::{condensed, counted};
+use crate::text::{condensed, counted};
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     // Elsewhere NCCL does not look at it.

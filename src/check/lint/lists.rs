@@ -4,7 +4,7 @@ use super::shown;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 use crate::nccl::list::{Entry, Pattern};
-use crate::report::style::condensed;
+use crate::text::condensed;
 
 /// Entries that are no names, though names seem to be in them.
 pub fn separators(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {

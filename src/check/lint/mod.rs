@@ -23,7 +23,7 @@ use crate::finding::Finding;
 use crate::nccl::predict::Prediction;
 use crate::nccl::version::{NEWEST, Version};
 use crate::plan::{Fabric, Plan, User};
-use crate::report::style::shortened;
+use crate::text::shortened;
 
 /// What a lint looks at.
 struct Subject<'a> {

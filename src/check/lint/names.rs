@@ -1,11 +1,12 @@
 //! Names of variables that NCCL does not know.
 
 use super::{Subject, shown};
-use crate::facts::settings::{UserSetting, is_variable_name};
+use crate::facts::environment::is_variable_name;
+use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 use crate::nccl::variables;
 use crate::nccl::version::KINDS;
-use crate::report::style::{condensed_to, shortened};
+use crate::text::{condensed_to, shortened};
 
 /// Set for others than NCCL: PyTorch, builds, plugins, images.
 const OTHERS: &[&str] = &[

@@ -11,8 +11,8 @@ use super::library::Library;
 use super::loader::Loader;
 use super::scan::scan;
 use super::tree::Tree;
+use crate::facts::environment::Environment;
 use crate::facts::reader::Reader;
-use crate::facts::settings::Environment;
 
 /// `IBV_CONFIG_DIR`. All regular files in it count, whatever their names.
 const CONFIGURATION: &str = "/etc/libibverbs.d";

@@ -6,8 +6,8 @@ use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
 use crate::finding::Id;
 use crate::plan::{Plan, own_slots};
-use crate::report::style::counted;
 use crate::self_test::check::Outcome;
+use crate::text::counted;
 
 pub fn addresses(facts: &Facts, plan: &Plan) -> Evidence {
     if !used(facts, plan).any(|(_, port)| port.link_layer == LinkLayer::Ethernet) {

@@ -4,7 +4,7 @@ use super::Evidence;
 use super::ports::used;
 use crate::facts::Facts;
 use crate::plan::{Fabric, Plan};
-use crate::report::style::counted;
+use crate::text::counted;
 
 pub fn count(facts: &Facts, plan: &Plan) -> Evidence {
     let nics = match plan.fabric {

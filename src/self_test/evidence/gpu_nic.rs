@@ -7,7 +7,7 @@ use crate::facts::pci::PciDevice;
 use crate::facts::rdma::Hca;
 use crate::plan::Plan;
 use crate::plan::distance::{self, Distance};
-use crate::report::style::condensed;
+use crate::text::condensed;
 
 /// A GPU, how far its nearest HCA is, and all that are so near.
 struct Nearest<'a> {

@@ -4,9 +4,9 @@ use super::Evidence;
 use crate::facts::Facts;
 use crate::nccl::predict::{Bootstrap, Transport};
 use crate::plan::{self, Fabric, Plan};
-use crate::report::style::counted;
 use crate::self_test::obstacle::{self, Certain};
 use crate::state::FOLDER;
+use crate::text::counted;
 
 pub fn fabric(_: &Facts, plan: &Plan) -> Evidence {
     match &plan.fabric {

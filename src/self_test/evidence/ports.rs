@@ -6,7 +6,7 @@ use super::Evidence;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::plan::{Plan, own_slots};
-use crate::report::style::{condensed, grouped};
+use crate::text::{condensed, grouped};
 
 /// The ports that the plan uses. As a list, which makes less code of each use.
 pub fn used<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a Hca, &'a Port)> {

@@ -13,7 +13,6 @@ use nix::libc::SIGKILL;
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, dup2_stdin, dup2_stdout};
 
-use super::super::device::{ProbeResult, Wanted};
 use super::Work;
 use super::message::{Message, Told};
 use crate::exit;
@@ -23,6 +22,7 @@ use crate::sys::fork::{self, Ended, Reaped};
 use crate::sys::pidfd::Pidfd;
 use crate::sys::signals::{self, without_sigpipe};
 use crate::sys::stdio::close_inherited;
+use crate::verbs::port_test::{PortTest, ProbeResult};
 use crate::verbs::talk::{End, Talk};
 
 /// So long a process that was killed may take to end. One that sleeps in the kernel, on
@@ -57,7 +57,7 @@ struct Killed {
 }
 
 impl Child {
-    pub fn start(wanted: &Wanted, parent: Pid, work: Work) -> Child {
+    pub fn start(wanted: &PortTest, parent: Pid, work: Work) -> Child {
         let running = start(wanted, parent, work).map(|(pid, socket)| Running {
             pid,
             pidfd: Pidfd::open(pid).ok(),
@@ -220,7 +220,7 @@ impl Running {
     }
 }
 
-fn start(wanted: &Wanted, parent: Pid, work: Work) -> Result<(Pid, UnixStream), Errno> {
+fn start(wanted: &PortTest, parent: Pid, work: Work) -> Result<(Pid, UnixStream), Errno> {
     let pair = UnixStream::pair().and_then(|(ours, its)| ours.set_nonblocking(true).map(|()| (ours, its)));
     let (ours, its) = pair.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
     let pid = fork::spawn(|| be_the_child(wanted, parent, its, work))?;
@@ -228,7 +228,7 @@ fn start(wanted: &Wanted, parent: Pid, work: Work) -> Result<(Pid, UnixStream), 
 }
 
 /// Gives the code to exit with.
-fn be_the_child(wanted: &Wanted, parent: Pid, socket: UnixStream, work: Work) -> i32 {
+fn be_the_child(wanted: &PortTest, parent: Pid, socket: UnixStream, work: Work) -> i32 {
     // A panic must not unwind into what the parent was doing.
     let told = catch_unwind(AssertUnwindSafe(|| {
         signals::on_parent_death(SIGKILL, parent);

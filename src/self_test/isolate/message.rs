@@ -4,8 +4,8 @@ use std::io::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::device::DeviceProbe;
 use crate::json;
+use crate::verbs::port_test::DeviceProbe;
 use crate::verbs::talk::End;
 
 /// Bytes; a probe tells a few thousand.

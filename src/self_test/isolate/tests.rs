@@ -1,14 +1,14 @@
 use nix::libc;
 
-use super::super::device::DEFAULT_SIZE;
 use super::message::Message;
 use super::*;
+use crate::verbs::port_test::DEFAULT_SIZE;
 use crate::verbs::talk::End;
 
 const LONG: Duration = Duration::from_secs(30);
 
-fn wanted() -> Wanted {
-    Wanted {
+fn wanted() -> PortTest {
+    PortTest {
         device: "none_0".into(),
         port: 1,
         gid_index: None,
@@ -44,7 +44,7 @@ fn a_crash_is_named_with_the_step() {
 
 #[test]
 fn a_hang_is_killed_and_the_others_go_on() {
-    let ports = [wanted(), Wanted { port: 2, ..wanted() }];
+    let ports = [wanted(), PortTest { port: 2, ..wanted() }];
     let results = run(&ports, Duration::from_millis(300), LONG, |wanted, talk| {
         talk.step("ibv_reg_mr");
         if wanted.port == 1 {
@@ -84,7 +84,7 @@ fn a_child_waits_for_what_it_is_told() {
             ..DeviceProbe::default()
         }
     };
-    let ports = [1, 2, 3].map(|port| Wanted { port, ..wanted() });
+    let ports = [1, 2, 3].map(|port| PortTest { port, ..wanted() });
     let mut children = Children::start(&ports, LONG, work);
     children.until(LONG, |told| told.end().is_some());
     let numbers = children.list().iter().map(|child| child.told().unwrap().end().unwrap().number);

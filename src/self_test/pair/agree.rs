@@ -5,7 +5,7 @@ use super::super::kinds;
 use super::super::report::Rail;
 use super::message::Node;
 use super::rails::Found;
-use crate::report::style::counted;
+use crate::text::counted;
 
 /// What must be the same, in the order in which it is shown.
 pub fn checks(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Check> {

@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::super::device::LEAST_SIZE;
 use super::super::report::Rail;
+use crate::verbs::port_test::LEAST_SIZE;
 use crate::verbs::talk::End;
 
 /// Queue pairs have numbers of 24 bits, of which 0 and 1 are the management's and the

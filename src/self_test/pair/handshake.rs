@@ -13,8 +13,8 @@ use super::session::Session;
 use super::stranger::{Fault, Stranger};
 use crate::config::TOKEN_VARIABLE;
 use crate::json;
-use crate::report::style::{shortened, visible};
 use crate::sys::random;
+use crate::text::{shortened, visible};
 use crate::verbs::rail::Side;
 
 /// Bytes of a line until both know each other.

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::report::Rail;
-use crate::report::style::{shortened, visible};
+use crate::text::{shortened, visible};
 use crate::verbs::talk::End;
 
 /// The version of all that follows the greeting.

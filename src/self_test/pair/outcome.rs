@@ -4,10 +4,10 @@ use super::super::check::{Check, Outcome};
 use super::super::kinds;
 use super::super::report::Rail;
 use super::super::verbs::time;
-use super::Figures;
 use super::message::{Moved, Node};
 use super::rails::Found;
-use crate::report::style::{shortened, visible};
+use crate::self_test::report::Figures;
+use crate::text::{shortened, visible};
 use crate::verbs::rail::WAITING;
 
 const DATA: &str = "pair-data";

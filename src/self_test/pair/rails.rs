@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use super::super::device::{DeviceProbe, ProbeResult, Wanted};
 use super::super::isolate::message::{Message as Order, Told};
 use super::super::isolate::{Children, Work};
 use super::super::report::Rail;
@@ -11,6 +10,7 @@ use super::super::verbs;
 use super::super::whole::Extent;
 use super::message::{Message, Moved, Node};
 use super::{Met, agree, ends};
+use crate::verbs::port_test::{DeviceProbe, PortTest, ProbeResult};
 use crate::verbs::rail::{self, Side};
 use crate::verbs::talk::End;
 
@@ -34,7 +34,7 @@ const ALL: Duration = Duration::from_secs(3600);
 /// In words: the other node has gone, or does not keep to the protocol.
 pub fn run(
     met: &mut Met,
-    wanted: &[Wanted],
+    wanted: &[PortTest],
     mine: &Node,
     theirs: &Node,
     extent: Extent,
@@ -44,7 +44,7 @@ pub fn run(
     let far = rails().zip(&left_out).filter(|(_, why)| why.is_none()).map(|((_, far), _)| far);
     let far: Vec<&Rail> = far.collect();
     let tried = wanted.iter().zip(&left_out).filter(|(_, why)| why.is_none());
-    let tried: Vec<Wanted> = tried.map(|(wanted, _)| wanted.clone()).collect();
+    let tried: Vec<PortTest> = tried.map(|(wanted, _)| wanted.clone()).collect();
     let work: Work = match met.side {
         Side::First => |wanted, talk| rail::port(wanted, Side::First, talk),
         Side::Second => |wanted, talk| rail::port(wanted, Side::Second, talk),

@@ -10,7 +10,7 @@ use super::cache::tests::{after_old, cache};
 use super::fake::{self, nccl};
 use super::library::VersionFrom;
 use super::*;
-use crate::facts::settings::Environment;
+use crate::facts::environment::Environment;
 
 mod fabric;
 mod mutated;

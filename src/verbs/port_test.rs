@@ -16,7 +16,7 @@ pub const DEFAULT_TIME: Duration = Duration::from_secs(5);
 
 /// A port to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PortTest {
     pub device: String,
     /// Counted from 1.
     pub port: u8,
@@ -30,7 +30,7 @@ pub struct Wanted {
     pub allowed_mtu: Option<u32>,
 }
 
-impl Wanted {
+impl PortTest {
     /// `mlx5_0:1`, as NCCL writes ports.
     pub fn name(&self) -> String {
         format!("{}:{}", self.device, self.port)

@@ -1,0 +1,76 @@
+//! The environment that rdma-init was started with.
+
+use std::ffi::CString;
+
+use serde::{Deserialize, Serialize};
+
+use crate::finding::Source;
+
+/// The environment as name and value, for looking things up; what is passed on
+/// to the command are the original bytes.
+#[derive(Debug, Clone, Default)]
+pub struct Environment(Vec<(String, String)>);
+
+impl Environment {
+    /// What it has besides these variables.
+    pub fn without(&self, filled: &[Filled]) -> Environment {
+        let is_other = |(name, _): &&(String, String)| !filled.iter().any(|known| known.variable == *name);
+        Environment(self.0.iter().filter(is_other).cloned().collect())
+    }
+
+    /// Values that are not UTF-8 are shown with replacement characters.
+    pub fn new(entries: &[CString]) -> Environment {
+        Environment(
+            entries
+                .iter()
+                .filter_map(|entry| {
+                    let bytes = entry.as_bytes();
+                    let equals = bytes.iter().position(|byte| *byte == b'=')?;
+                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    Some((text(&bytes[..equals]), text(&bytes[equals + 1..])))
+                })
+                .collect(),
+        )
+    }
+
+    /// The first of a name counts, as for getenv(3).
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+impl<const N: usize> From<[(&str, &str); N]> for Environment {
+    fn from(pairs: [(&str, &str); N]) -> Environment {
+        Environment(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec())
+    }
+}
+
+/// Whether a text can name a variable for every shell, file and launcher that it
+/// may go through.
+pub fn is_variable_name(text: &str) -> bool {
+    text.chars().all(is_of_name) && text.starts_with(|c: char| !c.is_ascii_digit())
+}
+
+/// A variable that rdma-init filled in when this container started, and why.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Filled {
+    pub variable: String,
+    pub value: String,
+    /// Who decided: the facts, or a profile.
+    pub source: Source,
+    pub rule: String,
+}
+
+/// Whether a variable's name may have this character.
+pub fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}

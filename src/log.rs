@@ -1,0 +1,138 @@
+//! Standard error: text for people, or a JSON line for each thing. It knows nothing of what is
+//! told through it.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::sys::stdio::Stderr;
+
+/// How long all messages together wait for somebody to read them.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The sink that never blocks, for tracing.
+#[derive(Debug, Clone)]
+struct Sink(Stderr);
+
+impl<'a> MakeWriter<'a> for Sink {
+    type Writer = Stderr;
+
+    fn make_writer(&'a self) -> Stderr {
+        self.0.clone()
+    }
+}
+
+/// How a line is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
+/// What is shown: the least important of it, and all that matters more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+}
+
+/// What reports go through.
+pub struct Log {
+    stderr: Stderr,
+    format: Format,
+    level: Level,
+}
+
+/// The format of this process, once it is known.
+static FORMAT: OnceLock<Format> = OnceLock::new();
+
+/// A sentence that is always shown, from whatever part of the program.
+pub fn say(message: &str) {
+    match FORMAT.get() {
+        Some(Format::Json) => tracing::error!("{message}"),
+        Some(Format::Text) | None => {
+            Stderr::with_patience(PATIENCE).put(format!("rdma-init: {message}\n").as_bytes());
+        }
+    }
+}
+
+impl Log {
+    /// Standard error for a start-up that may wait a little.
+    pub fn patient() -> Stderr {
+        Stderr::with_patience(PATIENCE)
+    }
+
+    /// Sets up tracing, once, where something goes through it: as text, the report
+    /// and what is always shown do not.
+    pub fn start(format: Format, level: Level, stderr: Stderr) -> Log {
+        if format == Format::Json || level == Level::Debug {
+            Log::trace(&stderr, format, level);
+        }
+        let _ = FORMAT.set(format);
+        Log { stderr, format, level }
+    }
+
+    fn trace(stderr: &Stderr, format: Format, level: Level) {
+        let most = match level {
+            Level::Error => tracing::Level::ERROR,
+            Level::Warn => tracing::Level::WARN,
+            Level::Info => tracing::Level::INFO,
+            Level::Debug => tracing::Level::DEBUG,
+        };
+        let builder = tracing_subscriber::fmt()
+            .with_max_level(most)
+            .with_writer(Sink(stderr.clone()))
+            .with_target(false);
+        // Only the first of a process counts, and there is only one.
+        let _ = match format {
+            Format::Text => {
+                tracing::subscriber::set_global_default(builder.with_ansi(false).without_time().finish())
+            }
+            Format::Json => {
+                tracing::subscriber::set_global_default(builder.json().flatten_event(true).finish())
+            }
+        };
+    }
+
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// A sentence that is shown unless only errors are.
+    pub fn warn(&self, message: &str) {
+        match self.format {
+            _ if self.level < Level::Warn => {}
+            Format::Json => tracing::warn!("{message}"),
+            Format::Text => self.stderr.put(format!("rdma-init: {message}\n").as_bytes()),
+        }
+    }
+
+    /// A sentence that is shown unless there is to be less.
+    pub fn note(&self, message: &str) {
+        match self.format {
+            _ if self.level < Level::Info => {}
+            Format::Json => tracing::info!("{message}"),
+            Format::Text => self.stderr.put(format!("rdma-init: {message}\n").as_bytes()),
+        }
+    }
+
+    /// In one piece, so that lines of several containers do not mix.
+    pub fn put(&self, write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) {
+        let mut text = Vec::new();
+        if write(&mut text).is_ok() {
+            self.stderr.put(&text);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What a start says on standard error, as text or as events: the decision, the outcome of a
+//! self-test, and at the end what has moved over RDMA.
+
+use std::io::Write;
+
+use super::forecast;
+use super::plan::{self, Detail, Memlock};
+use super::self_test;
+use super::traffic::{self, Moved};
+use crate::facts::traffic::Traffic;
+use crate::finding::{Finding, Severity};
+use crate::log::{Format, Level, Log};
+use crate::plan::{Fabric, Outcome, Plan};
+use crate::self_test::report::Report;
+
+/// The decision and the findings.
+pub fn plan(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
+    match log.format() {
+        Format::Json => events(plan, memlock),
+        Format::Text => log.put(|out| {
+            let shown = Plan {
+                findings: plan
+                    .findings
+                    .iter()
+                    .filter(|finding| plan::shows(log.level(), finding.severity))
+                    .cloned()
+                    .collect(),
+                ..plan.clone()
+            };
+            if log.level() >= Level::Info {
+                plan::write(out, &shown, memlock, Detail::Compact)
+            } else {
+                prefixed(out, &shown.findings)
+            }
+        }),
+    }
+}
+
+/// What came out of a self-test, after its plan was shown.
+pub fn self_test(log: &Log, report: &Report) {
+    match log.format() {
+        Format::Json => self_test::events(report),
+        Format::Text => log.put(|out| self_test::write_brief(out, report, log.level())),
+    }
+}
+
+/// What went over RDMA, and what is wrong with that.
+pub fn traffic(log: &Log, moved: &[Moved], finding: Option<Finding>) {
+    let lines = traffic::lines(moved);
+    match log.format() {
+        Format::Json => {
+            for (port, line) in moved.iter().filter(|port| port.traffic.is_known()).zip(lines) {
+                let Traffic { sent, received } = port.traffic;
+                tracing::info!(
+                    event = "traffic",
+                    hca = port.hca,
+                    port = port.port,
+                    sent_bytes = sent.bytes,
+                    sent_packets = sent.packets,
+                    received_bytes = received.bytes,
+                    received_packets = received.packets,
+                    "{line}"
+                );
+            }
+            finding.iter().for_each(event);
+        }
+        Format::Text => log.put(|out| {
+            for line in lines.iter().filter(|_| log.level() >= Level::Info) {
+                writeln!(out, "rdma-init: {line}.")?;
+            }
+            if let Some(finding) = finding {
+                writeln!(out, "rdma-init: {}: {}", finding.severity.as_str(), finding.message)?;
+                writeln!(out, "      fix: {}", finding.fix.unwrap_or_default())?;
+            }
+            Ok(())
+        }),
+    }
+}
+
+/// Findings alone have to say who speaks.
+fn prefixed(out: &mut Vec<u8>, findings: &[Finding]) -> std::io::Result<()> {
+    if findings.is_empty() {
+        return Ok(());
+    }
+    out.extend_from_slice(concat!("rdma-init ", env!("CARGO_PKG_VERSION"), ":\n").as_bytes());
+    plan::write_findings(out, findings.iter())
+}
+
+fn events(plan: &Plan, memlock: Option<&Memlock>) {
+    let profile = plan.profile.as_ref().map(|choice| choice.name.as_str());
+    let used = plan.ports.iter().filter(|port| port.used).count();
+    let (fabric, why_none) = match &plan.fabric {
+        Fabric::Verbs => ("verbs", None),
+        Fabric::Interface(_) => ("interface", None),
+        Fabric::Plugin(_) => ("plugin", None),
+        Fabric::None(why) => ("none", Some(why)),
+    };
+    tracing::info!(
+        event = "plan",
+        fabric,
+        why_none,
+        profile,
+        ports_used = used,
+        ports = plan.ports.len(),
+        "decided"
+    );
+    for port in &plan.ports {
+        tracing::info!(
+            event = "port",
+            hca = port.hca,
+            port = port.port,
+            used = port.used,
+            reason = port.reason,
+            rate = port.rate,
+            "port"
+        );
+    }
+    for setting in &plan.settings {
+        let outcome = match setting.outcome {
+            Outcome::Filled => "filled",
+            Outcome::User => "user",
+            Outcome::Unset => "unset",
+        };
+        tracing::info!(
+            event = "variable",
+            variable = setting.variable,
+            value = setting.value,
+            outcome,
+            source = %setting.source,
+            rule = setting.rule,
+            "variable"
+        );
+    }
+    for (release, what) in forecast::lines(plan) {
+        tracing::info!(event = "forecast", release, what, "forecast");
+    }
+    if let Some(memlock) = memlock {
+        let [before, after] = [memlock.before, memlock.after].map(|limit| plan::limit(limit.soft));
+        tracing::info!(event = "memlock", before, after, pinning = ?memlock.pinning, "memlock");
+    }
+    plan.findings.iter().for_each(event);
+}
+
+fn event(finding: &Finding) {
+    let (id, fix, message) = (finding.id.name(), finding.fix.as_deref(), &finding.message);
+    match finding.severity {
+        Severity::Error => tracing::error!(event = "finding", id, fix, "{message}"),
+        Severity::Warning => tracing::warn!(event = "finding", id, fix, "{message}"),
+        Severity::Info => tracing::info!(event = "finding", id, fix, "{message}"),
+    }
+}
