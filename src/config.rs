@@ -15,20 +15,16 @@ use std::time::Duration;
 use figment::Figment;
 use figment::value::Value;
 use indexmap::IndexMap;
+use serde::Deserialize;
 
-use crate::check::memlock;
 use crate::exit;
 use crate::facts::environment::Environment;
-use crate::init::{Enforcing, Orders, Refusal, Supervision, Terms, Voice};
+use crate::init::{DEFAULT_PREPARE_TIMEOUT, Enforcing, Orders, Refusal, Supervision, Terms, Voice};
 use crate::log;
 use crate::plan::{DefaultRouteOption, Options, ProfileOption};
-use crate::self_test;
 use crate::state::{Place, Propagate};
 
 pub use layers::{CONFIG_VARIABLE, DEFAULT_FILE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE};
-
-/// How long the preparation may take before the command starts without it.
-pub const DEFAULT_PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The whole configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,9 +36,9 @@ pub struct Config {
     pub profile_dir: Option<PathBuf>,
     /// Whether the HCA of the default route is used.
     pub default_route_hca: DefaultRouteOption,
-    pub memlock: memlock::Mode,
+    pub memlock: Demand,
     /// A self-test before the command starts.
-    pub self_test: self_test::Mode,
+    pub self_test: Demand,
     /// Refuse to start the command where no fabric is found.
     pub require_rdma: bool,
     pub keep: BTreeSet<String>,
@@ -68,6 +64,24 @@ pub struct Config {
 
 /// The flags that do.
 const ASK_ANEW: &[&str] = &["keep", "profile", "profile-dir", "set"];
+
+/// What is asked of a thing that may fail: of pinned memory, or of the self-test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Demand {
+    /// Nothing: it is left alone.
+    Off,
+    /// Do what can be done, and say what is wrong.
+    Warn,
+    /// As `Warn`, and refuse to start the command where it fails.
+    Enforce,
+}
+
+const DEMANDS: &[&str] = &["off", "warn", "enforce"];
+
+/// The longest time that the self-test of all ports takes at a start, where none of them has
+/// a longer time of its own.
+pub const SELF_TEST_TIME: Duration = Duration::from_secs(15);
 
 /// A configuration that cannot be used; a sentence for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -139,8 +153,8 @@ fn read<S: Source>(of: &S) -> Result<Config, S::Error> {
         default_route_hca: of
             .get("default-route-hca", values::word(&["auto", "use", "skip"]))?
             .unwrap_or_default(),
-        memlock: of.get("memlock", values::word(&["off", "warn", "enforce"]))?.unwrap_or_default(),
-        self_test: of.get("self-test", values::word(&["off", "warn", "enforce"]))?.unwrap_or_default(),
+        memlock: of.get("memlock", values::word(DEMANDS))?.unwrap_or(Demand::Warn),
+        self_test: of.get("self-test", values::word(DEMANDS))?.unwrap_or(Demand::Off),
         require_rdma: of.get("require-rdma", values::boolean)?.unwrap_or_default(),
         keep: of.get("keep", values::names)?.unwrap_or_default(),
         set: of.get("set", values::assignments)?.unwrap_or_default(),
@@ -172,8 +186,8 @@ impl Config {
     pub fn orders(&self) -> Orders {
         let asked_by = Enforcing {
             require_rdma: self.require_rdma,
-            memlock: self.memlock == memlock::Mode::Enforce,
-            self_test: self.self_test == self_test::Mode::Enforce,
+            memlock: self.memlock == Demand::Enforce,
+            self_test: self.self_test == Demand::Enforce,
         };
         let refusal = Refusal { code: self.refuse_exit_code, asked_by };
         Orders {
@@ -193,8 +207,8 @@ impl Config {
     pub fn longest_preparation(&self) -> Duration {
         // The self-test has a time of its own.
         let proof = match self.self_test {
-            self_test::Mode::Off => Duration::ZERO,
-            self_test::Mode::Warn | self_test::Mode::Enforce => self_test::whole::ALL,
+            Demand::Off => Duration::ZERO,
+            Demand::Warn | Demand::Enforce => SELF_TEST_TIME,
         };
         self.prepare_timeout.saturating_add(proof)
     }
@@ -306,7 +320,7 @@ mod tests {
     fn a_later_layer_wins_and_defaults_are_the_readme_s() {
         let defaults = config("", &[], vec![]).unwrap();
         assert_eq!(defaults.profile, ProfileOption::Auto);
-        assert_eq!(defaults.memlock, memlock::Mode::Warn);
+        assert_eq!(defaults.memlock, Demand::Warn);
         assert_eq!(defaults.prepare_timeout, Duration::from_secs(10));
         assert_eq!((defaults.refuse_exit_code, defaults.require_rdma), (121, false));
         assert_eq!(defaults.default_route_hca, DefaultRouteOption::Auto);
@@ -318,7 +332,7 @@ mod tests {
         let merged = config(file, &variables, flags).unwrap();
         assert_eq!(merged.profile, ProfileOption::None);
         assert_eq!(merged.default_route_hca, DefaultRouteOption::Use);
-        assert_eq!(merged.memlock, memlock::Mode::Enforce);
+        assert_eq!(merged.memlock, Demand::Enforce);
         assert_eq!(merged.prepare_timeout, Duration::from_millis(500));
         assert_eq!(merged.keep, BTreeSet::from(["B".to_owned(), "C".to_owned()]));
         assert!(merged.require_rdma);

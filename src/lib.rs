@@ -28,6 +28,7 @@
 //! * [`report`]: for people and for programs.
 //! * [`commands`], [`host`], [`demo`]: the commands that print, and the hosts they decide for.
 //! * [`self_test`]: limits, image and fabric, proven.
+//! * [`compare`]: the reports of many nodes, side by side.
 //! * [`verbs`]: RDMA itself, in processes of its own.
 //! * [`resolve`]: names of hosts, without the image's code.
 //! * [`sys`]: the low-level parts, the only `unsafe` beside verbs.
@@ -40,6 +41,7 @@ pub mod block;
 pub mod check;
 pub mod cli;
 pub mod commands;
+pub mod compare;
 pub mod config;
 pub mod demo;
 pub mod exit;

@@ -18,8 +18,8 @@ use std::ffi::CString;
 use nix::unistd::Pid;
 
 use crate::apply::{environment, memlock as raise};
-use crate::check::memlock::{self, Mode};
-use crate::config::Config;
+use crate::check::memlock;
+use crate::config::{Config, Demand};
 use crate::facts::Facts;
 use crate::facts::environment::Environment;
 use crate::facts::start::Start;
@@ -84,7 +84,7 @@ pub fn prepare(
     let first = command.first().and_then(|word| word.to_str().ok());
     let start = Start { environment: &known, folder: folder.as_deref(), command: first, filled: &filled };
     let facts = match config.self_test {
-        self_test::Mode::Off => host::needed_facts(&profiles, start, config),
+        Demand::Off => host::needed_facts(&profiles, start, config),
         _ => host::facts_to_prove(&profiles, start),
     };
     let mut plan = host::decide(&facts, &profiles, config);
@@ -105,7 +105,7 @@ pub fn prepare(
     }
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     decided(&Decided {
-        raises_memlock: config.memlock != Mode::Off,
+        raises_memlock: config.memlock != Demand::Off,
         filled: plan.filled().map(owned).collect(),
     });
     let verdict = proof.map(|report| report.passed);
@@ -145,7 +145,7 @@ pub fn without_init(config: &Config, log: &Log, parent: Pid) {
 /// Raises the limit, whatever the fabric: another library may pin memory too. What
 /// is left to say matters only where RDMA is used.
 fn raise_memlock(config: &Config, facts: &Facts, plan: &mut Plan) -> Option<Memlock> {
-    if config.memlock == Mode::Off {
+    if config.memlock == Demand::Off {
         return None;
     }
     let before = facts.limits.memlock?;
@@ -166,7 +166,7 @@ fn refusal(config: &Config, plan: &Plan) -> Option<String> {
         return Some(format!("RDMA is required (require-rdma), but {}", obstacle.why));
     }
     let failed = |finding: &&Finding| finding.id == Id::Memlock && finding.severity == Severity::Error;
-    if config.memlock == Mode::Enforce
+    if config.memlock == Demand::Enforce
         && let Some(finding) = plan.findings.iter().find(failed)
     {
         return Some(format!("memlock = \"enforce\": {}", finding.message));
@@ -176,7 +176,7 @@ fn refusal(config: &Config, plan: &Plan) -> Option<String> {
 
 /// Tests limits, image and fabric, where that is wanted, and says what came out.
 fn prove(config: &Config, facts: &Facts, plan: &Plan, log: &Log) -> Option<Report> {
-    if config.self_test == self_test::Mode::Off {
+    if config.self_test == Demand::Off {
         return None;
     }
     let host = self_test::quick::host_name();
@@ -188,7 +188,7 @@ fn prove(config: &Config, facts: &Facts, plan: &Plan, log: &Log) -> Option<Repor
 /// Why the command must not be started after this, if so.
 fn enforced(config: &Config, report: &Report) -> Option<String> {
     match config.self_test {
-        self_test::Mode::Enforce => self_test::gate::reason(report),
-        self_test::Mode::Off | self_test::Mode::Warn => None,
+        Demand::Enforce => self_test::gate::reason(report),
+        Demand::Off | Demand::Warn => None,
     }
 }

@@ -5,24 +5,11 @@
 //! `mm/mlock.c`).
 
 use caps::Capability::{CAP_IPC_LOCK, CAP_SYS_RESOURCE};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::process::Process;
 use crate::finding::{Finding, Id, Severity};
-
-/// What the program does about the limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Nothing.
-    Off,
-    /// Raise it, and say so where that is not enough.
-    #[default]
-    Warn,
-    /// As `Warn`, and refuse to start where next to nothing can be pinned.
-    Enforce,
-}
 
 /// What the command can pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -2,10 +2,24 @@
 
 use std::time::Duration;
 
-use crate::facts::traffic::Amount;
+use crate::facts::traffic::{Amount, Traffic};
 use crate::finding::{Finding, Id};
-use crate::report::traffic::{Moved, names};
-use crate::text::duration;
+use crate::text::{condensed, duration, visible};
+
+/// A port, and what went over it in some time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moved {
+    pub hca: String,
+    pub port: u32,
+    pub is_infiniband: bool,
+    pub traffic: Traffic,
+}
+
+/// `mlx5_1..mlx5_8`.
+pub fn names(moved: &[Moved]) -> String {
+    let names: Vec<&str> = moved.iter().map(|port| port.hca.as_str()).collect();
+    visible(&condensed(&names))
+}
 
 /// On InfiniBand, the packets of the subnet manager count as well.
 const OF_MANAGEMENT: Amount = Amount { bytes: Some(64 * 1024), packets: Some(256) };

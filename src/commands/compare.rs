@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use crate::compare::collect::collect;
 use crate::json;
 use crate::report::compare::{Document, write};
-use crate::self_test::collect::collect;
 
 /// Some node differs, failed a check, has left no report, or one that cannot be read.
 const DIFFER: i32 = 1;

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use crate::check::memlock::{self, Mode};
+use crate::check::memlock;
 use crate::cli::Host;
-use crate::config::Config;
+use crate::config::{Config, Demand};
 use crate::facts::environment::Environment;
 use crate::json;
 use crate::report::plan::{Detail, Document, Memlock, write};
@@ -23,7 +23,7 @@ pub fn run(
 ) -> anyhow::Result<()> {
     let super::Decision { facts, mut plan, .. } = super::decide(host, config, environment)?;
     let mut memlock = None;
-    if config.memlock != Mode::Off
+    if config.memlock != Demand::Off
         && plan.fabric.pins_memory()
         && let Some(before) = facts.limits.memlock
     {

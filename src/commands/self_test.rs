@@ -6,9 +6,9 @@ use std::time::Instant;
 use anyhow::bail;
 
 use crate::apply::memlock as raise;
-use crate::check::memlock::{self, Mode};
+use crate::check::memlock;
 use crate::cli::SelfTestArguments;
-use crate::config::{Config, TOKEN_VARIABLE};
+use crate::config::{Config, Demand, TOKEN_VARIABLE};
 use crate::facts::Facts;
 use crate::facts::environment::Environment;
 use crate::finding::Finding;
@@ -98,7 +98,7 @@ pub fn run(
 /// What is wrong with pinned memory: as at start-up, but for a captured host by the rules
 /// alone.
 fn memlock_finding(config: &Config, facts: &Facts, plan: &Plan, is_here: bool) -> Option<Finding> {
-    let before = facts.limits.memlock.filter(|_| config.memlock != Mode::Off)?;
+    let before = facts.limits.memlock.filter(|_| config.memlock != Demand::Off)?;
     let pinning = if is_here {
         let (after, pinning) = raise::raise(before, &facts.process);
         raise::proven(pinning, after)

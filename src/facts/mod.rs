@@ -12,6 +12,7 @@ pub mod extra;
 pub mod gid;
 pub mod gpu;
 pub mod home;
+pub mod identity;
 pub mod image;
 pub mod limits;
 pub mod named_files;

@@ -7,7 +7,7 @@ use nix::unistd::getppid;
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
-use crate::state::identity::Identity;
+use crate::facts::identity::Identity;
 
 /// Of its command line, which may hold secrets, no more than this.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,9 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 
 use super::reader::Reader;
-use crate::state::FOLDER;
+
+/// Where it is, unless `state-dir` says otherwise.
+pub const FOLDER: &str = "/run/rdma-init";
 
 /// Whether this user may make the folder, where it is not there yet, and files in it.
 pub fn is_writable(reader: &Reader) -> bool {

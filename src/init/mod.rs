@@ -25,6 +25,6 @@ mod voice;
 
 pub use link::Link;
 pub use note::Decided;
-pub use orders::{Enforcing, Orders, Refusal, Supervision, Terms, Voice};
+pub use orders::{DEFAULT_PREPARE_TIMEOUT, Enforcing, Orders, Refusal, Supervision, Terms, Voice};
 pub use signal_map::{Remap, Rewrite};
 pub use supervisor::supervise;

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use super::signal_map::{Remap, Rewrite};
-use crate::config::DEFAULT_PREPARE_TIMEOUT;
+
+/// How long the preparation may take before the command starts without it.
+pub const DEFAULT_PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Everything that a supervisor goes by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

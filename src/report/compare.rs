@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::self_test::collect::{Place, Unread};
-use crate::self_test::compare::{Compared, Comparison};
+use crate::compare::collect::{Place, Unread};
+use crate::compare::comparison::{Compared, Comparison};
 use crate::text::{condensed_to, counted, shortened, visible};
 
 /// `compare --json`.

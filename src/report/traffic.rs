@@ -1,23 +1,9 @@
 //! What has gone over the HCAs.
 
 use crate::check::memlock::amount;
+use crate::check::traffic::Moved;
 use crate::facts::traffic::{Amount, Traffic};
-use crate::text::{condensed, counted, visible};
-
-/// A port, and what went over it in some time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Moved {
-    pub hca: String,
-    pub port: u32,
-    pub is_infiniband: bool,
-    pub traffic: Traffic,
-}
-
-/// `mlx5_1..mlx5_8`.
-pub fn names(moved: &[Moved]) -> String {
-    let names: Vec<&str> = moved.iter().map(|port| port.hca.as_str()).collect();
-    visible(&condensed(&names))
-}
+use crate::text::{counted, visible};
 
 /// A line for each port whose counters show.
 pub fn lines(moved: &[Moved]) -> Vec<String> {
@@ -48,6 +34,7 @@ fn shown_amount(of: Amount) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::traffic::names;
 
     #[test]
     fn a_line_says_what_is_counted() {

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use super::Prepared;
 use super::execute::raise_memlock;
 use crate::apply::environment;
-use crate::check::memlock::Mode;
-use crate::config::Config;
+use crate::config::{Config, Demand};
 use crate::facts::environment::Environment;
 use crate::host;
 use crate::log::Log;
@@ -47,7 +46,7 @@ pub fn enter(
             plan.filled().map(owned).collect()
         }
     };
-    if config.memlock != Mode::Off {
+    if config.memlock != Demand::Off {
         raise_memlock();
     }
     // Who enters may want something else.

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::check::traffic;
+use crate::check::traffic::{self, Moved};
 use crate::config::Config;
 use crate::facts::Reader;
 use crate::facts::rdma::LinkLayer;
@@ -13,7 +13,6 @@ use crate::log::Log;
 use crate::log::{Format, Level};
 use crate::plan::{Plan, PortVerdict};
 use crate::report::start;
-use crate::report::traffic::Moved;
 
 /// The counters of the ports that the job will use, and how to speak of them. Empty where
 /// there is nothing to tell: no such port, or none whose counters show.

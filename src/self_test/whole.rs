@@ -8,14 +8,12 @@ use super::kinds::{KINDS, Level};
 use super::report::Report;
 use super::took_us;
 use super::{isolate, quick, verbs};
+use crate::config::SELF_TEST_TIME;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::nccl::predict::{GidUse, Transport};
 use crate::plan::{Plan, own_slots};
 use crate::verbs::port_test::{DEFAULT_SIZE, DEFAULT_TIME, PortTest};
-
-/// The longest time that all ports together take, where none of them gets more.
-pub const ALL: Duration = Duration::from_secs(15);
 
 /// How far to go.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +33,7 @@ impl Extent {
 
     /// The longest time for all ports together.
     pub fn longest(&self) -> Duration {
-        ALL.max(self.each)
+        SELF_TEST_TIME.max(self.each)
     }
 }
 

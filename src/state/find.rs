@@ -11,13 +11,13 @@ use nix::unistd::Uid;
 
 use super::folder::{Folder, Refused};
 use super::harmless::is_harmless;
-use super::identity::Identity;
 use super::mount;
 use super::pid1::{self, Answer};
 use super::preparation;
 use super::run::{self, Run};
 use super::{PLAN, Place};
 use crate::facts::environment::is_variable_name;
+use crate::facts::identity::Identity;
 use crate::facts::reader::describe;
 
 /// The state of a start.

@@ -10,7 +10,6 @@
 pub mod find;
 pub mod folder;
 pub mod harmless;
-pub mod identity;
 pub mod mount;
 pub mod pid1;
 pub mod preparation;
@@ -18,11 +17,9 @@ pub mod run;
 
 use std::path::{Path, PathBuf};
 
-use identity::namespace;
+use crate::facts::identity::namespace;
+pub use crate::facts::state::FOLDER;
 use nix::unistd::Uid;
-
-/// Where it is, unless `state-dir` says otherwise.
-pub const FOLDER: &str = "/run/rdma-init";
 
 /// The files in it.
 pub const ENV_SH: &str = "env.sh";

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use super::identity::{age, started};
+use crate::facts::identity::{age, started};
 
 /// How long ago PID 1 was started, where it is one of us.
 pub fn age_of_our_init() -> Option<Duration> {

@@ -6,8 +6,8 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::identity::{Identity, started};
 use crate::facts::environment::Filled;
+use crate::facts::identity::{Identity, started};
 use crate::facts::secret::is_secret;
 use crate::finding::Source;
 use crate::json;

@@ -10,7 +10,7 @@ use nix::libc;
 use serde::Serialize;
 
 use super::brief::Brief;
-use super::compare::Nodes;
+use super::comparison::Nodes;
 use super::finder::{Finder, Found};
 use super::launcher;
 use super::lines::{self, Line};

@@ -9,7 +9,7 @@ use serde_json::error::Category;
 
 use super::brief::Brief;
 use super::lines::{LONGEST, Line};
-use super::report::SCHEMA;
+use crate::self_test::report::SCHEMA;
 
 /// What every report has in it, whatever its version.
 const MARK: &[u8] = b"\"rdma-init/self-test/";

@@ -6,10 +6,10 @@ use indexmap::{IndexMap, IndexSet};
 use serde::Serialize;
 
 use super::brief::Brief;
-use super::check::Outcome;
-use super::report::Rail;
 use crate::facts::reader::natural;
 use crate::facts::secret::shown;
+use crate::self_test::check::Outcome;
+use crate::self_test::report::Rail;
 use crate::text::condensed;
 
 /// What is compared beside the variables, in the order of [`fixed`].

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::check::Outcome;
-use super::report::Rail;
+use crate::self_test::check::Outcome;
+use crate::self_test::report::Rail;
 
-/// A [`Report`](super::report::Report), read. A field that is absent makes it a report
+/// A [`Report`](crate::self_test::report::Report), read. A field that is absent makes it a report
 /// that cannot be read: nothing is known of that node, which is not the same as `None`.
 #[derive(Debug, Deserialize)]
 pub struct Brief {

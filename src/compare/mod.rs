@@ -1,0 +1,12 @@
+//! The reports of many nodes, side by side: who is not like the others, and who has left none.
+//!
+//! [`collect`] reads files and folders line by line, [`finder`] finds reports among the lines
+//! of a log, [`launcher`] what a launcher says of nodes that left none, and [`comparison`] says
+//! which nodes are the odd ones out.
+
+pub mod brief;
+pub mod collect;
+pub mod comparison;
+pub mod finder;
+mod launcher;
+pub mod lines;
