@@ -19,15 +19,18 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     if plan.fabric != Fabric::Verbs || (has_dmabuf && uses_dmabuf) {
         return None;
     }
-    let why = match has_dmabuf {
-        true => "this NCCL does not know DMA-BUF".to_owned(),
-        false => "the driver's kernel module is not the open one, which DMA-BUF needs".to_owned(),
+    let (why, instead) = match has_dmabuf {
+        true => ("this NCCL cannot use DMA-BUF", "use NCCL 2.13 or later"),
+        false => (
+            "the NVIDIA driver is not the open kernel module, which DMA-BUF needs",
+            "use NVIDIA's open kernel module",
+        ),
     };
     Some(
         Finding::warning(
             "no-gpudirect",
-            format!("GPUDirect RDMA is not there: nvidia_peermem is not loaded, and {why}. NCCL says \"GPU Direct RDMA Disabled\" and copies through the memory of the host."),
+            format!("GPUDirect RDMA is not available: nvidia_peermem is not loaded, and {why}. NCCL says \"GPU Direct RDMA Disabled\" and copies through the memory of the host."),
         )
-        .with_fix("Load nvidia_peermem on the node (modprobe nvidia-peermem), or use NVIDIA's open kernel module."),
+        .with_fix(format!("Load nvidia_peermem on the node (modprobe nvidia-peermem), or {instead}.")),
     )
 }

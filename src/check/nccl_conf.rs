@@ -11,7 +11,7 @@ pub fn findings(plan: &Plan) -> Vec<Finding> {
             true => format!("its {} bytes are more than the {} that NCCL reads", value.len(), conf::LONGEST),
             false => "its value has a line break".to_owned(),
         };
-        let message = format!("{name} is left out of nccl.conf, as {why}.");
+        let message = format!("{name} is left out of nccl.conf, because {why}.");
         Finding::warning("nccl-conf-value", message).with_fix(
             "Start processes that enter the container with rdma-init exec, or let a shell source /run/rdma-init/env.sh.",
         )
@@ -36,8 +36,8 @@ mod tests {
         assert_eq!(
             messages,
             [
-                "B is left out of nccl.conf, as its value has a line break.",
-                "C is left out of nccl.conf, as its 1024 bytes are more than the 1023 that NCCL reads.",
+                "B is left out of nccl.conf, because its value has a line break.",
+                "C is left out of nccl.conf, because its 1024 bytes are more than the 1023 that NCCL reads.",
             ]
         );
     }

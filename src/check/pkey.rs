@@ -45,7 +45,7 @@ pub fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding> {
     let limited = |table: &PkeyTable| table.at(index).filter(|pkey| !pkey.is_full_member());
     let message = if let Some((_, table)) = tables.iter().find(|(_, table)| index >= table.size) {
         format!(
-            "The partition key at index {index}, which {who}, is behind the end of the table ({} slots) on {}: NCCL cannot set up its queue pairs.",
+            "The partition key at index {index}, which {who}, is beyond the end of the table ({} slots) on {}: NCCL cannot set up its queue pairs.",
             table.size,
             condensed(&empty)
         )
@@ -89,9 +89,9 @@ fn fix(tables: &[(&str, &PkeyTable)]) -> String {
         common.iter().map(|(index, pkey)| format!("{INDEX}={index} ({})", Pkey(*pkey))).collect();
     match choices.pop() {
         None => "Ask the administrator of the subnet manager to make these ports full members of one partition, at the same index of each table.".to_owned(),
-        Some(last) if choices.is_empty() => format!("Set {last}, of which every port in use is a full member."),
+        Some(last) if choices.is_empty() => format!("Set {last}: every port in use is a full member of this partition."),
         Some(last) => format!(
-            "Set {} or {last}, whichever is the partition of the job: every port in use is a full member.",
+            "Set {} or {last}, whichever is the partition of the job: every port in use is a full member of each.",
             choices.join(", ")
         ),
     }

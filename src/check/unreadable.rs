@@ -25,7 +25,7 @@ pub fn findings(unreadable: &[Unreadable], said: &[Finding]) -> Vec<Finding> {
                 Finding::warning("unreadable", format!("Cannot use {}: {}.", u.path.display(), u.error));
             match u.path.to_string_lossy().ends_with("nccl.conf") {
                 true => finding
-                    .with_fix("What it sets is not known, and variables that are filled in win over it."),
+                    .with_fix("Make the file readable, or remove it: rdma-init does not know what it sets, and may fill in variables that win over it."),
                 false => finding,
             }
         })

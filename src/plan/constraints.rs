@@ -5,6 +5,7 @@ use super::{Context, Fabric, Finding, interface};
 use crate::facts::Facts;
 use crate::nccl::version::Version;
 use crate::profiles::{self, Profile};
+use crate::report::style::counted;
 
 pub fn check(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Finding> {
     let Context { facts, profile, .. } = context;
@@ -30,7 +31,7 @@ pub fn check(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Fin
                 Finding::warning(
                     id,
                     format!(
-                        "Profile {} needs {what} {minimum} or later, and the image has {found}.",
+                        "Profile {} needs {what} {minimum} or later, but the image has {found}.",
                         profile.name
                     ),
                 )
@@ -58,7 +59,8 @@ fn cards(facts: &Facts, profile: &Profile) -> Option<Finding> {
     let finding = Finding::warning(
         "card-count",
         format!(
-            "This container has {count} GPUs, and profile {} has RDMA for {} only.{note}",
+            "This container has {}, but profile {} has RDMA only with {} GPUs.{note}",
+            counted(count as usize, "GPU"),
             profile.name,
             list.join(" or ")
         ),
@@ -73,7 +75,7 @@ fn interface_up(facts: &Facts, profile: &Profile, name: &str) -> Option<Finding>
     let obstacle = interface::obstacle(facts, name)?;
     let finding = Finding::warning(
         "interface-missing",
-        format!("Profile {} has RDMA behind the interface {name}, which {obstacle}.", profile.name),
+        format!("Profile {} expects RDMA behind the interface {name}, which {obstacle}.", profile.name),
     );
     Some(match &profile.hint {
         Some(hint) => finding.with_fix(hint.clone()),
@@ -88,12 +90,17 @@ fn nics(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding
     names.dedup();
     let count = u32::try_from(names.len()).ok().filter(|count| *count > 0)?;
     let product = facts.dmi.product.as_deref().unwrap_or_default();
+    let are = if count == 1 { "is" } else { "are" };
     let message = match nics.get(product) {
         Some(published) if *published == count => return None,
-        Some(published) => format!("{product} has {published} RDMA NICs, and {count} are usable here."),
+        Some(published) => format!(
+            "{product} has {}, but {count} {are} usable here.",
+            counted(*published as usize, "RDMA NIC")
+        ),
         None if nics.is_empty() || nics.values().any(|published| *published == count) => return None,
         None => format!(
-            "{count} RDMA NICs are usable here, which no instance type of profile {} has.",
+            "{} {are} usable here, but no instance type of profile {} has {count}.",
+            counted(names.len(), "RDMA NIC"),
             profile.name
         ),
     };

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 
 use super::devices::{Candidate, Reason, Verdict};
 use super::hcas::VARIABLE;
-use super::near::is_here;
-use super::{Context, DefaultRouteOption, Finding, Notes, interface, no_address};
+use super::own_interface::is_here;
+use super::{Context, DefaultRouteOption, Finding, Notes, interface, own_interface};
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::route::Route;
 use crate::profiles::DefaultRouteHca;
+use crate::report::style::counted;
 
 /// A port in use, by its place among all, and the best of the default routes that its
 /// interface carries.
@@ -37,7 +38,7 @@ pub fn decide(context: &Context, ports: &mut [Candidate], notes: &mut Notes) {
             // On InfiniBand, TCP over the same port is in nobody's way.
             carriers.retain(|carrier| ports[carrier.port].port.link_layer == LinkLayer::Ethernet);
             leave_out_front_end(facts, ports, &carriers, &routes);
-            tell(facts, ports, &carriers, notes);
+            tell(facts, ports, &carriers, &routes, notes);
         }
     }
 }
@@ -151,20 +152,24 @@ impl<'a, 'b> Split<'a, 'b> {
 fn has_lost_its_link(facts: &Facts, port: &Candidate) -> bool {
     let is_down = matches!(&port.verdict, Verdict::LeftOut(Reason::PortState(state)) if state == "DOWN");
     let is_meant = port.port.physical_state != "Disabled"
-        || no_address::interface(facts, port.hca, port.port).is_some_and(|found| found.has_flag("UP"));
+        || own_interface::of(facts, port.hca, port.port).is_some_and(|found| found.has_flag("UP"));
     is_down && is_meant && port.port.link_layer == LinkLayer::Ethernet && port.hca.ports.len() == 1
 }
 
 fn leave_out(ports: &mut [Candidate], carriers: &[Carrier], routes: &[&Route], by_user: bool) {
-    let is_only = routes.iter().all(|route| route.interface == routes[0].interface);
+    let is_only = is_one_interface(routes);
     for Carrier { port, route } in carriers {
         let interface = route.interface.clone();
         ports[*port].leave_out(Reason::CarriesDefaultRoute { interface, is_only, by_user });
     }
 }
 
+fn is_one_interface(routes: &[&Route]) -> bool {
+    routes.iter().all(|route| route.interface == routes[0].interface)
+}
+
 /// What became of them, for the chain of the variable, and a note on those that are rails.
-fn tell(facts: &Facts, ports: &[Candidate], carriers: &[Carrier], notes: &mut Notes) {
+fn tell(facts: &Facts, ports: &[Candidate], carriers: &[Carrier], routes: &[&Route], notes: &mut Notes) {
     if carriers.is_empty() {
         return;
     }
@@ -186,27 +191,28 @@ fn tell(facts: &Facts, ports: &[Candidate], carriers: &[Carrier], notes: &mut No
         && !kept.is_empty()
         && split.rest_is_as_fast()
     {
-        notes.find(rails(ports, &kept, hcas, gpus));
+        notes.find(rails(ports, &kept, is_one_interface(routes), (hcas, gpus)));
     }
 }
 
-fn rails(ports: &[Candidate], kept: &[Carrier], hcas: usize, gpus: usize) -> Finding {
+fn rails(ports: &[Candidate], kept: &[Carrier], is_only: bool, (hcas, gpus): (usize, usize)) -> Finding {
     let list: Vec<String> = kept
         .iter()
         .map(|carrier| format!("{} ({})", ports[carrier.port].name(), carrier.route.interface))
         .collect();
     let list = list.join(", ");
-    let plural = if hcas == 1 { "" } else { "s" };
+    let hcas = counted(hcas, "HCA");
+    let article = if is_only { "the" } else { "a" };
     let message = match kept {
         [_] => format!(
-            "{list} carries the default route, and {VARIABLE} takes it as a rail all the same: it is as fast as the others, and without it there would be {hcas} HCA{plural} for {gpus} GPUs."
+            "{list} carries {article} default route, and {VARIABLE} takes it as a rail all the same: it is as fast as the others, and without it there would be {hcas} for {gpus} GPUs."
         ),
         _ => format!(
-            "{list} carry default routes, and {VARIABLE} takes them as rails all the same: they are as fast as the others, and without them there would be {hcas} HCA{plural} for {gpus} GPUs."
+            "{list} carry default routes, and {VARIABLE} takes them as rails all the same: they are as fast as the others, and without them there would be {hcas} for {gpus} GPUs."
         ),
     };
     Finding::info("default-route-rail", message).with_fix(
-        "To keep it for TCP alone, set default-route-hca = \"skip\" (RDMA_INIT_DEFAULT_ROUTE_HCA=skip).",
+        "To keep such HCAs for TCP alone, set default-route-hca = \"skip\" (RDMA_INIT_DEFAULT_ROUTE_HCA=skip).",
     )
 }
 

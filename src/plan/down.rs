@@ -4,7 +4,7 @@
 use super::devices::{Candidate, Reason, Verdict};
 use super::enough::enough;
 use super::port_findings::RAIL_IS_DOWN;
-use super::{Context, Finding, no_address};
+use super::{Context, Finding, own_interface};
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
 use crate::report::style::counted;
@@ -65,7 +65,7 @@ fn kind(facts: &Facts, ports: &[Candidate], port: &Candidate, down: usize) -> Ki
         // no link or its interface is down (`mlx5_query_port_roce`, `bnxt_re_query_port`).
         // The interface tells, where it is here.
         LinkLayer::Ethernet if is_disabled && enough.is_none() => {
-            match no_address::interface(facts, port.hca, port.port) {
+            match own_interface::of(facts, port.hca, port.port) {
                 Some(interface) if interface.has_flag("UP") => Kind::Rail,
                 _ => Kind::Unplugged,
             }
@@ -101,11 +101,15 @@ fn finding(facts: &Facts, ports: &[Candidate], kind: Kind, names: &str) -> Findi
             if used == 1 { "is" } else { "are" },
             counted(facts.gpu.count.unwrap_or(0) as usize, "GPU")
         )),
-        Kind::SecondPort => note("Another port of its card is in use, and no card here uses two.".to_owned()),
-        Kind::TurnedOff => note("Its physical state is Disabled: somebody has turned it off.".to_owned()),
+        Kind::SecondPort => {
+            note("Another port of the same card is in use, and no card here uses two ports.".to_owned())
+        }
+        Kind::TurnedOff => {
+            note("The physical state is Disabled: somebody has turned the port off.".to_owned())
+        }
         Kind::Unplugged => {
-            note("It has no link, or its interface is down (physical state Disabled).".to_owned())
-                .with_fix("If the job is to use it, check its interface and its cable on the node.")
+            note("The port has no link, or its interface is down (physical state Disabled).".to_owned())
+                .with_fix("If the job is to use the port, check its interface and its cable on the node.")
         }
     }
 }

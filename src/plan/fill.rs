@@ -23,7 +23,7 @@ pub fn tuning(profile: &Profile) -> Vec<Proposal> {
         .map(|(variable, value)| Proposal::from_profile(&profile.name, variable, value, "published"));
     let unset = profile.unset.iter().map(|variable| Proposal {
         value: None,
-        ..Proposal::from_profile(&profile.name, variable, "", "published as left unset")
+        ..Proposal::from_profile(&profile.name, variable, "", "the platform says to leave it unset")
     });
     constants.chain(unset).collect()
 }
@@ -100,13 +100,12 @@ pub fn overridden(context: &Context) -> Vec<Finding> {
         if let Some(published) =
             profile.variables.get(variable).filter(|value| shown(variable, value) != setting.value)
         {
-            let published =
-                if published.is_empty() { "it set and empty" } else { shown(variable, published) };
+            let published = if published.is_empty() { "an empty value" } else { shown(variable, published) };
             Some(format!("publishes {published}"))
         } else if profile.unset.contains(variable) {
-            Some("publishes it as left unset".to_owned())
+            Some("says to leave it unset".to_owned())
         } else if context.hands_off(variable) {
-            Some("leaves it to others".to_owned())
+            Some("never sets it".to_owned())
         } else {
             None
         }

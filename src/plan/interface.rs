@@ -44,8 +44,15 @@ pub fn chosen(facts: &Facts) -> Option<InterfaceChoice> {
 }
 
 fn of_default_route(facts: &Facts) -> Option<InterfaceChoice> {
-    let name = default_routes(facts).first()?.interface.clone();
-    Some(InterfaceChoice { name, rule: "carries the default route".to_owned() })
+    let routes = default_routes(facts);
+    let first = routes.first()?;
+    let others: Vec<&&Route> = routes.iter().filter(|route| route.interface != first.interface).collect();
+    let rule = match others.iter().all(|route| route.metric > first.metric) {
+        _ if others.is_empty() => "carries the default route",
+        true => "carries the default route of the lowest metric",
+        false => "carries a default route",
+    };
+    Some(InterfaceChoice { name: first.interface.clone(), rule: rule.to_owned() })
 }
 
 fn only(facts: &Facts) -> Option<InterfaceChoice> {
@@ -117,7 +124,9 @@ fn candidates(facts: &Facts) -> String {
         facts.net.interfaces.iter().filter(usable).map(|interface| interface.name.as_str()).collect();
     match names.as_slice() {
         [] => {
-            format!("Set {VARIABLE}; no interface here is up with an address that other nodes could reach.")
+            format!(
+                "Bring up an interface with an address that other nodes can reach, and name it in {VARIABLE}."
+            )
         }
         some => format!("Set {VARIABLE} to one of {}.", some.join(", ")),
     }
@@ -185,7 +194,7 @@ pub fn propose(context: &Context, choice: Option<&InterfaceChoice>, notes: &mut 
             published(&format!("published, and {} {}", choice.name, choice.rule), constant)
         }
         (None, Some(constant)) if !selected(facts, constant).is_empty() => {
-            published("published, and there; no route tells more", constant)
+            published("published, and an interface here has this name; no route shows a better one", constant)
         }
         (Some(choice), constant) => {
             if let Some(constant) = constant {
@@ -206,11 +215,11 @@ pub fn propose(context: &Context, choice: Option<&InterfaceChoice>, notes: &mut 
         }
         (None, constant) => {
             let published =
-                constant.map(|c| format!(" and the published {c} is not there")).unwrap_or_default();
+                constant.map(|c| format!(", and the published {c} is not here")).unwrap_or_default();
             notes.find(
                 Finding::warning(
                     "no-interface",
-                    format!("No default route tells which interface the job's processes reach each other through{published}; {VARIABLE} stays unset."),
+                    format!("No default route shows through which interface the job's processes reach each other{published}; {VARIABLE} stays unset."),
                 )
                 .with_fix(candidates(facts)),
             );

@@ -1,12 +1,11 @@
 //! Which HCAs are near to the GPUs: where all of them have one behind their own PCIe
 //! switch, the others are for storage or for the host.
 
-use std::collections::BTreeSet;
-
 use super::Notes;
 use super::devices::{Candidate, Reason, Verdict};
 use super::distance::{Distance, of_hca};
 use super::hcas::VARIABLE;
+use super::own_interface::is_here;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer};
 
@@ -40,7 +39,7 @@ pub fn leave_out_far(
         }
     }
     if !names.is_empty() {
-        let rule = "only those at PIX or PXB of a GPU, as every GPU has one";
+        let rule = "only the HCAs that are near a GPU (PIX or PXB), as every GPU has one";
         notes.tried(VARIABLE, rule, format!("leaves out {}", names.join(", ")));
     }
 }
@@ -66,19 +65,6 @@ pub fn every_gpu_has_one(facts: &Facts, ports: &[Candidate]) -> bool {
 /// How far the nearest GPU is; `None` where that is not known.
 fn nearest(facts: &Facts, hca: &Hca) -> Option<Distance> {
     facts.gpu.devices.iter().filter_map(|gpu| of_hca(gpu, hca)).min()
-}
-
-/// Whether a port is in this network namespace: its interface has an address here, if only
-/// a link-local one. An InfiniBand port is in all of them.
-pub fn is_here(facts: &Facts, port: &Candidate) -> bool {
-    let interfaces = &facts.net.interfaces;
-    let own: BTreeSet<_> = facts.net.own_addresses().collect();
-    port.port.link_layer != LinkLayer::Ethernet
-        // Nobody knows which are ours.
-        || interfaces.is_empty()
-        || port.port.gids.slots.iter().any(|gid| own.contains(&gid.address()))
-        || (port.hca.pci_address.is_some()
-            && interfaces.iter().any(|interface| interface.pci_address == port.hca.pci_address))
 }
 
 /// The rails that are near to each GPU, for the evidence, where that left an HCA out.

@@ -29,15 +29,15 @@ fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: boo
     }
     let plural = if gpus == 1 { "" } else { "s" };
     let why = match (every_gpu_has_one, facts.gpu.devices.is_empty()) {
-        (true, _) => "each is near one (PIX or PXB)",
-        (false, true) => "where on the PCI bus the GPUs are is not known",
-        (false, false) => "not every GPU has an HCA at PIX or PXB",
+        (true, _) => "each HCA is near a GPU (PIX or PXB)",
+        (false, true) => "it is not known where the GPUs are on the PCI bus",
+        (false, false) => "not every GPU has a near HCA (PIX or PXB)",
     };
     let message = format!(
-        "{VARIABLE} takes {hcas} HCAs for {gpus} GPU{plural}, and {why}: some may be for storage, or near to GPUs that other containers have."
+        "{VARIABLE} takes {hcas} HCAs for {gpus} GPU{plural}, and {why}: some of the HCAs may be for storage, or near the GPUs of other containers."
     );
     Some(Finding::info("more-hcas-than-gpus", message).with_fix(format!(
-        "Look where the HCAs are (`nvidia-smi topo -m` on the node) and what networks they are in; if not all are rails, name those that are in {VARIABLE}."
+        "Look where the HCAs are (`nvidia-smi topo -m` on the node) and what networks they are in; if some are not rails, name in {VARIABLE} only those that are."
     )))
 }
 
@@ -59,12 +59,12 @@ fn subnets(ports: &[Candidate]) -> Option<Finding> {
         })
         .collect();
     let message = format!(
-        "{VARIABLE} takes ports of {} InfiniBand subnets, of which one may be for storage: {}.",
+        "{VARIABLE} takes ports of {} InfiniBand subnets, and one subnet may be for storage: {}.",
         by_prefix.len(),
         list.join("; ")
     );
     Some(Finding::info("several-ib-subnets", message).with_fix(format!(
-        "Ask which subnets the job's nodes share; if one is for storage, name the HCAs of the others in {VARIABLE}. Where each rail is a subnet of its own, nothing is to be done."
+        "Ask which subnets the job's nodes share; if one is for storage, name the HCAs of the others in {VARIABLE}. If each rail has a subnet of its own, there is nothing to do."
     )))
 }
 

@@ -96,12 +96,15 @@ fn how(port: &PortUse) -> String {
     match &port.gid {
         None if port.link_layer == LinkLayer::InfiniBand => "InfiniBand".to_owned(),
         None => String::from(port.link_layer.clone()),
-        Some(GidUse::Fails(why)) => format!("RoCE, where its search for a GID {why}"),
+        Some(GidUse::Fails(why)) => format!("RoCE, where the search for a GID {why}"),
         // Eight bits are all that a queue pair keeps of it (`ibv_global_route`).
         Some(GidUse::Slot { index, .. }) if *index > 255 => {
-            format!("RoCE, GID slot {index}, of which a queue pair makes {}", index & 255)
+            format!("RoCE, GID slot {index}, which a queue pair cuts to {}", index & 255)
         }
-        Some(GidUse::Slot { index, gid: None }) => format!("RoCE, GID slot {index}: empty"),
+        Some(GidUse::Slot { index, gid: None }) if *index < 0 => {
+            format!("RoCE, GID slot {index}, which does not exist")
+        }
+        Some(GidUse::Slot { index, gid: None }) => format!("RoCE, GID slot {index}, which is empty"),
         Some(GidUse::Slot { index, gid: Some(gid) }) => {
             let kind = match &gid.kind {
                 GidType::RoceV2 => "RoCE v2",

@@ -258,7 +258,7 @@ fn a_node_that_the_engine_denies_is_named_with_the_error() {
     let ended = engine.after(make, host.options(&[]), "/rdma-init -- env").expect_code(0);
     assert_eq!(ended.variable("NCCL_IB_HCA"), None);
     ended
-        .expect_line(["warning:", "mlx5_0", "its uverbs node cannot be opened: EPERM"])
+        .expect_line(["warning:", "mlx5_0", "the uverbs node cannot be opened: EPERM"])
         .expect_line(["fix:", "docker run --device"]);
 }
 
@@ -274,7 +274,7 @@ fn a_node_that_its_file_mode_denies_to_the_user_is_named_with_the_error() {
     let ended = engine.run(host.options(&["--user", "65534"]), &["env"]).expect_code(0);
     assert_eq!(ended.variable("NCCL_IB_HCA"), None);
     ended
-        .expect_line(["warning:", "mlx5_0", "its uverbs node cannot be opened: EACCES"])
+        .expect_line(["warning:", "mlx5_0", "the uverbs node cannot be opened: EACCES"])
         .expect_line(["fix:", "if the container does not run as root"]);
 }
 
@@ -287,7 +287,7 @@ fn without_a_network_the_command_starts_and_is_told_so() {
     assert_eq!(ended.variable("NCCL_IB_GID_INDEX"), None);
     assert_eq!(ended.variable("NCCL_SOCKET_IFNAME"), None);
     ended
-        .expect_line(["No RoCE v2 GID of an address of this container", "mlx5_0"])
+        .expect_line(["RoCE v2 GIDs has an address of this container", "mlx5_0"])
         .expect_line(["fix:", "Set NCCL_SOCKET_IFNAME"]);
     engine
         .run(["--network", "none"], &["sh", "-c", "echo started"])

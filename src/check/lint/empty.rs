@@ -31,7 +31,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     let no_plugin = is_empty("NCCL_NET_PLUGIN").filter(|_| subject.version() >= LISTS_PLUGINS && !is_needed);
     if let Some(setting) = no_plugin {
         let message = format!(
-            "NCCL_NET_PLUGIN is set and empty ({}): {} loads no net plugin then, not the default one.",
+            "NCCL_NET_PLUGIN is set and empty ({}): {} then loads no net plugin, not even the default one.",
             setting.origin,
             subject.nccl()
         );

@@ -22,6 +22,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     findings.extend(range(subject));
     findings.extend(too_large(subject));
     findings.extend(wrong(subject));
+    findings.extend(searches_since(subject));
     findings
 }
 
@@ -44,29 +45,31 @@ fn range(subject: &Subject) -> Option<Finding> {
             return Some(Finding::warning("addr-range", message).with_fix(fix));
         }
         Err(BadRange::NoSlash) if version < CHECKS_RANGE => {
-            let message = format!("{} has no slash, on which {} crashes.", shown(setting), subject.nccl());
-            let fix = format!("Write {RANGE}={}/24, with the length that fits, or remove it.", setting.value);
+            let message = format!("{} has no slash, and {} crashes on that.", shown(setting), subject.nccl());
+            let fix = format!(
+                "Write {RANGE}={}/24, with the prefix length that fits, or remove it.",
+                setting.value
+            );
             return Some(Finding::error("addr-range", message).with_fix(fix));
         }
         Err(BadRange::NoSlash) => (
             "it has no slash",
-            format!("Write {RANGE}={}/24, with the length that fits, or remove it.", setting.value),
+            format!("Write {RANGE}={}/24, with the prefix length that fits, or remove it.", setting.value),
         ),
         Err(BadRange::Address) if family == Family::Inet && setting.value.contains(':') => (
-            "it is of IPv6, and NCCL_IB_ADDR_FAMILY is not AF_INET6",
-            format!(
-                "Where the HCAs have addresses of IPv6, set {FAMILY}=AF_INET6; otherwise remove {RANGE}."
-            ),
+            "it is an IPv6 range, and NCCL_IB_ADDR_FAMILY is not AF_INET6",
+            format!("If the HCAs have IPv6 addresses, set {FAMILY}=AF_INET6; otherwise remove {RANGE}."),
         ),
         Err(BadRange::Address) if family == Family::Inet6 => (
-            "it is no IPv6 address, and NCCL_IB_ADDR_FAMILY is AF_INET6",
-            format!("Write one range of IPv6, as in {RANGE}=fd00::/8, or remove it."),
+            "it is not an IPv6 range, and NCCL_IB_ADDR_FAMILY is AF_INET6",
+            format!("Write one IPv6 range, as in {RANGE}=fd00::/8, or remove it."),
         ),
-        Err(BadRange::Address) => {
-            ("it is no address", format!("Write one range, as in {RANGE}=10.0.0.0/8, or remove it."))
-        }
+        Err(BadRange::Address) => (
+            "it does not begin with an address",
+            format!("Write one range, as in {RANGE}=10.0.0.0/8, or remove it."),
+        ),
         Err(BadRange::TooLong) => (
-            "its length is more than an address has bits",
+            "its prefix length is larger than the number of bits of an address",
             format!("Write one range, as in {RANGE}=10.0.0.0/8, or remove it."),
         ),
     };
@@ -88,7 +91,7 @@ fn too_large(subject: &Subject) -> Option<Finding> {
         Finding::error(
             "gid-index",
             format!(
-                "{} is out of range: a queue pair has eight bits for it, and would take slot {}.",
+                "{} is out of range: a queue pair keeps only eight bits of it, and would take slot {}.",
                 shown(setting),
                 index & LARGEST
             ),
@@ -128,7 +131,7 @@ fn wrong(subject: &Subject) -> Option<Finding> {
         }
     }
     let wrong: Vec<String> =
-        wrong.iter().map(|(what, names)| format!("{} {what}", condensed(names))).collect();
+        wrong.iter().map(|(what, names)| format!("on {}, {what}", condensed(names))).collect();
     if let Some(why) = fails {
         // Of a range that is none has been said.
         if range(subject).is_some_and(|finding| finding.severity == Severity::Error) {
@@ -146,6 +149,22 @@ fn wrong(subject: &Subject) -> Option<Finding> {
     let severity =
         if wrong.iter().any(|what| what.contains(DEAD)) { Severity::Error } else { Severity::Warning };
     Some(Finding { severity, ..finding }.with_fix(fix(subject, setting)))
+}
+
+/// A negative index, where it is not known whether the job's NCCL takes it for a wish to
+/// search, as 2.21 and later do, or for a slot that no table has.
+fn searches_since(subject: &Subject) -> Option<Finding> {
+    let setting = subject.of_verbs(INDEX).filter(|_| subject.user.version().is_none())?;
+    let is_negative = integer(&setting.value, subject.version()).is_some_and(|index| index < 0);
+    let mut used = subject.plan.ports.iter().filter(|port| port.used);
+    if !is_negative || !used.any(|port| port.link_layer == LinkLayer::Ethernet) {
+        return None;
+    }
+    let message = format!(
+        "{}: NCCL 2.21 and later search for the right slot then, but an earlier NCCL takes the number as a slot that does not exist, so {DEAD}. No NCCL was found in the image.",
+        shown(setting)
+    );
+    Some(Finding::info("gid-index", message).with_fix(fix(subject, setting)))
 }
 
 /// What helps where the user's own decision leads to a wrong GID.
@@ -197,18 +216,22 @@ fn what_is_wrong(subject: &Subject, port: &Port, index: i64, gid: Option<&Gid>) 
         return None;
     }
     let there = match gid {
-        None if index >= port.gids.size.into() => {
-            format!("is behind the end of the table ({} slots): {DEAD}", port.gids.size)
+        // A release that takes -1 for a wish to search does not come here with it.
+        None if index < 0 => {
+            format!("does not exist, and NCCL before 2.21 does not search for one, so {DEAD}")
         }
-        None => format!("is empty: {DEAD}"),
+        None if index >= port.gids.size.into() => {
+            format!("is beyond the end of the table ({} slots), so {DEAD}", port.gids.size)
+        }
+        None => format!("is empty, so {DEAD}"),
         Some(gid) if gid.is_link_local() => {
-            "is link-local, which reaches no further than the own Ethernet segment".to_owned()
+            "is link-local, and reaches no further than its own Ethernet segment".to_owned()
         }
         Some(gid) if gid.kind == GidType::IbOrRoceV1 => {
-            "is RoCE v1, which reaches no further than the own Ethernet segment".to_owned()
+            "is RoCE v1, and reaches no further than its own Ethernet segment".to_owned()
         }
         Some(gid) => {
-            format!("is {}, not an address of this container: {DEAD}", gid.address())
+            format!("has {}, which is not an address of this container, so {DEAD}", gid.address())
         }
     };
     let instead = right.first().map(|gid| format!(" (slot {} is right)", gid.index)).unwrap_or_default();

@@ -32,7 +32,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     findings.extend(lists::prefixes(&pattern, setting, &visible));
     let fix = match subject.version() < TAKES_32_HCAS {
         true => "Use NCCL 2.19 or later, which reads 32 names and takes 32 HCAs.",
-        false => "Name a prefix that the HCAs share; more than 32 HCAs no NCCL takes.",
+        false => "Name a prefix that the HCAs share; no NCCL takes more than 32 HCAs.",
     };
     findings.extend(lists::dropped(&pattern, setting, &subject.nccl(), fix));
     if is_readable {
@@ -91,7 +91,7 @@ fn stale(subject: &Subject, pattern: &Pattern) -> Option<Finding> {
     let here: Vec<&str> = rdma.iter().map(|hca| hca.name.as_str()).collect();
     let here = if here.is_empty() { "no HCA".to_owned() } else { here.join(", ") };
     let consequence = match (pattern.exclude, pattern.entries.len() > missing.len()) {
-        (true, _) => "so that leaves out nothing",
+        (true, _) => "so this excludes nothing",
         (false, true) => "NCCL goes without them",
         (false, false) => "NCCL finds none and falls back to TCP without a word",
     };

@@ -71,7 +71,7 @@ fn odd(subject: &Subject) -> Option<Finding> {
     }
     let names: Vec<&str> = odd.iter().map(String::as_str).collect();
     let message = format!(
-        "The environment has {}, and a variable cannot be called that: NCCL reads no such. The command gets it as it is, and rdma-init does not hand it on.",
+        "The environment has names that no shell can set: {}. NCCL does not read them. The command gets them unchanged, but rdma-init does not pass them on to processes that enter the container later.",
         condensed_to(&names, SHOWN)
     );
     let fix = "Write the name with letters, digits and _ alone, or remove it.";
@@ -137,12 +137,12 @@ fn retired(subject: &Subject, setting: &UserSetting, new: &str) -> Option<Findin
     let finding = match subject.user.get(new).filter(|new| !new.value.is_empty()) {
         Some(new) => Finding::warning(
             "retired-name",
-            format!("{}: it is the old name of {}, which counts.", shown(setting), shown(new)),
+            format!("{}: this is an old name; {} has the new one, and counts.", shown(setting), shown(new)),
         )
         .with_fix(format!("Remove {name}.")),
         None => Finding::info(
             "retired-name",
-            format!("{}: it is the old name of {new}, and NCCL still reads it.", shown(setting)),
+            format!("{}: this is the old name of {new}, which NCCL still reads.", shown(setting)),
         )
         .with_fix(format!("Write {new}={}.", setting.value)),
     };

@@ -24,7 +24,7 @@ fn network(subject: &Subject) -> Option<Finding> {
     };
     let fix = match setting.value.eq_ignore_ascii_case("IB") {
         true => {
-            "See why no HCA can be used here; NCCL_NET=IB is what turns the silent use of TCP into an error."
+            "Find out why NCCL can use no HCA here (see the other findings). NCCL_NET=IB only turns the silent use of TCP into an error."
         }
         false => "Name IB or Socket, or the network of a net plugin that the image has; or remove NCCL_NET.",
     };
@@ -66,7 +66,7 @@ fn debug(subject: &Subject) -> Option<Finding> {
     (!is_known && !conf_file::is_cause(setting)).then(|| {
         Finding::warning(
             "debug-level",
-            format!("{} is no level that NCCL knows, so it logs nothing.", shown(setting)),
+            format!("{} is not a level that NCCL knows, so NCCL logs nothing.", shown(setting)),
         )
         .with_fix(format!("Write one of {}.", DEBUG.join(", ")))
     })

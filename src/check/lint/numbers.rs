@@ -5,6 +5,7 @@ use crate::facts::settings::UserSetting;
 use crate::nccl::number::{integer, strtoll};
 use crate::nccl::version::{REFUSES_WORDS, Version};
 use crate::plan::Finding;
+use crate::report::style::counted;
 
 /// A variable that NCCL reads as an integer (`ncclLoadParam`).
 struct Number {
@@ -87,7 +88,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
 fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let text = setting.value.as_str();
     let message = match strtoll(text) {
-        None => "it is too large, so NCCL takes its default".to_owned(),
+        None => "the number is too large, so NCCL takes its default".to_owned(),
         Some(number) if number.to_string() == text.trim_start().trim_start_matches('+') => return None,
         Some(number)
             if is_hexadecimal(text) || text.trim_start_matches(['-', '+']).chars().all(|c| c == '0') =>
@@ -105,10 +106,20 @@ fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
         Some(_) if subject.user.version().is_some_and(|version| version >= REFUSES_WORDS) => {
             "it is not a number, so NCCL takes its default".to_owned()
         }
-        Some(number) => format!("it is not a number, so NCCL reads {number} (its default from 2.32 on)"),
+        Some(number) if subject.user.version().is_some() => {
+            format!("it is not a number, so NCCL reads {number}")
+        }
+        Some(number) => {
+            format!(
+                "it is not a number: NCCL before 2.32 reads {number}, and later releases take their default"
+            )
+        }
     };
     let fix = match strtoll(text) {
         None => format!("Set a smaller number in {}, or remove it.", setting.variable),
+        Some(_) if text.chars().all(|c| c.is_ascii_digit()) => {
+            format!("Write the number in {} without the leading 0, or remove it.", setting.variable)
+        }
         Some(_) => format!("Write the number alone in {}, or remove it.", setting.variable),
     };
     Some(Finding::warning("not-a-number", format!("{}: {message}.", shown(setting))).with_fix(fix))
@@ -134,14 +145,14 @@ fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Op
     };
     // A field that keeps the low bits.
     let acts = match number.limit.starts_with("the field") {
-        true => format!("; an HCA that keeps the low bits acts as if it were {}", value & number.most),
+        true => format!("; an HCA that keeps only the low bits acts as if it were {}", value & number.most),
         false => String::new(),
     };
     let limit = if number.limit.is_empty() { String::new() } else { format!(" ({})", number.limit) };
     Some(
         Finding::warning(
             "out-of-range",
-            format!("{} is out of range: {range}{limit}{acts}.", shown(setting)),
+            format!("{} is out of range, which is {range}{limit}{acts}.", shown(setting)),
         )
         .with_fix(format!("Set a value in this range, or remove {} for NCCL's default.", number.variable)),
     )
@@ -161,8 +172,9 @@ fn timeout(subject: &Subject) -> Option<Finding> {
     Some(Finding::info(
         "ib-timeout",
         format!(
-            "{} lets each try of a lost packet wait {seconds:.2} s, with up to {retries} more; NCCL's own value is 20 since 2.23, 18 since 2.14, 14 before.",
-            shown(setting)
+            "{}: the HCA waits {seconds:.2} s for the answer to a packet before it sends the packet again, up to {}; NCCL's default is 20 since 2.23, 18 since 2.14, and 14 before.",
+            shown(setting),
+            counted(retries as usize, "time")
         ),
     ))
 }

@@ -82,5 +82,9 @@ fn needs_plugin(subject: &Subject) -> bool {
 fn elsewhere(image: &Image) -> Option<String> {
     let library = image.net_plugins.iter().find(|library| library.loads_as.is_empty())?;
     let folder = library.reached.first()?.path.parent()?;
-    Some(format!("Add {} to LD_LIBRARY_PATH: there is {}.", folder.display(), library.path.display()))
+    Some(format!(
+        "Add {} to LD_LIBRARY_PATH: the plugin is there ({}).",
+        folder.display(),
+        library.path.display()
+    ))
 }

@@ -26,7 +26,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         // What is no number has a finding of its own.
         .filter(|(setting, _)| strtoll(&setting.value).is_some_and(|number| !(0..=1).contains(&number)))
         .map(|(setting, stays)| {
-            let message = format!("{}: NCCL takes nothing but 1 for a yes here, so {stays}.", shown(setting));
+            let message = format!("{}: NCCL takes only 1 as a yes here, so {stays}.", shown(setting));
             Finding::warning("switch-value", message)
                 .with_fix(format!("Write {}=1, or remove it.", setting.variable))
         })
