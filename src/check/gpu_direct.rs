@@ -34,3 +34,28 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
         .with_fix(format!("Load nvidia_peermem on the node (modprobe nvidia-peermem), or {instead}.")),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{self, Options};
+    use crate::profiles::Profiles;
+
+    #[test]
+    fn the_fix_is_for_what_stands_in_the_way() {
+        let plan = plan::plan(&Facts::default(), &Profiles::load(None).unwrap(), &Options::default());
+        let found = |module: &str, nccl: Option<Version>| {
+            let mut facts = Facts::default();
+            facts.gpu.count = Some(8);
+            facts.gpu.driver = Some(format!("NVRM version: NVIDIA UNIX {module} for x86_64  570.86.15"));
+            let found = finding(&facts, &Plan { nccl, fabric: Fabric::Verbs, ..plan.clone() });
+            found.and_then(|finding| finding.fix)
+        };
+        let old = Some(Version::new(2, 12, 12));
+        assert!(
+            found("x86_64 Kernel Module", None).unwrap().ends_with("or use NVIDIA's open kernel module.")
+        );
+        assert!(found("Open Kernel Module", old).unwrap().ends_with("or use NCCL 2.13 or later."));
+        assert_eq!(found("Open Kernel Module", Some(USES_DMABUF)), None);
+    }
+}

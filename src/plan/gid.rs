@@ -266,7 +266,7 @@ fn largest_agreeing(
             "Use NCCL 2.21 or later, which looks for the slot on each HCA.",
         ),
         None => (
-            "only NCCL 2.21 and later look for the right one on each, and no NCCL was found in the image"
+            "and only NCCL 2.21 and later look for the right one on each (no NCCL was found in the image)"
                 .to_owned(),
             "If the image has NCCL 2.21 or later in a place that rdma-init does not search, set NCCL_VERSION in the image (ENV NCCL_VERSION=2.27.7).",
         ),

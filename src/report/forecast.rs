@@ -101,10 +101,7 @@ fn how(port: &PortUse) -> String {
         Some(GidUse::Slot { index, .. }) if *index > 255 => {
             format!("RoCE, GID slot {index}, which a queue pair cuts to {}", index & 255)
         }
-        Some(GidUse::Slot { index, gid: None }) if *index < 0 => {
-            format!("RoCE, GID slot {index}, which does not exist")
-        }
-        Some(GidUse::Slot { index, gid: None }) => format!("RoCE, GID slot {index}, which is empty"),
+        Some(GidUse::Slot { index, gid: None }) => format!("RoCE, GID slot {index}, which holds no GID"),
         Some(GidUse::Slot { index, gid: Some(gid) }) => {
             let kind = match &gid.kind {
                 GidType::RoceV2 => "RoCE v2",

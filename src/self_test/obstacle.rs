@@ -18,6 +18,9 @@ const FATAL: [&str; 8] = [
     "pkey",
 ];
 
+/// What a wrong GID comes to.
+const NO_CONNECTION: &str = "RoCE will not connect";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Obstacle {
     /// The check of the self-test that it belongs to.
@@ -38,7 +41,8 @@ pub fn all(plan: &Plan) -> Vec<Obstacle> {
     }
     if let Some(finding) = plan.findings.iter().find(|finding| is_fatal(finding)) {
         let check = super::kinds::of_finding(finding.id).map_or("", |kind| kind.id);
-        let of_gid = if check == "gid" { "RoCE will not connect: " } else { "" };
+        let says_so = finding.message.contains(NO_CONNECTION);
+        let of_gid = if check == "gid" && !says_so { format!("{NO_CONNECTION}: ") } else { String::new() };
         add(check, format!("{of_gid}{}", finding.message.trim_end_matches('.')));
     }
     if let Certain::Yes(why) = of_network(plan) {
@@ -143,5 +147,7 @@ mod tests {
         of_gid.findings.push(Finding::error("gid-index", "Slot 9 is empty."));
         let why = "RoCE will not connect: Slot 9 is empty".to_owned();
         assert_eq!(all(&of_gid), [Obstacle { check: "gid", why }]);
+        of_gid.findings = vec![Finding::error("no-own-gid", "RoCE will not connect on this port.")];
+        assert_eq!(all(&of_gid)[0].why, "RoCE will not connect on this port");
     }
 }

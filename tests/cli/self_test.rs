@@ -112,7 +112,7 @@ fn a_job_that_would_get_no_rdma_fails() {
         (
             "ib-disabled-by-user-with-rdma-there",
             ("NCCL_IB_DISABLE", "1"),
-            [tcp, "NCCL_IB_DISABLE turns verbs off", "Remove"],
+            [tcp, "NCCL_IB_DISABLE=1 (environment) turns verbs off", "Remove"],
         ),
         (
             "user-disables-ib-in-conf-file",

@@ -161,7 +161,7 @@ fn searches_since(subject: &Subject) -> Option<Finding> {
         return None;
     }
     let message = format!(
-        "{}: NCCL 2.21 and later search for the right slot then, but an earlier NCCL takes the number as a slot that does not exist, so {DEAD}. No NCCL was found in the image.",
+        "{}: NCCL 2.21 and later then search for the right slot, but an earlier NCCL takes it as the number of a slot, which does not exist, so {DEAD}. No NCCL was found in the image, so its release is not known.",
         shown(setting)
     );
     Some(Finding::info("gid-index", message).with_fix(fix(subject, setting)))

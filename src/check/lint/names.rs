@@ -137,7 +137,11 @@ fn retired(subject: &Subject, setting: &UserSetting, new: &str) -> Option<Findin
     let finding = match subject.user.get(new).filter(|new| !new.value.is_empty()) {
         Some(new) => Finding::warning(
             "retired-name",
-            format!("{}: this is an old name; {} has the new one, and counts.", shown(setting), shown(new)),
+            format!(
+                "{}: this is an old name, and the new one is set as well: {} counts.",
+                shown(setting),
+                shown(new)
+            ),
         )
         .with_fix(format!("Remove {name}.")),
         None => Finding::info(

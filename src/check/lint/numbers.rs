@@ -152,7 +152,7 @@ fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Op
     Some(
         Finding::warning(
             "out-of-range",
-            format!("{} is out of range, which is {range}{limit}{acts}.", shown(setting)),
+            format!("{} is out of range: it can be {range}{limit}{acts}.", shown(setting)),
         )
         .with_fix(format!("Set a value in this range, or remove {} for NCCL's default.", number.variable)),
     )

@@ -166,11 +166,18 @@ mod tests {
 
     #[test]
     fn a_nearer_one_that_is_left_alone_is_named_with_the_reason() {
-        let (_, message, _) = evidence(&[0, 0, 1], &[1, 0], 1).wrong.unwrap();
+        let (_, message, fix) = evidence(&[0, 0, 1], &[1, 0], 1).wrong.unwrap();
+        assert!(fix.starts_with("Bring the port of mlx5_1 up"), "{fix}");
         assert!(
             message.ends_with(": GPU 0, GPU 1: mlx5_0 SYS, but mlx5_1 PIX (the port is DOWN)."),
             "{message}"
         );
+        let (mut facts, _) = host(3, 1);
+        facts.rdma[1].ports[0].state = "ACTIVE".to_owned();
+        let up = super::fix(&facts, &["mlx5_1"]);
+        assert!(up.starts_with("Let the job use mlx5_1, or allot"), "{up}");
+        let both = super::fix(&facts, &["mlx5_1", "mlx5_2"]);
+        assert!(both.starts_with("Bring the port of mlx5_2 up") && both.ends_with(&up), "{both}");
         // What is used is near enough.
         assert_eq!(evidence(&[0], &[0, 0], 1).wrong, None);
     }
