@@ -8,8 +8,8 @@ use crate::plan::{Fabric, Finding, Plan};
 /// NCCL's other way, DMA-BUF (`ncclIbDmaBufSupport`).
 const USES_DMABUF: Version = Version::new(2, 13, 0);
 
-/// Without a module for it there is DMA-BUF, which only NVIDIA's open kernel module
-/// has.
+/// The finding, where neither nvidia_peermem nor DMA-BUF is available. Only NVIDIA's open
+/// kernel module has DMA-BUF.
 pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let Gpus { count: Some(_), driver: Some(driver), peer_memory: None, .. } = &facts.gpu else {
         return None;

@@ -17,7 +17,7 @@ pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     findings
 }
 
-/// NCCLs of different releases, of which a job may get the one or the other.
+/// NCCLs of different releases: it depends on the job which one it loads.
 fn several(facts: &Facts, image: &Image) -> Option<Finding> {
     if image.nccl_versions().len() < 2 {
         return None;
@@ -43,7 +43,7 @@ fn several(facts: &Facts, image: &Image) -> Option<Finding> {
     )
 }
 
-/// The image says one thing of itself and has another.
+/// `NCCL_VERSION` of the image is not the version of the NCCL in it.
 fn other_than_said(facts: &Facts) -> Option<Finding> {
     let said = facts.platform.nccl_version.as_deref()?;
     let (version, path) = libraries::found(facts)?;
@@ -77,7 +77,7 @@ fn no_libibverbs(image: &Image) -> Option<Finding> {
     )
 }
 
-/// HCAs that libibverbs does not show, for want of their provider.
+/// HCAs that libibverbs does not show, because it cannot load their provider.
 fn no_provider(facts: &Facts, image: &Image, plan: &Plan) -> Option<Finding> {
     let is_used = |name: &str| plan.ports.iter().any(|port| port.used && port.hca == name);
     let without: Vec<_> =

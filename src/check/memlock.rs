@@ -86,7 +86,8 @@ pub fn finding(pinning: Pinning, process: &Process) -> Option<Finding> {
 fn why_no_capability(process: &Process) -> String {
     let sets = &process.capabilities;
     if sets.effective.has(CAP_IPC_LOCK) || sets.permitted.has(CAP_IPC_LOCK) {
-        // Held and still no use: only the namespace can be the reason.
+        // The process has the capability and still cannot pin: only the namespace can be the
+        // reason.
         "; this process has CAP_IPC_LOCK, but in a user namespace of its own, where the kernel does not honour it".to_owned()
     } else if process.uid != 0 && sets.bounding.has(CAP_IPC_LOCK) {
         format!(

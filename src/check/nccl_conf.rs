@@ -3,7 +3,7 @@
 use crate::nccl::conf;
 use crate::plan::{Finding, Plan};
 
-/// A process that enters the container then has to be told of them in another way.
+/// A process that enters the container gets them in another way only.
 pub fn findings(plan: &Plan) -> Vec<Finding> {
     let unfit = plan.public().chain(plan.inherited()).filter(|(name, value)| !conf::fits(name, value));
     let finding = |(name, value): (&str, &str)| {

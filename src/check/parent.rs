@@ -1,4 +1,4 @@
-//! Whether signals for the container arrive.
+//! Whether signals to the container reach the command.
 
 use crate::facts::Facts;
 use crate::plan::Finding;

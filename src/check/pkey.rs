@@ -16,8 +16,8 @@ use crate::report::style::condensed;
 const INDEX: &str = "NCCL_IB_PKEY";
 const VALUE: &str = "NCCL_IB_PKEY_VALUE";
 
-/// A key with which no other node can be reached. A port whose table does not show is left
-/// out.
+/// The finding, where no other node can be reached with the key. A port without a readable
+/// table is not judged.
 pub fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding> {
     let version = user.version().unwrap_or(NEWEST);
     let is_by_value = user.get(VALUE).is_some_and(|setting| !setting.value.is_empty())

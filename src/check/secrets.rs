@@ -1,11 +1,11 @@
-//! Variables that are the command's alone.
+//! Variables that only the command gets, because they may be secrets.
 
 use crate::facts::secret::is_secret;
 use crate::facts::settings::ENVIRONMENT;
 use crate::plan::{Finding, Outcome, Plan, Setting};
 use crate::report::style::condensed;
 
-/// Those that who enters the container later might miss.
+/// The finding: a process that enters the container later does not get them.
 pub fn finding(plan: &Plan) -> Option<Finding> {
     let is_kept_back = |setting: &&Setting| {
         let is_given = setting.outcome == Outcome::Filled || setting.source == ENVIRONMENT;

@@ -7,7 +7,7 @@ use crate::sorted;
 /// More than this many are summed up.
 const SHOWN: usize = 5;
 
-/// `said` are the findings that there are already.
+/// `said` are the findings that were made before.
 pub fn findings(unreadable: &[Unreadable], said: &[Finding]) -> Vec<Finding> {
     // A conf file that the user has named wrongly has a finding of its own.
     let is_said = |u: &Unreadable| {

@@ -1,4 +1,4 @@
-//! Where the platform says that RDMA works, against what is here.
+//! What the platform says RDMA needs, compared with what is here.
 
 use super::devices::Candidate;
 use super::{Context, Fabric, Finding, interface};
@@ -12,7 +12,7 @@ pub fn check(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Fin
     let mut findings = Vec::new();
     findings.extend(cards(facts, profile));
     for name in &profile.constraints.interfaces_up {
-        // That the fabric is not there has been said.
+        // Where the fabric's own interface is missing, `no-fabric` says so.
         let is_fabric = profile.fabric == Some(profiles::Fabric::Interface(name.clone()));
         if !is_fabric || fabric.is_there() {
             findings.extend(interface_up(facts, profile, name));
@@ -42,7 +42,7 @@ pub fn check(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Fin
     findings
 }
 
-/// The CUDA runtime of the image, by what it says of itself, else by the library.
+/// The CUDA runtime of the image, by `CUDA_VERSION`, else by the library.
 fn cuda(facts: &Facts) -> Option<Version> {
     let library = || facts.image.as_ref()?.cuda_runtime.first()?.version.as_deref();
     Version::parse(facts.platform.cuda_version.as_deref().or_else(library)?)

@@ -35,14 +35,15 @@ pub enum Reason {
     NodeType(String),
     CarriesDefaultRoute {
         interface: String,
-        /// Whether no other interface carries one.
-        is_only: bool,
+        /// What the message calls the route: "the default route", or "a default route" of
+        /// several.
+        route: &'static str,
         /// Whether the configuration says to leave it out.
         by_user: bool,
     },
     /// How far its nearest GPU is; every GPU has an HCA that is nearer.
     NearNoGpu(Distance),
-    /// Its own, and that of the ports in use.
+    /// The link layer of the port, and that of the ports in use.
     OtherLinkLayer(LinkLayer, LinkLayer),
     /// The setting that turns verbs off.
     TurnedOff(String),
@@ -74,10 +75,9 @@ impl std::fmt::Display for Reason {
                 f.write_str("the erdma driver is in its iWARP mode, which NCCL does not support")
             }
             Reason::NodeType(kind) => write!(f, "the node type is \"{kind}\", not a channel adapter (CA)"),
-            Reason::CarriesDefaultRoute { interface, is_only, by_user } => {
-                let article = if *is_only { "the" } else { "a" };
+            Reason::CarriesDefaultRoute { interface, route, by_user } => {
                 let by = if *by_user { " (default-route-hca = \"skip\")" } else { "" };
-                write!(f, "its interface {interface} carries {article} default route{by}")
+                write!(f, "its interface {interface} carries {route}{by}")
             }
             Reason::NearNoGpu(nearest) => {
                 write!(
@@ -192,7 +192,7 @@ fn obstacle(hca: &Hca, port: &Port) -> Option<Reason> {
         NodeType::Rnic => {
             return Some(Reason::Iwarp { erdma: hca.driver.as_deref() == Some("erdma") });
         }
-        // Where the kernel does not tell, as NCCL: let it be.
+        // Where the kernel does not tell the type, the device may be used, as NCCL does.
         NodeType::Ca | NodeType::Unknown => {}
         NodeType::Other(kind) => return Some(Reason::NodeType(kind.clone())),
     }

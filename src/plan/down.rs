@@ -61,9 +61,9 @@ fn kind(facts: &Facts, ports: &[Candidate], port: &Candidate, down: usize) -> Ki
     let is_disabled = port.port.physical_state == "Disabled";
     match port.port.link_layer {
         LinkLayer::InfiniBand if is_disabled => Kind::TurnedOff,
-        // The drivers for Ethernet know no other state of a port that is down, whether it has
-        // no link or its interface is down (`mlx5_query_port_roce`, `bnxt_re_query_port`).
-        // The interface tells, where it is here.
+        // Drivers for Ethernet report Disabled both for a port without a link and for one with
+        // its interface down (`mlx5_query_port_roce`, `bnxt_re_query_port`). The flags of the
+        // interface tell which, where it is in this container.
         LinkLayer::Ethernet if is_disabled && enough.is_none() => {
             match own_interface::of(facts, port.hca, port.port) {
                 Some(interface) if interface.has_flag("UP") => Kind::Rail,
@@ -83,7 +83,7 @@ fn is_second_port(ports: &[Candidate], port: &Candidate) -> bool {
     used_ports(port) == 1 && ports.iter().all(|other| used_ports(other) < 2)
 }
 
-/// Two functions of a PCI device are two ports of a card; else the HCA has them.
+/// The card of a port: the PCI device, which may have a function for each port, else the HCA.
 fn card<'a>(port: &Candidate<'a>) -> &'a str {
     let address = port.hca.pci_address.as_deref().and_then(|address| address.rsplit_once('.'));
     address.map_or(port.hca.name.as_str(), |(device, _)| device)

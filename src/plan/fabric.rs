@@ -47,7 +47,7 @@ pub fn find(context: &Context, ports: &[Candidate]) -> Fabric {
     }
 }
 
-/// That there is no RDMA device, or what stands in the way of those that are.
+/// Says that there is no RDMA device, or why none of them is used.
 fn why_none(context: &Context, ports: &[Candidate]) -> String {
     let hidden = context.facts.unreadable.iter().find(|unreadable| unreadable.is_of_rdma());
     if let Some(hidden) = hidden.filter(|_| ports.is_empty()) {
@@ -97,8 +97,7 @@ pub fn findings(
                 .with_fix("Remove NCCL_IB_DISABLE, unless this is intended."),
         ];
     }
-    // Devices that sysfs shows but that are nobody's here are the normal sight of
-    // a container without RDMA on a host with it.
+    // On a host with RDMA, sysfs shows the devices to containers without RDMA as well.
     if all(|reason| *reason == Reason::NotAllotted) {
         return vec![
             Finding::warning("not-allotted", "The host has RDMA devices, but none is allotted to this container: the job will run on TCP.")
@@ -151,7 +150,7 @@ pub fn findings(
         _ if ports.is_empty() && choice.is_none() => return Vec::new(),
         _ => Finding::error("no-usable-hca", format!("No RDMA device is usable: {consequence}.")),
     };
-    // The trouble with each port has a finding of its own, with its own fix.
+    // Each port then has a finding with a fix of its own.
     let explained = all(|reason| !matches!(reason, Reason::NotAllotted));
     vec![match &profile.hint {
         Some(hint) if !explained => finding.with_fix(hint.clone()),

@@ -10,11 +10,12 @@ use crate::facts::settings::{AT_START, UserSetting};
 use crate::facts::start::Filled;
 use crate::profiles::Profile;
 
-/// Variables that selection decides, not a constant alone.
+/// Variables that are decided by what the host has, and not by a constant alone.
 const SELECTION: &[&str] =
     &["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_IB_GID_INDEX", "NCCL_IB_ADDR_RANGE", "NCCL_IB_ADDR_FAMILY"];
 
-/// The profile's constants that no facts decide, and what it wants left unset.
+/// The constants of the profile that do not depend on facts, and the variables that it leaves
+/// unset.
 pub fn tuning(profile: &Profile) -> Vec<Proposal> {
     let constants = profile
         .variables
@@ -28,8 +29,8 @@ pub fn tuning(profile: &Profile) -> Vec<Proposal> {
     constants.chain(unset).collect()
 }
 
-/// What the user set, then the proposals for what is left; of two for one
-/// variable, the first.
+/// What the user set, then the proposals for other variables. Of two proposals for one
+/// variable, the first counts.
 pub fn settings(context: &Context, proposals: impl IntoIterator<Item = Proposal>) -> Vec<Setting> {
     let mut settings: Vec<Setting> = context
         .user
@@ -66,7 +67,7 @@ fn of_user(context: &Context, setting: &UserSetting) -> Setting {
     }
     let UserSetting { variable, value, origin, .. } = setting.clone();
     let rule = "set by the user".to_owned();
-    // What our own configuration sets still has to be put there.
+    // What the configuration of rdma-init sets is not in the environment yet.
     match context.options.set.get(&variable).filter(|_| origin == CONFIGURATION) {
         Some(configured) => Setting::filled(variable, configured.clone(), origin, rule),
         None => Setting::left(variable, Some(value), Outcome::User, origin, rule),
@@ -113,8 +114,8 @@ pub fn overridden(context: &Context) -> Vec<Finding> {
     context
         .user
         .effective()
-        // How much NCCL logs is nobody's business but the user's, and what rdma-init has
-        // filled in is no wish of his.
+        // How much NCCL logs is for the user to decide. A value that rdma-init has filled in is
+        // not the user's.
         .filter(|setting| setting.variable != "NCCL_DEBUG" && setting.origin != AT_START)
         .filter_map(|setting| {
             let UserSetting { variable, value, origin, .. } = setting;

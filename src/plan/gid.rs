@@ -25,7 +25,8 @@ const LARGEST_INDEX: u32 = 255;
 /// What is right for the used ports.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GidChoice {
-    /// InfiniBand, no port with a GID of ours, or the user's decision.
+    /// There is nothing to choose: only InfiniBand, no port with a GID of ours, or the user has
+    /// decided.
     NotOurs,
     /// The same slot on every port.
     Index { index: u32, rule: String, evidence: Vec<String> },
@@ -62,7 +63,7 @@ impl Rail<'_> {
     }
 }
 
-/// Chooses for the used ports, and leaves ports out where no one choice fits all.
+/// Chooses for the used ports, and leaves ports out where no single choice fits all.
 pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> GidChoice {
     let Context { facts, profile, user, .. } = context;
     if !context.uses_verbs() || user.gid().is_some() {
@@ -109,10 +110,10 @@ pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> 
     largest_agreeing(&rails, user.version(), may_narrow, ports, notes)
 }
 
-/// So many GIDs of others tell enough.
+/// A message shows at most this many GIDs of a port.
 const FOREIGN: usize = 4;
 
-/// What is in the tables where our GID should be.
+/// The finding for ports without a GID of ours, with what is in their tables instead.
 fn missing(facts: &Facts, rails: &[Rail]) -> Finding {
     let list: Vec<String> = rails
         .iter()
@@ -146,7 +147,7 @@ fn missing(facts: &Facts, rails: &[Rail]) -> Finding {
     .with_fix("Give the container an address on each RoCE interface (the network plugin's annotation for RDMA), or use the host's network.")
 }
 
-/// Our own addresses, where no queue pair can name their slots.
+/// The finding where our GIDs are in slots that no queue pair can name.
 fn behind(facts: &Facts, rails: &[Rail]) -> Option<Finding> {
     let own = sorted::set(facts.net.own_addresses());
     let of_rail = |rail: &Rail| {

@@ -13,7 +13,7 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
     let profile = context.profile;
     let constant = profile.variables.get(VARIABLE);
     if !context.uses_verbs() {
-        // Without verbs the published value, an empty one say, is all there is.
+        // Without verbs there is only the published value, which may be empty.
         return constant
             .map(|value| Proposal::from_profile(&profile.name, VARIABLE, value, "published"))
             .into_iter()
@@ -72,10 +72,9 @@ fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding {
     Finding::warning("too-many-hcas", message).with_fix(fix)
 }
 
-/// `NCCL_IB_DISABLE=1` where NCCL would otherwise take devices on which it cannot
-/// work: it does not look at the node type, and ends with an error at the first
-/// connection; or take those that the configuration says to leave alone, as they are
-/// the only ones.
+/// `NCCL_IB_DISABLE=1`, where NCCL would otherwise take devices that it must not take. Either
+/// it cannot work on them: it does not look at the node type, and ends with an error at the
+/// first connection. Or the configuration says to leave them alone, and there are no others.
 pub fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Option<Proposal> {
     let is_trap = |port: &&Candidate| {
         visible(port.hca, port.port)

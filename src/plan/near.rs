@@ -1,5 +1,5 @@
-//! Which HCAs are near to the GPUs: where all of them have one behind their own PCIe
-//! switch, the others are for storage or for the host.
+//! Which HCAs are near the GPUs. Where every GPU has an HCA behind its own PCIe switch, the
+//! other HCAs are for storage or for the host.
 
 use super::Notes;
 use super::devices::{Candidate, Reason, Verdict};
@@ -9,8 +9,8 @@ use super::own_interface::is_here;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer};
 
-/// Leaves out the HCAs that are near to no GPU, where each GPU has a near one. Those of
-/// `kept` stay.
+/// Leaves out the HCAs that are not near a GPU, where each GPU has a near one. Those for which
+/// `kept` is true stay.
 pub fn leave_out_far(
     facts: &Facts,
     ports: &mut [Candidate],
@@ -22,7 +22,7 @@ pub fn leave_out_far(
     }
     let far = |port: &Candidate| {
         let nearest = nearest(facts, port.hca).filter(|nearest| !nearest.is_near())?;
-        // Of one that has no address here, that is what stands in the way.
+        // An HCA without an interface here is left out for another reason.
         (port.is_used() && is_here(facts, port) && !kept(port)).then_some(nearest)
     };
     let far: Vec<Option<Distance>> = ports.iter().map(far).collect();
@@ -44,9 +44,9 @@ pub fn leave_out_far(
     }
 }
 
-/// Whether the places of all GPUs are known, and each has an HCA of the job's link layer
-/// behind its own switch. A rail whose port is down is one all the same: it does not make
-/// a rail of another HCA.
+/// Whether the places of all GPUs are known, and each GPU has an HCA of the job's link layer
+/// behind its own switch. A rail with a port that is down counts: no other HCA becomes a rail
+/// instead.
 pub fn every_gpu_has_one(facts: &Facts, ports: &[Candidate]) -> bool {
     let gpus = &facts.gpu.devices;
     let is_complete = !gpus.is_empty() && facts.gpu.count.is_none_or(|count| gpus.len() >= count as usize);

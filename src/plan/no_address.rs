@@ -1,5 +1,5 @@
-//! Rails whose interface is in this network namespace, and that RoCE cannot use for want of
-//! an address, or of its GID.
+//! Rails with an interface in this network namespace that RoCE cannot use, because the
+//! interface has no address, or the HCA no GID for it.
 
 use super::devices::{Candidate, Reason, Verdict};
 use super::enough::enough;
@@ -7,13 +7,13 @@ use super::{Finding, interface, own_interface};
 use crate::facts::Facts;
 use crate::facts::net::Interface;
 
-/// Whoever gave the container the interface meant the HCA for it. (Of an HCA that is left
-/// out and whose interface is in another namespace, nothing can be said.)
+/// An HCA with its interface in this container was meant for it. (Nothing is known about an HCA
+/// with its interface in another namespace.)
 pub fn findings(facts: &Facts, ports: &[Candidate]) -> Vec<Finding> {
     let without = ports.iter().filter(|port| port.verdict == Verdict::LeftOut(Reason::NoOwnGid));
     let rails = without.filter_map(|port| {
         let interface = own_interface::of(facts, port.hca, port.port)?;
-        // The address of a bond or bridge is not with its parts.
+        // A part of a bond or bridge has no address of its own.
         (interface.master.is_none() && interface.is_up()).then_some((port, interface))
     });
     let (no_gid, no_address): (Vec<_>, Vec<_>) =

@@ -6,7 +6,8 @@ use crate::facts::gid::Gid;
 use crate::facts::net::Interface;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 
-/// By a GID that is one of its addresses, link-local ones included, or by the PCI device.
+/// The interface that has an address of one of the port's GIDs, link-local ones included, or
+/// that is on the same PCI device.
 pub fn of<'a>(facts: &'a Facts, hca: &Hca, port: &Port) -> Option<&'a Interface> {
     let has = |interface: &Interface, gid: &Gid| {
         interface.addresses.iter().any(|address| address.addr() == gid.address())

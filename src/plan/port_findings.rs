@@ -26,13 +26,13 @@ pub fn findings(ports: &[Candidate]) -> Vec<Finding> {
     named.chain(rates(ports)).chain(link_layers(ports)).collect()
 }
 
-/// What is wrong with a port that this container was meant to have.
+/// What is wrong with a port that this container should be able to use.
 fn trouble(reason: &Reason) -> Option<Finding> {
     let (id, fix) = match reason {
         Reason::PortState(state) => (
             "port-down",
             match state.as_str() {
-                // It may be one that nobody needs.
+                // `down` looks at these: nobody may need the port.
                 "DOWN" => return None,
                 "INIT" | "ARMED" => {
                     "The link is up, but the subnet manager has not activated the port: check the subnet manager (`sminfo`, `ibstat`)."
@@ -76,7 +76,7 @@ fn rates(ports: &[Candidate]) -> Option<Finding> {
     )
 }
 
-/// Only the user's own list can mix them.
+/// The plan chooses ports of one link layer; a list of the user's can mix them.
 fn link_layers(ports: &[Candidate]) -> Option<Finding> {
     let of = |link_layer: LinkLayer| -> Vec<String> {
         let of_it = ports.iter().filter(|port| port.is_used() && port.port.link_layer == link_layer);

@@ -1,4 +1,4 @@
-//! HCAs that may be for storage, where nothing tells for certain.
+//! HCAs that may be for storage, where the facts do not decide it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -8,7 +8,7 @@ use super::hcas::VARIABLE;
 use super::{Context, Finding, default_route, near};
 use crate::facts::rdma::{LinkLayer, Port};
 
-/// Of the HCAs that the plan chose.
+/// Findings about the HCAs that the plan chose.
 pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
     if !context.uses_verbs() || context.is_decided(VARIABLE) {
         return Vec::new();
@@ -18,7 +18,7 @@ pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
     more_than_gpus(context, ports, every_gpu_has_one).into_iter().chain(subnets).collect()
 }
 
-/// More HCAs than GPUs; two, or three, for each GPU are no surprise where all are near.
+/// More HCAs than GPUs. Two or three for each GPU are no surprise where all of them are near.
 fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: bool) -> Option<Finding> {
     let facts = context.facts;
     let rails = ports.iter().filter(|port| port.is_used() && !default_route::is_wanted(context, port));

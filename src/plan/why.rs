@@ -24,11 +24,11 @@ pub struct Why {
     pub tried: Vec<(String, String)>,
     /// What NCCL knows of the name.
     pub known: Option<String>,
-    /// What NCCL does as things are, and if the variable were unset, where that is
-    /// something else.
+    /// What NCCL does.
     pub forecasts: Vec<Forecast>,
+    /// What NCCL would do if the variable were unset; empty where that is the same.
     pub without: Vec<Forecast>,
-    /// Whether it is one of those that are looked at; of another nothing is known.
+    /// Whether rdma-init looks at this variable. It knows nothing about others.
     pub concerns: bool,
     /// Messages that are about it.
     pub findings: Vec<String>,

@@ -7,10 +7,10 @@ use crate::nccl::predict::{Bootstrap, GidUse, PortUse, Prediction, Transport};
 use crate::nccl::version::Version;
 use crate::plan::{Fabric, Forecast, Plan};
 
-/// Whom a forecast is about that holds for all.
+/// What a forecast for all releases is called.
 pub const ANY: &str = "any release";
 
-/// For each forecast whom it is about, and what that will do: `2.27.7`, `use ...`.
+/// For each forecast the releases, and what they will do: `2.27.7`, `use ...`.
 pub fn lines(plan: &Plan) -> Vec<(String, String)> {
     let next = plan.forecasts.iter().skip(1).map(|forecast| forecast.since);
     let next = next.chain([None]);
@@ -54,7 +54,7 @@ fn sentence(plan: &Plan, prediction: &Prediction) -> String {
         Transport::Plugin { file, found: false, .. } => {
             format!("load the net plugin {file}, if the image has it, else use TCP")
         }
-        // RDMA that needs no verbs is under the sockets.
+        // The sockets use RDMA that needs no verbs.
         Transport::Sockets { interfaces, .. } if matches!(plan.fabric, Fabric::Interface(_)) => {
             format!("use sockets on {}", interfaces.join(", "))
         }
@@ -97,7 +97,7 @@ fn how(port: &PortUse) -> String {
         None if port.link_layer == LinkLayer::InfiniBand => "InfiniBand".to_owned(),
         None => String::from(port.link_layer.clone()),
         Some(GidUse::Fails(why)) => format!("RoCE, where the search for a GID {why}"),
-        // Eight bits are all that a queue pair keeps of it (`ibv_global_route`).
+        // A queue pair keeps only eight bits of it (`ibv_global_route`).
         Some(GidUse::Slot { index, .. }) if *index > 255 => {
             format!("RoCE, GID slot {index}, which a queue pair cuts to {}", index & 255)
         }

@@ -11,8 +11,8 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     missing(subject).into_iter().chain(lines).chain(values).chain(of_windows(subject)).collect()
 }
 
-/// `NCCL_CONF_FILE` that leads nowhere: NCCL then reads the one in the home folder
-/// neither.
+/// `NCCL_CONF_FILE` names a file that cannot be read. NCCL does not read `~/.nccl.conf` either
+/// then.
 fn missing(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_CONF_FILE").filter(|setting| !setting.value.is_empty())?;
     let facts = subject.facts;
@@ -47,7 +47,7 @@ fn of_line(line: &ConfLine) -> Finding {
         .with_fix("Write NAME=VALUE, with nothing before, between or after.")
 }
 
-/// What is left in a value that was meant to be none of it.
+/// Quotes, spaces or a comment that NCCL takes as part of a value.
 fn of_value(setting: &UserSetting) -> Option<Finding> {
     let why = rest(setting)?;
     let value = setting.value.as_str();
@@ -104,8 +104,8 @@ fn has_return(setting: &UserSetting) -> bool {
     is_of_file(setting) && setting.value.ends_with('\r')
 }
 
-/// Whether the line is what is wrong, so that nothing else is to be said of how the
-/// value is written.
+/// Whether a finding about the line explains the odd value, so that no other lint has to report
+/// it.
 pub fn is_cause(setting: &UserSetting) -> bool {
     has_return(setting) || rest(setting).is_some()
 }

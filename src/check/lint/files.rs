@@ -1,4 +1,4 @@
-//! Variables that name a file for NCCL to read, which it cannot.
+//! Variables that name a file which NCCL cannot read.
 
 use super::{Subject, conf_file, shown};
 use crate::facts::named_files::VARIABLES;

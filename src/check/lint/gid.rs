@@ -1,4 +1,4 @@
-//! The GID that NCCL will take, where the user has a hand in it.
+//! The GID that NCCL will take, where a variable of the user's decides on it.
 
 use super::{Subject, shown};
 use crate::facts::gid::{Gid, GidType};
@@ -11,7 +11,7 @@ use crate::nccl::version::{CHECKS_RANGE, READS_GIDS_FIRST, SEARCHES_GIDS};
 use crate::plan::{Finding, PortVerdict, Severity, own_slots};
 use crate::report::style::condensed;
 
-/// What is said of a slot that nothing can be reached with.
+/// What a message says of a slot with which no other node can be reached.
 const DEAD: &str = "RoCE will not connect";
 
 /// A queue pair keeps eight bits of the index (`ibv_global_route`).
@@ -26,7 +26,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// `NCCL_IB_ADDR_RANGE` that is none, or not the one that it seems to be.
+/// A value of `NCCL_IB_ADDR_RANGE` that is not a range, or of which NCCL drops a part.
 fn range(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(RANGE)?;
     let version = subject.version();
@@ -77,13 +77,13 @@ fn range(subject: &Subject) -> Option<Finding> {
     Some(Finding::warning("addr-range", message).with_fix(fix))
 }
 
-/// Whether what is behind the slash is a number and nothing else.
+/// Whether the text after the slash is a number and nothing else.
 fn has_plain_length(range: &str) -> bool {
     let length = range.split_once('/').map_or("", |(_, length)| length);
     !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// An index that loses bits.
+/// An index that needs more bits than a queue pair keeps.
 fn too_large(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(INDEX)?;
     let index = integer(&setting.value, subject.version()).filter(|index| *index > LARGEST)?;
@@ -100,9 +100,9 @@ fn too_large(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// Slots that hold no GID of ours.
+/// Slots that do not hold a GID of this container.
 fn wrong(subject: &Subject) -> Option<Finding> {
-    // Where the plan decides, it has said what there is to say.
+    // Where the plan decides on the GID, it has made its own findings.
     let setting = subject.user.gid().filter(|_| subject.user.ib_disabled().is_none())?;
     let transport = &subject.prediction()?.transport;
     let ports = match transport.ports() {
@@ -118,7 +118,7 @@ fn wrong(subject: &Subject) -> Option<Finding> {
                 fails.get_or_insert(why);
                 continue;
             }
-            // Of a larger one has been said.
+            // `too_large` reports a larger index.
             (Some(GidUse::Slot { index, gid }), Some(port)) if *index <= LARGEST => {
                 what_is_wrong(subject, port, *index, gid.as_ref())
             }
@@ -133,7 +133,7 @@ fn wrong(subject: &Subject) -> Option<Finding> {
     let wrong: Vec<String> =
         wrong.iter().map(|(what, names)| format!("on {}, {what}", condensed(names))).collect();
     if let Some(why) = fails {
-        // Of a range that is none has been said.
+        // `range` has reported a value that makes NCCL crash.
         if range(subject).is_some_and(|finding| finding.severity == Severity::Error) {
             return None;
         }
@@ -151,8 +151,8 @@ fn wrong(subject: &Subject) -> Option<Finding> {
     Some(Finding { severity, ..finding }.with_fix(fix(subject, setting)))
 }
 
-/// A negative index, where it is not known whether the job's NCCL takes it for a wish to
-/// search, as 2.21 and later do, or for a slot that no table has.
+/// A negative index, where the release of NCCL is not known: 2.21 and later then search for the
+/// slot, and earlier ones take it as the number of a slot.
 fn searches_since(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(INDEX).filter(|_| subject.user.version().is_none())?;
     let is_negative = integer(&setting.value, subject.version()).is_some_and(|index| index < 0);
@@ -177,12 +177,12 @@ fn fix(subject: &Subject, setting: &UserSetting) -> String {
         subject.plan.ports.iter().filter(|used| used.used && used.link_layer == LinkLayer::Ethernet);
     match roce.any(is_there) {
         true => format!("Remove {}, and the right index is filled in.", setting.variable),
-        // As the plan says where the decision is its own.
+        // The plan gives the same advice where the user sets nothing.
         false => "Give the container an address on each RoCE interface (the network plugin's annotation for RDMA), or use the host's network; no slot here is right.".to_owned(),
     }
 }
 
-/// A slot behind the end of a table, for which new releases give up on all HCAs.
+/// A slot beyond the end of a table: new releases then give up on all HCAs.
 fn beyond(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let index = integer(&setting.value, subject.version()).filter(|_| setting.variable == INDEX)?;
     let is_beyond = |used: &&PortVerdict| {
@@ -216,7 +216,8 @@ fn what_is_wrong(subject: &Subject, port: &Port, index: i64, gid: Option<&Gid>) 
         return None;
     }
     let there = match gid {
-        // A release that takes -1 for a wish to search does not come here with it.
+        // NCCL 2.21 and later search for the slot, so that they never have a negative index
+        // here.
         None if index < 0 => {
             format!("does not exist, and NCCL before 2.21 does not search for one, so {DEAD}")
         }

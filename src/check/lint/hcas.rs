@@ -9,7 +9,7 @@ use crate::plan::{Fabric, Finding};
 use crate::report::style::{condensed, counted};
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
-    // Elsewhere NCCL does not look at it.
+    // With any other fabric NCCL does not read it.
     if !matches!(subject.plan.fabric, Fabric::Verbs | Fabric::None(_)) || subject.user.ib_disabled().is_some()
     {
         return Vec::new();
@@ -38,24 +38,24 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     if is_readable {
         findings.extend(stale(subject, &pattern));
     }
-    // Of two findings for one cause, the one that names it.
+    // A finding above explains why HCAs are idle.
     if findings.is_empty() {
         findings.extend(idle(subject, setting));
     }
     findings
 }
 
-/// HCAs that would do, and that the user's list leaves out.
+/// HCAs that the job could use, and that the user's list leaves out.
 fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let ports = &subject.plan.ports;
     let idle: Vec<&str> = ports.iter().filter(|port| port.left_idle).map(|port| port.hca.as_str()).collect();
     let used = ports.iter().filter(|port| port.used).count();
-    // Where none is left, that has a finding of its own.
+    // Where the list leaves no HCA, `no-hca-selected` says so.
     if idle.is_empty() || used == 0 {
         return None;
     }
     let gpus = subject.facts.gpu.count.filter(|count| *count > 0).map(|count| count as usize);
-    // More than one for each GPU may be for storage.
+    // Where each GPU has its own, the others may be for storage.
     if gpus.is_some_and(|gpus| used >= gpus) {
         return None;
     }
@@ -70,12 +70,12 @@ fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let fix = "Remove NCCL_IB_HCA, and all of them are filled in; or leave it, if the others are for something else.";
     Some(match gpus {
         Some(_) => Finding::warning("idle-hcas", message).with_fix(fix),
-        // Few GPUs may need no more.
+        // Without the number of GPUs, nobody knows whether these are too few.
         None => Finding::info("idle-hcas", message),
     })
 }
 
-/// Names that are not here.
+/// Names in the list that no HCA here has.
 fn stale(subject: &Subject, pattern: &Pattern) -> Option<Finding> {
     let rdma = &subject.facts.rdma;
     let setting = subject.user.get("NCCL_IB_HCA")?;

@@ -1,4 +1,4 @@
-//! `NCCL_SOCKET_IFNAME`, and the interface that comes of it.
+//! `NCCL_SOCKET_IFNAME`, and the interface that NCCL's processes then meet on.
 
 use super::{Subject, conf_file, lists, shown};
 use crate::facts::net::Interface;
@@ -94,7 +94,7 @@ fn comm_id(subject: &Subject) -> Option<Finding> {
     let bootstrap = |version| interfaces::bootstrap(&subject.facts.net, of_user(subject), version);
     let what = match bootstrap(subject.version()) {
         Ok(endpoint) => {
-            // Those that match the subnet the wrong way round.
+            // Only releases that match the subnet the wrong way round choose differently.
             let right = bootstrap(REWROTE_PARSERS).ok();
             if right.as_ref() == Some(&endpoint) {
                 return None;
@@ -125,7 +125,7 @@ fn comm_id(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// Where the job's other nodes cannot come from.
+/// An interface on which the other nodes of the job cannot reach this one.
 fn unreachable(subject: &Subject) -> Option<Finding> {
     let Some(Bootstrap::On(endpoint)) = subject.prediction().map(|prediction| &prediction.bootstrap) else {
         return None;
@@ -163,8 +163,9 @@ fn unreachable(subject: &Subject) -> Option<Finding> {
     Some(Finding::warning(id, message).with_fix(fix))
 }
 
-/// A prefix, or an exclusion, that has NCCL's processes meet on a rail. Who writes the whole
-/// name of one means it; and on InfiniBand, an interface of IPoIB is as good as any.
+/// A prefix, or an exclusion, that makes NCCL's processes meet on a rail. A user who writes the
+/// whole name of a rail's interface means it; and on InfiniBand, an IPoIB interface is as good
+/// as any other.
 fn on_a_rail(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get(VARIABLE).filter(|setting| setting.value.len() > 1)?;
     let Bootstrap::On(endpoint) = &subject.prediction()?.bootstrap else { return None };

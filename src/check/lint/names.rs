@@ -7,7 +7,7 @@ use crate::nccl::version::KINDS;
 use crate::plan::Finding;
 use crate::report::style::{condensed_to, shortened};
 
-/// Set for others than NCCL: PyTorch, builds, plugins, images.
+/// Variables for programs other than NCCL: PyTorch, builds, plugins, images.
 const OTHERS: &[&str] = &[
     "NCCL_ASYNC_ERROR_HANDLING",
     "NCCL_AVOID_RECORD_STREAMS",
@@ -58,10 +58,10 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         .collect()
 }
 
-/// So many names tell enough.
+/// A message shows at most this many names.
 const SHOWN: usize = 5;
 
-/// Names that are none for a shell or a file: the environment may have any.
+/// Names that neither a shell nor a file can set. The environment may hold any name.
 fn odd(subject: &Subject) -> Option<Finding> {
     let names = subject.facts.settings.0.iter().map(|setting| setting.variable.as_str());
     let odd: Vec<String> =
@@ -100,7 +100,7 @@ fn unknown(setting: &UserSetting) -> Finding {
 fn other_release(subject: &Subject, setting: &UserSetting, variable: variables::Variable) -> Option<Finding> {
     let name = setting.variable.as_str();
     let successor = SUCCESSORS.iter().find(|(old, _)| *old == name).map(|(_, new)| *new);
-    // Of a release that is not known, only what holds for all that are modelled.
+    // Where the release is not known, only what holds for all modelled releases is reported.
     let (nccl, is_known) = match subject.user.version() {
         // Later patches of a release series may have gained it.
         Some(version) => (format!("NCCL {version}"), variable.is_known_to(version)),

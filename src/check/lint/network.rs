@@ -13,12 +13,12 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// A network by name that is not to be had.
+/// `NCCL_NET` names a network that NCCL will not find.
 fn network(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_NET").filter(|setting| !setting.value.is_empty())?;
     let message = match subject.prediction().map(|prediction| &prediction.transport) {
         Some(Transport::Fails(message)) => message,
-        // Where there is nothing of RDMA there is no more to be asked.
+        // Without any RDMA device there is no prediction, but the outcome is clear.
         None if setting.value.eq_ignore_ascii_case("IB") => "no InfiniBand or RoCE device found",
         _ => return None,
     };
@@ -37,8 +37,8 @@ fn network(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// HCAs are usable, and the user keeps NCCL from them. (What is missing in the image
-/// has findings of its own.)
+/// HCAs are usable, but the user's `NCCL_NET` keeps NCCL from them. (Other findings report what
+/// is missing in the image.)
 fn fallback(subject: &Subject) -> Option<Finding> {
     let setting =
         subject.user.get("NCCL_NET").filter(|setting| setting.value.eq_ignore_ascii_case("Socket"))?;

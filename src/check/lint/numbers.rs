@@ -1,4 +1,4 @@
-//! Numbers: what NCCL reads, and whether that can be.
+//! Numbers: what NCCL reads from the text, and whether the value is possible.
 
 use super::{Subject, conf_file, shown};
 use crate::facts::settings::UserSetting;
@@ -12,7 +12,7 @@ struct Number {
     variable: &'static str,
     least: i64,
     most: i64,
-    /// Why no more.
+    /// Why the range ends there.
     limit: &'static str,
 }
 
@@ -33,7 +33,7 @@ const NUMBERS: &[Number] = &[
     number("NCCL_IB_AR_THRESHOLD", i64::MIN, i64::MAX, ANY),
     number("NCCL_IB_DATA_DIRECT", 0, 2, "0, 1 and 2 have a meaning"),
     number("NCCL_IB_DISABLE", i64::MIN, i64::MAX, ANY),
-    // What is larger has a finding of its own.
+    // The lint `gid` reports a larger index.
     number("NCCL_IB_GID_INDEX", -1, i64::MAX, ANY),
     number("NCCL_IB_MERGE_NICS", i64::MIN, i64::MAX, ANY),
     number("NCCL_IB_MERGE_VFS", i64::MIN, i64::MAX, ANY),
@@ -64,7 +64,7 @@ const NUMBERS: &[Number] = &[
     number("NCCL_SOCKET_NTHREADS", i64::MIN, i64::MAX, ANY),
 ];
 
-/// Since this release -1, the default, stands for no choice.
+/// Since this release the default is -1, for no choice.
 const TC_AND_SL_UNSET: Version = Version::new(2, 26, 0);
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
@@ -77,7 +77,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         if conf_file::is_cause(setting) {
             continue;
         }
-        // What is no number is out of range by accident.
+        // What NCCL makes of a text that is not a number is out of range by accident.
         findings.extend(misread(subject, setting).or_else(|| out_of_range(subject, number, setting)));
     }
     findings.extend(timeout(subject));
@@ -93,7 +93,7 @@ fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
         Some(number)
             if is_hexadecimal(text) || text.trim_start_matches(['-', '+']).chars().all(|c| c == '0') =>
         {
-            // It means just that.
+            // NCCL reads the number that the text shows.
             let _ = number;
             return None;
         }
@@ -158,7 +158,7 @@ fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Op
     )
 }
 
-/// What the number means, as pages that advise another one get NCCL's default wrong.
+/// What the number means in seconds. Web pages that advise a value often state a wrong default.
 fn timeout(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_IB_TIMEOUT")?;
     let value = u32::try_from(strtoll(&setting.value)?).ok().filter(|value| (1..=31).contains(value))?;
@@ -166,7 +166,7 @@ fn timeout(subject: &Subject) -> Option<Finding> {
     let retries = subject.plan.settings.iter().find(|setting| setting.variable == "NCCL_IB_RETRY_CNT");
     let retries = retries
         .and_then(|setting| integer(setting.value.as_deref()?, subject.version()))
-        // Of the field's three bits, as above.
+        // The field has three bits.
         .map(|retries| retries & 7)
         .unwrap_or(7);
     Some(Finding::info(

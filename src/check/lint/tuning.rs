@@ -5,7 +5,7 @@ use super::{Subject, shown};
 use crate::nccl::version::Version;
 use crate::plan::Finding;
 
-/// Before that, unknown words were passed over.
+/// Earlier releases ignored unknown words.
 const IS_STRICT: Version = Version::new(2, 24, 0);
 
 const LISTS: &[(&str, &[&str])] = &[
@@ -17,7 +17,7 @@ const LISTS: &[(&str, &[&str])] = &[
 const FUNCTIONS: &[&str] = &["Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"];
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
-    // Where the release is not known, the list is right or wrong for the newest.
+    // Where the release is not known, the list is judged for the newest.
     if subject.version() < IS_STRICT {
         return Vec::new();
     }

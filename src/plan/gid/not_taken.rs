@@ -1,5 +1,4 @@
-//! The slots that are right as well, for the chain of the variable: which they are, and
-//! why another is taken.
+//! For `plan --why`: the slots that would be right as well, and why another one is taken.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +6,7 @@ use super::{INDEX, Rail};
 use crate::facts::gid::Gid;
 use crate::plan::Notes;
 
-/// So many addresses in a slot tell enough.
+/// A line shows at most this many addresses.
 const SHOWN: usize = 4;
 
 /// Beside a slot that is taken on every HCA. `is_published`: it is the platform's constant.
