@@ -154,7 +154,7 @@ fn a_wrong_gid_index_of_the_user_stands_and_is_explained() {
     ended.expect_line([
         "NCCL_IB_GID_INDEX=3 (environment)",
         "mlx5_0",
-        &format!("{others}, not an address of this container"),
+        &format!("{others}, which is not an address of this container"),
         &format!("slot {OWN_SLOT}"),
     ]);
 }
@@ -288,7 +288,7 @@ fn without_a_network_the_command_starts_and_is_told_so() {
     assert_eq!(ended.variable("NCCL_SOCKET_IFNAME"), None);
     ended
         .expect_line(["RoCE v2 GIDs has an address of this container", "mlx5_0"])
-        .expect_line(["fix:", "Set NCCL_SOCKET_IFNAME"]);
+        .expect_line(["fix:", "name it in NCCL_SOCKET_IFNAME"]);
     engine
         .run(["--network", "none"], &["sh", "-c", "echo started"])
         .expect_code(0)
