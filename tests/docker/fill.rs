@@ -244,7 +244,7 @@ fn devices_that_nobody_allotted_are_not_used() {
     assert_eq!(ended.variable("NCCL_IB_HCA"), None);
     ended
         .expect_said("none is allotted to this container")
-        .expect_line(["fix:", "docker run --device /dev/infiniband"]);
+        .expect_line(["fix:", "Docker: --device /dev/infiniband"]);
 }
 
 #[test]
