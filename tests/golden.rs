@@ -160,9 +160,12 @@ fn the_self_test_and_require_rdma_agree() {
             // RDMA without verbs is sockets for NCCL.
             Transport::Sockets { .. } => !matches!(plan.fabric, Fabric::Interface(_)),
             Transport::Fails(_) => true,
-            Transport::Verbs(ports) => ports
-                .iter()
-                .any(|port| matches!(port.gid, Some(GidUse::Fails(_) | GidUse::Slot { gid: None, .. }))),
+            Transport::Verbs(ports) => ports.iter().any(|port| match port.gid {
+                // A slot for old releases alone, and perhaps the job's is none of them.
+                Some(GidUse::Slot { index: ..0, gid: None }) => plan.nccl.is_some(),
+                Some(GidUse::Fails(_) | GidUse::Slot { gid: None, .. }) => true,
+                _ => false,
+            }),
             Transport::Plugin { .. } => false,
         };
         let ends = |forecast: &plan::Forecast| matches!(forecast.prediction.bootstrap, Bootstrap::Fails(_));

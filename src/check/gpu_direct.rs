@@ -9,8 +9,8 @@ use crate::plan::{Fabric, Plan};
 /// NCCL's other way, DMA-BUF (`ncclIbDmaBufSupport`).
 const USES_DMABUF: Version = Version::new(2, 13, 0);
 
-/// Without a module for it there is DMA-BUF, which only NVIDIA's open kernel module
-/// has.
+/// The finding, where neither nvidia_peermem nor DMA-BUF is available. Only NVIDIA's open
+/// kernel module has DMA-BUF.
 pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let Gpus { count: Some(_), driver: Some(driver), peer_memory: None, .. } = &facts.gpu else {
         return None;
@@ -20,15 +20,43 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     if plan.fabric != Fabric::Verbs || (has_dmabuf && uses_dmabuf) {
         return None;
     }
-    let why = match has_dmabuf {
-        true => "this NCCL does not know DMA-BUF".to_owned(),
-        false => "the driver's kernel module is not the open one, which DMA-BUF needs".to_owned(),
+    let (why, instead) = match has_dmabuf {
+        true => ("this NCCL cannot use DMA-BUF", "use NCCL 2.13 or later"),
+        false => (
+            "the NVIDIA driver is not the open kernel module, which DMA-BUF needs",
+            "use NVIDIA's open kernel module",
+        ),
     };
     Some(
         Finding::warning(
             Id::NoGpudirect,
-            format!("GPUDirect RDMA is not there: nvidia_peermem is not loaded, and {why}. NCCL says \"GPU Direct RDMA Disabled\" and copies through the memory of the host."),
+            format!("GPUDirect RDMA is not available: nvidia_peermem is not loaded, and {why}. NCCL says \"GPU Direct RDMA Disabled\" and copies through the memory of the host."),
         )
-        .with_fix("Load nvidia_peermem on the node (modprobe nvidia-peermem), or use NVIDIA's open kernel module."),
+        .with_fix(format!("Load nvidia_peermem on the node (modprobe nvidia-peermem), or {instead}.")),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{self, Options};
+    use crate::profiles::Profiles;
+
+    #[test]
+    fn the_fix_is_for_what_stands_in_the_way() {
+        let plan = plan::plan(&Facts::default(), &Profiles::load(None).unwrap(), &Options::default());
+        let found = |module: &str, nccl: Option<Version>| {
+            let mut facts = Facts::default();
+            facts.gpu.count = Some(8);
+            facts.gpu.driver = Some(format!("NVRM version: NVIDIA UNIX {module} for x86_64  570.86.15"));
+            let found = finding(&facts, &Plan { nccl, fabric: Fabric::Verbs, ..plan.clone() });
+            found.and_then(|finding| finding.fix)
+        };
+        let old = Some(Version::new(2, 12, 12));
+        assert!(
+            found("x86_64 Kernel Module", None).unwrap().ends_with("or use NVIDIA's open kernel module.")
+        );
+        assert!(found("Open Kernel Module", old).unwrap().ends_with("or use NCCL 2.13 or later."));
+        assert_eq!(found("Open Kernel Module", Some(USES_DMABUF)), None);
+    }
 }

@@ -18,7 +18,7 @@ pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     findings
 }
 
-/// NCCLs of different releases, of which a job may get the one or the other.
+/// NCCLs of different releases: it depends on the job which one it loads.
 fn several(facts: &Facts, image: &Image) -> Option<Finding> {
     if image.nccl_versions().len() < 2 {
         return None;
@@ -35,16 +35,16 @@ fn several(facts: &Facts, image: &Image) -> Option<Finding> {
         })
         .collect();
     let taken = match libraries::found(facts) {
-        Some((version, path)) => format!("the job takes {version} ({path}), as it seems"),
-        None => "which one the job takes cannot be told".to_owned(),
+        Some((version, path)) => format!("the job seems to load {version} ({path})"),
+        None => "it is not known which one the job loads".to_owned(),
     };
     Some(
         Finding::warning(Id::NcclVersionsDiffer, format!("The image has several NCCLs: {}; {taken}.", list.join(", ")))
-            .with_fix("Keep one: processes of one job that load different ones do not find each other, and LD_LIBRARY_PATH decides which that is."),
+            .with_fix("Keep one of them: processes that load different releases cannot form one job, and LD_LIBRARY_PATH decides which release a process loads."),
     )
 }
 
-/// The image says one thing of itself and has another.
+/// `NCCL_VERSION` of the image is not the version of the NCCL in it.
 fn other_than_said(facts: &Facts) -> Option<Finding> {
     let said = facts.platform.nccl_version.as_deref()?;
     let (version, path) = libraries::found(facts)?;
@@ -53,7 +53,7 @@ fn other_than_said(facts: &Facts) -> Option<Finding> {
         Finding::info(
             Id::NcclVersion,
             format!(
-                "NCCL_VERSION says {said}, and the job takes {version} ({path}), by which it is decided here."
+                "NCCL_VERSION says {said}, but the job loads {version} ({path}); rdma-init decides for {version}."
             ),
         )
     })
@@ -65,20 +65,20 @@ fn no_libibverbs(image: &Image) -> Option<Finding> {
     }
     let elsewhere = match image.libibverbs.first() {
         Some(library) => {
-            format!(" (there is {}, which is not where the dynamic loader looks)", library.path.display())
+            format!(" (the dynamic loader does not search where {} is)", library.path.display())
         }
         None => String::new(),
     };
     Some(
         Finding::error(
             Id::NoLibibverbs,
-            format!("The image has no libibverbs that NCCL could load{elsewhere}: \"Failed to open libibverbs.so[.1]\", and the job runs on TCP."),
+            format!("The image has no libibverbs that NCCL can load{elsewhere}: NCCL says \"Failed to open libibverbs.so[.1]\", and the job runs on TCP."),
         )
         .with_fix("Install libibverbs1 and ibverbs-providers (Debian, Ubuntu) or rdma-core and libibverbs in the image."),
     )
 }
 
-/// HCAs that libibverbs does not show, for want of their provider.
+/// HCAs that libibverbs does not show, because it cannot load their provider.
 fn no_provider(facts: &Facts, image: &Image, plan: &Plan) -> Option<Finding> {
     let is_used = |name: &str| plan.ports.iter().any(|port| port.used && port.hca == name);
     let without: Vec<_> =
@@ -90,13 +90,13 @@ fn no_provider(facts: &Facts, image: &Image, plan: &Plan) -> Option<Finding> {
     let what = match there {
         None => "is not in the image".to_owned(),
         Some(known) if known.path.is_none() => {
-            "is named in /etc/libibverbs.d, and its library is not in the image".to_owned()
+            "is named in /etc/libibverbs.d, but its library is not in the image".to_owned()
         }
         Some(known) if known.named_by.is_empty() => {
-            format!("is in the image, and no file in /etc/libibverbs.d names it (\"driver {provider}\")")
+            format!("is in the image, but no file in /etc/libibverbs.d names it (\"driver {provider}\")")
         }
         Some(known) => format!(
-            "is built for another libibverbs (rdmav{}, and the one here loads rdmav{})",
+            "is built for another libibverbs (for rdmav{}, but the libibverbs of the image loads rdmav{})",
             known.abi.unwrap_or(0),
             image.provider_abi.unwrap_or(0)
         ),
@@ -105,10 +105,10 @@ fn no_provider(facts: &Facts, image: &Image, plan: &Plan) -> Option<Finding> {
     let consequence = if all { "the job runs on TCP" } else { "the job runs on the other HCAs" };
     let fix = match provider {
         "erdma" => {
-            "Install the vendor's packages of eRDMA in the image: libibverbs1 and ibverbs-providers of the same rdma-core."
+            "Install the vendor's eRDMA packages in the image: libibverbs1 and ibverbs-providers of the same rdma-core."
         }
         _ => {
-            "Install ibverbs-providers of the same rdma-core as libibverbs1, with its file in /etc/libibverbs.d."
+            "Install ibverbs-providers in the image, from the same rdma-core as libibverbs1 and with its files in /etc/libibverbs.d."
         }
     };
     Some(

@@ -73,11 +73,12 @@ pub fn finding(pinning: Pinning, process: &Process) -> Option<Finding> {
 fn why_no_capability(process: &Process) -> String {
     let sets = &process.capabilities;
     if sets.effective.has(CAP_IPC_LOCK) || sets.permitted.has(CAP_IPC_LOCK) {
-        // Held and still no use: only the namespace can be the reason.
-        ", and the CAP_IPC_LOCK that this process has is of a user namespace of its own, where the kernel does not honour it".to_owned()
+        // The process has the capability and still cannot pin: only the namespace can be the
+        // reason.
+        "; this process has CAP_IPC_LOCK, but in a user namespace of its own, where the kernel does not honour it".to_owned()
     } else if process.uid != 0 && sets.bounding.has(CAP_IPC_LOCK) {
         format!(
-            ", and the CAP_IPC_LOCK granted to the container does not reach its user, uid {}: only root gets it",
+            "; the CAP_IPC_LOCK granted to the container does not reach its user, uid {}: only root gets it",
             process.uid
         )
     } else {
@@ -180,7 +181,7 @@ mod tests {
         let root = message(64 << 20, &process(0, &[], &[]));
         assert!(root.starts_with("Warning Only 64 MiB") && root.contains("add: [IPC_LOCK]"), "{root}");
         let nested = Process { initial_user_namespace: false, ..process(0, &[CAP_IPC_LOCK], &[]) };
-        assert!(message(65536, &nested).contains("of a user namespace of its own"));
+        assert!(message(65536, &nested).contains("in a user namespace of its own"));
         assert_eq!(finding(Pinning::Capability, &process(0, &[], &[])), None);
     }
 

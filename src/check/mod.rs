@@ -1,5 +1,5 @@
-//! Findings that no setting cures: the user's own values, the limits, and what
-//! could not be read. Pure, like the plan.
+//! Findings that rdma-init cannot mend by a setting: about the user's own values, limits, the
+//! image, and what could not be read. Pure, like the plan.
 
 pub mod gpu_direct;
 pub mod image;

@@ -4,7 +4,7 @@ use crate::finding::{Finding, Id};
 use crate::nccl::conf;
 use crate::plan::Plan;
 
-/// A process that enters the container then has to be told of them in another way.
+/// A process that enters the container gets them in another way only.
 pub fn findings(plan: &Plan) -> Vec<Finding> {
     let unfit = plan.public().chain(plan.inherited()).filter(|(name, value)| !conf::fits(name, value));
     let finding = |(name, value): (&str, &str)| {
@@ -12,7 +12,7 @@ pub fn findings(plan: &Plan) -> Vec<Finding> {
             true => format!("its {} bytes are more than the {} that NCCL reads", value.len(), conf::LONGEST),
             false => "its value has a line break".to_owned(),
         };
-        let message = format!("{name} is left out of nccl.conf, as {why}.");
+        let message = format!("{name} is left out of nccl.conf, because {why}.");
         Finding::warning(Id::NcclConfValue, message).with_fix(
             "Start processes that enter the container with rdma-init exec, or let a shell source /run/rdma-init/env.sh.",
         )
@@ -37,8 +37,8 @@ mod tests {
         assert_eq!(
             messages,
             [
-                "B is left out of nccl.conf, as its value has a line break.",
-                "C is left out of nccl.conf, as its 1024 bytes are more than the 1023 that NCCL reads.",
+                "B is left out of nccl.conf, because its value has a line break.",
+                "C is left out of nccl.conf, because its 1024 bytes are more than the 1023 that NCCL reads.",
             ]
         );
     }

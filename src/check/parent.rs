@@ -1,4 +1,4 @@
-//! Whether signals for the container arrive.
+//! Whether signals to the container reach the command.
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Id};
@@ -12,7 +12,7 @@ pub fn finding(facts: &Facts) -> Option<Finding> {
         SHELLS.contains(&parent.program.as_str()) && parent.has_operand && !parent.catches_term
     })?;
     let message = format!(
-        "PID 1 of this container is a shell ({}), and rdma-init is its child. The shell passes no signal on: a stop does not reach the command, which is killed when the time for that is over.",
+        "PID 1 of this container is a shell ({}), and rdma-init is its child. The shell passes no signal on: the command does not notice when the container is stopped, and is killed at the end of the grace period.",
         shell.program
     );
     Some(Finding::info(Id::ShellIsPid1, message).with_fix(

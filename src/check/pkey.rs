@@ -17,8 +17,8 @@ use crate::text::condensed;
 const INDEX: &str = "NCCL_IB_PKEY";
 const VALUE: &str = "NCCL_IB_PKEY_VALUE";
 
-/// A key with which no other node can be reached. A port whose table does not show is left
-/// out.
+/// The finding, where no other node can be reached with the key. A port without a readable
+/// table is not judged.
 pub fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding> {
     let version = user.version().unwrap_or(NEWEST);
     let is_by_value = user.get(VALUE).is_some_and(|setting| !setting.value.is_empty())
@@ -46,7 +46,7 @@ pub fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding> {
     let limited = |table: &PkeyTable| table.at(index).filter(|pkey| !pkey.is_full_member());
     let message = if let Some((_, table)) = tables.iter().find(|(_, table)| index >= table.size) {
         format!(
-            "The partition key at index {index}, which {who}, is behind the end of the table ({} slots) on {}: NCCL cannot set up its queue pairs.",
+            "The partition key at index {index}, which {who}, is beyond the end of the table ({} slots) on {}: NCCL cannot set up its queue pairs.",
             table.size,
             condensed(&empty)
         )
@@ -90,9 +90,9 @@ fn fix(tables: &[(&str, &PkeyTable)]) -> String {
         common.iter().map(|(index, pkey)| format!("{INDEX}={index} ({})", Pkey(*pkey))).collect();
     match choices.pop() {
         None => "Ask the administrator of the subnet manager to make these ports full members of one partition, at the same index of each table.".to_owned(),
-        Some(last) if choices.is_empty() => format!("Set {last}, of which every port in use is a full member."),
+        Some(last) if choices.is_empty() => format!("Set {last}: every port in use is a full member of this partition."),
         Some(last) => format!(
-            "Set {} or {last}, whichever is the partition of the job: every port in use is a full member.",
+            "Set {} or {last}, whichever is the partition of the job: every port in use is a full member of each.",
             choices.join(", ")
         ),
     }

@@ -55,7 +55,7 @@ fn of_way(way: &Way, names: &str) -> Option<Finding> {
                 Id::NoRoute,
                 format!("No route leads out of the interface of {names}, and the route to other nodes leads out of {other}: the HCA will send to the MAC address of {other}'s router, which is not on its network, and connections will time out."),
             )
-            .with_fix(format!("Give the interface {WAY_OUT}; a default route goes into a routing table of its own, which a rule chooses by the address (ip -6 rule add from ADDRESS table N).")),
+            .with_fix(format!("Give the interface {WAY_OUT}; put a default route into a routing table of its own, and add a rule that selects this table by the address (ip -6 rule add from ADDRESS table N).")),
         ),
         Way::Nowhere => Some(
             Finding::warning(
@@ -113,7 +113,7 @@ fn overlapping(facts: &Facts, plan: &Plan) -> Vec<Finding> {
             findings.push(Finding::info(
                 Id::OverlappingSubnets,
                 format!(
-                    "The rails are in one network ({first} with {}): the node answers for the address of one with the card of another, unless it has a rule for each.",
+                    "Rails share a network ({first} with {}): the node answers for the address of one rail with the MAC address of another, unless it has a routing rule for each.",
                     shared.join(", ")
                 ),
             ));

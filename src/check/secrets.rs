@@ -1,11 +1,11 @@
-//! Variables that are the command's alone.
+//! Variables that only the command gets, because they may be secrets.
 
 use crate::facts::secret::is_secret;
 use crate::finding::{Finding, Id, Source};
 use crate::plan::{Outcome, Plan, Setting};
 use crate::text::condensed;
 
-/// Those that who enters the container later might miss.
+/// The finding: a process that enters the container later does not get them.
 pub fn finding(plan: &Plan) -> Option<Finding> {
     let is_kept_back = |setting: &&Setting| {
         let is_given = setting.outcome == Outcome::Filled || setting.source == Source::Environment;
@@ -16,12 +16,12 @@ pub fn finding(plan: &Plan) -> Option<Finding> {
     if names.is_empty() {
         return None;
     }
-    let what = match names.as_slice() {
-        [_] => "a secret, by its name: the value is",
-        _ => "secrets, by their names: the values are",
+    let (their, what, are, them) = match names.as_slice() {
+        [_] => ("its name", "a secret", "its value is", "it"),
+        _ => ("their names", "secrets", "their values are", "them"),
     };
     let message = format!(
-        "{} may hold {what} not shown, and written to no file, so processes that enter the container later get nothing of it from rdma-init.",
+        "By {their}, {} may hold {what}: {are} not shown, and not written to any file, so processes that enter the container later do not get {them} from rdma-init.",
         condensed(&names)
     );
     Some(Finding::info(Id::KeptBack, message))

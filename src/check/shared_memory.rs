@@ -16,6 +16,6 @@ pub fn finding(facts: &Facts) -> Option<Finding> {
         amount(shm.size)
     );
     Some(Finding::warning(Id::SharedMemory, message).with_fix(
-        "Docker: --shm-size=16g or --ipc=host. Kubernetes: an emptyDir with medium: Memory on /dev/shm.",
+        "Make /dev/shm larger. Docker: --shm-size=16g or --ipc=host. Kubernetes: an emptyDir with medium: Memory on /dev/shm.",
     ))
 }

@@ -35,7 +35,7 @@ pub fn finding(moved: &[Moved], ran: Duration) -> Option<Finding> {
         duration(ran)
     );
     Some(Finding::warning(Id::NoTraffic, message).with_fix(
-        "Start it with NCCL_DEBUG=INFO and look for NET/IB or NET/Socket; rdma-init self-test proves the fabric.",
+        "Start the job with NCCL_DEBUG=INFO and look for NET/IB or NET/Socket; rdma-init self-test proves the fabric.",
     ))
 }
 

@@ -9,7 +9,7 @@ use crate::plan::User;
 /// More than this many are summed up.
 const SHOWN: usize = 5;
 
-/// `said` are the findings that there are already.
+/// `said` are the findings that were made before.
 pub fn findings(facts: &Facts, user: &User, said: &[Finding]) -> Vec<Finding> {
     // A conf file that the user has named wrongly has a finding of its own.
     let is_told = said.iter().any(|finding| finding.id == Id::ConfFile);
@@ -26,7 +26,7 @@ pub fn findings(facts: &Facts, user: &User, said: &[Finding]) -> Vec<Finding> {
                 Finding::warning(Id::Unreadable, format!("Cannot use {}: {}.", u.path.display(), u.error));
             match u.path.to_string_lossy().ends_with("nccl.conf") {
                 true => finding
-                    .with_fix("What it sets is not known, and variables that are filled in win over it."),
+                    .with_fix("Make the file readable, or remove it: rdma-init does not know what it sets, and may fill in variables that win over it."),
                 false => finding,
             }
         })

@@ -34,7 +34,7 @@ pub fn propose(
                 },
                 _ => return None,
             };
-            let rule = format!("follows NCCL's, as profile {} asks", profile.name);
+            let rule = format!("follows NCCL's variable, as profile {} asks", profile.name);
             Some(Proposal::from_facts(variable, value, rule))
         })
         .collect()

@@ -1,4 +1,4 @@
-//! Where the platform says that RDMA works, against what is here.
+//! What the platform says RDMA needs, compared with what is here.
 
 use super::devices::Candidate;
 use super::{Context, Fabric, interface};
@@ -6,13 +6,14 @@ use crate::facts::Facts;
 use crate::finding::{Finding, Id};
 use crate::nccl::version::Version;
 use crate::profiles::{self, Profile};
+use crate::text::counted;
 
 pub fn check(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Finding> {
     let Context { facts, profile, .. } = context;
     let mut findings = Vec::new();
     findings.extend(cards(facts, profile));
     for name in &profile.constraints.interfaces_up {
-        // That the fabric is not there has been said.
+        // Where the fabric's own interface is missing, `no-fabric` says so.
         let is_fabric = profile.fabric == Some(profiles::Fabric::Interface(name.clone()));
         if !is_fabric || fabric.is_there() {
             findings.extend(interface_up(facts, profile, name));
@@ -31,7 +32,7 @@ pub fn check(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Fin
                 Finding::warning(
                     id,
                     format!(
-                        "Profile {} needs {what} {minimum} or later, and the image has {found}.",
+                        "Profile {} needs {what} {minimum} or later, but the image has {found}.",
                         profile.name
                     ),
                 )
@@ -42,7 +43,7 @@ pub fn check(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Fin
     findings
 }
 
-/// The CUDA runtime of the image, by what it says of itself, else by the library.
+/// The CUDA runtime of the image, by `CUDA_VERSION`, else by the library.
 fn cuda(facts: &Facts) -> Option<Version> {
     let library = || facts.image.as_ref()?.cuda_runtime.first()?.version.as_deref();
     Version::parse(facts.platform.cuda_version.as_deref().or_else(library)?)
@@ -59,7 +60,8 @@ fn cards(facts: &Facts, profile: &Profile) -> Option<Finding> {
     let finding = Finding::warning(
         Id::CardCount,
         format!(
-            "This container has {count} GPUs, and profile {} has RDMA for {} only.{note}",
+            "This container has {}, but profile {} has RDMA only with {} GPUs.{note}",
+            counted(count as usize, "GPU"),
             profile.name,
             list.join(" or ")
         ),
@@ -74,7 +76,7 @@ fn interface_up(facts: &Facts, profile: &Profile, name: &str) -> Option<Finding>
     let obstacle = interface::obstacle(facts, name)?;
     let finding = Finding::warning(
         Id::InterfaceMissing,
-        format!("Profile {} has RDMA behind the interface {name}, which {obstacle}.", profile.name),
+        format!("Profile {} expects RDMA behind the interface {name}, which {obstacle}.", profile.name),
     );
     Some(match &profile.hint {
         Some(hint) => finding.with_fix(hint.clone()),
@@ -89,12 +91,17 @@ fn nics(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding
     names.dedup();
     let count = u32::try_from(names.len()).ok().filter(|count| *count > 0)?;
     let product = facts.dmi.product.as_deref().unwrap_or_default();
+    let are = if count == 1 { "is" } else { "are" };
     let message = match nics.get(product) {
         Some(published) if *published == count => return None,
-        Some(published) => format!("{product} has {published} RDMA NICs, and {count} are usable here."),
+        Some(published) => format!(
+            "{product} has {}, but {count} {are} usable here.",
+            counted(*published as usize, "RDMA NIC")
+        ),
         None if nics.is_empty() || nics.values().any(|published| *published == count) => return None,
         None => format!(
-            "{count} RDMA NICs are usable here, which no instance type of profile {} has.",
+            "{} {are} usable here, but no instance type of profile {} has {count}.",
+            counted(names.len(), "RDMA NIC"),
             profile.name
         ),
     };

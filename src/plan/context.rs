@@ -13,8 +13,8 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The release of NCCL that reads the variables; the newest where it is not
-    /// known, for what hardly differs between them.
+    /// The release of NCCL that reads the variables; the newest where it is not known, for
+    /// questions on which releases hardly differ.
     pub fn version(&self) -> Version {
         self.user.version().unwrap_or(NEWEST)
     }

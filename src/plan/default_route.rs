@@ -1,27 +1,28 @@
-//! The HCAs whose interfaces carry a default route: mostly the front-end NICs of a RoCE
-//! host, which its TCP traffic goes over; at times rails.
+//! HCAs with an interface that carries a default route. Most of them are the front-end NICs of
+//! a RoCE host, for its TCP traffic; some are rails.
 
 use std::collections::BTreeSet;
 
 use super::devices::{Candidate, Reason, Verdict};
-use super::near::is_here;
-use super::{Context, DefaultRouteOption, Notes, interface, no_address};
+use super::interface::{self, BEST_ROUTE};
+use super::own_interface::is_here;
+use super::{Context, DefaultRouteOption, Notes, own_interface};
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::route::Route;
 use crate::finding::{Finding, Id};
 use crate::nccl::devices::LIST as VARIABLE;
 use crate::profiles::DefaultRouteHca;
+use crate::text::counted;
 
-/// A port in use, by its place among all, and the best of the default routes that its
-/// interface carries.
+/// A port in use, by its index among all ports, and the best default route of its interface.
 #[derive(Clone, Copy)]
 struct Carrier<'a> {
     port: usize,
     route: &'a Route,
 }
 
-/// Leaves them out, but for those that are rails.
+/// Leaves these HCAs out, except those that are rails.
 pub fn decide(context: &Context, ports: &mut [Candidate], notes: &mut Notes) {
     let facts = context.facts;
     let routes = interface::default_routes(facts);
@@ -33,12 +34,12 @@ pub fn decide(context: &Context, ports: &mut [Candidate], notes: &mut Notes) {
         .collect();
     match option(context) {
         DefaultRouteOption::Use => {}
-        DefaultRouteOption::Skip => leave_out(ports, &carriers, &routes, true),
+        DefaultRouteOption::Skip => leave_out(ports, &carriers, which_route(&routes), true),
         DefaultRouteOption::Auto => {
-            // On InfiniBand, TCP over the same port is in nobody's way.
+            // On InfiniBand, the TCP traffic of the same port does not matter.
             carriers.retain(|carrier| ports[carrier.port].port.link_layer == LinkLayer::Ethernet);
             leave_out_front_end(facts, ports, &carriers, &routes);
-            tell(facts, ports, &carriers, notes);
+            tell(facts, ports, &carriers, &routes, notes);
         }
     }
 }
@@ -59,7 +60,8 @@ fn option(context: &Context) -> DefaultRouteOption {
     }
 }
 
-/// The best of these routes, which come in that order, that a port's interface carries.
+/// The first of these routes, which are sorted with the best one first, that a port's interface
+/// carries.
 fn carried<'a>(facts: &Facts, routes: &[&'a Route], port: &Candidate) -> Option<&'a Route> {
     routes.iter().find(|route| carries(facts, port.hca, port.port, &route.interface)).copied()
 }
@@ -76,8 +78,9 @@ pub fn carries(facts: &Facts, hca: &Hca, port: &Port, interface: &str) -> bool {
     by_gid || (hca.pci_address.is_some() && hca.pci_address == interface.pci_address)
 }
 
-/// First what is slower than the other HCAs, and so no rail; then all that carry a default
-/// route; where the others are too few without them, those of the best metric alone.
+/// Leaves out, in this order, as far as the other HCAs are then enough: those that are slower
+/// than the others, and so not rails; all that carry a default route; and only those that carry
+/// the route of the lowest metric.
 fn leave_out_front_end(facts: &Facts, ports: &mut [Candidate], carriers: &[Carrier], routes: &[&Route]) {
     let fastest_other = Split::of(ports, carriers).fastest_rest();
     let best = carriers.iter().map(|carrier| carrier.route.metric).min();
@@ -85,21 +88,24 @@ fn leave_out_front_end(facts: &Facts, ports: &mut [Candidate], carriers: &[Carri
         carriers.iter().map(|carrier| ports[carrier.port].port.gigabits() < fastest_other).collect();
     let all = vec![true; carriers.len()];
     let of_best: Vec<bool> = carriers.iter().map(|carrier| Some(carrier.route.metric) == best).collect();
-    for group in [slower, all, of_best] {
+    let any = which_route(routes);
+    // An interface that is no HCA's may carry a better one.
+    let best = if best == routes.first().map(|route| route.metric) { BEST_ROUTE } else { any };
+    for (group, route) in [(slower, any), (all, any), (of_best, best)] {
         let members =
             carriers.iter().zip(group).filter(|(carrier, is_in)| *is_in && ports[carrier.port].is_used());
         let members: Vec<Carrier> = members.map(|(carrier, _)| *carrier).collect();
         if Split::of(ports, &members).can_do_without(facts) {
-            leave_out(ports, &members, routes, false);
+            leave_out(ports, &members, route, false);
         }
     }
 }
 
-/// The ports in use: some, and the rest.
+/// The ports, split into some of those in use, the rest of those in use, and all others.
 struct Split<'a, 'b> {
     some: Vec<&'a Candidate<'b>>,
     rest: Vec<&'a Candidate<'b>>,
-    /// Those that are not in use.
+    /// The ports that are not in use.
     others: Vec<&'a Candidate<'b>>,
 }
 
@@ -117,15 +123,16 @@ impl<'a, 'b> Split<'a, 'b> {
         self.rest.iter().map(|port| port.port.gigabits()).fold(0.0, f64::max)
     }
 
-    /// Whether there is a rest, as fast as these.
+    /// Whether there is a rest, and it is as fast as these.
     fn rest_is_as_fast(&self) -> bool {
         let fastest = self.some.iter().map(|port| port.port.gigabits()).fold(0.0, f64::max);
         !self.rest.is_empty() && self.fastest_rest() >= fastest
     }
 
-    /// The HCAs of the rest, and the GPUs, where these are more. Of an HCA whose interface
-    /// another network namespace has, no rail can be made; but where that holds for all,
-    /// they are the rails, and their network was forgotten.
+    /// The number of HCAs of the rest and the number of GPUs, where there are more GPUs. An HCA
+    /// with its interface in another network namespace cannot be a rail. But where that is so
+    /// for all of them, they count: they are the rails, and somebody forgot to give the
+    /// container their network.
     fn shortage(&self, facts: &Facts) -> Option<(usize, usize)> {
         // A rail that has lost its cable is a rail all the same, and no other HCA takes its place.
         let down = self.others.iter().filter(|port| has_lost_its_link(facts, port));
@@ -138,34 +145,43 @@ impl<'a, 'b> Split<'a, 'b> {
         (hcas < gpus).then_some((hcas, gpus))
     }
 
-    /// Whether the rest is as fast, and enough for the GPUs; for what is slower than the
-    /// rest, and so no rail, it need not be enough.
+    /// Whether the rest is as fast, and enough for the GPUs. It need not be enough where these
+    /// are slower than the rest, and so not rails.
     fn can_do_without(&self, facts: &Facts) -> bool {
         let is_slower = self.some.iter().all(|port| port.port.gigabits() < self.fastest_rest());
         self.rest_is_as_fast() && (is_slower || self.shortage(facts).is_none())
     }
 }
 
-/// A port of RoCE that is DOWN, of an HCA that has no other port. Drivers say Disabled both
-/// where there is no link and where the interface was never brought up
-/// (`mlx5_query_port_roce`); the interface tells, where it is here.
+/// Whether a RoCE port that is DOWN, the only one of its HCA, is a rail that has lost its link.
+/// Drivers report Disabled both without a link and for an interface that was never brought up
+/// (`mlx5_query_port_roce`); the flags of the interface tell which, where it is in this
+/// container.
 fn has_lost_its_link(facts: &Facts, port: &Candidate) -> bool {
     let is_down = matches!(&port.verdict, Verdict::LeftOut(Reason::PortState(state)) if state == "DOWN");
     let is_meant = port.port.physical_state != "Disabled"
-        || no_address::interface(facts, port.hca, port.port).is_some_and(|found| found.has_flag("UP"));
+        || own_interface::of(facts, port.hca, port.port).is_some_and(|found| found.has_flag("UP"));
     is_down && is_meant && port.port.link_layer == LinkLayer::Ethernet && port.hca.ports.len() == 1
 }
 
-fn leave_out(ports: &mut [Candidate], carriers: &[Carrier], routes: &[&Route], by_user: bool) {
-    let is_only = routes.iter().all(|route| route.interface == routes[0].interface);
+fn leave_out(ports: &mut [Candidate], carriers: &[Carrier], which: &'static str, by_user: bool) {
     for Carrier { port, route } in carriers {
         let interface = route.interface.clone();
-        ports[*port].leave_out(Reason::CarriesDefaultRoute { interface, is_only, by_user });
+        ports[*port].leave_out(Reason::CarriesDefaultRoute { interface, route: which, by_user });
     }
 }
 
-/// What became of them, for the chain of the variable, and a note on those that are rails.
-fn tell(facts: &Facts, ports: &[Candidate], carriers: &[Carrier], notes: &mut Notes) {
+/// What a message calls one of these routes.
+fn which_route(routes: &[&Route]) -> &'static str {
+    match routes.iter().all(|route| route.interface == routes[0].interface) {
+        true => "the default route",
+        false => "a default route",
+    }
+}
+
+/// Notes for `plan --why` what was left out and what was kept, and makes the finding for those
+/// that are kept as rails.
+fn tell(facts: &Facts, ports: &[Candidate], carriers: &[Carrier], routes: &[&Route], notes: &mut Notes) {
     if carriers.is_empty() {
         return;
     }
@@ -187,27 +203,27 @@ fn tell(facts: &Facts, ports: &[Candidate], carriers: &[Carrier], notes: &mut No
         && !kept.is_empty()
         && split.rest_is_as_fast()
     {
-        notes.find(rails(ports, &kept, hcas, gpus));
+        notes.find(rails(ports, &kept, which_route(routes), (hcas, gpus)));
     }
 }
 
-fn rails(ports: &[Candidate], kept: &[Carrier], hcas: usize, gpus: usize) -> Finding {
+fn rails(ports: &[Candidate], kept: &[Carrier], route: &str, (hcas, gpus): (usize, usize)) -> Finding {
     let list: Vec<String> = kept
         .iter()
         .map(|carrier| format!("{} ({})", ports[carrier.port].name(), carrier.route.interface))
         .collect();
     let list = list.join(", ");
-    let plural = if hcas == 1 { "" } else { "s" };
+    let hcas = counted(hcas, "HCA");
     let message = match kept {
         [_] => format!(
-            "{list} carries the default route, and {VARIABLE} takes it as a rail all the same: it is as fast as the others, and without it there would be {hcas} HCA{plural} for {gpus} GPUs."
+            "{list} carries {route}, and {VARIABLE} takes it as a rail all the same: it is as fast as the others, and without it there would be {hcas} for {gpus} GPUs."
         ),
         _ => format!(
-            "{list} carry default routes, and {VARIABLE} takes them as rails all the same: they are as fast as the others, and without them there would be {hcas} HCA{plural} for {gpus} GPUs."
+            "{list} carry default routes, and {VARIABLE} takes them as rails all the same: they are as fast as the others, and without them there would be {hcas} for {gpus} GPUs."
         ),
     };
     Finding::info(Id::DefaultRouteRail, message).with_fix(
-        "To keep it for TCP alone, set default-route-hca = \"skip\" (RDMA_INIT_DEFAULT_ROUTE_HCA=skip).",
+        "To keep such HCAs for TCP alone, set default-route-hca = \"skip\" (RDMA_INIT_DEFAULT_ROUTE_HCA=skip).",
     )
 }
 
@@ -252,6 +268,30 @@ mod tests {
         let plan = plan(facts, &Profiles::load(None).unwrap(), &options);
         let used = plan.ports.iter().enumerate().filter(|(_, port)| port.used).map(|(n, _)| n).collect();
         (used, plan)
+    }
+
+    #[test]
+    fn of_several_default_routes_the_reason_says_which_one_it_is() {
+        let reason = |facts: &Facts, port: usize| {
+            let (_, plan) = decided(facts, DefaultRouteOption::Auto);
+            plan.ports[port].reason.clone().unwrap_or_default()
+        };
+        let one = host(&[200; 3], &[(0, 0)], Some(2));
+        assert_eq!(reason(&one, 0), "its interface eth0 carries the default route");
+        let two = host(&[200; 4], &[(0, 100), (1, 101)], Some(2));
+        assert_eq!(reason(&two, 1), "its interface eth1 carries a default route");
+        let mut best = host(&[200; 5], &[(0, 101), (1, 100)], Some(4));
+        assert_eq!(reason(&best, 1), "its interface eth1 carries the default route of the lowest metric");
+        // One that is no HCA's is better.
+        best.net.interfaces.push(Interface { name: "ens1".to_owned(), ..Interface::default() });
+        let route = json!({"interface": "ens1", "destination": "0.0.0.0/0", "metric": 50});
+        best.net.routes.push(serde_json::from_value(route).unwrap());
+        assert_eq!(reason(&best, 1), "its interface eth1 carries a default route");
+        // A rail that carries one of two.
+        let rail = host(&[25, 200, 200, 200, 200], &[(0, 100), (1, 101)], Some(4));
+        let (_, plan) = decided(&rail, DefaultRouteOption::Auto);
+        let note = plan.findings.iter().find(|finding| finding.id == Id::DefaultRouteRail).unwrap();
+        assert!(note.message.starts_with("mlx5_1:1 (eth1) carries a default route, and"), "{}", note.message);
     }
 
     #[test]

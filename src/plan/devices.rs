@@ -36,14 +36,15 @@ pub enum Reason {
     NodeType(String),
     CarriesDefaultRoute {
         interface: String,
-        /// Whether no other interface carries one.
-        is_only: bool,
+        /// What the message calls the route: "the default route", or "a default route" of
+        /// several.
+        route: &'static str,
         /// Whether the configuration says to leave it out.
         by_user: bool,
     },
     /// How far its nearest GPU is; every GPU has an HCA that is nearer.
     NearNoGpu(Distance),
-    /// Its own, and that of the ports in use.
+    /// The link layer of the port, and that of the ports in use.
     OtherLinkLayer(LinkLayer, LinkLayer),
     /// The setting that turns verbs off.
     TurnedOff(String),
@@ -60,7 +61,7 @@ impl std::fmt::Display for Reason {
             Reason::NotAllotted => {
                 f.write_str("not allotted to this container: no /dev/infiniband/uverbs node")
             }
-            Reason::CannotBeOpened(error) => write!(f, "its uverbs node cannot be opened: {error}"),
+            Reason::CannotBeOpened(error) => write!(f, "the uverbs node cannot be opened: {error}"),
             Reason::PortState(state) if state.is_empty() => {
                 f.write_str("the state of the port cannot be read")
             }
@@ -68,33 +69,38 @@ impl std::fmt::Display for Reason {
             Reason::LinkLayer(link_layer) => {
                 write!(f, "NCCL has no transport for the link layer {link_layer}")
             }
-            Reason::Iwarp { erdma: false } => f.write_str("iWARP, which NCCL does not work on"),
-            Reason::Iwarp { erdma: true } => {
-                f.write_str("the erdma driver is in its iWARP mode, which NCCL does not work on")
+            Reason::Iwarp { erdma: false } => {
+                f.write_str("it is an iWARP device, which NCCL does not support")
             }
-            Reason::NodeType(kind) => write!(f, "its node type is {kind}, not a channel adapter"),
-            Reason::CarriesDefaultRoute { interface, is_only, by_user } => {
-                let article = if *is_only { "the" } else { "a" };
+            Reason::Iwarp { erdma: true } => {
+                f.write_str("the erdma driver is in its iWARP mode, which NCCL does not support")
+            }
+            Reason::NodeType(kind) => write!(f, "the node type is \"{kind}\", not a channel adapter (CA)"),
+            Reason::CarriesDefaultRoute { interface, route, by_user } => {
                 let by = if *by_user { " (default-route-hca = \"skip\")" } else { "" };
-                write!(f, "{interface}, its interface, carries {article} default route{by}")
+                write!(f, "its interface {interface} carries {route}{by}")
             }
             Reason::NearNoGpu(nearest) => {
-                write!(f, "near no GPU ({} at best), and every GPU has an HCA at PIX or PXB", nearest.word())
+                write!(
+                    f,
+                    "no GPU is near ({} at best), and every GPU has a nearer HCA (PIX or PXB)",
+                    nearest.word()
+                )
             }
             Reason::OtherLinkLayer(own, others) => {
                 write!(
                     f,
-                    "{}, and the job's fabric is {}",
+                    "its link layer is {}, and the job's fabric is {}",
                     String::from(own.clone()),
                     String::from(others.clone())
                 )
             }
             Reason::TurnedOff(by) => write!(f, "usable, but {by} turns verbs off"),
-            Reason::NoOwnGid => f.write_str("no RoCE v2 GID of an address of this container"),
+            Reason::NoOwnGid => f.write_str("no RoCE v2 GID has an address of this container"),
             Reason::GidElsewhere(index) => {
-                write!(f, "its GID is in another slot than {index}, the slot of most HCAs")
+                write!(f, "its GID is not in slot {index}, which is set for the other HCAs")
             }
-            Reason::NotInUsersList(origin) => write!(f, "not in NCCL_IB_HCA ({origin})"),
+            Reason::NotInUsersList(origin) => write!(f, "not selected by NCCL_IB_HCA ({origin})"),
             Reason::WithoutVerbs(profile) => {
                 write!(f, "usable, but profile {profile} is for hosts without verbs")
             }
@@ -187,7 +193,7 @@ fn obstacle(hca: &Hca, port: &Port) -> Option<Reason> {
         NodeType::Rnic => {
             return Some(Reason::Iwarp { erdma: hca.driver.as_deref() == Some("erdma") });
         }
-        // Where the kernel does not tell, as NCCL: let it be.
+        // Where the kernel does not tell the type, the device may be used, as NCCL does.
         NodeType::Ca | NodeType::Unknown => {}
         NodeType::Other(kind) => return Some(Reason::NodeType(kind.clone())),
     }

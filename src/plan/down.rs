@@ -4,7 +4,7 @@
 use super::devices::{Candidate, Reason, Verdict};
 use super::enough::enough;
 use super::port_findings::RAIL_IS_DOWN;
-use super::{Context, no_address};
+use super::{Context, own_interface};
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Id};
@@ -62,11 +62,11 @@ fn kind(facts: &Facts, ports: &[Candidate], port: &Candidate, down: usize) -> Ki
     let is_disabled = port.port.physical_state == "Disabled";
     match port.port.link_layer {
         LinkLayer::InfiniBand if is_disabled => Kind::TurnedOff,
-        // The drivers for Ethernet know no other state of a port that is down, whether it has
-        // no link or its interface is down (`mlx5_query_port_roce`, `bnxt_re_query_port`).
-        // The interface tells, where it is here.
+        // Drivers for Ethernet report Disabled both for a port without a link and for one with
+        // its interface down (`mlx5_query_port_roce`, `bnxt_re_query_port`). The flags of the
+        // interface tell which, where it is in this container.
         LinkLayer::Ethernet if is_disabled && enough.is_none() => {
-            match no_address::interface(facts, port.hca, port.port) {
+            match own_interface::of(facts, port.hca, port.port) {
                 Some(interface) if interface.has_flag("UP") => Kind::Rail,
                 _ => Kind::Unplugged,
             }
@@ -84,7 +84,7 @@ fn is_second_port(ports: &[Candidate], port: &Candidate) -> bool {
     used_ports(port) == 1 && ports.iter().all(|other| used_ports(other) < 2)
 }
 
-/// Two functions of a PCI device are two ports of a card; else the HCA has them.
+/// The card of a port: the PCI device, which may have a function for each port, else the HCA.
 fn card<'a>(port: &Candidate<'a>) -> &'a str {
     let address = port.hca.pci_address.as_deref().and_then(|address| address.rsplit_once('.'));
     address.map_or(port.hca.name.as_str(), |(device, _)| device)
@@ -102,11 +102,15 @@ fn finding(facts: &Facts, ports: &[Candidate], kind: Kind, names: &str) -> Findi
             if used == 1 { "is" } else { "are" },
             counted(facts.gpu.count.unwrap_or(0) as usize, "GPU")
         )),
-        Kind::SecondPort => note("Another port of its card is in use, and no card here uses two.".to_owned()),
-        Kind::TurnedOff => note("Its physical state is Disabled: somebody has turned it off.".to_owned()),
+        Kind::SecondPort => {
+            note("Another port of the same card is in use, and no card here uses two ports.".to_owned())
+        }
+        Kind::TurnedOff => {
+            note("The physical state is Disabled: somebody has turned the port off.".to_owned())
+        }
         Kind::Unplugged => {
-            note("It has no link, or its interface is down (physical state Disabled).".to_owned())
-                .with_fix("If the job is to use it, check its interface and its cable on the node.")
+            note("The port has no link, or its interface is down (physical state Disabled).".to_owned())
+                .with_fix("If the job is to use the port, check its interface and its cable on the node.")
         }
     }
 }

@@ -3,9 +3,10 @@
 use super::devices::Candidate;
 use crate::facts::Facts;
 
-/// Whether the ports in use are as many as the GPUs, and `missing` ones more would not make
-/// it equally many for each GPU: four GPUs and seven of eight rails are one rail short.
-/// `None` where nobody knows how many GPUs there are.
+/// Whether there are at least as many ports in use as GPUs, and no rail is missing. One is
+/// missing where the `missing` ports would make the number a multiple of the number of GPUs:
+/// four GPUs with seven of eight rails are one rail short. `None` where the number of GPUs is
+/// not known.
 pub fn enough(facts: &Facts, ports: &[Candidate], missing: usize) -> Option<bool> {
     let gpus = facts.gpu.count.filter(|count| *count > 0)? as usize;
     let used = ports.iter().filter(|port| port.is_used()).count();

@@ -7,6 +7,7 @@ use super::interface::{self, Obstacle};
 use super::{Context, ProfileChoice};
 use crate::finding::{Finding, Id};
 use crate::profiles::{self, Profile};
+use crate::text::counted;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -43,11 +44,11 @@ pub fn find(context: &Context, ports: &[Candidate]) -> Fabric {
             Some(obstacle) => Fabric::None(format!("the interface {name} {obstacle}")),
         },
         profiles::Fabric::Plugin if used > 0 => Fabric::Plugin(used),
-        profiles::Fabric::Plugin => Fabric::None("no device of the net plugin's kind is usable".to_owned()),
+        profiles::Fabric::Plugin => Fabric::None("no device for the net plugin is usable".to_owned()),
     }
 }
 
-/// That there is no RDMA device, or what stands in the way of those that are.
+/// Says that there is no RDMA device, or why none of them is used.
 fn why_none(context: &Context, ports: &[Candidate]) -> String {
     let hidden = context.facts.unreadable.iter().find(|unreadable| unreadable.is_of_rdma());
     if let Some(hidden) = hidden.filter(|_| ports.is_empty()) {
@@ -87,18 +88,21 @@ pub fn findings(
         !ports.is_empty() && reasons.all(is)
     };
     let turned_off = ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(Reason::TurnedOff(_))));
-    if turned_off {
+    if let Some(setting) = context.user.ib_disabled().filter(|_| turned_off) {
+        let message = format!(
+            "This container has usable RDMA devices, but the job will run on TCP, because NCCL_IB_DISABLE={} ({}) turns verbs off.",
+            setting.value, setting.origin
+        );
         return vec![
-            Finding::warning(Id::IbDisabled, "Usable RDMA devices are here, and the job will run on TCP, because NCCL_IB_DISABLE turns verbs off.")
-                .with_fix("Remove NCCL_IB_DISABLE where it is set (see above), if that is not on purpose."),
+            Finding::warning(Id::IbDisabled, message)
+                .with_fix("Remove NCCL_IB_DISABLE, unless this is intended."),
         ];
     }
-    // Devices that sysfs shows but that are nobody's here are the normal sight of
-    // a container without RDMA on a host with it.
+    // On a host with RDMA, sysfs shows the devices to containers without RDMA as well.
     if all(|reason| *reason == Reason::NotAllotted) {
         return vec![
-            Finding::warning(Id::NotAllotted, "RDMA devices of the host show, but none is allotted to this container: the job will run on TCP.")
-                .with_fix("Request them: rdma/... or the platform's resource in Kubernetes, docker run --device /dev/infiniband."),
+            Finding::warning(Id::NotAllotted, "The host has RDMA devices, but none is allotted to this container: the job will run on TCP.")
+                .with_fix("Request RDMA devices for the container. Kubernetes: the resource rdma/... or that of the platform. Docker: --device /dev/infiniband."),
         ];
     }
     let not_selected =
@@ -116,7 +120,7 @@ pub fn findings(
     let skipped: Vec<String> = ports.iter().filter(skipped).map(Candidate::name).collect();
     if !skipped.is_empty() {
         let message = format!(
-            "No usable RDMA device is left beside {}, which default-route-hca = \"skip\" leaves out: the job will run on TCP.",
+            "default-route-hca = \"skip\" leaves out {}, and no other RDMA device is usable: the job will run on TCP.",
             skipped.join(", ")
         );
         return vec![
@@ -127,7 +131,7 @@ pub fn findings(
     }
     let consequence = match context.user.get("NCCL_NET") {
         Some(setting) if setting.value.eq_ignore_ascii_case("IB") => {
-            "NCCL will end with an error, as NCCL_NET asks for"
+            "NCCL will end with an error, because NCCL_NET=IB allows no other network"
         }
         _ => "the job will run on TCP",
     };
@@ -147,7 +151,7 @@ pub fn findings(
         _ if ports.is_empty() && choice.is_none() => return Vec::new(),
         _ => Finding::error(Id::NoUsableHca, format!("No RDMA device is usable: {consequence}.")),
     };
-    // The trouble with each port has a finding of its own, with its own fix.
+    // Each port then has a finding with a fix of its own.
     let explained = all(|reason| !matches!(reason, Reason::NotAllotted));
     vec![match &profile.hint {
         Some(hint) if !explained => finding.with_fix(hint.clone()),
@@ -162,9 +166,11 @@ fn unexpected_hcas(fabric: &Fabric, ports: &[Candidate], profile: &Profile) -> V
         return Vec::new();
     }
     let message = format!(
-        "Profile {} is for hosts without verbs, and {usable} usable ports are here; they will not be used.",
-        profile.name
+        "Profile {} is for hosts without verbs, but this container has {}: NCCL will not use {}.",
+        profile.name,
+        counted(usable, "usable port"),
+        if usable == 1 { "it" } else { "them" }
     );
-    let fix = "If this container has NICs of the other type, choose that profile, or let it be chosen (profile = \"auto\").";
+    let fix = "Choose the profile for these NICs, or let rdma-init choose one (profile = \"auto\").";
     vec![Finding::warning(Id::UnexpectedHcas, message).with_fix(fix)]
 }

@@ -9,11 +9,12 @@ use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id, Source};
 use crate::profiles::Profile;
 
-/// Variables that selection decides, not a constant alone.
+/// Variables that are decided by what the host has, and not by a constant alone.
 const SELECTION: &[&str] =
     &["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_IB_GID_INDEX", "NCCL_IB_ADDR_RANGE", "NCCL_IB_ADDR_FAMILY"];
 
-/// The profile's constants that no facts decide, and what it wants left unset.
+/// The constants of the profile that do not depend on facts, and the variables that it leaves
+/// unset.
 pub fn tuning(profile: &Profile) -> Vec<Proposal> {
     let constants = profile
         .variables
@@ -22,13 +23,13 @@ pub fn tuning(profile: &Profile) -> Vec<Proposal> {
         .map(|(variable, value)| Proposal::from_profile(&profile.name, variable, value, "published"));
     let unset = profile.unset.iter().map(|variable| Proposal {
         value: None,
-        ..Proposal::from_profile(&profile.name, variable, "", "published as left unset")
+        ..Proposal::from_profile(&profile.name, variable, "", "the platform says to leave it unset")
     });
     constants.chain(unset).collect()
 }
 
-/// What the user set, then the proposals for what is left; of two for one
-/// variable, the first.
+/// What the user set, then the proposals for other variables. Of two proposals for one
+/// variable, the first counts.
 pub fn settings(context: &Context, proposals: impl IntoIterator<Item = Proposal>) -> Vec<Setting> {
     let mut settings: Vec<Setting> = context
         .user
@@ -65,7 +66,7 @@ fn of_user(context: &Context, setting: &UserSetting) -> Setting {
     }
     let UserSetting { variable, value, origin, .. } = setting.clone();
     let rule = "set by the user".to_owned();
-    // What our own configuration sets still has to be put there.
+    // What the configuration of rdma-init sets is not in the environment yet.
     match context.options.set.get(&variable).filter(|_| origin == Source::Configuration) {
         Some(configured) => Setting::filled(variable, configured.clone(), origin, rule),
         None => Setting::left(variable, Some(value), Outcome::User, origin, rule),
@@ -99,13 +100,12 @@ pub fn overridden(context: &Context) -> Vec<Finding> {
         if let Some(published) =
             profile.variables.get(variable).filter(|value| shown(variable, value) != setting.value)
         {
-            let published =
-                if published.is_empty() { "it set and empty" } else { shown(variable, published) };
+            let published = if published.is_empty() { "an empty value" } else { shown(variable, published) };
             Some(format!("publishes {published}"))
         } else if profile.unset.contains(variable) {
-            Some("publishes it as left unset".to_owned())
+            Some("says to leave it unset".to_owned())
         } else if context.hands_off(variable) {
-            Some("leaves it to others".to_owned())
+            Some("never sets it".to_owned())
         } else {
             None
         }
@@ -113,8 +113,8 @@ pub fn overridden(context: &Context) -> Vec<Finding> {
     context
         .user
         .effective()
-        // How much NCCL logs is nobody's business but the user's, and what rdma-init has
-        // filled in is no wish of his.
+        // How much NCCL logs is for the user to decide. A value that rdma-init has filled in is
+        // not the user's.
         .filter(|setting| setting.variable != "NCCL_DEBUG" && setting.origin != Source::AtStart)
         .filter_map(|setting| {
             let UserSetting { variable, value, origin, .. } = setting;

@@ -17,6 +17,7 @@ use crate::finding::{Finding, Id};
 use crate::nccl::gid::{FAMILY, Family, INDEX, RANGE, Search};
 use crate::nccl::version::{SEARCHES_GIDS, Version};
 use crate::profiles::Profile;
+use crate::text::counted;
 
 /// `sgid_index` of a queue pair has eight bits (`ibv_global_route`).
 const LARGEST_INDEX: u32 = 255;
@@ -24,7 +25,8 @@ const LARGEST_INDEX: u32 = 255;
 /// What is right for the used ports.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GidChoice {
-    /// InfiniBand, no port with a GID of ours, or the user's decision.
+    /// There is nothing to choose: only InfiniBand, no port with a GID of ours, or the user has
+    /// decided.
     NotOurs,
     /// The same slot on every port.
     Index { index: u32, rule: String, evidence: Vec<String> },
@@ -61,7 +63,7 @@ impl Rail<'_> {
     }
 }
 
-/// Chooses for the used ports, and leaves ports out where no one choice fits all.
+/// Chooses for the used ports, and leaves ports out where no single choice fits all.
 pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> GidChoice {
     let Context { facts, profile, user, .. } = context;
     if !context.uses_verbs() || user.gid().is_some() {
@@ -94,7 +96,7 @@ pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> 
     notes.tried(INDEX, "the lowest slot that is right on every HCA", result);
     if let Some(index) = common {
         not_taken::beside(&all, index, false, notes);
-        let rule = "the RoCE v2 GID of an address of this container, on every HCA".to_owned();
+        let rule = right_everywhere(index);
         return GidChoice::Index { index, rule, evidence: evidence_at(&rails, index) };
     }
     // Without a version only what is right in every release can be chosen.
@@ -108,10 +110,10 @@ pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> 
     largest_agreeing(&rails, user.version(), may_narrow, ports, notes)
 }
 
-/// So many GIDs of others tell enough.
+/// A message shows at most this many GIDs of a port.
 const FOREIGN: usize = 4;
 
-/// What is in the tables where our GID should be.
+/// The finding for ports without a GID of ours, with what is in their tables instead.
 fn missing(facts: &Facts, rails: &[Rail]) -> Finding {
     let list: Vec<String> = rails
         .iter()
@@ -126,7 +128,7 @@ fn missing(facts: &Facts, rails: &[Rail]) -> Finding {
             }
             match (addresses.as_slice(), slots.is_empty()) {
                 ([], true) => format!("{} has no GID at all", rail.name),
-                ([], false) => format!("{} has only RoCE v1 or link-local ones", rail.name),
+                ([], false) => format!("{} has only RoCE v1 or link-local GIDs", rail.name),
                 (some, _) => format!("{} has {}", rail.name, some.join(", ")),
             }
         })
@@ -134,14 +136,18 @@ fn missing(facts: &Facts, rails: &[Rail]) -> Finding {
     if let Some(behind) = behind(facts, rails) {
         return behind;
     }
+    let (ports, their) = if rails.len() == 1 { ("this port", "its") } else { ("these ports", "their") };
     Finding::error(
         Id::NoOwnGid,
-        format!("No RoCE v2 GID of an address of this container, so RoCE will not connect: {}.", list.join("; ")),
+        format!(
+            "RoCE will not connect on {ports}, because none of {their} RoCE v2 GIDs has an address of this container: {}.",
+            list.join("; ")
+        ),
     )
     .with_fix("Give the container an address on each RoCE interface (the network plugin's annotation for RDMA), or use the host's network.")
 }
 
-/// Our own addresses, where no queue pair can name their slots.
+/// The finding where our GIDs are in slots that no queue pair can name.
 fn behind(facts: &Facts, rails: &[Rail]) -> Option<Finding> {
     let own: BTreeSet<IpAddr> = facts.net.own_addresses().collect();
     let of_rail = |rail: &Rail| {
@@ -154,11 +160,11 @@ fn behind(facts: &Facts, rails: &[Rail]) -> Option<Finding> {
         Finding::error(
             Id::NoOwnGid,
             format!(
-                "The GIDs of this container are behind slot {LARGEST_INDEX}, the last that a queue pair can name, so RoCE will not connect: {}.",
+                "The GIDs of this container are above slot {LARGEST_INDEX}, the last that a queue pair can name, so RoCE will not connect: {}.",
                 list?.join(", ")
             ),
         )
-        .with_fix("Remove addresses of the interface that nobody needs, and start the container anew: its address gets the lowest free slot."),
+        .with_fix("Remove addresses that nobody needs from the interface, and start the container again: its address then gets the lowest free slot."),
     )
 }
 
@@ -185,9 +191,14 @@ fn published_index(rails: &[Rail], profile: &Profile) -> Option<(u32, String)> {
     let at: Option<Vec<&Gid>> =
         rails.iter().map(|rail| rail.slots.iter().find(|gid| gid.index == index).copied()).collect();
     let mut families = at?.into_iter().map(|gid| gid.address().is_ipv6());
-    let rule = "published, and a RoCE v2 GID of an address of this container on every HCA";
     let first = families.next()?;
-    families.all(|family| family == first).then(|| (index, rule.to_owned()))
+    families
+        .all(|family| family == first)
+        .then(|| (index, format!("published, and {}", right_everywhere(index))))
+}
+
+fn right_everywhere(index: u32) -> String {
+    format!("slot {index} of every HCA has a RoCE v2 GID with an address of this container")
 }
 
 /// The lowest slot that is right on every rail.
@@ -213,13 +224,13 @@ fn search<'a>(rails: &[Rail<'a>], version: Version, notes: &mut Notes) -> Option
             .map(|rail| (rail, search.run(&rail.port.gids, version)))
             .find(|(rail, end)| !end.is_ok_and(|slot| rail.has(slot)));
         let range =
-            search.range.map_or("without a range".to_owned(), |range| format!("in the range {range}"));
+            search.range.map_or("without a range".to_owned(), |range| format!("with the range {range}"));
         let result = match wrong {
-            None => "ends on a right slot of every HCA".to_owned(),
-            Some((rail, Ok(slot))) => format!("ends on slot {slot} of {}, which is wrong", rail.name),
+            None => "it ends on a right slot of every HCA".to_owned(),
+            Some((rail, Ok(slot))) => format!("it ends on slot {slot} of {}, which is wrong", rail.name),
             Some((rail, Err(failure))) => format!("on {} it {failure}", rail.name),
         };
-        notes.tried(INDEX, format!("unset: the search of NCCL {version} {range}"), result);
+        notes.tried(INDEX, format!("leave it unset: the search of NCCL {version} {range}"), result);
         wrong.is_none()
     })?;
     let end = |rail: &Rail<'a>| {
@@ -242,28 +253,30 @@ fn largest_agreeing(
         *count.entry(gid.index).or_default() += 1;
     }
     let best = count.into_iter().max_by_key(|(index, rails)| (*rails, std::cmp::Reverse(*index)));
-    let Some((index, _)) = best else { return GidChoice::NotOurs };
+    let Some((index, agreeing)) = best else { return GidChoice::NotOurs };
+    let agree = format!("{agreeing} of {}", counted(rails.len(), "port"));
     let rest: Vec<&str> =
         rails.iter().filter(|rail| !rail.has(index)).map(|rail| rail.name.as_str()).collect();
     let (who, advice) = match version {
         Some(version) if version >= SEARCHES_GIDS => (
-            format!("NCCL {version} cannot be led to each"),
-            "Give the RoCE interfaces addresses of one range of their own, or the same number of addresses on each.",
+            format!("and no setting leads NCCL {version} to the right one on each"),
+            "Give the RoCE interfaces addresses in a range that holds no other addresses, or give each of them the same number of addresses.",
         ),
         Some(version) => (
-            format!("NCCL {version} cannot search for each"),
+            format!("and NCCL {version} does not look for the right one on each"),
             "Use NCCL 2.21 or later, which looks for the slot on each HCA.",
         ),
         None => (
-            "only NCCL 2.21 and later search for each, and no NCCL was found in the image".to_owned(),
-            "If it has NCCL 2.21 or later where it is not found, say so with NCCL_VERSION (ENV NCCL_VERSION=2.27.7 in the image).",
+            "and only NCCL 2.21 and later look for the right one on each (no NCCL was found in the image)"
+                .to_owned(),
+            "If the image has NCCL 2.21 or later in a place that rdma-init does not search, set NCCL_VERSION in the image (ENV NCCL_VERSION=2.27.7).",
         ),
     };
     notes.find(
         Finding::warning(
             Id::GidSlotsDiffer,
             format!(
-                "No single GID index is right for every HCA: {who}. Slot {index} is right for most, and {} cannot be used with it.",
+                "No single GID index is right for every HCA, {who}. Slot {index} is right for {agree}, and {} cannot be used with it.",
                 rest.join(", ")
             ),
         )
@@ -274,7 +287,7 @@ fn largest_agreeing(
             port.leave_out(Reason::GidElsewhere(index));
         }
     }
-    let rule = "the slot that is right on most HCAs".to_owned();
+    let rule = format!("the slot that is right for the most ports ({agree})");
     notes.tried(INDEX, rule.clone(), format!("slot {index}"));
     GidChoice::Index { index, rule, evidence: evidence_at(rails, index) }
 }
@@ -336,11 +349,11 @@ pub fn propose(context: &Context, choice: &GidChoice, notes: &mut Notes) -> Vec<
                 ..Proposal::from_facts(
                     INDEX,
                     "",
-                    "the right slot differs between HCAs, and NCCL's own search ends on each",
+                    "the right slot differs between HCAs, and NCCL's own search finds each",
                 )
                 .because(evidence.clone())
             }];
-            let rule = "makes NCCL's own search end on our GID on every HCA";
+            let rule = "makes NCCL's own search find the GID of this container on every HCA";
             if search.family == Family::Inet6 {
                 proposals.push(Proposal::from_facts(FAMILY, "AF_INET6", rule));
             }

@@ -13,7 +13,7 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
     let profile = context.profile;
     let constant = profile.variables.get(VARIABLE);
     if !context.uses_verbs() {
-        // Without verbs the published value, an empty one say, is all there is.
+        // Without verbs there is only the published value, which may be empty.
         return constant
             .map(|value| Proposal::from_profile(&profile.name, VARIABLE, value, "published"))
             .into_iter()
@@ -62,20 +62,19 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
 fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding {
     let nccl = version.map_or("NCCL".to_owned(), |version| format!("NCCL {version}"));
     let message =
-        format!("{usable} ports are usable, and {nccl} takes {most}, those that libibverbs lists first.");
+        format!("{usable} ports are usable, but {nccl} takes only the first {most} that libibverbs lists.");
     let fix = match version.is_some_and(|version| version < TAKES_32_HCAS) {
         true => {
-            "Use NCCL 2.19 or later, which takes 32, or name those that are near to the GPUs in NCCL_IB_HCA."
+            "Use NCCL 2.19 or later, which takes 32, or name in NCCL_IB_HCA the HCAs that are near the GPUs."
         }
-        false => "Name those that are near to the GPUs in NCCL_IB_HCA.",
+        false => "Name in NCCL_IB_HCA the HCAs that are near the GPUs.",
     };
     Finding::warning(Id::TooManyHcas, message).with_fix(fix)
 }
 
-/// `NCCL_IB_DISABLE=1` where NCCL would otherwise take devices on which it cannot
-/// work: it does not look at the node type, and ends with an error at the first
-/// connection; or take those that the configuration says to leave alone, as they are
-/// the only ones.
+/// `NCCL_IB_DISABLE=1`, where NCCL would otherwise take devices that it must not take. Either
+/// it cannot work on them: it does not look at the node type, and ends with an error at the
+/// first connection. Or the configuration says to leave them alone, and there are no others.
 pub fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Option<Proposal> {
     let is_trap = |port: &&Candidate| {
         visible(port.hca, port.port)
@@ -90,8 +89,10 @@ pub fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabric) -> O
     let skipped: Vec<String> = ports.iter().filter(is_skipped).map(Candidate::name).collect();
     let rule = match (traps.as_slice(), skipped.as_slice()) {
         ([], []) => return None,
-        ([], skipped) => format!("NCCL would take {} all the same", skipped.join(", ")),
-        (traps, _) => format!("NCCL would take {}, and fail at the first connection", traps.join(", ")),
+        ([], skipped) => format!("without it, NCCL would take {}, which is left out", skipped.join(", ")),
+        (traps, _) => {
+            format!("without it, NCCL would take {}, and fail at the first connection", traps.join(", "))
+        }
     };
     Some(Proposal::from_facts("NCCL_IB_DISABLE", "1", rule).because(evidence(ports)))
 }

@@ -38,14 +38,24 @@ pub fn choose(facts: &Facts, notes: &mut Notes) -> Option<InterfaceChoice> {
     })
 }
 
-/// The same, for those who only want to know.
+/// The same, without notes for `plan --why`.
 pub fn chosen(facts: &Facts) -> Option<InterfaceChoice> {
     choose(facts, &mut Notes::default())
 }
 
+/// What a message calls the one of several default routes that the kernel prefers.
+pub const BEST_ROUTE: &str = "the default route of the lowest metric";
+
 fn of_default_route(facts: &Facts) -> Option<InterfaceChoice> {
-    let name = default_routes(facts).first()?.interface.clone();
-    Some(InterfaceChoice { name, rule: "carries the default route".to_owned() })
+    let routes = default_routes(facts);
+    let first = routes.first()?;
+    let others: Vec<&&Route> = routes.iter().filter(|route| route.interface != first.interface).collect();
+    let route = match others.iter().all(|route| route.metric > first.metric) {
+        _ if others.is_empty() => "the default route",
+        true => BEST_ROUTE,
+        false => "a default route",
+    };
+    Some(InterfaceChoice { name: first.interface.clone(), rule: format!("carries {route}") })
 }
 
 fn only(facts: &Facts) -> Option<InterfaceChoice> {
@@ -86,8 +96,8 @@ fn to_master(facts: &Facts) -> Option<InterfaceChoice> {
     Some(InterfaceChoice { name: route.interface.clone(), rule })
 }
 
-/// The default routes, that which the kernel takes first: IPv4's, and IPv6's only where
-/// IPv4 has none. Routers announce IPv6's on rails, too.
+/// The default routes, the one that the kernel prefers first: those of IPv4, or those of IPv6
+/// where IPv4 has none. Routers announce default routes of IPv6 on rails, too.
 pub fn default_routes(facts: &Facts) -> Vec<&Route> {
     let is_ipv6 = |route: &&Route| route.destination.addr().is_ipv6();
     let all = usable_routes(facts).filter(|route| route.is_default());
@@ -103,13 +113,13 @@ fn usable_routes(facts: &Facts) -> impl Iterator<Item = &Route> {
 
 impl Facts {
     fn routes_of(&self, eligible: fn(&Interface) -> bool) -> impl Iterator<Item = &Route> {
-        // One of another table is for the packets alone that a rule describes.
+        // A route of another table is only for the packets that a rule describes.
         let routes = self.net.routes.iter().filter(|route| route.is_for_all());
         routes.filter(move |route| self.net.interface(&route.interface).is_some_and(eligible))
     }
 }
 
-/// What the user can choose among.
+/// The advice to choose among the interfaces that could be right.
 fn candidates(facts: &Facts) -> String {
     let usable =
         |interface: &&Interface| is_eligible(interface) && interface.is_up() && has_global_address(interface);
@@ -117,7 +127,9 @@ fn candidates(facts: &Facts) -> String {
         facts.net.interfaces.iter().filter(usable).map(|interface| interface.name.as_str()).collect();
     match names.as_slice() {
         [] => {
-            format!("Set {VARIABLE}; no interface here is up with an address that other nodes could reach.")
+            format!(
+                "Bring up an interface with an address that other nodes can reach, and name it in {VARIABLE}."
+            )
         }
         some => format!("Set {VARIABLE} to one of {}.", some.join(", ")),
     }
@@ -185,7 +197,7 @@ pub fn propose(context: &Context, choice: Option<&InterfaceChoice>, notes: &mut 
             published(&format!("published, and {} {}", choice.name, choice.rule), constant)
         }
         (None, Some(constant)) if !selected(facts, constant).is_empty() => {
-            published("published, and there; no route tells more", constant)
+            published("published, and an interface here has this name; no route shows a better one", constant)
         }
         (Some(choice), constant) => {
             if let Some(constant) = constant {
@@ -206,11 +218,11 @@ pub fn propose(context: &Context, choice: Option<&InterfaceChoice>, notes: &mut 
         }
         (None, constant) => {
             let published =
-                constant.map(|c| format!(" and the published {c} is not there")).unwrap_or_default();
+                constant.map(|c| format!(", and the published {c} is not here")).unwrap_or_default();
             notes.find(
                 Finding::warning(
                     Id::NoInterface,
-                    format!("No default route tells which interface the job's processes reach each other through{published}; {VARIABLE} stays unset."),
+                    format!("No default route shows through which interface the job's processes reach each other{published}; {VARIABLE} stays unset."),
                 )
                 .with_fix(candidates(facts)),
             );

@@ -25,6 +25,7 @@ mod needs;
 mod no_address;
 mod notes;
 mod options;
+mod own_interface;
 mod port_findings;
 mod profile;
 mod select;

@@ -1,17 +1,16 @@
-//! Which HCAs are near to the GPUs: where all of them have one behind their own PCIe
-//! switch, the others are for storage or for the host.
-
-use std::collections::BTreeSet;
+//! Which HCAs are near the GPUs. Where every GPU has an HCA behind its own PCIe switch, the
+//! other HCAs are for storage or for the host.
 
 use super::Notes;
 use super::devices::{Candidate, Reason, Verdict};
 use super::distance::{Distance, of_hca};
+use super::own_interface::is_here;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer};
 use crate::nccl::devices::LIST as VARIABLE;
 
-/// Leaves out the HCAs that are near to no GPU, where each GPU has a near one. Those of
-/// `kept` stay.
+/// Leaves out the HCAs that are not near a GPU, where each GPU has a near one. Those for which
+/// `kept` is true stay.
 pub fn leave_out_far(
     facts: &Facts,
     ports: &mut [Candidate],
@@ -23,7 +22,7 @@ pub fn leave_out_far(
     }
     let far = |port: &Candidate| {
         let nearest = nearest(facts, port.hca).filter(|nearest| !nearest.is_near())?;
-        // Of one that has no address here, that is what stands in the way.
+        // An HCA without an interface here is left out for another reason.
         (port.is_used() && is_here(facts, port) && !kept(port)).then_some(nearest)
     };
     let far: Vec<Option<Distance>> = ports.iter().map(far).collect();
@@ -40,14 +39,14 @@ pub fn leave_out_far(
         }
     }
     if !names.is_empty() {
-        let rule = "only those at PIX or PXB of a GPU, as every GPU has one";
+        let rule = "only the HCAs that are near a GPU (PIX or PXB), as every GPU has one";
         notes.tried(VARIABLE, rule, format!("leaves out {}", names.join(", ")));
     }
 }
 
-/// Whether the places of all GPUs are known, and each has an HCA of the job's link layer
-/// behind its own switch. A rail whose port is down is one all the same: it does not make
-/// a rail of another HCA.
+/// Whether the places of all GPUs are known, and each GPU has an HCA of the job's link layer
+/// behind its own switch. A rail with a port that is down counts: no other HCA becomes a rail
+/// instead.
 pub fn every_gpu_has_one(facts: &Facts, ports: &[Candidate]) -> bool {
     let gpus = &facts.gpu.devices;
     let is_complete = !gpus.is_empty() && facts.gpu.count.is_none_or(|count| gpus.len() >= count as usize);
@@ -66,19 +65,6 @@ pub fn every_gpu_has_one(facts: &Facts, ports: &[Candidate]) -> bool {
 /// How far the nearest GPU is; `None` where that is not known.
 fn nearest(facts: &Facts, hca: &Hca) -> Option<Distance> {
     facts.gpu.devices.iter().filter_map(|gpu| of_hca(gpu, hca)).min()
-}
-
-/// Whether a port is in this network namespace: its interface has an address here, if only
-/// a link-local one. An InfiniBand port is in all of them.
-pub fn is_here(facts: &Facts, port: &Candidate) -> bool {
-    let interfaces = &facts.net.interfaces;
-    let own: BTreeSet<_> = facts.net.own_addresses().collect();
-    port.port.link_layer != LinkLayer::Ethernet
-        // Nobody knows which are ours.
-        || interfaces.is_empty()
-        || port.port.gids.slots.iter().any(|gid| own.contains(&gid.address()))
-        || (port.hca.pci_address.is_some()
-            && interfaces.iter().any(|interface| interface.pci_address == port.hca.pci_address))
 }
 
 /// The rails that are near to each GPU, for the evidence, where that left an HCA out.

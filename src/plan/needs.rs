@@ -1,5 +1,5 @@
-//! Which facts a decision can depend on, for the start-up, where reading takes
-//! time that somebody waits for.
+//! Which facts a decision can depend on. The start-up does not read the others, because the
+//! user waits for it.
 
 use super::{Options, ProfileOption, User};
 use crate::facts::Facts;

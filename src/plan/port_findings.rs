@@ -6,8 +6,7 @@ use super::devices::{Candidate, Reason, Verdict};
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Id};
 
-pub const RAIL_IS_DOWN: &str =
-    "Check the cable, the switch port and `rdma link` on the node; other nodes will have one port more.";
+pub const RAIL_IS_DOWN: &str = "Check the cable, the switch port and `rdma link` on the node. Until the port is up, nodes where all ports work have more rails than this one.";
 
 /// Ports with the same trouble share a finding.
 pub fn findings(ports: &[Candidate]) -> Vec<Finding> {
@@ -27,16 +26,16 @@ pub fn findings(ports: &[Candidate]) -> Vec<Finding> {
     named.chain(rates(ports)).chain(link_layers(ports)).collect()
 }
 
-/// What is wrong with a port that this container was meant to have.
+/// What is wrong with a port that this container should be able to use.
 fn trouble(reason: &Reason) -> Option<Finding> {
     let (id, fix) = match reason {
         Reason::PortState(state) => (
             Id::PortDown,
             match state.as_str() {
-                // It may be one that nobody needs.
+                // `down` looks at these: nobody may need the port.
                 "DOWN" => return None,
                 "INIT" | "ARMED" => {
-                    "The link is up, and the subnet manager has not brought the port up: check it (`sminfo`, `ibstat`)."
+                    "The link is up, but the subnet manager has not activated the port: check the subnet manager (`sminfo`, `ibstat`)."
                 }
                 "" => "Check the device on the node with `rdma link`.",
                 _ => RAIL_IS_DOWN,
@@ -44,16 +43,17 @@ fn trouble(reason: &Reason) -> Option<Finding> {
         ),
         Reason::CannotBeOpened(_) => (
             Id::UverbsDenied,
-            "Request the device through the RDMA device plugin (or docker run --device /dev/infiniband), and check the node's file mode if the container does not run as root.",
+            "Request the device through the RDMA device plugin (or docker run --device /dev/infiniband), and check the file mode of /dev/infiniband/uverbs* if the container does not run as root.",
         ),
         Reason::Iwarp { erdma: true } => (
             Id::ErdmaIwarp,
             "Load the driver on the node in its compat or ofed mode (modprobe erdma compat_mode=1).",
         ),
-        Reason::Iwarp { erdma: false } => (Id::Iwarp, "Where the NIC can do RoCE, switch its driver to it."),
-        Reason::NodeType(_) | Reason::LinkLayer(_) => {
-            (Id::UnknownDevice, "If it is a fabric of a new kind, it needs a net plugin for NCCL.")
-        }
+        Reason::Iwarp { erdma: false } => (Id::Iwarp, "If the NIC can do RoCE, switch its driver to RoCE."),
+        Reason::NodeType(_) | Reason::LinkLayer(_) => (
+            Id::UnknownDevice,
+            "If this is a new kind of fabric, install the net plugin that NCCL needs for it.",
+        ),
         _ => return None,
     };
     Some(Finding::warning(id, reason.to_string()).with_fix(fix))
@@ -76,7 +76,7 @@ fn rates(ports: &[Candidate]) -> Option<Finding> {
     )
 }
 
-/// Only the user's own list can mix them.
+/// The plan chooses ports of one link layer; a list of the user's can mix them.
 fn link_layers(ports: &[Candidate]) -> Option<Finding> {
     let of = |link_layer: LinkLayer| -> Vec<String> {
         let of_it = ports.iter().filter(|port| port.is_used() && port.port.link_layer == link_layer);

@@ -13,7 +13,7 @@ pub struct ProfileChoice {
     pub name: String,
     /// What matched; empty for a profile that was asked for by name.
     pub evidence: Vec<String>,
-    /// The oldest release of NCCL that the platform publishes as fit.
+    /// The oldest release of NCCL that the platform says it supports.
     #[serde(skip)]
     pub nccl_min: Option<String>,
     /// The same of CUDA.
@@ -61,7 +61,7 @@ fn by_evidence<'a>(
         let evidence = outline.evidence.iter().find_map(|c| evidence(facts, candidates, c))?;
         Some((outline, evidence))
     });
-    // The first of equals, in the order of names.
+    // Of profiles with the same priority, the first by name.
     let (best, evidence) =
         matching.reduce(|best, next| if next.0.priority > best.0.priority { next } else { best })?;
     Some((profiles.get(&best.name)?, evidence))

@@ -36,7 +36,7 @@ pub fn select(context: &Context, ports: &mut [Candidate], notes: &mut Notes) {
         }
         return;
     }
-    // Where NCCL_IB_HCA is not ours to set, NCCL takes what it finds.
+    // Where the plan may not set NCCL_IB_HCA, NCCL takes every port that it finds.
     if context.is_decided("NCCL_IB_HCA") {
         return;
     }
@@ -50,8 +50,8 @@ pub fn select(context: &Context, ports: &mut [Candidate], notes: &mut Notes) {
     );
 }
 
-/// The names of the ports that the job would use, did the user not name some in
-/// `NCCL_IB_HCA`; none where that is not for this plan to decide.
+/// The names of the ports that the job would use if the user had not set `NCCL_IB_HCA`; none
+/// where the plan may not set it.
 pub fn without_users_list(context: &Context) -> Vec<String> {
     let user = context.user.without("NCCL_IB_HCA");
     let context = Context { user: &user, ..*context };

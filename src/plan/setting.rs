@@ -12,8 +12,7 @@ pub struct Setting {
     pub variable: String,
     /// As everybody may see it; `None` where it stays unset.
     pub value: Option<String>,
-    /// The value itself, where it is put into the command's environment and nobody else
-    /// is to see it.
+    /// The value of a secret, which only the command gets.
     #[serde(skip)]
     pub secret: Option<Secret>,
     pub outcome: Outcome,
@@ -51,7 +50,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Setting {
-    /// One that is put into the command's environment.
+    /// A setting that is put into the command's environment.
     pub fn filled(variable: String, value: String, source: Source, rule: String) -> Setting {
         let (value, secret) = match is_secret(&variable) {
             true => (HIDDEN.to_owned(), Some(Secret(value))),
@@ -61,7 +60,7 @@ impl Setting {
         Setting { variable, value, secret, outcome, source, rule, evidence, at_start: false }
     }
 
-    /// One that is not.
+    /// A setting that is not put there.
     pub fn left(
         variable: String,
         value: Option<String>,
@@ -73,7 +72,7 @@ impl Setting {
         Setting { variable, value, secret, outcome, source, rule, evidence, at_start }
     }
 
-    /// What the command gets.
+    /// The value that the command gets, also of a secret.
     pub fn for_command(&self) -> Option<&str> {
         self.secret.as_ref().map(|Secret(value)| value.as_str()).or(self.value.as_deref())
     }

@@ -1,4 +1,4 @@
-//! HCAs that may be for storage, where nothing tells for certain.
+//! HCAs that may be for storage, where the facts do not decide it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -9,7 +9,7 @@ use crate::facts::rdma::{LinkLayer, Port};
 use crate::finding::{Finding, Id};
 use crate::nccl::devices::LIST as VARIABLE;
 
-/// Of the HCAs that the plan chose.
+/// Findings about the HCAs that the plan chose.
 pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
     if !context.uses_verbs() || context.is_decided(VARIABLE) {
         return Vec::new();
@@ -19,7 +19,7 @@ pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
     more_than_gpus(context, ports, every_gpu_has_one).into_iter().chain(subnets).collect()
 }
 
-/// More HCAs than GPUs; two, or three, for each GPU are no surprise where all are near.
+/// More HCAs than GPUs. Two or three for each GPU are no surprise where all of them are near.
 fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: bool) -> Option<Finding> {
     let facts = context.facts;
     let rails = ports.iter().filter(|port| port.is_used() && !default_route::is_wanted(context, port));
@@ -30,15 +30,15 @@ fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: boo
     }
     let plural = if gpus == 1 { "" } else { "s" };
     let why = match (every_gpu_has_one, facts.gpu.devices.is_empty()) {
-        (true, _) => "each is near one (PIX or PXB)",
-        (false, true) => "where on the PCI bus the GPUs are is not known",
-        (false, false) => "not every GPU has an HCA at PIX or PXB",
+        (true, _) => "each HCA is near a GPU (PIX or PXB)",
+        (false, true) => "it is not known where the GPUs are on the PCI bus",
+        (false, false) => "not every GPU has a near HCA (PIX or PXB)",
     };
     let message = format!(
-        "{VARIABLE} takes {hcas} HCAs for {gpus} GPU{plural}, and {why}: some may be for storage, or near to GPUs that other containers have."
+        "{VARIABLE} takes {hcas} HCAs for {gpus} GPU{plural}, and {why}: some of the HCAs may be for storage, or near the GPUs of other containers."
     );
     Some(Finding::info(Id::MoreHcasThanGpus, message).with_fix(format!(
-        "Look where the HCAs are (`nvidia-smi topo -m` on the node) and what networks they are in; if not all are rails, name those that are in {VARIABLE}."
+        "Look where the HCAs are (`nvidia-smi topo -m` on the node) and what networks they are in; if some are not rails, name in {VARIABLE} only those that are."
     )))
 }
 
@@ -60,12 +60,12 @@ fn subnets(ports: &[Candidate]) -> Option<Finding> {
         })
         .collect();
     let message = format!(
-        "{VARIABLE} takes ports of {} InfiniBand subnets, of which one may be for storage: {}.",
+        "{VARIABLE} takes ports of {} InfiniBand subnets, and one subnet may be for storage: {}.",
         by_prefix.len(),
         list.join("; ")
     );
     Some(Finding::info(Id::SeveralIbSubnets, message).with_fix(format!(
-        "Ask which subnets the job's nodes share; if one is for storage, name the HCAs of the others in {VARIABLE}. Where each rail is a subnet of its own, nothing is to be done."
+        "Ask which subnets the job's nodes share; if one is for storage, name the HCAs of the others in {VARIABLE}. If each rail has a subnet of its own, there is nothing to do."
     )))
 }
 

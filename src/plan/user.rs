@@ -40,8 +40,8 @@ impl User {
                 is_read(file, own_file.as_deref(), facts.homes.as_ref(), version)
             })
             .map(|setting| as_read(setting, version));
-        // The one door to the plan: what is no name for a shell, a file or a launcher has no
-        // business behind it.
+        // Every variable of the user's comes to the plan here. A name that no shell, file or
+        // launcher could hold is dropped.
         let all = environment.into_iter().chain(set).chain(files);
         let settings = Settings(all.filter(|setting| is_variable_name(&setting.variable)).collect());
         User { settings, own_file, homes: facts.homes.clone(), version }
@@ -52,7 +52,7 @@ impl User {
         self.settings.get(variable)
     }
 
-    /// The same user, had he not set this variable.
+    /// The same settings without this variable.
     pub fn without(&self, variable: &str) -> User {
         let mut user = self.clone();
         user.settings.0.retain(|setting| setting.variable != variable);
@@ -94,7 +94,7 @@ impl User {
     /// The variable with which the user has decided on the GID, if any.
     pub fn gid(&self) -> Option<&UserSetting> {
         let steer = [gid::INDEX, gid::RANGE, gid::FAMILY, gid::ROCE_VERSION];
-        // Before that, nothing but the index is read.
+        // Earlier releases read nothing but the index.
         let searches = self.version.is_none_or(|version| version >= SEARCHES_GIDS);
         steer[..if searches { steer.len() } else { 1 }].iter().find_map(|variable| self.get(variable))
     }

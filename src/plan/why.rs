@@ -24,11 +24,11 @@ pub struct Why {
     pub tried: Vec<(String, String)>,
     /// What NCCL knows of the name.
     pub known: Option<String>,
-    /// What NCCL does as things are, and if the variable were unset, where that is
-    /// something else.
+    /// What NCCL does.
     pub forecasts: Vec<Forecast>,
+    /// What NCCL would do if the variable were unset; empty where that is the same.
     pub without: Vec<Forecast>,
-    /// Whether it is one of those that are looked at; of another nothing is known.
+    /// Whether rdma-init looks at this variable. It knows nothing about others.
     pub concerns: bool,
     /// Messages that are about it.
     pub findings: Vec<String>,
@@ -91,20 +91,20 @@ fn published(variable: &str, profile: Option<&Profile>, options: &Options) -> Ve
     };
     let name = &profile.name;
     if let Some(value) = profile.variables.get(variable) {
-        let value = if value.is_empty() { "it set and empty" } else { shown(variable, value) };
+        let value = if value.is_empty() { "an empty value" } else { shown(variable, value) };
         said.push(format!("profile {name} publishes {value}"));
     }
     if profile.unset.iter().any(|unset| unset == variable) {
-        said.push(format!("profile {name} publishes it as left unset"));
+        said.push(format!("profile {name} says to leave it unset"));
     }
     if profile.hands_off.iter().any(|pattern| profiles::fits(pattern, variable)) {
-        said.push(format!("profile {name} leaves it to others"));
+        said.push(format!("profile {name} never sets it"));
     }
     if profile.companions.iter().any(|companion| companion == variable) {
-        said.push(format!("profile {name} asks for it, to follow NCCL's own"));
+        said.push(format!("profile {name} asks for it, to follow NCCL's variable"));
     }
     if said.is_empty() {
-        said.push(format!("profile {name} says nothing of it"));
+        said.push(format!("profile {name} says nothing about it"));
     }
     said
 }
@@ -122,7 +122,9 @@ fn known(variable: &str) -> Option<String> {
         return None;
     }
     let Some(known) = variables::find(variable) else {
-        let meant = variables::nearest(variable).map(|name| format!("; {name} is near")).unwrap_or_default();
+        let meant = variables::nearest(variable)
+            .map(|name| format!("; {name} has a similar name"))
+            .unwrap_or_default();
         return Some(format!("no NCCL up to 2.32 reads it{meant}"));
     };
     Some(match (known.since, known.until) {

@@ -19,10 +19,10 @@ pub struct Profile {
     pub title: String,
     /// Where the values are published.
     pub source: String,
-    /// A profile whose values hold where this one has none.
+    /// The profile that this one extends: its values count where this one has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
-    /// Of several profiles whose evidence is there, the highest wins.
+    /// Of several profiles with evidence on the host, the one of the highest priority wins.
     #[serde(default)]
     pub priority: i32,
     /// What carries the traffic.
@@ -34,7 +34,7 @@ pub struct Profile {
     /// Variables, or prefixes that end in `*`, that this program must not set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hands_off: Vec<String>,
-    /// Variables that the platform publishes as left unset.
+    /// Variables that the platform says to leave unset.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unset: Vec<String>,
     /// Variables of other libraries to fill along with NCCL's.
@@ -68,11 +68,11 @@ pub enum Fabric {
 #[serde(rename_all = "kebab-case")]
 pub enum DefaultRouteHca {
     Use,
-    /// Not where the others are as fast, and enough for the GPUs.
+    /// It is not used where the other HCAs are as fast, and enough for the GPUs.
     Avoid,
 }
 
-/// Where the platform says that RDMA works. What does not hold is a finding.
+/// What the platform says RDMA needs. A condition that does not hold is a finding.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Constraints {

@@ -1,5 +1,5 @@
-//! Part of the build: the embedded profiles as Rust. Parsing them at each start would take longer
-//! than all else that the program does there.
+//! Part of the build: writes the embedded profiles as Rust. To parse them at each start would
+//! take longer than everything else that a start does.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,7 +32,7 @@ fn embedded(profiles: &[Profile]) -> String {
     format!("pub const EMBEDDED: &[fn() -> Profile] = &[\n{functions}];\n")
 }
 
-/// Data that is there without being made.
+/// The outlines as constant data, which needs no time at the start.
 fn outlines(profiles: &[Profile]) -> String {
     let mut items = String::new();
     let mut outlines = String::new();
@@ -131,7 +131,7 @@ impl Literal for DefaultRouteHca {
     }
 }
 
-/// With every field, which the compiler sees to.
+/// The compiler sees to it that no field is missing.
 macro_rules! structure {
     ($type:ident { $($field:ident),* $(,)? }) => {
         impl Literal for $type {

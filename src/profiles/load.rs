@@ -29,7 +29,7 @@ type ByName = BTreeMap<String, Profile>;
 #[error("{0}")]
 pub struct ProfileError(String);
 
-/// More than any profile needs.
+/// Bytes; more than any profile needs.
 const LONGEST: u64 = 1024 * 1024;
 
 impl Profiles {
@@ -80,7 +80,7 @@ impl Profiles {
     }
 
     fn whole(&self) -> &ByName {
-        // That the embedded ones fit together is tested.
+        // A test makes sure that the embedded profiles fit together.
         self.whole.get_or_init(|| complete(embedded()).unwrap_or_default())
     }
 }
@@ -163,7 +163,7 @@ fn explain(file: &str, text: &str, error: &toml::de::Error) -> String {
     }
 }
 
-/// What the format alone does not rule out.
+/// Errors that the format alone does not rule out.
 fn check(profile: &Profile) -> Result<(), String> {
     let reserved = ["auto", "none"];
     if profile.name.is_empty() || reserved.contains(&profile.name.as_str()) {

@@ -1,5 +1,5 @@
-//! What has to be known of a profile before it is chosen. Most starts choose none,
-//! and making them all takes longer than the choice.
+//! What has to be known about a profile before it is chosen. To make all profiles whole would
+//! take longer than to choose one.
 
 use std::borrow::Cow;
 

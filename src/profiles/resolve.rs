@@ -2,8 +2,8 @@
 
 use super::format::Profile;
 
-/// `profile` with the values of `base` where it has none of its own. Evidence is
-/// not inherited: what proves the base does not prove the extension.
+/// `profile` with the values of `base` where it has none of its own. It does not inherit
+/// evidence: a host that fits the base need not fit the extension.
 pub fn on_top_of(profile: &Profile, base: &Profile) -> Profile {
     let mut variables = base.variables.clone();
     variables.extend(profile.variables.clone());

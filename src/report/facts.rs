@@ -58,8 +58,8 @@ pub fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
 }
 
 fn write_hca(out: &mut impl Write, hca: &Hca) -> io::Result<()> {
-    let driver = hca.driver.as_deref().unwrap_or("no driver");
-    let mut about = vec![driver.to_owned(), String::from(hca.node_type.clone())];
+    let driver = hca.driver.as_ref().map_or("no driver".to_owned(), |driver| format!("driver {driver}"));
+    let mut about = vec![driver, format!("node type {}", String::from(hca.node_type.clone()))];
     about.extend(hca.pci_address.clone());
     about.extend(hca.numa_node.map(|node| format!("NUMA node {node}")));
     about.extend(hca.firmware.as_ref().map(|version| format!("firmware {version}")));
@@ -72,14 +72,14 @@ fn write_hca(out: &mut impl Write, hca: &Hca) -> io::Result<()> {
 }
 
 fn write_port(out: &mut impl Write, port: &Port) -> io::Result<()> {
+    let about = [&String::from(port.link_layer.clone()), &port.state, &port.physical_state, &port.rate];
+    // What the kernel does not tell is left out.
+    let about: Vec<&str> = about.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
     writeln!(
         out,
-        "    port {}: {}, {}, {}, {}, GID table {} of {} slots used",
+        "    port {}: {}, {} of {} GID slots used",
         port.number,
-        String::from(port.link_layer.clone()),
-        port.state,
-        port.physical_state,
-        port.rate,
+        about.join(", "),
         port.gids.slots.len(),
         port.gids.size
     )?;
@@ -139,10 +139,10 @@ fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
         String::from(sets.effective),
         String::from(sets.bounding),
         String::from(sets.ambient),
-        if process.initial_user_namespace { "" } else { ", in a user namespace" }
+        if process.initial_user_namespace { "" } else { ", in a user namespace of its own" }
     )?;
     if !facts.platform.markers.is_empty() {
-        writeln!(out, "  environment has {}", facts.platform.markers.join(", "))?;
+        writeln!(out, "  the environment has {}", facts.platform.markers.join(", "))?;
     }
     Ok(())
 }

@@ -7,10 +7,10 @@ use crate::nccl::version::Version;
 use crate::plan::{Fabric, Forecast, Plan};
 use crate::text::{condensed, grouped};
 
-/// Whom a forecast is about that holds for all.
+/// What a forecast for all releases is called.
 pub const ANY: &str = "any release";
 
-/// For each forecast whom it is about, and what that will do: `2.27.7`, `use ...`.
+/// For each forecast the releases, and what they will do: `2.27.7`, `use ...`.
 pub fn lines(plan: &Plan) -> Vec<(String, String)> {
     let next = plan.forecasts.iter().skip(1).map(|forecast| forecast.since);
     let next = next.chain([None]);
@@ -54,7 +54,7 @@ fn sentence(plan: &Plan, prediction: &Prediction) -> String {
         Transport::Plugin { file, found: false, .. } => {
             format!("load the net plugin {file}, if the image has it, else use TCP")
         }
-        // RDMA that needs no verbs is under the sockets.
+        // The sockets use RDMA that needs no verbs.
         Transport::Sockets { interfaces, .. } if matches!(plan.fabric, Fabric::Interface(_)) => {
             format!("use sockets on {}", interfaces.join(", "))
         }
@@ -96,12 +96,12 @@ fn how(port: &PortUse) -> String {
     match &port.gid {
         None if port.link_layer == LinkLayer::InfiniBand => "InfiniBand".to_owned(),
         None => String::from(port.link_layer.clone()),
-        Some(GidUse::Fails(why)) => format!("RoCE, where its search for a GID {why}"),
-        // Eight bits are all that a queue pair keeps of it (`ibv_global_route`).
+        Some(GidUse::Fails(why)) => format!("RoCE, where the search for a GID {why}"),
+        // A queue pair keeps only eight bits of it (`ibv_global_route`).
         Some(GidUse::Slot { index, .. }) if *index > 255 => {
-            format!("RoCE, GID slot {index}, of which a queue pair makes {}", index & 255)
+            format!("RoCE, GID slot {index}, which a queue pair cuts to {}", index & 255)
         }
-        Some(GidUse::Slot { index, gid: None }) => format!("RoCE, GID slot {index}: empty"),
+        Some(GidUse::Slot { index, gid: None }) => format!("RoCE, GID slot {index}, which holds no GID"),
         Some(GidUse::Slot { index, gid: Some(gid) }) => {
             let kind = match &gid.kind {
                 GidType::RoceV2 => "RoCE v2",

@@ -117,7 +117,7 @@ pub fn dotenv(name: &str, value: &str) -> Result<String, Why> {
         return Err("${, which some readers expand in any quotes");
     }
     if has(&['\\']) {
-        return Err("a backslash, which means something else to each reader");
+        return Err("a backslash, which every reader takes differently");
     }
     if value.contains(|c: char| c.is_control() && !"\t\n\r".contains(c)) {
         return Err(CONTROL);
@@ -128,7 +128,7 @@ pub fn dotenv(name: &str, value: &str) -> Result<String, Why> {
     if !has(&['\'', '\n', '\r']) {
         return Ok(format!("{name}='{value}'"));
     }
-    Err("two kinds of characters that need other quotes each")
+    Err("characters that need two different kinds of quotes")
 }
 
 /// As NCCL reads it, in any release.
@@ -156,7 +156,7 @@ pub fn mpirun(name: &str, value: &str) -> Result<String, Why> {
     let harmless: String = value.chars().filter(|c| !"=^".contains(*c)).collect();
     match harmless.is_empty() || is_word(&harmless) {
         true => Ok(format!("-x {name}={value}")),
-        false => Err("white space, or what a shell takes for something else"),
+        false => Err("white space, or a character with a meaning for a shell"),
     }
 }
 

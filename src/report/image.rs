@@ -47,11 +47,11 @@ fn write_library(out: &mut impl Write, name: &str, library: &Library, mark: &str
 fn write_torch(out: &mut impl Write, torch: &Torch) -> io::Result<()> {
     let version = torch.version.as_ref().map(|version| format!(" {}", visible(version))).unwrap_or_default();
     let nccl = match (torch.linkage, &torch.nccl) {
-        (Linkage::Static, _) => "has NCCL in itself".to_owned(),
+        (Linkage::Static, _) => "has NCCL built in".to_owned(),
         (Linkage::Dynamic, Some(path)) => format!("loads NCCL from {}", shown(path)),
-        (Linkage::Dynamic, None) => "loads NCCL, and finds none".to_owned(),
+        (Linkage::Dynamic, None) => "loads NCCL, but finds none".to_owned(),
         (Linkage::None, _) => "without CUDA".to_owned(),
-        (Linkage::Unknown, _) => "with an NCCL that is not known".to_owned(),
+        (Linkage::Unknown, _) => "its NCCL is not known".to_owned(),
     };
     writeln!(out, "  PyTorch{version}: {}, {nccl}", shown(&torch.path))
 }

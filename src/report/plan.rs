@@ -102,14 +102,14 @@ fn headline_because(plan: &Plan, with_reason: bool) -> String {
             format!("{}, {}{in_vain}", transports(&plan.ports), ports_used(&plan.ports))
         }
         Fabric::Interface(name) => format!("RDMA behind the interface {name}, without verbs"),
-        Fabric::Plugin(_) => format!("for a net plugin, {}", ports_used(&plan.ports)),
+        Fabric::Plugin(_) => format!("RDMA through a net plugin, {}", ports_used(&plan.ports)),
         // The ports' own lines say why.
         Fabric::None(_) if !plan.ports.is_empty() => format!("no RDMA, {}", ports_used(&plan.ports)),
         Fabric::None(_) if !with_reason => "no RDMA".to_owned(),
         Fabric::None(why) => format!("no RDMA: {why}"),
     };
     match &plan.profile {
-        None if plan.fabric.is_there() => format!("{fabric}, no profile, so nothing is chosen"),
+        None if plan.fabric.is_there() => format!("{fabric}, no profile, so rdma-init chooses nothing"),
         None => fabric,
         Some(choice) if choice.is_named() => format!("{fabric}, profile {} (by name)", choice.name),
         Some(choice) => format!("{fabric}, profile {} ({})", choice.name, choice.evidence.join(", ")),

@@ -14,7 +14,7 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
     if !why.concerns {
         return writeln!(
             out,
-            "{} is no variable of NCCL, of this profile or of the configuration: rdma-init neither sets it nor looks at its value",
+            "{} is not a variable of NCCL, of this profile or of the configuration: rdma-init neither sets it nor looks at its value",
             visible(&why.variable)
         );
     }

@@ -50,9 +50,7 @@ pub fn all(plan: &Plan) -> Vec<Obstacle> {
         add(About::Bootstrap, why);
     }
     if let Some(finding) = plan.findings.iter().find(|finding| is_fatal(finding)) {
-        let is_of_gid = [Id::NoOwnGid, Id::GidIndex, Id::GidSearch, Id::AddrRange].contains(&finding.id);
-        let of_gid = if is_of_gid { "RoCE will not connect: " } else { "" };
-        add(About::Finding(finding.id), format!("{of_gid}{}", finding.message.trim_end_matches('.')));
+        add(About::Finding(finding.id), finding.message.trim_end_matches('.').to_owned());
     }
     if let Certain::Yes(why) = of_network(plan) {
         add(About::Network, why);
@@ -154,7 +152,7 @@ mod tests {
             vec![Finding::warning(Id::GidIndex, "RoCE v1."), Finding::error(Id::Memlock, "64 KiB.")];
         assert_eq!(all(&of_gid), []);
         of_gid.findings.push(Finding::error(Id::GidIndex, "Slot 9 is empty."));
-        let why = "RoCE will not connect: Slot 9 is empty".to_owned();
+        let why = "Slot 9 is empty".to_owned();
         assert_eq!(all(&of_gid), [Obstacle { about: About::Finding(Id::GidIndex), why }]);
     }
 }

@@ -99,6 +99,18 @@ fn inspect_shows_another_host_too() {
 }
 
 #[test]
+fn inspect_leaves_out_what_the_kernel_does_not_tell() {
+    let host = "tests/cases/image-several-nccls/facts.json";
+    let shown = run(rdma_init(["inspect", "--facts", host])).expect_code(0);
+    let text = shown.text();
+    assert!(text.contains("  mlx5_1: driver mlx5_core, node type 1: CA, uverbs1 opened\n"), "{text}");
+    assert!(
+        text.contains("    port 1: InfiniBand, ACTIVE, 400 Gb/sec (4X NDR), 1 of 8 GID slots used\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn what_inspect_writes_plan_reads() {
     let with_settings = |arguments: &[&str]| {
         let mut command = rdma_init(arguments);

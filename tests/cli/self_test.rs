@@ -93,7 +93,7 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
     command.env("RDMA_INIT_DEFAULT_ROUTE_HCA", "skip");
     let ran = run(command).expect_code(1);
     assert!(
-        ran.text().contains("FAILED: fabric: No usable RDMA device is left beside mlx5_0:1"),
+        ran.text().contains("FAILED: fabric: default-route-hca = \"skip\" leaves out mlx5_0:1, and no other RDMA device is usable"),
         "{}",
         ran.text()
     );
@@ -112,7 +112,7 @@ fn a_job_that_would_get_no_rdma_fails() {
         (
             "ib-disabled-by-user-with-rdma-there",
             ("NCCL_IB_DISABLE", "1"),
-            [tcp, "NCCL_IB_DISABLE turns verbs off", "Remove"],
+            [tcp, "NCCL_IB_DISABLE=1 (environment) turns verbs off", "Remove"],
         ),
         (
             "user-disables-ib-in-conf-file",
@@ -153,7 +153,7 @@ fn values_that_do_not_mean_what_they_seem_to_are_told() {
 fn ports_that_nobody_needs_and_routes_that_nobody_misses_pass() {
     for (name, check, says) in [
         ("dgx-spark-one-cable", "port", "The 2 ports in use are enough for 1 GPU"),
-        ("dual-port-cards-one-cable", "port", "Another port of its card is in use"),
+        ("dual-port-cards-one-cable", "port", "Another port of the same card is in use"),
         ("switchdev-representors", "port", "The 2 ports in use are enough for 2 GPUs"),
         ("rails-without-a-route", "route", "No route leads out"),
         ("rails-with-policy-routing", "route", ""),
@@ -234,11 +234,11 @@ fn releases_are_held_against_the_published_minimum() {
     assert!(
         evidence.ends_with("2.18.3, as the image says (NCCL_VERSION); profile erdma needs 2.19 or later")
     );
-    assert!(message.contains("needs NCCL 2.19 or later, and the image has 2.18.3"), "{message}");
+    assert!(message.contains("needs NCCL 2.19 or later, but the image has 2.18.3"), "{message}");
     let [outcome, evidence, message, _] = one_check("cuda", &host("erdma-old-nccl"));
     assert_eq!(outcome, "warning");
     assert_eq!(evidence, "11.8.0 (CUDA_VERSION); profile erdma needs 12.1 or later");
-    assert!(message.contains("needs CUDA 12.1 or later, and the image has 11.8.0"), "{message}");
+    assert!(message.contains("needs CUDA 12.1 or later, but the image has 11.8.0"), "{message}");
 }
 
 /// Every row that Alibaba Cloud publishes: eRDMA NICs by instance type, and the numbers of
@@ -366,7 +366,10 @@ fn hcas_for_storage_are_left_alone_and_each_gpu_has_its_rail() {
     let [outcome, evidence, ..] = one_check("unused", &facts);
     assert_eq!(
         (outcome.as_str(), evidence.as_str()),
-        ("passed", "mlx5_8..mlx5_11: near no GPU (NODE at best), and every GPU has an HCA at PIX or PXB")
+        (
+            "passed",
+            "mlx5_8..mlx5_11 left out: no GPU is near (NODE at best), and every GPU has a nearer HCA (PIX or PXB)"
+        )
     );
     let [outcome, evidence, ..] = one_check("gpu-nic", &facts);
     assert_eq!(outcome, "passed");

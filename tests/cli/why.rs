@@ -39,8 +39,8 @@ fn the_rules_that_were_tried_come_in_order() {
     let rules = [
         "1. the published 1, if it is right on every HCA: it is not",
         "2. the lowest slot that is right on every HCA: there is none",
-        "3. unset: the search of NCCL 2.23.4 without a range: ends on slot 1 of erdma_0:1, which is wrong",
-        "4. unset: the search of NCCL 2.23.4 in the range 172.20.0.16/30: ends on a right slot of every HCA",
+        "3. leave it unset: the search of NCCL 2.23.4 without a range: it ends on slot 1 of erdma_0:1, which is wrong",
+        "4. leave it unset: the search of NCCL 2.23.4 with the range 172.20.0.16/30: it ends on a right slot of every HCA",
     ];
     expect(&text, &rules);
     let interface = why(host, "NCCL_SOCKET_IFNAME", &[]);
@@ -50,31 +50,31 @@ fn the_rules_that_were_tried_come_in_order() {
 #[test]
 fn a_slot_that_is_right_and_not_taken_is_named_with_the_reason() {
     let why = |host: &str| why(&format!("tests/cases/{host}/facts.json"), "NCCL_IB_GID_INDEX", &[]);
-    let vlan = "slot 5, right on every HCA, too (172.20.1.9 on eth1.100, 172.20.2.9 on eth2.100): \
-                not taken, as 3 is lower; NCCL_IB_GID_INDEX=5 takes it instead";
+    let vlan = "slot 5, which is right on every HCA, too (172.20.1.9 on eth1.100, 172.20.2.9 on eth2.100): \
+                not taken, because slot 3 is lower; set NCCL_IB_GID_INDEX=5 to take it";
     expect(&why("vlan-beside-untagged"), &["NCCL_IB_GID_INDEX=3", vlan]);
     expect(
         &why("vlan-on-one-rail"),
         &[
-            "slot 5, right on every HCA, too (2001:db8:1::9 on eth1, 2001:db8:2::9 on eth2): \
-             not taken, as IPv4 goes before IPv6",
-            "slot 7, right on 1 of 2 HCAs (172.20.1.9 on eth1.100): not taken, as an index counts on all of them",
+            "slot 5, which is right on every HCA, too (2001:db8:1::9 on eth1, 2001:db8:2::9 on eth2): \
+             not taken, because IPv4 comes before IPv6",
+            "slot 7, which is right on 1 of 2 HCAs (172.20.1.9 on eth1.100): not taken, because one index holds for all HCAs",
         ],
     );
     expect(
         &why("vlan-beside-the-published-slot"),
         &[
             "the published 1, if it is right on every HCA: it is",
-            "slot 3, right on every HCA, too (172.20.0.17 on eth0.100): not taken, as 1 is published",
+            "slot 3, which is right on every HCA, too (172.20.0.17 on eth0.100): not taken, because slot 1 is published",
         ],
     );
     expect(
         &why("vlan-and-slots-that-differ"),
         &[
             "NCCL_IB_GID_INDEX stays unset",
-            "slot 5 of mlx5_1:1, right, too (172.20.1.9 on eth1.100): \
-             not taken, as the search ends on slot 3 (172.16.1.9 on eth1)",
-            "slot 9 of mlx5_2:1, right, too (172.20.1.10 on eth2.100)",
+            "slot 5 of mlx5_1:1, which is right, too (172.20.1.9 on eth1.100): \
+             not taken, because the search ends on slot 3 (172.16.1.9 on eth1)",
+            "slot 9 of mlx5_2:1, which is right, too (172.20.1.10 on eth2.100)",
         ],
     );
     // Where one slot alone is right, there is nothing to say.
@@ -88,7 +88,7 @@ fn hcas_that_are_left_out_or_kept_against_the_rule_are_named() {
     expect(
         &why("storage-hcas-on-infiniband"),
         &[
-            "1. only those at PIX or PXB of a GPU, as every GPU has one: leaves out mlx5_8:1, mlx5_9:1",
+            "1. only the HCAs that are near a GPU (PIX or PXB), as every GPU has one: leaves out mlx5_8:1, mlx5_9:1",
             "GPU 7: mlx5_7 PIX",
         ],
     );
@@ -105,15 +105,18 @@ fn hcas_that_are_left_out_or_kept_against_the_rule_are_named() {
 #[test]
 fn a_variable_that_nobody_knows_is_told_so() {
     let text = why("demo:cce-roce", "NCCL_IB_HCAS", &[("NCCL_IB_HCAS", "mlx5_1")]);
-    expect(&text, &["no NCCL up to 2.32 reads it; NCCL_IB_HCA is near", "was NCCL_IB_HCA meant?"]);
+    expect(&text, &["no NCCL up to 2.32 reads it; NCCL_IB_HCA has a similar name", "was NCCL_IB_HCA meant?"]);
     let unset = why("demo:cce-roce", "NCCL_IB_TC", &[]);
     expect(
         &unset,
-        &["NCCL_IB_TC stays unset: nothing asks for it", "profile generic-roce says nothing of it"],
+        &["NCCL_IB_TC stays unset: nothing asks for it", "profile generic-roce says nothing about it"],
     );
-    expect(&why("demo:erdma", "NCCL_IB_TC", &[]), &["NCCL_IB_TC stays unset", "publishes it as left unset"]);
+    expect(
+        &why("demo:erdma", "NCCL_IB_TC", &[]),
+        &["NCCL_IB_TC stays unset", "profile erdma says to leave it unset"],
+    );
     let of_others = why("demo:cce-roce", "MASTER_ADDR", &[("MASTER_ADDR", "10.0.0.1")]);
-    expect(&of_others, &["MASTER_ADDR is no variable of NCCL", "neither sets it nor looks at its value"]);
+    expect(&of_others, &["MASTER_ADDR is not a variable of NCCL", "neither sets it nor looks at its value"]);
     let gloo = why("demo:cce-roce", "GLOO_SOCKET_IFNAME", &[("GLOO_SOCKET_IFNAME", "eth9")]);
     expect(&gloo, &["GLOO_SOCKET_IFNAME=eth9, set by you, and stands"]);
     for name in ["", "\u{1b}[31m", "A=B", "A B"] {

@@ -67,7 +67,7 @@ fn a_shell_of_the_command_is_told_who_filled_them_in() {
     let shell = |script: &str| engine.script(options.clone(), script).expect_code(0);
     let plan = shell("/rdma-init plan");
     for line in [
-        "  set    NCCL_IB_GID_INDEX   5         the RoCE v2 GID of an address of this container, on every HCA (facts), filled in when this container started",
+        "  set    NCCL_IB_GID_INDEX   5         slot 5 of every HCA has a RoCE v2 GID with an address of this container (facts), filled in when this container started",
         "  yours  NCCL_IB_TIMEOUT     22        environment",
     ] {
         shows(&plan, line);

@@ -154,7 +154,7 @@ fn a_wrong_gid_index_of_the_user_stands_and_is_explained() {
     ended.expect_line([
         "NCCL_IB_GID_INDEX=3 (environment)",
         "mlx5_0",
-        &format!("{others}, not an address of this container"),
+        &format!("{others}, which is not an address of this container"),
         &format!("slot {OWN_SLOT}"),
     ]);
 }
@@ -244,7 +244,7 @@ fn devices_that_nobody_allotted_are_not_used() {
     assert_eq!(ended.variable("NCCL_IB_HCA"), None);
     ended
         .expect_said("none is allotted to this container")
-        .expect_line(["fix:", "docker run --device /dev/infiniband"]);
+        .expect_line(["fix:", "Docker: --device /dev/infiniband"]);
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn a_node_that_the_engine_denies_is_named_with_the_error() {
     let ended = engine.after(make, host.options(&[]), "/rdma-init -- env").expect_code(0);
     assert_eq!(ended.variable("NCCL_IB_HCA"), None);
     ended
-        .expect_line(["warning:", "mlx5_0", "its uverbs node cannot be opened: EPERM"])
+        .expect_line(["warning:", "mlx5_0", "the uverbs node cannot be opened: EPERM"])
         .expect_line(["fix:", "docker run --device"]);
 }
 
@@ -274,7 +274,7 @@ fn a_node_that_its_file_mode_denies_to_the_user_is_named_with_the_error() {
     let ended = engine.run(host.options(&["--user", "65534"]), &["env"]).expect_code(0);
     assert_eq!(ended.variable("NCCL_IB_HCA"), None);
     ended
-        .expect_line(["warning:", "mlx5_0", "its uverbs node cannot be opened: EACCES"])
+        .expect_line(["warning:", "mlx5_0", "the uverbs node cannot be opened: EACCES"])
         .expect_line(["fix:", "if the container does not run as root"]);
 }
 
@@ -287,8 +287,8 @@ fn without_a_network_the_command_starts_and_is_told_so() {
     assert_eq!(ended.variable("NCCL_IB_GID_INDEX"), None);
     assert_eq!(ended.variable("NCCL_SOCKET_IFNAME"), None);
     ended
-        .expect_line(["No RoCE v2 GID of an address of this container", "mlx5_0"])
-        .expect_line(["fix:", "Set NCCL_SOCKET_IFNAME"]);
+        .expect_line(["RoCE v2 GIDs has an address of this container", "mlx5_0"])
+        .expect_line(["fix:", "name it in NCCL_SOCKET_IFNAME"]);
     engine
         .run(["--network", "none"], &["sh", "-c", "echo started"])
         .expect_code(0)

@@ -48,7 +48,7 @@ fn without_libibverbs_the_job_would_run_on_tcp() {
     let Some(engine) = engine() else { return };
     run(engine, &[], &[], &["true"])
         .expect_line(["NCCL", RELEASE, "will use TCP on eth0 (the image has no libibverbs)"])
-        .expect_line(["error:", "no libibverbs that NCCL could load", "Failed to open libibverbs.so[.1]"])
+        .expect_line(["error:", "no libibverbs that NCCL can load", "Failed to open libibverbs.so[.1]"])
         .expect_line(["fix:", "libibverbs1"])
         .expect_code(0);
     run(engine, &[], &["--env", "RDMA_INIT_REQUIRE_RDMA=true"], &["true"])

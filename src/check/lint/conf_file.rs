@@ -16,8 +16,8 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     missing(subject).into_iter().chain(lines).chain(values).chain(of_windows(subject)).collect()
 }
 
-/// `NCCL_CONF_FILE` that leads nowhere: NCCL then reads the one in the home folder
-/// neither.
+/// `NCCL_CONF_FILE` names a file that cannot be read. NCCL does not read `~/.nccl.conf` either
+/// then.
 fn missing(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_CONF_FILE").filter(|setting| !setting.value.is_empty())?;
     let facts = subject.facts;
@@ -27,12 +27,12 @@ fn missing(subject: &Subject) -> Option<Finding> {
         return None;
     }
     let message = format!(
-        "{}: there is no such file that can be read, and NCCL does not read the one in the home folder then.",
+        "{}: NCCL cannot read this file, and while the variable is set it does not read the one in the home folder either.",
         shown(setting)
     );
     Some(
         Finding::warning(Id::ConfFile, message)
-            .with_fix("Write the whole path; NCCL expands neither ~ nor variables in it."),
+            .with_fix("Write the whole path of a file; NCCL expands neither ~ nor variables in it."),
     )
 }
 
@@ -40,28 +40,25 @@ fn missing(subject: &Subject) -> Option<Finding> {
 fn of_line(line: &ConfLine) -> Finding {
     let key = line.text.split('=').next().unwrap_or_default();
     let why = if !line.text.contains('=') {
-        "it has no =, so it sets nothing"
+        "the line has no =, so it sets nothing"
     } else if key.trim_start().starts_with("export") {
-        "export belongs to the name for NCCL, so it sets a variable that nobody reads"
+        "NCCL takes export as part of the name, so the line sets a variable that nobody reads"
     } else if key != key.trim() {
-        "the spaces belong to the name for NCCL, so it sets a variable that nobody reads"
+        "NCCL takes the spaces as part of the name, so the line sets a variable that nobody reads"
     } else {
-        "what is before the = is no name that NCCL reads"
+        "NCCL reads no variable with the name before the ="
     };
     Finding::warning(Id::ConfLine, format!("{}: {:?}: {why}.", line.origin, line.text))
         .with_fix("Write NAME=VALUE, with nothing before, between or after.")
 }
 
-/// What is left in a value that was meant to be none of it.
+/// Quotes, spaces or a comment that NCCL takes as part of a value.
 fn of_value(setting: &UserSetting) -> Option<Finding> {
     let why = rest(setting)?;
     let value = setting.value.as_str();
     Some(
-        Finding::warning(
-            Id::ConfLine,
-            format!("{}: {}={value:?}: {why} for NCCL.", setting.origin, setting.variable),
-        )
-        .with_fix("Write NAME=VALUE, with nothing before, between or after."),
+        Finding::warning(Id::ConfLine, format!("{}: {}={value:?}: {why}.", setting.origin, setting.variable))
+            .with_fix("Write NAME=VALUE, with nothing before, between or after."),
     )
 }
 
@@ -70,11 +67,11 @@ fn rest(setting: &UserSetting) -> Option<&'static str> {
     if !is_of_file(setting) || has_return(setting) {
         None
     } else if value.contains(" #") || value.contains("\t#") {
-        Some("a comment behind a value is part of it")
+        Some("NCCL takes the comment as part of the value")
     } else if value.len() > 1 && ["\"", "'"].iter().any(|q| value.starts_with(q) && value.ends_with(q)) {
-        Some("the quotes are part of the value")
+        Some("NCCL takes the quotes as part of the value")
     } else if value != value.trim() {
-        Some("the spaces are part of the value")
+        Some("NCCL takes the spaces as part of the value")
     } else {
         None
     }
@@ -96,11 +93,11 @@ fn of_windows(subject: &Subject) -> Vec<Finding> {
     };
     let finding = |(file, names): &(&str, Vec<&str>)| {
         let message = format!(
-            "{file}: the lines end as on Windows, and {who} keeps the carriage return in the value of {}.",
+            "{file}: the lines of this file end as on Windows, and {who} keeps the carriage return in the value of {}.",
             names.join(", ")
         );
         Finding::warning(Id::ConfLine, message)
-            .with_fix(format!("Write the file with line ends of Unix: sed -i 's/\\r$//' {file}"))
+            .with_fix(format!("Give the file the line ends of Unix: sed -i 's/\\r$//' {file}"))
     };
     files.iter().map(finding).collect()
 }
@@ -113,8 +110,8 @@ fn has_return(setting: &UserSetting) -> bool {
     is_of_file(setting) && setting.value.ends_with('\r')
 }
 
-/// Whether the line is what is wrong, so that nothing else is to be said of how the
-/// value is written.
+/// Whether a finding about the line explains the odd value, so that no other lint has to report
+/// it.
 pub fn is_cause(setting: &UserSetting) -> bool {
     has_return(setting) || rest(setting).is_some()
 }

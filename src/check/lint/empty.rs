@@ -1,5 +1,5 @@
-//! Empty values that do not mean what unset means. (An empty `NCCL_COMM_ID` is with
-//! the interfaces.)
+//! Empty values that do not mean the same as an unset variable. (`interfaces` looks at an empty
+//! `NCCL_COMM_ID`.)
 
 use super::Subject;
 use crate::finding::{Finding, Id};
@@ -9,7 +9,7 @@ use crate::plan::Fabric;
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     let is_empty = |variable: &str| subject.user.get(variable).filter(|setting| setting.value.is_empty());
     let mut findings = Vec::new();
-    // `src/init.cc`, `envConfigOverride`: it looks for a network of this name.
+    // NCCL looks for a network of this name (`src/init.cc`, `envConfigOverride`).
     if let Some(setting) = is_empty("NCCL_NET") {
         let message = format!(
             "NCCL_NET is set and empty ({}): {} looks for a network without a name, and ends with an error.",
@@ -18,7 +18,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         );
         findings.push(Finding::error(Id::EmptyValue, message).with_fix("Remove NCCL_NET."));
     }
-    // It tries to open it (`ncclTopoGetXmlGraphFromFile`).
+    // NCCL tries to open the file without a name (`ncclTopoGetXmlGraphFromFile`).
     if let Some(setting) = is_empty("NCCL_GRAPH_FILE") {
         let message = format!(
             "NCCL_GRAPH_FILE is set and empty ({}): {} looks for a file without a name, and ends with an error.",
@@ -27,12 +27,12 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         );
         findings.push(Finding::error(Id::EmptyValue, message).with_fix("Remove NCCL_GRAPH_FILE."));
     }
-    // Where a plugin is needed, that has an error of its own.
+    // Where the devices need a plugin, `plugin` reports an error.
     let is_needed = matches!(subject.plan.fabric, Fabric::Plugin(_));
     let no_plugin = is_empty("NCCL_NET_PLUGIN").filter(|_| subject.version() >= LISTS_PLUGINS && !is_needed);
     if let Some(setting) = no_plugin {
         let message = format!(
-            "NCCL_NET_PLUGIN is set and empty ({}): {} loads no net plugin then, not the default one.",
+            "NCCL_NET_PLUGIN is set and empty ({}): {} then loads no net plugin, not even the default one.",
             setting.origin,
             subject.nccl()
         );

@@ -1,4 +1,4 @@
-//! Variables that name a file for NCCL to read, which it cannot.
+//! Variables that name a file which NCCL cannot read.
 
 use super::{Subject, conf_file, shown};
 use crate::facts::named_files::VARIABLES;
@@ -16,7 +16,7 @@ fn missing(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let error = subject.facts.named_files.iter().find(|file| file.path == setting.value)?.error.as_ref()?;
     let what = format!("{}: the file cannot be opened: {error}.", shown(setting));
     let remedy = match error.starts_with("ENOENT") {
-        true => "Mount the file into the container, write its whole path (nobody expands ~ in it)",
+        true => "Mount the file into the container, write its whole path (~ is not expanded)",
         false => "Let the job's user read the file",
     };
     let fix = format!("{remedy}, or remove {}.", setting.variable);

@@ -1,4 +1,4 @@
-//! The GID that NCCL will take, where the user has a hand in it.
+//! The GID that NCCL will take, where a variable of the user's decides on it.
 
 use super::{Subject, shown};
 use crate::facts::gid::{Gid, GidType};
@@ -20,10 +20,11 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     findings.extend(range(subject));
     findings.extend(too_large(subject));
     findings.extend(wrong(subject));
+    findings.extend(searches_since(subject));
     findings
 }
 
-/// `NCCL_IB_ADDR_RANGE` that is none, or not the one that it seems to be.
+/// A value of `NCCL_IB_ADDR_RANGE` that is not a range, or of which NCCL drops a part.
 fn range(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(RANGE)?;
     let version = subject.version();
@@ -42,29 +43,31 @@ fn range(subject: &Subject) -> Option<Finding> {
             return Some(Finding::warning(Id::AddrRange, message).with_fix(fix));
         }
         Err(BadRange::NoSlash) if version < CHECKS_RANGE => {
-            let message = format!("{} has no slash, on which {} crashes.", shown(setting), subject.nccl());
-            let fix = format!("Write {RANGE}={}/24, with the length that fits, or remove it.", setting.value);
+            let message = format!("{} has no slash, and {} crashes on that.", shown(setting), subject.nccl());
+            let fix = format!(
+                "Write {RANGE}={}/24, with the prefix length that fits, or remove it.",
+                setting.value
+            );
             return Some(Finding::error(Id::AddrRange, message).with_fix(fix));
         }
         Err(BadRange::NoSlash) => (
             "it has no slash",
-            format!("Write {RANGE}={}/24, with the length that fits, or remove it.", setting.value),
+            format!("Write {RANGE}={}/24, with the prefix length that fits, or remove it.", setting.value),
         ),
         Err(BadRange::Address) if family == Family::Inet && setting.value.contains(':') => (
-            "it is of IPv6, and NCCL_IB_ADDR_FAMILY is not AF_INET6",
-            format!(
-                "Where the HCAs have addresses of IPv6, set {FAMILY}=AF_INET6; otherwise remove {RANGE}."
-            ),
+            "it is an IPv6 range, and NCCL_IB_ADDR_FAMILY is not AF_INET6",
+            format!("If the HCAs have IPv6 addresses, set {FAMILY}=AF_INET6; otherwise remove {RANGE}."),
         ),
         Err(BadRange::Address) if family == Family::Inet6 => (
-            "it is no IPv6 address, and NCCL_IB_ADDR_FAMILY is AF_INET6",
-            format!("Write one range of IPv6, as in {RANGE}=fd00::/8, or remove it."),
+            "it is not an IPv6 range, and NCCL_IB_ADDR_FAMILY is AF_INET6",
+            format!("Write one IPv6 range, as in {RANGE}=fd00::/8, or remove it."),
         ),
-        Err(BadRange::Address) => {
-            ("it is no address", format!("Write one range, as in {RANGE}=10.0.0.0/8, or remove it."))
-        }
+        Err(BadRange::Address) => (
+            "it does not begin with an address",
+            format!("Write one range, as in {RANGE}=10.0.0.0/8, or remove it."),
+        ),
         Err(BadRange::TooLong) => (
-            "its length is more than an address has bits",
+            "its prefix length is larger than the number of bits of an address",
             format!("Write one range, as in {RANGE}=10.0.0.0/8, or remove it."),
         ),
     };
@@ -72,13 +75,13 @@ fn range(subject: &Subject) -> Option<Finding> {
     Some(Finding::warning(Id::AddrRange, message).with_fix(fix))
 }
 
-/// Whether what is behind the slash is a number and nothing else.
+/// Whether the text after the slash is a number and nothing else.
 fn has_plain_length(range: &str) -> bool {
     let length = range.split_once('/').map_or("", |(_, length)| length);
     !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// An index that loses bits.
+/// An index that needs more bits than a queue pair keeps.
 fn too_large(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(INDEX)?;
     let index = integer(&setting.value, subject.version()).filter(|index| *index > LARGEST)?;
@@ -86,7 +89,7 @@ fn too_large(subject: &Subject) -> Option<Finding> {
         Finding::error(
             Id::GidIndex,
             format!(
-                "{} is out of range: a queue pair has eight bits for it, and would take slot {}.",
+                "{} is out of range: a queue pair keeps only eight bits of it, and would take slot {}.",
                 shown(setting),
                 index & LARGEST
             ),
@@ -95,9 +98,9 @@ fn too_large(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// Slots that hold no GID of ours.
+/// Slots that do not hold a GID of this container.
 fn wrong(subject: &Subject) -> Option<Finding> {
-    // Where the plan decides, it has said what there is to say.
+    // Where the plan decides on the GID, it has made its own findings.
     let setting = subject.user.gid().filter(|_| subject.user.ib_disabled().is_none())?;
     let transport = &subject.prediction()?.transport;
     let ports = match transport.ports() {
@@ -113,7 +116,7 @@ fn wrong(subject: &Subject) -> Option<Finding> {
                 fails.get_or_insert(why);
                 continue;
             }
-            // A larger index has a finding of its own.
+            // `too_large` reports a larger index.
             (Some(GidUse::Slot { index, gid }), Some(port)) if *index <= LARGEST => {
                 what_is_wrong(subject, port, *index, gid.as_ref())
             }
@@ -127,9 +130,9 @@ fn wrong(subject: &Subject) -> Option<Finding> {
     }
     let is_dead = wrong.iter().any(|(wrong, _)| wrong.severity == Severity::Error);
     let wrong: Vec<String> =
-        wrong.iter().map(|(wrong, names)| format!("{} {}", condensed(names), wrong.what)).collect();
+        wrong.iter().map(|(wrong, names)| format!("on {}, {}", condensed(names), wrong.what)).collect();
     if let Some(why) = fails {
-        // A range that NCCL cannot read has a finding of its own.
+        // `range` has reported a value that makes NCCL crash.
         if range(subject).is_some_and(|finding| finding.severity == Severity::Error) {
             return None;
         }
@@ -147,6 +150,22 @@ fn wrong(subject: &Subject) -> Option<Finding> {
     Some(Finding { severity, ..finding }.with_fix(fix(subject, setting)))
 }
 
+/// A negative index, where the release of NCCL is not known: 2.21 and later then search for the
+/// slot, and earlier ones take it as the number of a slot.
+fn searches_since(subject: &Subject) -> Option<Finding> {
+    let setting = subject.of_verbs(INDEX).filter(|_| subject.user.version().is_none())?;
+    let is_negative = integer(&setting.value, subject.version()).is_some_and(|index| index < 0);
+    let mut used = subject.plan.ports.iter().filter(|port| port.used);
+    if !is_negative || !used.any(|port| port.link_layer == LinkLayer::Ethernet) {
+        return None;
+    }
+    let message = format!(
+        "{}: NCCL 2.21 and later then search for the right slot, but an earlier NCCL takes it as the number of a slot, which does not exist, so RoCE will not connect. No NCCL was found in the image, so its release is not known.",
+        shown(setting)
+    );
+    Some(Finding::info(Id::GidIndex, message).with_fix(fix(subject, setting)))
+}
+
 /// What helps where the user's own decision leads to a wrong GID.
 fn fix(subject: &Subject, setting: &UserSetting) -> String {
     let is_there = |used: &PortVerdict| {
@@ -157,12 +176,12 @@ fn fix(subject: &Subject, setting: &UserSetting) -> String {
         subject.plan.ports.iter().filter(|used| used.used && used.link_layer == LinkLayer::Ethernet);
     match roce.any(is_there) {
         true => format!("Remove {}, and the right index is filled in.", setting.variable),
-        // As the plan says where the decision is its own.
+        // The plan gives the same advice where the user sets nothing.
         false => "Give the container an address on each RoCE interface (the network plugin's annotation for RDMA), or use the host's network; no slot here is right.".to_owned(),
     }
 }
 
-/// A slot behind the end of a table, for which new releases give up on all HCAs.
+/// A slot beyond the end of a table: new releases then give up on all HCAs.
 fn beyond(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let index = integer(&setting.value, subject.version()).filter(|_| setting.variable == INDEX)?;
     let is_beyond = |used: &&PortVerdict| {
@@ -204,17 +223,21 @@ fn what_is_wrong(subject: &Subject, port: &Port, index: i64, gid: Option<&Gid>) 
         return None;
     }
     let near = |what: &str| {
-        (format!("is {what}, which reaches no further than the own Ethernet segment"), Severity::Warning)
+        let what = format!("is {what}, and reaches no further than its own Ethernet segment");
+        (what, Severity::Warning)
     };
-    let dead = |what: String| (format!("is {what}: RoCE will not connect"), Severity::Error);
+    let dead = |what: String| (format!("{what}, so RoCE will not connect"), Severity::Error);
     let (there, severity) = match gid {
+        // NCCL 2.21 and later search for the slot, so that they never have a negative index
+        // here.
+        None if index < 0 => dead("does not exist, and NCCL before 2.21 does not search for one".to_owned()),
         None if index >= port.gids.size.into() => {
-            dead(format!("behind the end of the table ({} slots)", port.gids.size))
+            dead(format!("is beyond the end of the table ({} slots)", port.gids.size))
         }
-        None => dead("empty".to_owned()),
+        None => dead("is empty".to_owned()),
         Some(gid) if gid.is_link_local() => near("link-local"),
         Some(gid) if gid.kind == GidType::IbOrRoceV1 => near("RoCE v1"),
-        Some(gid) => dead(format!("{}, not an address of this container", gid.address())),
+        Some(gid) => dead(format!("has {}, which is not an address of this container", gid.address())),
     };
     let instead = right.first().map(|gid| format!(" (slot {} is right)", gid.index)).unwrap_or_default();
     Some(Wrong { what: format!("slot {index} {there}{instead}"), severity })

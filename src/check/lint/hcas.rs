@@ -10,7 +10,7 @@ use crate::plan::Fabric;
 use crate::text::{condensed, counted};
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
-    // Elsewhere NCCL does not look at it.
+    // With any other fabric NCCL does not read it.
     if !matches!(subject.plan.fabric, Fabric::Verbs | Fabric::None(_)) || subject.user.ib_disabled().is_some()
     {
         return Vec::new();
@@ -33,30 +33,30 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     findings.extend(lists::prefixes(&pattern, setting, &visible));
     let fix = match subject.version() < TAKES_32_HCAS {
         true => "Use NCCL 2.19 or later, which reads 32 names and takes 32 HCAs.",
-        false => "Name a prefix that the HCAs share; more than 32 HCAs no NCCL takes.",
+        false => "Name a prefix that the HCAs share; no NCCL takes more than 32 HCAs.",
     };
     findings.extend(lists::dropped(&pattern, setting, &subject.nccl(), fix));
     if is_readable {
         findings.extend(stale(subject, &pattern));
     }
-    // Of two findings for one cause, the one that names it.
+    // A finding above explains why HCAs are idle.
     if findings.is_empty() {
         findings.extend(idle(subject, setting));
     }
     findings
 }
 
-/// HCAs that would do, and that the user's list leaves out.
+/// HCAs that the job could use, and that the user's list leaves out.
 fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let ports = &subject.plan.ports;
     let idle: Vec<&str> = ports.iter().filter(|port| port.left_idle).map(|port| port.hca.as_str()).collect();
     let used = ports.iter().filter(|port| port.used).count();
-    // Where none is left, that has a finding of its own.
+    // Where the list leaves no HCA, `no-hca-selected` says so.
     if idle.is_empty() || used == 0 {
         return None;
     }
     let gpus = subject.facts.gpu.count.filter(|count| *count > 0).map(|count| count as usize);
-    // More than one for each GPU may be for storage.
+    // Where each GPU has its own, the others may be for storage.
     if gpus.is_some_and(|gpus| used >= gpus) {
         return None;
     }
@@ -71,12 +71,12 @@ fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let fix = "Remove NCCL_IB_HCA, and all of them are filled in; or leave it, if the others are for something else.";
     Some(match gpus {
         Some(_) => Finding::warning(Id::IdleHcas, message).with_fix(fix),
-        // Few GPUs may need no more.
+        // Without the number of GPUs, nobody knows whether these are too few.
         None => Finding::info(Id::IdleHcas, message),
     })
 }
 
-/// Names that are not here.
+/// Names in the list that no HCA here has.
 fn stale(subject: &Subject, pattern: &Pattern) -> Option<Finding> {
     let rdma = &subject.facts.rdma;
     let setting = subject.user.get("NCCL_IB_HCA")?;
@@ -92,7 +92,7 @@ fn stale(subject: &Subject, pattern: &Pattern) -> Option<Finding> {
     let here: Vec<&str> = rdma.iter().map(|hca| hca.name.as_str()).collect();
     let here = if here.is_empty() { "no HCA".to_owned() } else { here.join(", ") };
     let consequence = match (pattern.exclude, pattern.entries.len() > missing.len()) {
-        (true, _) => "so that leaves out nothing",
+        (true, _) => "so this excludes nothing",
         (false, true) => "NCCL goes without them",
         (false, false) => "NCCL finds none and falls back to TCP without a word",
     };

@@ -1,4 +1,4 @@
-//! `NCCL_SOCKET_IFNAME`, and the interface that comes of it.
+//! `NCCL_SOCKET_IFNAME`, and the interface that NCCL's processes then meet on.
 
 use super::{Subject, conf_file, lists, shown};
 use crate::facts::net::Interface;
@@ -29,8 +29,10 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
 fn of_list(subject: &Subject, setting: &UserSetting) -> Vec<Finding> {
     // `ncclFindInterfaces` looks at its length.
     if setting.value.len() == 1 {
-        let message =
-            format!("{}: a value of one character is as if unset, and NCCL chooses itself.", shown(setting));
+        let message = format!(
+            "{}: NCCL ignores a value of one character, and chooses the interface itself.",
+            shown(setting)
+        );
         let fix = match subject.facts.net.interface(&setting.value) {
             Some(interface) => format!("Write {VARIABLE}=={}.", interface.name),
             None => "Write the whole name of the interface.".to_owned(),
@@ -59,14 +61,18 @@ fn of_list(subject: &Subject, setting: &UserSetting) -> Vec<Finding> {
         };
         let down: Vec<&str> = interfaces.iter().filter(is_down).map(|i| i.name.as_str()).collect();
         let why = match down.is_empty() {
-            true => format!("with an address are {}", with_address.join(", ")),
-            false => format!("{} is not UP and RUNNING", down.join(", ")),
+            true => format!("those with an address are {}", with_address.join(", ")),
+            false => format!(
+                "{} {} not UP and RUNNING",
+                down.join(", "),
+                if down.len() == 1 { "is" } else { "are" }
+            ),
         };
         findings.push(
             Finding::error(
                 Id::StaleInterface,
                 format!(
-                    "{} matches no interface that {} takes ({why}); it will end with \"no socket interface found\".",
+                    "{} matches no interface that {} takes ({why}); NCCL will end with \"no socket interface found\".",
                     shown(setting),
                     subject.nccl(),
                 ),
@@ -89,14 +95,14 @@ fn comm_id(subject: &Subject) -> Option<Finding> {
     let bootstrap = |version| interfaces::bootstrap(&subject.facts.net, of_user(subject), version);
     let what = match bootstrap(subject.version()) {
         Ok(endpoint) => {
-            // Those that match the subnet the wrong way round.
+            // Only releases that match the subnet the wrong way round choose differently.
             let right = bootstrap(REWROTE_PARSERS).ok();
             if right.as_ref() == Some(&endpoint) {
                 return None;
             }
             let instead = right.map(|right| format!(", not on {} {}", right.interface, right.address));
             format!(
-                "{} looks for an interface that is not in its subnet (mended in {}.{}), and will meet on {} {}{}",
+                "{} wrongly takes an interface outside the subnet of this address (fixed in {}.{}), and its processes will meet on {} {}{}",
                 subject.nccl(),
                 REWROTE_PARSERS.major,
                 REWROTE_PARSERS.minor,
@@ -108,8 +114,8 @@ fn comm_id(subject: &Subject) -> Option<Finding> {
         Err(failure) => {
             let message = failure.message()?;
             let why = match failure {
-                Failure::BadCommId => "it is no address with a port",
-                _ => "no interface is in its subnet",
+                Failure::BadCommId => "it is not an address with a port",
+                _ => "no interface is in the subnet of this address",
             };
             format!("{why}, and {} will end with \"{message}\"", subject.nccl())
         }
@@ -120,7 +126,7 @@ fn comm_id(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// Where the job's other nodes cannot come from.
+/// An interface on which the other nodes of the job cannot reach this one.
 fn unreachable(subject: &Subject) -> Option<Finding> {
     let Some(Bootstrap::On(endpoint)) = subject.prediction().map(|prediction| &prediction.bootstrap) else {
         return None;
@@ -140,7 +146,10 @@ fn unreachable(subject: &Subject) -> Option<Finding> {
     };
     let decided_by = |variable: &str| subject.user.get(variable).filter(|setting| setting.value.len() > 1);
     let by = decided_by(COMM_ID).or_else(|| decided_by(VARIABLE));
-    let because = by.map(|setting| format!(", because of {}", shown(setting))).unwrap_or_default();
+    let who = match by {
+        Some(setting) => format!("Because of {}, NCCL's processes", shown(setting)),
+        None => "NCCL's processes".to_owned(),
+    };
     let fix = match by {
         Some(setting) if setting.variable == COMM_ID => format!("Remove {COMM_ID}."),
         Some(setting) if setting.value.starts_with('^') => format!(
@@ -149,14 +158,15 @@ fn unreachable(subject: &Subject) -> Option<Finding> {
         _ => format!("Set {VARIABLE} to the interface that the nodes reach each other through."),
     };
     let message = format!(
-        "NCCL's processes will meet on {} {}{because}, {why}: a job of several nodes ends with \"Connection refused\" or a time-out.",
+        "{who} will meet on {} {}, {why}: a job of several nodes ends with \"Connection refused\" or a time-out.",
         endpoint.interface, endpoint.address
     );
     Some(Finding::warning(id, message).with_fix(fix))
 }
 
-/// A prefix, or an exclusion, that has NCCL's processes meet on a rail. Who writes the whole
-/// name of one means it; and on InfiniBand, an interface of IPoIB is as good as any.
+/// A prefix, or an exclusion, that makes NCCL's processes meet on a rail. A user who writes the
+/// whole name of a rail's interface means it; and on InfiniBand, an IPoIB interface is as good
+/// as any other.
 fn on_a_rail(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get(VARIABLE).filter(|setting| setting.value.len() > 1)?;
     let Bootstrap::On(endpoint) = &subject.prediction()?.bootstrap else { return None };
@@ -167,16 +177,16 @@ fn on_a_rail(subject: &Subject) -> Option<Finding> {
     if names_it || subject.user.get(COMM_ID).is_some() || rail_of(subject, &better.name).is_some() {
         return None;
     }
-    let selects = if pattern.exclude { "excludes only what begins so" } else { "selects all that begins so" };
+    let selects = if pattern.exclude { "does not exclude" } else { "selects" };
     let message = format!(
-        "{} {selects}, and NCCL's processes will meet on the first of these, {} {}, the interface of the rail {rail}, and not on {}, which {}: other nodes may not reach it there.",
+        "With {}, NCCL's processes will meet on the first interface that the list {selects}: {} {}, the interface of the rail {rail}. Other nodes may not reach this node there; {} {}.",
         shown(setting),
         endpoint.interface,
         endpoint.address,
         better.name,
         better.rule
     );
-    let fix = format!("Write {VARIABLE}=={}, or remove it, and that is filled in.", better.name);
+    let fix = format!("Write {VARIABLE}=={0}, or remove it, and rdma-init fills in {0}.", better.name);
     Some(Finding::warning(Id::BootstrapOnRail, message).with_fix(fix))
 }
 

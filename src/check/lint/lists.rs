@@ -6,7 +6,7 @@ use crate::finding::{Finding, Id};
 use crate::nccl::list::{Entry, Pattern};
 use crate::text::condensed;
 
-/// Entries that are no names, though names seem to be in them.
+/// Entries that hold spaces, semicolons or quotes beside names.
 pub fn separators(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
     let odd: Vec<&Entry> =
         pattern.entries.iter().filter(|entry| entry.name.contains([';', ' ', '\t', '"', '\''])).collect();
@@ -32,7 +32,7 @@ pub fn separators(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
     )))
 }
 
-/// `^` and `=` in front of a later name, where they are part of it.
+/// `^` and `=` in front of a later name, where NCCL takes them as part of the name.
 pub fn repeated_signs(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
     let odd: Vec<&Entry> =
         pattern.entries.iter().filter(|entry| entry.name.starts_with(['^', '='])).collect();
@@ -59,7 +59,7 @@ pub fn repeated_signs(pattern: &Pattern, setting: &UserSetting) -> Option<Findin
     )))
 }
 
-/// A whole name that, being a prefix, also means others.
+/// A name that is also a prefix of other names here.
 pub fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) -> Option<Finding> {
     if pattern.exact {
         return None;
@@ -73,7 +73,7 @@ pub fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) -> Opti
         .filter(|entry| here.contains(&entry.name.as_str()))
         .map(|entry| (entry, others(&entry.name)))
         .filter(|(_, others)| {
-            // Those that are named as well are meant.
+            // Others that the list names as well are no surprise.
             others.iter().any(|other| !pattern.entries.iter().any(|entry| entry.name == *other))
         })
         .map(|(entry, others)| format!("{} also means {}", entry.name, others.join(", ")))
@@ -90,7 +90,7 @@ pub fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) -> Opti
     )
 }
 
-/// Entries behind the last that NCCL reads.
+/// Entries after the last one that NCCL reads.
 pub fn dropped(pattern: &Pattern, setting: &UserSetting, nccl: &str, fix: &str) -> Option<Finding> {
     if pattern.dropped.is_empty() {
         return None;

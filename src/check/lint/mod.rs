@@ -1,5 +1,4 @@
-//! The user's own values: what NCCL will really do with them. They are never
-//! changed.
+//! What NCCL will really do with the user's own values, which are never changed.
 
 mod conf_file;
 mod empty;
@@ -48,8 +47,8 @@ impl Subject<'_> {
         self.plan.forecasts.last().map(|forecast| &forecast.prediction)
     }
 
-    /// A variable that the user set to something, where it concerns NCCL's own
-    /// transport for InfiniBand and RoCE, and that is in use or should be.
+    /// A variable that the user set to some value, where NCCL's own transport for InfiniBand
+    /// and RoCE is in use, or should be.
     fn of_verbs(&self, variable: &str) -> Option<&UserSetting> {
         let matters = matches!(self.plan.fabric, Fabric::Verbs | Fabric::None(_));
         self.user

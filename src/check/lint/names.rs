@@ -8,7 +8,7 @@ use crate::nccl::variables;
 use crate::nccl::version::KINDS;
 use crate::text::{condensed_to, shortened};
 
-/// Set for others than NCCL: PyTorch, builds, plugins, images.
+/// Variables for programs other than NCCL: PyTorch, builds, plugins, images.
 const OTHERS: &[&str] = &[
     "NCCL_ASYNC_ERROR_HANDLING",
     "NCCL_AVOID_RECORD_STREAMS",
@@ -59,10 +59,10 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         .collect()
 }
 
-/// So many names tell enough.
+/// A message shows at most this many names.
 const SHOWN: usize = 5;
 
-/// Names that are none for a shell or a file: the environment may have any.
+/// Names that neither a shell nor a file can set. The environment may hold any name.
 fn odd(subject: &Subject) -> Option<Finding> {
     let names = subject.facts.settings.0.iter().map(|setting| setting.variable.as_str());
     let odd: Vec<String> =
@@ -72,7 +72,7 @@ fn odd(subject: &Subject) -> Option<Finding> {
     }
     let names: Vec<&str> = odd.iter().map(String::as_str).collect();
     let message = format!(
-        "The environment has {}, and a variable cannot be called that: NCCL reads no such. The command gets it as it is, and rdma-init does not hand it on.",
+        "The environment has names that no shell can set: {}. NCCL does not read them. The command gets them unchanged, but rdma-init does not pass them on to processes that enter the container later.",
         condensed_to(&names, SHOWN)
     );
     let fix = "Write the name with letters, digits and _ alone, or remove it.";
@@ -101,7 +101,7 @@ fn unknown(setting: &UserSetting) -> Finding {
 fn other_release(subject: &Subject, setting: &UserSetting, variable: variables::Variable) -> Option<Finding> {
     let name = setting.variable.as_str();
     let successor = SUCCESSORS.iter().find(|(old, _)| *old == name).map(|(_, new)| *new);
-    // Of a release that is not known, only what holds for all that are modelled.
+    // Where the release is not known, only what holds for all modelled releases is reported.
     let (nccl, is_known) = match subject.user.version() {
         // Later patches of a release series may have gained it.
         Some(version) => (format!("NCCL {version}"), variable.is_known_to(version)),
@@ -138,12 +138,16 @@ fn retired(subject: &Subject, setting: &UserSetting, new: &str) -> Option<Findin
     let finding = match subject.user.get(new).filter(|new| !new.value.is_empty()) {
         Some(new) => Finding::warning(
             Id::RetiredName,
-            format!("{}: it is the old name of {}, which counts.", shown(setting), shown(new)),
+            format!(
+                "{}: this is an old name, and the new one is set as well: {} counts.",
+                shown(setting),
+                shown(new)
+            ),
         )
         .with_fix(format!("Remove {name}.")),
         None => Finding::info(
             Id::RetiredName,
-            format!("{}: it is the old name of {new}, and NCCL still reads it.", shown(setting)),
+            format!("{}: this is the old name of {new}, which NCCL still reads.", shown(setting)),
         )
         .with_fix(format!("Write {new}={}.", setting.value)),
     };

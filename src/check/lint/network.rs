@@ -14,18 +14,18 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// A network by name that is not to be had.
+/// `NCCL_NET` names a network that NCCL will not find.
 fn network(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_NET").filter(|setting| !setting.value.is_empty())?;
     let message = match subject.prediction().map(|prediction| &prediction.transport) {
         Some(Transport::Fails(message)) => message,
-        // Where there is nothing of RDMA there is no more to be asked.
+        // Without any RDMA device there is no prediction, but the outcome is clear.
         None if setting.value.eq_ignore_ascii_case("IB") => "no InfiniBand or RoCE device found",
         _ => return None,
     };
     let fix = match setting.value.eq_ignore_ascii_case("IB") {
         true => {
-            "See why no HCA can be used here; NCCL_NET=IB is what turns the silent use of TCP into an error."
+            "Find out why NCCL can use no HCA here (see the other findings). NCCL_NET=IB only turns the silent use of TCP into an error."
         }
         false => "Name IB or Socket, or the network of a net plugin that the image has; or remove NCCL_NET.",
     };
@@ -38,8 +38,8 @@ fn network(subject: &Subject) -> Option<Finding> {
     )
 }
 
-/// HCAs are usable, and the user keeps NCCL from them. (What is missing in the image
-/// has findings of its own.)
+/// HCAs are usable, but the user's `NCCL_NET` keeps NCCL from them. (Other findings report what
+/// is missing in the image.)
 fn fallback(subject: &Subject) -> Option<Finding> {
     let setting =
         subject.user.get("NCCL_NET").filter(|setting| setting.value.eq_ignore_ascii_case("Socket"))?;
@@ -67,7 +67,7 @@ fn debug(subject: &Subject) -> Option<Finding> {
     (!is_known && !conf_file::is_cause(setting)).then(|| {
         Finding::warning(
             Id::DebugLevel,
-            format!("{} is no level that NCCL knows, so it logs nothing.", shown(setting)),
+            format!("{} is not a level that NCCL knows, so NCCL logs nothing.", shown(setting)),
         )
         .with_fix(format!("Write one of {}.", DEBUG.join(", ")))
     })

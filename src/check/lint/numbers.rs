@@ -1,17 +1,18 @@
-//! Numbers: what NCCL reads, and whether that can be.
+//! Numbers: what NCCL reads from the text, and whether the value is possible.
 
 use super::{Subject, conf_file, shown};
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 use crate::nccl::number::{integer, strtoll};
 use crate::nccl::version::{REFUSES_WORDS, Version};
+use crate::text::counted;
 
 /// A variable that NCCL reads as an integer (`ncclLoadParam`).
 struct Number {
     variable: &'static str,
     least: i64,
     most: i64,
-    /// Why no more.
+    /// Why the range ends there.
     limit: &'static str,
 }
 
@@ -32,7 +33,7 @@ const NUMBERS: &[Number] = &[
     number("NCCL_IB_AR_THRESHOLD", i64::MIN, i64::MAX, ANY),
     number("NCCL_IB_DATA_DIRECT", 0, 2, "0, 1 and 2 have a meaning"),
     number("NCCL_IB_DISABLE", i64::MIN, i64::MAX, ANY),
-    // What is larger has a finding of its own.
+    // The lint `gid` reports a larger index.
     number("NCCL_IB_GID_INDEX", -1, i64::MAX, ANY),
     number("NCCL_IB_MERGE_NICS", i64::MIN, i64::MAX, ANY),
     number("NCCL_IB_MERGE_VFS", i64::MIN, i64::MAX, ANY),
@@ -63,7 +64,7 @@ const NUMBERS: &[Number] = &[
     number("NCCL_SOCKET_NTHREADS", i64::MIN, i64::MAX, ANY),
 ];
 
-/// Since this release -1, the default, stands for no choice.
+/// Since this release the default is -1, for no choice.
 const TC_AND_SL_UNSET: Version = Version::new(2, 26, 0);
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
@@ -76,7 +77,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         if conf_file::is_cause(setting) {
             continue;
         }
-        // What is no number is out of range by accident.
+        // What NCCL makes of a text that is not a number is out of range by accident.
         findings.extend(misread(subject, setting).or_else(|| out_of_range(subject, number, setting)));
     }
     findings.extend(timeout(subject));
@@ -87,12 +88,12 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
 fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let text = setting.value.as_str();
     let message = match strtoll(text) {
-        None => "it is too large, so NCCL takes its default".to_owned(),
+        None => "the number is too large, so NCCL takes its default".to_owned(),
         Some(number) if number.to_string() == text.trim_start().trim_start_matches('+') => return None,
         Some(number)
             if is_hexadecimal(text) || text.trim_start_matches(['-', '+']).chars().all(|c| c == '0') =>
         {
-            // It means just that.
+            // NCCL reads the number that the text shows.
             let _ = number;
             return None;
         }
@@ -105,10 +106,20 @@ fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
         Some(_) if subject.user.version().is_some_and(|version| version >= REFUSES_WORDS) => {
             "it is not a number, so NCCL takes its default".to_owned()
         }
-        Some(number) => format!("it is not a number, so NCCL reads {number} (its default from 2.32 on)"),
+        Some(number) if subject.user.version().is_some() => {
+            format!("it is not a number, so NCCL reads {number}")
+        }
+        Some(number) => {
+            format!(
+                "it is not a number: NCCL before 2.32 reads {number}, and later releases take their default"
+            )
+        }
     };
     let fix = match strtoll(text) {
         None => format!("Set a smaller number in {}, or remove it.", setting.variable),
+        Some(_) if text.chars().all(|c| c.is_ascii_digit()) => {
+            format!("Write the number in {} without the leading 0, or remove it.", setting.variable)
+        }
         Some(_) => format!("Write the number alone in {}, or remove it.", setting.variable),
     };
     Some(Finding::warning(Id::NotANumber, format!("{}: {message}.", shown(setting))).with_fix(fix))
@@ -134,20 +145,20 @@ fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Op
     };
     // A field that keeps the low bits.
     let acts = match number.limit.starts_with("the field") {
-        true => format!("; an HCA that keeps the low bits acts as if it were {}", value & number.most),
+        true => format!("; an HCA that keeps only the low bits acts as if it were {}", value & number.most),
         false => String::new(),
     };
     let limit = if number.limit.is_empty() { String::new() } else { format!(" ({})", number.limit) };
     Some(
         Finding::warning(
             Id::OutOfRange,
-            format!("{} is out of range: {range}{limit}{acts}.", shown(setting)),
+            format!("{} is out of range: it can be {range}{limit}{acts}.", shown(setting)),
         )
         .with_fix(format!("Set a value in this range, or remove {} for NCCL's default.", number.variable)),
     )
 }
 
-/// What the number means, as pages that advise another one get NCCL's default wrong.
+/// What the number means in seconds. Web pages that advise a value often state a wrong default.
 fn timeout(subject: &Subject) -> Option<Finding> {
     let setting = subject.user.get("NCCL_IB_TIMEOUT")?;
     let value = u32::try_from(strtoll(&setting.value)?).ok().filter(|value| (1..=31).contains(value))?;
@@ -155,14 +166,15 @@ fn timeout(subject: &Subject) -> Option<Finding> {
     let retries = subject.plan.settings.iter().find(|setting| setting.variable == "NCCL_IB_RETRY_CNT");
     let retries = retries
         .and_then(|setting| integer(setting.value.as_deref()?, subject.version()))
-        // Of the field's three bits, as above.
+        // The field has three bits.
         .map(|retries| retries & 7)
         .unwrap_or(7);
     Some(Finding::info(
         Id::IbTimeout,
         format!(
-            "{} lets each try of a lost packet wait {seconds:.2} s, with up to {retries} more; NCCL's own value is 20 since 2.23, 18 since 2.14, 14 before.",
-            shown(setting)
+            "{}: the HCA waits {seconds:.2} s for the answer to a packet before it sends the packet again, up to {}; NCCL's default is 20 since 2.23, 18 since 2.14, and 14 before.",
+            shown(setting),
+            counted(retries as usize, "time")
         ),
     ))
 }

@@ -10,9 +10,9 @@ use crate::plan::Fabric;
 const VARIABLE: &str = "NCCL_NET_PLUGIN";
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
-    // Where no NCCL was found, the plugins are not to be found either.
+    // Where no NCCL was found, the image is not searched for plugins.
     let Some(image) = libraries::image(subject.facts) else { return Vec::new() };
-    // Of two findings for one cause, the one that names it.
+    // For one cause there is one finding: that which names it.
     named(subject, image).or_else(|| needed(subject, image)).into_iter().collect()
 }
 
@@ -46,9 +46,9 @@ fn named(subject: &Subject, image: &Image) -> Option<Finding> {
     })))
 }
 
-/// EFA and the like, which NCCL's own transports do not know.
+/// Devices such as EFA, which NCCL's own transports cannot use.
 fn needed(subject: &Subject, image: &Image) -> Option<Finding> {
-    // That the user asks for TCP has been said.
+    // Where the user asks for TCP, `network` says so.
     if !needs_plugin(subject) || subject.user.get("NCCL_NET").is_some() {
         return None;
     }
@@ -73,15 +73,19 @@ fn needed(subject: &Subject, image: &Image) -> Option<Finding> {
     )
 }
 
-/// Whether only a plugin could drive the devices, and none will.
+/// Whether only a plugin can use the devices, and NCCL will load none.
 fn needs_plugin(subject: &Subject) -> bool {
     let transport = subject.prediction().map(|prediction| &prediction.transport);
     matches!(subject.plan.fabric, Fabric::Plugin(_)) && matches!(transport, Some(Transport::Sockets { .. }))
 }
 
-/// One that is there, and only a path leads to.
+/// What to do where a plugin is in the image, but outside the folders that the loader searches.
 fn elsewhere(image: &Image) -> Option<String> {
     let library = image.net_plugins.iter().find(|library| library.loads_as.is_empty())?;
     let folder = library.reached.first()?.path.parent()?;
-    Some(format!("Add {} to LD_LIBRARY_PATH: there is {}.", folder.display(), library.path.display()))
+    Some(format!(
+        "Add {} to LD_LIBRARY_PATH: the plugin is there ({}).",
+        folder.display(),
+        library.path.display()
+    ))
 }

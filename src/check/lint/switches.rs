@@ -1,4 +1,4 @@
-//! Numbers that NCCL compares with 1, so that 2 is no stronger yes.
+//! Switches that NCCL compares with 1, so that 2 means no.
 
 use super::{Subject, conf_file, shown};
 use crate::finding::{Finding, Id};
@@ -23,10 +23,10 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         variables::find(variable).is_some_and(|variable| variable.is_known_to(subject.version()))
     };
     set.filter(|(setting, _)| is_read(&setting.variable) && !conf_file::is_cause(setting))
-        // What is no number has a finding of its own.
+        // `numbers` reports a value that is not a number.
         .filter(|(setting, _)| strtoll(&setting.value).is_some_and(|number| !(0..=1).contains(&number)))
         .map(|(setting, stays)| {
-            let message = format!("{}: NCCL takes nothing but 1 for a yes here, so {stays}.", shown(setting));
+            let message = format!("{}: NCCL takes only 1 as a yes here, so {stays}.", shown(setting));
             Finding::warning(Id::SwitchValue, message)
                 .with_fix(format!("Write {}=1, or remove it.", setting.variable))
         })

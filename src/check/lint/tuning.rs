@@ -5,7 +5,7 @@ use super::{Subject, shown};
 use crate::finding::{Finding, Id};
 use crate::nccl::version::Version;
 
-/// Before that, unknown words were passed over.
+/// Earlier releases ignored unknown words.
 const IS_STRICT: Version = Version::new(2, 24, 0);
 
 const LISTS: &[(&str, &[&str])] = &[
@@ -17,7 +17,7 @@ const LISTS: &[(&str, &[&str])] = &[
 const FUNCTIONS: &[&str] = &["Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"];
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
-    // Where the release is not known, the list is right or wrong for the newest.
+    // Where the release is not known, the list is judged for the newest.
     if subject.version() < IS_STRICT {
         return Vec::new();
     }
@@ -27,13 +27,13 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
             let setting = subject.user.get(variable)?;
             let why = fault(&setting.value, words)?;
             let message =
-                format!("{}: {why}, and NCCL 2.24 and later end with an error there.", shown(setting));
+                format!("{}: {why}, and NCCL 2.24 and later end with an error on that.", shown(setting));
             let finding = match subject.user.version() {
                 Some(_) => Finding::error(Id::TuningList, message),
                 None => Finding::warning(Id::TuningList, message),
             };
             Some(finding.with_fix(format!(
-                "Write a list of {}, for one function as in AllReduce:{},{}; ^ before a list excludes.",
+                "Write words from {}, separated by commas; AllReduce:{},{} is for one function alone, and ^ before a list excludes its words.",
                 words.join(", "),
                 words[0],
                 words[1]
@@ -50,7 +50,7 @@ fn fault(text: &str, words: &[&str]) -> Option<String> {
         let (first, second) = (fields.next()?, fields.next());
         let list = match second {
             Some(_) if !FUNCTIONS.iter().any(|known| known.eq_ignore_ascii_case(first)) => {
-                return Some(format!("{first:?} is no function of NCCL"));
+                return Some(format!("{first:?} is not a function of NCCL"));
             }
             Some(list) => list,
             None if index > 0 => {
@@ -63,7 +63,7 @@ fn fault(text: &str, words: &[&str]) -> Option<String> {
         if let Some(word) =
             unknown.into_iter().find(|word| !words.iter().any(|known| known.eq_ignore_ascii_case(word)))
         {
-            return Some(format!("{word:?} is none of its words"));
+            return Some(format!("NCCL does not know the word {word:?} here"));
         }
     }
     None
@@ -87,12 +87,12 @@ mod tests {
         ] {
             assert_eq!(fault(right), None, "{right}");
         }
-        assert_eq!(fault("ring,tre").unwrap(), "\"tre\" is none of its words");
-        assert_eq!(fault("allreduc:ring").unwrap(), "\"allreduc\" is no function of NCCL");
+        assert_eq!(fault("ring,tre").unwrap(), "NCCL does not know the word \"tre\" here");
+        assert_eq!(fault("allreduc:ring").unwrap(), "\"allreduc\" is not a function of NCCL");
         assert_eq!(
             fault("ring;tree").unwrap(),
             "\"tree\" names no function, which only the first list may leave out"
         );
-        assert_eq!(fault(" Ring").unwrap(), "\" Ring\" is none of its words");
+        assert_eq!(fault(" Ring").unwrap(), "NCCL does not know the word \" Ring\" here");
     }
 }

@@ -1,4 +1,4 @@
-//! The way that the kernel finds for what an HCA sends.
+//! The route that the kernel chooses for the packets of an HCA.
 
 use std::net::IpAddr;
 
@@ -19,15 +19,15 @@ pub enum Way {
     /// There is none, and IPv4 takes every address for one on the interface's own link
     /// (`ip_route_output_key_hash_rcu` in `net/ipv4/route.c`).
     OnLink,
-    /// There is none, and IPv6, to which the interface is no more than a wish, takes one
-    /// out of this interface (`rt6_score_route` in `net/ipv6/route.c`).
+    /// There is none, and IPv6, for which the interface is only a preference, takes a route out
+    /// of this other interface (`rt6_score_route` in `net/ipv6/route.c`).
     Elsewhere(String),
     /// "Network is unreachable".
     Nowhere,
 }
 
-/// The way from an address of an interface to nodes of whose addresses nothing is known.
-/// `None` where the rules are not known.
+/// The way from an address of an interface to other nodes, without knowing their addresses.
+/// `None` where the routing rules are not known.
 pub fn way(net: &Net, address: IpAddr, interface: &str) -> Option<Way> {
     let tables = tables(net.rules.as_ref()?, address, interface);
     let is_own = |destination: &IpNet| {
@@ -58,7 +58,7 @@ pub fn way(net: &Net, address: IpAddr, interface: &str) -> Option<Way> {
 /// The tables that may be asked; `None` among them stands for any.
 fn tables(rules: &[Rule], address: IpAddr, interface: &str) -> Vec<Option<u32>> {
     let of_family = || rules.iter().filter(|rule| rule.family == Family::of(&address));
-    // What is skipped depends on more than is known here.
+    // Which rules a goto skips is not known here.
     let jumps = of_family().any(|rule| rule.action == Action::Goto);
     let mut tables = Vec::new();
     for rule in of_family() {

@@ -1,5 +1,4 @@
-//! The slots that are right as well, for the chain of the variable: which they are, and
-//! why another is taken.
+//! For `plan --why`: the slots that would be right as well, and why another one is taken.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +6,7 @@ use super::{INDEX, Rail};
 use crate::facts::gid::Gid;
 use crate::plan::Notes;
 
-/// So many addresses in a slot tell enough.
+/// A line shows at most this many addresses.
 const SHOWN: usize = 4;
 
 /// Beside a slot that is taken on every HCA. `is_published`: it is the platform's constant.
@@ -18,23 +17,25 @@ pub fn beside(rails: &[Rail], taken: u32, is_published: bool, notes: &mut Notes)
     for index in indexes {
         let (ipv6, ipv4): (Vec<&Gid>, Vec<&Gid>) = at(rails, index).partition(|gid| gid.address().is_ipv6());
         let right = ipv6.len() + ipv4.len();
-        let chosen = format!("; {INDEX}={index} takes it instead");
+        let chosen = format!("; set {INDEX}={index} to take it");
         let (where_right, why) = match (ipv4.is_empty(), ipv6.is_empty()) {
             _ if right < rails.len() => (
                 format!("on {right} of {} HCAs", rails.len()),
-                "as an index counts on all of them".to_owned(),
+                "because one index holds for all HCAs".to_owned(),
             ),
             (false, false) => (
                 "on every HCA, IPv4 on some and IPv6 on others".to_owned(),
-                "as one cannot reach the other".to_owned(),
+                "because IPv4 and IPv6 cannot reach each other".to_owned(),
             ),
             (true, _) if !ipv6_is_taken => {
-                ("on every HCA, too".to_owned(), format!("as IPv4 goes before IPv6{chosen}"))
+                ("on every HCA, too".to_owned(), format!("because IPv4 comes before IPv6{chosen}"))
             }
-            _ if is_published => ("on every HCA, too".to_owned(), format!("as {taken} is published{chosen}")),
-            _ => ("on every HCA, too".to_owned(), format!("as {taken} is lower{chosen}")),
+            _ if is_published => {
+                ("on every HCA, too".to_owned(), format!("because slot {taken} is published{chosen}"))
+            }
+            _ => ("on every HCA, too".to_owned(), format!("because slot {taken} is lower{chosen}")),
         };
-        let rule = format!("slot {index}, right {where_right} ({})", shown(at(rails, index)));
+        let rule = format!("slot {index}, which is right {where_right} ({})", shown(at(rails, index)));
         notes.tried(INDEX, rule, format!("not taken, {why}"));
     }
 }
@@ -46,8 +47,8 @@ pub fn beside_search(rails: &[Rail], ends: &[&Gid], notes: &mut Notes) {
             let [other_shown, end_shown] = [*other, *end].map(|gid| shown([gid].into_iter()));
             notes.tried(
                 INDEX,
-                format!("slot {} of {}, right, too ({other_shown})", other.index, rail.name),
-                format!("not taken, as the search ends on slot {} ({end_shown})", end.index),
+                format!("slot {} of {}, which is right, too ({other_shown})", other.index, rail.name),
+                format!("not taken, because the search ends on slot {} ({end_shown})", end.index),
             );
         }
     }

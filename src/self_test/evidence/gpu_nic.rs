@@ -4,7 +4,7 @@ use super::Evidence;
 use super::ports::used;
 use crate::facts::Facts;
 use crate::facts::pci::PciDevice;
-use crate::facts::rdma::Hca;
+use crate::facts::rdma::{Hca, Port};
 use crate::plan::Plan;
 use crate::plan::distance::{self, Distance};
 use crate::text::condensed;
@@ -33,6 +33,7 @@ pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
         facts.rdma.iter().filter(|hca| !hcas.iter().any(|used| used.name == hca.name)).collect();
     let mut gpus = Vec::new();
     let mut farther: Vec<(String, Vec<String>)> = Vec::new();
+    let mut nearer_hcas: Vec<&str> = Vec::new();
     for (index, device) in devices.iter().enumerate() {
         let Some((distance, names)) = nearest(device, &hcas) else { continue };
         let gpu = format!("GPU {index}");
@@ -47,6 +48,7 @@ pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
                 nearer.word(),
                 why_idle(plan, &others)
             );
+            nearer_hcas.extend(others.iter().filter(|name| !nearer_hcas.contains(name)).collect::<Vec<_>>());
             match farther.iter_mut().find(|(known, _)| *known == text) {
                 Some((_, gpus)) => gpus.push(gpu.clone()),
                 None => farther.push((text, vec![gpu.clone()])),
@@ -69,7 +71,7 @@ pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
             .collect();
         return evidence.warn(
             format!("An HCA that is nearer to a GPU than those in use is left alone: {}.", list.join("; ")),
-            "Let the job use the nearer HCA, or allot HCAs with the GPUs that they are near to (a device plugin that knows the topology).",
+            &fix(facts, &nearer_hcas),
         );
     }
     match gpus.as_slice() {
@@ -83,11 +85,34 @@ pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
                     first.hcas[0],
                     hcas.len()
                 ),
-                "Allot HCAs with the GPUs that they are near to (a device plugin that knows the topology).",
+                "Allot HCAs with the GPUs that they are near (a device plugin that knows the topology).",
             )
         }
         _ => evidence,
     }
+}
+
+/// What helps where these HCAs are nearer than those in use: a port that is not up comes first.
+fn fix(facts: &Facts, nearer: &[&str]) -> String {
+    let is_up = |name: &&&str| {
+        let hca = facts.rdma.iter().find(|hca| hca.name == ***name);
+        hca.is_some_and(|hca| hca.ports.iter().any(Port::is_active))
+    };
+    let (up, down): (Vec<&str>, Vec<&str>) = nearer.iter().partition(|name| is_up(name));
+    let mut steps = Vec::new();
+    if !down.is_empty() {
+        steps.push(format!(
+            "Bring the port of {} up: check its cable, its switch port and its interface on the node.",
+            condensed(&down)
+        ));
+    }
+    if !up.is_empty() {
+        steps.push(format!(
+            "Let the job use {}, or allot HCAs with the GPUs that they are near (a device plugin that knows the topology).",
+            condensed(&up)
+        ));
+    }
+    steps.join(" ")
 }
 
 /// How far the nearest are, and their names.
@@ -141,11 +166,18 @@ mod tests {
 
     #[test]
     fn a_nearer_one_that_is_left_alone_is_named_with_the_reason() {
-        let (_, message, _) = evidence(&[0, 0, 1], &[1, 0], 1).wrong.unwrap();
+        let (_, message, fix) = evidence(&[0, 0, 1], &[1, 0], 1).wrong.unwrap();
+        assert!(fix.starts_with("Bring the port of mlx5_1 up"), "{fix}");
         assert!(
             message.ends_with(": GPU 0, GPU 1: mlx5_0 SYS, but mlx5_1 PIX (the port is DOWN)."),
             "{message}"
         );
+        let (mut facts, _) = host(3, 1);
+        facts.rdma[1].ports[0].state = "ACTIVE".to_owned();
+        let up = super::fix(&facts, &["mlx5_1"]);
+        assert!(up.starts_with("Let the job use mlx5_1, or allot"), "{up}");
+        let both = super::fix(&facts, &["mlx5_1", "mlx5_2"]);
+        assert!(both.starts_with("Bring the port of mlx5_2 up") && both.ends_with(&up), "{both}");
         // What is used is near enough.
         assert_eq!(evidence(&[0], &[0, 0], 1).wrong, None);
     }

@@ -26,7 +26,9 @@ pub fn unused(_: &Facts, plan: &Plan) -> Evidence {
     }));
     match why.is_empty() {
         true => Evidence::skip("there are none"),
-        false => Evidence::of(lines(&why)),
+        false => {
+            Evidence::of(why.iter().map(|(reason, names)| format!("{} left out: {reason}", condensed(names))))
+        }
     }
 }
 
