@@ -17,6 +17,8 @@ pub struct Start<'a> {
     pub command: Option<&'a str>,
     /// What an earlier start of ours has put into the environment, and is there still.
     pub filled: &'a [Filled],
+    /// Whether this process is the child of an init of ours that is not PID 1 (`--supervise`).
+    pub has_subreaper: bool,
 }
 
 /// A variable that rdma-init filled in when this container started, and why.
@@ -39,7 +41,7 @@ impl Start<'_> {
 
 impl<'a> From<&'a Environment> for Start<'a> {
     fn from(environment: &'a Environment) -> Start<'a> {
-        Start { environment, folder: None, command: None, filled: &[] }
+        Start { environment, folder: None, command: None, filled: &[], has_subreaper: false }
     }
 }
 
