@@ -144,7 +144,7 @@ impl Collected {
             };
             number += 1;
             if let Some(said) = launcher::failure(&line) {
-                let why = format!("srun says \"{said}\", so a report may be missing");
+                let why = format!("{said}, so a report may be missing");
                 self.unread(name, Some(number), &why);
             }
             finder.line(number, kind, &line, &mut |at, found| self.found(name, at, found));
