@@ -375,6 +375,14 @@ mod tests {
             error("refuse-exit-code = 256", &[], vec![]),
             "the key refuse-exit-code has the value 256 in the file c.toml: expected a number from 1 to 255"
         );
+        // Every key is as near to a short word.
+        assert!(
+            error("[x]\na = 1", &[], vec![]).starts_with("unknown key x in the file c.toml; the keys are ")
+        );
+        assert_eq!(
+            error("set = 3", &[], vec![]),
+            "the key set in the file c.toml: expected a table of variables, or VARIABLE=VALUE as a list or on lines"
+        );
         assert_eq!(
             error("", &[("RDMA_INIT_SET", "NCCL_DEBUG")], vec![]),
             "the key set in the variable RDMA_INIT_SET: line 1: expected VARIABLE=VALUE, with a name of letters, digits and _"
@@ -388,7 +396,7 @@ mod tests {
             "the key stop-timeout has the value \"0s\" in the variable RDMA_INIT_STOP_TIMEOUT: expected a duration such as 500ms, 25s or 2m"
         );
         let toml = error("a = 1\nb", &[], vec![]);
-        assert!(toml.starts_with("the file c.toml is not TOML, line 2:"), "{toml}");
+        assert!(toml.starts_with("the file c.toml is not valid TOML: line 2:"), "{toml}");
     }
 
     #[test]

@@ -83,14 +83,14 @@ fn found(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
         "nofile" => few(
             facts.limits.nofile,
             FEW_FILES,
-            "Only {} files may be open, which a large job needs more of (\"Too many open files\").",
+            "Only {} files may be open at once. A large job needs more, or ends with \"Too many open files\".",
             "Docker: --ulimit nofile=1048576:1048576. containerd: LimitNOFILE=infinity in its unit.",
             |count| count.to_string(),
         ),
         "stack" => few(
             facts.limits.stack,
             SMALL_STACK,
-            "Only {} of stack: threads of NCCL and of the framework may end with a segmentation fault.",
+            "The stack cannot grow beyond {}: threads of NCCL and of the framework may end with a segmentation fault.",
             "Docker: --ulimit stack=67108864:67108864.",
             amount,
         ),
@@ -99,12 +99,12 @@ fn found(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
             None => Evidence::skip("there is no /dev/shm"),
         },
         "shared-memory-writable" => match facts.shm.and_then(|shm| shm.writable) {
-            None => Evidence::skip("not known"),
-            Some(true) => Evidence::of(["this user may make files in it".to_owned()]),
+            None => Evidence::skip("the facts do not say"),
+            Some(true) => Evidence::of(["this user may write to it".to_owned()]),
             Some(false) => Evidence {
                 wrong: Some((
                     Outcome::Failed,
-                    "This user may not make files in /dev/shm, which NCCL needs between the GPUs of a node."
+                    "This user may not create files in /dev/shm, and NCCL needs them between the GPUs of a node."
                         .to_owned(),
                     "Mount it with mode 1777, or run as another user.".to_owned(),
                 )),
@@ -112,13 +112,13 @@ fn found(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
             },
         },
         "state" => match facts.state_writable {
-            None => Evidence::skip("not known"),
-            Some(true) => Evidence::of([format!("this user may make files in {FOLDER}")]),
+            None => Evidence::skip("the facts do not say"),
+            Some(true) => Evidence::of([format!("this user may write to {FOLDER}")]),
             Some(false) => Evidence::default().warn(
                 format!(
-                    "This user may not make files in {FOLDER}, so the state goes to /dev/shm or /tmp, if that can be."
+                    "This user may not create files in {FOLDER}, so rdma-init keeps its state in /dev/shm or /tmp, where it can."
                 ),
-                "Let the container write to its root file system; or mount one on /run that its user may write and that no other container has (docker run --tmpfs /run; Kubernetes: an emptyDir).",
+                "Let the container write to its root file system, or mount at /run a file system that its user may write to and that no other container has (docker run --tmpfs /run; Kubernetes: an emptyDir).",
             ),
         },
         "libibverbs" => match image {
@@ -141,11 +141,11 @@ fn found(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
             Some(found) if !found.is_empty() => {
                 Evidence::of(found.iter().map(|l| l.path.display().to_string()))
             }
-            _ => Evidence::skip("there is none"),
+            _ => Evidence::skip("no net plugin was found in the image"),
         },
         "unused" => unused(plan),
         "uverbs" => {
-            each_used(facts, plan, &|hca, _| hca.uverbs.as_ref().map(|_| "its node can be opened".to_owned()))
+            each_used(facts, plan, &|hca, _| hca.uverbs.as_ref().map(|_| "the uverbs node can be opened".to_owned()))
         }
         "port" => each_used(facts, plan, &|_, port| Some(format!("{}, {}", port.state, port.physical_state))),
         "device" => each_used(facts, plan, &|hca, port| {
@@ -178,7 +178,7 @@ fn found(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
         "gpudirect" => match (facts.gpu.count, &facts.gpu.peer_memory) {
             (None, _) => Evidence::skip("no NVIDIA GPU"),
             (_, Some(path)) => Evidence::of([path.clone()]),
-            (_, None) if facts.gpu.driver.is_none() => Evidence::skip("the driver does not tell its kind"),
+            (_, None) if facts.gpu.driver.is_none() => Evidence::skip("the facts do not name the NVIDIA driver"),
             (_, None) => Evidence::of(facts.gpu.driver.clone()),
         },
         "interface" => match plan.forecasts.last().map(|forecast| &forecast.prediction.bootstrap) {
@@ -193,7 +193,7 @@ fn found(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
         "count" => count::count(facts, plan),
         "variables" => variables(plan),
         "signals" => match &facts.parent {
-            None => Evidence::skip("no other program is PID 1 and has started rdma-init"),
+            None => Evidence::skip("PID 1 did not start rdma-init"),
             Some(parent) => Evidence::of([format!("PID 1 is {}", parent.program)]),
         },
         "fabric" => match &plan.fabric {
@@ -210,16 +210,17 @@ fn found(id: &str, facts: &Facts, plan: &Plan) -> Evidence {
 fn nccl(plan: &Plan) -> Evidence {
     let Some(forecast) = plan.forecasts.last() else { return Evidence::skip("there is no RDMA here") };
     if let Certain::Perhaps(why) = obstacle::of_network(plan) {
-        let message =
-            format!("Which NCCL the job will load is not known, and of some releases it holds: {why}.");
+        let message = format!(
+            "It is not known which NCCL the job will load, and of some releases this is true: {why}."
+        );
         return Evidence::default().warn(message, "See what each release does: `rdma-init plan`.");
     }
     match &forecast.prediction.transport {
-        Transport::Verbs(ports) => Evidence::of([format!("it will use {}", counted(ports.len(), "port"))]),
-        Transport::Plugin { file, .. } => Evidence::of([format!("it will load {file}")]),
-        Transport::Sockets { .. } if !plan.fabric.is_there() => Evidence::skip("there is none to use"),
+        Transport::Verbs(ports) => Evidence::of([format!("NCCL will use {}", counted(ports.len(), "port"))]),
+        Transport::Plugin { file, .. } => Evidence::of([format!("NCCL will load {file}")]),
+        Transport::Sockets { .. } if !plan.fabric.is_there() => Evidence::skip("there is no RDMA here"),
         Transport::Sockets { interfaces, .. } if !plan.fabric.pins_memory() => {
-            Evidence::of([format!("it will use sockets on {}", interfaces.join(", "))])
+            Evidence::of([format!("NCCL will use sockets on {}", interfaces.join(", "))])
         }
         Transport::Sockets { .. } | Transport::Fails(_) => Evidence::default(),
     }
@@ -229,7 +230,7 @@ fn nccl(plan: &Plan) -> Evidence {
 fn variables(plan: &Plan) -> Evidence {
     let set = plan.settings.iter().filter(|setting| setting.outcome == plan::Outcome::User).count();
     match set {
-        0 => Evidence::skip("none is set but what is filled in"),
+        0 => Evidence::skip("you have set none, and rdma-init fills in the rest"),
         _ => Evidence::of([format!("{} set by you", counted(set, "variable"))]),
     }
 }

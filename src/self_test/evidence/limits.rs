@@ -18,7 +18,7 @@ pub fn few(
     fix: &str,
     show: impl Fn(u64) -> String,
 ) -> Evidence {
-    let Some(limit) = limit else { return Evidence::skip("the kernel does not tell") };
+    let Some(limit) = limit else { return Evidence::skip("the facts do not say") };
     let evidence = Evidence::of([limits(limit, &show)]);
     match limit.soft {
         Amount::Limited(number) if number < least => evidence.warn(message.replace("{}", &show(number)), fix),

@@ -25,7 +25,7 @@ pub fn unused(plan: &Plan) -> Evidence {
         (reason.to_owned(), verdict.name())
     }));
     match why.is_empty() {
-        true => Evidence::skip("there are none"),
+        true => Evidence::skip("no port is left unused"),
         false => Evidence::of(lines(&why)),
     }
 }
@@ -41,7 +41,7 @@ pub fn each_used(facts: &Facts, plan: &Plan, say: &dyn Fn(&Hca, &Port) -> Option
     }));
     match (said.is_empty(), used(facts, plan).next()) {
         (_, None) => Evidence::skip("no port is in use"),
-        (true, _) => Evidence::skip("the devices do not tell"),
+        (true, _) => Evidence::skip("the facts do not say"),
         _ => Evidence::of(lines(&said)),
     }
 }

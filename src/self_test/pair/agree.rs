@@ -126,7 +126,7 @@ fn nccl(mine: &Node, theirs: &Node) -> Check {
             ..kinds::check(id, Outcome::Failed)
         },
         _ => Check {
-            message: Some("the release of NCCL is not known on both nodes".to_owned()),
+            message: Some("on one node or both, the release of NCCL is not known".to_owned()),
             ..kinds::check(id, Outcome::Skipped)
         },
     }
