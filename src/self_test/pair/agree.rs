@@ -97,7 +97,7 @@ fn mtu(mine: &Node, theirs: &Node, found: &[Found]) -> Check {
         let all = || of_interfaces.iter().chain(&of_ports);
         let differ = all().filter(|(_, here, there)| here != there);
         odd.extend(differ.map(|(what, here, there)| {
-            format!("{} has {what} MTU {here} here, {} {there} on {}", near.hca, far.hca, theirs.host)
+            format!("{} has {what} MTU {here} here, and {} has {there} on {}", near.hca, far.hca, theirs.host)
         }));
         let shown: Vec<String> = all().map(|(what, here, _)| format!("{what} {here}")).collect();
         same.extend((!shown.is_empty()).then(|| shown.join(", ")));
