@@ -110,7 +110,7 @@ impl Collected {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 match depth.checked_sub(1) {
                     Some(depth) => self.folder(&path, depth),
-                    None => self.unread(&name(&path), None, "the folder is too deep in others"),
+                    None => self.unread(&name(&path), None, "the folder is nested too deep to be searched"),
                 }
             } else if fs::metadata(&path).map_or(true, |data| data.is_file()) {
                 // Should it be a FIFO by now, opening it does not wait for a writer.
@@ -149,7 +149,7 @@ impl Collected {
             }
             finder.line(number, kind, &line, &mut |at, found| self.found(name, at, found));
             if kind == Line::Endless {
-                self.unread(name, Some(number), "the line does not end within 64 MiB: this is no log");
+                self.unread(name, Some(number), "the line does not end within 64 MiB, so this is not a log");
                 break;
             }
         }

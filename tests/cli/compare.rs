@@ -408,7 +408,7 @@ fn where_nothing_can_be_read_it_says_why() {
     said(compare("hello\n{}\n"), &["unread  standard input: there is no report in it"]);
     said(compare("{\"schema\": \"rdma-init/self-test/1\""), &["standard input, line 1: the report is cut"]);
     said(run(rdma_init(["compare", "/no/such/file"])), &["/no/such/file", "No such file"]);
-    said(run(rdma_init(["compare", "/dev/zero"])), &["/dev/zero", "this is no log"]);
+    said(run(rdma_init(["compare", "/dev/zero"])), &["/dev/zero", "this is not a log"]);
     let (code, document) = compare_json("");
     assert_eq!((code, &document["nodes"], &document["agree"]), (Some(1), &json!(0), &json!(false)));
     assert_eq!(document["unread"]["count"], 1);

@@ -39,6 +39,10 @@ fn an_error_in_the_file_names_key_value_and_file() {
     with_text("memlok = \"off\"").expect_error(&["memlok", "site.toml", "did you mean memlock?"]);
     with_text("memlock = \"on\"").expect_error(&["memlock", "\"on\"", "site.toml", "off, warn, enforce"]);
     with_text("memlock = 3").expect_error(&["memlock", "3", "site.toml"]);
+    // To a short word, every other short one is near.
+    with_text("[x]\na = 1").expect_error(&["unknown key x", "site.toml", "; the keys are "]);
+    with_text("set = 3").expect_error(&["the key set", "site.toml", "expected a table of variables"]);
+    with_text(b"a = \"\xff\"").expect_error(&["cannot read the file", "site.toml", "it is not UTF-8 text"]);
     with_text("refuse-exit-code = 0").expect_error(&["refuse-exit-code", "0", "site.toml", "1 to 255"]);
     with_text("prepare-timeout = 10").expect_error(&["prepare-timeout", "10", "site.toml", "500ms"]);
     with_text("prepare-timeout = \"0s\"").expect_error(&["prepare-timeout", "0s", "site.toml"]);
