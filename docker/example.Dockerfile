@@ -15,7 +15,7 @@ COPY --from=rdma-init /rdma-init /rdma-init
 # CAP_IPC_LOCK, so that the engine has to raise the limit of pinned memory:
 #   docker run --ulimit memlock=-1:-1 ...
 # USER 1000
-# An image that has an ENTRYPOINT of its own keeps it after the dashes:
+# Where the base image has an ENTRYPOINT of its own, write its words after the dashes:
 #   ENTRYPOINT ["/rdma-init", "--", "OLD", "ENTRYPOINT"]
 # And an ENTRYPOINT takes away the CMD of the base image, so that it has to be written again.
 ENTRYPOINT ["/rdma-init", "--"]

@@ -48,7 +48,7 @@ Exit codes: the command's own; 128+n when signal n killed it; 126 not executable
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Configuration")]
 pub struct ConfigFlags {
-    /// Which profile: auto, none, or one of `rdma-init profiles`
+    /// The profile to fill in from: auto, none, or a name that `rdma-init profiles` lists [default: auto]
     #[arg(long, global = true, value_name = "NAME")]
     profile: Option<String>,
 
@@ -56,15 +56,15 @@ pub struct ConfigFlags {
     #[arg(long, global = true, value_name = "FOLDER")]
     profile_dir: Option<String>,
 
-    /// The HCA whose interface carries the default route: auto (used where it is a rail), use, or skip
+    /// Whether to use the HCA whose interface carries the default route: auto (where it is a rail), use, or skip [default: auto]
     #[arg(long, global = true, value_name = "WHEN")]
     default_route_hca: Option<String>,
 
-    /// Raise the limit of pinned memory: off, warn, or enforce (refuse to start where it stays at 8 MiB or less)
+    /// Raise the limit of pinned memory: off, warn, or enforce (refuse to start where it stays at 8 MiB or less) [default: warn]
     #[arg(long, global = true, value_name = "MODE")]
     memlock: Option<String>,
 
-    /// Test limits, image and fabric before the command starts: off, warn, or enforce (refuse to start where a check fails)
+    /// Test limits, image and fabric before the command starts: off, warn, or enforce (refuse to start where a check fails) [default: off]
     #[arg(long, global = true, value_name = "MODE")]
     self_test: Option<String>,
 
@@ -72,55 +72,55 @@ pub struct ConfigFlags {
     #[arg(long, global = true)]
     require_rdma: bool,
 
-    /// A variable never to fill in (repeatable)
+    /// Never fill in this variable (repeatable)
     #[arg(long, global = true, value_name = "VARIABLE")]
     keep: Vec<String>,
 
-    /// A variable to set, as if by you (repeatable)
+    /// Set this variable, as if you had set it in the environment (repeatable)
     #[arg(long, global = true, value_name = "VARIABLE=VALUE")]
     set: Vec<String>,
 
-    /// Where to leave what was decided, for who enters the container later [default: /run/rdma-init]
+    /// Where to keep the decision for processes that enter the container later; empty for nowhere [default: /run/rdma-init]
     #[arg(long, global = true, value_name = "FOLDER")]
     state_dir: Option<String>,
 
-    /// Put the variables into /etc/nccl.conf, too: true or false [default: true in a container]
+    /// Put the variables into /etc/nccl.conf as well: true or false [default: true in a container]
     #[arg(long, global = true, value_name = "BOOLEAN", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     write_nccl_conf: Option<String>,
 
-    /// Put the variables where other programs look, too: profile, ssh, environment (repeatable)
+    /// Put the variables where other programs look as well: profile, ssh, environment (repeatable)
     #[arg(long, global = true, value_name = "WHERE", value_delimiter = ',')]
     propagate: Vec<String>,
 
-    /// After this time the command starts without the rest of the preparation [default: 10s]
+    /// Start the command without the rest of the preparation after this time [default: 10s]
     #[arg(long, global = true, value_name = "TIME")]
     prepare_timeout: Option<String>,
 
-    /// Look after the command also where this is not PID 1 (as a subreaper)
+    /// Stay and look after the command also where this is not PID 1 (as a subreaper)
     #[arg(long, global = true)]
     supervise: bool,
 
-    /// Forward signals to the command's process group
+    /// Forward signals to the command's whole process group
     #[arg(long, global = true)]
     kill_group: bool,
 
-    /// So long after the first TERM, INT or QUIT, kill everything that is left
+    /// Kill everything that is left this long after the first TERM, INT or QUIT
     #[arg(long, global = true, value_name = "TIME")]
     stop_timeout: Option<String>,
 
-    /// When the command has ended: TERM to the others, wait so long, then kill them
+    /// When the command has ended, send TERM to the processes that are left, and kill them after this time
     #[arg(long, global = true, value_name = "TIME")]
     drain_timeout: Option<String>,
 
-    /// Forward another signal instead; a TO of 0 drops it (repeatable)
+    /// Forward the signal TO in place of FROM; a TO of 0 drops FROM (repeatable)
     #[arg(long, global = true, value_name = "FROM:TO")]
     rewrite_signal: Vec<String>,
 
-    /// End with code M, or 0, where the command ends with N (repeatable)
+    /// Exit with code M, or 0 without it, where the command exits with code N (repeatable)
     #[arg(long, global = true, value_name = "N[:M]")]
     remap_exit: Vec<String>,
 
-    /// Get this signal when our own parent ends
+    /// Have the kernel send rdma-init this signal when its own parent ends
     #[arg(long, global = true, value_name = "SIGNAL")]
     parent_death_signal: Option<String>,
 
@@ -128,26 +128,26 @@ pub struct ConfigFlags {
     #[arg(long, global = true)]
     warn_on_reap: bool,
 
-    /// The exit code of a refusal [default: 121]
+    /// The exit code where rdma-init refuses to start the command [default: 121]
     #[arg(long, global = true, value_name = "CODE")]
     refuse_exit_code: Option<String>,
 
-    /// The report on standard error: text or json
+    /// The format of the report on standard error: text or json [default: text]
     #[arg(long, global = true, value_name = "FORMAT")]
     log_format: Option<String>,
 
-    /// How much to report: error, warn, info or debug
+    /// How much to report: error, warn, info or debug [default: info]
     #[arg(long, global = true, value_name = "LEVEL")]
     log_level: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// Show what the container has
+    /// Show the RDMA devices, interfaces, limits and libraries of the container
     Inspect {
         #[command(flatten)]
         host: Host,
-        /// As the facts document that --facts reads
+        /// Print the facts document that --facts reads
         #[arg(long)]
         json: bool,
     },
@@ -155,36 +155,39 @@ pub enum Action {
     Plan {
         #[command(flatten)]
         host: Host,
-        /// With everything that each value was decided on
+        /// Show the evidence for each value as well
         #[arg(long)]
         evidence: bool,
-        /// The whole chain for one variable: where it is set, what was tried, what NCCL does
+        /// Show the whole chain for one variable: where it is set, what was tried, what NCCL does
         #[arg(long, value_name = "VARIABLE", conflicts_with = "evidence")]
         why: Option<String>,
+        /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
     /// Print the variables that would be set
     Env(EnvArguments),
-    /// Run COMMAND with the variables that the container was started with: for kubectl exec
+    /// Run COMMAND with the variables that the container was started with, for kubectl exec
     Exec {
         /// The command to run, with its arguments
         #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
-    /// Whether the container is prepared and its command runs: for probes
+    /// Tell whether the container is prepared and its command runs, for probes
     Status {
+        /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Show what goes over the RDMA devices, in MiB and packets in a second
+    /// Show the traffic of the RDMA devices, in MiB and packets per second
     Stat(StatArguments),
-    /// Prove limits and image, and that the devices are fit for the job
+    /// Test limits, image and RDMA devices, and the fabric to another node
     SelfTest(SelfTestArguments),
     /// List the profiles, or show one
     Profiles {
         /// The profile to show, as TOML
         name: Option<String>,
+        /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
@@ -193,15 +196,16 @@ pub enum Action {
         /// Files or folders with what `self-test --json` wrote on each node; - for standard input
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// End with 1 where fewer nodes than these have left a report
+        /// Exit with 1 where fewer than NODES nodes have left a report
         #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u32).range(1..))]
         expect: Option<u32>,
+        /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Copy this program into a folder, for an image that cannot be rebuilt: from an init container
+    /// Copy this program into a folder: an init container does so for an image that cannot be rebuilt
     Install {
-        /// The folder, such as a volume that both containers mount; it must be there
+        /// An existing folder, such as a volume that both containers mount
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
     },
@@ -214,22 +218,23 @@ pub enum Action {
 pub struct EnvArguments {
     #[command(flatten)]
     pub host: Host,
+    /// The format of the output
     #[arg(long, value_enum, default_value_t)]
     pub format: EnvFormat,
-    /// Less those that have their value here already
+    /// Leave out variables that have this value in the environment already
     #[arg(long)]
     pub changed_only: bool,
-    /// With those of NCCL and its companions that were set already
+    /// Add the variables of NCCL and its companions that were set already
     #[arg(long)]
     pub all: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct StatArguments {
-    /// Again and again, each time over so long
+    /// Print the rates again and again, each time over TIME [default without a TIME: 1s]
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s")]
     pub watch: Option<humantime::Duration>,
-    /// One object on each line
+    /// Print one JSON object on each line
     #[arg(long)]
     pub json: bool,
 }
@@ -238,19 +243,19 @@ pub struct StatArguments {
 pub struct SelfTestArguments {
     #[command(flatten)]
     pub host: Host,
-    /// Show the checks that there are
+    /// List all checks
     #[arg(long)]
     pub list: bool,
-    /// How far to go; with --facts, quick
+    /// How far to test [default: verbs; with --facts: quick]
     #[arg(long, value_name = "LEVEL")]
     pub level: Option<Level>,
-    /// Bytes to register with each device
+    /// How many bytes of memory to register with each device
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_SIZE, value_parser = clap::value_parser!(u64).range(LEAST_SIZE..))]
     pub size: u64,
-    /// The longest time for each port
+    /// How long the test of a port may take
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub each: humantime::Duration,
-    /// Wait for another node's --peer, and test the fabric between the two as well
+    /// Wait for another node that runs self-test --peer, and test the fabric between the two as well
     #[arg(
         long,
         value_name = "ADDR:PORT",
@@ -259,22 +264,22 @@ pub struct SelfTestArguments {
         conflicts_with_all = ["peer", "level", "facts"]
     )]
     pub listen: Option<Address>,
-    /// Test the fabric to another node, which has --listen (RDMA_INIT_TOKEN: a secret of the two, 16 bytes or more)
+    /// Test the fabric to another node, which runs self-test --listen (both need the same secret in RDMA_INIT_TOKEN, 16 bytes or more)
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["level", "facts"])]
     pub peer: Option<Address>,
-    /// Take whoever comes, or answers, for the other node: for a network of these two alone, without RDMA_INIT_TOKEN
+    /// Without RDMA_INIT_TOKEN: take whoever comes or answers for the other node, in a network of these two alone
     #[arg(long, conflicts_with = "facts")]
     pub any_peer: bool,
-    /// The longest time until the other node is there
+    /// How long to wait for the other node
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub wait: humantime::Duration,
-    /// A check to leave out (repeatable)
+    /// Leave out this check (repeatable)
     #[arg(long, value_name = "ID")]
     pub skip: Vec<String>,
-    /// A check to make, and no other (repeatable)
+    /// Make only this check (repeatable)
     #[arg(long, value_name = "ID")]
     pub only: Vec<String>,
-    /// One document on one line
+    /// Print one JSON document on one line, as compare reads it
     #[arg(long)]
     pub json: bool,
 }
@@ -282,7 +287,7 @@ pub struct SelfTestArguments {
 /// The host that it is about.
 #[derive(Debug, Args)]
 pub struct Host {
-    /// A facts document captured elsewhere with `inspect --json`, or demo:NAME
+    /// Work on a facts document that `inspect --json` wrote elsewhere, or on demo:NAME, instead of this host
     #[arg(long, value_name = "FILE")]
     pub facts: Option<PathBuf>,
 }

@@ -384,7 +384,7 @@ mod tests {
             "the key stop-timeout has the value \"0s\" in the variable RDMA_INIT_STOP_TIMEOUT: expected a duration such as 500ms, 25s or 2m"
         );
         let toml = error("a = 1\nb", &[], vec![]);
-        assert!(toml.starts_with("the file c.toml is not TOML, line 2:"), "{toml}");
+        assert!(toml.starts_with("the file c.toml is not valid TOML: line 2:"), "{toml}");
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub fn filled_at_start(config: &Config, profiles: &Profiles, environment: &Envir
 /// The facts of this container.
 pub fn live_facts(profiles: &Profiles, environment: &Environment, filled: &[Filled]) -> Facts {
     let folder = std::env::current_dir().ok();
-    all_facts(profiles, Start { environment, folder: folder.as_deref(), command: None, filled })
+    all_facts(profiles, Start { folder: folder.as_deref(), filled, ..Start::from(environment) })
 }
 
 /// The facts of this container, for a command that starts like this.

@@ -82,7 +82,13 @@ pub fn prepare(
     }
     let folder = std::env::current_dir().ok();
     let first = command.first().and_then(|word| word.to_str().ok());
-    let start = Start { environment: &known, folder: folder.as_deref(), command: first, filled: &filled };
+    let start = Start {
+        environment: &known,
+        folder: folder.as_deref(),
+        command: first,
+        filled: &filled,
+        has_subreaper: keeper == Keeper::Subreaper,
+    };
     let facts = match config.self_test {
         Demand::Off => host::needed_facts(&profiles, start, config),
         _ => host::facts_to_prove(&profiles, start),
@@ -136,7 +142,7 @@ pub fn without_init(config: &Config, log: &Log, parent: Pid) {
     let lost = config.supervision.without_effect_in_place();
     if !lost.is_empty() {
         log.warn(&format!(
-            "rdma-init is not PID 1 here and does not stay beside the command, so what was set for that has no effect: {}. Add --supervise, or make rdma-init the container's first process.",
+            "rdma-init is not PID 1 here and does not stay beside the command, so these settings have no effect: {}. Add --supervise, or make rdma-init the container's first process.",
             lost.join(", ")
         ));
     }

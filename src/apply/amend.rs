@@ -95,7 +95,7 @@ pub fn amend(
 fn unreadable(failure: Failure) -> Kept {
     Kept::Because(match failure {
         Failure::Errno(Errno::EISDIR) | Failure::NotRegular | Failure::TooLong(_) => {
-            format!("it is no regular file of at most {LONGEST} bytes")
+            format!("it is not a regular file of at most {LONGEST} bytes")
         }
         Failure::Errno(errno) => describe(errno),
     })
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"A=\xff\n");
         fs::remove_file(&path).unwrap();
         let none = |change: &dyn Fn() -> Result<(), String>| {
-            assert!(change().unwrap_err().contains("it is no regular file of at most 1048576 bytes"));
+            assert!(change().unwrap_err().contains("it is not a regular file of at most 1048576 bytes"));
         };
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
         none(&change);

@@ -46,7 +46,7 @@ fn put(path: &Path, program: &[u8]) -> Result<Installed, String> {
         Errno::ENOENT => {
             format!("there is no folder {shown}: make it, or mount a volume there")
         }
-        Errno::ENOTDIR => format!("{shown} is no folder"),
+        Errno::ENOTDIR => format!("{shown} is not a folder"),
         errno => format!("cannot open the folder {shown}: {}", describe(errno)),
     })?;
     let target = path.join(NAME);
@@ -142,7 +142,7 @@ mod tests {
         let error = |path: &Path| put(path, b"program").unwrap_err();
         assert!(error(&place.path().join("no")).contains("no: make it, or mount a volume there"));
         fs::write(place.path().join("file"), "").unwrap();
-        assert!(error(&place.path().join("file")).ends_with("file is no folder"));
+        assert!(error(&place.path().join("file")).ends_with("file is not a folder"));
         fs::create_dir(place.path().join(NAME)).unwrap();
         assert!(error(place.path()).ends_with("rdma-init: a folder has that name"));
         let mut left = names(place.path());

@@ -4,11 +4,12 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::{ACTIONS, Action, Cli, ConfigFlags};
 use crate::exit;
 use crate::log::say;
+use crate::text::visible;
 
 /// Parses the arguments. What is not to be run has been printed already.
 ///
@@ -30,7 +31,7 @@ pub fn parse(arguments: &[CString]) -> Result<Cli, i32> {
             0
         }
         _ => {
-            let text = error.render().to_string();
+            let text = unknown(&error, arguments).unwrap_or_else(|| error.render().to_string());
             say(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
             exit::FAILED
         }
@@ -93,10 +94,76 @@ fn missing_dashes(arguments: &[CString]) -> Option<String> {
         arguments.iter().skip(1).map(|a| OsStr::from_bytes(a.as_bytes()).to_owned()).collect();
     let line: Vec<_> = rest.iter().map(|a| a.to_string_lossy()).collect();
     let line = line.join(" ");
+    let meant = meant(first).map(|meant| format!("; did you mean rdma-init {meant}?")).unwrap_or_default();
+    let stop = if meant.is_empty() { "." } else { "" };
     Some(format!(
-        "{first:?} is not a command of rdma-init. To run it, put -- before it: rdma-init -- {line}. \
-         If it is there, the launcher took it away, as torchrun --no-python does: write it twice: rdma-init -- -- {line}"
+        "{first:?} is not a command of rdma-init{meant}{stop} To run it, put -- before it: rdma-init -- {line}. \
+         If you wrote --, the launcher took it away, as torchrun --no-python does: write it twice: rdma-init -- -- {line}"
     ))
+}
+
+/// What of our own this word may be meant for.
+fn meant(word: &str) -> Option<&'static str> {
+    if word == "help" {
+        return Some("--help");
+    }
+    let distance = |known: &&&str| strsim::damerau_levenshtein(known, word);
+    let nearest = ACTIONS.iter().min_by_key(distance)?;
+    (word.len() > 3 && distance(&nearest) <= 2).then_some(*nearest)
+}
+
+/// The image had an ENTRYPOINT, and these are the words of its CMD.
+pub const OLD_ENTRYPOINT: &str = "If it is meant for the ENTRYPOINT that the image had before, write that one after the dashes: \
+     ENTRYPOINT [\"/rdma-init\", \"--\", \"OLD\", \"ENTRYPOINT\"].";
+
+/// An option or a word that none of our commands takes. `None` for any other error.
+fn unknown(error: &clap::Error, arguments: &[CString]) -> Option<String> {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let word = match error.kind() {
+        ErrorKind::UnknownArgument => context(ContextKind::InvalidArg)?,
+        ErrorKind::InvalidSubcommand => context(ContextKind::InvalidSubcommand)?,
+        _ => return None,
+    };
+    let shown = visible(word);
+    let words = || arguments.iter().skip(1).map(|argument| argument.to_string_lossy());
+    let action = words().take_while(|word| word != "--").find(|word| ACTIONS.contains(&word.as_ref()));
+    let whole =
+        action.as_ref().map_or_else(|| "rdma-init".to_owned(), |action| format!("rdma-init {action}"));
+    let help = format!("see {whole} --help");
+    if !word.starts_with('-') {
+        return Some(match action.as_deref() {
+            Some("exec") => format!(
+                "{shown:?} is not an option of {whole}. To run it, put -- before it: {whole} -- {shown} ..."
+            ),
+            Some(action) => format!("{action} does not take {shown:?}; {help}."),
+            None => format!(
+                "{shown:?} is not a command of rdma-init. To run it, put -- before it: rdma-init [OPTIONS] -- {shown} ..."
+            ),
+        });
+    }
+    let unknown = match &action {
+        Some(action) => format!("{action} has no option {shown}"),
+        None => format!("there is no option {shown}"),
+    };
+    if let Some(known) = context(ContextKind::SuggestedArg) {
+        return Some(format!("{unknown}; did you mean {known}? To see all options: {whole} --help."));
+    }
+    let has_dashes = words().any(|word| word == "--");
+    Some(match action {
+        Some(_) => format!("{unknown}; {help}."),
+        None if has_dashes => {
+            format!(
+                "{unknown}; {help}. An option of the command belongs behind the command, after the dashes."
+            )
+        }
+        None => format!(
+            "{unknown}; {help}. An option of the command belongs behind the command, after two dashes: \
+             rdma-init -- COMMAND {shown}. {OLD_ENTRYPOINT}"
+        ),
+    })
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub fn run(
         return Ok(0);
     }
     let names: Vec<String> = left_out.iter().map(ToString::to_string).collect();
-    say(&format!("left out, as this format cannot hold them: {}.", names.join(", ")));
+    say(&format!("these variables are left out, as this format cannot hold them: {}.", names.join(", ")));
     Ok(INCOMPLETE)
 }
 

@@ -14,7 +14,7 @@ pub fn run(out: &mut impl Write, folder: &Path) -> anyhow::Result<()> {
     writeln!(out, "{} {done} rdma-init {}", path.display(), env!("CARGO_PKG_VERSION"))?;
     if noexec {
         say(&format!(
-            "{} is mounted noexec here: programs in it can only be started where it is mounted without.",
+            "{} is mounted noexec here: programs in it can be started only where it is mounted without noexec.",
             folder.display()
         ));
     }

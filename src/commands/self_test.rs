@@ -47,7 +47,7 @@ pub fn run(
     };
     let level = match (arguments.level, &arguments.host.facts) {
         (Some(Level::Verbs), Some(_)) => {
-            bail!("the devices of a captured host cannot be tried: --level quick")
+            bail!("the devices of a captured host cannot be tried: with --facts, the level is quick")
         }
         (_, Some(_)) => Level::Quick,
         (level, None) => level.unwrap_or(Level::Verbs),
@@ -123,7 +123,7 @@ fn refuse_nothing(
         bail!("the check {id} needs {needs}");
     }
     if !KINDS.iter().any(|kind| kind.level <= level && is_wanted(kind.id)) {
-        bail!("no check is left to make");
+        bail!("--only and --skip leave no check to make");
     }
     Ok(())
 }

@@ -32,12 +32,13 @@ pub fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Result<()
     }
     if !before.iter().any(|(_, traffic)| traffic.is_known()) {
         bail!(
-            "the counters of the RDMA devices do not show here: in a container that shares the devices of the host's \
-             network namespace (`rdma system` says \"netns shared\") they never do. Run it on the node, or with the host's network"
+            "the counters of the RDMA devices cannot be read here. A container that shares the devices with the host's \
+             network namespace (`rdma system` says \"netns shared\") never sees them. Run rdma-init stat on the node, \
+             or in a container with the host's network"
         );
     }
     if before.iter().any(|(_, traffic)| !traffic.is_known()) {
-        say("a port with - has no counters that can be read here.");
+        say("the counters of a port that shows - cannot be read here.");
     }
     let mut since = Instant::now();
     loop {

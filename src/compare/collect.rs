@@ -109,7 +109,7 @@ impl Collected {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 match depth.checked_sub(1) {
                     Some(depth) => self.folder(&path, depth),
-                    None => self.unread(&name(&path), None, "the folder is too deep in others"),
+                    None => self.unread(&name(&path), None, "the folder is nested too deep to be searched"),
                 }
             } else if fs::metadata(&path).map_or(true, |data| data.is_file()) {
                 // Should it be a FIFO by now, opening it does not wait for a writer.
@@ -143,12 +143,12 @@ impl Collected {
             };
             number += 1;
             if let Some(said) = launcher::failure(&line) {
-                let why = format!("srun says \"{said}\", so a report may be missing");
+                let why = format!("{said}, so a report may be missing");
                 self.unread(name, Some(number), &why);
             }
             finder.line(number, kind, &line, &mut |at, found| self.found(name, at, found));
             if kind == Line::Endless {
-                self.unread(name, Some(number), "the line does not end within 64 MiB: this is no log");
+                self.unread(name, Some(number), "the line does not end within 64 MiB, so this is not a log");
                 break;
             }
         }

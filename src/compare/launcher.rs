@@ -1,21 +1,63 @@
-//! What a launcher says of processes that have left no report. Pure.
+//! What a launcher says of a node that has left no report. Pure.
 
 use memchr::memmem;
 
-/// How srun begins what it says of a task that has ended badly: `srun: error: node5: task 4:
-/// Exited with exit code 125`.
+/// How srun begins an error (`src/srun` of Slurm).
 const SRUN: &[u8] = b"srun: error: ";
 
 /// How a self-test ends in which a check failed. It has left its report.
 const CHECK_FAILED: &str = "Exited with exit code 1";
 
-/// What srun says in this line of a task that ended otherwise than a self-test does.
+/// What mpirun, mpiexec, orterun and prterun of Open MPI say of a process that a signal has ended.
+const NOTICED: &str = " noticed that process rank ";
+
+/// The node of the second daemon where Open MPI "has lost communication with a remote daemon";
+/// the first is the launcher's own.
+const LOST_DAEMON: &[u8] = b"Remote daemon: [";
+
+/// What the launcher says in this line, where that is of a node whose report may be missing.
+///
+/// Left out is what names no node, or another one than that which failed: slurmstepd's
+/// `*** STEP 1.0 ON node5 CANCELLED AT ... DUE TO NODE FAILURE ***` comes from the first node of
+/// the step, whichever has failed.
 pub fn failure(line: &[u8]) -> Option<String> {
-    let start = memmem::find(line, SRUN)? + SRUN.len();
-    let said = String::from_utf8_lossy(&line[start..]);
+    of_srun(line).or_else(|| of_mpirun(line))
+}
+
+fn of_srun(line: &[u8]) -> Option<String> {
+    let said = after(line, SRUN)?;
+    let is_of_node = said.starts_with("Node failure on ")
+        || said.starts_with("Task launch for ") && said.contains(" failed on node ")
+        || task_end(&said).is_some_and(|how| how != CHECK_FAILED);
+    is_of_node.then(|| format!("srun says \"{said}\""))
+}
+
+/// How a task has ended: `node5: task 4: Killed`, `node[5-6]: tasks 4-5: Exited with exit code 125`.
+fn task_end(said: &str) -> Option<&str> {
     let (_, tasks) = said.split_once(": task")?;
-    let (_, how) = tasks.split_once(": ")?;
-    (how.trim_end() != CHECK_FAILED).then(|| said.trim_end().to_owned())
+    Some(tasks.split_once(": ")?.1)
+}
+
+fn of_mpirun(line: &[u8]) -> Option<String> {
+    if let Some(rest) = after(line, LOST_DAEMON) {
+        let (_, node) = rest.split_once("] on node ")?;
+        return Some(format!("mpirun says that it has lost its daemon on node {node}"));
+    }
+    memmem::find(line, NOTICED.as_bytes())?;
+    let text = String::from_utf8_lossy(line);
+    let (before, rest) = text.split_once(NOTICED)?;
+    let who = before.split_whitespace().next_back()?;
+    // The line may be broken behind the node, and before what the signal was.
+    let (process, node) = rest.split_once(" on node ")?;
+    let node = node.split_whitespace().next()?;
+    let rank = process.split_whitespace().next()?;
+    Some(format!("{who} says that a signal has ended process rank {rank} on node {node}"))
+}
+
+/// What follows in the line, without the white space at its end.
+fn after(line: &[u8], mark: &[u8]) -> Option<String> {
+    let start = memmem::find(line, mark)? + mark.len();
+    Some(String::from_utf8_lossy(&line[start..]).trim_end().to_owned())
 }
 
 #[cfg(test)]
@@ -23,21 +65,57 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_that_end_without_a_report_are_told_of() {
-        for (line, said) in [
+    fn nodes_that_srun_says_have_failed_are_told_of() {
+        for (line, is_told) in [
             ("srun: error: node5: task 4: Exited with exit code 125", true),
             ("2026-11-21T09:00:00 srun: error: node[5-6]: tasks 4-5: Exited with exit code 137\r", true),
             ("srun: error: node5: task 4: Killed", true),
+            ("srun: error: node5: task 4: Out Of Memory", true),
             ("srun: error: node5: task 4: Segmentation fault (core dumped)", true),
+            ("srun: error: Node failure on node5", true),
+            ("srun: error: Task launch for StepId=7.0 failed on node node5: Job credential expired", true),
             ("srun: error: node[5-6]: tasks 4-5: Exited with exit code 1", false),
+            ("srun: error: Application launch failed: Job credential expired", false),
             ("srun: error: Not using a pseudo-terminal, disregarding --pty option", false),
             ("srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", false),
             ("srun: error: ", false),
             ("node5: task 4: Killed", false),
+            // Of whichever node was the first.
+            (
+                "slurmstepd: error: *** STEP 7.0 ON node5 CANCELLED AT 2026-11-21T09:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***",
+                false,
+            ),
         ] {
-            let expected = line.split_once("error: ").filter(|_| said).map(|(_, said)| said.trim_end());
-            assert_eq!(failure(line.as_bytes()).as_deref(), expected, "{line}");
+            let said = line.split_once("error: ").map_or("", |(_, said)| said.trim_end());
+            let expected = is_told.then(|| format!("srun says \"{said}\""));
+            assert_eq!(failure(line.as_bytes()), expected, "{line}");
         }
-        assert_eq!(failure(b"srun: error: \xff: task 1: Killed").unwrap(), "\u{fffd}: task 1: Killed");
+        let broken = failure(b"srun: error: \xff: task 1: Killed").unwrap();
+        assert_eq!(broken, "srun says \"\u{fffd}: task 1: Killed\"");
+    }
+
+    #[test]
+    fn nodes_that_mpirun_says_have_failed_are_told_of() {
+        for (line, said) in [
+            (
+                "mpirun noticed that process rank 3 with PID 0 on node node5 exited on signal 9 (Killed).",
+                Some("mpirun says that a signal has ended process rank 3 on node node5"),
+            ),
+            (
+                "prterun noticed that process rank 2 with PID 1617008 on node node5 exited on\r",
+                Some("prterun says that a signal has ended process rank 2 on node node5"),
+            ),
+            (
+                "  Remote daemon: [prterun-node1-34@0,1] on node node5 ",
+                Some("mpirun says that it has lost its daemon on node node5"),
+            ),
+            ("  HNP daemon   : [[17757,0],0] on node node1", None),
+            ("prterun detected that one or more processes exited with non-zero status, thus causing", None),
+            ("   Process name: [prterun-node1-1234@1,3]", None),
+            ("mpirun noticed that process rank 1 with PID 23857 on node", None),
+            (" noticed that process rank ", None),
+        ] {
+            assert_eq!(failure(line.as_bytes()).as_deref(), said, "{line}");
+        }
     }
 }

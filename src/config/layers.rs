@@ -69,7 +69,7 @@ fn file(environment: &Environment) -> Result<Option<Layer>, ConfigError> {
         }
     };
     let values = toml::from_str(&text).map_err(|error: toml::de::Error| {
-        ConfigError(format!("the file {path} is not TOML, {}", not_toml::explain(&text, &error)))
+        ConfigError(format!("the file {path} is not valid TOML: {}", not_toml::explain(&text, &error)))
     })?;
     Ok(Some(Layer { name: format!("the file {path}"), values }))
 }
@@ -82,11 +82,11 @@ fn read(path: &str) -> std::io::Result<String> {
     // A character device is /dev/null: no configuration at all.
     let is_readable = metadata.is_file() || metadata.file_type().is_char_device();
     if !is_readable || metadata.len() > LONGEST {
-        return Err(std::io::Error::other(format!("not a regular file of at most {LONGEST} bytes")));
+        return Err(std::io::Error::other(format!("it is not a regular file of at most {LONGEST} bytes")));
     }
-    let mut text = String::new();
-    file.take(LONGEST).read_to_string(&mut text)?;
-    Ok(text)
+    let mut bytes = Vec::new();
+    file.take(LONGEST).read_to_end(&mut bytes)?;
+    String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8 text"))
 }
 
 fn ours(environment: &Environment) -> impl Iterator<Item = (&str, &str)> {
@@ -179,7 +179,9 @@ pub fn refuse_unknown_keys(figment: &Figment) -> Result<(), ConfigError> {
     let mut keys = all.values().flat_map(|dict| dict.iter());
     let Some((key, _)) = keys.find(|(key, _)| !KEYS.contains(&key.as_str())) else { return Ok(()) };
     let distance = |known: &&&str| strsim::damerau_levenshtein(known, key);
-    let advice = match KEYS.iter().min_by_key(distance).filter(|nearest| distance(nearest) <= 3) {
+    // Of a short word, every other short one is near.
+    let near = 3.min(key.len() / 2);
+    let advice = match KEYS.iter().min_by_key(distance).filter(|nearest| distance(nearest) <= near) {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => format!("the keys are {}", KEYS.join(", ")),
     };

@@ -7,9 +7,10 @@ pub fn explain(text: &str, error: &toml::de::Error) -> String {
     let start = error.span().map_or(0, |span| span.start);
     let number = text.get(..start).unwrap_or_default().matches('\n').count();
     let line = text.lines().nth(number).unwrap_or_default();
-    let why = match quoted(line) {
-        Some(right) => format!("a text needs quotes, as in {right}"),
-        None => error.message().trim().replace('\n', ", "),
+    let why = match (quoted(line), line.split_once('=')) {
+        (Some(right), _) => format!("a text needs quotes, as in {right}"),
+        (None, Some((key, ""))) => format!("{} has no value", key.trim()),
+        (None, _) => error.message().trim().replace('\n', ", "),
     };
     format!("line {}: {why}", number + 1)
 }
@@ -50,6 +51,11 @@ mod tests {
             let said = explained(&format!("{key} = hunter2\n"));
             assert_eq!(said, format!("line 1: a text needs quotes, as in {key} = \"...\""));
         }
+    }
+
+    #[test]
+    fn a_value_that_was_forgotten_is_said_to_be_missing() {
+        assert_eq!(explained("memlock =\n"), "line 1: memlock has no value");
     }
 
     #[test]

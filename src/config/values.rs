@@ -78,7 +78,9 @@ pub fn place(value: &Value) -> Result<Place, String> {
     let is_plain = |part: Component| matches!(part, Component::RootDir | Component::Normal(_));
     let sound = |path: &PathBuf| path.is_absolute() && path.components().all(is_plain);
     let path = path(value).ok().filter(sound).map(Place::At);
-    path.ok_or_else(|| "expected an absolute path without .., or nothing to keep no state".to_owned())
+    path.ok_or_else(|| {
+        "expected an absolute path without \"..\", or an empty text to keep no state".to_owned()
+    })
 }
 
 /// One of these words, as the type's serde names are.
@@ -141,7 +143,9 @@ fn items(value: &Value) -> Option<Vec<String>> {
 pub fn names(value: &Value) -> Result<BTreeSet<String>, String> {
     let names = items(value).ok_or("expected names of variables")?;
     match names.iter().position(|name| !is_variable_name(name)) {
-        Some(index) => Err(format!("expected names of variables, and number {} is none", index + 1)),
+        Some(index) => {
+            Err(format!("expected names of variables, and number {} in the list is not one", index + 1))
+        }
         None => Ok(names.into_iter().collect()),
     }
 }
@@ -155,10 +159,11 @@ pub fn propagate(value: &Value) -> Result<Propagate, String> {
     let is_list = matches!(value, Value::Array(..)) || text(value).is_some();
     (is_list && words.iter().all(is_known))
         .then_some(found)
-        .ok_or_else(|| "expected some of profile, ssh, environment".to_owned())
+        .ok_or_else(|| "expected one or more of profile, ssh, environment".to_owned())
 }
 
 const ASSIGNMENT: &str = "expected VARIABLE=VALUE, with a name of letters, digits and _";
+const ASSIGNMENTS: &str = "expected a table of variables, or VARIABLE=VALUE as a list or on lines";
 
 /// A table; else a list, or lines, of `VARIABLE=VALUE`, of which those that are none are told by
 /// their numbers: what is in them may be a part of a secret.
@@ -169,9 +174,10 @@ pub fn assignments(value: &Value) -> Result<IndexMap<String, String>, String> {
     }
     let (what, texts) = match value {
         Value::Array(_, items) => ("number", items.iter().map(text).collect::<Option<Vec<_>>>()),
-        _ => ("line", text(value).map(|text| text.lines().map(str::to_owned).collect())),
+        Value::String(_, text) => ("line", Some(text.lines().map(str::to_owned).collect())),
+        _ => ("line", None),
     };
-    let texts = texts.ok_or(ASSIGNMENT)?;
+    let texts = texts.ok_or(ASSIGNMENTS)?;
     let pairs = texts.iter().enumerate().map(|(index, text)| {
         let (name, value) = assignment(text).ok_or_else(|| format!("{what} {}: {ASSIGNMENT}", index + 1))?;
         Ok((name.to_owned(), assigned(name, &value.into())?))
@@ -184,9 +190,9 @@ pub fn assigned(name: &str, value: &Value) -> Result<String, String> {
     if !is_variable_name(name) {
         return Err(format!("{name:?} is not the name of a variable"));
     }
-    let text = text(value).ok_or_else(|| format!("the value of {name} is no text"))?;
+    let text = text(value).ok_or_else(|| format!("the value of {name} is neither a text nor a number"))?;
     match text.contains('\0') {
-        true => Err(format!("the value of {name} has a NUL in it")),
+        true => Err(format!("the value of {name} has a NUL character in it")),
         false => Ok(text),
     }
 }

@@ -149,7 +149,7 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
         limits: limits::read(),
         process: process::read(&reader),
         // Who only asks gets no signals to pass on.
-        parent: sources.start.command.and_then(|_| parent::read(&reader)),
+        parent: sources.start.command.and_then(|_| parent::read(&reader, sources.start.has_subreaper)),
         shm: shm::read(&reader),
         dmi: dmi::read(&reader),
         unreadable: reader.into_unreadable(),

@@ -64,8 +64,7 @@ mod tests {
             set("NCCL_DEBUG_FILE", "/debug"),
         ]);
         let environment = Environment::default();
-        let start =
-            Start { environment: &environment, folder: Some(Path::new("/job")), command: None, filled: &[] };
+        let start = Start { folder: Some(Path::new("/job")), ..Start::from(&environment) };
         let files = read(&Reader::new(root.path()), start, &settings);
         let missing = Some("ENOENT (No such file or directory)".to_owned());
         assert_eq!(

@@ -23,15 +23,22 @@ pub struct Parent {
 }
 
 /// `None` where something else started this process, on a machine itself, and where /proc
-/// does not tell.
-pub fn read(reader: &Reader) -> Option<Parent> {
-    if getppid().as_raw() != 1 || !Identity::own().is_container() {
+/// does not tell. With a subreaper of ours in between, it is what started that one.
+pub fn read(reader: &Reader, has_subreaper: bool) -> Option<Parent> {
+    let parent = getppid().as_raw();
+    let starter = if has_subreaper { parent_of(reader, parent)? } else { parent };
+    if starter != 1 || !Identity::own().is_container() {
         return None;
     }
     // That of another user may be hidden (hidepid, proc(5)).
     let line = fs::read(reader.path("/proc/1/cmdline")).ok()?;
     let status = reader.text_if_readable("/proc/1/status")?;
     parse(&String::from_utf8_lossy(&line), &status)
+}
+
+fn parent_of(reader: &Reader, pid: i32) -> Option<i32> {
+    let status = reader.text_if_readable(format!("/proc/{pid}/status"))?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
 fn parse(line: &str, status: &str) -> Option<Parent> {

@@ -35,11 +35,16 @@ impl Starter {
     }
 }
 
-/// The first of these files that can be read and names what starts it.
-pub fn first<'a>(reader: &Reader, files: impl IntoIterator<Item = &'a Path>) -> Option<Program> {
+/// The first of these files that can be read and names what starts it. Relative paths, of the
+/// files and of interpreters, lead from `folder`, the working folder.
+pub fn first<'a>(
+    reader: &Reader,
+    folder: &Path,
+    files: impl IntoIterator<Item = &'a Path>,
+) -> Option<Program> {
     files.into_iter().find_map(|file| {
-        let starter = starter(reader, file)?;
-        let is_there = reader.may_be_there(starter.path());
+        let starter = starter(reader, &folder.join(file))?;
+        let is_there = reader.may_be_there(folder.join(starter.path()));
         Some(Program { file: file.to_owned(), starter, is_there })
     })
 }
@@ -73,7 +78,7 @@ mod tests {
         let file = root.path().join("script");
         let found = |text: &str| {
             fs::write(&file, text).unwrap();
-            first(&Reader::new(root.path()), [Path::new("/none"), Path::new("/script")])
+            first(&Reader::new(root.path()), Path::new("/"), [Path::new("/none"), Path::new("/script")])
         };
         let program = found("#! /bin/sh -e\necho\n").unwrap();
         assert_eq!(program.file, Path::new("/script"));
@@ -88,8 +93,24 @@ mod tests {
     }
 
     #[test]
+    fn relative_paths_lead_from_the_working_folder() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("job")).unwrap();
+        fs::write(root.path().join("job/run.sh"), "#!tools/sh\n").unwrap();
+        let found = |file: &str| first(&Reader::new(root.path()), Path::new("/job"), [Path::new(file)]);
+        let program = found("./run.sh").unwrap();
+        assert_eq!((program.file.as_path(), program.is_there), (Path::new("./run.sh"), false));
+        assert_eq!(found("run.sh").unwrap().starter, Starter::Interpreter("tools/sh".into()));
+        fs::create_dir(root.path().join("job/tools")).unwrap();
+        fs::write(root.path().join("job/tools/sh"), "").unwrap();
+        assert!(found("./run.sh").unwrap().is_there);
+        assert_eq!(found("./other.sh"), None);
+    }
+
+    #[test]
     fn a_dynamic_program_names_its_loader() {
-        let shell = first(&Reader::new(Path::new("/")), [Path::new("/bin/sh")]).unwrap();
+        let root = Path::new("/");
+        let shell = first(&Reader::new(root), root, [Path::new("/bin/sh")]).unwrap();
         assert!(shell.starter.path().contains("/ld-"), "{shell:?}");
         assert!(shell.is_there);
     }

@@ -15,6 +15,8 @@ pub struct Start<'a> {
     pub command: Option<&'a str>,
     /// What an earlier start of ours has put into the environment, and is there still.
     pub filled: &'a [Filled],
+    /// Whether this process is the child of an init of ours that is not PID 1 (`--supervise`).
+    pub has_subreaper: bool,
 }
 
 impl Start<'_> {
@@ -26,7 +28,7 @@ impl Start<'_> {
 
 impl<'a> From<&'a Environment> for Start<'a> {
     fn from(environment: &'a Environment) -> Start<'a> {
-        Start { environment, folder: None, command: None, filled: &[] }
+        Start { environment, folder: None, command: None, filled: &[], has_subreaper: false }
     }
 }
 

@@ -81,12 +81,17 @@ impl End {
         let who = self.command.as_deref().unwrap_or("the preparation of the command");
         let ran = shown(self.ran);
         let own = self.ended.code();
-        let remapped = if self.code == own { String::new() } else { format!(", turned into {}", self.code) };
+        let remapped = |before, after| match self.code == own {
+            true => String::new(),
+            false => format!("{before}turned into {}{after}", self.code),
+        };
         let mut line = match self.ended {
-            Ended::Exited(code) => format!("{who} ended with exit code {code}{remapped} after {ran}"),
+            Ended::Exited(code) => {
+                format!("{who} ended with exit code {code}{} after {ran}", remapped(" (", ")"))
+            }
             Ended::Killed(signal) => {
                 let name = signals::name(signal);
-                format!("{who} was killed by {name} (exit code {own}{remapped}) after {ran}")
+                format!("{who} was killed by {name} (exit code {own}{}) after {ran}", remapped(", ", ""))
             }
         };
         if let Some((signal, before)) = self.signal {

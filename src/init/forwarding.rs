@@ -88,7 +88,7 @@ impl Supervisor {
             return;
         }
         let message = format!(
-            "the value that came with {} was not forwarded: for a process group (kill-group) that takes Linux 6.9.",
+            "the value that came with {} was not forwarded: to a process group (kill-group), only Linux 6.9 and later can send it.",
             signals::name(signal)
         );
         self.orders.voice.say(Weight::Warning, &message);

@@ -62,7 +62,7 @@ impl Refusal {
             [one] => ((*one).to_owned(), "does"),
             [first @ .., last] => (format!("{} and {last}", first.join(", ")), "do"),
         };
-        format!("{what}, and {names} {verb} not let the command start without it")
+        format!("{what}, and {names} {verb} not let the command start in that case")
     }
 }
 
@@ -241,7 +241,7 @@ mod tests {
             Refusal { code: 121, asked_by: Enforcing { require_rdma, memlock, self_test } }
                 .because("it hangs")
         };
-        let end = "not let the command start without it";
+        let end = "not let the command start in that case";
         assert_eq!(because(false, false, true), format!("it hangs, and self-test = \"enforce\" does {end}"));
         assert_eq!(
             because(true, false, true),

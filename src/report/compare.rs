@@ -59,10 +59,10 @@ pub fn write(out: &mut impl Write, document: &Document) -> io::Result<()> {
     if let Some(expected) = document.expected.filter(|_| document.missing > 0) {
         let reported = counted(comparison.nodes, "node");
         let as_one =
-            if comparison.repeated.is_empty() { "" } else { "; those that share a name count as one" };
+            if comparison.repeated.is_empty() { "" } else { "; nodes that share a name count as one" };
         writeln!(
             out,
-            "  missing {}: {expected} are expected, and reports of {reported} are here{as_one}",
+            "  missing {}: {expected} are expected, and there are reports of {reported}{as_one}",
             counted(document.missing, "node")
         )?;
     }
@@ -121,12 +121,12 @@ fn headline(Document { comparison, unread, expected, .. }: &Document) -> String 
     if !comparison.contradicted.is_empty() {
         parts.push(format!("{} with reports that differ", comparison.contradicted.len()));
     } else if comparison.nodes == 1 {
-        parts.push("no other to compare it with".to_owned());
+        parts.push("there is no other to compare it with".to_owned());
     } else if comparison.agree {
         parts.push("all agree".to_owned());
     }
     if !comparison.differing.is_empty() {
-        parts.push(format!("{} not as the majority", comparison.differing.len()));
+        parts.push(format!("{} differ from the majority", comparison.differing.len()));
     }
     if without > 0 {
         parts.push(format!(
@@ -139,7 +139,7 @@ fn headline(Document { comparison, unread, expected, .. }: &Document) -> String 
         checks => format!("{} failed", counted(checks, "check")),
     });
     if unread.count > 0 {
-        parts.push(format!("{} unread", counted(unread.count, "report")));
+        parts.push(format!("{} cannot be read", counted(unread.count, "report")));
     }
     format!("{nodes}: {}", parts.join(", "))
 }

@@ -18,6 +18,7 @@ pub enum EnvFormat {
     Dotenv,
     /// For /etc/nccl.conf
     NcclConf,
+    /// One JSON object
     Json,
     /// For docker run --env-file
     Docker,

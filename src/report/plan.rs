@@ -36,7 +36,7 @@ pub enum Detail {
 /// # Errors
 /// Whatever the sink gives.
 pub fn write(out: &mut impl Write, plan: &Plan, memlock: Option<&Memlock>, detail: Detail) -> io::Result<()> {
-    writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), visible(&headline(plan)))?;
+    write_headline(out, plan)?;
     let ports = groups(&plan.ports);
     let names = plan.settings.iter().map(|setting| setting.variable.len());
     let width =
@@ -60,6 +60,14 @@ pub fn write(out: &mut impl Write, plan: &Plan, memlock: Option<&Memlock>, detai
         writeln!(out, "  {:5}  {:width$}  {}", "limit", "memlock", memlock_line(memlock))?;
     }
     write_findings(out, plan.findings.iter())
+}
+
+/// Writes the first line: who speaks, and what was decided.
+///
+/// # Errors
+/// Whatever the sink gives.
+pub fn write_headline(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
+    writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), visible(&headline(plan)))
 }
 
 /// Writes findings, the fix below each.

@@ -116,7 +116,7 @@ pub fn write_kinds(out: &mut impl Write) -> io::Result<()> {
             Level::Verbs => "verbs",
             Level::Pair => "pair",
         };
-        writeln!(out, "{:width$}  {level}  {}", kind.id, kind.title)
+        writeln!(out, "{:width$}  {level:5}  {}", kind.id, kind.title)
     })
 }
 

@@ -31,7 +31,7 @@ pub fn plan(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
             if log.level() >= Level::Info {
                 plan::write(out, &shown, memlock, Detail::Compact)
             } else {
-                prefixed(out, &shown.findings)
+                under_the_headline(out, &shown)
             }
         }),
     }
@@ -78,13 +78,13 @@ pub fn traffic(log: &Log, moved: &[Moved], finding: Option<Finding>) {
     }
 }
 
-/// Findings alone have to say who speaks.
-fn prefixed(out: &mut Vec<u8>, findings: &[Finding]) -> std::io::Result<()> {
-    if findings.is_empty() {
+/// The findings alone, and above them who speaks, and of what.
+fn under_the_headline(out: &mut Vec<u8>, plan: &Plan) -> std::io::Result<()> {
+    if plan.findings.is_empty() {
         return Ok(());
     }
-    out.extend_from_slice(concat!("rdma-init ", env!("CARGO_PKG_VERSION"), ":\n").as_bytes());
-    plan::write_findings(out, findings.iter())
+    plan::write_headline(out, plan)?;
+    plan::write_findings(out, plan.findings.iter())
 }
 
 fn events(plan: &Plan, memlock: Option<&Memlock>) {

@@ -85,7 +85,7 @@ fn left(config: &Config) -> Duration {
 }
 
 fn why_afresh(without: &[Without]) -> String {
-    let start = "nothing was left by the container's start, so the variables are decided anew";
+    let start = "the start of the container has left nothing here, so the variables are decided anew";
     let reasons: Vec<String> =
         without.iter().map(|one| format!("{}: {}", one.folder.display(), one.why)).collect();
     match reasons.is_empty() {

@@ -15,8 +15,8 @@ use crate::sys::environ;
 use crate::sys::exec::Image;
 
 /// What becomes of a command whose preparation did not come to its end, but to a decision.
-pub const WITH_WHAT_WAS_DECIDED: &str = "The command is started with what was decided; what \
-    processes that enter the container later would find may not be complete.";
+pub const WITH_WHAT_WAS_DECIDED: &str = "The command is started with what was decided. \
+    Processes that enter the container later may not find all of it.";
 
 /// Becomes the command. Returns the exit code where that cannot be, when it has been said.
 pub fn execute(mut image: Image, command: &[CString]) -> i32 {

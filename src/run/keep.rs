@@ -85,12 +85,12 @@ pub fn keep(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
     {
         let folder = left.folder.display();
         log.note(&format!(
-            "NCCL reads {folder}/{NCCL_CONF} in every process, as NCCL_CONF_FILE or /etc/nccl.conf says. Make sure that no other container can write to {folder}: whoever can may have NCCL load a library."
+            "NCCL reads {folder}/{NCCL_CONF} in every process, as NCCL_CONF_FILE or /etc/nccl.conf says. Make sure that no other container can write to {folder}: whoever can write there can make NCCL load a library."
         ));
     }
     if let Some(old) = nccl_conf::left_behind(root, &lines) {
         log.warn(&format!(
-            "/etc/nccl.conf has lines of an earlier start, which NCCL reads where the environment says nothing else: {}. Take the block of rdma-init out of the image's file, or let rdma-init write it.",
+            "/etc/nccl.conf has lines of an earlier start, and NCCL takes from them what the environment does not set: {}. Remove the block of rdma-init from the file in the image, or let rdma-init write the file.",
             visible(&old)
         ));
     }
@@ -130,7 +130,7 @@ fn tell_of_strangers(refused: &[Refused], log: &Log) {
     if let Some(Refused { folder, why, strange, is_other_state }) = known {
         let folder = folder.display();
         let message = format!(
-            "what is in {folder} ({}) is not of this start, and may be somebody else's: let no shell read it, and let neither NCCL_CONF_FILE nor /etc/nccl.conf lead there. {folder} is not used, because of this: {why}. rdma-init exec, and eval \"$(rdma-init env)\", do not read it.",
+            "{folder} holds files that this start has not written, and somebody else may have ({}). rdma-init does not use {folder}: {why}. Let no shell read it, and let neither NCCL_CONF_FILE nor /etc/nccl.conf lead there; rdma-init exec and eval \"$(rdma-init env)\" do not read it.",
             strange.join(", ")
         );
         match is_other_state {
@@ -146,10 +146,10 @@ fn nowhere(refused: &[Refused], by_init: bool) -> String {
     let reasons = reasons.join("; ");
     match by_init {
         true => format!(
-            "what was decided can be left with PID 1 alone, for processes of its own user that enter the container later, and others decide anew: {reasons}."
+            "the decision cannot be written to any folder, and only PID 1 holds it: processes of its own user that enter the container later get the variables, and others decide anew. The reason: {reasons}."
         ),
         false => format!(
-            "what was decided cannot be left for processes that enter the container later, which then decide anew: {reasons}."
+            "the decision cannot be written to any folder, so processes that enter the container later decide anew. The reason: {reasons}."
         ),
     }
 }
@@ -163,11 +163,11 @@ fn loss(left: &Left, given: &[(&str, &str)], by_init: bool) -> Option<String> {
     }
     let own = Uid::effective();
     let who = match by_init {
-        true => format!("processes of other users than uid {own}"),
+        true => format!("processes of any user but uid {own}"),
         false => "processes".to_owned(),
     };
     Some(format!(
-        "{who} that enter the container later will not get {}: other containers may be able to write to {}, so of what is there only variables that name no file, library or code are taken. {OWN_PLACE}.",
+        "{who} that enter the container later will not get {}. Other containers may be able to write to {}, so only variables that name no file, library or code are taken from there. {OWN_PLACE}.",
         lost.join(", "),
         left.folder.display()
     ))
@@ -197,7 +197,7 @@ fn advice(why: &str, state: Option<&Path>) -> String {
         Some(state) => {
             let state = state.display();
             format!(
-                "In the image, ENV NCCL_CONF_FILE={state} (NCCL 2.23 and later), or ln -s {state} /etc/nccl.conf, reaches them; or start them with rdma-init exec."
+                "To reach them, put ENV NCCL_CONF_FILE={state} (NCCL 2.23 and later) or ln -s {state} /etc/nccl.conf into the image, or start them with rdma-init exec."
             )
         }
         None => "Start them with rdma-init exec.".to_owned(),

@@ -1,11 +1,13 @@
 //! What to say when the command could not be executed.
 
+use std::env;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
+use crate::cli::usage::OLD_ENTRYPOINT;
 use crate::exit;
 use crate::facts::Reader;
 use crate::facts::program::{self, Program, Starter};
@@ -15,15 +17,22 @@ use crate::text::visible;
 /// The sentence, and the exit code.
 pub fn exec_failed(command: &OsStr, error: Errno, image: &Image) -> (String, i32) {
     let name = visible(&String::from_utf8_lossy(command.as_bytes()));
+    let reader = Reader::new(Path::new("/"));
+    let folder = env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let program = match error {
-        Errno::ENOENT => program::first(&Reader::new(Path::new("/")), image.files()),
+        Errno::ENOENT => program::first(&reader, &folder, image.files()),
         _ => None,
     };
+    let is_missing = || !image.files().any(|file| reader.may_be_there(folder.join(file)));
     let advice = match (error, program.filter(|program| !program.is_there)) {
         (_, Some(program)) => without_starter(&program),
         (Errno::ENOENT, None) if name.is_empty() => "the name of the command is empty".to_owned(),
+        (Errno::ENOENT, None) if name.starts_with('/') && is_missing() => "there is no such file".to_owned(),
+        (Errno::ENOENT, None) if name.contains('/') && is_missing() => {
+            format!("there is no such file; the working folder is {}", visible(&folder.to_string_lossy()))
+        }
         (Errno::ENOENT, None) if name.contains('/') => {
-            "there is no such file, or its interpreter or dynamic loader is not in the image".to_owned()
+            "its interpreter or dynamic loader is not in the image".to_owned()
         }
         (Errno::ENOENT, None) => "it is not in the PATH".to_owned(),
         (Errno::EACCES, _) => "it is not an executable file that this user may run".to_owned(),
@@ -31,11 +40,7 @@ pub fn exec_failed(command: &OsStr, error: Errno, image: &Image) -> (String, i32
         _ => error.desc().to_owned(),
     };
     let shown = if name.is_empty() { "\"\"" } else { name.as_str() };
-    let of_image = if name.starts_with('-') {
-        " If it was meant for the ENTRYPOINT that the image had before, write that one after the dashes: ENTRYPOINT [\"/rdma-init\", \"--\", \"OLD\", \"ENTRYPOINT\"]."
-    } else {
-        ""
-    };
+    let of_image = if name.starts_with('-') { format!(" {OLD_ENTRYPOINT}") } else { String::new() };
     (format!("cannot run {shown}: {advice} ({error:?}).{of_image}"), exit::of_exec_error(error))
 }
 

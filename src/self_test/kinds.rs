@@ -29,9 +29,9 @@ pub type Look = fn(&Facts, &Plan) -> Evidence;
 /// How far a self-test goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Level {
-    /// Nothing but files and limits.
+    /// Read files and limits only
     Quick,
-    /// Every device through verbs, in processes of their own.
+    /// Open and use every device through verbs as well, each in a process of its own
     Verbs,
     /// Every rail to another node.
     #[value(skip)]

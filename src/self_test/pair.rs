@@ -100,8 +100,9 @@ fn wait_for(
 ) -> Result<(Wire, Duration), String> {
     let waiting = Waiting::at(address, end)?;
     let own = waiting.own;
-    let anybody = if meeting.token.is_empty() { ", whoever that is (no RDMA_INIT_TOKEN)" } else { "" };
-    say(&format!("waits for another node's self-test --peer{anybody} on {own}"));
+    let anybody =
+        if meeting.token.is_empty() { ", and takes whoever comes (no RDMA_INIT_TOKEN)" } else { "" };
+    say(&format!("waits on {own} for another node's self-test --peer{anybody}"));
     let mut strangers = Strangers::new(say);
     let found = waiting.first(meeting.token, meeting.extent.longest(), end, &mut strangers);
     strangers.close();
@@ -149,7 +150,7 @@ fn between(
         Message::Node(node) => node.presentable(),
         other => return Err(met.wire.unexpected(&other)),
     };
-    let anybody = (!met.is_proven).then(|| "whoever that is (no RDMA_INIT_TOKEN)".to_owned());
+    let anybody = (!met.is_proven).then(|| "it has proven nothing (no RDMA_INIT_TOKEN)".to_owned());
     let mut checks = vec![Check {
         evidence: [format!("{}, {}", theirs.host, met.wire.address())].into_iter().chain(anybody).collect(),
         took_us: microseconds(met.took),

@@ -48,7 +48,7 @@ fn of_probe(wanted: &PortTest, probe: &DeviceProbe) -> Vec<Check> {
     let mut checks = Vec::new();
     for id in IDS {
         if failed {
-            checks.push(skipped(wanted, id, "what comes before it failed"));
+            checks.push(skipped(wanted, id, "an earlier check of this port failed"));
             continue;
         }
         let steps: Vec<&Step> = probe.steps.iter().filter(|step| id_of(&step.name) == id).collect();
@@ -69,7 +69,7 @@ fn of_probe(wanted: &PortTest, probe: &DeviceProbe) -> Vec<Check> {
         {
             check.outcome = Outcome::Warning;
             check.message = Some(warning);
-            check.fix = Some("Set the MTU of the interface and of the fabric, then the port's follows (ip link, ibv_devinfo).".to_owned());
+            check.fix = Some("Set the MTU of the interface and of the fabric; the port's MTU follows (ip link, ibv_devinfo).".to_owned());
         }
         check.evidence = evidence(id, probe);
         check.took_us = steps.iter().map(|step| step.took_us).sum();
@@ -85,11 +85,11 @@ fn mtu(wanted: &PortTest, probe: &DeviceProbe) -> Option<String> {
     let allowed = known?.min(probe.max_mtu);
     let what = match probe.active_mtu.cmp(&allowed) {
         Ordering::Equal => return None,
-        Ordering::Less => "smaller packets than could be cost bandwidth",
+        Ordering::Less => "packets are smaller than they could be, which costs bandwidth",
         Ordering::Greater => "larger packets may be lost",
     };
     Some(format!(
-        "The port works with an MTU of {}, and its interface leaves room for {allowed}: {what}.",
+        "The port works with an MTU of {}, while its interface allows {allowed}: {what}.",
         probe.active_mtu
     ))
 }
@@ -177,7 +177,7 @@ fn of_end(wanted: &PortTest, result: &ProbeResult) -> Vec<Check> {
         Ordering::Equal => {
             Check { message: Some(format!("{}.", told(result))), ..check(wanted, id, Outcome::Failed) }
         }
-        Ordering::Greater => skipped(wanted, id, "what comes before it failed"),
+        Ordering::Greater => skipped(wanted, id, "an earlier check of this port failed"),
     };
     IDS.iter().enumerate().map(of).collect()
 }
@@ -197,15 +197,15 @@ fn during(result: &ProbeResult) -> Option<&str> {
 pub fn told(result: &ProbeResult) -> String {
     let during = during(result).map(|step| format!(", during {step}")).unwrap_or_default();
     match result {
-        ProbeResult::Crashed { signal, .. } => format!("the probe was ended by {signal}{during}"),
+        ProbeResult::Crashed { signal, .. } => format!("the probe was killed by {signal}{during}"),
         ProbeResult::Exited { code, .. } => {
-            format!("the probe ended with code {code} and told nothing{during}")
+            format!("the probe ended with code {code} and reported nothing{during}")
         }
         ProbeResult::Hung { after_ms, gone, .. } => {
             let end = if *gone { "was killed" } else { "does not end even when killed" };
             format!("the probe did not finish within {} and {end}{during}", time(after_ms * 1000))
         }
-        ProbeResult::Garbled { .. } => format!("the probe told what makes no sense{during}"),
+        ProbeResult::Garbled { .. } => format!("the probe's report makes no sense{during}"),
         ProbeResult::NotStarted { error } => format!("no process could be started for it: {error}"),
         ProbeResult::Done(_) => "the probe is done".to_owned(),
     }
@@ -257,12 +257,8 @@ mod tests {
     fn an_mtu_that_the_interface_does_not_have_is_a_warning() {
         for (active_mtu, max_mtu, wanted_text) in [
             (1024, 4096, None),
-            (
-                4096,
-                4096,
-                Some("MTU of 4096, and its interface leaves room for 1024: larger packets may be lost"),
-            ),
-            (512, 4096, Some("leaves room for 1024: smaller packets than could be cost bandwidth")),
+            (4096, 4096, Some("MTU of 4096, while its interface allows 1024: larger packets may be lost")),
+            (512, 4096, Some("allows 1024: packets are smaller than they could be, which costs bandwidth")),
             (512, 512, None),
             (0, 4096, None),
         ] {

@@ -65,7 +65,7 @@ impl Found {
             Doubt::Foreign(user) => format!("Enter as uid {user}"),
         };
         Some(format!(
-            "left out of what the container was started with: {names}. Of a state that may be somebody else's ({doubt}), only variables that name no file, library or code are taken. {fix}."
+            "some variables that the container was started with are left out: {names}. What it has left may be somebody else's ({doubt}), so only variables that name no file, library or code are taken from it. {fix}."
         ))
     }
 
@@ -248,7 +248,7 @@ mod tests {
         leave(&folder, &Run { by_init: false, pid: i32::MAX, ..run.clone() });
         assert!(Identity::own().is_container() || none("has ended"));
         fs::write(folder.join(PLAN), "{").unwrap();
-        assert!(none("it is no plan"));
+        assert!(none("it is not a plan"));
         if Uid::effective().is_root() {
             // Nobody here is that user.
             leave(&folder, &run);

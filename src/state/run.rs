@@ -124,7 +124,7 @@ struct Kept {
 /// # Errors
 /// In words: it is no such document.
 pub fn parse(text: &[u8]) -> Result<Run, String> {
-    let kept: Kept = json::read(text).map_err(|error| format!("it is no plan: {error}"))?;
+    let kept: Kept = json::read(text).map_err(|error| format!("it is not a plan: {error}"))?;
     match kept.run {
         _ if kept.schema != SCHEMA => Err(format!("its schema is {:?}, not {SCHEMA:?}", kept.schema)),
         None => Err("it says nothing of a start".to_owned()),
@@ -147,7 +147,7 @@ mod tests {
                 .unwrap_err()
                 .contains("nothing of a start")
         );
-        assert!(parse(b"{").unwrap_err().contains("no plan"));
+        assert!(parse(b"{").unwrap_err().contains("not a plan"));
     }
 
     #[test]

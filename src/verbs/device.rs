@@ -61,7 +61,7 @@ impl Devices {
     pub fn open(&self, name: &str) -> Result<Context, Failure> {
         let Some((_, device)) = self.each().find(|(other, _)| other == name) else {
             return Err(Failure::because(format!(
-                "libibverbs has no provider for {name}, or it is not there"
+                "libibverbs has no provider for {name}, or the device is not there"
             )));
         };
         // SAFETY: the device is of a list that is not freed yet; an open device outlives it.

@@ -63,7 +63,7 @@ impl Part<'_> {
     pub fn verify(&self, salt: u8) -> Result<(), Failure> {
         match self.region.get(self.offset, self.length as usize)? == self.data(salt) {
             true => Ok(()),
-            false => Err(Failure::because("other data arrived than was sent")),
+            false => Err(Failure::because("the data that arrived is not what was sent")),
         }
     }
 

@@ -68,7 +68,10 @@ fn nodes_that_agree_end_with_0() {
     assert!(ran.text().contains("  same    rate               200 Gb/sec (4X HDR) (4 nodes)\n"), "{ran:#?}");
     assert!(differing(&ran).is_empty() && ran.stderr.is_empty(), "{ran:#?}");
     let ran = compare(lines(&[report("alone")])).expect_code(0);
-    assert!(ran.text().contains(": 1 node: no other to compare it with, no check failed\n"), "{ran:#?}");
+    assert!(
+        ran.text().contains(": 1 node: there is no other to compare it with, no check failed\n"),
+        "{ran:#?}"
+    );
 }
 
 #[test]
@@ -96,7 +99,7 @@ fn the_odd_one_is_named_for_each_property() {
         let lines = differing(&ran);
         assert!(lines.len() == 2 && lines[0].starts_with(&format!("differ  {property} ")), "{ran:#?}");
         assert_eq!(lines[1], odd, "{ran:#?}");
-        assert!(ran.text().contains(": 4 nodes: 1 not as the majority, no check failed\n"), "{ran:#?}");
+        assert!(ran.text().contains(": 4 nodes: 1 differ from the majority, no check failed\n"), "{ran:#?}");
     }
     let top = |field: &'static str, value: Value, odd: &str| {
         let ran = ran(&|report: &mut Value| report[field] = value.clone());
@@ -186,12 +189,15 @@ fn of_several_reports_of_a_node_the_last_counts() {
     assert_eq!(differing(&ran), [format!("twice   1 node: node001, with reports that differ {why}")]);
     // The same one twice is no harm.
     let ran = compare(lines_of(3, &report("node001"))).expect_code(0);
-    assert!(ran.text().contains(": 1 node: no other to compare it with, no check failed\n"), "{ran:#?}");
+    assert!(
+        ran.text().contains(": 1 node: there is no other to compare it with, no check failed\n"),
+        "{ran:#?}"
+    );
     assert_eq!(differing(&ran), [format!("twice   1 node: node001 {why}")]);
     // Nodes with one name are too few, where it is said how many there should be.
     let ran = run_with_input(rdma_init(["compare", "--expect=3", "-"]), lines_of(3, &report("localhost")));
     let ran = ran.expect_code(1);
-    let missing = "missing 2 nodes: 3 are expected, and reports of 1 node are here; those that share a name count as one";
+    let missing = "missing 2 nodes: 3 are expected, and there are reports of 1 node; nodes that share a name count as one";
     assert!(differing(&ran).contains(&missing), "{ran:#?}");
 }
 
@@ -206,7 +212,7 @@ fn fewer_nodes_than_expected_are_a_failure() {
     assert!(ran.text().contains(": 3 nodes: all agree, no check failed\n"), "{ran:#?}");
     let ran = expect("4", &[]).expect_code(1);
     assert!(ran.text().contains(": 3 of 4 nodes: all agree, no check failed\n"), "{ran:#?}");
-    assert_eq!(differing(&ran), ["missing 1 node: 4 are expected, and reports of 3 nodes are here"]);
+    assert_eq!(differing(&ran), ["missing 1 node: 4 are expected, and there are reports of 3 nodes"]);
     let ran = expect("2", &[]).expect_code(0);
     assert!(ran.text().contains(": 3 nodes (2 expected): all agree"), "{ran:#?}");
     for (nodes, code, missing) in [("3", 0, 0), ("8", 1, 5)] {
@@ -237,7 +243,10 @@ fn a_file_without_a_report_is_named_and_the_others_are_compared() {
     let other = write("other.log", "rdma-init: a log\n{}\n");
     let files = whole.iter().chain([&empty, &died, &other]);
     let ran = run(rdma_init(["compare"].into_iter().chain(files.map(String::as_str)))).expect_code(1);
-    assert!(ran.text().contains(": 2 nodes: all agree, no check failed, 3 reports unread\n"), "{ran:#?}");
+    assert!(
+        ran.text().contains(": 2 nodes: all agree, no check failed, 3 reports cannot be read\n"),
+        "{ran:#?}"
+    );
     let srun = "srun says \"node5: task 4: Exited with exit code 125\", so a report may be missing";
     assert_eq!(
         differing(&ran),
@@ -310,7 +319,7 @@ fn reports_may_be_spread_over_lines() {
     assert!(ran.text().contains(": 2 nodes: all agree"), "{ran:#?}");
     // The first is cut, before it says what it is.
     let ran = compare(format!("{}\n{two}\n", &one[..one.len() / 2])).expect_code(0);
-    assert!(ran.text().contains(": 1 node: no other to compare it with"), "{ran:#?}");
+    assert!(ran.text().contains(": 1 node: there is no other to compare it with"), "{ran:#?}");
 }
 
 #[test]
@@ -334,7 +343,10 @@ fn a_folder_means_its_files() {
     write("node4.log", b"");
     write("noise.bin", &[0, 1, 0xff, b'{', b'\n'].repeat(1000));
     let ran = run(rdma_init([Path::new("compare"), folder.path()])).expect_code(1);
-    assert!(ran.text().contains(": 3 nodes: all agree, no check failed, 2 reports unread\n"), "{ran:#?}");
+    assert!(
+        ran.text().contains(": 3 nodes: all agree, no check failed, 2 reports cannot be read\n"),
+        "{ran:#?}"
+    );
     let of = |name: &str| folder.path().join(name).display().to_string();
     assert_eq!(
         differing(&ran),
@@ -364,7 +376,9 @@ fn what_cannot_be_read_is_named_skipped_and_counted() {
     // A node whose report is cut may be the very one that went down.
     let ran = compare(input).expect_code(1);
     assert!(
-        ran.text().contains(": 1 node: no other to compare it with, no check failed, 7 reports unread"),
+        ran.text().contains(
+            ": 1 node: there is no other to compare it with, no check failed, 7 reports cannot be read"
+        ),
         "{ran:#?}"
     );
     let lines = differing(&ran);
@@ -394,7 +408,7 @@ fn where_nothing_can_be_read_it_says_why() {
     said(compare("hello\n{}\n"), &["unread  standard input: there is no report in it"]);
     said(compare("{\"schema\": \"rdma-init/self-test/1\""), &["standard input, line 1: the report is cut"]);
     said(run(rdma_init(["compare", "/no/such/file"])), &["/no/such/file", "No such file"]);
-    said(run(rdma_init(["compare", "/dev/zero"])), &["/dev/zero", "this is no log"]);
+    said(run(rdma_init(["compare", "/dev/zero"])), &["/dev/zero", "this is not a log"]);
     let (code, document) = compare_json("");
     assert_eq!((code, &document["nodes"], &document["agree"]), (Some(1), &json!(0), &json!(false)));
     assert_eq!(document["unread"]["count"], 1);
@@ -456,8 +470,8 @@ fn what_would_take_for_ever_is_cut_short() {
     // Each of these promises a report up to the end of the line.
     let line = "{\"schema\":\"rdma-init/self-test/1\",\"x\":[".repeat(20_000);
     let ran = compare(format!("{line}\n{}\n", report("node001"))).expect_code(1);
-    assert!(ran.text().contains(": 1 node: no other to compare it with"), "{ran:#?}");
-    assert!(ran.text().contains(", 51 reports unread"), "{ran:#?}");
+    assert!(ran.text().contains(": 1 node: there is no other to compare it with"), "{ran:#?}");
+    assert!(ran.text().contains(", 51 reports cannot be read"), "{ran:#?}");
     let reports: Vec<Value> = (0..300)
         .map(|node| {
             let mut report = report(&format!("node{node:03}"));

@@ -36,7 +36,7 @@ fn an_error_says_what_is_in_the_way() {
     let folder = tempfile::tempdir().unwrap();
     install(&folder.path().join("no"))
         .expect_error(&["there is no folder /", "make it, or mount a volume there"]);
-    install(&binary()).expect_error(&["rdma-init is no folder"]);
+    install(&binary()).expect_error(&["rdma-init is not a folder"]);
     install(Path::new("/proc")).expect_error(&["cannot write /proc/rdma-init"]);
     fs::create_dir(folder.path().join("rdma-init")).unwrap();
     install(folder.path()).expect_error(&["cannot write /", "/rdma-init: a folder has that name"]);

@@ -33,8 +33,8 @@ impl Waiting {
         let mut messages = BufReader::new(process.stderr.take().unwrap());
         let mut line = String::new();
         messages.read_line(&mut line).unwrap();
-        assert!(line.starts_with("rdma-init: waits for another node"), "{line:?}");
-        let address = line.trim_end().rsplit(' ').next().unwrap().to_owned();
+        let rest = line.strip_prefix("rdma-init: waits on ").unwrap_or_else(|| panic!("{line:?}"));
+        let address = rest.split_once(" for another node's self-test --peer").unwrap().0.to_owned();
         Waiting { process, messages, address, said: line }
     }
 
@@ -66,7 +66,7 @@ impl Waiting {
     #[track_caller]
     pub fn sends_away(self, why: &str) {
         let ran = self.end().expect_code(1);
-        let start = "FAILED: pair-connect: no node of ours has come to 127.0.0.1:";
+        let start = "FAILED: pair-connect: the other node has not come to 127.0.0.1:";
         assert!(ran.text().contains(start) && ran.text().contains(why), "no {why:?} in\n{}", ran.text());
         assert!(ran.stderr.contains("goes on waiting: ") && ran.stderr.contains(why), "{}", ran.stderr);
     }

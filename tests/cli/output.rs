@@ -77,6 +77,18 @@ fn level_error_is_silent_when_nothing_is_wrong() {
     }
 }
 
+/// A finding alone does not say what it is about.
+#[test]
+fn a_warning_stands_below_what_was_decided() {
+    let mut command = rdma_init(["--log-level", "warn", "--", "true"]);
+    command.env("NCCL_IB_DISABEL", "1");
+    let ran = run(command).expect_code(0);
+    let (head, rest) = ran.stderr.split_once('\n').unwrap();
+    let known = concat!("rdma-init ", env!("CARGO_PKG_VERSION"), ": ");
+    assert!(head.strip_prefix(known).is_some_and(|decided| decided.contains("RDMA")), "{ran:#?}");
+    assert!(rest.starts_with("  warning: ") && rest.contains("NCCL_IB_DISABEL"), "{ran:#?}");
+}
+
 /// Runs `echo started` with this standard error: it must start, and soon.
 #[track_caller]
 fn starts_promptly(stderr: impl Into<Stdio>, flags: &[&str]) {

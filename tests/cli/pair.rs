@@ -32,7 +32,7 @@ fn whoever_comes_first_may_come_later() {
     let mut connecting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(connecting.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("tries to reach 127.0.0.1:") && line.contains("refused"), "{line}");
+    assert!(line.contains("cannot reach 127.0.0.1:") && line.contains("refused"), "{line}");
     let ran = run(self_test(&["--listen", &address, "--wait", "30s"])).expect_code(1);
     assert!(ran.text().contains("ok       pair-connect"), "{}", ran.text());
     let output = connecting.wait_with_output().unwrap();
@@ -49,9 +49,9 @@ fn a_token_must_be_the_same_on_both() {
         let mut connect = self_test(&[&["--peer", &listening.address], &ONLY[..]].concat());
         connect.env("RDMA_INIT_TOKEN", there);
         for ran in [run(connect), listening.end()].map(|ran| ran.expect_code(code)) {
-            assert_eq!(ran.text().contains("not the same token"), code == 1, "{ran:?}");
+            assert_eq!(ran.text().contains("not have the same token"), code == 1, "{ran:?}");
             assert!(!ran.text().contains("secret") && !ran.stderr.contains("secret"), "{ran:?}");
-            let is_anybody = ran.text().contains("whoever that is (no RDMA_INIT_TOKEN)");
+            let is_anybody = ran.text().contains("it has proven nothing (no RDMA_INIT_TOKEN)");
             assert_eq!(is_anybody, here.is_empty() && there.is_empty(), "{ran:?}");
         }
     }
@@ -64,12 +64,12 @@ fn anybody_is_taken_only_where_that_was_said() {
         ran.expect_error(&["rdma-init: ", "RDMA_INIT_TOKEN", "openssl rand -hex 16", "--any-peer"]);
     }
     let listening = Waiting::start(self_test(&[&["--listen=:0", "--any-peer"], &ONLY[..]].concat()));
-    assert!(listening.said.contains("whoever that is (no RDMA_INIT_TOKEN)"), "{}", listening.said);
+    assert!(listening.said.contains("and takes whoever comes (no RDMA_INIT_TOKEN)"), "{}", listening.said);
     let port = listening.address.rsplit(':').next().unwrap().to_owned();
     let peer = format!("--peer=localhost.:{port}");
     for ran in [run(self_test(&[&[&peer[..]], &ONLY[..]].concat())), listening.end()] {
         let ran = ran.expect_code(0);
-        assert!(ran.text().contains("whoever that is (no RDMA_INIT_TOKEN)"), "{}", ran.text());
+        assert!(ran.text().contains("it has proven nothing (no RDMA_INIT_TOKEN)"), "{}", ran.text());
     }
     let ran = run(self_test(&[&["--peer=192.0.2.1", "--any-peer", "--wait=300ms"], &ONLY[..]].concat()));
     assert!(ran.stderr.contains("takes whoever answers on 192.0.2.1:18516 for the other node"), "{ran:?}");
@@ -77,7 +77,7 @@ fn anybody_is_taken_only_where_that_was_said() {
 
 #[test]
 fn a_token_that_can_be_guessed_is_refused() {
-    for (token, why) in [("0123456789abcde", "has less than 16 bytes"), ("x", "has less than 16 bytes")] {
+    for (token, why) in [("0123456789abcde", "is shorter than 16 bytes"), ("x", "is shorter than 16 bytes")] {
         for role in ["--listen=127.0.0.1:0", "--peer=127.0.0.1:1"] {
             let mut command = self_test(&[role]);
             command.env("RDMA_INIT_TOKEN", token);
@@ -86,7 +86,7 @@ fn a_token_that_can_be_guessed_is_refused() {
     }
     let mut command = self_test(&["--listen=127.0.0.1:0"]);
     command.env("RDMA_INIT_TOKEN", std::ffi::OsStr::from_bytes(&[0xff; 32]));
-    run(command).expect_error(&["RDMA_INIT_TOKEN is no text"]);
+    run(command).expect_error(&["RDMA_INIT_TOKEN is not UTF-8 text"]);
     let mut command = self_test(&["--listen=127.0.0.1:0", "--any-peer"]);
     command.env("RDMA_INIT_TOKEN", TOKEN);
     run(command).expect_error(&["leave one of the two out"]);
@@ -100,7 +100,7 @@ fn a_peer_that_sends_something_else_is_named_with_it() {
     stream.write_all(b"GET /\x1b[31m HTTP/1.1\r\n\r\n").unwrap();
     let ran = waiting.end().expect_code(1);
     assert!(
-        ran.text().contains("is no rdma-init self-test, or another version: it sent \"GET /"),
+        ran.text().contains("is not an rdma-init self-test, or is one of another version: it sent \"GET /"),
         "{}",
         ran.text()
     );
@@ -119,7 +119,7 @@ fn a_line_without_end_is_not_read_for_ever() {
         }
     };
     assert!(matches!(error, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error:?}");
-    waiting.sends_away("is no rdma-init self-test");
+    waiting.sends_away("is not an rdma-init self-test");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_peer_that_goes_is_noticed_wherever_it_was() {
     let ran = waiting.end().expect_code(1);
     for part in [
         "ok       pair-connect",
-        "FAILED: pair-data: b, before data was moved: ",
+        "FAILED: pair-data: b, before any data was moved: ",
         "has closed the connection",
     ] {
         assert!(ran.text().contains(part), "no {part:?} in\n{}", ran.text());
@@ -223,7 +223,7 @@ fn a_peer_that_does_not_keep_to_the_protocol_is_refused() {
         let mut stranger = Stranger::proven(&waiting);
         stranger.say(&json!({"Node": {"host": "b", "nccl": null, "rails": []}}));
         messages.iter().for_each(|message| stranger.say(message));
-        waiting.fails("does not keep to the protocol: it speaks of another number of rails");
+        waiting.fails("does not keep to the protocol: it reports another number of rails");
     }
 }
 
@@ -272,7 +272,7 @@ fn a_node_that_says_nothing_is_tried_again() {
 #[test]
 fn nobody_is_waited_for_longer_than_asked() {
     for (arguments, why) in [
-        (["--listen", "127.0.0.1:0"], "no node has come to 127.0.0.1:"),
+        (["--listen", "127.0.0.1:0"], "the other node has not come to 127.0.0.1:"),
         (["--peer", "127.0.0.1:1"], "cannot reach 127.0.0.1:1 within "),
         (["--peer", "no-such-node.invalid"], "cannot reach no-such-node.invalid:18516 within "),
         (["--listen", "192.0.2.1:0"], "cannot listen on 192.0.2.1:0: "),

@@ -173,7 +173,7 @@ fn a_proof_that_is_repeated_is_no_message() {
     again.line();
     again.put(&proof);
     assert_eq!(again.line(), "\"Refused\"\n");
-    waiting.sends_away("not the same token");
+    waiting.sends_away("not have the same token");
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn who_listens_says_nothing_of_the_token_to_a_stranger() {
     stranger.say(&json!({"Hello": {"longest_ms": 0}}));
     assert_eq!(stranger.line(), "\"Refused\"\n");
     assert_eq!(stranger.line(), "");
-    waiting.sends_away("not the same token");
+    waiting.sends_away("not have the same token");
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn who_answers_in_a_node_s_place_is_found_out() {
     let proof = peer.line();
     peer.put(&proof);
     let output = process.wait_with_output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stdout).contains("not the same token"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("not have the same token"), "{output:?}");
 }
 
 fn peer_of(waiting: &Waiting) -> Command {
@@ -299,6 +299,6 @@ fn a_flood_of_strangers_is_counted_and_keeps_nobody_out() {
     });
     peer.expect_code(0);
     let ran = listened.expect_code(0);
-    assert!(ran.stderr.contains("goes on waiting: 100 have come that are no node of ours"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("goes on waiting: 100 others have come so far"), "{}", ran.stderr);
     assert!(ran.stderr.len() < 4096, "{} bytes\n{}", ran.stderr.len(), ran.stderr);
 }

@@ -138,7 +138,7 @@ fn without_a_start_it_is_decided_anew() {
     let plan = place.path().join("plan.json");
     let text = fs::read_to_string(&plan).unwrap();
     for (spoilt, why) in [
-        ("{".to_owned(), "it is no plan"),
+        ("{".to_owned(), "it is not a plan"),
         (text.replace("plan/1", "plan/9"), "its schema is"),
         (text.replace("\"boot\": \"", "\"boot\": \"x"), "it is of an earlier start"),
     ] {
@@ -170,7 +170,7 @@ fn a_place_must_be_one() {
     for wrong in ["state", "/run/../etc"] {
         let mut command = rdma_init(["--", "true"]);
         command.env("RDMA_INIT_STATE_DIR", wrong);
-        run(command).expect_error(&["state-dir", wrong, "expected an absolute path without .."]);
+        run(command).expect_error(&["state-dir", wrong, "expected an absolute path without \"..\""]);
     }
     run(rdma_init(["exec"])).expect_error(&["COMMAND"]);
     run(rdma_init(["exec", "true"])).expect_error(&["rdma-init"]);

@@ -44,6 +44,34 @@ fn a_command_without_dashes_is_an_error_that_says_so() {
 
 #[test]
 fn what_is_no_option_is_an_error_that_names_it() {
+    let said = |arguments: &[&str], message: &str| {
+        run(rdma_init(arguments)).expect_error(&[&format!("rdma-init: {message}")]);
+    };
+    said(&["--supervize", "--", "true"], "there is no option --supervize; did you mean --supervise?");
+    said(&["plan", "--fact", "x"], "plan has no option --fact; did you mean --facts?");
+    said(&["plan", "--nonsense"], "plan has no option --nonsense; see rdma-init plan --help.");
+    let behind = "An option of the command belongs behind the command, after the dashes.";
+    said(
+        &["--nonsense", "--", "true"],
+        &format!("there is no option --nonsense; see rdma-init --help. {behind}"),
+    );
+    said(&["plan", "--", "x"], "plan does not take \"x\"; see rdma-init plan --help.");
+    said(
+        &["exec", "ls"],
+        "\"ls\" is not an option of rdma-init exec. To run it, put -- before it: rdma-init exec -- ls",
+    );
+    said(
+        &["--memlock=off", "ls"],
+        "\"ls\" is not a command of rdma-init. To run it, put -- before it: rdma-init [OPTIONS] -- ls",
+    );
+    said(
+        &["inspct"],
+        "\"inspct\" is not a command of rdma-init; did you mean rdma-init inspect? To run it, put -- before",
+    );
+    said(&["help"], "\"help\" is not a command of rdma-init; did you mean rdma-init --help?");
+    // The CMD of an image whose own ENTRYPOINT was replaced.
+    let image = "there is no option --model; see rdma-init --help. An option of the command belongs behind the command, after two dashes: rdma-init -- COMMAND --model. If it is meant for the ENTRYPOINT that the image had before, write that one after the dashes: ENTRYPOINT [\"/rdma-init\", \"--\", \"OLD\", \"ENTRYPOINT\"].";
+    said(&["--model", "y"], image);
     run(rdma_init(["--memlok", "off", "--", "true"])).expect_error(&["--memlok", "--memlock"]);
     run(rdma_init(["-x", "--", "true"])).expect_error(&["-x"]);
     run(rdma_init(["--memlock", "--", "true"])).expect_error(&["--memlock"]);
@@ -113,7 +141,7 @@ fn an_image_s_own_entrypoint_and_command_are_thought_of() {
     let bare = run(rdma_init::<&str>([])).expect_code(125);
     assert!(!bare.stderr.contains("ENTRYPOINT"), "{bare:#?}");
     let ran = run(rdma_init(["--", "--model", "y"])).expect_code(127);
-    let advice = "cannot run --model: it is not in the PATH (ENOENT). If it was meant for the ENTRYPOINT that the image had before, write that one after the dashes: ENTRYPOINT [\"/rdma-init\", \"--\", \"OLD\", \"ENTRYPOINT\"].";
+    let advice = "cannot run --model: it is not in the PATH (ENOENT). If it is meant for the ENTRYPOINT that the image had before, write that one after the dashes: ENTRYPOINT [\"/rdma-init\", \"--\", \"OLD\", \"ENTRYPOINT\"].";
     assert!(ran.stderr.contains(advice), "{ran:#?}");
 }
 
@@ -154,6 +182,30 @@ fn an_interpreter_that_is_missing_is_named() {
     // It is in the PATH, though the kernel's error is the same as where it is not.
     let by_name = said("#!/no/such/interpreter -x\n", "script");
     assert!(by_name.contains("names the interpreter /no/such/interpreter"), "{by_name}");
+    // A path that leads from the working folder.
+    let relative = |text: &str, command: &str| {
+        executable(&script, text);
+        let mut program = rdma_init(["--", command]);
+        program.current_dir(folder.path());
+        run(program).expect_code(127).stderr
+    };
+    for (text, advice) in [
+        (
+            "#!/no/such/interpreter\n",
+            "the first line of ./script names the interpreter /no/such/interpreter,",
+        ),
+        ("#!bin/none\n", "the first line of ./script names the interpreter bin/none,"),
+        ("#!/bin/sh\r\n", "the lines of ./script end with a carriage return"),
+    ] {
+        let said = relative(text, "./script");
+        assert!(said.contains(&format!("cannot run ./script: {advice}")), "{said}");
+    }
+    let missing = relative("", "./other");
+    let advice = format!(
+        "cannot run ./other: there is no such file; the working folder is {} (ENOENT)",
+        folder.path().display()
+    );
+    assert!(missing.contains(&advice), "{missing}");
     let windows = said("#!/bin/sh\r\necho\r\n", path);
     assert!(
         windows.contains("end with a carriage return") && windows.contains(r#""/bin/sh\r""#),

@@ -65,7 +65,7 @@ fn nothing_is_told_where_no_counter_shows() {
     let host = Host::with_one_hca(engine);
     let container = started(engine, &host);
     let stat = container.exec(&["/rdma-init", "stat"]).expect_code(125);
-    stat.expect_said("the counters of the RDMA devices do not show here");
+    stat.expect_said("the counters of the RDMA devices cannot be read here");
     container.signal("TERM");
     container.wait().expect_code(143).expect_unsaid("sent").expect_unsaid("moved");
 }

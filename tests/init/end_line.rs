@@ -99,5 +99,5 @@ fn as_json_it_is_one_object() {
 #[test]
 fn a_code_that_is_turned_into_another_is_told_as_such() {
     let ended = as_pid_1(rdma_init(["--remap-exit", "3:9", "--", "sh", "-c", "exit 3"])).end().expect_code(9);
-    assert!(last_line(&ended.stderr).contains("exit code 3, turned into 9"), "{ended:#?}");
+    assert!(last_line(&ended.stderr).contains("exit code 3 (turned into 9)"), "{ended:#?}");
 }

@@ -40,12 +40,15 @@ fn a_shell_that_runs_us_is_told_of_and_one_that_becomes_us_is_not() {
         assert_eq!(told(&ended), 1, "{words:?}: {ended:#?}");
         assert!(ended.stderr.contains(&format!("{NOTE}{name}), and rdma-init is its child.")), "{ended:#?}");
         assert!(ended.stderr.contains("fix: Start rdma-init in place of the shell, with exec"), "{ended:#?}");
+        // No signal reaches the init of ours in between, either.
+        let ended = run("$0 --supervise -- echo started; true");
+        assert_eq!(told(&ended), 1, "{words:?}: {ended:#?}");
         for script in [
             "exec $0 -- echo started",
+            "exec $0 --supervise -- echo started",
             // Its trap may well pass signals on.
             "trap 'kill $child' TERM; $0 -- echo started & child=$!; wait $child",
-            // That is asked for, and looked after by us.
-            "$0 --supervise -- echo started; true",
+            "trap 'kill $child' TERM; $0 --supervise -- echo started & child=$!; wait $child",
             // Nothing is started that a signal could be for.
             "$0 plan 2>&1; echo started; true",
         ] {

@@ -45,7 +45,7 @@ fn a_folder_that_is_not_ours_is_an_error_and_not_used() {
             }
         }
         let mut victim = pod.start();
-        victim.init.wait_for_error("error: what is in /run/rdma-init (env.sh) is not of this start");
+        victim.init.wait_for_error("error: /run/rdma-init holds files that this start has not written, and somebody else may have (env.sh)");
         assert_eq!(fs::read_to_string(folder.join("env.sh")).unwrap(), "touch /tmp/evil\n");
         assert!(!folder.join("plan.json").exists());
         // What is ours is somewhere else.

@@ -126,7 +126,7 @@ fn a_crash_refuses_where_pinned_memory_is_enforced() {
     assert_eq!(ended.stdout, "", "{ended:#?}");
     assert_eq!(
         fs::read_to_string(&log).unwrap(),
-        "rdma-init: the preparation was killed by SIGKILL, and memlock = \"enforce\" does not let the command start without it\n"
+        "rdma-init: the preparation was killed by SIGKILL, and memlock = \"enforce\" does not let the command start in that case\n"
     );
 }
 
@@ -146,7 +146,7 @@ fn no_room_in_the_environment_refuses_where_a_key_asks_for_it() {
             }
             if is_pid_1 { as_pid_1(command).end() } else { in_place(command).end() }
         };
-        let reason = "the environment has no room for the variables that were filled in, and memlock = \"enforce\" does not let the command start without it";
+        let reason = "the environment has no room for the variables that were filled in, and memlock = \"enforce\" does not let the command start in that case";
         let ended = start(true).expect_code(77);
         assert_eq!(ended.stdout, "", "{ended:#?}");
         let said = format!("rdma-init: refusing to start the command (exit code 77): {reason}\n");

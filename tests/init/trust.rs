@@ -63,7 +63,7 @@ fn got_status(victim: &Victim, user: u32) -> serde_json::Value {
 fn where_nothing_can_be_written_pid_1_has_it() {
     let pod = Pod::sharing(&[]).read_only();
     let mut victim = pod.start();
-    victim.init.wait_for_error("what was decided can be left with PID 1 alone");
+    victim.init.wait_for_error("the decision cannot be written to any folder, and only PID 1 holds it");
     victim.exec(0).expect(&OWN);
     assert_eq!(got_status(&victim, 0)["ready"], true);
     victim.exec(1234).expect(&[]).expect_said(&["decided anew"]);
@@ -102,7 +102,7 @@ fn the_start_says_what_those_who_enter_will_not_get() {
     let pod = Pod::sharing(&EVERYWHERE).read_only();
     let mut victim = pod.start();
     victim.init.wait_for_error(
-        "processes of other users than uid 0 that enter the container later will not get NCCL_TOPO_FILE",
+        "processes of any user but uid 0 that enter the container later will not get NCCL_TOPO_FILE",
     );
     victim.init.wait_for_error("Give the container a root file system that it may write to");
     // Nobody is told to read what others may write.

@@ -6,6 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use super::{InPlace, Target, amend, block, formats, keys, left_out, lines, written};
+use crate::facts::Reader;
 
 const MAIN: &str = "/etc/ssh/sshd_config";
 const FOLDER: &str = "/etc/ssh/sshd_config.d";
@@ -35,7 +36,7 @@ pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<Stri
         Err(why) => problems.extend([why_not, why]),
         Ok(()) if permits_user_environment(target.root) => {}
         Ok(()) => problems.push(format!(
-            "{why_not}. They are in ~/.ssh/environment of this user, which sshd reads only with PermitUserEnvironment yes in its configuration"
+            "{why_not}. The variables are in ~/.ssh/environment of this user instead, which sshd reads only where its configuration says PermitUserEnvironment yes"
         )),
     }
 }
@@ -44,8 +45,7 @@ pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<Stri
 /// lost: of several `SetEnv`, the first counts, and no other.
 fn drop_in(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) -> Result<(), String> {
     let root = target.root;
-    let main =
-        configuration(root, MAIN).ok_or_else(|| format!("{MAIN} cannot be read (no sshd in the image?)"))?;
+    let main = main_file(root)?;
     let includes: Vec<(String, Vec<String>)> = lines_of(&main)
         .into_iter()
         .filter(|(word, _)| matches!(word.as_str(), "include" | "match"))
@@ -71,6 +71,22 @@ fn drop_in(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String
     put(target, &line)?;
     problems.extend(unfit.iter().map(left_out));
     Ok(())
+}
+
+/// # Errors
+/// Why there is nothing to read.
+fn main_file(root: &Path) -> Result<String, String> {
+    let reader = Reader::new(root);
+    if let Some(text) = reader.text(MAIN) {
+        return Ok(text);
+    }
+    Err(match reader.into_unreadable().first() {
+        None => format!("there is no {MAIN} (no sshd in the image?)"),
+        Some(failed) => match failed.error.strip_prefix("is ") {
+            Some(what) => format!("cannot read {MAIN}: it is {what}"),
+            None => format!("cannot read {MAIN}: {}", failed.error),
+        },
+    })
 }
 
 /// The line in our own file; none takes it out again.
@@ -125,7 +141,7 @@ fn lines_of(text: &str) -> Vec<(String, Vec<String>)> {
 }
 
 fn configuration(root: &Path, path: &str) -> Option<String> {
-    crate::facts::Reader::new(root).text_if_readable(path)
+    Reader::new(root).text_if_readable(path)
 }
 
 #[cfg(test)]
@@ -168,6 +184,23 @@ mod tests {
             assert_eq!(own.matches(line).count(), 1, "{own}");
             assert_eq!(machine.read("root/.ssh/environment"), None);
         }
+    }
+
+    #[test]
+    fn a_configuration_that_cannot_be_read_is_said_to_be_what_it_is() {
+        let machine = Machine::new("");
+        let main = machine.0.path().join("etc/ssh/sshd_config");
+        fs::remove_file(&main).unwrap();
+        let said = machine.written().remove(0);
+        assert!(said.starts_with("there is no /etc/ssh/sshd_config (no sshd in the image?). "), "{said}");
+        nix::unistd::mkfifo(&main, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let said = machine.written().remove(0);
+        assert!(
+            said.starts_with(
+                "cannot read /etc/ssh/sshd_config: it is not a regular file. The variables are in"
+            ),
+            "{said}"
+        );
     }
 
     #[test]

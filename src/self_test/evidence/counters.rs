@@ -18,10 +18,10 @@ pub fn counters(facts: &Facts, plan: &Plan) -> Evidence {
     if evidence.lines.is_empty() {
         let mut ports = used(facts, plan);
         return match ports.any(|(_, port)| port.counters.is_some()) {
-            true => {
-                Evidence::skip("counters do not show here (a container that shares the host's HCAs has none)")
-            }
-            false if used(facts, plan).next().is_some() => Evidence::skip("not known"),
+            true => Evidence::skip(
+                "the counters cannot be read here (a container that shares the host's HCAs has none)",
+            ),
+            false if used(facts, plan).next().is_some() => Evidence::skip("the facts do not say"),
             false => evidence,
         };
     }
@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn what_does_not_show_is_not_zero() {
-        assert!(evidence(&[Some(&[]), None]).skip.unwrap().starts_with("counters do not show here"));
-        assert_eq!(evidence(&[None]).skip.as_deref(), Some("not known"));
+        assert!(evidence(&[Some(&[]), None]).skip.unwrap().starts_with("the counters cannot be read here"));
+        assert_eq!(evidence(&[None]).skip.as_deref(), Some("the facts do not say"));
         assert_eq!(evidence(&[]).skip.as_deref(), Some("no port is in use"));
     }
 }

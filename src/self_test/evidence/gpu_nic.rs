@@ -27,7 +27,7 @@ pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
         return Evidence::skip("no port is in use");
     }
     if devices.is_empty() {
-        return Evidence::skip("where the GPUs are is not known");
+        return Evidence::skip("the facts do not say where the GPUs are");
     }
     let idle: Vec<&Hca> =
         facts.rdma.iter().filter(|hca| !hcas.iter().any(|used| used.name == hca.name)).collect();
@@ -70,7 +70,10 @@ pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
             })
             .collect();
         return evidence.warn(
-            format!("An HCA that is nearer to a GPU than those in use is left alone: {}.", list.join("; ")),
+            format!(
+                "The job leaves HCAs unused that are nearer to a GPU than those that it uses: {}.",
+                list.join("; ")
+            ),
             &fix(facts, &nearer_hcas),
         );
     }
@@ -80,12 +83,12 @@ pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
         {
             evidence.warn(
                 format!(
-                    "All {} GPUs are nearest to {}, which is one of {} HCAs in use.",
+                    "All {} GPUs have the same nearest HCA, {}, though {} HCAs are in use.",
                     gpus.len(),
                     first.hcas[0],
                     hcas.len()
                 ),
-                "Allot HCAs with the GPUs that they are near (a device plugin that knows the topology).",
+                "Give the container GPUs and HCAs that are near each other (a device plugin that knows the topology).",
             )
         }
         _ => evidence,
@@ -185,7 +188,7 @@ mod tests {
     #[test]
     fn gpus_that_share_one_of_several_are_told() {
         let (_, message, _) = evidence(&[0, 0], &[1, 0], 2).wrong.unwrap();
-        assert_eq!(message, "All 2 GPUs are nearest to mlx5_1, which is one of 2 HCAs in use.");
+        assert_eq!(message, "All 2 GPUs have the same nearest HCA, mlx5_1, though 2 HCAs are in use.");
         assert_eq!(evidence(&[0, 0], &[0], 1).wrong, None);
         assert_eq!(evidence(&[0], &[1, 0], 2).wrong, None);
     }
@@ -196,7 +199,7 @@ mod tests {
         let (mut facts, plan) = host(2, 2);
         assert_eq!(skip(&facts, &plan), "no NVIDIA GPU");
         facts.gpu.count = Some(1);
-        assert_eq!(skip(&facts, &plan), "where the GPUs are is not known");
+        assert_eq!(skip(&facts, &plan), "the facts do not say where the GPUs are");
         facts.gpu.devices =
             vec![PciDevice { path: "/sys/devices/pci0000:00/0000:00:02.0".into(), numa_node: None }];
         assert_eq!(skip(&facts, &plan), "no HCA in use is a PCI device");

@@ -36,7 +36,7 @@ pub fn provider(facts: &Facts, plan: &Plan) -> Evidence {
 pub fn plugin(facts: &Facts, _: &Plan) -> Evidence {
     match libraries::image(facts).map(|image| &image.net_plugins) {
         Some(found) if !found.is_empty() => Evidence::of(found.iter().map(|l| l.path.display().to_string())),
-        _ => Evidence::skip("there is none"),
+        _ => Evidence::skip("no net plugin was found in the image"),
     }
 }
 

@@ -32,16 +32,17 @@ pub fn bootstrap(_: &Facts, plan: &Plan) -> Evidence {
 pub fn nccl(_: &Facts, plan: &Plan) -> Evidence {
     let Some(forecast) = plan.forecasts.last() else { return Evidence::skip("there is no RDMA here") };
     if let Certain::Perhaps(why) = obstacle::of_network(plan) {
-        let message =
-            format!("Which NCCL the job will load is not known, and of some releases it holds: {why}.");
+        let message = format!(
+            "It is not known which NCCL the job will load, and of some releases this is true: {why}."
+        );
         return Evidence::default().warn(message, "See what each release does: `rdma-init plan`.");
     }
     match &forecast.prediction.transport {
-        Transport::Verbs(ports) => Evidence::of([format!("it will use {}", counted(ports.len(), "port"))]),
-        Transport::Plugin { file, .. } => Evidence::of([format!("it will load {file}")]),
-        Transport::Sockets { .. } if !plan.fabric.is_there() => Evidence::skip("there is none to use"),
+        Transport::Verbs(ports) => Evidence::of([format!("NCCL will use {}", counted(ports.len(), "port"))]),
+        Transport::Plugin { file, .. } => Evidence::of([format!("NCCL will load {file}")]),
+        Transport::Sockets { .. } if !plan.fabric.is_there() => Evidence::skip("there is no RDMA here"),
         Transport::Sockets { interfaces, .. } if !plan.fabric.pins_memory() => {
-            Evidence::of([format!("it will use sockets on {}", interfaces.join(", "))])
+            Evidence::of([format!("NCCL will use sockets on {}", interfaces.join(", "))])
         }
         Transport::Sockets { .. } | Transport::Fails(_) => Evidence::default(),
     }
@@ -51,7 +52,7 @@ pub fn nccl(_: &Facts, plan: &Plan) -> Evidence {
 pub fn variables(_: &Facts, plan: &Plan) -> Evidence {
     let set = plan.settings.iter().filter(|setting| setting.outcome == plan::Outcome::User).count();
     match set {
-        0 => Evidence::skip("none is set but what is filled in"),
+        0 => Evidence::skip("you have set none, and rdma-init fills in the rest"),
         _ => Evidence::of([format!("{} set by you", counted(set, "variable"))]),
     }
 }
@@ -59,7 +60,7 @@ pub fn variables(_: &Facts, plan: &Plan) -> Evidence {
 /// Whether a signal to PID 1 reaches the command.
 pub fn signals(facts: &Facts, _: &Plan) -> Evidence {
     match &facts.parent {
-        None => Evidence::skip("no other program is PID 1 and has started rdma-init"),
+        None => Evidence::skip("PID 1 did not start rdma-init"),
         Some(parent) => Evidence::of([format!("PID 1 is {}", parent.program)]),
     }
 }
@@ -67,13 +68,13 @@ pub fn signals(facts: &Facts, _: &Plan) -> Evidence {
 /// Whether the state of the start can be kept for those who enter.
 pub fn state(facts: &Facts, _: &Plan) -> Evidence {
     match facts.state_writable {
-        None => Evidence::skip("not known"),
-        Some(true) => Evidence::of([format!("this user may make files in {FOLDER}")]),
+        None => Evidence::skip("the facts do not say"),
+        Some(true) => Evidence::of([format!("this user may write to {FOLDER}")]),
         Some(false) => Evidence::default().warn(
             format!(
-                "This user may not make files in {FOLDER}, so the state goes to /dev/shm or /tmp, if that can be."
+                "This user may not create files in {FOLDER}, so rdma-init keeps its state in /dev/shm or /tmp, where it can."
             ),
-            "Let the container write to its root file system; or mount one on /run that its user may write and that no other container has (docker run --tmpfs /run; Kubernetes: an emptyDir).",
+            "Let the container write to its root file system, or mount at /run a file system that its user may write to and that no other container has (docker run --tmpfs /run; Kubernetes: an emptyDir).",
         ),
     }
 }
@@ -83,7 +84,7 @@ pub fn gpudirect(facts: &Facts, _: &Plan) -> Evidence {
     match (facts.gpu.count, &facts.gpu.peer_memory) {
         (None, _) => Evidence::skip("no NVIDIA GPU"),
         (_, Some(path)) => Evidence::of([path.clone()]),
-        (_, None) if facts.gpu.driver.is_none() => Evidence::skip("the driver does not tell its kind"),
+        (_, None) if facts.gpu.driver.is_none() => Evidence::skip("the facts do not name the NVIDIA driver"),
         (_, None) => Evidence::of(facts.gpu.driver.clone()),
     }
 }

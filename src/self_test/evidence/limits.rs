@@ -26,7 +26,7 @@ pub fn nofile(facts: &Facts, _: &Plan) -> Evidence {
     few(
         facts.limits.nofile,
         FEW_FILES,
-        "Only {} files may be open, which a large job needs more of (\"Too many open files\").",
+        "Only {} files may be open at once. A large job needs more, or ends with \"Too many open files\".",
         "Docker: --ulimit nofile=1048576:1048576. containerd: LimitNOFILE=infinity in its unit.",
         |count| count.to_string(),
     )
@@ -36,7 +36,7 @@ pub fn stack(facts: &Facts, _: &Plan) -> Evidence {
     few(
         facts.limits.stack,
         SMALL_STACK,
-        "Only {} of stack: threads of NCCL and of the framework may end with a segmentation fault.",
+        "The stack cannot grow beyond {}: threads of NCCL and of the framework may end with a segmentation fault.",
         "Docker: --ulimit stack=67108864:67108864.",
         amount,
     )
@@ -51,7 +51,7 @@ fn limits(limit: Limit, show: impl Fn(u64) -> String) -> String {
 }
 
 fn few(limit: Option<Limit>, least: u64, message: &str, fix: &str, show: impl Fn(u64) -> String) -> Evidence {
-    let Some(limit) = limit else { return Evidence::skip("the kernel does not tell") };
+    let Some(limit) = limit else { return Evidence::skip("the facts do not say") };
     let evidence = Evidence::of([limits(limit, &show)]);
     match limit.soft {
         Amount::Limited(number) if number < least => evidence.warn(message.replace("{}", &show(number)), fix),

@@ -15,12 +15,12 @@ pub fn room(facts: &Facts, _: &Plan) -> Evidence {
 
 pub fn writable(facts: &Facts, _: &Plan) -> Evidence {
     match facts.shm.and_then(|shm| shm.writable) {
-        None => Evidence::skip("not known"),
-        Some(true) => Evidence::of(["this user may make files in it".to_owned()]),
+        None => Evidence::skip("the facts do not say"),
+        Some(true) => Evidence::of(["this user may write to it".to_owned()]),
         Some(false) => Evidence {
             wrong: Some((
                 Outcome::Failed,
-                "This user may not make files in /dev/shm, which NCCL needs between the GPUs of a node."
+                "This user may not create files in /dev/shm, and NCCL needs them between the GPUs of a node."
                     .to_owned(),
                 "Mount it with mode 1777, or run as another user.".to_owned(),
             )),

@@ -32,7 +32,7 @@ pub fn mtus(facts: &Facts, plan: &Plan) -> Evidence {
     match found.iter().all(|(_, _, mtu)| *mtu == first) {
         true => evidence,
         false => evidence.warn(
-            "The interfaces of the rails have different MTUs, and the path of a rail has the smallest on its way.".to_owned(),
+            "The interfaces of the rails have different MTUs. Between two rails, the smallest MTU on the way counts.".to_owned(),
             "Set one MTU on all interfaces of the fabric, here and on the switches (4200 or more for RoCE with 4096).",
         ),
     }

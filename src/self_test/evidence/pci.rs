@@ -36,7 +36,7 @@ pub fn pci_links(facts: &Facts, plan: &Plan) -> Evidence {
         }
         true => evidence,
         false => evidence.warn(
-            format!("PCI links run below their best: {}.", slow.join("; ")),
+            format!("PCI links run below their highest speed or width: {}.", slow.join("; ")),
             "Reseat the card, check the slot and the firmware; other nodes wait for this one.",
         ),
     }
@@ -86,6 +86,9 @@ mod tests {
             )
         );
         let degraded = message(&[("mlx5_core", 16, 16), ("mlx5_core", 8, 16)]).unwrap();
-        assert!(degraded.starts_with("PCI links run below their best: mlx5_1 at"), "{degraded}");
+        assert!(
+            degraded.starts_with("PCI links run below their highest speed or width: mlx5_1 at"),
+            "{degraded}"
+        );
     }
 }

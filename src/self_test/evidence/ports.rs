@@ -25,7 +25,7 @@ pub fn unused(_: &Facts, plan: &Plan) -> Evidence {
         (reason.to_owned(), verdict.name())
     }));
     match why.is_empty() {
-        true => Evidence::skip("there are none"),
+        true => Evidence::skip("no port is left unused"),
         false => {
             Evidence::of(why.iter().map(|(reason, names)| format!("{} left out: {reason}", condensed(names))))
         }
@@ -33,7 +33,7 @@ pub fn unused(_: &Facts, plan: &Plan) -> Evidence {
 }
 
 pub fn uverbs(facts: &Facts, plan: &Plan) -> Evidence {
-    each_used(facts, plan, &|hca, _| hca.uverbs.as_ref().map(|_| "its node can be opened".to_owned()))
+    each_used(facts, plan, &|hca, _| hca.uverbs.as_ref().map(|_| "the uverbs node can be opened".to_owned()))
 }
 
 pub fn state(facts: &Facts, plan: &Plan) -> Evidence {
@@ -88,7 +88,7 @@ pub fn each_used(facts: &Facts, plan: &Plan, say: &dyn Fn(&Hca, &Port) -> Option
     }));
     match (said.is_empty(), used(facts, plan).next()) {
         (_, None) => Evidence::skip("no port is in use"),
-        (true, _) => Evidence::skip("the devices do not tell"),
+        (true, _) => Evidence::skip("the facts do not say"),
         _ => Evidence::of(lines(&said)),
     }
 }

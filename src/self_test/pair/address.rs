@@ -66,7 +66,7 @@ impl std::str::FromStr for Address {
         match number {
             Ok(port) if !text.is_empty() => Ok(Address { host: host.to_owned(), port }),
             _ => Err(format!(
-                "{text:?} is no address: HOST:PORT, [IPV6]:PORT, or HOST alone for port {DEFAULT_PORT}"
+                "{text:?} is not an address; expected HOST:PORT, [IPV6]:PORT, or HOST alone for port {DEFAULT_PORT}"
             )),
         }
     }
@@ -90,7 +90,7 @@ mod tests {
             assert_eq!(given.parse::<Address>().unwrap().to_string(), wanted);
         }
         for wrong in ["", "node:port", "node:70000", "[::1]5", "node:", "[::1]:"] {
-            assert!(wrong.parse::<Address>().unwrap_err().contains("is no address"), "{wrong}");
+            assert!(wrong.parse::<Address>().unwrap_err().contains("is not an address"), "{wrong}");
         }
     }
 }

@@ -65,8 +65,9 @@ fn rails(id: &str, mine: &Node, theirs: &Node, value: fn(&Rail) -> Option<String
     let shown = |rail: &Rail| value(rail).unwrap_or_else(|| "none".to_owned());
     let pairs = || mine.rails.iter().zip(&theirs.rails);
     let odd = pairs().filter(|(near, far)| value(near) != value(far));
-    let odd = odd
-        .map(|(near, far)| format!("{}: {} here, {} on {}", near.hca, shown(near), shown(far), theirs.host));
+    let odd = odd.map(|(near, far)| {
+        format!("{}: {} here and {} on {}", near.hca, shown(near), shown(far), theirs.host)
+    });
     let mut same: Vec<String> = pairs().filter_map(|(near, _)| value(near)).collect();
     same.dedup();
     verdict(id, odd.collect(), same, fix)
@@ -97,7 +98,7 @@ fn mtu(mine: &Node, theirs: &Node, found: &[Found]) -> Check {
         let all = || of_interfaces.iter().chain(&of_ports);
         let differ = all().filter(|(_, here, there)| here != there);
         odd.extend(differ.map(|(what, here, there)| {
-            format!("{} has {what} MTU {here} here, {} {there} on {}", near.hca, far.hca, theirs.host)
+            format!("{} has {what} MTU {here} here, and {} has {there} on {}", near.hca, far.hca, theirs.host)
         }));
         let shown: Vec<String> = all().map(|(what, here, _)| format!("{what} {here}")).collect();
         same.extend((!shown.is_empty()).then(|| shown.join(", ")));
@@ -126,7 +127,7 @@ fn nccl(mine: &Node, theirs: &Node) -> Check {
             ..kinds::check(id, Outcome::Failed)
         },
         _ => Check {
-            message: Some("the release of NCCL is not known on both nodes".to_owned()),
+            message: Some("on one node or both, the release of NCCL is not known".to_owned()),
             ..kinds::check(id, Outcome::Skipped)
         },
     }
@@ -178,12 +179,12 @@ mod tests {
             (
                 |node| node.rails[1].mtu = Some(1500),
                 "pair-mtu",
-                "mlx5_1 has interface MTU 4200 here, mlx5_1 1500 on node2",
+                "mlx5_1 has interface MTU 4200 here, and mlx5_1 has 1500 on node2",
             ),
             (
                 |node| node.rails[0].gid_type = Some("RoCE v2, IPv6".into()),
                 "pair-gid",
-                "mlx5_0: RoCE v2, IPv4 here, RoCE v2, IPv6 on node2",
+                "mlx5_0: RoCE v2, IPv4 here and RoCE v2, IPv6 on node2",
             ),
             (|node| node.nccl = Some("2.21.5".into()), "pair-nccl", "2.27.7 here and 2.21.5 on node2"),
         ] {
@@ -207,7 +208,7 @@ mod tests {
             Found { mtu: [Some(4096), Some(1024)], mine: nothing(), theirs: nothing(), left_out: None };
         let failed = failed(&node("node1", 1), &node("node2", 1), &[found]);
         assert_eq!(failed[0].0, "pair-mtu");
-        assert!(failed[0].1.contains("port MTU 4096 here, mlx5_0 1024 on node2"), "{failed:?}");
+        assert!(failed[0].1.contains("port MTU 4096 here, and mlx5_0 has 1024 on node2"), "{failed:?}");
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub fn go_to(
     loop {
         let reached = reach(address, end, &mut |why| {
             if !is_said {
-                say(&format!("tries to reach {address}: {why}"));
+                say(&format!("cannot reach {address} yet, and tries again: {why}"));
                 is_said = true;
             }
         });

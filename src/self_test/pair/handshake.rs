@@ -166,7 +166,7 @@ impl<'a> Handshake<'a> {
 
     fn other_token(&self) -> Stranger {
         let why = format!(
-            "{} has not the same token as this node ({TOKEN_VARIABLE}, on both nodes or on none).",
+            "{} does not have the same token as this node: set the same {TOKEN_VARIABLE} on both nodes, or none.",
             self.address
         );
         Stranger { fault: Fault::Token, why }
@@ -177,7 +177,9 @@ impl<'a> Handshake<'a> {
 pub fn not_ours(address: &str, bytes: &[u8]) -> Stranger {
     let start = bytes.get(..bytes.len().min(SHOWN)).unwrap_or_default().trim_ascii_end();
     let start = visible(&String::from_utf8_lossy(start));
-    let why = format!("{address} is no rdma-init self-test, or another version: it sent \"{start}\".");
+    let why = format!(
+        "{address} is not an rdma-init self-test, or is one of another version: it sent \"{start}\"."
+    );
     Stranger { fault: Fault::NotOurs, why }
 }
 

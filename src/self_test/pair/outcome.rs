@@ -42,7 +42,7 @@ fn check(near: &Rail, far: &Rail, host: &str, found: &Found) -> Check {
             };
         }
         (None, None, None) => {
-            (format!("to {there}: not tried, as an end was not there in time."), Vec::new())
+            (format!("to {there}: not tried, as one of the two nodes was not ready in time."), Vec::new())
         }
     };
     Check { message: Some(message), fix: fix(&errors).map(str::to_owned), ..of(Outcome::Failed) }
@@ -57,11 +57,11 @@ fn fix(errors: &[String]) -> Option<&'static str> {
         Some("Look at the cable, the switch and the interface (ip link) of the port.")
     } else if error.contains("retry counter exceeded") || error.contains("no completion") {
         Some(
-            "Packets do not come through. On RoCE: do the switches let UDP 4791 and this MTU pass, are both ports in one VLAN, has each rail a route to its counterpart (ip route get)? On InfiniBand: does the subnet manager know both ports (ibtracert)?",
+            "Packets do not come through. On RoCE: do the switches let UDP 4791 and this MTU pass, are both ports in one VLAN, does each rail have a route to its counterpart (ip route get)? On InfiniBand: does the subnet manager know both ports (ibtracert)?",
         )
     } else if error.contains("ibv_modify_qp RTR") {
         Some(
-            "There is no way to the other end's address: ip route get, ip neigh, and whether both have addresses of one fabric.",
+            "There is no way to the other end's address. Look at ip route get and ip neigh, and see that both ends have addresses of one fabric.",
         )
     } else {
         None
@@ -120,7 +120,7 @@ mod tests {
         assert!(check.fix.unwrap().contains("UDP 4791"));
         let failed = |error: &str| Moved { error: Some(error.into()), ..Moved::default() };
         let waited = || failed("wait for the other end failed: no completion came in time");
-        assert_eq!(of(waited(), failed("the probe was ended by SIGSEGV")).fix, None);
+        assert_eq!(of(waited(), failed("the probe was killed by SIGSEGV")).fix, None);
         assert!(of(waited(), failed("send failed: transport retry counter exceeded")).fix.is_some());
         assert!(of(waited(), failed("send failed: x; the port is DOWN now")).fix.unwrap().contains("cable"));
     }

@@ -25,7 +25,7 @@ pub struct Found {
     pub left_out: Option<String>,
 }
 
-const NUMBER: &str = "it speaks of another number of rails";
+const NUMBER: &str = "it reports another number of rails";
 
 /// Longer than all steps together, of which each has its own time.
 const ALL: Duration = Duration::from_secs(3600);
@@ -57,8 +57,8 @@ pub fn run(
     }
     children.until(extent.each, |_| false);
     let results: Vec<Moved> = children.finish().into_iter().map(moved).collect();
-    let [near, far] = ends.map_err(|why| format!("before data was moved: {why}"))?;
-    let others = done(met, &results).map_err(|why| format!("when data had been moved: {why}"))?;
+    let [near, far] = ends.map_err(|why| format!("before any data was moved: {why}"))?;
+    let others = done(met, &results).map_err(|why| format!("after the data was moved: {why}"))?;
     let mut tried = 0..tried.len();
     let found = left_out.into_iter().map(|left_out| {
         let index = if left_out.is_none() { tried.next() } else { None };
@@ -97,7 +97,9 @@ fn connect(
     };
     for (end, rail) in far.iter().zip(rails) {
         if let Some(what) = end.as_ref().and_then(|end| ends::wrong(end, rail)) {
-            return Err(met.wire.wrong(&format!("{what} of {}:{} cannot be", rail.hca, rail.port)));
+            return Err(met
+                .wire
+                .wrong(&format!("it sent {what} of {}:{}, which is not possible", rail.hca, rail.port)));
         }
     }
     for (index, child) in children.list().iter_mut().enumerate() {

@@ -65,13 +65,13 @@ impl<'a> Strangers<'a> {
     /// That no node of ours has come there, and who has.
     pub fn instead(&self, own: &str, within: &str) -> String {
         match &self.telling {
-            None => format!("no node has come to {own} within {within}."),
+            None => format!("the other node has not come to {own} within {within}."),
             Some(Stranger { why, .. }) if self.count == 1 => {
-                format!("no node of ours has come to {own} within {within}. One other came: {why}")
+                format!("the other node has not come to {own} within {within}. Somebody else came: {why}")
             }
             Some(Stranger { why, .. }) => {
                 format!(
-                    "no node of ours has come to {own} within {within}. {} others came, one of them: {why}",
+                    "the other node has not come to {own} within {within}. {} others came, one of them: {why}",
                     self.count
                 )
             }
@@ -79,7 +79,7 @@ impl<'a> Strangers<'a> {
     }
 
     fn counted(&self) -> String {
-        format!("{} have come that are no node of ours", self.count)
+        format!("{} others have come so far", self.count)
     }
 }
 
@@ -114,13 +114,14 @@ mod tests {
             [
                 "goes on waiting: a is silent.",
                 "goes on waiting: b has another token.",
-                "goes on waiting: 10 have come that are no node of ours; the last: a is silent."
+                "goes on waiting: 10 others have come so far; the last: a is silent."
             ]
         );
         assert_eq!(said.len(), 9, "{said:?}");
-        assert_eq!(said[8], "1000001 have come that are no node of ours");
+        assert_eq!(said[8], "1000001 others have come so far");
         let why = strangers.instead("here", "1 s");
-        let wanted = "no node of ours has come to here within 1 s. 1000001 others came, one of them: b has";
+        let wanted =
+            "the other node has not come to here within 1 s. 1000001 others came, one of them: b has";
         assert!(why.starts_with(wanted), "{why}");
     }
 
@@ -128,9 +129,9 @@ mod tests {
     fn nobody_and_one_need_no_count() {
         let say = |_: &str| {};
         let mut strangers = Strangers::new(&say);
-        assert_eq!(strangers.instead("here", "1 s"), "no node has come to here within 1 s.");
+        assert_eq!(strangers.instead("here", "1 s"), "the other node has not come to here within 1 s.");
         strangers.add(Stranger { fault: Fault::Gone, why: "it went.".into() });
-        let wanted = "no node of ours has come to here within 1 s. One other came: it went.";
+        let wanted = "the other node has not come to here within 1 s. Somebody else came: it went.";
         assert_eq!(strangers.instead("here", "1 s"), wanted);
     }
 }

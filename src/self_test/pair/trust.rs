@@ -20,8 +20,8 @@ pub fn token<'a>(token: &'a str, any_peer: bool, role: &Role) -> Result<&'a str,
         return match any_peer || is_own(address, role) {
             true => Ok(""),
             false => Err(format!(
-                "without {TOKEN_VARIABLE}, anybody who can reach this node, or answer in the other's place, \
-                 is taken for the other node. Give both nodes one random text in {TOKEN_VARIABLE} (from \
+                "without {TOKEN_VARIABLE}, this node cannot tell the other node from anybody else who can reach \
+                 it, or who answers in the other's place. Give both nodes one random text in {TOKEN_VARIABLE} (from \
                  `{MAKE}`), or give both --any-peer where nobody else is in their network"
             )),
         };
@@ -33,13 +33,13 @@ pub fn token<'a>(token: &'a str, any_peer: bool, role: &Role) -> Result<&'a str,
     }
     if token.len() < SHORTEST {
         return Err(format!(
-            "{TOKEN_VARIABLE} has less than {SHORTEST} bytes, so it could be guessed: give both nodes one \
+            "{TOKEN_VARIABLE} is shorter than {SHORTEST} bytes, so it could be guessed: give both nodes one \
              random text, from `{MAKE}` for example"
         ));
     }
     // Of an environment that is no UTF-8; several texts become one.
     if token.contains(char::REPLACEMENT_CHARACTER) {
-        return Err(format!("{TOKEN_VARIABLE} is no text: use one from `{MAKE}` for example"));
+        return Err(format!("{TOKEN_VARIABLE} is not UTF-8 text: use a text from `{MAKE}` for example"));
     }
     Ok(token)
 }
@@ -70,11 +70,11 @@ mod tests {
         assert_eq!(of(GOOD, false, "node2"), [Ok(GOOD.to_owned()), Ok(GOOD.to_owned())]);
         for result in of("0123456789abcde", false, "127.0.0.1") {
             let why = result.unwrap_err();
-            assert!(why.contains("less than 16 bytes") && why.contains("openssl rand -hex 16"), "{why}");
+            assert!(why.contains("shorter than 16 bytes") && why.contains("openssl rand -hex 16"), "{why}");
             assert!(!why.contains("0123"), "{why}");
         }
         for result in of("0123456789abcdef\u{fffd}", false, "127.0.0.1") {
-            assert!(result.unwrap_err().contains("is no text"));
+            assert!(result.unwrap_err().contains("is not UTF-8 text"));
         }
     }
 

@@ -45,8 +45,8 @@ impl Wire {
         let line = self.connection.line(LONGEST, patience).map_err(|stranger| stranger.why)?;
         let text = self.session.open(&line).ok_or_else(|| {
             format!(
-                "what came from {} is not the other node's next message: somebody in between may have made, \
-                 changed, repeated or left out one.",
+                "what came from {} is not the other node's next message: somebody in between may have \
+                 forged, changed, repeated or dropped a message.",
                 self.address()
             )
         })?;
