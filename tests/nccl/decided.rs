@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rdma_init::facts::Facts;
 use rdma_init::facts::rdma::LinkLayer;
 use rdma_init::facts::settings::Environment as Variables;
+use rdma_init::finding::Id;
 use rdma_init::plan::{self, Fabric, Plan};
 use rdma_init::{config, host};
 
@@ -81,7 +82,7 @@ fn nccl_takes_what_was_decided() {
                 && plan.settings.iter().all(|setting| setting.source != "configuration")
                 && plan.profile.is_some()
                 && plan.fabric == Fabric::Verbs
-                && !plan.findings.iter().any(|finding| ["no-own-gid", "too-many-hcas"].contains(&finding.id));
+                && !plan.findings.iter().any(|finding| [Id::NoOwnGid, Id::TooManyHcas].contains(&finding.id));
             if !is_ours {
                 continue;
             }
