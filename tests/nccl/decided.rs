@@ -14,8 +14,8 @@ use rdma_init::plan::{self, Fabric, Plan};
 use rdma_init::{config, host};
 
 use super::driver::Nccl;
-use super::library::{Library, libraries};
 use super::model::{Environment, case, observed, predicted, version};
+use crate::support::nccl::{Library, libraries};
 use crate::support::repository;
 
 fn folders() -> Vec<PathBuf> {

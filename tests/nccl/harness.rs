@@ -16,8 +16,8 @@ use super::host::{
     Address, Hca, Host, Interface, LINK_ETHERNET, LINK_INFINIBAND, PORT_ACTIVE, PORT_DOWN, Port, ROCE_V1,
     ROCE_V2, Slot, TypeFile,
 };
-use super::library::{Library, libraries};
 use super::outcome::{Failure, Ib, Level, Outcome};
+use crate::support::nccl::{Library, libraries};
 use crate::support::{DEADLINE, repository};
 
 /// Runs cases with every library; what a case is expected to give may depend on it.

@@ -1,22 +1,27 @@
 //! The Docker engine, the images and networks of this run, and the containers.
 
+mod attached;
+mod container;
+pub mod host;
+mod network;
+
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::net::Ipv4Addr;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{LazyLock, Mutex, OnceLock};
-use std::thread::{self, JoinHandle};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use nix::libc;
 
-use crate::support::{DEADLINE, binary, repository, skip};
+use self::attached::Attached;
+pub use self::attached::Ended;
+pub use self::container::Container;
+pub use self::network::Network;
+use super::{binary, repository, skip};
 
 /// The engine of this run; `None` where none answers, which skips the test.
 pub fn engine() -> Option<&'static Engine> {
@@ -267,256 +272,6 @@ extern "C" fn sweep() {
     if let Ok(Some(mut sweeper)) = SWEEPER.lock().map(|mut sweeper| sweeper.take()) {
         drop(sweeper.stdin.take());
         let _ = sweeper.wait();
-    }
-}
-
-/// A network with a subnet of its own.
-pub struct Network {
-    pub name: String,
-    subnet: [u8; 3],
-    next: AtomicU32,
-}
-
-impl Network {
-    fn new(engine: &Engine, name: &str, options: &[&str]) -> Network {
-        let name = format!("{}-{name}", engine.run);
-        // The addresses of RFC 2544, which are nobody's; runs at the same time
-        // must not take the same.
-        let start = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos();
-        for attempt in 0..512 {
-            let [.., block, third] = ((start + attempt) % 512).to_be_bytes();
-            let subnet = [198, 18 + block, third];
-            let range = format!("{}.{}.{}.0/24", subnet[0], subnet[1], subnet[2]);
-            let arguments = ["network", "create", "--label", &engine.run, "--subnet", &range];
-            let made = engine.docker(arguments.iter().chain(options).chain(&[name.as_str()]));
-            if made.code == Some(0) {
-                return Network { name, subnet, next: AtomicU32::new(10) };
-            }
-            assert!(made.stderr.contains("overlaps"), "{made:#?}");
-        }
-        panic!("every subnet is taken");
-    }
-
-    /// An address that nobody has.
-    pub fn address(&self) -> Ipv4Addr {
-        let host = u8::try_from(self.next.fetch_add(1, Ordering::Relaxed)).expect("a /24 is enough");
-        self.at(host)
-    }
-
-    /// The address that the host of the containers is made to have.
-    pub fn host_address(&self) -> Ipv4Addr {
-        self.at(2)
-    }
-
-    fn at(&self, host: u8) -> Ipv4Addr {
-        let [a, b, c] = self.subnet;
-        Ipv4Addr::new(a, b, c, host)
-    }
-}
-
-/// How a command ended.
-#[derive(Debug)]
-pub struct Ended {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
-}
-
-impl Ended {
-    #[track_caller]
-    pub fn expect_code(self, code: i32) -> Ended {
-        assert_eq!(self.code, Some(code), "{self:#?}");
-        self
-    }
-
-    /// A line on standard error that holds all of this. What the wording is,
-    /// other suites pin down.
-    #[track_caller]
-    pub fn expect_line<const N: usize>(self, parts: [&str; N]) -> Ended {
-        let holds_all = |line: &str| parts.iter().all(|part| line.contains(part));
-        assert!(self.stderr.lines().any(holds_all), "no line holds {parts:?}: {self:#?}");
-        self
-    }
-
-    #[track_caller]
-    pub fn expect_said(self, text: &str) -> Ended {
-        self.expect_line([text])
-    }
-
-    #[track_caller]
-    pub fn expect_unsaid(self, text: &str) -> Ended {
-        assert!(!self.stderr.contains(text), "{text:?} is in {self:#?}");
-        self
-    }
-
-    #[track_caller]
-    pub fn expect_stdout(self, text: &str) -> Ended {
-        assert_eq!(self.stdout, text, "{self:#?}");
-        self
-    }
-
-    /// The value of a variable that the command `env` has printed.
-    pub fn variable(&self, name: &str) -> Option<&str> {
-        self.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
-    }
-
-    /// Whether the engine, and not the program, failed. Both use the code 125.
-    pub fn engine_failed(&self) -> bool {
-        self.code == Some(125) && self.stderr.contains("docker: ")
-    }
-}
-
-/// A process whose output is read.
-struct Attached {
-    child: Child,
-    lines: Receiver<String>,
-    stdout: String,
-    stderr: JoinHandle<String>,
-}
-
-impl Attached {
-    #[track_caller]
-    fn start(mut command: Command) -> Attached {
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let (mut stdout, mut stderr) =
-            (BufReader::new(child.stdout.take().unwrap()), child.stderr.take().unwrap());
-        let (sender, lines) = channel();
-        thread::spawn(move || {
-            let mut line = String::new();
-            while stdout.read_line(&mut line).is_ok_and(|length| length > 0) {
-                if sender.send(std::mem::take(&mut line)).is_err() {
-                    return;
-                }
-            }
-        });
-        let stderr = thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let _ = stderr.read_to_end(&mut bytes);
-            String::from_utf8_lossy(&bytes).into_owned()
-        });
-        Attached { child, lines, stdout: String::new(), stderr }
-    }
-
-    /// Reads on until a line is this text.
-    #[track_caller]
-    fn wait_for(&mut self, text: &str) {
-        let until = Instant::now() + DEADLINE;
-        loop {
-            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(line) => {
-                    self.stdout += &line;
-                    if line.trim_end() == text {
-                        return;
-                    }
-                }
-                Err(error) => {
-                    let _ = self.child.kill();
-                    panic!("{text:?} did not come ({error}); so far: {:?}", self.stdout);
-                }
-            }
-        }
-    }
-
-    /// Reads on to the end.
-    #[track_caller]
-    fn wait(mut self) -> Ended {
-        let until = Instant::now() + DEADLINE;
-        let in_time = loop {
-            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(line) => self.stdout += &line,
-                Err(error) => break error == RecvTimeoutError::Disconnected,
-            }
-        };
-        if !in_time {
-            let _ = self.child.kill();
-        }
-        let status = self.child.wait().unwrap();
-        let stderr = self.stderr.join().unwrap();
-        let ended = Ended { code: status.code(), stdout: self.stdout, stderr };
-        assert!(in_time, "does not end: {ended:#?}");
-        ended
-    }
-}
-
-/// A container; removed, running or not, when this goes.
-pub struct Container<'a> {
-    engine: &'a Engine,
-    pub name: String,
-    attached: Option<Attached>,
-}
-
-impl Container<'_> {
-    /// Attaches this container, which must be new, to one more network.
-    pub fn connect(&self, network: &Network, address: Ipv4Addr) {
-        let address = address.to_string();
-        self.docker(["network", "connect", "--ip", &address, &network.name], &[]).expect_code(0);
-    }
-
-    /// Starts a container that was created, or that has ended.
-    pub fn start(&mut self) {
-        let command = self.engine.command(["start", "--attach", &self.name]);
-        self.attached = Some(Attached::start(command));
-    }
-
-    /// Waits for a line of the command.
-    #[track_caller]
-    pub fn wait_for(&mut self, text: &str) {
-        self.attached.as_mut().unwrap().wait_for(text);
-    }
-
-    /// A process of our machine: the client that is attached.
-    pub fn client(&self) -> u32 {
-        self.attached.as_ref().unwrap().child.id()
-    }
-
-    /// Waits for the end of the container.
-    #[track_caller]
-    pub fn wait(mut self) -> Ended {
-        self.wait_again()
-    }
-
-    /// As [`Container::wait`], for a container that is to be started once more.
-    #[track_caller]
-    pub fn wait_again(&mut self) -> Ended {
-        let ended = self.end();
-        assert!(!ended.engine_failed(), "the engine failed: {ended:#?}");
-        ended
-    }
-
-    #[track_caller]
-    fn end(&mut self) -> Ended {
-        self.attached.take().unwrap().wait()
-    }
-
-    /// `docker COMMAND... CONTAINER MORE...`
-    pub fn docker<const N: usize>(&self, command: [&str; N], more: &[&str]) -> Ended {
-        self.engine.docker(command.iter().chain(&[self.name.as_str()]).chain(more))
-    }
-
-    pub fn exec(&self, command: &[&str]) -> Ended {
-        self.docker(["exec"], command)
-    }
-
-    /// `docker kill --signal`.
-    pub fn signal(&self, signal: &str) {
-        self.docker(["kill", "--signal", signal], &[]).expect_code(0);
-    }
-
-    /// `docker inspect --format`.
-    pub fn inspect(&self, format: &str) -> String {
-        let said = self.docker(["inspect", "--format", format], &[]).expect_code(0).stdout;
-        said.trim_end().to_owned()
-    }
-}
-
-impl Drop for Container<'_> {
-    fn drop(&mut self) {
-        let _ = self.engine.command(["rm", "--force", "--volumes", &self.name]).output();
-        if let Some(attached) = &mut self.attached {
-            let _ = attached.child.kill();
-            let _ = attached.child.wait();
-        }
     }
 }
 

@@ -1,5 +1,4 @@
 //! A terminal with a session of its own, and somebody in front of it.
-#![allow(dead_code)]
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,8 +12,8 @@ use nix::libc;
 use nix::pty::{Winsize, openpty};
 use nix::unistd::{Pid, tcgetpgrp};
 
-use super::container::{Running, as_pid_1};
-use crate::support::{DEADLINE, poll_until};
+use super::running::{Running, as_pid_1};
+use super::{DEADLINE, poll_until};
 
 /// The side of the terminal at which somebody types and looks.
 pub struct Screen {

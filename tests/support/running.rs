@@ -1,6 +1,5 @@
 //! Starting the program as PID 1 of a PID namespace with a /proc of its own, or
 //! in place, and watching it.
-#![allow(dead_code)]
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,9 +14,8 @@ use std::time::{Duration, Instant};
 use nix::libc;
 
 use super::hang::Hang;
-#[allow(unused_imports)]
-pub use crate::support::process::from_scratch;
-use crate::support::{DEADLINE, poll_for, poll_until, process, status_field};
+pub use super::process::from_scratch;
+use super::{DEADLINE, poll_for, poll_until, process, status_field};
 
 /// The program with arguments and an environment of its own, and its output kept.
 pub fn rdma_init<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {

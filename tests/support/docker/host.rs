@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use super::engine::{Engine, Network};
+use super::{Engine, Network};
 
 /// The slots of each made-up GID table.
 const SLOTS: usize = 16;

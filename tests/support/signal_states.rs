@@ -5,7 +5,7 @@ use std::process::Command;
 
 use nix::libc;
 
-use crate::support::status_field;
+use super::status_field;
 
 /// What a parent leaves to the program.
 #[derive(Debug, Clone, Copy)]

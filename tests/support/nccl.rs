@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use crate::support::repository;
+use super::repository;
 
 /// Written by hand, one in a line; tests/nccl/setup.sh fetches these.
-const VERSIONS: &str = include_str!("versions");
+const VERSIONS: &str = include_str!("../nccl/versions");
 
 pub struct Library {
     /// `2.27.7`

@@ -18,7 +18,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::support::DEADLINE;
+use super::DEADLINE;
 
 /// Paths that hang, as the program names them to openat(2).
 pub struct Hang {
