@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod docker;
+pub mod golden;
 pub mod hang;
 pub mod nccl;
 pub mod process;
