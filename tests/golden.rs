@@ -28,5 +28,7 @@ fn main() {
     let hosts = support::golden::hosts().into_iter().map(|host| {
         Trial::test(host.name.clone(), move |_| one::comes_out_as_written(&host).map_err(RunError::fail))
     });
-    Harness::with_env().discover(hosts.chain(of_all)).main()
+    // Nothing is captured, and the harness would refuse the option.
+    let arguments = std::env::args_os().filter(|argument| argument != "--nocapture");
+    Harness::with_args(arguments).discover(hosts.chain(of_all)).main()
 }

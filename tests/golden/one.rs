@@ -46,7 +46,10 @@ fn unknown_files(host: &Host) -> Vec<String> {
 /// `expected.env` is written by hand, from what is right: what must be set, and nothing else.
 fn variables(host: &Host) -> Option<String> {
     let file = host.folder.join("expected.env");
-    let expected = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let expected = match fs::read_to_string(&file) {
+        Ok(expected) => expected,
+        Err(error) => return Some(format!("{}: {error}", file.display())),
+    };
     let found = run(host, &["env", "--format", "docker"], &[0]);
     let sorted = |text: &str| {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();

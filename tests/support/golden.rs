@@ -49,13 +49,14 @@ pub fn facts(name: &str) -> String {
 struct Difference {
     /// The name of a host with a `facts.json` of its own.
     from: String,
-    /// RFC 6902.
+    /// RFC 6902; without one the facts are the same.
+    #[serde(default)]
     patch: Patch,
 }
 
 impl Host {
-    /// The file with the facts: the folder's own `facts.json`, or one in target/tmp that is
-    /// made from `differs.json`.
+    /// The file with the facts: the folder's own `facts.json`, or one below target/ that is made
+    /// from `differs.json`.
     pub fn facts(&self) -> PathBuf {
         let (own, differs) = (self.folder.join("facts.json"), self.folder.join("differs.json"));
         match (own.exists(), differs.exists()) {
