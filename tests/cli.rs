@@ -25,8 +25,6 @@ mod cli {
     mod self_test;
     mod signals;
     mod state;
-    #[path = "../init/states.rs"]
-    mod states;
     mod usage;
     mod why;
 }

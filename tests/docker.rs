@@ -5,14 +5,9 @@
 
 mod support;
 
-#[path = "nccl/library.rs"]
-mod nccl_library;
-
 mod docker {
-    mod engine;
     mod entered;
     mod fill;
-    mod host;
     mod image;
     mod lifecycle;
     mod limits;

@@ -11,12 +11,6 @@ mod examples {
     mod built;
     mod covered;
     mod decided;
-    #[allow(dead_code)]
-    #[path = "../docker/engine.rs"]
-    mod engine;
-    #[allow(dead_code)]
-    #[path = "../docker/host.rs"]
-    mod host;
     mod images;
     mod manifests;
     mod mpi;

@@ -3,13 +3,11 @@
 mod support;
 
 mod init {
-    mod container;
     mod decided;
     mod end;
     mod end_line;
     mod enter;
     mod exec_failure;
-    mod hang;
     mod inherited;
     mod odd_files;
     mod orphans;
@@ -18,9 +16,7 @@ mod init {
     mod pod;
     mod preparation;
     mod refusal;
-    mod screen;
     mod signals;
-    mod states;
     mod stop;
     mod supervise;
     mod terminal;

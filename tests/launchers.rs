@@ -6,11 +6,6 @@
 mod support;
 
 mod launchers {
-    #[path = "../init/container.rs"]
-    mod container;
-    #[allow(dead_code)]
-    #[path = "../init/hang.rs"]
-    mod hang;
     mod job;
     mod mpirun;
     mod torchrun;

@@ -12,7 +12,6 @@ mod nccl {
     mod harness;
     mod host;
     mod layout;
-    mod library;
     mod model;
     mod namespace;
     mod namespaces;

@@ -8,24 +8,14 @@
 mod support;
 
 mod peers {
-    #[path = "../init/container.rs"]
-    mod container;
     mod end;
     mod groups;
-    #[allow(dead_code)]
-    #[path = "../init/hang.rs"]
-    mod hang;
     mod inherited;
     mod parent;
     mod peer;
     mod reaping;
     mod rewriting;
-    #[path = "../init/screen.rs"]
-    mod screen;
     mod signals;
-    #[allow(dead_code)]
-    #[path = "../init/states.rs"]
-    mod states;
     mod terminal;
     mod usage;
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use nix::sys::stat::Mode;
 
 use super::run::{Ran, rdma_init, run};
-use crate::support::{repository, skip};
+use crate::support::{golden, skip};
 
 fn with_file(path: &Path) -> Ran {
     let mut command = rdma_init(["--", "true"]);
@@ -318,7 +318,7 @@ fn the_hca_of_the_default_route_is_decided_by_file_variable_and_flag() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("site.toml");
     fs::write(&file, "default-route-hca = \"skip\"\n").unwrap();
-    let facts = repository("tests/cases/default-route-on-one-of-four-rails/facts.json");
+    let facts = golden::facts("default-route-on-one-of-four-rails");
     let hcas = |file: Option<&Path>, variable: Option<&str>, flags: &[&str]| {
         let mut command = rdma_init(["env", "--format", "docker", "--facts"]);
         command.arg(&facts).args(flags);

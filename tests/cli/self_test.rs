@@ -5,15 +5,11 @@ use std::fs;
 use serde_json::Value;
 
 use super::run::{Ran, rdma_init, run};
-use crate::support::{repository, skip};
+use crate::support::golden::facts as host;
+use crate::support::skip;
 
 fn self_test(arguments: &[&str]) -> Ran {
     run(rdma_init(["self-test"].iter().chain(arguments)))
-}
-
-/// A golden host.
-fn host(name: &str) -> String {
-    repository(format!("tests/cases/{name}/facts.json")).display().to_string()
 }
 
 /// One check of a captured host: how it came out, its evidence, what is wrong, the fix.

@@ -6,7 +6,7 @@ use std::process::Command;
 use nix::libc;
 
 use super::run::{from_scratch, rdma_init, run};
-use super::states::{STATES, State, inherit, shown};
+use crate::support::signal_states::{STATES, State, inherit, shown};
 
 /// What `cat` finds, started directly and by the program.
 fn compare(state: &State) -> Option<String> {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::run::{rdma_init, run};
+use crate::support::golden;
 
 /// The chain for a variable, where the environment has these.
 fn why(host: &str, variable: &str, environment: &[(&str, &str)]) -> String {
@@ -34,8 +35,8 @@ fn a_value_of_the_user_has_what_it_does_and_what_would_be_without_it() {
 
 #[test]
 fn the_rules_that_were_tried_come_in_order() {
-    let host = "tests/cases/erdma-different-indexes-needs-range/facts.json";
-    let text = why(host, "NCCL_IB_GID_INDEX", &[]);
+    let host = golden::facts("erdma-different-indexes-needs-range");
+    let text = why(&host, "NCCL_IB_GID_INDEX", &[]);
     let rules = [
         "1. the published 1, if it is right on every HCA: it is not",
         "2. the lowest slot that is right on every HCA: there is none",
@@ -43,13 +44,13 @@ fn the_rules_that_were_tried_come_in_order() {
         "4. leave it unset: the search of NCCL 2.23.4 with the range 172.20.0.16/30: it ends on a right slot of every HCA",
     ];
     expect(&text, &rules);
-    let interface = why(host, "NCCL_SOCKET_IFNAME", &[]);
+    let interface = why(&host, "NCCL_SOCKET_IFNAME", &[]);
     expect(&interface, &["the route to MASTER_ADDR: there is none", "the default route: eth0"]);
 }
 
 #[test]
 fn a_slot_that_is_right_and_not_taken_is_named_with_the_reason() {
-    let why = |host: &str| why(&format!("tests/cases/{host}/facts.json"), "NCCL_IB_GID_INDEX", &[]);
+    let why = |host: &str| why(&golden::facts(host), "NCCL_IB_GID_INDEX", &[]);
     let vlan = "slot 5, which is right on every HCA, too (172.20.1.9 on eth1.100, 172.20.2.9 on eth2.100): \
                 not taken, because slot 3 is lower; set NCCL_IB_GID_INDEX=5 to take it";
     expect(&why("vlan-beside-untagged"), &["NCCL_IB_GID_INDEX=3", vlan]);
@@ -84,7 +85,7 @@ fn a_slot_that_is_right_and_not_taken_is_named_with_the_reason() {
 
 #[test]
 fn hcas_that_are_left_out_or_kept_against_the_rule_are_named() {
-    let why = |host: &str| why(&format!("tests/cases/{host}/facts.json"), "NCCL_IB_HCA", &[]);
+    let why = |host: &str| why(&golden::facts(host), "NCCL_IB_HCA", &[]);
     expect(
         &why("storage-hcas-on-infiniband"),
         &[

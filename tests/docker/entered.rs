@@ -1,7 +1,7 @@
 //! Processes that enter a running container: they get what its command got.
 
-use super::engine::{Container, Ended, Engine, engine, file};
-use super::host::Host;
+use crate::support::docker::host::Host;
+use crate::support::docker::{Container, Ended, Engine, engine, file};
 
 const WANTED: [&str; 3] = ["NCCL_IB_GID_INDEX=5", "NCCL_IB_HCA==mlx5_0", "NCCL_SOCKET_IFNAME=eth0"];
 

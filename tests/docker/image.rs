@@ -1,8 +1,8 @@
 //! What the image has of NCCL, libibverbs and its providers: the real libraries, in a
 //! container that has nothing else.
 
-use super::engine::{Ended, Engine, engine};
-use super::host::Host;
+use crate::support::docker::host::Host;
+use crate::support::docker::{Ended, Engine, engine};
 use crate::support::repository;
 
 const RELEASE: &str = "2.27.7";

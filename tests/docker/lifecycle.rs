@@ -9,8 +9,8 @@ use std::time::Instant;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::engine::{Container, Engine, engine};
-use super::host::Host;
+use crate::support::docker::host::Host;
+use crate::support::docker::{Container, Engine, engine};
 use crate::support::{DEADLINE, poll_until};
 
 /// A command that says which signals it gets, and goes on.

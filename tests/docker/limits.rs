@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use super::engine::{Ended, engine, file};
-use super::host::Host;
+use crate::support::docker::host::Host;
+use crate::support::docker::{Ended, engine, file};
 use crate::support::{binary, skip};
 
 const LOW: [&str; 2] = ["--ulimit", "memlock=65536:65536"];

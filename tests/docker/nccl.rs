@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::engine::engine;
-use super::host::Host;
-use crate::nccl_library::{driver, some};
+use crate::support::docker::engine;
+use crate::support::docker::host::Host;
+use crate::support::nccl::{driver, some};
 
 /// The interface that NCCL meets the other processes through, in a container whose first
 /// one is a rail, and the second has the default route; with an option, too.

@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::engine::{Ended, engine, file};
-use super::host::{Host, OWN_SLOT};
+use crate::support::docker::host::{Host, OWN_SLOT};
+use crate::support::docker::{Ended, engine, file};
 use crate::support::poll_until;
 
 #[track_caller]

@@ -1,6 +1,6 @@
 //! An ENTRYPOINT in shell form.
 
-use super::engine::engine;
+use crate::support::docker::engine;
 
 const NOTE: &str = "note: PID 1 of this container is a shell (sh)";
 const JOB: &str = "/rdma-init -- sh -c 'trap \"echo stopped; exit 7\" TERM; echo ready; sleep 1000 & wait'";

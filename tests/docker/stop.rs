@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::engine::{Container, Ended, Engine, engine};
 use crate::support::DEADLINE;
+use crate::support::docker::{Container, Ended, Engine, engine};
 
 /// A command and a worker in a session of its own, neither of which ends when it is asked.
 const STUBBORN: &str = "trap 'echo command asked' TERM

@@ -12,8 +12,8 @@ use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, ttyname};
 
-use super::engine::{Container, Engine, engine};
 use crate::support::DEADLINE;
+use crate::support::docker::{Container, Engine, engine};
 
 /// A client of the engine in a terminal window.
 struct Terminal {

@@ -1,7 +1,7 @@
 //! What a job has moved, by counters that are made up.
 
-use super::engine::{Container, Engine, engine};
-use super::host::Host;
+use crate::support::docker::host::Host;
+use crate::support::docker::{Container, Engine, engine};
 
 const PORT: &str = "class/infiniband/mlx5_0/ports/1";
 

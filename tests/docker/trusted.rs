@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use super::engine::{Container, Engine, engine};
+use crate::support::docker::{Container, Engine, engine};
 
 const OWN: &str = "NCCL_IB_TC=106\nNCCL_TOPO_FILE=/topology.xml\n";
 const HARMLESS: &str = "NCCL_IB_TC=106\n";

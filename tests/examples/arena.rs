@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use super::host::OWN_SLOT;
 use super::started::{arguments, is_child_of_pid_1, stand_ins, with_host};
+use crate::support::docker::host::OWN_SLOT;
 use crate::support::repository;
 
 /// The flags of `arena submit pytorch` of which some are used here.

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{LazyLock, Mutex};
 
-use super::engine::Engine;
 use super::setup::{prepared, value};
 use super::started::STANDINS;
+use crate::support::docker::Engine;
 use crate::support::{binary, repository};
 
 /// Where an image builds on.

@@ -3,9 +3,9 @@
 use std::process::{Command, Stdio};
 
 use super::built::{Base, Build, debian, example, program, rust};
-use super::engine::{Engine, engine};
-use super::host::Host;
 use super::started::{arguments, is_child_of_pid_1};
+use crate::support::docker::host::Host;
+use crate::support::docker::{Engine, engine};
 
 /// The examples that are Dockerfiles, and what they are built on.
 pub const EXAMPLES: &[(&str, Base)] = &[

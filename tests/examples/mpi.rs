@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::engine::{Container, Engine, engine};
-use super::host::Host;
 use super::images::image;
 use super::manifests::manifests;
 use super::started::{Described, containers, texts};
+use crate::support::docker::host::Host;
+use crate::support::docker::{Container, Engine, engine};
 use crate::support::{poll_until, repository};
 
 /// What the operator adds to the environment of the launcher.

@@ -1,9 +1,9 @@
 //! The image for DLC, and the start command in it.
 
-use super::engine::engine;
-use super::host::{Host, OWN_SLOT};
 use super::images::image;
 use super::started::{arguments, stand_ins};
+use crate::support::docker::engine;
+use crate::support::docker::host::{Host, OWN_SLOT};
 use crate::support::repository;
 
 const DLC: &[&str] =

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::host::{Host, OWN_SLOT};
 use super::manifests::manifests;
 use super::started::{Described, arguments, containers, is_child_of_pid_1, strings, with_host};
+use crate::support::docker::host::{Host, OWN_SLOT};
 
 /// The container, what its platform adds to the environment, and what is started in it.
 type Case = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);

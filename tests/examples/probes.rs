@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::engine::Container;
 use super::manifests::manifests;
 use super::pods::case;
 use super::started::{containers, strings, with_host};
+use crate::support::docker::Container;
 
 /// Commands of all probes of a container.
 fn probes(container: &Value) -> Vec<Vec<&str>> {

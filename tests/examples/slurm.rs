@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use super::built::{Build, debian};
-use super::engine::{Container, Engine, engine};
-use super::host::Host;
+use crate::support::docker::host::Host;
+use crate::support::docker::{Container, Engine, engine};
 use crate::support::{binary, poll_until, repository};
 
 const NODES: usize = 2;

@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use super::engine::{Container, Ended, Engine, engine};
-use super::host::Host;
 use super::manifests::Manifest;
+use crate::support::docker::host::Host;
+use crate::support::docker::{Container, Ended, Engine, engine};
 use crate::support::repository;
 
 /// What says what it is started with, and stands in for these.

@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use super::engine::engine;
 use super::images::image;
+use crate::support::docker::engine;
 use crate::support::repository;
 
 /// Refuses what Docker refuses. The GPUs, the devices and the names of the two nodes are not

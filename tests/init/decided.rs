@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use nix::libc;
 
-use super::container::{after, hanging, rdma_init, send};
-use super::hang::Hang;
+use crate::support::hang::Hang;
+use crate::support::running::{after, hanging, rdma_init, send};
 
 /// The last part of the way to the state, as the program opens it.
 const STATE: &str = "a-state-that-hangs";

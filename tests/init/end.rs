@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::libc;
 
-use super::container::{Running, after, as_pid_1, children, rdma_init, shell, signal_of, status};
+use crate::support::running::{Running, after, as_pid_1, children, rdma_init, shell, signal_of, status};
 use crate::support::{poll_until, status_field};
 
 #[test]

@@ -2,7 +2,7 @@
 
 use nix::libc;
 
-use super::container::{as_pid_1, in_place, rdma_init, shell};
+use crate::support::running::{as_pid_1, in_place, rdma_init, shell};
 
 /// What is said after the report of the start.
 fn last_line(stderr: &str) -> &str {

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::container::{Running, hanging, shell};
-use super::hang::Hang;
+use crate::support::hang::Hang;
+use crate::support::running::{Running, hanging, shell};
 use crate::support::{binary, poll_until};
 
 const HANGS: &str = "/sys/class/infiniband";

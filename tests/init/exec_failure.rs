@@ -1,7 +1,7 @@
 //! A command that could not be executed, and one that ends with the same code.
 
-use super::container::{Running, as_pid_1, hanging, in_place, rdma_init};
-use super::hang::Hang;
+use crate::support::hang::Hang;
+use crate::support::running::{Running, as_pid_1, hanging, in_place, rdma_init};
 
 fn both(options: &[&str], command: &[&str]) -> [Running; 2] {
     let with = |more: &[&str]| rdma_init([options, more, &["--"], command].concat());

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
-use super::container::{
+use crate::support::hang::Hang;
+use crate::support::process::close;
+use crate::support::running::{
     Running, as_pid_1, descriptors, from_scratch, hanging, has_descriptors, rdma_init, shell, status,
 };
-use super::hang::Hang;
-use super::states::{STATES, State, inherit, shown};
-use crate::support::process::close;
+use crate::support::signal_states::{STATES, State, inherit, shown};
 use crate::support::{poll_until, status_field};
 
 /// Where a command of the program has another state than one that is started by

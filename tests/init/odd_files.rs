@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use super::container::{Ended, after, as_pid_1, from_scratch, in_place, rdma_init};
+use crate::support::running::{Ended, after, as_pid_1, from_scratch, in_place, rdma_init};
 
 /// What is there in place of a file.
 const ODD: [&str; 6] = ["fifo", "link to a fifo", "link to /dev/zero", "zeros", "folder", "sparse"];

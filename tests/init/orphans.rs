@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::libc;
 
-use super::container::{after, as_pid_1, children, rdma_init, send, shell, status};
+use crate::support::running::{after, as_pid_1, children, rdma_init, send, shell, status};
 use crate::support::{poll_until, status_field};
 
 #[test]

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use nix::libc;
 
-use super::container::{Ended, as_pid_1, in_place, rdma_init};
 use crate::support::process::program;
+use crate::support::running::{Ended, as_pid_1, in_place, rdma_init};
 use crate::support::{binary, poll_until, skip, status_field};
 
 const NOTE: &str = "note: PID 1 of this container is a shell (";
@@ -113,7 +113,7 @@ fn a_stop_reaches_the_command_only_with_the_fix() {
     without.kill(libc::SIGTERM);
     // The kernel has dropped it: nothing is left to be delivered.
     let status = poll_until("the shell has no signal pending", || {
-        let status = super::container::status(without.pid);
+        let status = crate::support::running::status(without.pid);
         (status_field(&status, "ShdPnd")? == "0000000000000000").then_some(status)
     });
     assert_eq!(status_field(&status, "SigCgt").map(|mask| mask.ends_with("4002")), Some(false), "{status}");

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::container::{Running, after, as_pid_1, children, hanging, in_place, rdma_init};
-use super::hang::Hang;
+use crate::support::hang::Hang;
+use crate::support::running::{Running, after, as_pid_1, children, hanging, in_place, rdma_init};
 use crate::support::{binary, poll_until};
 
 /// What the victim's start is told to set: nothing of it but the first leads nowhere.

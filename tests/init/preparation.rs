@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
-use super::container::{
+use crate::support::hang::Hang;
+use crate::support::running::{
     Ended, Running, after, as_pid_1, children, hanging, rdma_init, send, signal_of, status,
 };
-use super::hang::Hang;
-use super::states::{State, inherit};
+use crate::support::signal_states::{State, inherit};
 use crate::support::{poll_until, status_field};
 
 /// The program opens it in every preparation; the command never does.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
-use super::container::{Ended, after, as_pid_1, hanging, in_place, rdma_init, send};
-use super::hang::Hang;
+use crate::support::hang::Hang;
+use crate::support::running::{Ended, after, as_pid_1, hanging, in_place, rdma_init, send};
 
 const HANGS: &str = "/sys/class/infiniband";
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use nix::libc;
 
-use super::container::{Running, as_pid_1, rdma_init};
-use super::states::{State, inherit};
 use crate::support::poll_until;
+use crate::support::running::{Running, as_pid_1, rdma_init};
+use crate::support::signal_states::{State, inherit};
 
 /// Blocks everything in the command, where signals then pile up to be looked at.
 fn collector() -> (Running, Tracee) {
@@ -214,7 +214,7 @@ fn an_init_that_may_not_wait_for_signals_still_reaps() {
     running.wait_for("ready");
     running.wait_for_error("cannot wait for signals");
     poll_until("PID 1 sleeps", || {
-        let status = super::container::status(running.pid);
+        let status = crate::support::running::status(running.pid);
         crate::support::status_field(&status, "State")?.starts_with('S').then_some(())
     });
     drop(writer);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
-use super::container::{Running, after, as_pid_1, in_place, rdma_init, send, status};
+use crate::support::running::{Running, after, as_pid_1, in_place, rdma_init, send, status};
 use crate::support::{poll_until, status_field};
 
 /// The program with options in front of a shell script, in both ways of looking after it.
@@ -21,7 +21,7 @@ fn lives(pid: i32) -> bool {
 
 /// All processes below this one.
 fn descendants(pid: i32) -> Vec<i32> {
-    let children = super::container::children(pid);
+    let children = crate::support::running::children(pid);
     let below = children.iter().flat_map(|child| descendants(*child));
     below.collect::<Vec<i32>>().into_iter().chain(children).collect()
 }
@@ -116,9 +116,9 @@ fn a_stop_that_is_rewritten_is_a_stop() {
 /// A stop may also come before the command runs; the preparation dies of it.
 #[test]
 fn a_stop_during_the_preparation_needs_no_deadline() {
-    let hang = super::hang::Hang::interruptible("/sys/class/infiniband");
+    let hang = crate::support::hang::Hang::interruptible("/sys/class/infiniband");
     let command = rdma_init(["--stop-timeout", "1h", "--prepare-timeout", "1h", "--", "true"]);
-    let running = super::container::hanging(command, true, &hang);
+    let running = crate::support::running::hanging(command, true, &hang);
     hang.wait();
     running.kill(libc::SIGTERM);
     let ended = running.end().expect_code(143);
@@ -128,9 +128,9 @@ fn a_stop_during_the_preparation_needs_no_deadline() {
 /// A preparation that cannot even take the stop is killed, and nothing is started.
 #[test]
 fn a_preparation_that_does_not_stop_is_killed() {
-    let hang = super::hang::Hang::interruptible("/sys/class/infiniband");
+    let hang = crate::support::hang::Hang::interruptible("/sys/class/infiniband");
     let command = rdma_init(["--stop-timeout", "300ms", "--prepare-timeout", "1h", "--", "echo", "started"]);
-    let running = super::container::hanging(command, true, &hang);
+    let running = crate::support::running::hanging(command, true, &hang);
     hang.wait();
     let child = running.child();
     send(child, libc::SIGSTOP);
@@ -255,7 +255,7 @@ fn a_fork_bomb_does_not_outlast_the_kill() {
         let pid = running.pid;
         running.kill(libc::SIGTERM);
         let ended = running.end().expect_code(137);
-        let left = super::container::children(pid);
+        let left = crate::support::running::children(pid);
         assert!(left.is_empty(), "{left:?}: {ended:#?}");
     }
 }

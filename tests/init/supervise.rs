@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 
 use nix::libc;
 
-use super::container::{
+use super::inherited::differences;
+use crate::support::running::{
     as_pid_1, children, from_scratch, has_descriptors, in_place, rdma_init, send, shell, signal_of, status,
 };
-use super::inherited::differences;
 use crate::support::{poll_until, status_field};
 
 fn supervised(script: &str) -> Command {

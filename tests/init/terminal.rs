@@ -5,8 +5,8 @@ use std::os::fd::AsRawFd;
 use nix::libc;
 use nix::unistd::Pid;
 
-use super::container::{Running, after, rdma_init, status};
-use super::screen::{self, Screen};
+use crate::support::running::{Running, after, rdma_init, status};
+use crate::support::screen::{self, Screen};
 use crate::support::{poll_until, status_field};
 
 /// Starts a command as PID 1 of a session with a terminal of its own.

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use super::container::{as_pid_1, descriptors, has_descriptors, in_place, rdma_init, shell};
 use super::enter::is_us;
-use super::hang::Hang;
 use super::pod::{Pod, Victim, got};
+use crate::support::hang::Hang;
+use crate::support::running::{as_pid_1, descriptors, has_descriptors, in_place, rdma_init, shell};
 use crate::support::{binary, poll_until};
 
 const OWN: [&str; 2] = ["NCCL_IB_TC=106", "NCCL_TOPO_FILE=/topology.xml"];

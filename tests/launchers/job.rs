@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::libc;
 use tempfile::TempDir;
 
-use super::container::{Ended, Running, as_pid_1, children, in_place, rdma_init, send, status};
+use crate::support::running::{Ended, Running, as_pid_1, children, in_place, rdma_init, send, status};
 use crate::support::{poll_for, status_field};
 
 /// Two cores that are busy with something else need this long to import PyTorch thrice.

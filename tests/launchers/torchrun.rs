@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use nix::libc;
 use serde_json::Value;
 
-use super::container::{as_pid_1, from_scratch};
 use super::job::{Init, Job, surroundings};
+use crate::support::running::{as_pid_1, from_scratch};
 use crate::support::{DEADLINE, binary, poll_for, repository};
 
 /// The folder of the programs of an installation of PyTorch.

@@ -2,43 +2,20 @@
 //! takes just the HCAs that it should, each with a GID of the container's own; and
 //! what is predicted for the user's values comes true.
 
-use std::ffi::CString;
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use rdma_init::facts::Facts;
-use rdma_init::facts::environment::Environment as Variables;
 use rdma_init::facts::rdma::LinkLayer;
 use rdma_init::finding::{Id, Source};
+use rdma_init::host;
 use rdma_init::plan::{self, Fabric, Plan};
-use rdma_init::{config, host};
 
 use super::driver::Nccl;
-use super::library::{Library, libraries};
 use super::model::{Environment, case, observed, predicted, version};
-use crate::support::repository;
-
-fn folders() -> Vec<PathBuf> {
-    let mut folders: Vec<_> = fs::read_dir(repository("tests/cases"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_dir())
-        .collect();
-    folders.sort();
-    folders
-}
+use crate::support::golden::{Case, Host, hosts};
+use crate::support::nccl::{Library, libraries};
 
 /// A golden host in an image with this NCCL, and what is decided for it.
-fn decide(folder: &Path, library: &Library) -> (Facts, Plan) {
-    let config = folder.join("config.toml");
-    let config = if config.exists() { config } else { "/dev/null".into() };
-    let text = fs::read_to_string(folder.join("environment")).unwrap_or_default();
-    let lines = text.lines().map(str::to_owned).chain([format!("RDMA_INIT_CONFIG={}", config.display())]);
-    let entries: Vec<CString> = lines.map(|line| CString::new(line).unwrap()).collect();
-    let environment = Variables::new(&entries);
-    let config = config::load(&environment, Vec::new()).unwrap();
-    let profiles = host::profiles(&config).unwrap();
-    let mut facts = host::captured_facts(&folder.join("facts.json"), &profiles, &environment).unwrap();
+fn decide(host: &Host, library: &Library) -> (Facts, Plan) {
+    let Case { mut facts, profiles, config, .. } = host.read();
     facts.platform.nccl_version = Some(library.version.clone());
     // The harness brings libraries of its own.
     facts.image = None;
@@ -56,11 +33,11 @@ fn environment(plan: &Plan) -> Environment {
 fn nccl_takes_what_was_decided() {
     for library in libraries() {
         let (mut right, mut without) = (0, 0);
-        let hosts: Vec<_> = folders()
+        let hosts: Vec<_> = hosts()
             .into_iter()
-            .map(|folder| {
-                let (facts, plan) = decide(&folder, &library);
-                (folder, facts, plan)
+            .map(|host| {
+                let (facts, plan) = decide(&host, &library);
+                (host.name, facts, plan)
             })
             // What a name leads to, and a network of a plugin, no test can tell.
             .filter(|(_, _, plan)| {
@@ -73,8 +50,8 @@ fn nccl_takes_what_was_decided() {
         let alone: Vec<_> = hosts.iter().map(|(_, facts, _)| case(facts, &Environment::new())).collect();
         let mut nccl = Nccl::start(&library);
         let (decided, alone) = (nccl.run(&cases), nccl.run(&alone));
-        for (((folder, facts, plan), outcome), alone) in hosts.iter().zip(&decided).zip(&alone) {
-            let name = format!("{} with NCCL {}", folder.display(), library.version);
+        for (((host, facts, plan), outcome), alone) in hosts.iter().zip(&decided).zip(&alone) {
+            let name = format!("{host} with NCCL {}", library.version);
             let found = observed(outcome);
             assert_eq!(predicted(facts, &environment(plan), version(&library)), found, "{name}");
             // Where the user decides, or nothing can be right, there is nothing to hold it to.

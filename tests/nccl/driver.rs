@@ -7,8 +7,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 
 use super::case::Case;
-use super::library::{self, Library};
 use super::outcome::Outcome;
+use crate::support::nccl::{self, Library};
 
 pub struct Nccl {
     driver: Child,
@@ -19,7 +19,7 @@ pub struct Nccl {
 impl Nccl {
     /// NCCL on the hosts that the cases describe.
     pub fn start(library: &Library) -> Nccl {
-        let folder = library::driver();
+        let folder = nccl::driver();
         let mut command = Command::new(folder.join("driver"));
         // Our libibverbs before the machine's.
         command.arg("described").env("LD_LIBRARY_PATH", folder);
@@ -34,7 +34,7 @@ impl Nccl {
 
     /// The same where something else starts the driver, in one of its modes.
     pub fn start_by(start: impl FnOnce(&Path) -> Command, mode: &str, library: &Library) -> Nccl {
-        let mut command = start(&library::driver().join("driver"));
+        let mut command = start(&nccl::driver().join("driver"));
         command.arg(mode);
         Nccl::spawn(command, library)
     }

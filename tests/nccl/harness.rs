@@ -16,9 +16,9 @@ use super::host::{
     Address, Hca, Host, Interface, LINK_ETHERNET, LINK_INFINIBAND, PORT_ACTIVE, PORT_DOWN, Port, ROCE_V1,
     ROCE_V2, Slot, TypeFile,
 };
-use super::library::{Library, libraries};
 use super::outcome::{Failure, Ib, Level, Outcome};
-use crate::support::{DEADLINE, repository};
+use crate::support::nccl::{Library, libraries};
+use crate::support::{DEADLINE, golden};
 
 /// Runs cases with every library; what a case is expected to give may depend on it.
 fn with_each(cases: &[Case], check: impl Fn(&Library, Vec<Outcome>)) {
@@ -273,9 +273,9 @@ fn a_crash_is_an_outcome_and_what_came_before_is_kept() {
 
 #[test]
 fn captured_hosts_are_described() {
-    let folders = std::fs::read_dir(repository("tests/cases")).unwrap().map(|entry| entry.unwrap().path());
-    let files = folders.map(|folder| folder.join("facts.json")).filter(|file| file.exists());
-    let hosts: Vec<(PathBuf, Facts)> = files
+    let hosts: Vec<(PathBuf, Facts)> = golden::hosts()
+        .iter()
+        .map(golden::Host::facts)
         .map(|file| {
             let facts = Document::parse(&std::fs::read_to_string(&file).unwrap()).unwrap();
             (file, facts)

@@ -9,8 +9,8 @@ use rdma_init::nccl::version::Version;
 
 use super::case::{Ask, Case};
 use super::host::Host;
-use super::library::Library;
 use super::outcome::{Failure, Ib, Outcome};
+use crate::support::nccl::Library;
 
 pub type Environment = Vec<(String, String)>;
 

@@ -10,10 +10,10 @@ use super::driver::Nccl;
 use super::forecast::Told;
 use super::host::Host;
 use super::layout::{LAYOUTS, Layout, TWO};
-use super::library::{Library, some};
 use super::model::{Decision, Environment, observed};
 use super::namespace::{Namespace, can_be_made};
 use crate::support::binary;
+use crate::support::nccl::{Library, some};
 
 /// One of each way in which NCCL looks for interfaces; the newest is added.
 const RELEASES: &[&str] = &["2.19.3", "2.27.7", "2.28.9", "2.29.7", "2.30.7"];

@@ -8,8 +8,8 @@ use rdma_init::facts::net::{Interface, Net};
 use rdma_init::facts::rdma::{Access, Hca, Port, Uverbs};
 
 use super::driver::Nccl;
-use super::library::libraries;
 use super::model::{Environment, case, observed, predicted, version};
+use crate::support::nccl::libraries;
 
 /// Of each release.
 const CASES: usize = 1000;

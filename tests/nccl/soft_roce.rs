@@ -7,8 +7,8 @@ use std::fs;
 
 use super::driver::next;
 use super::forecast::Told;
-use super::library::{Library, driver, some};
 use super::model::{Decision, observed};
+use crate::support::nccl::{Library, driver, some};
 use crate::support::{binary, vm};
 
 /// The newest is added to these. They stand for: no search for a slot; a search that an

@@ -6,8 +6,8 @@ use rdma_init::nccl::{conf, level, number};
 use super::case::{Ask, Case};
 use super::driver::Nccl;
 use super::host::Host;
-use super::library::libraries;
 use super::model::version;
+use crate::support::nccl::libraries;
 
 const CASES: usize = 300;
 

@@ -2,11 +2,11 @@
 
 use nix::libc;
 
-use super::container::children;
 use super::peer::{
     Feature, Init, PLACES, Place, SHELL_THAT_STAYS, below, is_over, start, state, wait_until_over,
 };
 use crate::support::poll_until;
+use crate::support::running::children;
 
 #[test]
 fn exit_codes_are_the_command_s() {

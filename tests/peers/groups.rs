@@ -2,12 +2,12 @@
 
 use nix::libc;
 
-use super::container::children;
 use super::peer::{
     Feature, Init, PLACES, Place, SHELL_THAT_STAYS, Started, below, bit, is_over, pending, start, state,
     wait_until_over,
 };
 use crate::support::poll_until;
+use crate::support::running::children;
 
 /// A process that ignores USR1, in front of one that does not (`default`), or that
 /// keeps it to be looked at (`block`).

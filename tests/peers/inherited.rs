@@ -5,9 +5,9 @@ use std::path::Path;
 
 use nix::libc;
 
-use super::container::as_pid_1;
 use super::peer::{Init, PLACES, Place, SHELL_ABOVE, below, bit, first_process, is_not_for_tini, start};
-use super::states::{State, inherit, shown};
+use crate::support::running::as_pid_1;
+use crate::support::signal_states::{State, inherit, shown};
 use crate::support::{poll_until, status_field};
 
 const STATE: State = State {

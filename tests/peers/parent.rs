@@ -2,8 +2,8 @@
 
 use nix::libc;
 
-use super::container::{children, command_of, rests, send, status};
 use super::peer::{Feature, Init, Place, Started, below, is_over, start, state, wait_until_over};
+use crate::support::running::{children, command_of, rests, send, status};
 use crate::support::{poll_until, status_field};
 
 /// The init and its command, below a shell that can be killed.

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::container::{Ended, Running, as_pid_1, children, command_of, rests, send, status};
+use crate::support::running::{Ended, Running, as_pid_1, children, command_of, rests, send, status};
 use crate::support::{self, poll_until, process, status_field};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,11 +2,11 @@
 
 use nix::libc;
 
-use super::container::{children, send, status};
 use super::peer::{
     Feature, Init, PLACES, Peer, Place, SHELL_ABOVE, Started, below, inner, is_not_for_tini, is_over, peer,
     start, state, wait_until_stopped,
 };
+use crate::support::running::{children, send, status};
 use crate::support::{poll_until, status_field};
 
 /// A hundred processes that nobody else waits for end at once.

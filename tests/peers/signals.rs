@@ -2,9 +2,9 @@
 
 use nix::libc;
 
-use super::container::send;
 use super::peer::{COLLECTOR, Init, PLACES, Peer, bit, peer, pending};
 use crate::support::poll_until;
+use crate::support::running::send;
 
 #[test]
 fn a_signal_that_the_command_dies_of_gives_128_and_its_number() {

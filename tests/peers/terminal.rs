@@ -4,13 +4,13 @@ use std::ffi::OsStr;
 
 use nix::libc;
 
-use super::container::{Running, children, command_of};
 use super::peer::{
     Init, Place, first_process, is_not_for_tini, is_over, state, wait_for_state, wait_until_over,
     wait_until_stopped,
 };
-use super::screen::{Screen, on_a_terminal};
 use crate::support::poll_until;
+use crate::support::running::{Running, children, command_of};
+use crate::support::screen::{Screen, on_a_terminal};
 
 const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";

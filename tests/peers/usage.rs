@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use super::container::{Ended, as_pid_1};
 use super::peer::{Feature, Init, PLACES, Peer, Place, first_process, is_not_for_tini, peer, start};
+use crate::support::running::{Ended, as_pid_1};
 
 /// As PID 1, with these arguments.
 fn run(arguments: &[&str]) -> Ended {

@@ -1,7 +1,14 @@
 //! What several suites share.
 #![allow(dead_code)]
 
+pub mod docker;
+pub mod golden;
+pub mod hang;
+pub mod nccl;
 pub mod process;
+pub mod running;
+pub mod screen;
+pub mod signal_states;
 pub mod vm;
 
 use std::path::{Path, PathBuf};

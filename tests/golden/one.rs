@@ -1,0 +1,116 @@
+//! One golden host: what the program says of it, against what is written.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::golden::Host;
+use crate::support::{process, repository};
+
+/// What a folder may hold. A name that nobody reads is a slip.
+const FILES: &[&str] = &[
+    "about.txt",
+    "checks.txt",
+    "config.toml",
+    "differs.json",
+    "environment",
+    "expected.env",
+    "facts.json",
+    "plan.txt",
+];
+
+/// # Errors
+/// All that is wrong, with what was wanted and what was found.
+pub fn comes_out_as_written(host: &Host) -> Result<(), String> {
+    let mut wrong = unknown_files(host);
+    wrong.extend(variables(host));
+    let plan = masked(&run(host, &["plan", "--evidence"], &[0]));
+    wrong.extend(compare(&host.folder.join("plan.txt"), &plan));
+    let checks = run(host, &["self-test"], &[0, 1]);
+    wrong.extend(compare(&host.folder.join("checks.txt"), &outcome(&masked(&checks))));
+    let about = fs::read_to_string(host.folder.join("about.txt")).unwrap_or_default();
+    if about.trim().is_empty() {
+        wrong.push(format!("{} has no about.txt", host.folder.display()));
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{}\nThe facts are in {}.", wrong.join("\n\n"), host.facts().display())),
+    }
+}
+
+fn unknown_files(host: &Host) -> Vec<String> {
+    let names = fs::read_dir(&host.folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let unknown = names.filter(|name| !FILES.iter().any(|known| name == known));
+    unknown.map(|name| format!("nobody reads {}", host.folder.join(name).display())).collect()
+}
+
+/// `expected.env` is written by hand, from what is right: what must be set, and nothing else.
+fn variables(host: &Host) -> Option<String> {
+    let file = host.folder.join("expected.env");
+    let expected = match fs::read_to_string(&file) {
+        Ok(expected) => expected,
+        Err(error) => return Some(format!("{}: {error}", file.display())),
+    };
+    let found = run(host, &["env", "--format", "docker"], &[0]);
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines.join("\n")
+    };
+    let (wanted, found) = (sorted(&expected), sorted(&found));
+    (wanted != found).then(|| format!("The variables differ.\n--- wanted\n{wanted}\n--- found\n{found}"))
+}
+
+/// Runs a command of the program with the environment of the host alone, and lets it end with
+/// one of these codes.
+pub fn run(host: &Host, arguments: &[&str], codes: &[i32]) -> String {
+    let facts = host.facts();
+    let mut command = process::rdma_init(arguments);
+    command.arg("--facts").arg(&facts).current_dir(repository(""));
+    command.env_clear().envs(host.environment().iter().filter_map(|line| line.split_once('=')));
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let ended = output.status.code().is_some_and(|code| codes.contains(&code));
+    assert!(ended, "{} {arguments:?}: {}, {stderr}", host.name, output.status);
+    // No path of this machine.
+    String::from_utf8(output.stdout).unwrap().replace(facts.to_str().unwrap(), "facts.json")
+}
+
+/// Without the version, which changes with each release.
+fn masked(report: &str) -> String {
+    let title = concat!("rdma-init ", env!("CARGO_PKG_VERSION"));
+    report.strip_prefix(title).map_or_else(|| panic!("{report}"), |rest| format!("rdma-init VERSION{rest}"))
+}
+
+/// What of a self-test is the same each time: without durations. And without checks that do
+/// not apply, so that a new check changes only the hosts that it has something to say of.
+fn outcome(report: &str) -> String {
+    let mut lines = report.lines();
+    let (title, counted) = lines.next().and_then(|line| line.rsplit_once(" (")).expect("a title");
+    let (_, ports) = counted.split_once(" on ").expect("how many ports");
+    let (ports, _) = ports.rsplit_once(", ").expect("how long it took");
+    let mut text = format!("{title} ({ports})\n");
+    for line in lines.filter(|line| !line.starts_with("  skipped")) {
+        text.push_str(without_duration(line).trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A row of the table without its third column, which is eight wide and ends with a unit.
+fn without_duration(row: &str) -> String {
+    let is_check = ["  ok  ", "  warning  ", "  FAILED  "].iter().any(|word| row.starts_with(word));
+    let ends = [" us  ", " ms  ", " s  "].iter().filter_map(|unit| Some(row.find(unit)? + unit.len() - 2));
+    match ends.min().filter(|_| is_check) {
+        Some(end) => format!("{}{}", row[..end - 8].trim_end(), &row[end..]),
+        None => row.to_owned(),
+    }
+}
+
+/// Compares with a file, or writes it when asked to.
+fn compare(file: &Path, found: &str) -> Option<String> {
+    if std::env::var_os("UPDATE_CASES").is_some() {
+        fs::write(file, found).unwrap();
+    }
+    let wanted = fs::read_to_string(file).unwrap_or_default();
+    (wanted != found).then(|| format!("{} differs.\n--- wanted\n{wanted}--- found\n{found}", file.display()))
+}

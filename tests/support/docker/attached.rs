@@ -1,0 +1,134 @@
+//! A `docker` command whose output is read, and how it ended.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use crate::support::DEADLINE;
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ended {
+    #[track_caller]
+    pub fn expect_code(self, code: i32) -> Ended {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    /// A line on standard error that holds all of this. What the wording is,
+    /// other suites pin down.
+    #[track_caller]
+    pub fn expect_line<const N: usize>(self, parts: [&str; N]) -> Ended {
+        let holds_all = |line: &str| parts.iter().all(|part| line.contains(part));
+        assert!(self.stderr.lines().any(holds_all), "no line holds {parts:?}: {self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn expect_said(self, text: &str) -> Ended {
+        self.expect_line([text])
+    }
+
+    #[track_caller]
+    pub fn expect_unsaid(self, text: &str) -> Ended {
+        assert!(!self.stderr.contains(text), "{text:?} is in {self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn expect_stdout(self, text: &str) -> Ended {
+        assert_eq!(self.stdout, text, "{self:#?}");
+        self
+    }
+
+    /// The value of a variable that the command `env` has printed.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// Whether the engine, and not the program, failed. Both use the code 125.
+    pub fn engine_failed(&self) -> bool {
+        self.code == Some(125) && self.stderr.contains("docker: ")
+    }
+}
+
+/// A process whose output is read.
+pub struct Attached {
+    pub child: Child,
+    lines: Receiver<String>,
+    stdout: String,
+    stderr: JoinHandle<String>,
+}
+
+impl Attached {
+    #[track_caller]
+    pub fn start(mut command: Command) -> Attached {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (mut stdout, mut stderr) =
+            (BufReader::new(child.stdout.take().unwrap()), child.stderr.take().unwrap());
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            while stdout.read_line(&mut line).is_ok_and(|length| length > 0) {
+                if sender.send(std::mem::take(&mut line)).is_err() {
+                    return;
+                }
+            }
+        });
+        let stderr = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = stderr.read_to_end(&mut bytes);
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
+        Attached { child, lines, stdout: String::new(), stderr }
+    }
+
+    /// Reads on until a line is this text.
+    #[track_caller]
+    pub fn wait_for(&mut self, text: &str) {
+        let until = Instant::now() + DEADLINE;
+        loop {
+            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    self.stdout += &line;
+                    if line.trim_end() == text {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    let _ = self.child.kill();
+                    panic!("{text:?} did not come ({error}); so far: {:?}", self.stdout);
+                }
+            }
+        }
+    }
+
+    /// Reads on to the end.
+    #[track_caller]
+    pub fn wait(mut self) -> Ended {
+        let until = Instant::now() + DEADLINE;
+        let in_time = loop {
+            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) => self.stdout += &line,
+                Err(error) => break error == RecvTimeoutError::Disconnected,
+            }
+        };
+        if !in_time {
+            let _ = self.child.kill();
+        }
+        let status = self.child.wait().unwrap();
+        let stderr = self.stderr.join().unwrap();
+        let ended = Ended { code: status.code(), stdout: self.stdout, stderr };
+        assert!(in_time, "does not end: {ended:#?}");
+        ended
+    }
+}

@@ -1,0 +1,87 @@
+//! One container.
+
+use std::net::Ipv4Addr;
+
+use super::attached::{Attached, Ended};
+use super::{Engine, Network};
+
+/// A container; removed, running or not, when this goes.
+pub struct Container<'a> {
+    pub(super) engine: &'a Engine,
+    pub name: String,
+    pub(super) attached: Option<Attached>,
+}
+
+impl Container<'_> {
+    /// Attaches this container, which must be new, to one more network.
+    pub fn connect(&self, network: &Network, address: Ipv4Addr) {
+        let address = address.to_string();
+        self.docker(["network", "connect", "--ip", &address, &network.name], &[]).expect_code(0);
+    }
+
+    /// Starts a container that was created, or that has ended.
+    pub fn start(&mut self) {
+        let command = self.engine.command(["start", "--attach", &self.name]);
+        self.attached = Some(Attached::start(command));
+    }
+
+    /// Waits for a line of the command.
+    #[track_caller]
+    pub fn wait_for(&mut self, text: &str) {
+        self.attached.as_mut().unwrap().wait_for(text);
+    }
+
+    /// A process of our machine: the client that is attached.
+    pub fn client(&self) -> u32 {
+        self.attached.as_ref().unwrap().child.id()
+    }
+
+    /// Waits for the end of the container.
+    #[track_caller]
+    pub fn wait(mut self) -> Ended {
+        self.wait_again()
+    }
+
+    /// As [`Container::wait`], for a container that is to be started once more.
+    #[track_caller]
+    pub fn wait_again(&mut self) -> Ended {
+        let ended = self.end();
+        assert!(!ended.engine_failed(), "the engine failed: {ended:#?}");
+        ended
+    }
+
+    #[track_caller]
+    pub(super) fn end(&mut self) -> Ended {
+        self.attached.take().unwrap().wait()
+    }
+
+    /// `docker COMMAND... CONTAINER MORE...`
+    pub fn docker<const N: usize>(&self, command: [&str; N], more: &[&str]) -> Ended {
+        self.engine.docker(command.iter().chain(&[self.name.as_str()]).chain(more))
+    }
+
+    pub fn exec(&self, command: &[&str]) -> Ended {
+        self.docker(["exec"], command)
+    }
+
+    /// `docker kill --signal`.
+    pub fn signal(&self, signal: &str) {
+        self.docker(["kill", "--signal", signal], &[]).expect_code(0);
+    }
+
+    /// `docker inspect --format`.
+    pub fn inspect(&self, format: &str) -> String {
+        let said = self.docker(["inspect", "--format", format], &[]).expect_code(0).stdout;
+        said.trim_end().to_owned()
+    }
+}
+
+impl Drop for Container<'_> {
+    fn drop(&mut self) {
+        let _ = self.engine.command(["rm", "--force", "--volumes", &self.name]).output();
+        if let Some(attached) = &mut self.attached {
+            let _ = attached.child.kill();
+            let _ = attached.child.wait();
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The Docker engine, the images and networks of this run, and the containers.
+
+mod attached;
+mod container;
+pub mod host;
+mod network;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, Mutex, OnceLock};
+use std::time::SystemTime;
+
+use nix::libc;
+
+use self::attached::Attached;
+pub use self::attached::Ended;
+pub use self::container::Container;
+pub use self::network::Network;
+use super::{binary, repository, skip};
+
+/// The engine of this run; `None` where none answers, which skips the test.
+pub fn engine() -> Option<&'static Engine> {
+    static ENGINE: LazyLock<Result<Engine, String>> = LazyLock::new(Engine::prepare);
+    match &*ENGINE {
+        Ok(engine) => Some(engine),
+        Err(why) => {
+            skip(why);
+            None
+        }
+    }
+}
+
+pub struct Engine {
+    /// Marks everything that this run makes. Images that are named so, with a tag, are
+    /// removed in the end.
+    pub run: String,
+    /// `DOCKER_HOST`, where `docker` does not find the engine by itself.
+    host: Option<String>,
+    /// The program before a busybox.
+    pub image: String,
+    /// The program, and nothing else.
+    pub bare_image: String,
+    containers: AtomicU32,
+}
+
+/// What the image's commands are; all of them are busybox.
+const COMMANDS: &[&str] = &[
+    "cat", "env", "grep", "ls", "mkdir", "mkfifo", "mknod", "mount", "rm", "setsid", "sh", "sleep", "stty",
+    "true",
+];
+
+impl Engine {
+    fn prepare() -> Result<Engine, String> {
+        let setup = repository("tests/docker/setup.sh");
+        let setup = Command::new(setup).stderr(Stdio::inherit()).output().map_err(|e| e.to_string())?;
+        if !setup.status.success() {
+            return Err("there is no Docker engine, and none can be set up (see above)".to_owned());
+        }
+        let said = String::from_utf8_lossy(&setup.stdout);
+        let host = said.lines().find_map(|line| line.strip_prefix("DOCKER_HOST=")).map(str::to_owned);
+
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let run = format!("rdma-init-test-{}-{:x}", std::process::id(), since_epoch.subsec_nanos());
+        start_sweeper(&run, host.as_deref());
+        let engine = Engine {
+            image: format!("{run}:shell"),
+            bare_image: format!("{run}:bare"),
+            containers: AtomicU32::new(0),
+            run,
+            host,
+        };
+        engine.build(&engine.bare_image, |_| {});
+        engine.build(&engine.image, |root| {
+            let bin = root.join("bin");
+            fs::create_dir(&bin).unwrap();
+            fs::copy("/bin/busybox", bin.join("busybox")).unwrap();
+            for command in COMMANDS {
+                symlink("busybox", bin.join(command)).unwrap();
+            }
+        });
+        Ok(engine)
+    }
+
+    fn build(&self, image: &str, fill: impl FnOnce(&Path)) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir(&root).unwrap();
+        fs::copy(binary(), root.join("rdma-init")).unwrap();
+        fill(&root);
+        fs::write(
+            folder.path().join("Dockerfile"),
+            "FROM scratch\nCOPY root /\nENTRYPOINT [\"/rdma-init\", \"--\"]\n",
+        )
+        .unwrap();
+        // The older builder is in every version and needs no plug-in.
+        let mut build = self.command(["build", "--quiet", "--label", &self.run, "--tag", image]);
+        build.env("DOCKER_BUILDKIT", "0").arg(folder.path());
+        self.finish(build).expect_code(0);
+    }
+
+    /// `docker`, without a command yet.
+    pub fn client(&self) -> Command {
+        self.command::<&str>([])
+    }
+
+    fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
+        let mut command = Command::new("docker");
+        command.args(arguments).stdin(Stdio::null());
+        command.envs(self.host.as_ref().map(|host| ("DOCKER_HOST", host)));
+        command
+    }
+
+    /// A `docker` command that has to come to its end soon.
+    pub fn docker<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Ended {
+        self.finish(self.command(arguments))
+    }
+
+    fn finish(&self, command: Command) -> Ended {
+        Attached::start(command).wait()
+    }
+
+    /// `docker run` with options, up to its end.
+    #[track_caller]
+    pub fn run<A: AsRef<OsStr>>(&self, options: impl IntoIterator<Item = A>, command: &[&str]) -> Ended {
+        self.start(options, command).wait()
+    }
+
+    /// As [`Engine::run`], where the engine may be unable to.
+    #[track_caller]
+    pub fn try_run<A: AsRef<OsStr>>(&self, options: impl IntoIterator<Item = A>, command: &[&str]) -> Ended {
+        self.start(options, command).end()
+    }
+
+    /// `docker run` with options, and this script for the container's shell.
+    #[track_caller]
+    pub fn script<A: AsRef<OsStr>>(&self, options: impl IntoIterator<Item = A>, script: &str) -> Ended {
+        self.run(options, &["sh", "-c", script])
+    }
+
+    /// `docker run` with options, of the program as PID 1 once the container's
+    /// root has prepared something.
+    #[track_caller]
+    pub fn after<'a>(
+        &self,
+        preparation: &str,
+        options: impl IntoIterator<Item = &'a str>,
+        program: &str,
+    ) -> Ended {
+        let options = options.into_iter().chain(["--entrypoint", "/bin/sh"]);
+        self.run(options, &["-c", &format!("{preparation} && exec {program}")])
+    }
+
+    /// `docker run` with options; goes on running.
+    #[track_caller]
+    pub fn start<A: AsRef<OsStr>>(
+        &self,
+        options: impl IntoIterator<Item = A>,
+        command: &[&str],
+    ) -> Container<'_> {
+        self.start_image(&self.image, options, command)
+    }
+
+    /// The same of another image.
+    pub fn start_image<A: AsRef<OsStr>>(
+        &self,
+        image: &str,
+        options: impl IntoIterator<Item = A>,
+        command: &[&str],
+    ) -> Container<'_> {
+        self.launch(self.new_name(), image, options, command)
+    }
+
+    /// The same of a name that others have to know.
+    #[track_caller]
+    pub fn start_as<A: AsRef<OsStr>>(
+        &self,
+        name: &str,
+        options: impl IntoIterator<Item = A>,
+        command: &[&str],
+    ) -> Container<'_> {
+        self.launch(name.to_owned(), &self.image, options, command)
+    }
+
+    #[track_caller]
+    fn launch<A: AsRef<OsStr>>(
+        &self,
+        name: String,
+        image: &str,
+        options: impl IntoIterator<Item = A>,
+        command: &[&str],
+    ) -> Container<'_> {
+        let mut docker = self.run_command(&name, options);
+        docker.arg(image).args(command);
+        Container { engine: self, name, attached: Some(Attached::start(docker)) }
+    }
+
+    /// `docker run` up to and without the image.
+    pub fn run_command<A: AsRef<OsStr>>(&self, name: &str, options: impl IntoIterator<Item = A>) -> Command {
+        let mut docker = self.command(["run", "--name", name, "--label", &self.run]);
+        docker.args(options);
+        docker
+    }
+
+    /// `docker run` of the image that holds the program alone.
+    pub fn run_bare<A: AsRef<OsStr>>(&self, options: impl IntoIterator<Item = A>, command: &[&str]) -> Ended {
+        self.start_image(&self.bare_image, options, command).wait()
+    }
+
+    /// A container that is made and not started.
+    pub fn create<A: AsRef<OsStr>>(
+        &self,
+        options: impl IntoIterator<Item = A>,
+        command: &[&str],
+    ) -> Container<'_> {
+        let name = self.new_name();
+        let mut docker = self.command(["create", "--name", &name, "--label", &self.run]);
+        docker.args(options).arg(&self.image).args(command);
+        let container = Container { engine: self, name, attached: None };
+        self.finish(docker).expect_code(0);
+        container
+    }
+
+    /// A container that another command starts; it is removed in the end.
+    pub fn named(&self) -> Container<'_> {
+        Container { engine: self, name: self.new_name(), attached: None }
+    }
+
+    fn new_name(&self) -> String {
+        format!("{}-{}", self.run, self.containers.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A network with a default route. All tests share it, each with addresses
+    /// of its own.
+    pub fn network(&self) -> &Network {
+        static NETWORK: OnceLock<Network> = OnceLock::new();
+        NETWORK.get_or_init(|| Network::new(self, "front", &[]))
+    }
+
+    /// Two networks that lead nowhere else, as those of RDMA rails.
+    pub fn rails(&self) -> &[Network; 2] {
+        static RAILS: OnceLock<[Network; 2]> = OnceLock::new();
+        RAILS.get_or_init(|| ["rail1", "rail2"].map(|name| Network::new(self, name, &["--internal"])))
+    }
+}
+
+/// Removes whatever this run has made when the test program ends, in whichever
+/// way, which closes the pipe. A run that is not killed waits for it.
+fn start_sweeper(run: &str, host: Option<&str>) {
+    let script = "cat
+        exec >/dev/null
+        docker ps --all --quiet --filter label=$0 | xargs -r docker rm --force --volumes
+        docker network ls --quiet --filter label=$0 | xargs -r docker network rm
+        docker images --format '{{.Repository}}:{{.Tag}}' $0 | xargs -r docker rmi --force";
+    let mut command = Command::new("sh");
+    // Out of reach of a Ctrl-C for the tests.
+    command.args(["-c", script, run]).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+    command.envs(host.map(|host| ("DOCKER_HOST", host)));
+    *SWEEPER.lock().unwrap() = Some(command.spawn().unwrap());
+    // SAFETY: the function is a plain one. There is no other way to have something
+    // done after the last test: what is static is never dropped.
+    unsafe { libc::atexit(sweep) };
+}
+
+static SWEEPER: Mutex<Option<Child>> = Mutex::new(None);
+
+extern "C" fn sweep() {
+    if let Ok(Some(mut sweeper)) = SWEEPER.lock().map(|mut sweeper| sweeper.take()) {
+        drop(sweeper.stdin.take());
+        let _ = sweeper.wait();
+    }
+}
+
+/// A file for a container to mount, and the folder that goes with it.
+pub fn file(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (folder, path)
+}

@@ -1,0 +1,51 @@
+//! A network of the engine, whose addresses the tests share out.
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
+
+use super::Engine;
+
+/// A network with a subnet of its own.
+pub struct Network {
+    pub name: String,
+    subnet: [u8; 3],
+    next: AtomicU32,
+}
+
+impl Network {
+    pub(super) fn new(engine: &Engine, name: &str, options: &[&str]) -> Network {
+        let name = format!("{}-{name}", engine.run);
+        // The addresses of RFC 2544, which are nobody's; runs at the same time
+        // must not take the same.
+        let start = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos();
+        for attempt in 0..512 {
+            let [.., block, third] = ((start + attempt) % 512).to_be_bytes();
+            let subnet = [198, 18 + block, third];
+            let range = format!("{}.{}.{}.0/24", subnet[0], subnet[1], subnet[2]);
+            let arguments = ["network", "create", "--label", &engine.run, "--subnet", &range];
+            let made = engine.docker(arguments.iter().chain(options).chain(&[name.as_str()]));
+            if made.code == Some(0) {
+                return Network { name, subnet, next: AtomicU32::new(10) };
+            }
+            assert!(made.stderr.contains("overlaps"), "{made:#?}");
+        }
+        panic!("every subnet is taken");
+    }
+
+    /// An address that nobody has.
+    pub fn address(&self) -> Ipv4Addr {
+        let host = u8::try_from(self.next.fetch_add(1, Ordering::Relaxed)).expect("a /24 is enough");
+        self.at(host)
+    }
+
+    /// The address that the host of the containers is made to have.
+    pub fn host_address(&self) -> Ipv4Addr {
+        self.at(2)
+    }
+
+    fn at(&self, host: u8) -> Ipv4Addr {
+        let [a, b, c] = self.subnet;
+        Ipv4Addr::new(a, b, c, host)
+    }
+}

@@ -1,0 +1,124 @@
+//! The golden hosts of tests/cases: what their folders hold. See tests/cases/README.md.
+
+use std::ffi::CString;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use json_patch::Patch;
+use rdma_init::config::{self, Config};
+use rdma_init::facts::Facts;
+use rdma_init::facts::environment::Environment;
+use rdma_init::host;
+use rdma_init::profiles::Profiles;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::repository;
+
+/// A folder of tests/cases.
+pub struct Host {
+    pub name: String,
+    pub folder: PathBuf,
+}
+
+/// All of them, by name.
+pub fn hosts() -> Vec<Host> {
+    let mut names: Vec<String> = fs::read_dir(repository("tests/cases"))
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.path().is_dir())
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names.iter().map(|name| host(name)).collect()
+}
+
+pub fn host(name: &str) -> Host {
+    Host { name: name.to_owned(), folder: repository("tests/cases").join(name) }
+}
+
+/// The facts of a golden host, as an argument for `--facts`.
+pub fn facts(name: &str) -> String {
+    host(name).facts().into_os_string().into_string().unwrap()
+}
+
+/// `differs.json`: a host that is another one with some changes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Difference {
+    /// The name of a host with a `facts.json` of its own.
+    from: String,
+    /// RFC 6902; without one the facts are the same.
+    #[serde(default)]
+    patch: Patch,
+}
+
+impl Host {
+    /// The file with the facts: the folder's own `facts.json`, or one below target/ that is made
+    /// from `differs.json`.
+    pub fn facts(&self) -> PathBuf {
+        let (own, differs) = (self.folder.join("facts.json"), self.folder.join("differs.json"));
+        match (own.exists(), differs.exists()) {
+            (true, false) => own,
+            (false, true) => self.write(&changed(&differs)),
+            _ => panic!("{} needs one of facts.json and differs.json", self.folder.display()),
+        }
+    }
+
+    /// Tests that run at the same time never see half of it.
+    fn write(&self, facts: &Value) -> PathBuf {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cases").join(&self.name);
+        fs::create_dir_all(&folder).unwrap();
+        let mut file = tempfile::NamedTempFile::new_in(&folder).unwrap();
+        file.write_all(serde_json::to_string_pretty(facts).unwrap().as_bytes()).unwrap();
+        let path = folder.join("facts.json");
+        file.persist(&path).unwrap();
+        path
+    }
+
+    /// The configuration of the case. Where there is none, that of the machine which runs
+    /// the test must not count.
+    pub fn config(&self) -> PathBuf {
+        let config = self.folder.join("config.toml");
+        if config.exists() { config } else { "/dev/null".into() }
+    }
+
+    /// What the user sets, as `KEY=VALUE`, and where the configuration is.
+    pub fn environment(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.folder.join("environment")).unwrap_or_default();
+        let config = format!("RDMA_INIT_CONFIG={}", self.config().display());
+        text.lines().map(str::to_owned).chain([config]).collect()
+    }
+
+    /// The host as the program reads it.
+    pub fn read(&self) -> Case {
+        let entries: Vec<CString> =
+            self.environment().into_iter().map(|line| CString::new(line).unwrap()).collect();
+        let environment = Environment::new(&entries);
+        let config = config::load(&environment, Vec::new()).unwrap();
+        let profiles = host::profiles(&config).unwrap();
+        let facts = host::captured_facts(&self.facts(), &profiles, &environment).unwrap();
+        Case { name: self.name.clone(), facts, profiles, config }
+    }
+}
+
+/// The facts that a `differs.json` describes.
+fn changed(differs: &Path) -> Value {
+    let fail = |why: String| -> ! { panic!("{}: {why}", differs.display()) };
+    let difference: Difference =
+        serde_json::from_slice(&fs::read(differs).unwrap()).unwrap_or_else(|why| fail(why.to_string()));
+    let base = host(&difference.from).folder.join("facts.json");
+    let text = fs::read(&base).unwrap_or_else(|why| fail(format!("{}: {why}", base.display())));
+    let mut facts = serde_json::from_slice(&text).unwrap();
+    json_patch::patch(&mut facts, &difference.patch).unwrap_or_else(|why| fail(why.to_string()));
+    facts
+}
+
+/// A golden host with its environment and configuration.
+pub struct Case {
+    pub name: String,
+    pub facts: Facts,
+    pub profiles: Profiles,
+    pub config: Config,
+}

@@ -1,0 +1,179 @@
+//! Makes one file hang whoever opens it, as a dead network file system or a
+//! driver whose firmware does not answer would.
+//!
+//! A seccomp filter hands every openat(2) to a thread of the test, which lets
+//! all of them go on but those of these paths: they are never answered, or when the
+//! test wants it.
+
+use std::fs;
+use std::io;
+use std::mem::zeroed;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::DEADLINE;
+
+/// Paths that hang, as the program names them to openat(2).
+pub struct Hang {
+    paths: Vec<String>,
+    flags: libc::c_ulong,
+    hit: Sender<i32>,
+    hits: Receiver<i32>,
+    released: Arc<EventFd>,
+}
+
+impl Hang {
+    /// Until a signal arrives that has a handler or kills.
+    pub fn interruptible(path: &str) -> Hang {
+        Hang::new(path, 0)
+    }
+
+    /// Until a signal arrives that kills, as on NFS, FUSE and autofs.
+    pub fn killable(path: &str) -> Hang {
+        Hang::new(path, libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+    }
+
+    fn new(path: &str, flags: libc::c_ulong) -> Hang {
+        let (hit, hits) = channel();
+        let released = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap());
+        Hang { paths: vec![path.to_owned()], flags, hit, hits, released }
+    }
+
+    /// Another path as well.
+    pub fn and(mut self, path: &str) -> Hang {
+        self.paths.push(path.to_owned());
+        self
+    }
+
+    /// Waits until somebody hangs, and says who.
+    #[track_caller]
+    pub fn wait(&self) -> i32 {
+        self.hits.recv_timeout(DEADLINE).unwrap_or_else(|_| panic!("nobody opened one of {:?}", self.paths))
+    }
+
+    /// Lets go on who hangs, and whoever comes.
+    pub fn release(&self) {
+        self.released.write(1).unwrap();
+    }
+
+    /// To be called by the thread that then starts the program.
+    pub fn filter(&self) -> impl FnOnce() + Send + use<> {
+        let (paths, flags) = (self.paths.clone(), self.flags);
+        let mut calls = Calls { paths, hit: self.hit.clone(), hanging: Vec::new() };
+        let released = Arc::clone(&self.released);
+        let (send, receive) = channel::<OwnedFd>();
+        // Not started by the thread with the filter, which it would inherit.
+        thread::spawn(move || {
+            let Ok(listener) = receive.recv() else { return };
+            while let Ok(true) = calls.serve(&listener, &released) {}
+        });
+        move || {
+            let listener = install(flags).expect("a seccomp filter can be installed");
+            send.send(listener).expect("the thread that answers runs");
+        }
+    }
+}
+
+fn install(flags: libc::c_ulong) -> io::Result<OwnedFd> {
+    let number = u32::try_from(libc::SYS_openat).expect("a small number");
+    let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
+    let code = |code: u32| u16::try_from(code).expect("a small number");
+    let mut program = [
+        statement(code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS), 0),
+        libc::sock_filter { jf: 1, ..statement(code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K), number) },
+        statement(code(libc::BPF_RET | libc::BPF_K), libc::SECCOMP_RET_USER_NOTIF),
+        statement(code(libc::BPF_RET | libc::BPF_K), libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
+    let flags = flags | libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    // SAFETY: the program outlives the call; the result is a new descriptor.
+    unsafe {
+        match libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(i32::try_from(fd).expect("a descriptor"))),
+        }
+    }
+}
+
+/// `SECCOMP_IOCTL_NOTIF_RECV` and `SECCOMP_IOCTL_NOTIF_SEND`: `_IOWR('!', 0 and 1, ...)`.
+const RECEIVE: libc::c_ulong = request(0, size_of::<libc::seccomp_notif>());
+const SEND: libc::c_ulong = request(1, size_of::<libc::seccomp_notif_resp>());
+
+const fn request(number: u64, size: usize) -> libc::c_ulong {
+    3 << 30 | (size as u64) << 16 | (b'!' as u64) << 8 | number
+}
+
+/// What is to hang, and does.
+struct Calls {
+    /// None once they are released.
+    paths: Vec<String>,
+    hit: Sender<i32>,
+    hanging: Vec<u64>,
+}
+
+impl Calls {
+    /// Answers one call, or leaves it hanging; false when nobody has the filter any more.
+    fn serve(&mut self, listener: &OwnedFd, released: &EventFd) -> io::Result<bool> {
+        let mut fds = [
+            PollFd::new(listener.as_fd(), PollFlags::POLLIN),
+            PollFd::new(
+                released.as_fd(),
+                if self.paths.is_empty() { PollFlags::empty() } else { PollFlags::POLLIN },
+            ),
+        ];
+        poll(&mut fds, PollTimeout::NONE)?;
+        let has_come = |fd: &PollFd| fd.revents().is_some_and(|events| events.contains(PollFlags::POLLIN));
+        if has_come(&fds[1]) {
+            self.paths.clear();
+            self.hanging.drain(..).for_each(|call| go_on(listener, call));
+            return Ok(true);
+        }
+        if !has_come(&fds[0]) {
+            return Ok(false);
+        }
+        // SAFETY: it is plain data, of the size that the request names.
+        let call = unsafe {
+            let mut call: libc::seccomp_notif = zeroed();
+            if libc::ioctl(listener.as_raw_fd(), RECEIVE, &mut call) == -1 {
+                // The caller is gone.
+                return Ok(true);
+            }
+            call
+        };
+        let hangs =
+            opened(&call).is_some_and(|opened| self.paths.iter().any(|path| opened == path.as_bytes()));
+        if hangs {
+            self.hanging.push(call.id);
+            let _ = self.hit.send(call.pid.cast_signed());
+        } else {
+            go_on(listener, call.id);
+        }
+        Ok(true)
+    }
+}
+
+fn go_on(listener: &OwnedFd, call: u64) {
+    // SAFETY: as above.
+    unsafe {
+        let mut answer: libc::seccomp_notif_resp = zeroed();
+        answer.id = call;
+        answer.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+        libc::ioctl(listener.as_raw_fd(), SEND, &answer);
+    }
+}
+
+/// The path in the caller's memory.
+fn opened(call: &libc::seccomp_notif) -> Option<Vec<u8>> {
+    let memory = fs::File::open(format!("/proc/{}/mem", call.pid)).ok()?;
+    let mut path = vec![0; 256];
+    let length = memory.read_at(&mut path, call.data.args[1]).ok()?;
+    path.truncate(path[..length].iter().position(|byte| *byte == 0)?);
+    Some(path)
+}

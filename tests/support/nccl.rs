@@ -1,0 +1,105 @@
+//! The NCCL libraries that the tests run: target/nccl/VERSION/libnccl.so.2.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use super::repository;
+
+/// Written by hand, one in a line; tests/nccl/setup.sh fetches these.
+const VERSIONS: &str = include_str!("../nccl/versions");
+
+pub struct Library {
+    /// `2.27.7`
+    pub version: String,
+    pub path: PathBuf,
+}
+
+/// Those of `RDMA_INIT_TEST_NCCL`, or else all.
+pub fn libraries() -> Vec<Library> {
+    let chosen = std::env::var("RDMA_INIT_TEST_NCCL").ok().filter(|versions| !versions.trim().is_empty());
+    let versions = chosen.as_deref().unwrap_or(VERSIONS).split_whitespace();
+    versions
+        .map(|version| {
+            let path = repository(format!("target/nccl/{version}/libnccl.so.2"));
+            assert!(path.exists(), "there is no {}: `make test-setup` fetches it", path.display());
+            Library { version: version.to_owned(), path }
+        })
+        .collect()
+}
+
+/// Of those only some, and the newest: where a case takes long.
+pub fn some(versions: &[&str]) -> Vec<Library> {
+    let mut libraries = libraries();
+    let newest = libraries.len().saturating_sub(1);
+    let mut place = 0..;
+    libraries.retain(|library| place.next() == Some(newest) || versions.contains(&library.version.as_str()));
+    libraries
+}
+
+/// The folder with the driver and its libibverbs, built from what is there now.
+pub fn driver() -> PathBuf {
+    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let built = Command::new(repository("tests/nccl/setup.sh")).arg("build").status().unwrap();
+        assert!(built.success(), "the driver cannot be built (see above)");
+        repository("target/nccl/build")
+    });
+    BUILT.clone()
+}
+
+/// What the driver uses and the library does not export.
+const INTERNAL: &[&str] = &[
+    "bootstrapNetIfAddr",
+    "bootstrapNetIfName",
+    "bootstrapNetInit",
+    "initEnv",
+    "ncclGetLevel",
+    "ncclIbInit",
+    "ncclLoadParam",
+    "ncclParamIbGidIndex",
+];
+const FIND_GID: &str = "ncclIbGetGidIndex";
+
+impl Library {
+    pub fn is_at_least(&self, version: &str) -> bool {
+        let numbers = |text: &str| text.split('.').map(|n| n.parse().unwrap()).collect::<Vec<u32>>();
+        numbers(&self.version) >= numbers(version)
+    }
+
+    /// `NAME=OFFSET` for what the driver needs; a tenth of a second.
+    pub fn symbols(&self) -> Vec<String> {
+        let output = Command::new("nm").arg(&self.path).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let find = |name: &str, clone: &str| {
+            let symbol = text.lines().filter_map(|line| line.split_once(' ')).find_map(|(offset, line)| {
+                let mangled = line.get(2..)?;
+                is_of(mangled, name, clone).then(|| format!("{name}={offset}"))
+            });
+            symbol.ok_or_else(|| format!("{} has no symbol {name}", self.path.display()))
+        };
+        let mut symbols: Vec<String> =
+            INTERNAL.iter().map(|name| find(name, "").unwrap_or_else(|why| panic!("{why}"))).collect();
+        if self.is_at_least("2.21") {
+            // In 2.21 only the search is left of it; its callers do the rest.
+            let found = find(FIND_GID, "").or_else(|_| find(FIND_GID, ".part."));
+            symbols.push(found.unwrap_or_else(|why| panic!("{why}")));
+        }
+        symbols
+    }
+}
+
+/// Whether a symbol is this function or variable, or that clone of it: `_Z10ncclIbInit...`,
+/// `_ZL10...` where it is static.
+fn is_of(mangled: &str, name: &str, clone: &str) -> bool {
+    let Some(rest) = mangled.strip_prefix("_ZL").or_else(|| mangled.strip_prefix("_Z")) else {
+        return false;
+    };
+    let Some(rest) = rest.strip_prefix(&name.len().to_string()).and_then(|rest| rest.strip_prefix(name))
+    else {
+        return false;
+    };
+    match rest.find('.') {
+        Some(dot) => !clone.is_empty() && rest[dot..].starts_with(clone),
+        None => clone.is_empty(),
+    }
+}

@@ -1,0 +1,330 @@
+//! Starting the program as PID 1 of a PID namespace with a /proc of its own, or
+//! in place, and watching it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+use std::ptr::null;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::libc;
+
+use super::hang::Hang;
+pub use super::process::from_scratch;
+use super::{DEADLINE, poll_for, poll_until, process, status_field};
+
+/// The program with arguments and an environment of its own, and its output kept.
+pub fn rdma_init<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
+    let mut command = process::rdma_init(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The program in front of a shell script.
+pub fn shell(script: &str) -> Command {
+    rdma_init(["--", "sh", "-c", script])
+}
+
+/// The same program, started by another one that first changes something.
+pub fn after(first: &str, command: Command) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.args(["-ec", &format!("{first} \"$@\""), "sh"]).arg(command.get_program()).args(command.get_args());
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    from_scratch(&mut shell);
+    shell
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ended {
+    #[track_caller]
+    pub fn expect_code(self, code: i32) -> Ended {
+        assert_eq!(self.status.code(), Some(code), "{self:#?}");
+        self
+    }
+}
+
+/// A running program; killed, with its whole PID namespace, when it goes.
+pub struct Running {
+    pub pid: i32,
+    stdout: Stream,
+    stderr: Stream,
+    status: Receiver<ExitStatus>,
+    ended: Option<ExitStatus>,
+}
+
+/// As PID 1.
+pub fn as_pid_1(command: Command) -> Running {
+    start(command, true, None)
+}
+
+/// Beside the test, not as PID 1.
+pub fn in_place(command: Command) -> Running {
+    start(command, false, None)
+}
+
+/// As PID 1 or in place, where one system call hangs.
+pub fn hanging(command: Command, as_pid_1: bool, hang: &Hang) -> Running {
+    start(command, as_pid_1, Some(hang))
+}
+
+/// The thread that starts the program also waits for it: PID namespaces and
+/// seccomp filters belong to threads, and the parent-death signal comes from one.
+fn start(mut command: Command, as_pid_1: bool, hang: Option<&Hang>) -> Running {
+    let parent = std::process::id();
+    // SAFETY: the closure makes system calls only, with constants.
+    unsafe {
+        command.pre_exec(move || {
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+            if as_pid_1 {
+                check(libc::mount(c"proc".as_ptr(), c"/proc".as_ptr(), c"proc".as_ptr(), 0, null()))?;
+            } else if libc::getppid().cast_unsigned() != parent {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            Ok(())
+        });
+    }
+    let filter = hang.map(Hang::filter);
+    let (send_child, child) = channel();
+    let (send_status, status) = channel();
+    thread::spawn(move || {
+        if as_pid_1 {
+            // SAFETY: system calls with constants, for this thread alone.
+            unsafe {
+                let root = c"/".as_ptr();
+                check(libc::unshare(libc::CLONE_NEWPID | libc::CLONE_NEWNS))
+                    .and_then(|()| {
+                        check(libc::mount(null(), root, null(), libc::MS_REC | libc::MS_PRIVATE, null()))
+                    })
+                    .expect("a PID namespace can be made: these tests run as root");
+            }
+        }
+        if let Some(install) = filter {
+            install();
+        }
+        let mut child = command.spawn().expect("the program starts");
+        let pid = child.id().cast_signed();
+        let _ = send_child.send((pid, child.stdout.take(), child.stderr.take()));
+        // Closes our ends of what it was given.
+        drop(command);
+        let _ = send_status.send(child.wait().expect("it can be waited for"));
+    });
+    let (pid, stdout, stderr) = child.recv().expect("the program starts");
+    Running { pid, stdout: Stream::of(stdout), stderr: Stream::of(stderr), status, ended: None }
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+impl Running {
+    /// Waits until this is on standard output.
+    #[track_caller]
+    pub fn wait_for(&mut self, text: &str) {
+        if let Err(found) = self.stdout.wait_for(text) {
+            let errors = self.stderr.so_far();
+            panic!("no {text:?} on standard output: {found:?}, standard error: {errors}");
+        }
+    }
+
+    /// Waits until this is on standard error.
+    #[track_caller]
+    pub fn wait_for_error(&mut self, text: &str) {
+        if let Err(found) = self.stderr.wait_for(text) {
+            panic!("no {text:?} on standard error: {found}");
+        }
+    }
+
+    #[track_caller]
+    pub fn kill(&self, signal: i32) {
+        send(self.pid, signal);
+    }
+
+    /// The process that PID 1 started, once it is there.
+    #[track_caller]
+    pub fn child(&self) -> i32 {
+        poll_until("PID 1 has a child", || children(self.pid).first().copied())
+    }
+
+    /// The process that PID 1 started, once it has become the command.
+    #[track_caller]
+    pub fn command(&self) -> i32 {
+        command_of(self.pid)
+    }
+
+    /// Waits until PID 1 has nothing left to do but wait for signals.
+    #[track_caller]
+    pub fn rests(&self) {
+        rests(self.pid);
+    }
+
+    /// How it ended, if it has.
+    pub fn has_ended(&mut self) -> bool {
+        self.ended = self.ended.or_else(|| self.status.try_recv().ok());
+        self.ended.is_some()
+    }
+
+    /// Waits for the end, as long as this takes at most.
+    pub fn ends_within(&mut self, time: Duration) -> bool {
+        if self.ended.is_none() {
+            self.ended = self.status.recv_timeout(time).ok();
+        }
+        self.ended.is_some()
+    }
+
+    /// Waits for the end.
+    #[track_caller]
+    pub fn end(mut self) -> Ended {
+        let in_time = self.ends_within(DEADLINE);
+        if !in_time {
+            let states: Vec<String> =
+                std::iter::once(self.pid).chain(children(self.pid)).map(describe).collect();
+            self.kill(libc::SIGKILL);
+            let (stdout, stderr) = (self.stdout.all(), self.stderr.all());
+            panic!("no end within {DEADLINE:?}: {states:#?}\nstdout: {stdout}\nstderr: {stderr}");
+        }
+        let status = self.ended.expect("it has ended");
+        Ended { status, stdout: self.stdout.all(), stderr: self.stderr.all() }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.has_ended() {
+            send(self.pid, libc::SIGKILL);
+        }
+    }
+}
+
+/// The process that an init started, once it has become the command.
+#[track_caller]
+pub fn command_of(init: i32) -> i32 {
+    let own = fs::read_link(format!("/proc/{init}/exe")).expect("the init runs");
+    poll_until("the command runs", || {
+        let child = *children(init).first()?;
+        let exe = fs::read_link(format!("/proc/{child}/exe")).ok()?;
+        (exe != own).then_some(child)
+    })
+}
+
+/// Waits until an init has nothing left to do but wait for signals: the kernel
+/// shows none as blocked while a process waits for it.
+#[track_caller]
+pub fn rests(init: i32) {
+    poll_until("the init waits for signals", || {
+        let status = status(init);
+        let sleeps = status_field(&status, "State")?.starts_with('S');
+        (sleeps && status_field(&status, "SigBlk")? == "0000000000000000").then_some(())
+    });
+}
+
+pub fn send(pid: i32, signal: i32) {
+    // SAFETY: plain numbers; a process is reaped only by the thread that sends its status.
+    unsafe { libc::kill(pid, signal) };
+}
+
+pub fn status(pid: i32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default()
+}
+
+pub fn children(pid: i32) -> Vec<i32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    children.split_whitespace().map(|child| child.parse().unwrap()).collect()
+}
+
+/// Open descriptors, with what they are.
+pub fn descriptors(pid: i32) -> Vec<(i32, String)> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().filter_map(Result::ok);
+    let mut found: Vec<(i32, String)> = entries
+        .filter_map(|entry| {
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            Some((number, fs::read_link(entry.path()).ok()?.display().to_string()))
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+/// Waits until a process has just these descriptors; a program that starts has others
+/// for a moment. The error says what it has.
+pub fn has_descriptors(pid: i32, numbers: &[i32]) -> Result<(), String> {
+    let has = |pid| descriptors(pid).iter().map(|(number, _)| *number).eq(numbers.iter().copied());
+    let settled = poll_for(Duration::from_secs(5), || has(pid).then_some(()));
+    settled.ok_or_else(|| format!("{:?} instead of {numbers:?}", descriptors(pid)))
+}
+
+fn describe(pid: i32) -> String {
+    let status = status(pid);
+    let wanted = ["Name", "State", "SigBlk", "ShdPnd"];
+    let fields = wanted.map(|name| format!("{name} {}", status_field(&status, name).unwrap_or("?")));
+    let descriptors = if status.is_empty() { Vec::new() } else { descriptors(pid) };
+    format!("{}, {descriptors:?}", fields.join(", "))
+}
+
+pub fn signal_of(status: ExitStatus) -> Option<i32> {
+    status.signal()
+}
+
+/// What arrives on a pipe, read by a thread of its own.
+struct Stream {
+    pieces: Receiver<Vec<u8>>,
+    text: Vec<u8>,
+}
+
+impl Stream {
+    fn of(source: Option<impl Read + Send + 'static>) -> Stream {
+        let (send, pieces) = channel();
+        if let Some(mut source) = source {
+            thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(length @ 1..) = source.read(&mut buffer) {
+                    if send.send(buffer[..length].to_vec()).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        Stream { pieces, text: Vec::new() }
+    }
+
+    fn so_far(&mut self) -> String {
+        self.text.extend(self.pieces.try_iter().flatten());
+        String::from_utf8_lossy(&self.text).into_owned()
+    }
+
+    fn wait_for(&mut self, text: &str) -> Result<(), String> {
+        let until = Instant::now() + DEADLINE;
+        loop {
+            let so_far = self.so_far();
+            if so_far.contains(text) {
+                return Ok(());
+            }
+            match self.pieces.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(piece) => self.text.extend(piece),
+                Err(_) => return Err(self.so_far()),
+            }
+        }
+    }
+
+    /// Everything until the other end is closed, by all that have it.
+    fn all(&mut self) -> String {
+        let until = Instant::now() + DEADLINE;
+        loop {
+            match self.pieces.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(piece) => self.text.extend(piece),
+                Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => return self.so_far(),
+            }
+        }
+    }
+}
