@@ -41,8 +41,9 @@ Every option is also a key of /etc/rdma-init.toml (or of the file that
 RDMA_INIT_CONFIG names) and a variable: --require-rdma, require-rdma = true,
 RDMA_INIT_REQUIRE_RDMA=true. A flag wins over a variable, a variable over the file.
 
-Exit codes: the command's own; 128+n when signal n killed it; 126 not executable;
-127 not found; 125 rdma-init itself failed; 121 refused to start the command.";
+Exit codes: the command's own; 128+n when signal n killed it; 126 when it is not
+executable; 127 when it is not found; 125 when rdma-init itself failed; 121 when
+rdma-init refused to start the command.";
 
 /// The flags that are keys of the configuration.
 #[derive(Debug, Default, Args)]
@@ -68,7 +69,7 @@ pub struct ConfigFlags {
     #[arg(long, global = true, value_name = "MODE")]
     self_test: Option<String>,
 
-    /// Refuse to start the command where no usable RDMA fabric is found
+    /// Refuse to start the command where no usable RDMA fabric is found, or NCCL would not use it
     #[arg(long, global = true)]
     require_rdma: bool,
 
