@@ -6,9 +6,6 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use crate::check::{
-    gpu_direct, image, lint, nccl_conf, parent, pkey, routes, secrets, shared_memory, unreadable,
-};
 use crate::config::Config;
 use crate::demo;
 use crate::facts::document::Document;
@@ -18,7 +15,8 @@ use crate::facts::settings::{self, UserSetting};
 use crate::facts::start::Start;
 use crate::facts::{self, Facts, Reader, Sources, extra, net, rtnetlink};
 use crate::finding::Source;
-use crate::plan::{self, Plan, ProfileOption, User};
+use crate::findings;
+use crate::plan::{self, Plan, ProfileOption};
 use crate::profiles::Profiles;
 use crate::state::find::find;
 
@@ -180,20 +178,5 @@ pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
 }
 
 fn plan_with_findings(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
-    let options = config.plan_options();
-    let mut plan = plan::plan(facts, profiles, &options);
-    let user = User::new(facts, &options);
-    let mut findings = lint::findings(facts, &user, &plan);
-    findings.extend(image::findings(facts, &plan));
-    findings.extend(routes::findings(facts, &plan));
-    findings.extend(pkey::finding(facts, &user, &plan));
-    findings.extend(gpu_direct::finding(facts, &plan));
-    plan.findings.extend(findings);
-    plan.findings.extend(nccl_conf::findings(&plan));
-    plan.findings.extend(secrets::finding(&plan));
-    plan.findings.extend(shared_memory::finding(facts));
-    let unreadable = unreadable::findings(facts, &user, &plan.findings);
-    plan.findings.extend(unreadable);
-    plan.findings.extend(parent::finding(facts));
-    plan
+    findings::add(plan::decide(facts, profiles, &config.plan_options()))
 }

@@ -18,11 +18,10 @@
 //! * [`profiles`]: what platforms publish, as TOML.
 //! * [`nccl`]: a model of NCCL, release by release, as pure functions: what it makes of
 //!   variables, and what it will do.
-//! * [`finding`]: what can be found, and how bad it is: the words of all that judge.
-//! * [`plan`]: what to set, and why. Pure: this host, this environment, in; these
-//!   settings, reasons and findings, out.
-//! * [`check`]: findings about what the user set, the image, the limits, and what could
-//!   not be read.
+//! * [`plan`]: what to set, and why. Pure: this host, this environment, in; these settings
+//!   and reasons, out.
+//! * [`finding`], [`findings`]: the words for what a person should know, and who finds it: a
+//!   file for each subject, pure functions of the host and what was decided for it.
 //! * [`apply`]: carries it out: limits, capabilities, environment, files.
 //! * [`state`]: what a start leaves for whoever enters the container later.
 //! * [`report`]: for people and for programs.
@@ -32,13 +31,12 @@
 //! * [`verbs`]: RDMA itself, in processes of its own.
 //! * [`resolve`]: names of hosts, without the image's code.
 //! * [`sys`]: the low-level parts, the only `unsafe` beside verbs.
-//! * [`json`]: documents as JSON.
+//! * [`log`], [`text`], [`json`], [`block`]: what everything shares.
 //! * [`exit`]: the exit codes.
 #![deny(unsafe_code)]
 
 pub mod apply;
 pub mod block;
-pub mod check;
 pub mod cli;
 pub mod commands;
 pub mod compare;
@@ -47,6 +45,7 @@ pub mod demo;
 pub mod exit;
 pub mod facts;
 pub mod finding;
+pub mod findings;
 pub mod host;
 pub mod init;
 pub mod json;

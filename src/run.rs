@@ -18,12 +18,12 @@ use std::ffi::CString;
 use nix::unistd::Pid;
 
 use crate::apply::{environment, memlock as raise};
-use crate::check::memlock;
 use crate::config::{Config, Demand};
 use crate::facts::Facts;
 use crate::facts::environment::Environment;
 use crate::facts::start::Start;
 use crate::finding::{Finding, Id, Severity};
+use crate::findings::memlock;
 use crate::host;
 use crate::init::{Decided, Orders};
 use crate::log::Log;

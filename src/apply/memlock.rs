@@ -4,9 +4,9 @@ use caps::{CapSet, Capability};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::check::memlock::{self, Pinning};
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::process::Process;
+use crate::findings::memlock::{self, Pinning};
 use crate::sys::memory;
 
 /// Raises the limit as far as it goes, and keeps a capability for the command.

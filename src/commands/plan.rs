@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use crate::check::memlock;
 use crate::cli::Host;
 use crate::config::{Config, Demand};
 use crate::facts::environment::Environment;
+use crate::findings::memlock;
 use crate::json;
 use crate::report::plan::{Detail, Document, Memlock, write};
 

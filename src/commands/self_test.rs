@@ -6,12 +6,12 @@ use std::time::Instant;
 use anyhow::bail;
 
 use crate::apply::memlock as raise;
-use crate::check::memlock;
 use crate::cli::SelfTestArguments;
 use crate::config::{Config, Demand, TOKEN_VARIABLE};
 use crate::facts::Facts;
 use crate::facts::environment::Environment;
 use crate::finding::Finding;
+use crate::findings::memlock;
 use crate::host;
 use crate::json;
 use crate::log::say;

@@ -6,14 +6,13 @@ use std::collections::BTreeSet;
 use super::devices::{Candidate, Reason, Verdict};
 use super::interface::{self, BEST_ROUTE};
 use super::own_interface::is_here;
+use super::remark::Remark;
 use super::{Context, DefaultRouteOption, Notes, own_interface};
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::route::Route;
-use crate::finding::{Finding, Id};
 use crate::nccl::devices::LIST as VARIABLE;
 use crate::profiles::DefaultRouteHca;
-use crate::text::counted;
 
 /// A port in use, by its index among all ports, and the best default route of its interface.
 #[derive(Clone, Copy)]
@@ -179,8 +178,8 @@ fn which_route(routes: &[&Route]) -> &'static str {
     }
 }
 
-/// Notes for `plan --why` what was left out and what was kept, and makes the finding for those
-/// that are kept as rails.
+/// Notes for `plan --why` what was left out and what was kept, and remarks on those that are
+/// kept as rails.
 fn tell(facts: &Facts, ports: &[Candidate], carriers: &[Carrier], routes: &[&Route], notes: &mut Notes) {
     if carriers.is_empty() {
         return;
@@ -203,28 +202,10 @@ fn tell(facts: &Facts, ports: &[Candidate], carriers: &[Carrier], routes: &[&Rou
         && !kept.is_empty()
         && split.rest_is_as_fast()
     {
-        notes.find(rails(ports, &kept, which_route(routes), (hcas, gpus)));
+        let name = |carrier: &Carrier| (ports[carrier.port].name(), carrier.route.interface.clone());
+        let kept = kept.iter().map(name).collect();
+        notes.remark(Remark::DefaultRouteRails { kept, route: which_route(routes), hcas, gpus });
     }
-}
-
-fn rails(ports: &[Candidate], kept: &[Carrier], route: &str, (hcas, gpus): (usize, usize)) -> Finding {
-    let list: Vec<String> = kept
-        .iter()
-        .map(|carrier| format!("{} ({})", ports[carrier.port].name(), carrier.route.interface))
-        .collect();
-    let list = list.join(", ");
-    let hcas = counted(hcas, "HCA");
-    let message = match kept {
-        [_] => format!(
-            "{list} carries {route}, and {VARIABLE} takes it as a rail all the same: it is as fast as the others, and without it there would be {hcas} for {gpus} GPUs."
-        ),
-        _ => format!(
-            "{list} carry default routes, and {VARIABLE} takes them as rails all the same: they are as fast as the others, and without them there would be {hcas} for {gpus} GPUs."
-        ),
-    };
-    Finding::info(Id::DefaultRouteRail, message).with_fix(
-        "To keep such HCAs for TCP alone, set default-route-hca = \"skip\" (RDMA_INIT_DEFAULT_ROUTE_HCA=skip).",
-    )
 }
 
 #[cfg(test)]
@@ -232,7 +213,9 @@ mod tests {
     use super::*;
     use crate::facts::net::Interface;
     use crate::facts::rdma::Uverbs;
-    use crate::plan::{Options, Plan, plan};
+    use crate::finding::Id;
+    use crate::findings;
+    use crate::plan::{Options, Plan, decide as decide_all};
     use crate::profiles::Profiles;
     use serde_json::json;
 
@@ -265,7 +248,7 @@ mod tests {
 
     fn decided(facts: &Facts, option: DefaultRouteOption) -> (Vec<usize>, Plan) {
         let options = Options { default_route_hca: option, ..Options::default() };
-        let plan = plan(facts, &Profiles::load(None).unwrap(), &options);
+        let plan = findings::add(decide_all(facts, &Profiles::load(None).unwrap(), &options));
         let used = plan.ports.iter().enumerate().filter(|(_, port)| port.used).map(|(n, _)| n).collect();
         (used, plan)
     }

@@ -136,8 +136,8 @@ impl PortVerdict {
     }
 }
 
-impl From<Candidate<'_>> for PortVerdict {
-    fn from(candidate: Candidate<'_>) -> PortVerdict {
+impl From<&Candidate<'_>> for PortVerdict {
+    fn from(candidate: &Candidate<'_>) -> PortVerdict {
         PortVerdict {
             hca: candidate.hca.name.clone(),
             port: candidate.port.number,
@@ -146,7 +146,7 @@ impl From<Candidate<'_>> for PortVerdict {
             rate: candidate.port.rate.clone(),
             used: candidate.is_used(),
             left_idle: false,
-            reason: match candidate.verdict {
+            reason: match &candidate.verdict {
                 Verdict::Used => None,
                 Verdict::LeftOut(reason) => Some(reason.to_string()),
             },

@@ -4,9 +4,8 @@ use super::context::Context;
 use super::setting::{Outcome, Proposal, Setting};
 use crate::facts::Facts;
 use crate::facts::environment::Filled;
-use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
-use crate::finding::{Finding, Id, Source};
+use crate::finding::Source;
 use crate::profiles::Profile;
 
 /// Variables that are decided by what the host has, and not by a constant alone.
@@ -89,38 +88,4 @@ fn of_proposal(proposal: Proposal) -> Setting {
         None => Setting::left(variable, None, Outcome::Unset, source, rule),
     };
     Setting { evidence, ..setting }
-}
-
-/// Where what the user set is not what the platform publishes. It stands all the
-/// same; the platform's support will ask about it.
-pub fn overridden(context: &Context) -> Vec<Finding> {
-    let profile = context.profile;
-    let said = |setting: &UserSetting| -> Option<String> {
-        let variable = &setting.variable;
-        if let Some(published) =
-            profile.variables.get(variable).filter(|value| shown(variable, value) != setting.value)
-        {
-            let published = if published.is_empty() { "an empty value" } else { shown(variable, published) };
-            Some(format!("publishes {published}"))
-        } else if profile.unset.contains(variable) {
-            Some("says to leave it unset".to_owned())
-        } else if context.hands_off(variable) {
-            Some("never sets it".to_owned())
-        } else {
-            None
-        }
-    };
-    context
-        .user
-        .effective()
-        // How much NCCL logs is for the user to decide. A value that rdma-init has filled in is
-        // not the user's.
-        .filter(|setting| setting.variable != "NCCL_DEBUG" && setting.origin != Source::AtStart)
-        .filter_map(|setting| {
-            let UserSetting { variable, value, origin, .. } = setting;
-            let message =
-                format!("{variable}={value} ({origin}) stands; profile {} {}.", profile.name, said(setting)?);
-            Some(Finding::info(Id::NotAsPublished, message))
-        })
-        .collect()
 }

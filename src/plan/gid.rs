@@ -8,19 +8,19 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::devices::{Candidate, Reason};
+use super::remark::Remark;
 use super::setting::Proposal;
 use super::{Context, Notes};
 use crate::facts::Facts;
 use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::{LinkLayer, Port};
-use crate::finding::{Finding, Id};
 use crate::nccl::gid::{FAMILY, Family, INDEX, RANGE, Search};
 use crate::nccl::version::{SEARCHES_GIDS, Version};
 use crate::profiles::Profile;
 use crate::text::counted;
 
 /// `sgid_index` of a queue pair has eight bits (`ibv_global_route`).
-const LARGEST_INDEX: u32 = 255;
+pub const LARGEST_INDEX: u32 = 255;
 
 /// What is right for the used ports.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +75,7 @@ pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> 
         .partition(|rail| !rail.slots.is_empty());
     // Where interfaces cannot be listed, nobody knows which addresses are ours.
     if !without.is_empty() && !facts.net.interfaces.is_empty() {
-        notes.find(missing(facts, &without));
+        notes.remark(Remark::WithoutOwnGid(without.into_iter().map(|rail| rail.name).collect()));
     }
     if rails.is_empty() {
         return GidChoice::NotOurs;
@@ -107,65 +107,7 @@ pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> 
         return GidChoice::Search { search, evidence };
     }
     let may_narrow = !context.is_decided("NCCL_IB_HCA");
-    largest_agreeing(&rails, user.version(), may_narrow, ports, notes)
-}
-
-/// A message shows at most this many GIDs of a port.
-const FOREIGN: usize = 4;
-
-/// The finding for ports without a GID of ours, with what is in their tables instead.
-fn missing(facts: &Facts, rails: &[Rail]) -> Finding {
-    let list: Vec<String> = rails
-        .iter()
-        .map(|rail| {
-            let slots = &rail.port.gids.slots;
-            let v2 = slots.iter().filter(|gid| gid.kind == GidType::RoceV2 && !gid.is_link_local());
-            let mut addresses: Vec<String> =
-                v2.map(|gid| format!("{} in slot {}", gid.address(), gid.index)).collect();
-            let more = addresses.split_off(addresses.len().min(FOREIGN));
-            if !more.is_empty() {
-                addresses.push(format!("{} more", more.len()));
-            }
-            match (addresses.as_slice(), slots.is_empty()) {
-                ([], true) => format!("{} has no GID at all", rail.name),
-                ([], false) => format!("{} has only RoCE v1 or link-local GIDs", rail.name),
-                (some, _) => format!("{} has {}", rail.name, some.join(", ")),
-            }
-        })
-        .collect();
-    if let Some(behind) = behind(facts, rails) {
-        return behind;
-    }
-    let (ports, their) = if rails.len() == 1 { ("this port", "its") } else { ("these ports", "their") };
-    Finding::error(
-        Id::NoOwnGid,
-        format!(
-            "RoCE will not connect on {ports}, because none of {their} RoCE v2 GIDs has an address of this container: {}.",
-            list.join("; ")
-        ),
-    )
-    .with_fix("Give the container an address on each RoCE interface (the network plugin's annotation for RDMA), or use the host's network.")
-}
-
-/// The finding where our GIDs are in slots that no queue pair can name.
-fn behind(facts: &Facts, rails: &[Rail]) -> Option<Finding> {
-    let own: BTreeSet<IpAddr> = facts.net.own_addresses().collect();
-    let of_rail = |rail: &Rail| {
-        let mut slots = rail.port.gids.slots.iter();
-        let gid = slots.find(|gid| gid.index > LARGEST_INDEX && own.contains(&gid.address()))?;
-        Some(format!("{} has {} in slot {}", rail.name, gid.address(), gid.index))
-    };
-    let list: Option<Vec<String>> = rails.iter().map(of_rail).collect();
-    Some(
-        Finding::error(
-            Id::NoOwnGid,
-            format!(
-                "The GIDs of this container are above slot {LARGEST_INDEX}, the last that a queue pair can name, so RoCE will not connect: {}.",
-                list?.join(", ")
-            ),
-        )
-        .with_fix("Remove addresses that nobody needs from the interface, and start the container again: its address then gets the lowest free slot."),
-    )
+    largest_agreeing(&rails, may_narrow, ports, notes)
 }
 
 /// Each rail with its IPv4 slots where every rail has one, else with its IPv6
@@ -243,7 +185,6 @@ fn search<'a>(rails: &[Rail<'a>], version: Version, notes: &mut Notes) -> Option
 /// Keeps the rails that share a slot with most others.
 fn largest_agreeing(
     rails: &[Rail],
-    version: Option<Version>,
     may_narrow: bool,
     ports: &mut [Candidate],
     notes: &mut Notes,
@@ -257,31 +198,13 @@ fn largest_agreeing(
     let agree = format!("{agreeing} of {}", counted(rails.len(), "port"));
     let rest: Vec<&str> =
         rails.iter().filter(|rail| !rail.has(index)).map(|rail| rail.name.as_str()).collect();
-    let (who, advice) = match version {
-        Some(version) if version >= SEARCHES_GIDS => (
-            format!("and no setting leads NCCL {version} to the right one on each"),
-            "Give the RoCE interfaces addresses in a range that holds no other addresses, or give each of them the same number of addresses.",
-        ),
-        Some(version) => (
-            format!("and NCCL {version} does not look for the right one on each"),
-            "Use NCCL 2.21 or later, which looks for the slot on each HCA.",
-        ),
-        None => (
-            "and only NCCL 2.21 and later look for the right one on each (no NCCL was found in the image)"
-                .to_owned(),
-            "If the image has NCCL 2.21 or later in a place that rdma-init does not search, set NCCL_VERSION in the image (ENV NCCL_VERSION=2.27.7).",
-        ),
+    let remark = Remark::GidSlotsDiffer {
+        index,
+        agreeing,
+        of: rails.len(),
+        rest: rest.iter().map(|name| (*name).to_owned()).collect(),
     };
-    notes.find(
-        Finding::warning(
-            Id::GidSlotsDiffer,
-            format!(
-                "No single GID index is right for every HCA, {who}. Slot {index} is right for {agree}, and {} cannot be used with it.",
-                rest.join(", ")
-            ),
-        )
-        .with_fix(advice),
-    );
+    notes.remark(remark);
     if may_narrow {
         for port in ports.iter_mut().filter(|port| rest.contains(&port.name().as_str())) {
             port.leave_out(Reason::GidElsewhere(index));
@@ -322,12 +245,9 @@ fn common_range(addresses: impl Iterator<Item = IpAddr>) -> Option<IpNet> {
 pub fn propose(context: &Context, choice: &GidChoice, notes: &mut Notes) -> Vec<Proposal> {
     let profile = context.profile;
     let published = profile.variables.get(INDEX).filter(|_| !context.is_decided(INDEX));
-    let differs = |notes: &mut Notes, instead: &str| {
+    let differs = |notes: &mut Notes, instead: Option<u32>| {
         if let Some(published) = published {
-            notes.find(Finding::info(
-                Id::PublishedGidDiffers,
-                format!("Profile {} publishes {INDEX}={published}, which is not right for every HCA here; {instead}.", profile.name),
-            ));
+            notes.remark(Remark::PublishedGidDiffers { published: published.clone(), instead });
         }
     };
     match choice {
@@ -337,13 +257,13 @@ pub fn propose(context: &Context, choice: &GidChoice, notes: &mut Notes) -> Vec<
             let proposal = if published == Some(&value) {
                 Proposal::from_profile(&profile.name, INDEX, &value, rule)
             } else {
-                differs(notes, &format!("{value} is set instead"));
+                differs(notes, Some(*index));
                 Proposal::from_facts(INDEX, value, rule)
             };
             vec![proposal.because(evidence.clone())]
         }
         GidChoice::Search { search, evidence } => {
-            differs(notes, "it stays unset, because the right slots differ");
+            differs(notes, None);
             let mut proposals = vec![Proposal {
                 value: None,
                 ..Proposal::from_facts(

@@ -1,13 +1,13 @@
 //! `NCCL_IB_HCA`.
 
 use super::devices::{Candidate, Reason, Verdict};
+use super::remark::Remark;
 use super::setting::Proposal;
 use super::{Context, Fabric, Notes, near};
-use crate::finding::{Finding, Id};
 use crate::nccl::devices::LIST as VARIABLE;
 use crate::nccl::devices::visible;
 use crate::nccl::list::{Pattern, most_hcas};
-use crate::nccl::version::{TAKES_32_HCAS, Version};
+use crate::nccl::version::Version;
 
 pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec<Proposal> {
     let profile = context.profile;
@@ -25,7 +25,7 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
     }
     let most = most_hcas(context.version());
     if used.len() > most {
-        notes.find(too_many(context.user.version(), used.len(), most));
+        notes.remark(Remark::TooManyHcas { usable: used.len(), most });
     }
     let mut evidence = evidence(ports);
     evidence.extend(near::evidence(context.facts, ports));
@@ -42,13 +42,7 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
             return vec![proposal.because(evidence)];
         }
         notes.tried(VARIABLE, rule, "it does not");
-        notes.find(Finding::info(
-            Id::PublishedHcasDiffer,
-            format!(
-                "Profile {} publishes {VARIABLE}={constant}, which does not select just the HCAs to use here; the exact list is set instead.",
-                profile.name
-            ),
-        ));
+        notes.remark(Remark::PublishedHcasDiffer(constant.clone()));
     }
     let rule = match ports.len() - used.len() {
         0 => format!("every HCA is usable ({})", used.len()),
@@ -57,19 +51,6 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
     let list = exact_list(ports);
     notes.tried(VARIABLE, "the whole names of the HCAs to use", list.clone());
     vec![Proposal::from_facts(VARIABLE, list, rule).because(evidence)]
-}
-
-fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding {
-    let nccl = version.map_or("NCCL".to_owned(), |version| format!("NCCL {version}"));
-    let message =
-        format!("{usable} ports are usable, but {nccl} takes only the first {most} that libibverbs lists.");
-    let fix = match version.is_some_and(|version| version < TAKES_32_HCAS) {
-        true => {
-            "Use NCCL 2.19 or later, which takes 32, or name in NCCL_IB_HCA the HCAs that are near the GPUs."
-        }
-        false => "Name in NCCL_IB_HCA the HCAs that are near the GPUs.",
-    };
-    Finding::warning(Id::TooManyHcas, message).with_fix(fix)
 }
 
 /// `NCCL_IB_DISABLE=1`, where NCCL would otherwise take devices that it must not take. Either

@@ -2,16 +2,16 @@
 
 use std::net::IpAddr;
 
+use super::remark::Remark;
 use super::setting::Proposal;
 use super::{Context, Notes};
 use crate::facts::Facts;
 use crate::facts::net::Interface;
 use crate::facts::route::Route;
-use crate::finding::{Finding, Id};
 use crate::nccl::list::Pattern;
 use crate::nccl::version::NEWEST;
 
-const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
+pub const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 
 /// The interface that the processes of the job reach each other through.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,20 +119,11 @@ impl Facts {
     }
 }
 
-/// The advice to choose among the interfaces that could be right.
-fn candidates(facts: &Facts) -> String {
+/// The interfaces over which other nodes may be reached.
+pub fn candidates(facts: &Facts) -> impl Iterator<Item = &Interface> {
     let usable =
         |interface: &&Interface| is_eligible(interface) && interface.is_up() && has_global_address(interface);
-    let names: Vec<&str> =
-        facts.net.interfaces.iter().filter(usable).map(|interface| interface.name.as_str()).collect();
-    match names.as_slice() {
-        [] => {
-            format!(
-                "Bring up an interface with an address that other nodes can reach, and name it in {VARIABLE}."
-            )
-        }
-        some => format!("Set {VARIABLE} to one of {}.", some.join(", ")),
-    }
+    facts.net.interfaces.iter().filter(usable)
 }
 
 /// Never the loopback, nor a bridge that only this host knows.
@@ -206,26 +197,16 @@ pub fn propose(context: &Context, choice: Option<&InterfaceChoice>, notes: &mut 
                     format!("the published {constant}, if it selects just that interface"),
                     "it does not",
                 );
-                notes.find(Finding::info(
-                    Id::PublishedInterfaceDiffers,
-                    format!(
-                        "Profile {} publishes {VARIABLE}={constant}, but here {} {}.",
-                        profile.name, choice.name, choice.rule
-                    ),
-                ));
+                notes.remark(Remark::PublishedInterfaceDiffers {
+                    published: constant.clone(),
+                    chosen: choice.name.clone(),
+                    rule: choice.rule.clone(),
+                });
             }
             vec![Proposal::from_facts(VARIABLE, pattern_for(facts, &choice.name), &choice.rule)]
         }
         (None, constant) => {
-            let published =
-                constant.map(|c| format!(", and the published {c} is not here")).unwrap_or_default();
-            notes.find(
-                Finding::warning(
-                    Id::NoInterface,
-                    format!("No default route shows through which interface the job's processes reach each other{published}; {VARIABLE} stays unset."),
-                )
-                .with_fix(candidates(facts)),
-            );
+            notes.remark(Remark::NoInterface { published: constant.cloned() });
             Vec::new()
         }
     }

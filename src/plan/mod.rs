@@ -7,36 +7,32 @@
 //! carries where it comes from, the rule, and the evidence.
 
 mod companions;
-mod constraints;
-mod context;
-mod default_route;
-mod devices;
+pub mod context;
+pub mod default_route;
+pub mod devices;
 pub mod distance;
-mod down;
-mod enough;
+pub mod enough;
 mod fabric;
 mod fill;
 mod forecast;
-mod gid;
+pub mod gid;
 mod hcas;
-mod interface;
-mod near;
+pub mod interface;
+pub mod near;
 mod needs;
-mod no_address;
 mod notes;
 mod options;
-mod own_interface;
-mod port_findings;
+pub mod own_interface;
 mod profile;
+pub mod remark;
 mod select;
 mod setting;
-mod storage;
 mod user;
 mod why;
 
 use serde::Serialize;
 
-use context::Context;
+pub use context::Context;
 pub use default_route::carries;
 use devices::Candidate;
 pub use devices::PortVerdict;
@@ -51,6 +47,8 @@ pub use profile::ProfileChoice;
 pub use setting::{Outcome, Setting};
 pub use user::User;
 pub use why::Why;
+
+use remark::Remark;
 
 use crate::facts::Facts;
 use crate::facts::secret::is_secret;
@@ -110,8 +108,29 @@ impl Plan {
     }
 }
 
+/// What was decided for a host, with all that it was decided on. [`crate::findings`] are made
+/// of it.
+pub struct Decided<'a> {
+    pub facts: &'a Facts,
+    pub options: &'a Options,
+    pub user: User,
+    /// That of `plan.profile`, or the rules of a host without one.
+    pub profile: Profile,
+    /// Every port of every HCA, with its verdict.
+    pub ports: Vec<Candidate<'a>>,
+    pub remarks: Vec<Remark>,
+    /// Without findings.
+    pub plan: Plan,
+}
+
+impl Decided<'_> {
+    pub fn context(&self) -> Context<'_> {
+        Context { facts: self.facts, profile: &self.profile, user: &self.user, options: self.options }
+    }
+}
+
 /// Decides. The named profile of `options`, if any, must be one of `profiles`.
-pub fn plan(facts: &Facts, profiles: &Profiles, options: &Options) -> Plan {
+pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -> Decided<'a> {
     let user = User::new(facts, options);
     let mut ports = devices::candidates(facts);
     let (choice, profile) = profile::choose(facts, &ports, profiles, options);
@@ -134,18 +153,6 @@ pub fn plan(facts: &Facts, profiles: &Profiles, options: &Options) -> Plan {
     }
     let settings = fill::settings(&context, proposals);
 
-    let Notes { mut findings, tried } = notes;
-    findings.extend(fabric::findings(&context, &fabric, &ports, choice.as_ref()));
-    findings.extend(port_findings::findings(&ports));
-    findings.extend(down::findings(&context, &ports));
-    findings.extend(no_address::findings(facts, &ports));
-    // Without a profile nothing was chosen.
-    if choice.is_some() {
-        findings.extend(storage::findings(&context, &ports));
-    }
-    findings.extend(constraints::check(&context, &ports, &fabric));
-    findings.extend(fill::overridden(&context));
-
     // Without devices and without a platform there is no network to speak of.
     let has_forecast = !facts.rdma.is_empty() || choice.is_some();
     let forecasts =
@@ -153,12 +160,23 @@ pub fn plan(facts: &Facts, profiles: &Profiles, options: &Options) -> Plan {
 
     let wanted = user.hcas().map(|_| select::without_users_list(&context)).unwrap_or_default();
     let left_idle = |port: &Candidate| !port.is_used() && wanted.contains(&port.name());
-    let ports = ports
-        .into_iter()
-        .map(|port| PortVerdict { left_idle: left_idle(&port), ..PortVerdict::from(port) })
+    let verdicts = ports
+        .iter()
+        .map(|port| PortVerdict { left_idle: left_idle(port), ..PortVerdict::from(port) })
         .collect();
 
-    Plan { profile: choice, fabric, ports, settings, nccl: user.version(), forecasts, findings, tried }
+    let Notes { remarks, tried } = notes;
+    let plan = Plan {
+        profile: choice,
+        fabric,
+        ports: verdicts,
+        settings,
+        nccl: user.version(),
+        forecasts,
+        findings: Vec::new(),
+        tried,
+    };
+    Decided { facts, options, user, profile, ports, remarks, plan }
 }
 
 /// The rules of a host without a profile.

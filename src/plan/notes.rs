@@ -1,11 +1,11 @@
 //! What the plan says besides its settings.
 
-use crate::finding::Finding;
+use super::remark::Remark;
 
 /// Collected while the plan is made.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Notes {
-    pub findings: Vec<Finding>,
+    pub remarks: Vec<Remark>,
     pub tried: Vec<Tried>,
 }
 
@@ -18,8 +18,8 @@ pub struct Tried {
 }
 
 impl Notes {
-    pub fn find(&mut self, finding: Finding) {
-        self.findings.push(finding);
+    pub fn remark(&mut self, remark: Remark) {
+        self.remarks.push(remark);
     }
 
     pub fn tried(&mut self, variable: &'static str, rule: impl Into<String>, result: impl Into<String>) {

@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 
 use super::image;
-use crate::check::memlock::amount;
 use crate::facts::Facts;
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::net::Interface;
 use crate::facts::rdma::{Hca, Port};
 use crate::facts::route::MAIN;
+use crate::findings::memlock::amount;
 use crate::text::{counted, visible};
 
 /// Writes everything that was found.

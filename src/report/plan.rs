@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::forecast;
-use crate::check::memlock::{Pinning, amount};
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Severity};
+use crate::findings::memlock::{Pinning, amount};
 use crate::nccl::predict::Transport;
 use crate::plan::{Fabric, Outcome, Plan, PortVerdict, SCHEMA, Setting};
 use crate::state::run::Run;

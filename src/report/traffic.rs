@@ -1,8 +1,8 @@
 //! What has gone over the HCAs.
 
-use crate::check::memlock::amount;
-use crate::check::traffic::Moved;
 use crate::facts::traffic::{Amount, Traffic};
+use crate::findings::memlock::amount;
+use crate::findings::traffic::Moved;
 use crate::text::{counted, visible};
 
 /// A line for each port whose counters show.
@@ -34,7 +34,7 @@ fn shown_amount(of: Amount) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::traffic::names;
+    use crate::findings::traffic::names;
 
     #[test]
     fn a_line_says_what_is_counted() {

@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::check::traffic::{self, Moved};
 use crate::config::Config;
 use crate::facts::Reader;
 use crate::facts::rdma::LinkLayer;
 use crate::facts::traffic::{Amount, Traffic, read};
+use crate::findings::traffic::{self, Moved};
 use crate::log::Log;
 use crate::log::{Format, Level};
 use crate::plan::{Plan, PortVerdict};

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::check::{Check, Outcome};
 use super::kinds;
-use crate::check::memlock::amount;
+use crate::findings::memlock::amount;
 use crate::verbs::port_test::{DeviceProbe, PortTest, ProbeResult, Step};
 
 pub const OPEN: &str = "verbs-open";

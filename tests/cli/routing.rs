@@ -3,8 +3,8 @@
 
 use std::process::Command;
 
-use rdma_init::check::routes::{Way, way};
 use rdma_init::facts::net::Net;
+use rdma_init::findings::routes::{Way, way};
 use serde_json::Value;
 
 use crate::support::{binary, skip};

@@ -1,9 +1,9 @@
 //! Resource limits.
 
 use super::Evidence;
-use crate::check::memlock::{self, Pinning, amount};
 use crate::facts::Facts;
 use crate::facts::limits::{Amount, Limit};
+use crate::findings::memlock::{self, Pinning, amount};
 use crate::plan::Plan;
 
 /// Open files for each rank of a large job.

@@ -1,8 +1,8 @@
 //! The memory that processes share.
 
 use super::Evidence;
-use crate::check::memlock::amount;
 use crate::facts::Facts;
+use crate::findings::memlock::amount;
 use crate::plan::Plan;
 use crate::self_test::check::Outcome;
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::devices::{Candidate, Reason, Verdict};
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Id};
+use crate::plan::devices::{Candidate, Reason, Verdict};
 
 pub const RAIL_IS_DOWN: &str = "Check the cable, the switch port and `rdma link` on the node. Until the port is up, nodes where all ports work have more rails than this one.";
 

@@ -42,7 +42,7 @@ mod tests {
         let set =
             [("T_KEY", "hunter2"), ("T_A", "1")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         let options = Options { set: set.into(), ..Options::default() };
-        let plan = plan::plan(&facts, &Profiles::load(None).unwrap(), &options);
+        let plan = plan::decide(&facts, &Profiles::load(None).unwrap(), &options).plan;
         assert_eq!(plan.filled().collect::<Vec<_>>(), [("T_KEY", "hunter2"), ("T_A", "1")]);
         assert_eq!(plan.public().collect::<Vec<_>>(), [("T_A", "1")]);
         assert_eq!(plan.inherited().count(), 0);

@@ -32,7 +32,7 @@ mod tests {
         let values = [("A", "1"), ("B", "1\n2"), ("C", &"x".repeat(1024)), ("D", &"x".repeat(1023))];
         let set = values.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let options = Options { set, ..Options::default() };
-        let plan = plan::plan(&Facts::default(), &Profiles::load(None).unwrap(), &options);
+        let plan = plan::decide(&Facts::default(), &Profiles::load(None).unwrap(), &options).plan;
         let messages: Vec<String> = findings(&plan).into_iter().map(|finding| finding.message).collect();
         assert_eq!(
             messages,

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-use super::devices::Candidate;
-use super::{Context, default_route, near};
 use crate::facts::rdma::{LinkLayer, Port};
 use crate::finding::{Finding, Id};
 use crate::nccl::devices::LIST as VARIABLE;
+use crate::plan::devices::Candidate;
+use crate::plan::{Context, default_route, near};
 
 /// Findings about the HCAs that the plan chose.
 pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {

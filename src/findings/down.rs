@@ -1,13 +1,13 @@
 //! Ports that are DOWN: rails that are missing, and ports that nobody has plugged a cable
 //! into.
 
-use super::devices::{Candidate, Reason, Verdict};
-use super::enough::enough;
-use super::port_findings::RAIL_IS_DOWN;
-use super::{Context, own_interface};
+use super::ports::RAIL_IS_DOWN;
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Id};
+use crate::plan::devices::{Candidate, Reason, Verdict};
+use crate::plan::enough::enough;
+use crate::plan::{Context, own_interface};
 use crate::text::counted;
 
 /// What a port that is DOWN is taken for.

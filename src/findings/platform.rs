@@ -1,14 +1,16 @@
 //! What the platform says RDMA needs, compared with what is here.
 
-use super::devices::Candidate;
-use super::{Context, Fabric, interface};
 use crate::facts::Facts;
-use crate::finding::{Finding, Id};
+use crate::facts::secret::shown;
+use crate::facts::settings::UserSetting;
+use crate::finding::{Finding, Id, Source};
 use crate::nccl::version::Version;
+use crate::plan::devices::Candidate;
+use crate::plan::{Context, Fabric, interface};
 use crate::profiles::{self, Profile};
 use crate::text::counted;
 
-pub fn check(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Finding> {
+pub fn findings(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Finding> {
     let Context { facts, profile, .. } = context;
     let mut findings = Vec::new();
     findings.extend(cards(facts, profile));
@@ -108,4 +110,38 @@ fn nics(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding
     Some(Finding::warning(Id::NicCount, message).with_fix(
         "Check that the container has all RDMA devices of the instance, and that their ports are ACTIVE.",
     ))
+}
+
+/// Where what the user set is not what the platform publishes. It stands all the
+/// same; the platform's support will ask about it.
+pub fn overridden(context: &Context) -> Vec<Finding> {
+    let profile = context.profile;
+    let said = |setting: &UserSetting| -> Option<String> {
+        let variable = &setting.variable;
+        if let Some(published) =
+            profile.variables.get(variable).filter(|value| shown(variable, value) != setting.value)
+        {
+            let published = if published.is_empty() { "an empty value" } else { shown(variable, published) };
+            Some(format!("publishes {published}"))
+        } else if profile.unset.contains(variable) {
+            Some("says to leave it unset".to_owned())
+        } else if context.hands_off(variable) {
+            Some("never sets it".to_owned())
+        } else {
+            None
+        }
+    };
+    context
+        .user
+        .effective()
+        // How much NCCL logs is for the user to decide. A value that rdma-init has filled in is
+        // not the user's.
+        .filter(|setting| setting.variable != "NCCL_DEBUG" && setting.origin != Source::AtStart)
+        .filter_map(|setting| {
+            let UserSetting { variable, value, origin, .. } = setting;
+            let message =
+                format!("{variable}={value} ({origin}) stands; profile {} {}.", profile.name, said(setting)?);
+            Some(Finding::info(Id::NotAsPublished, message))
+        })
+        .collect()
 }

@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn the_fix_is_for_what_stands_in_the_way() {
-        let plan = plan::plan(&Facts::default(), &Profiles::load(None).unwrap(), &Options::default());
+        let plan = plan::decide(&Facts::default(), &Profiles::load(None).unwrap(), &Options::default()).plan;
         let found = |module: &str, nccl: Option<Version>| {
             let mut facts = Facts::default();
             facts.gpu.count = Some(8);

@@ -1,0 +1,53 @@
+//! What the choice of the HCAs has shown.
+
+use crate::finding::{Finding, Id};
+use crate::nccl::devices::LIST as VARIABLE;
+use crate::nccl::version::{TAKES_32_HCAS, Version};
+use crate::plan::Decided;
+use crate::plan::remark::Remark;
+use crate::text::counted;
+
+pub fn finding(decided: &Decided, remark: &Remark) -> Option<Finding> {
+    match remark {
+        Remark::DefaultRouteRails { kept, route, hcas, gpus } => Some(rails(kept, route, (*hcas, *gpus))),
+        Remark::TooManyHcas { usable, most } => Some(too_many(decided.user.version(), *usable, *most)),
+        Remark::PublishedHcasDiffer(published) => Some(Finding::info(
+            Id::PublishedHcasDiffer,
+            format!(
+                "Profile {} publishes {VARIABLE}={published}, which does not select just the HCAs to use here; the exact list is set instead.",
+                decided.profile.name
+            ),
+        )),
+        _ => None,
+    }
+}
+
+fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding {
+    let nccl = version.map_or("NCCL".to_owned(), |version| format!("NCCL {version}"));
+    let message =
+        format!("{usable} ports are usable, but {nccl} takes only the first {most} that libibverbs lists.");
+    let fix = match version.is_some_and(|version| version < TAKES_32_HCAS) {
+        true => {
+            "Use NCCL 2.19 or later, which takes 32, or name in NCCL_IB_HCA the HCAs that are near the GPUs."
+        }
+        false => "Name in NCCL_IB_HCA the HCAs that are near the GPUs.",
+    };
+    Finding::warning(Id::TooManyHcas, message).with_fix(fix)
+}
+
+fn rails(kept: &[(String, String)], route: &str, (hcas, gpus): (usize, usize)) -> Finding {
+    let list: Vec<String> = kept.iter().map(|(port, interface)| format!("{port} ({interface})")).collect();
+    let list = list.join(", ");
+    let hcas = counted(hcas, "HCA");
+    let message = match kept {
+        [_] => format!(
+            "{list} carries {route}, and {VARIABLE} takes it as a rail all the same: it is as fast as the others, and without it there would be {hcas} for {gpus} GPUs."
+        ),
+        _ => format!(
+            "{list} carry default routes, and {VARIABLE} takes them as rails all the same: they are as fast as the others, and without them there would be {hcas} for {gpus} GPUs."
+        ),
+    };
+    Finding::info(Id::DefaultRouteRail, message).with_fix(
+        "To keep such HCAs for TCP alone, set default-route-hca = \"skip\" (RDMA_INIT_DEFAULT_ROUTE_HCA=skip).",
+    )
+}

@@ -1,0 +1,70 @@
+//! What a person should know about a host and what was decided for it: one file for each
+//! subject, each a function from the decided case to findings. Pure, like the plan, which knows
+//! nothing of them.
+//!
+//! * The fabric and its rails: [`fabric`], [`hcas`], [`ports`], [`down`], [`counts`], [`gid`],
+//!   [`pkey`], [`address`], [`routes`].
+//! * The job's other network: [`interface`].
+//! * What the platform publishes: [`platform`].
+//! * What NCCL makes of the user's values: [`values`].
+//! * The container: [`image`], [`memlock`], [`shared_memory`], [`gpu_direct`], [`parent`],
+//!   [`unreadable`].
+//! * What processes get that enter later: [`nccl_conf`], [`secrets`].
+//! * What the job has moved when it has ended: [`traffic`].
+
+mod address;
+mod counts;
+mod down;
+mod fabric;
+mod gid;
+mod gpu_direct;
+mod hcas;
+mod image;
+mod interface;
+pub mod memlock;
+mod nccl_conf;
+mod parent;
+mod pkey;
+mod platform;
+mod ports;
+pub mod routes;
+mod secrets;
+mod shared_memory;
+pub mod traffic;
+mod unreadable;
+mod values;
+
+use crate::plan::{Decided, Plan};
+
+/// The plan with its findings, all that need nothing but the facts.
+pub fn add(decided: Decided) -> Plan {
+    let Decided { facts, user, ports, remarks, plan, .. } = &decided;
+    let context = decided.context();
+    let mut findings = Vec::new();
+    for remark in remarks {
+        findings.extend(hcas::finding(&decided, remark));
+        findings.extend(gid::finding(&decided, remark));
+        findings.extend(interface::finding(&decided, remark));
+    }
+    findings.extend(fabric::findings(&context, &plan.fabric, ports, plan.profile.as_ref()));
+    findings.extend(ports::findings(ports));
+    findings.extend(down::findings(&context, ports));
+    findings.extend(address::findings(facts, ports));
+    // Without a profile nothing was chosen.
+    if plan.profile.is_some() {
+        findings.extend(counts::findings(&context, ports));
+    }
+    findings.extend(platform::findings(&context, ports, &plan.fabric));
+    findings.extend(platform::overridden(&context));
+    findings.extend(values::findings(facts, user, plan));
+    findings.extend(image::findings(facts, plan));
+    findings.extend(routes::findings(facts, plan));
+    findings.extend(pkey::finding(facts, user, plan));
+    findings.extend(gpu_direct::finding(facts, plan));
+    findings.extend(nccl_conf::findings(plan));
+    findings.extend(secrets::finding(plan));
+    findings.extend(shared_memory::finding(facts));
+    findings.extend(unreadable::findings(facts, user, &findings));
+    findings.extend(parent::finding(facts));
+    Plan { findings, ..decided.plan }
+}
