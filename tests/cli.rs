@@ -15,6 +15,7 @@ mod cli {
     mod install;
     mod limits;
     mod manual;
+    mod memory;
     mod nodes;
     mod output;
     mod pair;

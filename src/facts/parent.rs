@@ -1,12 +1,10 @@
 //! PID 1 of the container, where it is what started this process.
 
-use std::fs;
-
 use nix::libc::SIGTERM;
 use nix::unistd::getppid;
 use serde::{Deserialize, Serialize};
 
-use super::reader::Reader;
+use super::reader::{Reader, of_kernel};
 use crate::state::identity::Identity;
 
 /// Of its command line, which may hold secrets, no more than this.
@@ -29,9 +27,9 @@ pub fn read(reader: &Reader) -> Option<Parent> {
         return None;
     }
     // That of another user may be hidden (hidepid, proc(5)).
-    let line = fs::read(reader.path("/proc/1/cmdline")).ok()?;
+    let line = of_kernel(reader.path("/proc/1/cmdline"))?;
     let status = reader.text_if_readable("/proc/1/status")?;
-    parse(&String::from_utf8_lossy(&line), &status)
+    parse(&line, &status)
 }
 
 fn parse(line: &str, status: &str) -> Option<Parent> {
