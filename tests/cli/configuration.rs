@@ -293,6 +293,16 @@ fn a_refusal_has_its_code_and_leaves_the_reason_behind() {
     nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
     refuse(&fifo, &[]).expect_code(121);
     refuse(Path::new("/dev/full"), &[]).expect_code(121);
+
+    // Nor is anything lost that is not ours.
+    let (other, link) = (folder.path().join("other"), folder.path().join("link"));
+    fs::write(&other, "of somebody else\n").unwrap();
+    std::os::unix::fs::symlink(&other, &link).unwrap();
+    for path in [&other, &link] {
+        let ran = refuse(path, &[]).expect_code(121);
+        assert!(ran.stderr.contains("cannot write the reason"), "{ran:#?}");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "of somebody else\n");
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::support::{binary, skip};
 const MOST: i64 = 100 * 1024;
 
 /// Starts it, and gives how it ended, with the most KiB of memory that it had at a time.
+#[allow(clippy::zombie_processes, reason = "wait4 waits for it")]
 fn peak(mut command: Command) -> (ExitStatus, i64) {
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let pid = child.id().cast_signed();
