@@ -11,6 +11,7 @@ mod init {
     mod exec_failure;
     mod hang;
     mod inherited;
+    mod killed;
     mod odd_files;
     mod orphans;
     mod parent;
