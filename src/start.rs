@@ -21,13 +21,14 @@ use crate::sys::deadline::{self, Deadline, Refused};
 use crate::sys::environ;
 use crate::sys::exec::Image;
 use crate::sys::fork::{exit_now, wait_to_be_killed};
-use crate::sys::signals::{Inherited, block_all};
+use crate::sys::signals::{Inherited, block_all, survive_limit_of_files};
 use crate::sys::stdio::reserve_closed;
 
 /// Runs the program; all signals must be blocked. Returns the exit code.
 pub fn start(inherited: Inherited) -> i32 {
     let parent = getppid();
     reserve_closed();
+    survive_limit_of_files();
     let arguments = environ::arguments();
     if std::process::id() == 1 {
         return supervised(inherited, arguments, Orders::default(), parent);
@@ -197,7 +198,7 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
         vouches = guard.leave_state(state);
     }
     guard.leave();
-    // Only now: until then it is better to have what was decided.
+    // Only now: what PID 1 starts itself it does not account for.
     if let Ok(Prepared::Command { note, .. }) = &result {
         guard.leave_note(note);
     }

@@ -9,6 +9,7 @@ mod init {
     mod end_line;
     mod enter;
     mod exec_failure;
+    mod file_size;
     mod hang;
     mod inherited;
     mod killed;
