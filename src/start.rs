@@ -21,6 +21,7 @@ use crate::sys::deadline::{self, Deadline, Refused};
 use crate::sys::environ;
 use crate::sys::exec::Image;
 use crate::sys::fork::{exit_now, wait_to_be_killed};
+use crate::sys::privilege;
 use crate::sys::signals::{Inherited, block_all, survive_limit_of_files};
 use crate::sys::stdio::reserve_closed;
 
@@ -28,6 +29,10 @@ use crate::sys::stdio::reserve_closed;
 pub fn start(inherited: Inherited) -> i32 {
     let parent = getppid();
     reserve_closed();
+    if privilege::is_lent() {
+        say(LENT);
+        return exit::FAILED;
+    }
     survive_limit_of_files();
     let arguments = environ::arguments();
     if std::process::id() == 1 {
@@ -47,6 +52,11 @@ pub fn start(inherited: Inherited) -> i32 {
         }
     }
 }
+
+/// Whoever starts it chooses by flags and variables what it reads and writes.
+const LENT: &str = "refusing to run: the file of this program lends the rights of another user to whoever starts \
+    it, who could read and overwrite files with them. Take them from the file, as root: chmod ug-s FILE; \
+    setcap -r FILE. The one capability that it may have is cap_ipc_lock.";
 
 /// The work in a child, under an init.
 fn supervised(inherited: Inherited, arguments: Vec<CString>, orders: Orders, parent: Pid) -> i32 {

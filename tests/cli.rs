@@ -20,6 +20,7 @@ mod cli {
     mod output;
     mod pair;
     mod pair_attacks;
+    mod privilege;
     mod resolve;
     mod routing;
     mod run;
