@@ -115,7 +115,7 @@ const DENY: &str = r#"echo "cargo $*" >>"$W/log"
 case "$*" in
     'deny --locked fetch db')
         [ ! -e "$W/offline" ] || { echo 'failed to fetch advisory database' >&2; exit 1; } ;;
-    'deny --locked check --disable-fetch advisories')
+    'deny --locked --offline check advisories')
         [ ! -e "$W/advisory" ] || { echo 'error[vulnerability]' >&2; exit 1; }
         echo 'advisories ok' ;;
     *) exit 9 ;;
