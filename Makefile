@@ -70,12 +70,14 @@ manual: setup
 	$(CARGO) run --release --locked --example manual -- target/manual
 	@ls target/manual
 
+# Advisories are checked where their data base can be had.
 check: setup
 	cargo fmt --check
 	$(CARGO) clippy --release --locked --all-targets -- -D warnings
 	@cargo deny --version 2>/dev/null | grep -q ' $(DENY_VERSION)$$' || \
 	  cargo install --locked --target-dir target/tools cargo-deny --version $(DENY_VERSION)
 	cargo deny --locked check licenses bans sources
+	@sh tests/advisories.sh
 
 # What PID 1 costs beside tini, dumb-init and catatonit; needs root. A run is kept in
 # tests/bench/results. And what compare takes for ten thousand reports.

@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 
-/// `rdma-init` itself failed: usage, configuration, fork.
+/// `rdma-init` itself failed: usage, configuration, fork; or its file lends rights.
 pub const FAILED: i32 = 125;
 /// The command is there but could not be executed, as in a shell.
 pub const NOT_EXECUTABLE: i32 = 126;

@@ -20,8 +20,11 @@ use crate::plan::{self, Plan, ProfileOption};
 use crate::profiles::Profiles;
 use crate::state::find::find;
 
-/// A facts document is not larger than this.
-const LONGEST: u64 = 64 * 1024 * 1024;
+/// Bytes of a facts document. That of a large host has some hundred thousand.
+const LONGEST: u64 = 8 * 1024 * 1024;
+
+/// Objects of a facts document: an empty one takes two bytes, and in memory some hundred.
+const OBJECTS: usize = 100_000;
 
 /// The profiles, where the configured one is among them.
 ///
@@ -150,6 +153,9 @@ fn read(path: &Path) -> std::io::Result<String> {
     source.take(LONGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LONGEST {
         return Err(std::io::Error::other(format!("longer than {LONGEST} bytes")));
+    }
+    if memchr::memchr_iter(b'{', &bytes).count() > OBJECTS {
+        return Err(std::io::Error::other(format!("more than {OBJECTS} objects, which no host has")));
     }
     String::from_utf8(bytes).map_err(|_| std::io::Error::other("not UTF-8 text"))
 }

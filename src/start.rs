@@ -21,7 +21,8 @@ use crate::sys::deadline::{self, Deadline, Refused};
 use crate::sys::environ;
 use crate::sys::exec::Image;
 use crate::sys::fork::{exit_now, wait_to_be_killed};
-use crate::sys::signals::{Inherited, block_all};
+use crate::sys::privilege;
+use crate::sys::signals::{Inherited, block_all, survive_limit_of_files};
 use crate::sys::stdio::reserve_closed;
 use crate::text::sentence;
 
@@ -29,6 +30,11 @@ use crate::text::sentence;
 pub fn start(inherited: Inherited) -> i32 {
     let parent = getppid();
     reserve_closed();
+    if privilege::is_lent() {
+        say(LENT);
+        return exit::FAILED;
+    }
+    survive_limit_of_files();
     let arguments = environ::arguments();
     if std::process::id() == 1 {
         return supervised(inherited, arguments, Orders::default(), parent);
@@ -47,6 +53,11 @@ pub fn start(inherited: Inherited) -> i32 {
         }
     }
 }
+
+/// Whoever starts it chooses by flags and variables what it reads and writes.
+const LENT: &str = "refusing to run: the file of this program lends the rights of another user to whoever starts \
+    it, who could read and overwrite files with them. Take them from the file, as root: chmod ug-s FILE; \
+    setcap -r FILE. The one capability that it may have is cap_ipc_lock.";
 
 /// The work in a child, under an init.
 fn supervised(inherited: Inherited, arguments: Vec<CString>, orders: Orders, parent: Pid) -> i32 {
@@ -198,7 +209,7 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
         vouches = guard.leave_state(state);
     }
     guard.leave();
-    // Only now: until then it is better to have what was decided.
+    // Only now: what PID 1 starts itself it does not account for.
     if let Ok(Prepared::Command { note, .. }) = &result {
         guard.leave_note(note);
     }

@@ -15,10 +15,12 @@ mod cli {
     mod install;
     mod limits;
     mod manual;
+    mod memory;
     mod nodes;
     mod output;
     mod pair;
     mod pair_attacks;
+    mod privilege;
     mod resolve;
     mod routing;
     mod run;

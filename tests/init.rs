@@ -8,7 +8,9 @@ mod init {
     mod end_line;
     mod enter;
     mod exec_failure;
+    mod file_size;
     mod inherited;
+    mod killed;
     mod odd_files;
     mod orphans;
     mod parent;

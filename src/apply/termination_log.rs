@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::sys::last_words::LastWords;
+use crate::sys::last_words::{LastWords, Wanted};
 
 /// Kubernetes shows this much of it.
 const LONGEST: usize = 4096;
@@ -11,9 +11,11 @@ const LONGEST: usize = 4096;
 pub const DEFAULT: &str = "/dev/termination-log";
 
 /// The reason for that file, which nobody wants where it is not there; or for another one
-/// (`RDMA_INIT_TERMINATION_LOG`), which is made.
+/// (`RDMA_INIT_TERMINATION_LOG`), which is made, and never has what is not a reason of ours
+/// taken out of it.
 pub fn last_words(reason: &str, configured: Option<&Path>) -> LastWords {
     let end = (0..=LONGEST.min(reason.len())).rev().find(|end| reason.is_char_boundary(*end));
     let path = configured.unwrap_or(Path::new(DEFAULT));
-    LastWords::new(path, configured.is_some(), &reason[..end.unwrap_or(0)])
+    let file = if configured.is_some() { Wanted::Named } else { Wanted::Made };
+    LastWords::new(path, file, &reason[..end.unwrap_or(0)])
 }

@@ -25,7 +25,8 @@ pub use crate::sys::exec::TOKEN_VARIABLE;
 const PREFIX: &str = "RDMA_INIT_";
 
 /// More than any configuration needs.
-const LONGEST: u64 = 1024 * 1024;
+/// A number in it takes two bytes, and as a value a hundred.
+const LONGEST: u64 = 256 * 1024;
 
 /// One source of values, with the name that errors give it.
 struct Layer {

@@ -5,6 +5,8 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
+use crate::facts::reader::of_kernel;
+
 /// The same for all processes of a container, until it is started again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -24,7 +26,7 @@ pub struct Identity {
 impl Identity {
     /// Of this process.
     pub fn own() -> Identity {
-        let text = |path| fs::read_to_string(path).unwrap_or_default();
+        let text = |path| of_kernel(path).unwrap_or_default();
         let namespace_of_pids = namespace("pid");
         Identity {
             boot: text("/proc/sys/kernel/random/boot_id").trim_end().to_owned(),
@@ -65,7 +67,7 @@ impl Identity {
 /// `/proc/PID/stat`). `None` where there is no such process, it has ended and was not
 /// reaped, or it is hidden.
 pub fn started(pid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let text = of_kernel(format!("/proc/{pid}/stat"))?;
     // The name of the program may hold anything, a parenthesis too.
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
@@ -75,7 +77,7 @@ pub fn started(pid: i32) -> Option<u64> {
 
 /// How long ago that was, in seconds; `None` where it cannot be told.
 pub fn age(started: u64) -> Option<u64> {
-    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let uptime = of_kernel("/proc/uptime")?;
     let uptime: u64 = uptime.split('.').next()?.parse().ok()?;
     let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
     Some(uptime.saturating_sub(started / u64::try_from(ticks).ok()?.max(1)))

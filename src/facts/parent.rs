@@ -1,13 +1,11 @@
 //! PID 1 of the container, where it is what started this process.
 
-use std::fs;
-
 use nix::libc::SIGTERM;
 use nix::unistd::getppid;
 use serde::{Deserialize, Serialize};
 
-use super::reader::Reader;
-use crate::facts::identity::Identity;
+use super::identity::Identity;
+use super::reader::{Reader, of_kernel};
 
 /// Of its command line, which may hold secrets, no more than this.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,9 +29,9 @@ pub fn read(reader: &Reader, has_subreaper: bool) -> Option<Parent> {
         return None;
     }
     // That of another user may be hidden (hidepid, proc(5)).
-    let line = fs::read(reader.path("/proc/1/cmdline")).ok()?;
+    let line = of_kernel(reader.path("/proc/1/cmdline"))?;
     let status = reader.text_if_readable("/proc/1/status")?;
-    parse(&String::from_utf8_lossy(&line), &status)
+    parse(&line, &status)
 }
 
 fn parent_of(reader: &Reader, pid: i32) -> Option<i32> {

@@ -19,6 +19,9 @@ use serde::{Deserialize, Serialize};
 /// seems to be.
 const LIMIT: u64 = 256 * 1024;
 
+/// Entries of a folder that are looked at; more than a folder of the kernel has.
+const ENTRIES: usize = 65_536;
+
 /// Room for nearly every file that is read here, so that one system call gets it.
 const USUAL: usize = 4096;
 
@@ -141,11 +144,11 @@ impl Reader {
         names
     }
 
-    /// Shows the names in a folder one by one, in no order; none when it is absent
-    /// or unreadable.
+    /// Shows the names in a folder one by one, in no order, of its first 65,536 entries; none
+    /// when it is absent or unreadable.
     pub fn each_name(&self, path: impl AsRef<Path>, mut show: impl FnMut(&str)) {
         let path = self.path(path);
-        match list(&path, usize::MAX, &mut show) {
+        match list(&path, ENTRIES, &mut show) {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(errno) => self.remember(&path, describe(errno)),
         }
@@ -282,6 +285,12 @@ pub fn open_regular(path: &Path, access: Access, links: Links) -> Result<File, F
         return Err(Failure::NotRegular);
     }
     Ok(file)
+}
+
+/// The text of a file of the kernel's about a process, say; `None` where it cannot be read,
+/// or is longer than any of those has to be.
+pub fn of_kernel(path: impl AsRef<Path>) -> Option<String> {
+    read_regular(path.as_ref(), LIMIT, Links::Followed).ok().map(decoded)
 }
 
 /// All bytes of a regular file, of which there are no more than `limit`.

@@ -119,6 +119,12 @@ pub struct ConfFiles {
     pub there: Vec<String>,
 }
 
+/// Lines of a conf file that set variables of ours; NCCL has some two hundred.
+const MOST_SETTINGS: usize = 1024;
+
+/// Lines of a conf file that name a variable of ours, and set none.
+const MOST_ODD: usize = 64;
+
 /// The environment, then the conf files in NCCL's order (`src/misc/param.cc`).
 pub fn read(
     reader: &Reader,
@@ -155,9 +161,9 @@ pub fn read(
         // Which release reads them is not known yet: as it was before 2.30, and the rest
         // is for the plan.
         let lines = conf::parse(&text, SKIPS_COMMENTS).into_iter();
-        let ours =
+        let mut ours =
             lines.filter(|line| is_variable_name(&line.key) && (concerns_us(&line.key) || also(&line.key)));
-        settings.extend(ours.map(|line| UserSetting {
+        settings.extend(ours.by_ref().take(MOST_SETTINGS).map(|line| UserSetting {
             private,
             ..UserSetting::new(
                 &line.key,
@@ -165,7 +171,12 @@ pub fn read(
                 Source::ConfFile { path: file.clone(), line: line.number },
             )
         }));
-        odd.extend(odd_lines(&file, &text).map(|line| ConfLine { private, ..line }));
+        if ours.next().is_some() {
+            let why =
+                format!("sets more than {MOST_SETTINGS} variables, and those after them are not looked at");
+            reader.remember(&reader.path(&path), why);
+        }
+        odd.extend(odd_lines(&file, &text).take(MOST_ODD).map(|line| ConfLine { private, ..line }));
         there.push(file);
     }
     ConfFiles { settings: Settings(settings), odd, there }
@@ -297,6 +308,28 @@ mod tests {
             assert!(odd.len() == 1 && odd[0].private == private);
             assert!(!format!("{settings:?}").contains("hunter2"));
         }
+    }
+
+    #[test]
+    fn of_a_file_without_end_only_so_much_is_kept() {
+        let root = tempfile::tempdir().unwrap();
+        let lines = |count: usize, end: &str| -> String {
+            (0..count).map(|number| format!("NCCL_{number}{end}\n")).collect()
+        };
+        fs::create_dir(root.path().join("etc")).unwrap();
+        let read = |text: String| {
+            fs::write(root.path().join("etc/nccl.conf"), text).unwrap();
+            let reader = Reader::new(root.path());
+            let ConfFiles { settings, odd, .. } =
+                read(&reader, Start::from(&Environment::default()), None, |_| false);
+            let unreadable = reader.into_unreadable();
+            (settings.0.len(), odd.len(), unreadable.first().map(|one| one.error.clone()))
+        };
+        assert_eq!(read(lines(MOST_SETTINGS, "=1")), (MOST_SETTINGS, 0, None));
+        assert_eq!(read(lines(MOST_ODD + 1, " 1")), (0, MOST_ODD, None));
+        let (kept, _, why) = read(lines(MOST_SETTINGS + 1, "=1"));
+        assert_eq!(kept, MOST_SETTINGS);
+        assert!(why.unwrap().starts_with("sets more than 1024 variables"));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! What PID 1 and the child that prepares tell each other.
 //!
 //! A pipe carries the orders to PID 1, and whether the command could not be
-//! executed; it closes by itself when the child execs. A one-time permit decides who goes on when the deadline and
-//! the exec fall together: the command must start once, not twice.
+//! executed; it closes by itself when the child execs. A one-time permit decides who goes on
+//! when the deadline and the exec fall together: the command must start once, not twice. A child
+//! that is killed with the permit in its hand leaves it to PID 1, which asks the kernel whether it
+//! had become the command (`execed`).
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};

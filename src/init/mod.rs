@@ -10,6 +10,7 @@
 
 mod account;
 mod end;
+mod execed;
 mod forwarding;
 mod link;
 mod note;

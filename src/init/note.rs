@@ -23,14 +23,19 @@ impl Decided {
     }
 }
 
-/// Bytes; a line for each port is far less.
-const LONGEST_TEXT: usize = 64 * 1024;
+/// One of the two things in a note: where its length is, where it begins, and how long it may
+/// be, in bytes. A length of 0 is nothing; an empty one has 1.
+struct Part {
+    length_at: u64,
+    start: u64,
+    longest: usize,
+}
 
-/// Bytes; the kernel takes less as an environment.
-const LONGEST_DECISION: usize = 16 * 1024 * 1024;
+/// A line for each port is far less.
+const TEXT: Part = Part { length_at: 0, start: 16, longest: 64 * 1024 };
 
-const TEXT: u8 = 1;
-const DECISION: u8 = 2;
+/// The kernel takes less as an environment.
+const DECISION: Part = Part { length_at: 8, start: 16 + 64 * 1024, longest: 16 * 1024 * 1024 };
 
 impl Note {
     /// `None` before Linux 3.17: then nothing is told in the end, and a preparation that does
@@ -43,11 +48,10 @@ impl Note {
         self.0.as_raw_fd()
     }
 
-    /// Leaves a text for the end of the command, in place of a decision. An empty one is none.
+    /// Leaves a text for the end of the command. An empty one is none.
     pub fn leave(&self, text: &str) {
-        let _ = self.0.set_len(0);
         if !text.is_empty() {
-            self.put(TEXT, text.as_bytes());
+            self.put(&TEXT, text.as_bytes());
         }
     }
 
@@ -57,17 +61,17 @@ impl Note {
         for (name, value) in decided.filled() {
             bytes.extend([name.as_bytes(), b"=", value.as_bytes(), b"\0"].concat());
         }
-        self.put(DECISION, &bytes);
+        self.put(&DECISION, &bytes);
     }
 
     /// The text that was left, if one was.
     pub fn text(&self) -> Option<String> {
-        String::from_utf8(self.get(TEXT, LONGEST_TEXT)?).ok()
+        String::from_utf8(self.get(&TEXT)?).ok()
     }
 
-    /// What was decided, if it was, and no text was left since then.
+    /// What was decided, if it was.
     pub fn decided(&self) -> Option<Decided> {
-        let bytes = self.get(DECISION, LONGEST_DECISION)?;
+        let bytes = self.get(&DECISION)?;
         let (raises_memlock, entries) = bytes.split_first()?;
         let entries = std::str::from_utf8(entries).ok()?.split_terminator('\0');
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
@@ -77,24 +81,24 @@ impl Note {
         })
     }
 
-    /// What it is comes last, so that what is there is there as a whole.
-    fn put(&self, what: u8, bytes: &[u8]) {
-        let written = self.0.write_all_at(bytes, 1).and_then(|()| self.0.write_all_at(&[what], 0));
-        if written.is_err() {
-            let _ = self.0.set_len(0);
+    /// The length comes last, so that what is there is there as a whole.
+    fn put(&self, part: &Part, bytes: &[u8]) {
+        if bytes.len() <= part.longest && self.0.write_all_at(bytes, part.start).is_ok() {
+            let length = bytes.len() as u64 + 1;
+            let _ = self.0.write_all_at(&length.to_le_bytes(), part.length_at);
         }
     }
 
-    fn get(&self, what: u8, most: usize) -> Option<Vec<u8>> {
-        let length = usize::try_from(self.0.metadata().ok()?.len()).ok()?.checked_sub(1)?;
+    fn get(&self, part: &Part) -> Option<Vec<u8>> {
         // From the start, wherever the child has stopped: both have one place in it.
-        let mut first = [0];
-        self.0.read_exact_at(&mut first, 0).ok()?;
-        if first != [what] || length > most {
+        let mut length = [0; 8];
+        self.0.read_exact_at(&mut length, part.length_at).ok()?;
+        let length = usize::try_from(u64::from_le_bytes(length)).ok()?.checked_sub(1)?;
+        if length > part.longest {
             return None;
         }
         let mut bytes = vec![0; length];
-        self.0.read_exact_at(&mut bytes, 1).ok()?;
+        self.0.read_exact_at(&mut bytes, part.start).ok()?;
         Some(bytes)
     }
 }
@@ -104,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decision_holds_until_a_text_is_left() {
+    fn a_text_and_a_decision_are_there_once_they_are_left() {
         let note = Note::new().unwrap();
         assert_eq!((note.text(), note.decided()), (None, None));
         let pairs = [("NCCL_IB_HCA", "=mlx5_1"), ("EMPTY", ""), ("LINES", "a\nb")];
@@ -112,15 +116,21 @@ mod tests {
             raises_memlock: true,
             filled: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         };
-        for decided in [Decided::default(), decided] {
+        for decided in [Decided::default(), decided.clone()] {
             note.decide(&decided);
             assert_eq!((note.text(), note.decided()), (None, Some(decided)));
         }
-        note.leave("mlx5_1 1\n");
-        assert_eq!((note.text().as_deref(), note.decided()), (Some("mlx5_1 1\n"), None));
-        note.leave("");
-        assert_eq!((note.text(), note.decided()), (None, None));
-        note.leave(&"x".repeat(LONGEST_TEXT + 1));
-        assert_eq!(note.text(), None);
+        for none in [String::new(), "x".repeat(TEXT.longest + 1)] {
+            note.leave(&none);
+            assert_eq!(note.text(), None);
+        }
+        for text in ["mlx5_1 1\n".to_owned(), "x".repeat(TEXT.longest)] {
+            note.leave(&text);
+            // Until the exec the command may still have to be started with that.
+            assert_eq!((note.text(), note.decided()), (Some(text), Some(decided.clone())));
+        }
+        // What is not there as a whole.
+        note.0.set_len(DECISION.start).unwrap();
+        assert_eq!(note.decided(), None);
     }
 }

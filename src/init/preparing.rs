@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use nix::libc::SIGKILL;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::execed::has_never_execed;
 use super::link::{self, News, Watch};
 use super::note::Note;
 use super::orders::Refusal;
@@ -63,9 +64,9 @@ impl Supervisor {
                 Event::Deaf => return Prepared::Running,
                 Event::News(News::NotRun) => self.not_run = true,
                 Event::News(News::Nothing) => {}
-                // By the exec; or, where the child never set out to exec, by its end.
+                // By the exec; or, where the child never came to that, by its end.
                 Event::News(News::Closed) => {
-                    if !watch.claim_start() {
+                    if !watch.claim_start() && !has_never_execed(self.child) {
                         return Prepared::Running;
                     }
                     return match self.until_child_ends() {
@@ -86,7 +87,8 @@ impl Supervisor {
                         "the preparation did not finish within {after:?} (prepare-timeout) and was stopped"
                     ));
                 }
-                Event::TimeUp => return Prepared::Running,
+                // It is about to exec, and may still be killed before it does.
+                Event::TimeUp => self.orders.terms.deadline = None,
             }
         }
     }
@@ -105,7 +107,7 @@ impl Supervisor {
     /// The child ended before the exec was seen.
     fn ended_early(&mut self, ended: Ended, watch: &Watch) -> Prepared {
         self.hear(watch);
-        if watch.claim_start() {
+        if watch.claim_start() || self.never_execed {
             return self.ended_unprepared(ended);
         }
         match ended {
@@ -115,7 +117,7 @@ impl Supervisor {
         }
     }
 
-    /// The child ended without having set out to exec.
+    /// The child ended without having become the command.
     fn ended_unprepared(&mut self, ended: Ended) -> Prepared {
         match ended {
             // By no signal that came through us: our own program failed.

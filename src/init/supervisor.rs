@@ -11,6 +11,7 @@ use nix::libc::{SIGCHLD, SIGKILL};
 use nix::unistd::{Pid, getpgrp};
 
 use super::end::{End, Killed};
+use super::execed::has_never_execed;
 use super::forwarding::SignalSet;
 use super::link::{self, Link, News, Watch};
 use super::note::Note;
@@ -72,6 +73,8 @@ pub fn supervise(
         stop: None,
         draining: None,
         not_run: false,
+        is_preparing: true,
+        never_execed: false,
         replaced: None,
         untouched: None,
         note: watch.take_note(),
@@ -137,6 +140,10 @@ pub(super) struct Supervisor {
     pub(super) draining: Option<Instant>,
     /// The command could not be executed, as has been said.
     pub(super) not_run: bool,
+    /// What is reaped is looked at first: the main child may not be the command yet.
+    pub(super) is_preparing: bool,
+    /// The main child has ended, and had never executed anything: for certain.
+    pub(super) never_execed: bool,
     /// The process of a preparation that was given up.
     pub(super) replaced: Option<Pid>,
     /// Tells whether a command that was started without preparation could be executed.
@@ -192,6 +199,7 @@ impl Supervisor {
             Prepared::Exit(code) => Err(code),
             Prepared::Ended { ended, was_command } => Ok((ended, was_command)),
             Prepared::Running => {
+                self.is_preparing = false;
                 self.leave_inherited_behind();
                 // By now it is little, and the loop for the rest needs still less.
                 memory::forget_own_code();
@@ -260,7 +268,7 @@ impl Supervisor {
         let mut main = None;
         let mut orphans = false;
         loop {
-            match fork::reap(self.reach == Reach::Descendants) {
+            match self.reap_one() {
                 Reaped::Ended(pid, ended) if pid == self.child => main = Some(ended),
                 Reaped::Ended(pid, ended) => {
                     orphans = true;
@@ -280,6 +288,16 @@ impl Supervisor {
             self.reach.signal(SIGKILL);
         }
         main
+    }
+
+    fn reap_one(&mut self) -> Reaped {
+        let stops = self.reach == Reach::Descendants;
+        match self.is_preparing {
+            false => fork::reap(stops),
+            true => {
+                fork::reap_after(stops, |pid| self.never_execed |= pid == self.child && has_never_execed(pid))
+            }
+        }
     }
 
     fn tell_of_orphan(&self, pid: Pid, ended: Ended) {

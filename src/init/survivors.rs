@@ -7,6 +7,7 @@ use std::path::Path;
 
 use nix::unistd::Pid;
 
+use crate::facts::reader::of_kernel;
 use crate::sys::pidfd::Pidfd;
 use crate::sys::signals;
 
@@ -75,9 +76,8 @@ fn processes() -> impl Iterator<Item = i32> {
 
 /// The fourth field of `stat`; the second is a name that may hold anything.
 fn parent(pid: i32) -> Option<i32> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    let rest = std::str::from_utf8(stat.get(after_name..)?).ok()?;
+    let stat = of_kernel(format!("/proc/{pid}/stat"))?;
+    let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok()
 }
 

@@ -29,8 +29,15 @@ type ByName = BTreeMap<String, Profile>;
 #[error("{0}")]
 pub struct ProfileError(String);
 
-/// Bytes; more than any profile needs.
-const LONGEST: u64 = 1024 * 1024;
+/// Bytes, more than any profile needs.
+const LONGEST: u64 = 256 * 1024;
+
+/// Files of a folder, and their bytes: each is read whenever a command starts.
+const FILES: usize = 256;
+const LONGEST_TOGETHER: usize = 1024 * 1024;
+
+/// How many profiles one may extend, one on top of the other.
+const DEEPEST: usize = 16;
 
 impl Profiles {
     /// The embedded profiles, and those of `folder`, which win over embedded
@@ -112,6 +119,13 @@ fn complete(mut profiles: ByName) -> Result<ByName, ProfileError> {
             if seen.contains(&base.as_str()) {
                 return Err(ProfileError(format!("profile {} extends itself: {}", profile.name, chain())));
             }
+            if seen.len() > DEEPEST {
+                return Err(ProfileError(format!(
+                    "profile {} extends more than {DEEPEST} others, one on top of the other: {}",
+                    profile.name,
+                    chain()
+                )));
+            }
             seen.push(&base_profile.name);
             whole = resolve::on_top_of(&whole, base_profile);
             whole.extends = base_profile.extends.clone();
@@ -128,6 +142,7 @@ fn read_folder(folder: &Path) -> Result<Vec<(String, String)>, ProfileError> {
         ProfileError(format!("cannot read {} (profile-dir): {error}", path.display()))
     };
     let mut files = Vec::new();
+    let mut together = 0;
     for entry in fs::read_dir(folder).map_err(|error| failed(folder, error))? {
         let path = entry.map_err(|error| failed(folder, error))?.path();
         if path.extension().is_none_or(|extension| extension != "toml") {
@@ -142,6 +157,13 @@ fn read_folder(folder: &Path) -> Result<Vec<(String, String)>, ProfileError> {
         })?;
         let text = String::from_utf8(text)
             .map_err(|_| ProfileError(format!("{} is no profile: it is not UTF-8 text", path.display())))?;
+        together += text.len();
+        if files.len() >= FILES || together > LONGEST_TOGETHER {
+            return Err(ProfileError(format!(
+                "{} (profile-dir) has more than {FILES} profiles, or more than {LONGEST_TOGETHER} bytes of them",
+                folder.display()
+            )));
+        }
         files.push((path.display().to_string(), text));
     }
     files.sort();
@@ -229,6 +251,37 @@ mod tests {
         assert_eq!(profiles.get("erdma").unwrap().variables.len(), 1);
         // What extends it now extends the user's.
         assert_eq!(profiles.get("pai-erdma").unwrap().variables.len(), 3);
+    }
+
+    #[test]
+    fn a_folder_has_no_more_than_profiles_need() {
+        let text =
+            |name: &str, extends: &str| format!("{HEAD}extends = \"{extends}\"\n").replace("site", name);
+        let names: Vec<String> = (0..=DEEPEST + 1).map(|number| format!("p{number}")).collect();
+        let chain = |length: usize| {
+            let on_top = names[..length]
+                .windows(2)
+                .map(|pair| (format!("{}.toml", pair[0]), text(&pair[0], &pair[1])));
+            let files: Vec<_> =
+                on_top.chain([("z.toml".to_owned(), text(&names[length - 1], "erdma"))]).collect();
+            load(&files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect::<Vec<_>>())
+                .map(drop)
+        };
+        assert_eq!(chain(DEEPEST), Ok(()));
+        let why = chain(DEEPEST + 1).unwrap_err();
+        assert!(why.starts_with("profile p0 extends more than 16 others"), "{why}");
+
+        let many: Vec<(String, String)> = (0..=FILES)
+            .map(|number| (format!("{number}.toml"), HEAD.replace("site", &format!("p{number}"))))
+            .collect();
+        let many: Vec<_> = many.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        assert!(load(&many[1..]).is_ok());
+        let long = format!("{HEAD}#{}", "#".repeat(usize::try_from(LONGEST).unwrap() - HEAD.len() - 1));
+        let long: Vec<_> = many[..5].iter().map(|(name, _)| (*name, long.as_str())).collect();
+        for files in [&many, &long] {
+            let why = load(files).unwrap_err();
+            assert!(why.contains("more than 256 profiles, or more than 1048576 bytes"), "{why}");
+        }
     }
 
     #[test]

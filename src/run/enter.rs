@@ -63,10 +63,11 @@ pub fn enter(
 
 /// The state, for which a start that is not done yet is waited for.
 fn wait(config: &Config) -> Result<Found, Vec<Without>> {
-    let end = Instant::now() + left(config);
+    // None where the time is longer than the clock has: there is no end then.
+    let end = Instant::now().checked_add(left(config));
     loop {
         // Asked first: what is left is there before the preparation ends.
-        let may_come = Instant::now() < end
+        let may_come = end.is_none_or(|end| Instant::now() < end)
             && config.state_dir != Place::Nowhere
             && preparation::is_under_way() != Some(false);
         let found = find(&config.state_dir);

@@ -1,6 +1,5 @@
 //! Which mount something lies on.
 
-use std::fs;
 use std::fs::OpenOptions;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,13 +7,15 @@ use std::path::Path;
 
 use nix::libc;
 
+use crate::facts::reader::of_kernel;
+
 /// The mount's number, which it has alone as long as it is there (`mnt_id` of
 /// `/proc/PID/fdinfo/FD`, proc(5), since Linux 3.15). `None` where that does not show.
 ///
 /// A device number would not do: a bind mount of a file system has the same one.
 pub fn of(file: impl AsFd) -> Option<u64> {
     let number = file.as_fd().as_raw_fd();
-    let text = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
+    let text = of_kernel(format!("/proc/self/fdinfo/{number}"))?;
     text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 

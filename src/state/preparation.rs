@@ -1,9 +1,9 @@
 //! Whether the start of this container is under way.
 
-use std::fs;
 use std::time::Duration;
 
 use crate::facts::identity::{age, started};
+use crate::facts::reader::of_kernel;
 
 /// How long ago PID 1 was started, where it is one of us.
 pub fn age_of_our_init() -> Option<Duration> {
@@ -16,7 +16,7 @@ pub fn is_under_way() -> Option<bool> {
     if !is_by_us() {
         return Some(false);
     }
-    let children = fs::read_to_string("/proc/1/task/1/children").ok()?;
+    let children = of_kernel("/proc/1/task/1/children")?;
     let mut children = children.split_whitespace().map(name).peekable();
     Some(children.peek().is_none() || children.any(|child| child == name("self")))
 }
@@ -28,5 +28,5 @@ pub fn is_by_us() -> bool {
 
 /// The program of a process, as the kernel shows it.
 fn name(pid: &str) -> Option<String> {
-    fs::read_to_string(format!("/proc/{pid}/comm")).ok()
+    of_kernel(format!("/proc/{pid}/comm"))
 }

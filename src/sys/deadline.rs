@@ -87,8 +87,8 @@ impl Deadline {
         inherited: Inherited,
         message: String,
     ) -> Result<Deadline, Errno> {
-        // SAFETY: the handler calls only execve, sigaction, sigprocmask, pipe2, _Fork, open,
-        // poll, read, write, kill, waitpid, clock_gettime and _exit, which are
+        // SAFETY: the handler calls only execve, sigaction, sigprocmask, pipe2, _Fork, open, fstat,
+        // pread, ftruncate, poll, read, write, kill, waitpid, clock_gettime and _exit, which are
         // async-signal-safe. The structures are
         // plain data for the calls; sigevent is zeroed and then filled with what
         // SIGEV_SIGNAL reads.

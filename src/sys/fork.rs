@@ -115,6 +115,27 @@ pub fn reap(stops: bool) -> Reaped {
     wait(ANY, libc::WNOHANG | if stops { libc::WUNTRACED } else { 0 })
 }
 
+/// As [`reap`], where `look` sees the process first, while the kernel still knows of it.
+pub fn reap_after(stops: bool, look: impl FnOnce(Pid)) -> Reaped {
+    let stopped = if stops { libc::WSTOPPED } else { 0 };
+    let options = libc::WEXITED | stopped | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: the place is valid for the call, which fills it or leaves it zeroed; that is 0
+    // for the process.
+    let pid = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        match libc::waitid(libc::P_ALL, 0, &raw mut info, options) {
+            0 => info.si_pid(),
+            // Also where there is no child at all.
+            _ => return reap(stops),
+        }
+    };
+    if pid == 0 {
+        return Reaped::Running;
+    }
+    look(Pid::from_raw(pid));
+    wait(Pid::from_raw(pid), libc::WNOHANG | if stops { libc::WUNTRACED } else { 0 })
+}
+
 /// Waits until a process has ended, and reaps it.
 pub fn wait_and_reap() -> Reaped {
     wait(ANY, 0)

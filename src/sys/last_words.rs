@@ -1,14 +1,17 @@
 //! A file that is to get a last text, by a process that may not be able to do much any more.
 
 use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
-use nix::unistd::write;
+use nix::libc;
+use nix::sys::stat::{Mode, fstat};
+use nix::sys::uio::pread;
+use nix::unistd::{ftruncate, write};
 
 use super::fork::within;
 
@@ -20,63 +23,103 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct LastWords {
     path: CString,
-    makes: bool,
+    file: Wanted,
     text: Vec<u8>,
 }
+
+/// What may get the text. A file that several names lead to gets none in any case: one of them
+/// may be somebody else's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// A file that is made for this, whatever is in it. Where it is not there, it is left at
+    /// that, and that is no error.
+    Made,
+    /// One that is empty or begins like the text, or is not there: then it is made.
+    Named,
+}
+
+/// Bytes that a text has to have in common with the one that it replaces.
+const IN_COMMON: usize = 10;
+
+/// For the pipe, beside the numbers of errors.
+const NOT_FOR_THIS: u8 = 255;
 
 /// Why they are not in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotWritten {
     #[error("{0}")]
-    Errno(Errno),
+    Errno(#[from] Errno),
     #[error("it took longer than {PATIENCE:?}")]
     InTime,
+    #[error("it is no regular file of one name, or has another text than one of rdma-init, which stays")]
+    NotForThis,
 }
 
 impl LastWords {
-    /// With `makes`, the file is made where it is not there; otherwise it is left at that,
-    /// and that is no error.
-    pub fn new(path: &Path, makes: bool, text: &str) -> LastWords {
+    pub fn new(path: &Path, file: Wanted, text: &str) -> LastWords {
         // A name with a NUL byte, which no file can have, is as good as an empty one.
         let path = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
-        LastWords { path, makes, text: text.as_bytes().to_vec() }
+        LastWords { path, file, text: text.as_bytes().to_vec() }
     }
 
     /// Puts them in place of what the file had: by a process of its own, as open(2) may hang.
     ///
     /// # Errors
-    /// What open(2) or write(2) said, or that it took longer than [`PATIENCE`].
+    /// What open(2) or write(2) said, that it is no file to be written to, or that it took
+    /// longer than [`PATIENCE`]. A symbolic link is ELOOP.
     pub fn leave(&self) -> Result<(), NotWritten> {
-        let answer = within(PATIENCE, || {
-            let number = self.write().map_or_else(|errno| errno as i32, |()| 0);
-            u8::try_from(number).unwrap_or(u8::MAX)
+        let answer = within(PATIENCE, || match self.write() {
+            Ok(()) => 0,
+            Err(NotWritten::Errno(errno)) => u8::try_from(errno as i32).unwrap_or(NOT_FOR_THIS),
+            Err(NotWritten::NotForThis | NotWritten::InTime) => NOT_FOR_THIS,
         });
         match answer {
             Some(0) => Ok(()),
+            Some(NOT_FOR_THIS) => Err(NotWritten::NotForThis),
             Some(number) => Err(NotWritten::Errno(Errno::from_raw(number.into()))),
             None => Err(NotWritten::InTime),
         }
     }
 
-    fn write(&self) -> Result<(), Errno> {
-        // A FIFO without a reader must not hang the end.
-        let mut flags =
-            OFlag::O_WRONLY | OFlag::O_TRUNC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        flags.set(OFlag::O_CREAT, self.makes);
+    fn write(&self) -> Result<(), NotWritten> {
+        // A FIFO without a reader must not hang the end, and where a link leads to is not for
+        // whoever has made the link to say.
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let flags = match self.file {
+            Wanted::Made => flags | OFlag::O_WRONLY,
+            Wanted::Named => flags | OFlag::O_RDWR | OFlag::O_CREAT,
+        };
         let file = match open(self.path.as_c_str(), flags, Mode::from_bits_truncate(0o644)) {
-            Err(Errno::ENOENT) if !self.makes => return Ok(()),
+            Err(Errno::ENOENT) if self.file == Wanted::Made => return Ok(()),
             file => file?,
         };
+        if !self.may_replace(&file)? {
+            return Err(NotWritten::NotForThis);
+        }
+        ftruncate(&file, 0)?;
         let mut left = &self.text[..];
         while !left.is_empty() {
             match write(&file, left) {
-                Ok(0) => return Err(Errno::EIO),
+                Ok(0) => return Err(NotWritten::Errno(Errno::EIO)),
                 Ok(written) => left = &left[written.min(left.len())..],
                 Err(Errno::EINTR) => {}
-                Err(errno) => return Err(errno),
+                Err(errno) => return Err(NotWritten::Errno(errno)),
             }
         }
         Ok(())
+    }
+
+    fn may_replace(&self, file: &OwnedFd) -> Result<bool, Errno> {
+        let status = fstat(file)?;
+        if status.st_mode & libc::S_IFMT != libc::S_IFREG || status.st_nlink > 1 {
+            return Ok(false);
+        }
+        if self.file == Wanted::Made || status.st_size == 0 {
+            return Ok(true);
+        }
+        let mut start = [0; IN_COMMON];
+        let length = pread(file, &mut start, 0)?;
+        Ok(length == IN_COMMON && self.text.starts_with(&start))
     }
 }
 
@@ -84,19 +127,49 @@ impl LastWords {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn the_text_takes_the_place_of_what_was_there() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let words = |makes| LastWords::new(&path, makes, "why\n");
-        assert_eq!(words(false).leave(), Ok(()));
+        let words = |file| LastWords::new(&path, file, "rdma-init: why\n");
+        assert_eq!(words(Wanted::Made).leave(), Ok(()));
         assert!(!path.exists());
-        assert_eq!(words(true).leave(), Ok(()));
-        assert_eq!(fs::read_to_string(&path).unwrap(), "why\n");
-        fs::write(&path, "something longer\n").unwrap();
-        assert_eq!(words(false).leave(), Ok(()));
-        assert_eq!(fs::read_to_string(&path).unwrap(), "why\n");
+        assert_eq!(words(Wanted::Named).leave(), Ok(()));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "rdma-init: why\n");
+        for (file, before) in
+            [(Wanted::Made, "something longer than that\n"), (Wanted::Named, "rdma-init: something else\n")]
+        {
+            fs::write(&path, before).unwrap();
+            assert_eq!(words(file).leave(), Ok(()));
+            assert_eq!(fs::read_to_string(&path).unwrap(), "rdma-init: why\n");
+        }
+    }
+
+    #[test]
+    fn what_is_somebody_else_s_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("other"), "root:x:0:0\n").unwrap();
+        fs::write(path("short"), "rdma").unwrap();
+        fs::write(path("two names"), "").unwrap();
+        fs::hard_link(path("two names"), path("second")).unwrap();
+        symlink(path("other"), path("link")).unwrap();
+        symlink(path("new"), path("link to nothing")).unwrap();
+        let left = |name: &str, file| LastWords::new(&path(name), file, "rdma-init: why\n").leave();
+        for name in ["other", "short", "two names"] {
+            assert_eq!(left(name, Wanted::Named), Err(NotWritten::NotForThis), "{name}");
+        }
+        for file in [Wanted::Named, Wanted::Made] {
+            assert_eq!(left("two names", file), Err(NotWritten::NotForThis));
+            for name in ["link", "link to nothing"] {
+                assert_eq!(left(name, file), Err(NotWritten::Errno(Errno::ELOOP)), "{name}");
+            }
+        }
+        let texts = ["other", "short", "second"].map(|name| fs::read_to_string(path(name)).unwrap());
+        assert_eq!(texts, ["root:x:0:0\n", "rdma", ""]);
+        assert!(!path("new").exists());
     }
 
     #[test]
@@ -104,15 +177,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("fifo");
         nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
-        for (path, errno) in [
-            (fifo.as_path(), Errno::ENXIO),
-            (folder.path(), Errno::EISDIR),
-            (Path::new("/dev/full"), Errno::ENOSPC),
-            (Path::new("/no/such/folder/log"), Errno::ENOENT),
-            (Path::new("a\0b"), Errno::ENOENT),
+        for (path, why) in [
+            (fifo.as_path(), NotWritten::NotForThis),
+            (folder.path(), NotWritten::Errno(Errno::EISDIR)),
+            (Path::new("/dev/full"), NotWritten::NotForThis),
+            (Path::new("/no/such/folder/log"), NotWritten::Errno(Errno::ENOENT)),
+            (Path::new("a\0b"), NotWritten::Errno(Errno::ENOENT)),
         ] {
-            let left = LastWords::new(path, true, "why\n").leave();
-            assert_eq!(left, Err(NotWritten::Errno(errno)), "{}", path.display());
+            let left = LastWords::new(path, Wanted::Named, "why\n").leave();
+            assert_eq!(left, Err(why), "{}", path.display());
         }
         assert_eq!(NotWritten::Errno(Errno::ENXIO).to_string(), "ENXIO: No such device or address");
     }

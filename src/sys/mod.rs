@@ -12,6 +12,7 @@ pub mod last_words;
 pub mod memory;
 pub mod names;
 pub mod pidfd;
+pub mod privilege;
 pub mod random;
 pub mod signals;
 pub mod stdio;

@@ -238,17 +238,52 @@ pub fn pending_fd() -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Runs something that may raise SIGPIPE, and makes the signal disappear if it
-/// does: it is ours, and must neither kill us nor be forwarded.
-pub fn without_sigpipe<T>(run: impl FnOnce() -> T) -> T {
-    let was_pending = Mask::pending().has(libc::SIGPIPE);
-    let old = Mask::of(libc::SIGPIPE).change(libc::SIG_BLOCK);
+/// The signals that a write may raise: nobody reads the pipe, or the file is as long as the
+/// limit of this process lets it be.
+const OF_WRITING: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
+
+/// Runs something that writes, and makes the signals disappear that it raises by that: they
+/// are ours, and must neither kill us nor be forwarded.
+pub fn without_signals_of_writing<T>(run: impl FnOnce() -> T) -> T {
+    let pending = Mask::pending();
+    let old =
+        Mask(OF_WRITING.iter().fold(0, |all, signal| all | Mask::of(*signal).0)).change(libc::SIG_BLOCK);
     let result = run();
-    if !was_pending {
-        Mask::of(libc::SIGPIPE).wait(Some(&NOW));
+    for signal in OF_WRITING.into_iter().filter(|signal| !pending.has(*signal)) {
+        Mask::of(signal).wait(Some(&NOW));
     }
     old.change(libc::SIG_SETMASK);
     result
+}
+
+/// From now on a file that has become too long (`ulimit -f`) is an error of write(2), EFBIG,
+/// and not the end of this process. The command inherits what this process has inherited:
+/// an exec sets a signal with a handler back to its default, and where the signal was ignored
+/// there is nothing to do.
+pub fn survive_limit_of_files() {
+    // SAFETY: both actions are fully initialised; the handler does what signal-safety(7) allows.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &mut action);
+        if action.sa_sigaction != libc::SIG_DFL {
+            return;
+        }
+        action.sa_sigaction = file_is_too_long as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        libc::sigaction(libc::SIGXFSZ, &action, std::ptr::null_mut());
+    }
+}
+
+/// One that somebody has sent is not our own: it does what it would do without us.
+extern "C" fn file_is_too_long(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the kernel hands over a complete siginfo; of its own signal it names this process
+    // as the sender. The rest are system calls with plain numbers.
+    unsafe {
+        if (*info).si_pid() != libc::getpid() {
+            set_default(signal);
+            libc::kill(libc::getpid(), signal);
+        }
+    }
 }
 
 /// `SIGTERM`, or `signal 42` for a real-time one.

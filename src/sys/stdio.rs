@@ -11,7 +11,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{Mode, fstat};
 
-use super::signals::without_sigpipe;
+use super::signals::without_signals_of_writing;
 
 /// A pipe that poll(2) calls writable has room for at least this much (`PIPE_BUF`).
 const PIPE_BUF: usize = 4096;
@@ -42,7 +42,7 @@ impl Stderr {
 
     /// Writes what can be written and drops the rest.
     pub fn put(&self, bytes: &[u8]) {
-        without_sigpipe(|| self.write(bytes));
+        without_signals_of_writing(|| self.write(bytes));
     }
 
     fn write(&self, mut bytes: &[u8]) {

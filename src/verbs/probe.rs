@@ -15,11 +15,11 @@ use super::device::{Context, Devices, Port, Transport};
 use super::failure::Failure;
 use super::loopback::Loopback;
 use super::memory::{Buffer, Domain, Region};
+use super::port_test::{DeviceProbe, PortTest, Step};
 use super::queue_pair::{DEPTH, QueuePair, Route};
 use super::talk::{End, Talk};
 use crate::facts::limits::Amount;
-use crate::facts::reader::describe;
-use crate::verbs::port_test::{DeviceProbe, PortTest, Step};
+use crate::facts::reader::{describe, of_kernel};
 
 /// Bytes registered with each device by [`all`].
 const SIZE: usize = 1024 * 1024;
@@ -249,7 +249,7 @@ fn not_possible(context: &Context, port: &Port, wanted: &PortTest) -> Option<&'s
 fn node(device: &str) -> Option<PathBuf> {
     let entries = fs::read_dir("/sys/class/infiniband_verbs").ok()?.filter_map(Result::ok);
     let mut entries = entries.map(|entry| entry.path());
-    let entry = entries
-        .find(|path| fs::read_to_string(path.join("ibdev")).is_ok_and(|name| name.trim_end() == device))?;
+    let entry =
+        entries.find(|path| of_kernel(path.join("ibdev")).is_some_and(|name| name.trim_end() == device))?;
     Some(PathBuf::from("/dev/infiniband").join(entry.file_name()?))
 }

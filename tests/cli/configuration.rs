@@ -60,7 +60,7 @@ fn a_file_that_is_no_configuration_is_named() {
     with_text("a = 1\n\nb").expect_error(&["site.toml", "line 3"]);
     with_text(b"memlock = \"\xff\"").expect_error(&["site.toml", "UTF-8"]);
     with_text("\0").expect_error(&["site.toml", "line 1"]);
-    with_text("#".repeat(2 << 20)).expect_error(&["site.toml", "1048576 bytes"]);
+    with_text("#".repeat(2 << 20)).expect_error(&["site.toml", "262144 bytes"]);
     let deep = format!("a = {}{}", "[".repeat(50_000), "]".repeat(50_000));
     with_text(deep).expect_error(&["site.toml"]);
 
@@ -297,6 +297,16 @@ fn a_refusal_has_its_code_and_leaves_the_reason_behind() {
     nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
     refuse(&fifo, &[]).expect_code(121);
     refuse(Path::new("/dev/full"), &[]).expect_code(121);
+
+    // Nor is anything lost that is not ours.
+    let (other, link) = (folder.path().join("other"), folder.path().join("link"));
+    fs::write(&other, "of somebody else\n").unwrap();
+    std::os::unix::fs::symlink(&other, &link).unwrap();
+    for path in [&other, &link] {
+        let ran = refuse(path, &[]).expect_code(121);
+        assert!(ran.stderr.contains("cannot write the reason"), "{ran:#?}");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "of somebody else\n");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::run::{Ran, run};
+use super::run::{Ran, has_own_mounts, run};
 use crate::support::process::from_scratch;
 use crate::support::{binary, repository, skip};
 
@@ -51,8 +51,7 @@ impl Namespace {
 
 /// `None` where there can be no such namespace.
 fn namespace() -> Option<Namespace> {
-    let can = Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
-    if !can.is_ok_and(|output| output.status.success()) {
+    if !has_own_mounts() {
         skip("no mount namespace can be made");
         return None;
     }

@@ -69,6 +69,12 @@ pub fn run_with_input(command: Command, input: impl Into<Vec<u8>>) -> Ran {
     ran
 }
 
+/// Whether a mount namespace can be made here.
+pub fn has_own_mounts() -> bool {
+    let output = Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
 /// Writes an executable file.
 pub fn executable(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();

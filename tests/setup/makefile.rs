@@ -108,3 +108,50 @@ fn a_libclang_that_is_too_new_is_not_used() {
     assert_eq!(log.matches("pip download").count(), 1, "{log}");
     assert!(log.contains("install -y --no-install-recommends python3 python3-pip"), "{log}");
 }
+
+/// cargo-deny, as far as the script wants it. `$W/offline`: nothing can be fetched;
+/// `$W/advisory`: there is one against a crate.
+const DENY: &str = r#"echo "cargo $*" >>"$W/log"
+case "$*" in
+    'deny --locked fetch db')
+        [ ! -e "$W/offline" ] || { echo 'failed to fetch advisory database' >&2; exit 1; } ;;
+    'deny --locked --offline check advisories')
+        [ ! -e "$W/advisory" ] || { echo 'error[vulnerability]' >&2; exit 1; }
+        echo 'advisories ok' ;;
+    *) exit 9 ;;
+esac"#;
+
+/// An advisory fails the check wherever the data base can be had; where it cannot, that is
+/// said.
+#[test]
+fn advisories_are_checked_or_it_is_said_that_they_are_not() {
+    const UNCHECKED: &str = "advisories: NOT CHECKED: ";
+    for (offline, copy, advisory, code, said) in [
+        (false, false, false, 0, "advisories ok"),
+        (false, false, true, 1, "error[vulnerability]"),
+        (true, false, true, 0, UNCHECKED),
+        (true, true, false, 0, "advisories ok"),
+        (true, true, true, 1, "error[vulnerability]"),
+    ] {
+        let machine = Machine::new().complete();
+        machine.program("cargo", DENY);
+        machine.program("timeout", "shift; exec \"$@\"");
+        machine.program("tail", "/usr/bin/tail \"$@\"");
+        for (name, is_there) in [("offline", offline), ("advisory", advisory)] {
+            if is_there {
+                fs::write(machine.path(name), "").unwrap();
+            }
+        }
+        if copy {
+            fs::create_dir_all(machine.path("home/cargo/advisory-dbs/advisory-db-3157b0e258782691/crates"))
+                .unwrap();
+        }
+        let done = machine.done(machine.command("/bin/sh").arg(repository("tests/advisories.sh")));
+        let done = done.expect_code(code).expect_said(said);
+        assert_eq!(done.said.contains(UNCHECKED), said == UNCHECKED, "{done:#?}");
+    }
+    let makefile = fs::read_to_string(repository("Makefile")).unwrap();
+    assert!(
+        makefile.contains("\tcargo deny --locked check licenses bans sources\n\t@sh tests/advisories.sh\n")
+    );
+}

@@ -1,7 +1,7 @@
-//! Makes one file hang whoever opens it, as a dead network file system or a
+//! Makes one file hang whoever opens or executes it, as a dead network file system or a
 //! driver whose firmware does not answer would.
 //!
-//! A seccomp filter hands every openat(2) to a thread of the test, which lets
+//! A seccomp filter hands every openat(2) and execve(2) to a thread of the test, which lets
 //! all of them go on but those of these paths: they are never answered, or when the
 //! test wants it.
 
@@ -20,7 +20,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::DEADLINE;
 
-/// Paths that hang, as the program names them to openat(2).
+/// Paths that hang, as the program names them to openat(2) or execve(2).
 pub struct Hang {
     paths: Vec<String>,
     flags: libc::c_ulong,
@@ -55,7 +55,9 @@ impl Hang {
     /// Waits until somebody hangs, and says who.
     #[track_caller]
     pub fn wait(&self) -> i32 {
-        self.hits.recv_timeout(DEADLINE).unwrap_or_else(|_| panic!("nobody opened one of {:?}", self.paths))
+        self.hits
+            .recv_timeout(DEADLINE)
+            .unwrap_or_else(|_| panic!("nobody opened or executed one of {:?}", self.paths))
     }
 
     /// Lets go on who hangs, and whoever comes.
@@ -82,16 +84,18 @@ impl Hang {
 }
 
 fn install(flags: libc::c_ulong) -> io::Result<OwnedFd> {
-    let number = u32::try_from(libc::SYS_openat).expect("a small number");
+    let number = |call: libc::c_long| u32::try_from(call).expect("a small number");
     let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
     let code = |code: u32| u16::try_from(code).expect("a small number");
+    let is = code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K);
     let mut program = [
         statement(code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS), 0),
-        libc::sock_filter { jf: 1, ..statement(code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K), number) },
+        libc::sock_filter { jt: 1, ..statement(is, number(libc::SYS_openat)) },
+        libc::sock_filter { jf: 1, ..statement(is, number(libc::SYS_execve)) },
         statement(code(libc::BPF_RET | libc::BPF_K), libc::SECCOMP_RET_USER_NOTIF),
         statement(code(libc::BPF_RET | libc::BPF_K), libc::SECCOMP_RET_ALLOW),
     ];
-    let program = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
+    let program = libc::sock_fprog { len: 5, filter: program.as_mut_ptr() };
     let flags = flags | libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
     // SAFETY: the program outlives the call; the result is a new descriptor.
     unsafe {
@@ -173,7 +177,8 @@ fn go_on(listener: &OwnedFd, call: u64) {
 fn opened(call: &libc::seccomp_notif) -> Option<Vec<u8>> {
     let memory = fs::File::open(format!("/proc/{}/mem", call.pid)).ok()?;
     let mut path = vec![0; 256];
-    let length = memory.read_at(&mut path, call.data.args[1]).ok()?;
+    let place = if i64::from(call.data.nr) == libc::SYS_execve { 0 } else { 1 };
+    let length = memory.read_at(&mut path, call.data.args[place]).ok()?;
     path.truncate(path[..length].iter().position(|byte| *byte == 0)?);
     Some(path)
 }

@@ -69,6 +69,9 @@ pub fn as_pid_1(command: Command) -> Running {
     start(command, true, None)
 }
 
+/// Flags, and how the program is started with them.
+pub type Way = (&'static [&'static str], fn(Command) -> Running);
+
 /// Beside the test, not as PID 1.
 pub fn in_place(command: Command) -> Running {
     start(command, false, None)

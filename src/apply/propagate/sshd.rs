@@ -15,6 +15,9 @@ const OWN: &str = "rdma-init.conf";
 /// Bytes; sshd starts no session where its configuration has more than 256 KiB (`msg.c`).
 const LONGEST: usize = 128 * 1024;
 
+/// Files of the folder.
+const MOST: usize = 256;
+
 pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) {
     let why_not = match drop_in(target, variables, problems) {
         Ok(()) => return,
@@ -57,7 +60,7 @@ fn drop_in(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String
     if includes.iter().filter(|(word, _)| word == "include").count() > 1 {
         return Err(format!("{MAIN} includes other files, too, which may have a SetEnv"));
     }
-    for (path, text) in own_files(root).into_iter().chain([(MAIN.to_owned(), main)]) {
+    for (path, text) in texts(root, own_files(root)?).chain([(MAIN.to_owned(), main)]) {
         let words = lines_of(&text);
         if words.iter().any(|(word, _)| word == "setenv") {
             return Err(format!("{path} has a SetEnv of its own, which ours would replace"));
@@ -96,19 +99,30 @@ fn put(target: Target, line: &str) -> Result<(), String> {
         .map_err(|kept| format!("{FOLDER}/{OWN}: {kept}"))
 }
 
-/// The other files of the folder, as far as they can be read.
-fn own_files(root: &Path) -> Vec<(String, String)> {
+/// The paths of the other files of the folder.
+///
+/// # Errors
+/// Why not all of them are looked at.
+fn own_files(root: &Path) -> Result<Vec<String>, String> {
     let entries = fs::read_dir(root.join(FOLDER.trim_start_matches('/'))).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let paths =
-        names.filter(|name| name.ends_with(".conf") && name != OWN).map(|name| format!("{FOLDER}/{name}"));
-    paths.filter_map(|path| configuration(root, &path).map(|text| (path, text))).collect()
+    let names = names.filter(|name| name.ends_with(".conf") && name != OWN);
+    let paths: Vec<String> = names.take(MOST + 1).map(|name| format!("{FOLDER}/{name}")).collect();
+    match paths.len() > MOST {
+        true => Err(format!("{FOLDER} has more than {MOST} files, so not all of them are looked at")),
+        false => Ok(paths),
+    }
+}
+
+/// The files of sshd's configuration, one after the other, as far as they can be read.
+fn texts(root: &Path, paths: Vec<String>) -> impl Iterator<Item = (String, String)> {
+    paths.into_iter().filter_map(move |path| configuration(root, &path).map(|text| (path, text)))
 }
 
 /// Whether sshd lets the variables of `~/.ssh/environment` through.
 fn permits_user_environment(root: &Path) -> bool {
-    let texts = own_files(root).into_iter().map(|(_, text)| text).chain(configuration(root, MAIN));
-    let mut said = texts.flat_map(|text| {
+    let own = texts(root, own_files(root).unwrap_or_default()).map(|(_, text)| text);
+    let mut said = own.chain(configuration(root, MAIN)).flat_map(|text| {
         // Below a Match it does not count.
         let lines = lines_of(&text).into_iter().take_while(|(word, _)| word != "match");
         lines.filter(|(word, _)| word == "permituserenvironment").collect::<Vec<_>>()
@@ -238,6 +252,11 @@ mod tests {
             assert_eq!(machine.read("etc/ssh/sshd_config.d/rdma-init.conf"), None);
         }
         // What was there before there was a reason not to is gone.
+        let many = Machine::new(INCLUDES);
+        for number in 0..=MOST {
+            fs::write(many.0.path().join(format!("etc/ssh/sshd_config.d/{number}.conf")), "").unwrap();
+        }
+        assert!(many.written()[0].contains("more than 256 files"));
         let later = Machine::new(INCLUDES);
         assert_eq!(later.written(), Vec::<String>::new());
         fs::write(later.0.path().join("etc/ssh/sshd_config.d/a.conf"), "SetEnv LANG=C\n").unwrap();

@@ -1,7 +1,7 @@
 //! Little-endian numbers and C strings in bytes that may hold anything.
 
-/// Longer than any path of Linux (`PATH_MAX`).
-const LONGEST: usize = 4096;
+/// Bytes of any path of Linux, with the NUL (`PATH_MAX`).
+pub const LONGEST_PATH: usize = 4096;
 
 pub fn u8_at(bytes: &[u8], at: usize) -> Option<u8> {
     bytes.get(at).copied()
@@ -25,7 +25,12 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 
 /// The text up to the next NUL; `None` where there is none near, or it is not UTF-8.
 pub fn text_at(bytes: &[u8], at: usize) -> Option<&str> {
+    text_within(bytes, at, LONGEST_PATH)
+}
+
+/// The same where the text may have no more than these bytes.
+pub fn text_within(bytes: &[u8], at: usize, longest: usize) -> Option<&str> {
     let rest = bytes.get(at..)?;
-    let end = rest.iter().take(LONGEST).position(|byte| *byte == 0)?;
+    let end = rest.iter().take(longest.saturating_add(1)).position(|byte| *byte == 0)?;
     std::str::from_utf8(&rest[..end]).ok()
 }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::bytes::{text_at, u8_at, u32_at, u64_at};
+use super::bytes::{LONGEST_PATH, text_within, u8_at, u32_at, u64_at};
 use super::tree::Tree;
 use crate::facts::reader::Reader;
 
@@ -11,6 +11,16 @@ const FILE: &str = "/etc/ld.so.cache";
 
 /// Bytes. One of a large image has 200 KB.
 const LONGEST: u64 = 8 * 1024 * 1024;
+
+/// Entries that are looked at; one of a large image has some thousands.
+const ENTRIES: usize = 65_536;
+
+/// Entries that are kept. Many may share one long text, so that what they come to is far more
+/// than the file.
+const KEPT: usize = 512;
+
+/// Bytes of the name of a library (`NAME_MAX`).
+const LONGEST_NAME: usize = 255;
 
 const OLD_MAGIC: &[u8] = b"ld.so-1.7.0";
 const NEW_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
@@ -47,8 +57,8 @@ fn parse(bytes: &[u8], matters: fn(&str) -> bool) -> Option<Vec<Entry>> {
         return None;
     }
     let count = usize::try_from(u32_at(cache, 20)?).ok()?;
-    let entries = cache.get(NEW_HEADER..)?.chunks_exact(NEW_ENTRY).take(count);
-    Some(entries.filter_map(|entry| library(cache, entry, matters)).collect())
+    let entries = cache.get(NEW_HEADER..)?.chunks_exact(NEW_ENTRY).take(count.min(ENTRIES));
+    Some(entries.filter_map(|entry| library(cache, entry, matters)).take(KEPT).collect())
 }
 
 /// The new format, which may follow an old one.
@@ -68,9 +78,9 @@ fn library(cache: &[u8], entry: &[u8], matters: fn(&str) -> bool) -> Option<Entr
     if u32_at(entry, 0)? != X86_64_LIBC6 || u64_at(entry, 16)? != 0 {
         return None;
     }
-    let text = |at: usize| text_at(cache, usize::try_from(u32_at(entry, at)?).ok()?);
-    let name = text(4).filter(|name| matters(name))?;
-    let path = text(8).filter(|path| path.starts_with('/'))?;
+    let text = |at: usize, longest| text_within(cache, usize::try_from(u32_at(entry, at)?).ok()?, longest);
+    let name = text(4, LONGEST_NAME).filter(|name| matters(name))?;
+    let path = text(8, LONGEST_PATH).filter(|path| path.starts_with('/'))?;
     Some((name.to_owned(), PathBuf::from(path)))
 }
 
@@ -131,6 +141,32 @@ pub mod tests {
         for count in [0, 1, 2, 3] {
             assert_eq!(names(&after_old(count, &new)).unwrap(), wanted);
         }
+    }
+
+    /// Each entry of a cache may point to the same long text.
+    #[test]
+    fn no_more_is_kept_than_an_image_has() {
+        let path = format!("/{}", "x".repeat(LONGEST_PATH - 2));
+        let entry = (X86_64_LIBC6, 0, "libnccl.so.2", path.as_str());
+        let mut bytes = cache(&[entry]);
+        let one = bytes[NEW_HEADER..NEW_HEADER + NEW_ENTRY].to_vec();
+        let texts = bytes.split_off(NEW_HEADER + NEW_ENTRY);
+        let count = KEPT * 8;
+        bytes.extend(one.repeat(count - 1));
+        bytes[20..24].copy_from_slice(&u32::try_from(count).unwrap().to_le_bytes());
+        let moved = u32::try_from((count - 1) * NEW_ENTRY).unwrap();
+        for entry in bytes[NEW_HEADER..].chunks_exact_mut(NEW_ENTRY) {
+            for at in [4, 8] {
+                let offset = u32_at(entry, at).unwrap() + moved;
+                entry[at..at + 4].copy_from_slice(&offset.to_le_bytes());
+            }
+        }
+        bytes.extend(&texts);
+        let found = names(&bytes).unwrap();
+        assert_eq!((found.len(), found[0].len()), (KEPT, "libnccl.so.2 ".len() + path.len()));
+        // A name is no longer than that of a file.
+        let long = format!("libnccl.so.{}", "2".repeat(LONGEST_NAME));
+        assert_eq!(names(&cache(&[(X86_64_LIBC6, 0, &long, "/a")])).unwrap(), [""; 0]);
     }
 
     #[test]

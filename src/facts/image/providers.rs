@@ -20,8 +20,11 @@ const CONFIGURATION: &str = "/etc/libibverbs.d";
 /// Bytes of texts in libibverbs that are searched; it has some ten thousand.
 const TEXTS: u64 = 4 * 1024 * 1024;
 
-/// Entries, and files of the configuration.
+/// Providers, files of the configuration, and names in all of those.
 const MOST: usize = 256;
+
+/// Bytes of a name, which may be a path.
+const LONGEST_NAME: usize = 4096;
 
 /// A provider. libibverbs loads those that are named, from its own folder
 /// (`VERBS_PROVIDER_DIR`) or, where that has none, by the dynamic loader's search. A
@@ -147,9 +150,11 @@ fn named(reader: &Reader, tree: &Tree, environment: &Environment) -> Vec<(String
             let Some(text) = tree.text(&folder.join(file)) else { continue };
             let drivers = text.lines().filter_map(|line| {
                 let mut words = line.split_whitespace();
-                (words.next() == Some("driver")).then(|| words.next()).flatten()
+                let name = (words.next() == Some("driver")).then(|| words.next()).flatten();
+                name.filter(|name| name.len() <= LONGEST_NAME)
             });
-            named.extend(drivers.take(MOST).map(|name| (name.to_owned(), format!("{CONFIGURATION}/{file}"))));
+            let room = MOST - named.len();
+            named.extend(drivers.take(room).map(|name| (name.to_owned(), format!("{CONFIGURATION}/{file}"))));
         }
     }
     let variable = ["RDMAV_DRIVERS", "IBV_DRIVERS"]

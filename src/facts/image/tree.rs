@@ -1,7 +1,7 @@
 //! The image's file tree: links followed below the reader's root, and folders
 //! listed once.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -17,16 +17,21 @@ const LINKS: usize = 40;
 /// set.
 const ENTRIES: usize = 65_536;
 
+/// Names of all folders that are kept. An image has some hundreds.
+const NAMES: usize = 4096;
+
 pub struct Tree<'a> {
     reader: &'a Reader,
     /// Which names matter to somebody.
     matters: fn(&str) -> bool,
     listed: RefCell<BTreeMap<PathBuf, Rc<Vec<String>>>>,
+    /// How many more names may be kept.
+    room: Cell<usize>,
 }
 
 impl<'a> Tree<'a> {
     pub fn new(reader: &'a Reader, matters: fn(&str) -> bool) -> Tree<'a> {
-        Tree { reader, matters, listed: RefCell::default() }
+        Tree { reader, matters, listed: RefCell::default(), room: Cell::new(NAMES) }
     }
 
     /// The path without links, as in realpath(3); `None` where nothing is there, or
@@ -72,10 +77,11 @@ impl<'a> Tree<'a> {
         }
         let mut names = Vec::new();
         self.reader.each_name_if_listable(&real, ENTRIES, |name| {
-            if (self.matters)(name) {
+            if names.len() < self.room.get() && (self.matters)(name) {
                 names.push(name.to_owned());
             }
         });
+        self.room.set(self.room.get() - names.len());
         reader::sort(&mut names);
         let names = Rc::new(names);
         self.listed.borrow_mut().insert(real, Rc::clone(&names));
@@ -114,6 +120,21 @@ fn push_reversed(pending: &mut Vec<OsString>, path: &Path) {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn no_more_names_are_kept_than_an_image_has() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["a", "b"] {
+            fs::create_dir(root.path().join(folder)).unwrap();
+            for number in 0..NAMES / 2 + 1 {
+                symlink("x", root.path().join(folder).join(format!("liba{number}"))).unwrap();
+            }
+        }
+        let reader = Reader::new(root.path());
+        let tree = Tree::new(&reader, |_| true);
+        let kept = ["/a", "/b", "/a"].map(|folder| tree.names(Path::new(folder)).len());
+        assert_eq!(kept, [NAMES / 2 + 1, NAMES / 2 - 1, NAMES / 2 + 1]);
+    }
 
     #[test]
     fn links_lead_below_the_root_and_not_in_circles() {

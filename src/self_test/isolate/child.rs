@@ -20,7 +20,7 @@ use crate::facts::reader::describe;
 use crate::json;
 use crate::sys::fork::{self, Ended, Reaped};
 use crate::sys::pidfd::Pidfd;
-use crate::sys::signals::{self, without_sigpipe};
+use crate::sys::signals::{self, without_signals_of_writing};
 use crate::sys::stdio::close_inherited;
 use crate::verbs::port_test::{PortTest, ProbeResult};
 use crate::verbs::talk::{End, Talk};
@@ -110,7 +110,8 @@ impl Child {
     pub fn answer(&mut self, message: Option<&Message>) {
         let State::Running(running) = &mut self.0 else { return };
         let Some(socket) = &mut running.socket else { return };
-        let sent = message.is_some_and(|message| without_sigpipe(|| message.write(socket)).is_ok());
+        let sent =
+            message.is_some_and(|message| without_signals_of_writing(|| message.write(socket)).is_ok());
         if !sent {
             let _ = socket.shutdown(Shutdown::Write);
         }

@@ -1,0 +1,69 @@
+//! Whether a child had become the command before it ended: a command must not run twice.
+
+use std::fs;
+use std::path::Path;
+
+use nix::unistd::Pid;
+
+use crate::facts::reader::of_kernel;
+
+/// `PF_FORKNOEXEC` of the kernel's `include/linux/sched.h`: the process was forked, and has
+/// executed no program since then.
+const FORKED_ONLY: u64 = 0x40;
+
+/// Whether a child has never executed a program. To be asked of one that can do so no more: it
+/// has ended, or closed all its files, and is not reaped.
+///
+/// `true` is certain: the kernel itself says so (proc(5), field 9 of `/proc/PID/stat`). `false`
+/// is also what cannot be told, without a /proc of this PID namespace, or where a sandbox has no
+/// such flags (gVisor). setpgid(2), which a child that has executed something refuses, would need
+/// no /proc; but gVisor lets that be done to any child, and the command would run twice.
+pub fn has_never_execed(child: Pid) -> bool {
+    flags(child).is_some_and(|flags| flags & FORKED_ONLY != 0)
+}
+
+fn flags(child: Pid) -> Option<u64> {
+    let own = std::process::id().to_string();
+    // Of another PID namespace, the number is another process's.
+    if fs::read_link("/proc/self").ok()? != Path::new(&own) {
+        return None;
+    }
+    let stat = of_kernel(format!("/proc/{child}/stat"))?;
+    // The name of the program may hold anything, a parenthesis too. State, parent, group,
+    // session, terminal, its group, flags.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(1);
+    (fields.next()? == own).then_some(())?;
+    fields.nth(4)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::exec::Image;
+    use crate::sys::fork::{Ended, Reaped, reap_child, spawn};
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+
+    /// Dead, and there until it is reaped.
+    fn ended(child: impl FnOnce() -> i32) -> (bool, Reaped) {
+        let child = spawn(child).unwrap();
+        waitid(Id::Pid(child), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).unwrap();
+        (has_never_execed(child), reap_child(child))
+    }
+
+    #[test]
+    fn a_dead_child_shows_whether_it_had_become_the_command() {
+        let exec =
+            |path: &str| Image::new(vec![std::ffi::CString::new(path).unwrap()], Vec::new()).exec() as i32;
+        for (child, never, code) in [
+            (Box::new(|| 3) as Box<dyn FnOnce() -> i32>, true, 3),
+            (Box::new(|| exec("/no/such/program")), true, nix::libc::ENOENT),
+            (Box::new(|| exec("/bin/true")), false, 0),
+        ] {
+            let (told, reaped) = ended(child);
+            assert!(matches!(reaped, Reaped::Ended(_, Ended::Exited(found)) if found == code), "{reaped:?}");
+            assert_eq!(told, never, "{code}");
+        }
+        assert!(!has_never_execed(Pid::from_raw(1)), "no child of ours");
+    }
+}

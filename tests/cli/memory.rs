@@ -1,0 +1,162 @@
+//! Files that are made to cost more memory than they have bytes.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::libc;
+
+use super::run::has_own_mounts;
+use crate::support::process::{from_scratch, rdma_init};
+use crate::support::{binary, skip};
+
+/// KiB that a preparation may take, whatever it reads.
+const MOST: i64 = 100 * 1024;
+
+/// Starts it, and gives how it ended, with the most KiB of memory that it had at a time.
+#[allow(clippy::zombie_processes, reason = "wait4 waits for it")]
+fn peak(mut command: Command) -> (ExitStatus, i64) {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let pid = child.id().cast_signed();
+    // SAFETY: both places are valid for the call, and nobody else waits for this child.
+    unsafe {
+        let (mut status, mut usage) = (0, std::mem::zeroed::<libc::rusage>());
+        assert_eq!(libc::wait4(pid, &raw mut status, 0, &raw mut usage), pid);
+        (ExitStatus::from_raw(status), usage.ru_maxrss)
+    }
+}
+
+#[track_caller]
+fn expect_little(what: &str, command: Command, code: i32) {
+    let (status, peak) = peak(command);
+    assert_eq!(status.code(), Some(code), "{what}: {status}");
+    assert!(peak < MOST, "{what}: {} MiB", peak / 1024);
+}
+
+/// All entries have the same name and the same path, which is as long as one may be.
+fn cache_of_one_long_path() -> Vec<u8> {
+    const ENTRIES: u32 = 60_000;
+    let start = 48 + ENTRIES * 24;
+    let name = b"libnccl.so.2\0";
+    let path = [&b"/"[..], &[b'x'; 4000], b"\0"].concat();
+    let mut bytes = b"glibc-ld.so.cache1.1".to_vec();
+    let texts = u32::try_from(name.len() + path.len()).unwrap();
+    for word in [ENTRIES, texts, 2, 0, 0, 0, 0] {
+        bytes.extend(word.to_le_bytes());
+    }
+    let words = [0x0303, start, start + u32::try_from(name.len()).unwrap(), 0, 0, 0];
+    for _ in 0..ENTRIES {
+        words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+    }
+    [&bytes[..], name, &path].concat()
+}
+
+/// With a folder in place of /etc.
+fn below(etc: &Path, arguments: &[&str]) -> Command {
+    let ours = rdma_init(arguments);
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-ec", "mount --bind \"$0\" /etc; exec \"$@\""]).arg(etc);
+    command.arg(binary()).args(arguments);
+    command.env_clear().envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    from_scratch(&mut command);
+    command
+}
+
+#[test]
+fn what_is_in_etc_costs_little_memory() {
+    if !has_own_mounts() {
+        return skip("no mount namespace can be made");
+    }
+    let sparse = |path: &Path| fs::File::create(path).unwrap().set_len(1 << 30).unwrap();
+    let lines = |line: &str| line.repeat(262_000 / line.len());
+    let names: String = (0..18_000).map(|number| format!("NCCL_{number}=1\n")).collect();
+    let write = |text: String| move |path: &Path| fs::write(path, &text).unwrap();
+    type Put = Box<dyn Fn(&Path)>;
+    let cases: [(&str, &str, Put); 9] = [
+        ("a sparse file", "nccl.conf", Box::new(sparse)),
+        ("lines without a name", "nccl.conf", Box::new(write(lines("=\n")))),
+        ("many lines of one name", "nccl.conf", Box::new(write(lines("NCCL_A=\n")))),
+        ("many names", "nccl.conf", Box::new(write(names))),
+        ("many odd lines", "nccl.conf", Box::new(write(lines("NCCL_IB_TC 1\n")))),
+        ("a sparse file", "ld.so.cache", Box::new(sparse)),
+        ("one long path", "ld.so.cache", Box::new(|path| fs::write(path, cache_of_one_long_path()).unwrap())),
+        ("a sparse file", "passwd", Box::new(sparse)),
+        ("many lines", "passwd", Box::new(write(lines(":::\n")))),
+    ];
+    for (what, name, put) in cases {
+        let etc = tempfile::tempdir().unwrap();
+        put(&etc.path().join(name));
+        let what = format!("{what} in place of {name}");
+        expect_little(&what, below(etc.path(), &["plan", "--json"]), 0);
+        expect_little(&what, below(etc.path(), &["--", "true"]), 0);
+    }
+}
+
+#[test]
+fn a_configuration_costs_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let profiles = folder.path().join("profiles");
+    fs::create_dir(&profiles).unwrap();
+    let items = |item: &str, bytes: usize| format!("[{}]", item.repeat(bytes / item.len()));
+    let head = "name = \"site\"\ntitle = \"t\"\nsource = \"s\"\n";
+    // As long as is taken, and longer.
+    for bytes in [260_000, 1_000_000] {
+        for item in ["1,", "{},", "[],"] {
+            let config = folder.path().join("config.toml");
+            fs::write(&config, format!("keep = {}", items(item, bytes))).unwrap();
+            let mut command = rdma_init(["--", "true"]);
+            command.env("RDMA_INIT_CONFIG", &config);
+            expect_little(&format!("a configuration of {item}"), command, 125);
+
+            fs::write(profiles.join("site.toml"), format!("{head}unset = {}", items(item, bytes))).unwrap();
+            let mut command = rdma_init(["--", "true"]);
+            command.env("RDMA_INIT_PROFILE_DIR", &profiles);
+            expect_little(&format!("a profile of {item}"), command, 125);
+        }
+    }
+}
+
+/// A folder for the dynamic loader with many names for one library: each would be compared with
+/// all before it.
+#[test]
+fn a_folder_of_many_libraries_costs_little() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..60_000 {
+        std::os::unix::fs::symlink("/bin/true", folder.path().join(format!("libnccl.so.{number}"))).unwrap();
+    }
+    let mut command = rdma_init(["plan", "--json"]);
+    command.env("LD_LIBRARY_PATH", folder.path());
+    let start = Instant::now();
+    expect_little("many names of one library", command, 0);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+/// Documents that somebody else has written.
+#[test]
+fn documents_of_others_cost_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("document.json");
+    let text = |program: &[&str]| {
+        let output = rdma_init(program).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // In place of the first list of this name.
+    let with = |document: &str, key: &str, count: usize| {
+        let mut value: serde_json::Value = serde_json::from_str(document).unwrap();
+        value[key] = serde_json::Value::String("@".to_owned());
+        value.to_string().replace("\"@\"", &format!("[{}{{}}]", "{},".repeat(count)))
+    };
+    let facts = text(&["inspect", "--json"]);
+    for (count, code) in [(90_000, 0), (2_700_000, 125)] {
+        fs::write(&path, with(&facts, "rdma", count)).unwrap();
+        let command = rdma_init(["plan", "--facts", path.to_str().unwrap()]);
+        expect_little("facts of many devices", command, code);
+    }
+    let report = text(&["self-test", "--level", "quick", "--json"]);
+    for key in ["hcas", "checks"] {
+        fs::write(&path, with(&report, key, 300_000)).unwrap();
+        expect_little("a report", rdma_init(["compare", path.to_str().unwrap()]), 1);
+    }
+}

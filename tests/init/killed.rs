@@ -1,0 +1,102 @@
+//! A child that is killed when it has the permit to become the command, and is not the command
+//! yet: PID 1 starts it all the same. And one that was the command is never started again.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use nix::libc;
+
+use crate::support::hang::Hang;
+use crate::support::poll_until;
+use crate::support::running::{Ended, Running, Way, as_pid_1, children, hanging, in_place, rdma_init, send};
+
+/// A command of a name of its own, so that its execution can be made to hang.
+fn command() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("command");
+    fs::write(&path, "#!/bin/sh\necho \"ran ${T_X:-unprepared}\"; exit 7\n").unwrap();
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    (folder, path)
+}
+
+/// Stopped in its execve.
+fn about_to_exec(flags: &[&str], is_pid_1: bool) -> (tempfile::TempDir, Hang, Running) {
+    let (folder, path) = command();
+    let path = path.to_str().unwrap();
+    let hang = Hang::interruptible(path);
+    let all = [&["--set", "T_X=prepared"], flags, &["--", path]].concat();
+    let running = hanging(rdma_init(all), is_pid_1, &hang);
+    hang.wait();
+    (folder, hang, running)
+}
+
+#[test]
+fn the_command_is_started_with_what_was_decided() {
+    for (is_pid_1, flags) in [
+        (true, &[][..]),
+        (true, &["--memlock", "enforce"]),
+        // The time has passed, and the child is on its way.
+        (true, &["--prepare-timeout", "50ms"]),
+        (false, &["--supervise"]),
+    ] {
+        for signal in [libc::SIGKILL, libc::SIGSEGV] {
+            let (_folder, hang, running) = about_to_exec(flags, is_pid_1);
+            let child = running.child();
+            send(child, signal);
+            // Otherwise it could still come to its exec.
+            poll_until("the child is gone", || (!children(running.pid).contains(&child)).then_some(()));
+            hang.release();
+            let ended = running.end().expect_code(7);
+            assert_eq!(ended.stdout, "ran prepared\n", "{flags:?}: {ended:#?}");
+            for part in ["the preparation was killed by SIG", "started with what was decided"] {
+                assert_eq!(ended.stderr.matches(part).count(), 1, "{part}: {ended:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stop_is_still_a_stop() {
+    let (_folder, hang, running) = about_to_exec(&[], true);
+    running.kill(libc::SIGTERM);
+    let ended = running.end().expect_code(143);
+    hang.release();
+    assert_eq!(ended.stdout, "", "{ended:#?}");
+}
+
+/// However soon it is killed: what has run once does not run again.
+#[test]
+fn a_command_that_is_killed_is_not_started_again() {
+    let script = "echo ran; kill -KILL $$";
+    let starts: [Way; 2] = [(&[], as_pid_1), (&["--supervise"], in_place)];
+    for (flags, start) in starts {
+        for _ in 0..50 {
+            let ended: Ended = start(rdma_init([flags, &["--", "sh", "-c", script]].concat())).end();
+            let ended = ended.expect_code(137);
+            assert_eq!(ended.stdout, "ran\n", "{ended:#?}");
+        }
+    }
+}
+
+/// At every moment of the way there.
+#[test]
+fn a_kill_at_any_time_starts_nothing_twice() {
+    // As long as it takes to be sure that it is killed before its own end.
+    let script = "echo ran; exec sleep 0.2";
+    let mut untouched = 0;
+    for microseconds in (0..10_000).step_by(200) {
+        let running = as_pid_1(rdma_init(["--", "sh", "-c", script]));
+        let child = running.child();
+        std::thread::sleep(std::time::Duration::from_micros(microseconds));
+        send(child, libc::SIGKILL);
+        let ended = running.end();
+        let ran = ended.stdout.matches("ran").count();
+        assert!(ran <= 1, "{microseconds}: {ended:#?}");
+        let code = ended.status.code();
+        // It comes to its own end where it was started in the child's place.
+        assert!(code == Some(137) || code == Some(0) && ran == 1, "{microseconds}: {ended:#?}");
+        untouched += usize::from(code == Some(0));
+    }
+    println!("{untouched} of 50 were started in the place of one that was killed");
+}
