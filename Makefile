@@ -20,7 +20,7 @@ TARGET := target/$(CARGO_BUILD_TARGET)/release/rdma-init
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build demo test test-setup test-torch manual check bench clean
+.PHONY: all setup build demo test test-quick test-setup test-torch manual check bench clean
 
 all: build
 
@@ -59,6 +59,12 @@ test-setup:
 test: build test-setup
 	$(CARGO) test --release --locked --no-fail-fast
 	RDMA_INIT_TEST_PEER=tini $(CARGO) test --release --locked --test peers
+
+# What a change of the code breaks first; needs no Docker and no virtual machine, and
+# fetches nothing. The debug profile, because it is built in seconds, and the release in minutes.
+# Many of the tests only wait, so more of them run at once than there are processors.
+test-quick: setup
+	$(CARGO) test --locked --lib --test golden --test cli --test readme -- --test-threads 8
 
 # The init of torchrun; needs root. PyTorch goes to target/torch.
 test-torch: build

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::run::{Ran, program, rdma_init, run};
+use super::run::{Ran, copy_executable, program, rdma_init, run};
 use crate::support::{binary, skip};
 
 fn install(folder: &Path) -> Ran {
@@ -78,7 +78,7 @@ fn any_user_who_may_write_there_can() {
     // Where others may start it from, as in an image.
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let image = folder.path().join("image");
-    fs::copy(binary(), &image).unwrap();
+    copy_executable(binary(), &image, "");
     let volume = folder.path().join("volume");
     fs::create_dir(&volume).unwrap();
     let install = |mode: u32| {

@@ -40,10 +40,15 @@ impl Between {
     }
 
     fn greeted(more: &[&str]) -> Between {
+        Between::greeted_within("30s", more)
+    }
+
+    /// The peer tries for so long to find a node that is not this one.
+    fn greeted_within(wait: &str, more: &[&str]) -> Between {
         let listening = Waiting::guarded("30s", more);
         let own = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = own.local_addr().unwrap().to_string();
-        let mut command = self_test(&[&["--peer", &address, "--wait", "30s"], more].concat());
+        let mut command = self_test(&[&["--peer", &address, "--wait", wait], more].concat());
         command.env("RDMA_INIT_TOKEN", TOKEN);
         let connecting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (mut peer, mut listener) = (Stranger::on(own.accept().unwrap().0), Stranger::at(&listening));
@@ -156,7 +161,7 @@ fn a_message_that_is_changed_repeated_or_sent_back_is_refused() {
 
 #[test]
 fn a_proof_that_is_repeated_is_no_message() {
-    let mut between = Between::greeted(&ONLY);
+    let mut between = Between::greeted_within("5s", &ONLY);
     let proof = between.peer.line();
     between.listener.put(&proof);
     assert!(between.listener.line().contains("Hello"));

@@ -1,9 +1,10 @@
 //! Running the program in place.
 
-use std::os::unix::fs::PermissionsExt;
+use std::ffi::OsStr;
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use nix::libc;
 
@@ -77,6 +78,16 @@ pub fn has_own_mounts() -> bool {
 
 /// Writes an executable file.
 pub fn executable(path: &Path, text: &str) {
-    std::fs::write(path, text).unwrap();
-    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    copy_executable("/dev/stdin", path, text);
+}
+
+/// Copies an executable file, or what is put into /dev/stdin. Another process does it: had we
+/// the file open for writing, so would whatever another test starts at that moment, and the
+/// file could not be run (ETXTBSY).
+pub fn copy_executable(from: impl AsRef<OsStr>, to: &Path, input: &str) {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-ec", "cat \"$0\" >\"$1\"; chmod 755 \"$1\""]).arg(from).arg(to).stdin(Stdio::piped());
+    let mut shell = shell.spawn().unwrap();
+    shell.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    assert!(shell.wait().unwrap().success());
 }
