@@ -158,7 +158,7 @@ PermitRootLogin yes=1' 'NCCL_foo.bar=1' 'NCCL_V_CODE=a;touch pwned' \
                 'NCCL_V_LINES=1
 NCCL_V_MORE=2' "$init" --propagate ssh -- true
             # A connection without a network: sshd speaks on its standard input.
-            ssh -F none -i key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o Level=ERROR \
+            ssh -F none -i key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
                 -o ProxyCommand="$sshd -i -e -o StrictModes=no -o AuthorizedKeysFile=$own/key.pub 2>>sshd-said" \
                 root@here env </dev/null
         }
