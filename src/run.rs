@@ -8,9 +8,9 @@ mod refuse;
 mod traffic;
 
 pub use enter::enter;
-pub use execute::{WITH_WHAT_WAS_DECIDED, execute, execute_decided, execute_filled};
+pub use execute::{execute, execute_decided, execute_filled, execute_untouched};
 pub use not_run::exec_failed;
-pub use refuse::{last_words, leave_behind, refuse, refuse_and_tell, refusing};
+pub use refuse::{last_words, leave_behind, leave_reason, refuse, refuse_and_tell, refusing};
 pub use traffic::tell as tell_traffic;
 
 use std::ffi::CString;

@@ -13,7 +13,7 @@ use crate::commands;
 use crate::config;
 use crate::exit;
 use crate::facts::environment::Environment;
-use crate::init::{self, DEFAULT_PREPARE_TIMEOUT, Decided, Link, Orders, Refusal, Terms};
+use crate::init::{self, DEFAULT_PREPARE_TIMEOUT, Decided, Link, Orders, Refusal, Tasks, Terms};
 use crate::log::Level;
 use crate::log::{Log, say};
 use crate::run::{self, Keeper, Prepared};
@@ -62,7 +62,7 @@ const LENT: &str = "refusing to run: the file of this program lends the rights o
 /// The work in a child, under an init.
 fn supervised(inherited: Inherited, arguments: Vec<CString>, orders: Orders, parent: Pid) -> i32 {
     let command = command_of(&arguments).unwrap_or_default().to_vec();
-    init::supervise(inherited, command, orders, parent, |link| {
+    init::supervise(inherited, command, orders, parent, TASKS, |link| {
         match work(&arguments, &Guard::new(Watcher::Link(link))) {
             Done::Code(code) => code,
             // Only asked for where there is no init yet.
@@ -70,6 +70,15 @@ fn supervised(inherited: Inherited, arguments: Vec<CString>, orders: Orders, par
         }
     })
 }
+
+/// What an init has its other children do.
+const TASKS: Tasks = Tasks {
+    execute_decided: run::execute_decided,
+    execute_untouched: run::execute_untouched,
+    tell_traffic: run::tell_traffic,
+    refusing: run::refusing,
+    leave_reason: run::leave_reason,
+};
 
 /// What the work ended with, where it did not become the command.
 enum Done {
@@ -140,7 +149,7 @@ impl<'a> Guard<'a> {
             Watcher::Link(link) => link.decide(decided),
             Watcher::InPlace(Some(timer), _) => timer.decide(deadline::Decided {
                 image: Image::new(command.to_vec(), environment::with(inherited.to_vec(), decided.filled())),
-                message: format!("rdma-init: {NOT_IN_TIME}. {}\n", run::WITH_WHAT_WAS_DECIDED),
+                message: format!("rdma-init: {NOT_IN_TIME}. {}\n", init::WITH_WHAT_WAS_DECIDED),
             }),
             Watcher::InPlace(None, _) => {}
         }
@@ -250,7 +259,7 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
                 say(
                     "a bug in rdma-init ended the preparation (please report it). The command is started as it would have been without rdma-init.",
                 );
-                let code = run::execute(Image::new(command.to_vec(), environ::entries()), command);
+                let code = run::execute_untouched(command.to_vec());
                 guard.not_run();
                 code
             }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::note::Note;
 use super::supervisor::Supervisor;
-use crate::run::tell_traffic;
 use crate::sys::fork;
 
 /// The container ends later by as much.
@@ -17,7 +16,7 @@ impl Supervisor {
     pub(super) fn account(&self, ran: Duration) {
         let Some(text) = self.note.as_deref().and_then(Note::text) else { return };
         let _ = fork::within(PATIENCE, || {
-            tell_traffic(&text, ran);
+            (self.tasks.tell_traffic)(&text, ran);
             0
         });
     }

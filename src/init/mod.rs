@@ -21,11 +21,14 @@ mod signal_map;
 mod stopping;
 mod supervisor;
 mod survivors;
+mod tasks;
 mod terminal;
 mod voice;
 
 pub use link::Link;
 pub use note::Decided;
 pub use orders::{DEFAULT_PREPARE_TIMEOUT, Enforcing, Orders, Refusal, Supervision, Terms, Voice};
+pub use preparing::WITH_WHAT_WAS_DECIDED;
 pub use signal_map::{Remap, Rewrite};
 pub use supervisor::supervise;
+pub use tasks::Tasks;

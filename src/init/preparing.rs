@@ -14,13 +14,13 @@ use super::orders::Refusal;
 use super::supervisor::{Supervisor, cannot_start, spawn};
 use super::voice::Weight;
 use crate::exit;
-use crate::facts::environment::Environment;
-use crate::run::{self, WITH_WHAT_WAS_DECIDED};
-use crate::sys::environ;
-use crate::sys::exec::Image;
 use crate::sys::fork::Ended;
 use crate::sys::memory;
 use crate::sys::signals::{self, Received};
+
+/// What becomes of a command whose preparation did not come to its end, but to a decision.
+pub const WITH_WHAT_WAS_DECIDED: &str = "The command is started with what was decided. \
+    Processes that enter the container later may not find all of it.";
 
 /// What the wait of the preparing stage ended with.
 enum Event {
@@ -159,14 +159,14 @@ impl Supervisor {
             // The command is worth more than a better message.
             Err(_) => (None, None),
         };
-        let before = self.child;
+        let (before, tasks) = (self.child, self.tasks);
         let started = spawn(&self.state, before, || {
             if voice.json {
                 voice.start_log();
             }
             let code = match decided {
-                Some(decided) => run::execute_decided(&decided, command, refusal),
-                None => run::execute(Image::new(command.clone(), environ::entries()), &command),
+                Some(decided) => (tasks.execute_decided)(&decided, command, refusal),
+                None => (tasks.execute_untouched)(command),
             };
             if let Some(link) = link {
                 link.not_run();
@@ -197,10 +197,9 @@ impl Supervisor {
     fn refuse(&self, refusal: Refusal, why: &str) -> i32 {
         let reason = refusal.because(why);
         let voice = self.orders.voice;
-        voice.say(Weight::Error, &run::refusing(&reason, refusal.code));
-        let (words, failed) = run::last_words(&Environment::new(&environ::entries()), &reason);
-        if let Err(why) = words.leave() {
-            voice.say(Weight::Error, &format!("{failed}: {why}"));
+        voice.say(Weight::Error, &(self.tasks.refusing)(&reason, refusal.code));
+        if let Some(failed) = (self.tasks.leave_reason)(&reason) {
+            voice.say(Weight::Error, &failed);
         }
         refusal.code
     }

@@ -19,6 +19,7 @@ use super::orders::Orders;
 use super::preparing::Prepared;
 use super::sealed::Sealed;
 use super::survivors::Reach;
+use super::tasks::Tasks;
 use super::terminal;
 use super::voice::Weight;
 use crate::exit;
@@ -40,6 +41,7 @@ pub fn supervise(
     command: Vec<CString>,
     orders: Orders,
     parent: Pid,
+    tasks: Tasks,
     prepare: impl FnOnce(&Link) -> i32,
 ) -> i32 {
     let started = Instant::now();
@@ -63,6 +65,7 @@ pub fn supervise(
     let mut supervisor = Supervisor {
         state,
         command,
+        tasks,
         reach,
         parent,
         started,
@@ -124,6 +127,7 @@ pub(super) fn cannot_start(orders: &Orders, what: &str, error: Errno) -> i32 {
 pub(super) struct Supervisor {
     pub(super) state: State,
     pub(super) command: Vec<CString>,
+    pub(super) tasks: Tasks,
     pub(super) reach: Reach,
     /// Our own, at the start.
     pub(super) parent: Pid,

@@ -14,14 +14,15 @@ use crate::log::say;
 use crate::sys::environ;
 use crate::sys::exec::Image;
 
-/// What becomes of a command whose preparation did not come to its end, but to a decision.
-pub const WITH_WHAT_WAS_DECIDED: &str = "The command is started with what was decided. \
-    Processes that enter the container later may not find all of it.";
-
 /// Becomes the command. Returns the exit code where that cannot be, when it has been said.
 pub fn execute(mut image: Image, command: &[CString]) -> i32 {
     let error = image.exec();
     failed(error, command, &image)
+}
+
+/// The same as it would have been without rdma-init.
+pub fn execute_untouched(command: Vec<CString>) -> i32 {
+    execute(Image::new(command.clone(), environ::entries()), &command)
 }
 
 /// The same with variables that were filled in, which the kernel may have no room for. The

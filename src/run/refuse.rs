@@ -27,10 +27,20 @@ pub fn refusing(reason: &str, code: i32) -> String {
 
 /// Where Kubernetes shows why the command did not start.
 pub fn leave_behind(known: &Environment, reason: &str) {
-    let (words, failed) = last_words(known, reason);
-    if let Err(why) = words.leave() {
-        say(&format!("{failed}: {why}"));
+    if let Some(failed) = left_behind(known, reason) {
+        say(&failed);
     }
+}
+
+/// The same in a process that speaks in another way: returns what to say where it cannot be
+/// written.
+pub fn leave_reason(reason: &str) -> Option<String> {
+    left_behind(&Environment::new(&environ::entries()), reason)
+}
+
+fn left_behind(known: &Environment, reason: &str) -> Option<String> {
+    let (words, failed) = last_words(known, reason);
+    words.leave().err().map(|why| format!("{failed}: {why}"))
 }
 
 /// The reason for that file, and what to say where it cannot be written.
