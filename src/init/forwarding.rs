@@ -13,24 +13,6 @@ use super::voice::Weight;
 use crate::sys::fork::Ended;
 use crate::sys::signals::{self, Forwarded, Received, Target};
 
-/// A set of signals: bit n-1 for signal n.
-#[derive(Clone, Copy, Default)]
-pub(super) struct SignalSet(u64);
-
-impl SignalSet {
-    fn add(&mut self, signal: i32) {
-        self.0 |= 1 << (signal - 1);
-    }
-
-    pub(super) fn has(self, signal: i32) -> bool {
-        self.0 & (1 << (signal - 1)) != 0
-    }
-
-    pub(super) fn signals(self) -> impl Iterator<Item = i32> {
-        (1..=signals::LARGEST).filter(move |signal| self.has(*signal))
-    }
-}
-
 impl Supervisor {
     /// Forwards a signal, or reaps; returns how the main child ended.
     pub(super) fn handle(&mut self, received: &Received) -> Option<Ended> {

@@ -6,7 +6,8 @@
 //! the deadlines that it was given. With `--supervise` the same serves a command
 //! elsewhere than in a container.
 //!
-//! `supervisor` is the loop; its stages are `preparing`, `forwarding` and `stopping`.
+//! `stages` is its life from the fork to the exit code: `preparing`, then `supervisor`, which
+//! waits and reaps with `forwarding`, then `stopping`, and `end`.
 
 mod account;
 mod end;
@@ -18,6 +19,9 @@ mod orders;
 mod preparing;
 mod sealed;
 mod signal_map;
+mod signal_set;
+mod spawn;
+mod stages;
 mod stopping;
 mod supervisor;
 mod survivors;
@@ -30,5 +34,5 @@ pub use note::Decided;
 pub use orders::{DEFAULT_PREPARE_TIMEOUT, Enforcing, Orders, Refusal, Supervision, Terms, Voice};
 pub use preparing::WITH_WHAT_WAS_DECIDED;
 pub use signal_map::{Remap, Rewrite};
-pub use supervisor::supervise;
+pub use stages::supervise;
 pub use tasks::Tasks;

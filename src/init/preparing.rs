@@ -11,7 +11,8 @@ use super::execed::has_never_execed;
 use super::link::{self, News, Watch};
 use super::note::Note;
 use super::orders::Refusal;
-use super::supervisor::{Supervisor, cannot_start, spawn};
+use super::spawn::{cannot_start, spawn};
+use super::supervisor::Supervisor;
 use super::voice::Weight;
 use crate::exit;
 use crate::sys::fork::Ended;
@@ -160,7 +161,7 @@ impl Supervisor {
             Err(_) => (None, None),
         };
         let (before, tasks) = (self.child, self.tasks);
-        let started = spawn(&self.state, before, || {
+        let started = spawn(&self.inheritance, before, || {
             if voice.json {
                 voice.start_log();
             }

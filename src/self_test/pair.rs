@@ -10,6 +10,7 @@ mod agree;
 mod connect;
 mod connection;
 mod ends;
+mod found;
 mod handshake;
 mod listen;
 mod message;

@@ -3,8 +3,8 @@
 use super::super::check::{Check, Outcome};
 use super::super::kinds;
 use super::super::report::Rail;
+use super::found::Found;
 use super::message::Node;
-use super::rails::Found;
 use crate::text::counted;
 
 /// What must be the same, in the order in which it is shown.

@@ -8,22 +8,12 @@ use super::super::isolate::{Children, Work};
 use super::super::report::Rail;
 use super::super::verbs;
 use super::super::whole::Extent;
+use super::found::Found;
 use super::message::{Message, Moved, Node};
 use super::{Met, agree, ends};
 use crate::verbs::port_test::{DeviceProbe, PortTest, ProbeResult};
 use crate::verbs::rail::{self, Side};
 use crate::verbs::talk::End;
-
-/// What came of each pair of rails.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// What the port works with, here and there, in bytes.
-    pub mtu: [Option<u32>; 2],
-    pub mine: Moved,
-    pub theirs: Moved,
-    /// Why it was not tried.
-    pub left_out: Option<String>,
-}
 
 const NUMBER: &str = "it reports another number of rails";
 

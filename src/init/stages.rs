@@ -1,0 +1,137 @@
+//! The life of a supervisor, stage after stage: the preparation, the command, what is left of it,
+//! and the end.
+
+use std::ffi::CString;
+use std::time::Instant;
+
+use nix::libc::SIGCHLD;
+use nix::unistd::{Pid, getpgrp};
+
+use super::end::End;
+use super::link::{self, Link, News, Watch};
+use super::orders::Orders;
+use super::preparing::Prepared;
+use super::signal_set::SignalSet;
+use super::spawn::{Inheritance, cannot_start, spawn};
+use super::supervisor::Supervisor;
+use super::survivors::Reach;
+use super::tasks::Tasks;
+use super::terminal;
+use crate::sys::fork::Ended;
+use crate::sys::memory;
+use crate::sys::signals::{self, Inherited};
+
+/// Runs `prepare` in a child, which becomes the command, and serves as its init.
+/// Returns the code to exit with.
+///
+/// All signals must be blocked; `inherited` is what the command gets back.
+/// `command` is what is started as it is where the preparation does not come to an
+/// end; it may be empty. `parent` is the one that this process was started by.
+/// Elsewhere than in PID 1, the process becomes a subreaper.
+pub fn supervise(
+    inherited: Inherited,
+    command: Vec<CString>,
+    orders: Orders,
+    parent: Pid,
+    tasks: Tasks,
+    prepare: impl FnOnce(&Link) -> i32,
+) -> i32 {
+    let started = Instant::now();
+    let sigchld = signals::set_default(SIGCHLD);
+    let reach = if std::process::id() == 1 { Reach::Namespace } else { Reach::Descendants };
+    if reach == Reach::Descendants {
+        // It fails only before Linux 3.4.
+        let _ = nix::sys::prctl::set_child_subreaper(true);
+    }
+    let (mut watch, link) = match link::pair() {
+        Ok(pair) => pair,
+        Err(error) => return cannot_start(&orders, "a pipe to the process that prepares the command", error),
+    };
+    let inheritance = Inheritance { inherited, sigchld };
+    let child = match spawn(&inheritance, getpgrp(), || prepare(&link)) {
+        Ok(child) => child,
+        Err(error) => return cannot_start(&orders, "the process that prepares the command", error),
+    };
+    drop(link);
+
+    let mut supervisor = Supervisor {
+        inheritance,
+        command,
+        tasks,
+        reach,
+        parent,
+        started,
+        orders: Orders::default(),
+        child,
+        forwarded: SignalSet::default(),
+        last_forwarded: None,
+        stop: None,
+        draining: None,
+        not_run: false,
+        is_preparing: true,
+        never_execed: false,
+        replaced: None,
+        untouched: None,
+        note: watch.take_note(),
+        left: watch.take_state(),
+        killed: None,
+        childless: false,
+        may_not_kill: false,
+        warned_of_kill: false,
+        warned_of_value: false,
+    };
+    supervisor.follow(orders);
+    supervisor.until_the_end(watch)
+}
+
+impl Supervisor {
+    fn until_the_end(&mut self, watch: Watch) -> i32 {
+        let ended = self.until_command_ends(watch);
+        let at = Instant::now();
+        if self.reach == Reach::Descendants {
+            // For whoever waits for us on this terminal.
+            terminal::hand_over(self.child, getpgrp());
+        }
+        let (ended, was_command) = match ended {
+            Ok(ended) => ended,
+            Err(code) => return code,
+        };
+        // What comes during the drain is not behind the end.
+        let signal = self.signal_behind(ended);
+        self.drain();
+        let end = End {
+            command: was_command.then(|| self.command_name()),
+            ended,
+            code: self.orders.supervision.remap.of(ended.code()),
+            ran: at - self.started,
+            signal: signal.map(|(signal, when)| (signal, at.saturating_duration_since(when))),
+            killed: self.killed.map(|(why, _)| why),
+        };
+        if was_command {
+            self.account(end.ran);
+        }
+        end.report(self.orders.voice);
+        end.code
+    }
+
+    /// How the main child ended, and whether it was the command by then; or the code to
+    /// exit with, where all has been said.
+    fn until_command_ends(&mut self, watch: Watch) -> Result<(Ended, bool), i32> {
+        match self.preparing(watch) {
+            Prepared::Exit(code) => Err(code),
+            Prepared::Ended { ended, was_command } => Ok((ended, was_command)),
+            Prepared::Running => {
+                self.is_preparing = false;
+                self.leave_inherited_behind();
+                // By now it is little, and the loop for the rest needs still less.
+                memory::forget_own_code();
+                let Some(ended) = self.until_child_ends() else { return Err(self.gave_up()) };
+                let not_run = |watch: &Watch| watch.read() == News::NotRun;
+                if self.not_run || self.untouched.as_ref().is_some_and(not_run) {
+                    return Err(ended.code());
+                }
+                Ok((ended, true))
+            }
+        }
+    }
+}
