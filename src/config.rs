@@ -22,7 +22,7 @@ use crate::facts::environment::Environment;
 use crate::init::{DEFAULT_PREPARE_TIMEOUT, Enforcing, Orders, Refusal, Supervision, Terms, Voice};
 use crate::log;
 use crate::plan::{DefaultRouteOption, Options, ProfileOption};
-use crate::state::{Place, Propagate};
+use crate::state::{Propagate, StateDir};
 
 pub use layers::{CONFIG_VARIABLE, DEFAULT_FILE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE};
 
@@ -44,7 +44,7 @@ pub struct Config {
     pub keep: BTreeSet<String>,
     pub set: IndexMap<String, String>,
     /// Where the state is left.
-    pub state_dir: Place,
+    pub state_dir: StateDir,
     /// Put the variables into `/etc/nccl.conf` as well; `None`: in a container.
     pub write_nccl_conf: Option<bool>,
     /// Where else processes that enter the container find the variables.
@@ -487,7 +487,7 @@ mod tests {
             assert_eq!(early(&environment, &[]), early(&Environment::default(), &[]), "{name}");
         }
         // Here, nothing is nowhere.
-        assert_eq!(of(&[("RDMA_INIT_STATE_DIR", "")]).unwrap().state_dir, Place::Nowhere);
+        assert_eq!(of(&[("RDMA_INIT_STATE_DIR", "")]).unwrap().state_dir, StateDir::Nowhere);
         // A list can be emptied all the same.
         assert!(of(&[("RDMA_INIT_KEEP", ",")]).unwrap().keep.is_empty());
         // A name that is none is still an error.

@@ -12,7 +12,8 @@
 //! * [`start`]: from `main` to the exec; decides whether this is PID 1.
 //! * [`init`]: PID 1, or a subreaper. It forks, forwards, reaps and exits, and nothing else.
 //! * [`cli`], [`config`]: what the user asked for, and in which layer.
-//! * [`run`]: the main job as a story, calling what follows.
+//! * [`pipeline`]: the main job as a story, calling what follows: read, decide, find, refuse or
+//!   apply, leave behind, exec.
 //! * [`facts`]: what the container has, its image included. Plain data, and readers that
 //!   judge nothing.
 //! * [`profiles`]: what platforms publish, as TOML.
@@ -25,7 +26,7 @@
 //! * [`apply`]: carries it out: limits, capabilities, environment, files.
 //! * [`state`]: what a start leaves for whoever enters the container later.
 //! * [`report`]: for people and for programs.
-//! * [`commands`], [`host`], [`demo`]: the commands that print, and the hosts they decide for.
+//! * [`commands`], [`demo`]: the commands that print, and the hosts that come with the program.
 //! * [`self_test`]: limits, image and fabric, proven.
 //! * [`compare`]: the reports of many nodes, side by side.
 //! * [`verbs`]: RDMA itself, in processes of its own.
@@ -46,16 +47,15 @@ pub mod exit;
 pub mod facts;
 pub mod finding;
 pub mod findings;
-pub mod host;
 pub mod init;
 pub mod json;
 pub mod log;
 pub mod nccl;
+pub mod pipeline;
 pub mod plan;
 pub mod profiles;
 pub mod report;
 pub mod resolve;
-pub mod run;
 pub mod self_test;
 pub mod start;
 pub mod state;

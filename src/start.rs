@@ -16,7 +16,7 @@ use crate::facts::environment::Environment;
 use crate::init::{self, DEFAULT_PREPARE_TIMEOUT, Decided, Link, Orders, Refusal, Tasks, Terms};
 use crate::log::Level;
 use crate::log::{Log, say};
-use crate::run::{self, Keeper, Prepared};
+use crate::pipeline::{self, LookedAfterBy, Prepared};
 use crate::sys::deadline::{self, Deadline, Refused};
 use crate::sys::environ;
 use crate::sys::exec::Image;
@@ -73,11 +73,11 @@ fn supervised(inherited: Inherited, arguments: Vec<CString>, orders: Orders, par
 
 /// What an init has its other children do.
 const TASKS: Tasks = Tasks {
-    execute_decided: run::execute_decided,
-    execute_untouched: run::execute_untouched,
-    tell_traffic: run::tell_traffic,
-    refusing: run::refusing,
-    leave_reason: run::leave_reason,
+    execute_decided: pipeline::execute_decided,
+    execute_untouched: pipeline::execute_untouched,
+    tell_traffic: pipeline::tell_traffic,
+    refusing: pipeline::refusing,
+    leave_reason: pipeline::leave_reason,
 };
 
 /// What the work ended with, where it did not become the command.
@@ -100,10 +100,10 @@ fn timed_out() -> String {
 /// What the timer of this process does instead of starting the command.
 fn refused(refusal: Refusal) -> Refused {
     let reason = refusal.because(NOT_IN_TIME);
-    let (words, failed) = run::last_words(&Environment::new(&environ::entries()), &reason);
+    let (words, failed) = pipeline::last_words(&Environment::new(&environ::entries()), &reason);
     Refused {
         code: refusal.code,
-        message: format!("rdma-init: {}\n", run::refusing(&reason, refusal.code)),
+        message: format!("rdma-init: {}\n", pipeline::refusing(&reason, refusal.code)),
         words,
         failed: format!("rdma-init: {failed}\n"),
     }
@@ -164,11 +164,11 @@ impl<'a> Guard<'a> {
     }
 
     /// Who looks after the command; where PID 1 does, nothing but this container is about.
-    fn keeper(&self) -> Keeper {
+    fn keeper(&self) -> LookedAfterBy {
         match self.watcher {
-            Watcher::Link(_) if getppid().as_raw() == 1 => Keeper::Pid1,
-            Watcher::Link(_) => Keeper::Subreaper,
-            Watcher::InPlace(..) => Keeper::Nobody,
+            Watcher::Link(_) if getppid().as_raw() == 1 => LookedAfterBy::Pid1,
+            Watcher::Link(_) => LookedAfterBy::Subreaper,
+            Watcher::InPlace(..) => LookedAfterBy::Nobody,
         }
     }
 
@@ -230,15 +230,15 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
     let code = match result {
         Ok(Prepared::Command { image, filled, .. }) => {
             let code = match filled {
-                true => run::execute_filled(image, command, refusal),
-                false => run::execute(image, command),
+                true => pipeline::execute_filled(image, command, refusal),
+                false => pipeline::execute(image, command),
             };
             guard.not_run();
             code
         }
         Ok(Prepared::Supervise(orders)) => return Done::Supervise(orders),
         Ok(Prepared::Refused { reason, public, code }) => {
-            run::refuse_and_tell(&reason, &public, code);
+            pipeline::refuse_and_tell(&reason, &public, code);
             guard.not_run();
             code
         }
@@ -251,7 +251,7 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
         Err(_) => match refusal {
             Some(refusal) => {
                 let what = "a bug in rdma-init ended the preparation (please report it)";
-                run::refuse(&refusal.because(what), refusal.code);
+                pipeline::refuse(&refusal.because(what), refusal.code);
                 guard.not_run();
                 refusal.code
             }
@@ -259,7 +259,7 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
                 say(
                     "a bug in rdma-init ended the preparation (please report it). The command is started as it would have been without rdma-init.",
                 );
-                let code = run::execute_untouched(command.to_vec());
+                let code = pipeline::execute_untouched(command.to_vec());
                 guard.not_run();
                 code
             }
@@ -280,7 +280,7 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
     let failed = |error: &anyhow::Error| {
         say(&sentence(&format!("{error:#}")));
         if cli.action.is_none() {
-            run::leave_behind(&environment, &format!("{error:#}"));
+            pipeline::leave_behind(&environment, &format!("{error:#}"));
         }
         Prepared::Exit(exit::FAILED)
     };
@@ -306,16 +306,17 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
             if config.supervise {
                 return Prepared::Supervise(Box::new(config.orders()));
             }
-            run::without_init(&config, &log, parent);
+            pipeline::without_init(&config, &log, parent);
         }
         let command = command_of(arguments).unwrap_or_default().to_vec();
         let decided = |decided: &Decided| guard.decide(decided, &command, &inherited);
-        return run::prepare(&config, &log, command.clone(), inherited.clone(), guard.keeper(), decided)
+        return pipeline::prepare(&config, &log, command.clone(), inherited.clone(), guard.keeper(), decided)
             .unwrap_or_else(|error| failed(&error));
     };
     if let Action::Exec { .. } = action {
         let command = command_of(arguments).unwrap_or_default().to_vec();
-        return run::enter(&config, &log, command, inherited.clone()).unwrap_or_else(|error| failed(&error));
+        return pipeline::enter(&config, &log, command, inherited.clone())
+            .unwrap_or_else(|error| failed(&error));
     }
     match commands::run(action, &config, &environment) {
         Ok(code) => Prepared::Exit(code),

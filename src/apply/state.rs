@@ -7,7 +7,7 @@ use nix::unistd::Uid;
 use crate::facts::reader::describe;
 use crate::state::find::is_of_another_container;
 use crate::state::folder::Folder;
-use crate::state::{ENV_SH, FACTS, NCCL_CONF, PLAN, Place};
+use crate::state::{ENV_SH, FACTS, NCCL_CONF, PLAN, StateDir};
 
 /// The files' contents.
 #[derive(Debug, Default)]
@@ -43,17 +43,17 @@ pub struct Refused {
 /// those that would not do. `standing` is a folder whose state is to stay, before those
 /// that are worse. `None` where no state is wanted, or none of the folders would do.
 pub fn write(
-    place: &Place,
+    place: &StateDir,
     standing: Option<&Path>,
     files: impl FnOnce() -> Files,
 ) -> (Option<Left>, Vec<Refused>) {
     let mut refused = Vec::new();
-    if *place == Place::Nowhere {
+    if *place == StateDir::Nowhere {
         return (None, refused);
     }
     let files = files();
     for folder in place.folders(Uid::effective()).take_while(|folder| Some(folder.as_path()) != standing) {
-        let is_other_state = *place == Place::Default && is_of_another_container(&folder);
+        let is_other_state = *place == StateDir::Default && is_of_another_container(&folder);
         let written = match is_other_state {
             true => Err("another container keeps its state there".to_owned()),
             false => write_to(&folder, &files),

@@ -7,7 +7,8 @@ use crate::config::Config;
 use crate::facts::document::Document;
 use crate::facts::environment::Environment;
 use crate::json;
-use crate::{host, report};
+use crate::pipeline::read;
+use crate::report;
 
 pub fn run(
     out: &mut impl Write,
@@ -16,11 +17,11 @@ pub fn run(
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<()> {
-    let mut facts = super::facts(host, &host::profiles(config)?, config, environment)?;
+    let mut facts = super::facts(host, &read::profiles(config)?, config, environment)?;
     if json {
         if host.facts.is_none() {
             // For a self-test elsewhere, with --facts.
-            host::add_extra(&mut facts);
+            read::add_extra(&mut facts);
         }
         json::write(out, &Document::new(&facts))?;
     } else {

@@ -18,7 +18,7 @@ use crate::cli::Action;
 use crate::config::Config;
 use crate::facts::Facts;
 use crate::facts::environment::Environment;
-use crate::host;
+use crate::pipeline::{self, read};
 use crate::plan::Plan;
 use crate::profiles::Profiles;
 use crate::report::plan::Detail;
@@ -72,13 +72,13 @@ struct Decision {
 }
 
 fn decide(host: &crate::cli::Host, config: &Config, environment: &Environment) -> anyhow::Result<Decision> {
-    let profiles = host::profiles(config)?;
+    let profiles = read::profiles(config)?;
     let mut facts = facts(host, &profiles, config, environment)?;
     if config.asks_anew {
         facts.settings = facts.settings.of_user();
         facts.filled_at_start.clear();
     }
-    let plan = host::decide(&facts, &profiles, config);
+    let plan = pipeline::decide(&facts, &profiles, config);
     Ok(Decision { profiles, facts, plan })
 }
 
@@ -89,10 +89,10 @@ fn facts(
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<Facts> {
-    let filled = host::filled_at_start(config, profiles, environment);
+    let filled = read::filled_at_start(config, profiles, environment);
     match &host.facts {
-        None => Ok(host::live_facts(profiles, environment, &filled)),
+        None => Ok(read::live_facts(profiles, environment, &filled)),
         // What was right for this container has nothing to do with that one.
-        Some(source) => host::captured_facts(source, profiles, &environment.without(&filled)),
+        Some(source) => read::captured_facts(source, profiles, &environment.without(&filled)),
     }
 }

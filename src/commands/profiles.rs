@@ -6,12 +6,12 @@ use anyhow::bail;
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::host;
 use crate::json;
+use crate::pipeline::read;
 use crate::profiles::Profile;
 
 pub fn run(out: &mut impl Write, name: Option<&str>, json: bool, config: &Config) -> anyhow::Result<()> {
-    let profiles = host::profiles(config)?;
+    let profiles = read::profiles(config)?;
     let Some(name) = name else {
         if json {
             return write_json(out, profiles.iter().collect());
@@ -23,7 +23,7 @@ pub fn run(out: &mut impl Write, name: Option<&str>, json: bool, config: &Config
         return Ok(());
     };
     let Some(profile) = profiles.get(name) else {
-        bail!("there is no profile {name:?}; {}", host::advice_on_profile(name, &profiles, &[]));
+        bail!("there is no profile {name:?}; {}", read::advice_on_profile(name, &profiles, &[]));
     };
     if json {
         write_json(out, vec![profile])

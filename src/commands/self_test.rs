@@ -12,17 +12,17 @@ use crate::facts::Facts;
 use crate::facts::environment::Environment;
 use crate::finding::Finding;
 use crate::findings::memlock;
-use crate::host;
 use crate::json;
 use crate::log::say;
+use crate::pipeline::read;
 use crate::plan::Plan;
 use crate::report;
 use crate::self_test::check::{Check, Outcome};
 use crate::self_test::kinds::{self, KINDS, Level};
+use crate::self_test::known;
 use crate::self_test::pair::{self, Meeting, Role};
-use crate::self_test::quick;
+use crate::self_test::run::{self, Scope};
 use crate::self_test::took_us;
-use crate::self_test::whole::{self, Extent};
 
 /// Whether all passed.
 pub fn run(
@@ -52,7 +52,7 @@ pub fn run(
         (_, Some(_)) => Level::Quick,
         (level, None) => level.unwrap_or(Level::Verbs),
     };
-    let extent = Extent::new(level, arguments.size, *arguments.each);
+    let extent = Scope::new(level, arguments.size, *arguments.each);
     let role =
         arguments.listen.clone().map(Role::Listen).or_else(|| arguments.peer.clone().map(Role::Connect));
     let farthest = if role.is_some() { Level::Pair } else { level };
@@ -67,14 +67,14 @@ pub fn run(
     let super::Decision { mut facts, mut plan, .. } = super::decide(&arguments.host, config, environment)?;
     let is_here = arguments.host.facts.is_none();
     if is_here {
-        host::add_extra(&mut facts);
+        read::add_extra(&mut facts);
     }
     plan.findings.extend(memlock_finding(config, &facts, &plan, is_here));
     let name = match &arguments.host.facts {
-        None => quick::host_name(),
+        None => known::host_name(),
         Some(source) => source.display().to_string(),
     };
-    let mut report = whole::report(&name, &facts, &plan, extent, is_wanted);
+    let mut report = run::report(&name, &facts, &plan, extent, is_wanted);
     if let Some(met) = met {
         let found = pair::test(met, &facts, &plan, extent, &mut report).into_iter();
         // Without the other node, what is wanted of it failed as well.
@@ -82,7 +82,7 @@ pub fn run(
             is_wanted(&check.id) || check.outcome == Outcome::Failed && check.id == pair::CONNECT
         };
         report.checks.extend(found.filter(counts));
-        report.passed = quick::passed(&report.checks);
+        report.passed = known::passed(&report.checks);
         report.took_us = took_us(started);
     }
     match arguments.json {

@@ -35,11 +35,11 @@ pub struct Collected {
 pub struct Unread {
     pub count: usize,
     /// The first of them.
-    pub first: Vec<Place>,
+    pub first: Vec<Fault>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct Fault {
     pub file: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
@@ -173,7 +173,7 @@ impl Collected {
         self.unread.count += 1;
         if self.unread.first.len() < NAMED {
             let why = visible(&shortened(why));
-            self.unread.first.push(Place { file: file.to_owned(), line, why });
+            self.unread.first.push(Fault { file: file.to_owned(), line, why });
         }
     }
 }

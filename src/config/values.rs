@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::facts::environment::is_variable_name;
 use crate::init::{Remap, Rewrite};
 use crate::plan::ProfileOption;
-use crate::state::{Place, Propagate};
+use crate::state::{Propagate, StateDir};
 use crate::sys::signals;
 
 /// The value as the user wrote it, or nearly.
@@ -71,13 +71,13 @@ pub fn path(value: &Value) -> Result<PathBuf, String> {
 }
 
 /// A path from the root on, without a way back; or nothing, for nowhere.
-pub fn place(value: &Value) -> Result<Place, String> {
+pub fn place(value: &Value) -> Result<StateDir, String> {
     if value.as_str() == Some("") {
-        return Ok(Place::Nowhere);
+        return Ok(StateDir::Nowhere);
     }
     let is_plain = |part: Component| matches!(part, Component::RootDir | Component::Normal(_));
     let sound = |path: &PathBuf| path.is_absolute() && path.components().all(is_plain);
-    let path = path(value).ok().filter(sound).map(Place::At);
+    let path = path(value).ok().filter(sound).map(StateDir::At);
     path.ok_or_else(|| {
         "expected an absolute path without \"..\", or an empty text to keep no state".to_owned()
     })

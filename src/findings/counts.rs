@@ -11,7 +11,7 @@ use crate::plan::{Context, default_route, near};
 
 /// Findings about the HCAs that the plan chose.
 pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
-    if !context.uses_verbs() || context.is_decided(VARIABLE) {
+    if !context.uses_verbs() || context.leaves_alone(VARIABLE) {
         return Vec::new();
     }
     let every_gpu_has_one = near::every_gpu_has_one(context.facts, ports);

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::orders::Voice;
-use super::voice::Weight;
 use crate::exit;
+use crate::log::Level;
 use crate::sys::fork::Ended;
 use crate::sys::signals;
 use crate::text::duration as shown;
@@ -52,7 +52,7 @@ impl End {
         }
         let line = self.line();
         if !voice.json {
-            voice.say(Weight::Warning, &line);
+            voice.say(Level::Warn, &line);
             return;
         }
         voice.start_log();

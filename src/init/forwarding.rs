@@ -9,7 +9,7 @@ use nix::unistd::getpgrp;
 use super::supervisor::Supervisor;
 use super::survivors::Reach;
 use super::terminal;
-use super::voice::Weight;
+use crate::log::Level;
 use crate::sys::fork::Ended;
 use crate::sys::signals::{self, Forwarded, Received, Target};
 
@@ -62,7 +62,7 @@ impl Supervisor {
             self.child,
             error.desc()
         );
-        self.orders.voice.say(Weight::Error, &message);
+        self.orders.voice.say(Level::Error, &message);
     }
 
     fn warn_of_value(&mut self, signal: i32, how: Forwarded) {
@@ -73,7 +73,7 @@ impl Supervisor {
             "the value that came with {} was not forwarded: to a process group (kill-group), only Linux 6.9 and later can send it.",
             signals::name(signal)
         );
-        self.orders.voice.say(Weight::Warning, &message);
+        self.orders.voice.say(Level::Warn, &message);
     }
 
     /// The signal that is to be named with the end: what asked for it, or what it was

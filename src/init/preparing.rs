@@ -13,8 +13,8 @@ use super::note::Note;
 use super::orders::Refusal;
 use super::spawn::{cannot_start, spawn};
 use super::supervisor::Supervisor;
-use super::voice::Weight;
 use crate::exit;
+use crate::log::Level;
 use crate::sys::fork::Ended;
 use crate::sys::memory;
 use crate::sys::signals::{self, Received};
@@ -144,7 +144,7 @@ impl Supervisor {
         }
         let command = self.command.clone();
         if command.is_empty() {
-            voice.say(Weight::Error, &format!("{why}."));
+            voice.say(Level::Error, &format!("{why}."));
             return Prepared::Exit(exit::FAILED);
         }
         let how = match &decided {
@@ -154,7 +154,7 @@ impl Supervisor {
                  no variable is filled in and no limit is raised."
             }
         };
-        voice.say(Weight::Error, &format!("{why}. {how}"));
+        voice.say(Level::Error, &format!("{why}. {how}"));
         let (watch, link) = match link::pair_without_memory() {
             Ok((watch, link)) => (Some(watch), Some(link)),
             // The command is worth more than a better message.
@@ -198,9 +198,9 @@ impl Supervisor {
     fn refuse(&self, refusal: Refusal, why: &str) -> i32 {
         let reason = refusal.because(why);
         let voice = self.orders.voice;
-        voice.say(Weight::Error, &(self.tasks.refusing)(&reason, refusal.code));
+        voice.say(Level::Error, &(self.tasks.refusing)(&reason, refusal.code));
         if let Some(failed) = (self.tasks.leave_reason)(&reason) {
-            voice.say(Weight::Error, &failed);
+            voice.say(Level::Error, &failed);
         }
         refusal.code
     }

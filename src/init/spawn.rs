@@ -5,8 +5,8 @@ use nix::unistd::Pid;
 
 use super::orders::Orders;
 use super::terminal;
-use super::voice::Weight;
 use crate::exit;
+use crate::log::Level;
 use crate::sys::fork;
 use crate::sys::signals::{Disposition, Inherited};
 
@@ -32,7 +32,7 @@ pub(super) fn spawn(inheritance: &Inheritance, from: Pid, child: impl FnOnce() -
 
 pub(super) fn cannot_start(orders: &Orders, what: &str, error: Errno) -> i32 {
     orders.voice.say(
-        Weight::Error,
+        Level::Error,
         &format!(
             "cannot create {what}: {error}. Is the container's limit of processes or open files too low?"
         ),

@@ -7,8 +7,8 @@ use nix::libc::{SIGCHLD, SIGCONT, SIGKILL, SIGTERM};
 
 use super::end::Killed;
 use super::supervisor::Supervisor;
-use super::voice::Weight;
 use crate::exit;
+use crate::log::Level;
 use crate::sys::signals;
 
 /// What a process that was killed may take to go away. One that takes longer hangs
@@ -30,7 +30,7 @@ impl Supervisor {
         }
         if !self.reach.can_see() {
             let message = "cannot see which processes are left: /proc is not that of this PID namespace. They are not waited for.";
-            self.orders.voice.say(Weight::Error, message);
+            self.orders.voice.say(Level::Error, message);
             return;
         }
         if self.killed.is_none() {
@@ -110,7 +110,7 @@ impl Supervisor {
                 "process {child} does not end {DYING:?} after SIGKILL: it hangs in the kernel (a driver or a file system). Not waiting for it any longer."
             )
         };
-        self.orders.voice.say(Weight::Error, &message);
+        self.orders.voice.say(Level::Error, &message);
         self.orders.supervision.remap.of(exit::of_signal(SIGKILL))
     }
 }

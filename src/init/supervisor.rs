@@ -21,7 +21,7 @@ use super::spawn::Inheritance;
 use super::survivors::Reach;
 use super::tasks::Tasks;
 use super::terminal;
-use super::voice::Weight;
+use crate::log::Level;
 use crate::sys::fork::{self, Ended, Reaped};
 use crate::sys::signals::{self};
 use crate::sys::stdio::close_inherited;
@@ -112,7 +112,7 @@ impl Supervisor {
             "cannot wait for signals ({}, rt_sigtimedwait): none is forwarded from now on. Does a seccomp filter forbid it?",
             error.desc()
         );
-        self.orders.voice.say(Weight::Error, &message);
+        self.orders.voice.say(Level::Error, &message);
         loop {
             match fork::wait_and_reap() {
                 Reaped::Ended(pid, ended) if pid == self.child => return Some(ended),
@@ -166,7 +166,7 @@ impl Supervisor {
                 Ended::Killed(signal) => signals::name(signal),
             };
             let message = format!("reaped process {pid} ({how}), which is not the command.");
-            self.orders.voice.say(Weight::Warning, &message);
+            self.orders.voice.say(Level::Warn, &message);
         }
     }
 

@@ -5,17 +5,10 @@ use crate::log::Log;
 use crate::log::{Format, Level};
 use crate::sys::stdio::Stderr;
 
-/// How much it matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weight {
-    Error,
-    Warning,
-}
-
 impl Voice {
-    /// One line.
-    pub fn say(self, weight: Weight, message: &str) {
-        if self.quiet && weight == Weight::Warning {
+    /// One line: an error, or a warning.
+    pub fn say(self, level: Level, message: &str) {
+        if self.quiet && level == Level::Warn {
             return;
         }
         if !self.json {
@@ -23,9 +16,9 @@ impl Voice {
             return;
         }
         self.start_log();
-        match weight {
-            Weight::Error => tracing::error!("{message}"),
-            Weight::Warning => tracing::warn!("{message}"),
+        match level {
+            Level::Error => tracing::error!("{message}"),
+            Level::Warn | Level::Info | Level::Debug => tracing::warn!("{message}"),
         }
     }
 

@@ -20,7 +20,7 @@ impl Context<'_> {
     }
 
     /// Whether a variable is not for the plan to decide.
-    pub fn is_decided(&self, variable: &str) -> bool {
+    pub fn leaves_alone(&self, variable: &str) -> bool {
         self.options.profile == ProfileOption::None
             || self.user.get(variable).is_some()
             || self.options.keep.contains(variable)

@@ -42,7 +42,7 @@ pub fn settings(context: &Context, proposals: impl IntoIterator<Item = Proposal>
     }
     for proposal in proposals {
         let is_there = settings.iter().any(|setting| setting.variable == proposal.variable);
-        if !is_there && !context.is_decided(&proposal.variable) {
+        if !is_there && !context.leaves_alone(&proposal.variable) {
             settings.push(of_proposal(proposal));
         }
     }

@@ -106,7 +106,7 @@ pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> 
         not_taken::beside_search(&all, &ends, notes);
         return GidChoice::Search { search, evidence };
     }
-    let may_narrow = !context.is_decided("NCCL_IB_HCA");
+    let may_narrow = !context.leaves_alone("NCCL_IB_HCA");
     largest_agreeing(&rails, may_narrow, ports, notes)
 }
 
@@ -244,7 +244,7 @@ fn common_range(addresses: impl Iterator<Item = IpAddr>) -> Option<IpNet> {
 
 pub fn propose(context: &Context, choice: &GidChoice, notes: &mut Notes) -> Vec<Proposal> {
     let profile = context.profile;
-    let published = profile.variables.get(INDEX).filter(|_| !context.is_decided(INDEX));
+    let published = profile.variables.get(INDEX).filter(|_| !context.leaves_alone(INDEX));
     let differs = |notes: &mut Notes, instead: Option<u32>| {
         if let Some(published) = published {
             notes.remark(Remark::PublishedGidDiffers { published: published.clone(), instead });

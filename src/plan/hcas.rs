@@ -20,7 +20,7 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
             .collect();
     }
     let used: Vec<&Candidate> = ports.iter().filter(|port| port.is_used()).collect();
-    if used.is_empty() || context.is_decided(VARIABLE) {
+    if used.is_empty() || context.leaves_alone(VARIABLE) {
         return Vec::new();
     }
     let most = most_hcas(context.version());
@@ -61,7 +61,7 @@ pub fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabric) -> O
         visible(port.hca, port.port)
             && matches!(port.verdict, Verdict::LeftOut(Reason::Iwarp { .. } | Reason::NodeType(_)))
     };
-    if fabric.is_there() || !context.uses_verbs() || context.is_decided(VARIABLE) {
+    if fabric.is_there() || !context.uses_verbs() || context.leaves_alone(VARIABLE) {
         return None;
     }
     let traps: Vec<String> = ports.iter().filter(is_trap).map(Candidate::name).collect();

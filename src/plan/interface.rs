@@ -176,7 +176,7 @@ pub fn obstacle(facts: &Facts, name: &str) -> Option<Obstacle> {
 }
 
 pub fn propose(context: &Context, choice: Option<&InterfaceChoice>, notes: &mut Notes) -> Vec<Proposal> {
-    if context.is_decided(VARIABLE) {
+    if context.leaves_alone(VARIABLE) {
         return Vec::new();
     }
     let Context { facts, profile, .. } = context;

@@ -37,7 +37,7 @@ pub fn select(context: &Context, ports: &mut [Candidate], notes: &mut Notes) {
         return;
     }
     // Where the plan may not set NCCL_IB_HCA, NCCL takes every port that it finds.
-    if context.is_decided("NCCL_IB_HCA") {
+    if context.leaves_alone("NCCL_IB_HCA") {
         return;
     }
     keep_one_link_layer(ports);
@@ -55,7 +55,7 @@ pub fn select(context: &Context, ports: &mut [Candidate], notes: &mut Notes) {
 pub fn without_users_list(context: &Context) -> Vec<String> {
     let user = context.user.without("NCCL_IB_HCA");
     let context = Context { user: &user, ..*context };
-    if context.user.hcas().is_some() || context.is_decided("NCCL_IB_HCA") || !context.uses_verbs() {
+    if context.user.hcas().is_some() || context.leaves_alone("NCCL_IB_HCA") || !context.uses_verbs() {
         return Vec::new();
     }
     let mut ports = super::devices::candidates(context.facts);

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::compare::collect::{Place, Unread};
+use crate::compare::collect::{Fault, Unread};
 use crate::compare::comparison::{Compared, Comparison};
 use crate::text::{condensed_to, counted, shortened, visible};
 
@@ -83,7 +83,7 @@ pub fn write(out: &mut impl Write, document: &Document) -> io::Result<()> {
 }
 
 /// Where something could not be read, and why.
-fn sentence(place: &Place) -> String {
+fn sentence(place: &Fault) -> String {
     let line = place.line.map(|line| format!(", line {line}")).unwrap_or_default();
     format!("{}{line}: {}", place.file, place.why)
 }

@@ -13,7 +13,7 @@ use crate::sys::signals::{self, Disposition};
 use crate::verbs::port_test::{DeviceProbe, PortTest, ProbeResult};
 use crate::verbs::talk::Talk;
 use child::Child;
-use message::Told;
+use message::ChildReport;
 
 /// How often to look after a child where the kernel has no descriptors of processes
 /// (before Linux 5.3).
@@ -65,7 +65,7 @@ impl Children {
     }
 
     /// Until each has told so much, or is over. None may take longer than `each` for it.
-    pub fn until(&mut self, each: Duration, is_there: impl Fn(&Told) -> bool) {
+    pub fn until(&mut self, each: Duration, is_there: impl Fn(&ChildReport) -> bool) {
         let deadline = (Instant::now() + each.min(LONGEST)).min(self.end);
         for child in &mut self.list {
             child.allow(deadline);

@@ -12,12 +12,12 @@ pub mod gate;
 pub mod isolate;
 pub mod judge;
 pub mod kinds;
+pub mod known;
 pub mod obstacle;
 pub mod pair;
-pub mod quick;
 pub mod report;
+pub mod run;
 pub mod verbs;
-pub mod whole;
 
 /// Microseconds since then.
 pub fn took_us(since: Instant) -> u64 {

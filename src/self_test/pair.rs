@@ -26,9 +26,9 @@ use std::time::{Duration, Instant};
 use super::check::{Check, Outcome};
 use super::kinds;
 use super::report::{Pair, Report};
+use super::run::{self, Scope};
 use super::took_us;
 use super::verbs;
-use super::whole::{self, Extent};
 use crate::facts::Facts;
 use crate::plan::Plan;
 use crate::verbs::rail::Side;
@@ -56,7 +56,7 @@ pub struct Meeting<'a> {
     /// As [`token`] gives it: empty where the other node may be anybody.
     pub token: &'a str,
     /// How long its own tests of each port may take.
-    pub extent: Extent,
+    pub extent: Scope,
 }
 
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
@@ -120,7 +120,7 @@ pub fn test(
     met: Result<Met, String>,
     facts: &Facts,
     plan: &Plan,
-    extent: Extent,
+    extent: Scope,
     report: &mut Report,
 ) -> Vec<Check> {
     let result = met.and_then(|mut met| between(&mut met, facts, plan, extent, report));
@@ -140,11 +140,11 @@ fn between(
     met: &mut Met,
     facts: &Facts,
     plan: &Plan,
-    extent: Extent,
+    extent: Scope,
     report: &Report,
 ) -> Result<(Pair, Vec<Check>), String> {
     let started = Instant::now();
-    let wanted = whole::wanted(facts, plan, extent);
+    let wanted = run::wanted(facts, plan, extent);
     let mine = Node { host: report.host.clone(), nccl: report.nccl.clone(), rails: report.hcas.clone() };
     met.wire.send(&Message::Node(mine.clone()))?;
     let theirs = match met.wire.receive(met.patience)? {

@@ -15,7 +15,7 @@ use super::mount;
 use super::pid1::{self, Answer};
 use super::preparation;
 use super::run::{self, Run};
-use super::{PLAN, Place};
+use super::{PLAN, StateDir};
 use crate::facts::environment::is_variable_name;
 use crate::facts::identity::Identity;
 use crate::facts::reader::describe;
@@ -118,7 +118,7 @@ struct Claim {
 ///
 /// # Errors
 /// The folders that were there and would not do; none where nothing is there.
-pub fn find(place: &Place) -> Result<Found, Vec<Without>> {
+pub fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
     let own = Uid::effective();
     let is_trusted = |owner: Uid| owner.is_root() || owner == own;
     let mut users = vec![own, Uid::from_raw(0)];
@@ -130,7 +130,7 @@ pub fn find(place: &Place) -> Result<Found, Vec<Without>> {
         return Ok(Found::whole(Some(claim.folder), claim.run));
     }
     let why_not = match pid1::ask() {
-        _ if *place == Place::Nowhere => None,
+        _ if *place == StateDir::Nowhere => None,
         Answer::Left(run, owner) => {
             let folder = claims.into_iter().find(|claim| claim.run == *run).map(|claim| claim.folder);
             return Ok(match is_trusted(owner) {
@@ -161,7 +161,7 @@ pub fn find(place: &Place) -> Result<Found, Vec<Without>> {
 }
 
 /// What the folders of these users have, the best first.
-fn claims(place: &Place, users: &[Uid]) -> (Vec<Claim>, Vec<Without>) {
+fn claims(place: &StateDir, users: &[Uid]) -> (Vec<Claim>, Vec<Without>) {
     let folders = users.iter().flat_map(|user| place.folders(*user));
     let identity = Identity::own();
     let (mut seen, mut claims, mut without) = (Vec::new(), Vec::new(), Vec::new());
@@ -228,7 +228,7 @@ mod tests {
     fn the_state_of_this_start_is_found_and_no_other() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("state");
-        let found = || find(&Place::At(folder.clone()));
+        let found = || find(&StateDir::At(folder.clone()));
         let none = |wanted: &str| {
             let without = found().unwrap_err();
             without.iter().find(|without| without.folder == folder).is_some_and(|w| w.why.contains(wanted))

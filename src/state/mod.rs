@@ -42,7 +42,7 @@ pub struct Propagate {
 
 /// Where to leave it, and to look for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum StateDir {
     #[default]
     Default,
     /// There, and nowhere else.
@@ -50,14 +50,14 @@ pub enum Place {
     Nowhere,
 }
 
-impl Place {
+impl StateDir {
     /// The folders that a user's state may be in, the best first: one who may not write
     /// to [`FOLDER`] has the others.
     pub fn folders(&self, user: Uid) -> impl Iterator<Item = PathBuf> {
         let (first, has_others) = match self {
-            Place::Nowhere => (None, false),
-            Place::At(folder) => (Some(folder.clone()), false),
-            Place::Default => (Some(PathBuf::from(FOLDER)), true),
+            StateDir::Nowhere => (None, false),
+            StateDir::At(folder) => (Some(folder.clone()), false),
+            StateDir::Default => (Some(PathBuf::from(FOLDER)), true),
         };
         // Most starts need none of them.
         let others = std::iter::once_with(move || if has_others { others(user) } else { Vec::new() });

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::completions::Completions;
 use super::failure::Failure;
 use super::queue_pair::{DEPTH, QueuePair};
-use super::work::{Part, Place, Request, send};
+use super::work::{Part, RemoteAddress, Request, send};
 
 /// Bytes that are compared: several packets of any MTU.
 pub const VERIFIED: usize = 16 * 1024;
@@ -41,7 +41,7 @@ impl Link<'_> {
     ///
     /// # Errors
     /// As for [`Completions::next`].
-    pub fn latency(&self, from: Part, to: Place) -> Result<u64, Failure> {
+    pub fn latency(&self, from: Part, to: RemoteAddress) -> Result<u64, Failure> {
         let from = Part { length: from.length.min(8), ..from };
         let end = Instant::now() + MEASURED;
         let mut times = Vec::with_capacity(ROUND_TRIPS);
@@ -59,7 +59,7 @@ impl Link<'_> {
     ///
     /// # Errors
     /// As for [`Completions::next`].
-    pub fn bandwidth(&self, from: Part, to: Place) -> Result<u64, Failure> {
+    pub fn bandwidth(&self, from: Part, to: RemoteAddress) -> Result<u64, Failure> {
         let start = Instant::now();
         let end = start + MEASURED;
         let (mut posted, mut completed) = (0u64, 0u64);

@@ -10,7 +10,7 @@ use super::memory::{Domain, Region};
 use super::probe::{ROOM, Steps, begin};
 use super::queue_pair::{QueuePair, Route};
 use super::talk::{End, Talk};
-use super::work::{Part, Place, Request, receive};
+use super::work::{Part, RemoteAddress, Request, receive};
 use crate::verbs::port_test::{DeviceProbe, PortTest};
 
 /// The step that fails where the other end's part has.
@@ -147,13 +147,13 @@ struct Areas<'a> {
     region: &'a Region<'a>,
     /// Bytes of each, the same at both ends.
     quarter: usize,
-    far: Place,
+    far: RemoteAddress,
 }
 
 impl<'a> Areas<'a> {
     fn new(region: &'a Region<'a>, far: &End) -> Areas<'a> {
         let size = usize::try_from(far.size).unwrap_or(usize::MAX).min(region.size());
-        Areas { region, quarter: size / 4, far: Place { address: far.address, key: far.key } }
+        Areas { region, quarter: size / 4, far: RemoteAddress { address: far.address, key: far.key } }
     }
 
     fn own(&self, area: usize, length: usize) -> Part<'a> {
@@ -161,7 +161,7 @@ impl<'a> Areas<'a> {
         Part { region: self.region, offset: area * self.quarter, length }
     }
 
-    fn far(&self, area: usize) -> Place {
+    fn far(&self, area: usize) -> RemoteAddress {
         self.far.beyond(area * self.quarter)
     }
 

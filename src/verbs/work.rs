@@ -21,23 +21,23 @@ pub struct Part<'a> {
 
 /// Where an end may write at the other one.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct RemoteAddress {
     pub address: u64,
     /// The other end's key to it.
     pub key: u32,
 }
 
-impl Place {
-    pub fn beyond(self, bytes: usize) -> Place {
-        Place { address: self.address.wrapping_add(bytes as u64), ..self }
+impl RemoteAddress {
+    pub fn beyond(self, bytes: usize) -> RemoteAddress {
+        RemoteAddress { address: self.address.wrapping_add(bytes as u64), ..self }
     }
 }
 
 impl Part<'_> {
     /// Where a queue pair of the same domain finds it.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> RemoteAddress {
         let (_, remote) = self.region.keys();
-        Place { address: self.region.address(self.offset), key: remote }
+        RemoteAddress { address: self.region.address(self.offset), key: remote }
     }
 
     /// Data of which no packet looks like another, nor like that of another salt.
@@ -80,7 +80,7 @@ pub enum Request {
     Send,
     /// To this place of the other end, which gets a completion if it is to be `told`:
     /// that is when it may look at the data.
-    Write { to: Place, told: bool },
+    Write { to: RemoteAddress, told: bool },
 }
 
 /// # Errors

@@ -9,13 +9,13 @@ use super::run::{Ran, rdma_init, run};
 use crate::support::{binary, skip};
 
 /// A folder for the state, below one that only we may write to.
-struct Place {
+struct StateDir {
     folder: tempfile::TempDir,
 }
 
-impl Place {
-    fn new() -> Place {
-        Place { folder: tempfile::tempdir().unwrap() }
+impl StateDir {
+    fn new() -> StateDir {
+        StateDir { folder: tempfile::tempdir().unwrap() }
     }
 
     fn path(&self) -> PathBuf {
@@ -43,7 +43,7 @@ impl Place {
 
 #[test]
 fn a_command_finds_what_it_was_started_with() {
-    let place = Place::new();
+    let place = StateDir::new();
     let ran = place.script("unset NCCL_IB_TC; $0 status && $0 env && $0 exec -- sh -c 'echo $NCCL_IB_TC'");
     let ran = ran.expect_code(0);
     let lines: Vec<&str> = ran.text().lines().collect();
@@ -59,7 +59,7 @@ fn a_command_finds_what_it_was_started_with() {
 /// On any machine, a profile by name has constants to fill in.
 #[test]
 fn what_was_filled_in_is_not_called_the_user_s() {
-    let place = Place::new();
+    let place = StateDir::new();
     let script = |flags: &[&str], profile: Option<&str>, script: &str| {
         let program = binary();
         let start = ["--", "sh", "-c", script, program.to_str().unwrap()];
@@ -110,7 +110,7 @@ fn what_was_filled_in_is_not_called_the_user_s() {
 
 #[test]
 fn nothing_of_the_rest_of_the_environment_is_kept() {
-    let place = Place::new();
+    let place = StateDir::new();
     place.script("true").expect_code(0);
     let mut names = Vec::new();
     for entry in fs::read_dir(place.path()).unwrap() {
@@ -129,7 +129,7 @@ fn nothing_of_the_rest_of_the_environment_is_kept() {
 
 #[test]
 fn without_a_start_it_is_decided_anew() {
-    let place = Place::new();
+    let place = StateDir::new();
     let ran = place.run(&["status"]).expect_code(1);
     assert!(ran.text().starts_with("not ready: nothing was prepared"), "{ran:#?}");
     let ran = place.run(&["exec", "--", "sh", "-c", "exit 7"]).expect_code(7);
@@ -156,7 +156,7 @@ fn a_folder_of_somebody_else_is_not_used() {
     if !nix::unistd::geteuid().is_root() {
         return skip("only root can give a folder away");
     }
-    let place = Place::new();
+    let place = StateDir::new();
     fs::create_dir(place.path()).unwrap();
     std::os::unix::fs::chown(place.path(), Some(12345), None).unwrap();
     let ran = place.script("echo started").expect_code(0);

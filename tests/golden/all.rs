@@ -8,7 +8,7 @@ use rdma_init::finding::{Id, Severity};
 use rdma_init::nccl::predict::{Bootstrap, GidUse, Transport};
 use rdma_init::plan::Fabric;
 use rdma_init::self_test::check::{Check, Outcome};
-use rdma_init::{host, plan, self_test};
+use rdma_init::{pipeline, plan, self_test};
 use serde_json::Value;
 
 use super::one::run;
@@ -23,7 +23,7 @@ pub fn what_is_not_read_decides_nothing() {
             let devices: Vec<String> = all.net.interfaces.iter().map(|i| i.name.clone()).collect();
             if !plan::needs_network(&all, &devices, &profiles, &config.plan_options()) {
                 let less = Facts { net: Net::default(), ..all.clone() };
-                let [with, without] = [all, less].map(|facts| host::decide(&facts, &profiles, &config));
+                let [with, without] = [all, less].map(|facts| pipeline::decide(&facts, &profiles, &config));
                 assert_eq!(with, without, "{name}");
                 without_need.push(name.clone());
             }
@@ -47,8 +47,8 @@ pub fn the_self_test_and_require_rdma_agree() {
     let mut refused = Vec::new();
     let mut differ = Vec::new();
     for Case { name, facts, profiles, config } in hosts().iter().map(Host::read) {
-        let plan = host::decide(&facts, &profiles, &config);
-        let report = self_test::quick::report(&name, &facts, &plan, |_| true);
+        let plan = pipeline::decide(&facts, &profiles, &config);
+        let report = self_test::known::report(&name, &facts, &plan, |_| true);
         let failed: Vec<&Check> =
             report.checks.iter().filter(|check| check.outcome == Outcome::Failed).collect();
         assert_eq!(report.passed, failed.is_empty(), "{name}");

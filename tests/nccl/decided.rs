@@ -5,7 +5,7 @@
 use rdma_init::facts::Facts;
 use rdma_init::facts::rdma::LinkLayer;
 use rdma_init::finding::{Id, Source};
-use rdma_init::host;
+use rdma_init::pipeline;
 use rdma_init::plan::{self, Fabric, Plan};
 
 use super::driver::Nccl;
@@ -19,7 +19,7 @@ fn decide(host: &Host, library: &Library) -> (Facts, Plan) {
     facts.platform.nccl_version = Some(library.version.clone());
     // The harness brings libraries of its own.
     facts.image = None;
-    let plan = host::decide(&facts, &profiles, &config);
+    let plan = pipeline::decide(&facts, &profiles, &config);
     (facts, plan)
 }
 

@@ -3,7 +3,7 @@
 use nix::libc;
 
 use super::peer::{
-    Feature, Init, PLACES, Place, SHELL_THAT_STAYS, below, is_over, start, state, wait_until_over,
+    Feature, Init, PLACES, SHELL_THAT_STAYS, StateDir, below, is_over, start, state, wait_until_over,
 };
 use crate::support::poll_until;
 use crate::support::running::children;
@@ -31,11 +31,11 @@ fn death_by_a_signal_gives_128_and_its_number() {
 fn every_exit_code_can_become_0() {
     for code in 0..=255 {
         let Some(init) = Init::with(&[Feature::RemapExit(code)]) else { return };
-        init.shell(Place::Pid1, &format!("exit {code}")).end().expect_code(0);
+        init.shell(StateDir::Pid1, &format!("exit {code}")).end().expect_code(0);
     }
     for code in [0, 1, 143, 255] {
         let Some(init) = Init::with(&[Feature::RemapExit(code)]) else { return };
-        init.shell(Place::ByOption, &format!("exit {code}")).end().expect_code(0);
+        init.shell(StateDir::ByOption, &format!("exit {code}")).end().expect_code(0);
     }
 }
 
@@ -75,10 +75,10 @@ fn the_init_ends_with_the_command_whoever_is_left() {
 fn a_process_in_the_background_outlives_a_subreaper() {
     let script = "sleep 1000 & echo ready; read -r line; exit 6";
     let (reader, writer) = nix::unistd::pipe().unwrap();
-    let arguments = Init::plain().arguments(Place::ByOption, &["sh", "-c", script]);
+    let arguments = Init::plain().arguments(StateDir::ByOption, &["sh", "-c", script]);
     let mut command = below(SHELL_THAT_STAYS, &arguments);
     command.stdin(reader);
-    let mut started = start(Place::ByOption, command);
+    let mut started = start(StateDir::ByOption, command);
     started.is_ready();
     let (init, command) = (started.init(), started.command());
     let background = poll_until("something runs in the background", || children(command).first().copied());

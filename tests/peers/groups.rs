@@ -3,7 +3,7 @@
 use nix::libc;
 
 use super::peer::{
-    Feature, Init, PLACES, Place, SHELL_THAT_STAYS, Started, below, bit, is_over, pending, start, state,
+    Feature, Init, PLACES, SHELL_THAT_STAYS, Started, StateDir, below, bit, is_over, pending, start, state,
     wait_until_over,
 };
 use crate::support::poll_until;
@@ -17,7 +17,7 @@ const FAMILY: &str = "use strict; use POSIX; $| = 1; my $n = SIGUSR1; my $pid; $
        $SIG{USR1} = 'DEFAULT'; print \"ready\\n\"; sleep 1000; exit } \
      waitpid($pid, 0); print 'the grandchild died of ', $? & 127, \"\\n\"; exit 7";
 
-fn family(init: &Init, place: Place, grandchild: &str) -> Started {
+fn family(init: &Init, place: StateDir, grandchild: &str) -> Started {
     let mut started = init.start(place, &["perl", "-e", FAMILY, grandchild]);
     started.is_ready();
     started
@@ -55,8 +55,8 @@ fn without_the_group_a_signal_is_for_the_command_alone() {
 /// init; gives the four of the pipelines.
 fn six_processes(init: &Init) -> (Started, Vec<i32>) {
     let script = "sleep 1000 | cat & sleep 1000 | cat >&2 & echo ready; wait";
-    let arguments = init.arguments(Place::ByOption, &["sh", "-c", script]);
-    let mut started = start(Place::ByOption, below(SHELL_THAT_STAYS, &arguments));
+    let arguments = init.arguments(StateDir::ByOption, &["sh", "-c", script]);
+    let mut started = start(StateDir::ByOption, below(SHELL_THAT_STAYS, &arguments));
     started.is_ready();
     let command = started.command();
     let four = poll_until("the two pipelines run", || {

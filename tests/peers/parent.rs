@@ -2,7 +2,7 @@
 
 use nix::libc;
 
-use super::peer::{Feature, Init, Place, Started, below, is_over, start, state, wait_until_over};
+use super::peer::{Feature, Init, Started, StateDir, below, is_over, start, state, wait_until_over};
 use crate::support::running::{children, command_of, rests, send, status};
 use crate::support::{poll_until, status_field};
 
@@ -17,8 +17,8 @@ struct Family {
 /// PID 1 is another shell, which stays.
 fn family(init: &Init, script: &str) -> Family {
     let shells = "sh -c '\"$@\"; exit $?' sh \"$@\"; echo the parent ended; exec sleep 1000";
-    let arguments = init.arguments(Place::ByOption, &["sh", "-c", script]);
-    let mut started = start(Place::ByOption, below(shells, &arguments));
+    let arguments = init.arguments(StateDir::ByOption, &["sh", "-c", script]);
+    let mut started = start(StateDir::ByOption, below(shells, &arguments));
     started.wait_for("ready");
     let parent = started.child();
     let init = children(parent)[0];

@@ -82,7 +82,7 @@ pub fn is_not_for_tini(why: &str) -> bool {
 
 /// Where the init runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum StateDir {
     /// The first process of a PID namespace.
     Pid1,
     /// Below a shell that is, as a subreaper because an option says so.
@@ -92,7 +92,7 @@ pub enum Place {
 }
 
 /// The two that differ in what the kernel does for an init.
-pub const PLACES: [Place; 2] = [Place::Pid1, Place::ByOption];
+pub const PLACES: [StateDir; 2] = [StateDir::Pid1, StateDir::ByOption];
 
 /// For an init that is not PID 1: a shell that is, so that nothing outlives the test.
 pub const SHELL_ABOVE: &str = "\"$@\"; exit $?";
@@ -125,8 +125,8 @@ impl Init {
     }
 
     /// Program and arguments to start the command with.
-    pub fn arguments(&self, place: Place, command: &[&str]) -> Vec<OsString> {
-        let supervise = (place == Place::ByOption).then(|| Feature::Supervise.flags(peer())).flatten();
+    pub fn arguments(&self, place: StateDir, command: &[&str]) -> Vec<OsString> {
+        let supervise = (place == StateDir::ByOption).then(|| Feature::Supervise.flags(peer())).flatten();
         let flags = supervise.iter().flatten().chain(&self.flags).map(OsString::from);
         let command = command.iter().map(OsString::from);
         std::iter::once(peer().program().into())
@@ -137,12 +137,12 @@ impl Init {
     }
 
     /// The container's first process, with the init in front of the command.
-    pub fn command(&self, place: Place, command: &[&str]) -> Command {
+    pub fn command(&self, place: StateDir, command: &[&str]) -> Command {
         let arguments = self.arguments(place, command);
         match place {
-            Place::Pid1 => first_process(&arguments[0], &arguments[1..]),
-            Place::ByOption => below(SHELL_ABOVE, &arguments),
-            Place::ByVariable => {
+            StateDir::Pid1 => first_process(&arguments[0], &arguments[1..]),
+            StateDir::ByOption => below(SHELL_ABOVE, &arguments),
+            StateDir::ByVariable => {
                 let (name, value) = match peer() {
                     Peer::Ours => ("RDMA_INIT_SUPERVISE", "1"),
                     Peer::Tini => ("TINI_SUBREAPER", ""),
@@ -155,13 +155,13 @@ impl Init {
     }
 
     #[track_caller]
-    pub fn start(&self, place: Place, command: &[&str]) -> Started {
+    pub fn start(&self, place: StateDir, command: &[&str]) -> Started {
         start(place, self.command(place, command))
     }
 
     /// In front of a shell script.
     #[track_caller]
-    pub fn shell(&self, place: Place, script: &str) -> Started {
+    pub fn shell(&self, place: StateDir, script: &str) -> Started {
         self.start(place, &["sh", "-c", script])
     }
 }
@@ -186,11 +186,11 @@ pub fn below(script: &str, arguments: &[OsString]) -> Command {
 
 /// An init that runs in a PID namespace; killed with everything in it when it goes.
 pub struct Started {
-    place: Place,
+    place: StateDir,
     running: Running,
 }
 
-pub fn start(place: Place, command: Command) -> Started {
+pub fn start(place: StateDir, command: Command) -> Started {
     Started { place, running: as_pid_1(command) }
 }
 
@@ -199,7 +199,7 @@ impl Started {
     #[track_caller]
     pub fn init(&self) -> i32 {
         match self.place {
-            Place::Pid1 => self.running.pid,
+            StateDir::Pid1 => self.running.pid,
             _ => self.running.child(),
         }
     }

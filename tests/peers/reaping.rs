@@ -3,8 +3,8 @@
 use nix::libc;
 
 use super::peer::{
-    Feature, Init, PLACES, Peer, Place, SHELL_ABOVE, Started, below, inner, is_not_for_tini, is_over, peer,
-    start, state, wait_until_stopped,
+    Feature, Init, PLACES, Peer, SHELL_ABOVE, Started, StateDir, below, inner, is_not_for_tini, is_over,
+    peer, start, state, wait_until_stopped,
 };
 use crate::support::running::{children, send, status};
 use crate::support::{poll_until, status_field};
@@ -28,17 +28,17 @@ const LEAVES_A_HUNDRED: &str =
 
 #[test]
 fn a_hundred_orphans_are_reaped_by_pid_1() {
-    expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(Place::Pid1, LEAVES_A_HUNDRED));
+    expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(StateDir::Pid1, LEAVES_A_HUNDRED));
 }
 
 #[test]
 fn a_hundred_orphans_are_reaped_by_a_subreaper_that_an_option_makes() {
-    expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(Place::ByOption, LEAVES_A_HUNDRED));
+    expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(StateDir::ByOption, LEAVES_A_HUNDRED));
 }
 
 #[test]
 fn a_hundred_orphans_are_reaped_by_a_subreaper_that_a_variable_makes() {
-    expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(Place::ByVariable, LEAVES_A_HUNDRED));
+    expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(StateDir::ByVariable, LEAVES_A_HUNDRED));
 }
 
 /// Whoever starts the init may have made it a subreaper before. (Ours still has to be
@@ -48,7 +48,7 @@ fn a_hundred_orphans_are_reaped_by_what_is_a_subreaper_already() {
     let make =
         format!("syscall({}, {}, 1, 0, 0, 0); exec @ARGV", libc::SYS_prctl, libc::PR_SET_CHILD_SUBREAPER);
     let mut arguments: Vec<_> = ["perl", "-e", &make].map(Into::into).into();
-    let place = if peer() == Peer::Ours { Place::ByOption } else { Place::ByVariable };
+    let place = if peer() == Peer::Ours { StateDir::ByOption } else { StateDir::ByVariable };
     arguments.extend(Init::plain().arguments(place, &["sh", "-c", LEAVES_A_HUNDRED]));
     expect_a_hundred_orphans_to_be_reaped(start(place, below(SHELL_ABOVE, &arguments)));
 }
@@ -57,8 +57,8 @@ fn a_hundred_orphans_are_reaped_by_what_is_a_subreaper_already() {
 #[test]
 fn without_being_asked_nothing_but_pid_1_adopts() {
     let arguments = Init::plain()
-        .arguments(Place::ByVariable, &["sh", "-c", "(sleep 1000 &); echo ready; exec sleep 1000"]);
-    let mut started = start(Place::ByOption, below(SHELL_ABOVE, &arguments));
+        .arguments(StateDir::ByVariable, &["sh", "-c", "(sleep 1000 &); echo ready; exec sleep 1000"]);
+    let mut started = start(StateDir::ByOption, below(SHELL_ABOVE, &arguments));
     started.wait_for("ready");
     let first = started.pid;
     let adopted = poll_until("PID 1 adopts the orphan", || children(first).get(1).copied());
@@ -179,7 +179,7 @@ fn a_grandchild_whose_parent_is_gone_is_reaped() {
 fn many_children_that_end_leave_no_zombie() {
     let script = "i=0; while [ $i -lt 200 ]; do (true &); i=$((i+1)); done; \
                   while cat /proc/[0-9]*/stat 2>/dev/null | grep -q ') Z '; do sleep 0.02; done; exit 4";
-    Init::plain().shell(Place::Pid1, script).end().expect_code(4);
+    Init::plain().shell(StateDir::Pid1, script).end().expect_code(4);
 }
 
 /// Those that come and go while others stay.
@@ -205,7 +205,7 @@ fn what_is_lost_in_place_is_said() {
         return;
     }
     let Some(init) = Init::with(&[Feature::WarnOnReap]) else { return };
-    let arguments = init.arguments(Place::ByVariable, &["true"]);
-    let ended = start(Place::ByOption, below(SHELL_ABOVE, &arguments)).end().expect_code(0);
+    let arguments = init.arguments(StateDir::ByVariable, &["true"]);
+    let ended = start(StateDir::ByOption, below(SHELL_ABOVE, &arguments)).end().expect_code(0);
     assert!(ended.stderr.contains("Add --supervise"), "{ended:#?}");
 }

@@ -3,7 +3,7 @@
 use nix::libc;
 
 use super::peer::{
-    COLLECTOR, Feature, Init, PLACES, Place, bit, first_process, is_not_for_tini, pending, start,
+    COLLECTOR, Feature, Init, PLACES, StateDir, bit, first_process, is_not_for_tini, pending, start,
     wait_until_stopped,
 };
 use crate::support::poll_until;
@@ -96,9 +96,9 @@ fn a_signal_right_after_the_start_is_rewritten() {
     let config = folder.path().join("config.toml");
     std::fs::write(&config, format!("rewrite-signal = [{}]\n", "\"TERM:INT\", ".repeat(20_000))).unwrap();
     let script = "trap 'echo interrupted; exit 4' INT; echo ready; while :; do sleep 0.02; done";
-    let mut command = Init::plain().command(Place::Pid1, &["sh", "-c", script]);
+    let mut command = Init::plain().command(StateDir::Pid1, &["sh", "-c", script]);
     command.env("RDMA_INIT_CONFIG", &config);
-    let mut started = start(Place::Pid1, command);
+    let mut started = start(StateDir::Pid1, command);
     started.child();
     started.kill(libc::SIGSTOP);
     wait_until_stopped(started.init());
@@ -164,8 +164,8 @@ fn an_option_without_its_rewrite_is_refused() {
     if is_not_for_tini("it does not rewrite") {
         return;
     }
-    let mut arguments = Init::plain().arguments(Place::Pid1, &["true"]);
+    let mut arguments = Init::plain().arguments(StateDir::Pid1, &["true"]);
     arguments.insert(1, "--rewrite-signal".into());
-    let ended = start(Place::Pid1, first_process(&arguments[0], &arguments[1..])).end().expect_code(125);
+    let ended = start(StateDir::Pid1, first_process(&arguments[0], &arguments[1..])).end().expect_code(125);
     assert!(ended.stderr.contains("--rewrite-signal"), "{ended:#?}");
 }

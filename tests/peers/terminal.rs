@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use nix::libc;
 
 use super::peer::{
-    Init, Place, first_process, is_not_for_tini, is_over, state, wait_for_state, wait_until_over,
+    Init, StateDir, first_process, is_not_for_tini, is_over, state, wait_for_state, wait_until_over,
     wait_until_stopped,
 };
 use crate::support::poll_until;
@@ -20,7 +20,7 @@ const BASH: [&str; 4] = ["bash", "--norc", "--noprofile", "--noediting"];
 
 /// The init as PID 1, in front of a command.
 fn first(command: &[&str]) -> (Running, Screen) {
-    on_a_terminal(Init::plain().command(Place::Pid1, command))
+    on_a_terminal(Init::plain().command(StateDir::Pid1, command))
 }
 
 #[test]
@@ -115,7 +115,7 @@ impl AtAShell {
     /// The line that runs a command under the init.
     fn line(script: &str) -> String {
         let quoted = |text: &OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));
-        let words = Init::plain().arguments(Place::ByOption, &["sh", "-c", script]);
+        let words = Init::plain().arguments(StateDir::ByOption, &["sh", "-c", script]);
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }
 
@@ -315,7 +315,7 @@ fn suspending_a_pipeline_at_a_shell_stops_all_of_it() {
 /// As a supervisor suspends it, not a terminal.
 #[test]
 fn a_stop_signal_to_the_init_suspends_the_command() {
-    let mut started = Init::plain().shell(Place::ByOption, "echo ready; exec sleep 1000");
+    let mut started = Init::plain().shell(StateDir::ByOption, "echo ready; exec sleep 1000");
     started.is_ready();
     let command = started.command();
     started.kill(libc::SIGTSTP);

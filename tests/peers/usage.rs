@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::peer::{Feature, Init, PLACES, Peer, Place, first_process, is_not_for_tini, peer, start};
+use super::peer::{Feature, Init, PLACES, Peer, StateDir, first_process, is_not_for_tini, peer, start};
 use crate::support::running::{Ended, as_pid_1};
 
 /// As PID 1, with these arguments.
@@ -129,7 +129,7 @@ fn what_is_piped_in_reaches_the_command() {
 /// The dashes end the options; what comes after is the command's.
 #[test]
 fn the_command_s_own_options_are_left_alone() {
-    for place in [Place::Pid1, Place::ByOption, Place::ByVariable] {
+    for place in [StateDir::Pid1, StateDir::ByOption, StateDir::ByVariable] {
         let ended =
             Init::plain().start(place, &["printf", "%s|", "-g", "--", "--version"]).end().expect_code(0);
         assert_eq!(ended.stdout, "-g|--|--version|");

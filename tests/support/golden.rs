@@ -9,7 +9,7 @@ use json_patch::Patch;
 use rdma_init::config::{self, Config};
 use rdma_init::facts::Facts;
 use rdma_init::facts::environment::Environment;
-use rdma_init::host;
+use rdma_init::pipeline::read;
 use rdma_init::profiles::Profiles;
 use serde::Deserialize;
 use serde_json::Value;
@@ -97,8 +97,8 @@ impl Host {
             self.environment().into_iter().map(|line| CString::new(line).unwrap()).collect();
         let environment = Environment::new(&entries);
         let config = config::load(&environment, Vec::new()).unwrap();
-        let profiles = host::profiles(&config).unwrap();
-        let facts = host::captured_facts(&self.facts(), &profiles, &environment).unwrap();
+        let profiles = read::profiles(&config).unwrap();
+        let facts = read::captured_facts(&self.facts(), &profiles, &environment).unwrap();
         Case { name: self.name.clone(), facts, profiles, config }
     }
 }

@@ -14,7 +14,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, dup2_stdin, dup2_stdout};
 
 use super::Work;
-use super::message::{Message, Told};
+use super::message::{ChildReport, Message};
 use crate::exit;
 use crate::facts::reader::describe;
 use crate::json;
@@ -42,7 +42,7 @@ struct Running {
     pidfd: Option<Pidfd>,
     /// `None` from its end on.
     socket: Option<UnixStream>,
-    told: Told,
+    told: ChildReport,
     /// What its time is counted from.
     since: Instant,
     /// `None` while it waits for us.
@@ -62,7 +62,7 @@ impl Child {
             pid,
             pidfd: Pidfd::open(pid).ok(),
             socket: Some(socket),
-            told: Told::default(),
+            told: ChildReport::default(),
             since: Instant::now(),
             deadline: None,
             killed: None,
@@ -83,7 +83,7 @@ impl Child {
 
     /// Does what is to be done now; `None` when the child is over or has told enough, or
     /// the time of what is to be done next.
-    pub fn advance(&mut self, is_there: impl Fn(&Told) -> bool) -> Option<Instant> {
+    pub fn advance(&mut self, is_there: impl Fn(&ChildReport) -> bool) -> Option<Instant> {
         let State::Running(running) = &mut self.0 else { return None };
         match running.advance() {
             Ok(_) if running.killed.is_none() && is_there(&running.told) => {
@@ -99,7 +99,7 @@ impl Child {
     }
 
     /// What it has told, if it still runs.
-    pub fn told(&self) -> Option<&Told> {
+    pub fn told(&self) -> Option<&ChildReport> {
         match &self.0 {
             State::Running(running) => Some(&running.told),
             State::Over(_) => None,

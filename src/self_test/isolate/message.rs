@@ -34,11 +34,11 @@ impl Message {
 
 /// All that a child has told.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct ChildReport {
     bytes: Vec<u8>,
 }
 
-impl Told {
+impl ChildReport {
     /// Whether there is room for more.
     #[must_use]
     pub fn push(&mut self, bytes: &[u8]) -> bool {

@@ -93,7 +93,7 @@ fn a_child_waits_for_what_it_is_told() {
         let message = far.map(|size| Message::End(End { size, ..end() }));
         child.answer(message.as_ref());
     }
-    children.until(LONG, Told::is_ready);
+    children.until(LONG, ChildReport::is_ready);
     for (child, message) in children.list().iter_mut().zip([Some(Message::Ready), None, None]) {
         child.answer(message.as_ref());
     }

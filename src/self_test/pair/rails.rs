@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use super::super::isolate::message::{Message as Order, Told};
+use super::super::isolate::message::{ChildReport, Message as Order};
 use super::super::isolate::{Children, Work};
 use super::super::report::Rail;
+use super::super::run::Scope;
 use super::super::verbs;
-use super::super::whole::Extent;
 use super::found::Found;
 use super::message::{Message, Moved, Node};
 use super::{Met, agree, ends};
@@ -27,7 +27,7 @@ pub fn run(
     wanted: &[PortTest],
     mine: &Node,
     theirs: &Node,
-    extent: Extent,
+    extent: Scope,
 ) -> Result<Vec<Found>, String> {
     let rails = || mine.rails.iter().zip(&theirs.rails);
     let left_out: Vec<Option<String>> = rails().map(|(near, far)| agree::why_not(near, far)).collect();
@@ -78,7 +78,7 @@ fn connect(
 ) -> Result<[Vec<Option<End>>; 2], String> {
     children.until(each, |told| told.end().is_some());
     let near: Vec<Option<End>> =
-        children.list().iter().map(|child| child.told().and_then(Told::end)).collect();
+        children.list().iter().map(|child| child.told().and_then(ChildReport::end)).collect();
     met.wire.send(&Message::Ends(near.clone()))?;
     let far = match met.wire.receive(met.patience)? {
         Message::Ends(far) if far.len() == rails.len() => far,
@@ -96,9 +96,9 @@ fn connect(
         let end = far.get(index).copied().flatten();
         child.answer(end.map(Order::End).as_ref());
     }
-    children.until(each, Told::is_ready);
+    children.until(each, ChildReport::is_ready);
     let ready: Vec<bool> =
-        children.list().iter().map(|child| child.told().is_some_and(Told::is_ready)).collect();
+        children.list().iter().map(|child| child.told().is_some_and(ChildReport::is_ready)).collect();
     met.wire.send(&Message::Ready(ready))?;
     let ready = match met.wire.receive(met.patience)? {
         Message::Ready(ready) if ready.len() == rails.len() => ready,

@@ -22,7 +22,7 @@ use crate::report::plan::{Document, Memlock, headline, public_headline};
 use crate::state::find::{Found, OWN_PLACE, find};
 use crate::state::harmless::is_harmless;
 use crate::state::run::Run;
-use crate::state::{NCCL_CONF, Place};
+use crate::state::{NCCL_CONF, StateDir};
 use crate::text::visible;
 
 /// What is to be kept.
@@ -40,7 +40,7 @@ pub struct Decided<'a> {
 /// wanted (`propagate`). What cannot be is said,
 /// where somebody could miss it; the command starts all the same. Gives what our own init
 /// is to vouch for.
-pub fn keep(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
+pub fn leave(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
     let filled: Vec<(&str, &str)> = decided.plan.public().collect();
     let run = run(&decided);
     let writes_conf = config.write_nccl_conf.unwrap_or(decided.by_init || run.identity.is_container());
@@ -104,7 +104,7 @@ pub fn keep(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
     for problem in propagate::write(target, config.propagate, &given) {
         log.warn(&format!("{problem}."));
     }
-    match decided.by_init && config.state_dir != Place::Nowhere {
+    match decided.by_init && config.state_dir != StateDir::Nowhere {
         true => {
             let mut text = Vec::new();
             // Into memory, which takes anything.

@@ -7,7 +7,7 @@ use super::evidence::{of_roce, rails, used};
 use super::kinds::{KINDS, Level};
 use super::report::Report;
 use super::took_us;
-use super::{isolate, quick, verbs};
+use super::{isolate, known, verbs};
 use crate::config::SELF_TEST_TIME;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
@@ -17,7 +17,7 @@ use crate::verbs::port_test::{DEFAULT_SIZE, DEFAULT_TIME, PortTest};
 
 /// How far to go.
 #[derive(Debug, Clone, Copy)]
-pub struct Extent {
+pub struct Scope {
     pub level: Level,
     /// Bytes to register with each device.
     pub size: u64,
@@ -25,10 +25,10 @@ pub struct Extent {
     pub each: Duration,
 }
 
-impl Extent {
+impl Scope {
     /// `each` has a bound, as a time may be too long for a clock.
-    pub fn new(level: Level, size: u64, each: Duration) -> Extent {
-        Extent { level, size, each: each.min(isolate::LONGEST) }
+    pub fn new(level: Level, size: u64, each: Duration) -> Scope {
+        Scope { level, size, each: each.min(isolate::LONGEST) }
     }
 
     /// The longest time for all ports together.
@@ -37,9 +37,9 @@ impl Extent {
     }
 }
 
-impl Default for Extent {
-    fn default() -> Extent {
-        Extent { level: Level::Verbs, size: DEFAULT_SIZE, each: DEFAULT_TIME }
+impl Default for Scope {
+    fn default() -> Scope {
+        Scope { level: Level::Verbs, size: DEFAULT_SIZE, each: DEFAULT_TIME }
     }
 }
 
@@ -48,22 +48,22 @@ pub fn report(
     host: &str,
     facts: &Facts,
     plan: &Plan,
-    extent: Extent,
+    extent: Scope,
     is_wanted: impl Fn(&str) -> bool,
 ) -> Report {
     let started = Instant::now();
-    let mut report = quick::report(host, facts, plan, &is_wanted);
+    let mut report = known::report(host, facts, plan, &is_wanted);
     let mut kinds = KINDS.iter().filter(|kind| kind.level == Level::Verbs);
     if extent.level >= Level::Verbs && kinds.any(|kind| is_wanted(kind.id)) {
         let found = of_devices(facts, plan, extent).into_iter();
         report.checks.extend(found.filter(|check| is_wanted(&check.id)));
     }
-    report.passed = quick::passed(&report.checks);
+    report.passed = known::passed(&report.checks);
     report.took_us = took_us(started);
     report
 }
 
-fn of_devices(facts: &Facts, plan: &Plan, extent: Extent) -> Vec<Check> {
+fn of_devices(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<Check> {
     let wanted = wanted(facts, plan, extent);
     if wanted.is_empty() {
         let why = "no port is in use";
@@ -79,7 +79,7 @@ fn of_devices(facts: &Facts, plan: &Plan, extent: Extent) -> Vec<Check> {
 
 /// The ports that the job uses, each on the slot that NCCL will take, or that is the
 /// container's own.
-pub fn wanted(facts: &Facts, plan: &Plan, extent: Extent) -> Vec<PortTest> {
+pub fn wanted(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<PortTest> {
     let rails: Vec<_> = rails(facts, plan).collect();
     let of = |(hca, port): (&Hca, &Port)| {
         let gid_index = match port.link_layer {

@@ -1,4 +1,4 @@
-//! From a host to a decision, as every command and the run itself make it.
+//! The host that is decided for: this container, or one that was captured elsewhere.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,12 +11,10 @@ use crate::demo;
 use crate::facts::document::Document;
 use crate::facts::environment::Environment;
 use crate::facts::environment::Filled;
-use crate::facts::settings::{self, UserSetting};
+use crate::facts::settings::{self};
 use crate::facts::start::Start;
 use crate::facts::{self, Facts, Reader, Sources, extra, net, rtnetlink};
-use crate::finding::Source;
-use crate::findings;
-use crate::plan::{self, Plan, ProfileOption};
+use crate::plan::{self, ProfileOption};
 use crate::profiles::Profiles;
 use crate::state::find::find;
 
@@ -158,31 +156,4 @@ fn read(path: &Path) -> std::io::Result<String> {
         return Err(std::io::Error::other(format!("more than {OBJECTS} objects, which no host has")));
     }
     String::from_utf8(bytes).map_err(|_| std::io::Error::other("not UTF-8 text"))
-}
-
-/// The plan with all findings that need nothing but the facts.
-///
-/// What the container's start has filled in stands, as everything in the environment does. It
-/// is no wish of the user: where it would come out the same today, this is the plan without it.
-pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
-    if facts.filled_at_start.is_empty() {
-        return plan_with_findings(facts, profiles, config);
-    }
-    let anew = Facts { settings: facts.settings.of_user(), ..facts.clone() };
-    let mut plan = plan_with_findings(&anew, profiles, config);
-    let of_start = facts.settings.0.iter().filter(|setting| setting.origin == Source::AtStart);
-    let comes_out = |setting: &UserSetting| {
-        plan.filled().any(|filled| filled == (setting.variable.as_str(), setting.value.as_str()))
-    };
-    if !of_start.clone().all(comes_out) {
-        return plan_with_findings(facts, profiles, config);
-    }
-    for setting in &mut plan.settings {
-        setting.at_start = of_start.clone().any(|known| known.variable == setting.variable);
-    }
-    plan
-}
-
-fn plan_with_findings(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
-    findings::add(plan::decide(facts, profiles, &config.plan_options()))
 }

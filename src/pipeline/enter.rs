@@ -3,14 +3,13 @@
 use std::ffi::CString;
 use std::time::{Duration, Instant};
 
-use super::Prepared;
 use super::execute::raise_memlock;
+use super::{Prepared, decide, read};
 use crate::apply::environment;
 use crate::config::{Config, Demand};
 use crate::facts::environment::Environment;
-use crate::host;
 use crate::log::Log;
-use crate::state::Place;
+use crate::state::StateDir;
 use crate::state::find::{Found, Without, find};
 use crate::state::preparation;
 use crate::sys::exec::Image;
@@ -29,7 +28,7 @@ pub fn enter(
     inherited: Vec<CString>,
 ) -> anyhow::Result<Prepared> {
     let known = Environment::new(&inherited);
-    let profiles = host::profiles(config)?;
+    let profiles = read::profiles(config)?;
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let given: Vec<(String, String)> = match wait(config) {
         Ok(found) => {
@@ -41,8 +40,8 @@ pub fn enter(
         }
         Err(without) => {
             log.note(&why_afresh(&without));
-            let facts = host::live_facts(&profiles, &known, &[]);
-            let plan = host::decide(&facts, &profiles, config);
+            let facts = read::live_facts(&profiles, &known, &[]);
+            let plan = decide(&facts, &profiles, config);
             plan.filled().map(owned).collect()
         }
     };
@@ -68,7 +67,7 @@ fn wait(config: &Config) -> Result<Found, Vec<Without>> {
     loop {
         // Asked first: what is left is there before the preparation ends.
         let may_come = end.is_none_or(|end| Instant::now() < end)
-            && config.state_dir != Place::Nowhere
+            && config.state_dir != StateDir::Nowhere
             && preparation::is_under_way() != Some(false);
         let found = find(&config.state_dir);
         // No event tells of a folder that may come to be in one of several places.

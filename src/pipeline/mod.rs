@@ -1,12 +1,15 @@
 //! The main job, in order: configuration, facts, plan, checks, apply, exec.
 
+mod decide;
 mod enter;
 mod execute;
-mod keep;
+mod leave;
 mod not_run;
+pub mod read;
 mod refuse;
 mod traffic;
 
+pub use decide::decide;
 pub use enter::enter;
 pub use execute::{execute, execute_decided, execute_filled, execute_untouched};
 pub use not_run::exec_failed;
@@ -24,7 +27,6 @@ use crate::facts::environment::Environment;
 use crate::facts::start::Start;
 use crate::finding::{Finding, Id, Severity};
 use crate::findings::memlock;
-use crate::host;
 use crate::init::{Decided, Orders};
 use crate::log::Log;
 use crate::plan::Plan;
@@ -32,7 +34,7 @@ use crate::report;
 use crate::report::plan::Memlock;
 use crate::self_test;
 use crate::self_test::report::Report;
-use crate::self_test::whole::Extent;
+use crate::self_test::run::Scope;
 use crate::sys::exec::Image;
 use crate::sys::signals;
 
@@ -52,7 +54,7 @@ pub enum Prepared {
 
 /// Who looks after the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keeper {
+pub enum LookedAfterBy {
     Pid1,
     /// `--supervise`, where something else is PID 1.
     Subreaper,
@@ -69,12 +71,12 @@ pub fn prepare(
     log: &Log,
     command: Vec<CString>,
     mut inherited: Vec<CString>,
-    keeper: Keeper,
+    keeper: LookedAfterBy,
     decided: impl FnOnce(&Decided),
 ) -> anyhow::Result<Prepared> {
     let mut known = Environment::new(&inherited);
-    let profiles = host::profiles(config)?;
-    let mut filled = host::filled_at_start(config, &profiles, &known);
+    let profiles = read::profiles(config)?;
+    let mut filled = read::filled_at_start(config, &profiles, &known);
     if config.asks_anew {
         inherited = environment::without(inherited, &filled);
         known = known.without(&filled);
@@ -87,13 +89,13 @@ pub fn prepare(
         folder: folder.as_deref(),
         command: first,
         filled: &filled,
-        has_subreaper: keeper == Keeper::Subreaper,
+        has_subreaper: keeper == LookedAfterBy::Subreaper,
     };
     let facts = match config.self_test {
-        Demand::Off => host::needed_facts(&profiles, start, config),
-        _ => host::facts_to_prove(&profiles, start),
+        Demand::Off => read::needed_facts(&profiles, start, config),
+        _ => read::facts_to_prove(&profiles, start),
     };
-    let mut plan = host::decide(&facts, &profiles, config);
+    let mut plan = decide(&facts, &profiles, config);
     let memlock = raise_memlock(config, &facts, &mut plan);
     tracing::debug!(unreadable = facts.unreadable.len(), "facts read");
 
@@ -115,21 +117,21 @@ pub fn prepare(
         filled: plan.filled().map(owned).collect(),
     });
     let verdict = proof.map(|report| report.passed);
-    let state = keep::keep(
+    let state = leave::leave(
         config,
-        keep::Decided {
+        leave::Decided {
             facts,
             plan: &plan,
             memlock: memlock.as_ref(),
             verdict,
-            by_init: keeper == Keeper::Pid1,
+            by_init: keeper == LookedAfterBy::Pid1,
         },
         log,
     );
     let filled = plan.filled().next().is_some();
     let image = Image::new(command, environment::with(inherited, plan.filled()));
     // The last of all, as a self-test moves data, too.
-    let note = if keeper == Keeper::Nobody { String::new() } else { traffic::note(config, &plan) };
+    let note = if keeper == LookedAfterBy::Nobody { String::new() } else { traffic::note(config, &plan) };
     Ok(Prepared::Command { image, filled, note, state })
 }
 
@@ -185,8 +187,8 @@ fn prove(config: &Config, facts: &Facts, plan: &Plan, log: &Log) -> Option<Repor
     if config.self_test == Demand::Off {
         return None;
     }
-    let host = self_test::quick::host_name();
-    let report = self_test::whole::report(&host, facts, plan, Extent::default(), |_| true);
+    let host = self_test::known::host_name();
+    let report = self_test::run::report(&host, facts, plan, Scope::default(), |_| true);
     report::start::self_test(log, &report);
     Some(report)
 }
