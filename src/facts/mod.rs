@@ -100,6 +100,8 @@ pub struct Sources<'a> {
     pub start: start::Start<'a>,
     /// Whether a variable's value matters, besides those that always do.
     pub is_setting: &'a dyn Fn(&str) -> bool,
+    /// How NCCL reads a conf file.
+    pub parse_conf: settings::Parse,
     /// Whether a variable's presence matters, besides those that always do.
     pub is_marker: &'a dyn Fn(&str) -> bool,
     /// The addresses of the interfaces, in the kernel's order.
@@ -120,7 +122,7 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
         .then(|| home::read(&reader, sources.start.environment));
     let database = homes.as_ref().and_then(|homes| homes.database.as_deref());
     let settings::ConfFiles { settings, odd, there } =
-        settings::read(&reader, sources.start, database, sources.is_setting);
+        settings::read(&reader, sources.start, database, sources.parse_conf, sources.is_setting);
     let known = Facts {
         homes,
         named_files: named_files::read(&reader, sources.start, &settings),

@@ -12,8 +12,6 @@ use super::secret::{is_secret, shown};
 use super::start::Start;
 use crate::block;
 use crate::finding::Source;
-use crate::nccl::conf;
-use crate::nccl::version::SKIPS_COMMENTS;
 
 /// Variables in the order in which they count: of two with one name, the first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,6 +117,18 @@ pub struct ConfFiles {
     pub there: Vec<String>,
 }
 
+/// What a line of a conf file sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// Of the line, counted from 1.
+    pub number: usize,
+    pub name: String,
+    pub value: String,
+}
+
+/// How NCCL reads a conf file, which its model knows.
+pub type Parse = fn(&str) -> Vec<Assignment>;
+
 /// Lines of a conf file that set variables of ours; NCCL has some two hundred.
 const MOST_SETTINGS: usize = 1024;
 
@@ -131,6 +141,7 @@ pub fn read(
     start: Start,
     // The home folder of the user database, where it is known.
     database: Option<&str>,
+    parse: Parse,
     also: impl Fn(&str) -> bool,
 ) -> ConfFiles {
     let environment = start.environment;
@@ -158,15 +169,13 @@ pub fn read(
         // What an earlier start has put there is no setting of the user.
         let text = block::hidden(&text);
         // A file may hold anything, secrets too, under names that are not NCCL's.
-        // Which release reads them is not known yet: as it was before 2.30, and the rest
-        // is for the plan.
-        let lines = conf::parse(&text, SKIPS_COMMENTS).into_iter();
-        let mut ours =
-            lines.filter(|line| is_variable_name(&line.key) && (concerns_us(&line.key) || also(&line.key)));
+        let lines = parse(&text).into_iter();
+        let mut ours = lines
+            .filter(|line| is_variable_name(&line.name) && (concerns_us(&line.name) || also(&line.name)));
         settings.extend(ours.by_ref().take(MOST_SETTINGS).map(|line| UserSetting {
             private,
             ..UserSetting::new(
-                &line.key,
+                &line.name,
                 &line.value,
                 Source::ConfFile { path: file.clone(), line: line.number },
             )
@@ -250,6 +259,7 @@ fn conf_files(environment: &Environment, database: Option<&str>) -> Vec<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nccl::conf;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
@@ -296,7 +306,8 @@ mod tests {
         )
         .unwrap();
         let environment = Environment::from([("HOME", "/root"), ("NCCL_API_KEY", "hunter2")]);
-        let read = || read(&Reader::new(root.path()), Start::from(&environment), None, |_| false);
+        let read =
+            || read(&Reader::new(root.path()), Start::from(&environment), None, conf::assignments, |_| false);
         for (folder, file, private) in [(0o755, 0o600, true), (0o700, 0o644, true), (0o755, 0o644, false)] {
             mode("root", folder);
             mode("root/.nccl.conf", file);
@@ -321,7 +332,7 @@ mod tests {
             fs::write(root.path().join("etc/nccl.conf"), text).unwrap();
             let reader = Reader::new(root.path());
             let ConfFiles { settings, odd, .. } =
-                read(&reader, Start::from(&Environment::default()), None, |_| false);
+                read(&reader, Start::from(&Environment::default()), None, conf::assignments, |_| false);
             let unreadable = reader.into_unreadable();
             (settings.0.len(), odd.len(), unreadable.first().map(|one| one.error.clone()))
         };
@@ -371,7 +382,9 @@ mod tests {
             ("TZ", "UTC"),
         ]);
         let ConfFiles { settings, odd, .. } =
-            read(&Reader::new(root.path()), Start::from(&environment), None, |name| name == "TZ");
+            read(&Reader::new(root.path()), Start::from(&environment), None, conf::assignments, |name| {
+                name == "TZ"
+            });
         let shown: Vec<_> =
             settings.0.iter().map(|s| format!("{}={} {}", s.variable, s.value, s.origin)).collect();
         assert_eq!(
@@ -402,8 +415,14 @@ mod tests {
         fs::create_dir_all(root.path().join("etc")).unwrap();
         fs::write(root.path().join("etc/nccl.conf"), "NCCL_IB_TC=106\r\nNCCL_IB_SL=5\r\nNCCL_NET=IB ")
             .unwrap();
-        let settings =
-            read(&Reader::new(root.path()), Start::from(&Environment::default()), None, |_| false).settings;
+        let settings = read(
+            &Reader::new(root.path()),
+            Start::from(&Environment::default()),
+            None,
+            conf::assignments,
+            |_| false,
+        )
+        .settings;
         let values: Vec<_> = settings.0.iter().map(|setting| setting.value.as_str()).collect();
         assert_eq!(values, ["106\r", "5\r", "IB "]);
     }

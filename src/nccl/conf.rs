@@ -1,6 +1,7 @@
 //! nccl.conf, as NCCL parses it (`src/misc/param.cc`, `setEnvFile`).
 
 use super::version::{REWROTE_PARSERS, SKIPS_COMMENTS, Version};
+use crate::facts::settings::Assignment;
 
 /// A variable that a conf file sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,13 @@ pub fn parse(text: &str, version: Version) -> Vec<Line> {
         }
     }
     lines
+}
+
+/// What the facts keep of a file. Which release reads it is not known while they are read: this
+/// is how it was before 2.30, and where that makes a difference the plan knows the release.
+pub fn assignments(text: &str) -> Vec<Assignment> {
+    let lines = parse(text, SKIPS_COMMENTS).into_iter();
+    lines.map(|Line { number, key, value }| Assignment { number, name: key, value }).collect()
 }
 
 /// The variables that the text sets, for whatever release: before any that knows

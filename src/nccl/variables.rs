@@ -50,6 +50,7 @@ pub fn nearest(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::secret::is_secret;
 
     #[test]
     fn the_table_can_be_read_and_is_sorted() {
@@ -81,5 +82,11 @@ mod tests {
         assert_eq!(nearest("NCCL_SOCKET_IFNMAE"), Some("NCCL_SOCKET_IFNAME"));
         assert_eq!(nearest("NCCL_IB_GID_INDX"), Some("NCCL_IB_GID_INDEX"));
         assert_eq!(nearest("NCCL_MY_OWN_PLUGIN_KNOB"), None);
+    }
+
+    #[test]
+    fn none_is_taken_for_a_secret() {
+        let secret: Vec<&str> = all().map(|variable| variable.name).filter(|name| is_secret(name)).collect();
+        assert!(secret.is_empty(), "{secret:?}");
     }
 }

@@ -14,6 +14,7 @@ use crate::facts::environment::Filled;
 use crate::facts::settings::{self};
 use crate::facts::start::Start;
 use crate::facts::{self, Facts, Reader, Sources, extra, net, rtnetlink};
+use crate::nccl::conf;
 use crate::plan::{self, ProfileOption};
 use crate::profiles::Profiles;
 use crate::state::find::find;
@@ -106,6 +107,7 @@ fn live(
     let sources = Sources {
         root: Path::new("/"),
         start,
+        parse_conf: conf::assignments,
         is_setting: &|variable| profiles.may_fill(variable),
         is_marker: &|variable| profiles.is_marker(variable),
         addresses: net::system_addresses,
@@ -136,10 +138,11 @@ pub fn captured_facts(
     let mut facts = Document::parse(&text)
         .map_err(|why| anyhow::anyhow!("cannot use the facts in {}: {why}", source.display()))?;
     // An empty root: the conf files of this machine are not those of that one.
-    let here = settings::read(&Reader::nowhere(), Start::from(environment), None, |variable| {
-        profiles.may_fill(variable)
-    })
-    .settings;
+    let here =
+        settings::read(&Reader::nowhere(), Start::from(environment), None, conf::assignments, |variable| {
+            profiles.may_fill(variable)
+        })
+        .settings;
     facts.settings = facts.settings.under(here);
     Ok(facts)
 }
