@@ -6,6 +6,7 @@ mod support;
 
 mod docs {
     pub mod findings;
+    pub mod floors;
     pub mod links;
     pub mod named;
     pub mod picture;

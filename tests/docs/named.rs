@@ -95,24 +95,3 @@ fn schemas(folder: &Path) -> BTreeSet<String> {
     }
     found
 }
-
-#[test]
-fn every_module_is_in_the_architecture() {
-    let page = page("docs/architecture.md");
-    let (_, table) = page.split_once("\n## The modules\n").unwrap();
-    let table = table.split("\n## ").next().unwrap();
-    let library = fs::read_to_string(repository("src/lib.rs")).unwrap();
-    let modules = library.lines().filter_map(|line| {
-        let declared = line.strip_prefix("pub mod ").or_else(|| line.strip_prefix("mod "))?;
-        declared.strip_suffix(';')
-    });
-    let modules: Vec<&str> = modules.collect();
-    assert!(modules.len() > 20, "{modules:?}");
-    for module in &modules {
-        assert!(table.contains(&format!("`{module}`")), "docs/architecture.md does not name {module}");
-    }
-    let named = table.lines().filter_map(|line| line.strip_prefix('|')?.split('|').nth(1));
-    for name in named.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
-        assert!(modules.contains(&name), "docs/architecture.md names {name}, which is no module");
-    }
-}
