@@ -13,7 +13,7 @@ const HEAD: &str = "\
 Everything that `rdma-init` can find, with what it means and what helps. The name is stable: it is
 `id` in `plan --json`, in the events of `log-format = \"json\"`, and what scripts match on. How bad a
 finding is (a note, a warning, an error) depends on the host; each finding says so, and its own fix
-names the devices and variables of that host.
+names the devices and variables of that host. A *rail* is a port of an HCA that the job uses.
 
 The findings stand below the check of the [self-test](self-test.md) that tells of them. This page is made from
 `src/finding/id.rs` and `src/self_test/kinds.rs` (`UPDATE_DOCS=1 cargo test --test docs`).
