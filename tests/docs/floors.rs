@@ -67,7 +67,7 @@ fn files(module: &str) -> Vec<std::path::PathBuf> {
     let alone = repository(format!("src/{module}.rs"));
     let mut files: Vec<_> = [alone].into_iter().filter(|file| file.exists()).collect();
     below(&repository(format!("src/{module}")), &mut files);
-    assert!(!files.is_empty(), "{module}");
+    assert!(!files.is_empty(), "src has no module {module}");
     files
 }
 
