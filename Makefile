@@ -64,7 +64,7 @@ test: build test-setup
 # fetches nothing. The debug profile, because it is built in seconds, and the release in minutes.
 # Many of the tests only wait, so more of them run at once than there are processors.
 test-quick: setup
-	$(CARGO) test --locked --lib --test golden --test cli --test readme --test docs -- --test-threads 8
+	$(CARGO) test --locked --lib --test golden --test cli --test docs -- --test-threads 8
 
 # The init of torchrun; needs root. PyTorch goes to target/torch.
 test-torch: build

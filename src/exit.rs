@@ -1,4 +1,4 @@
-//! Exit codes, as the README documents them.
+//! Exit codes, as docs/configuration.md documents them.
 
 use nix::errno::Errno;
 

@@ -1,53 +1,77 @@
-//! What `docs/` has of the code is what the code says. `UPDATE_DOCS=1 cargo test --test docs`
-//! writes it anew.
+//! README and manual: what they have of the code is what the code says, they name everything
+//! there is, and their links lead somewhere. `UPDATE_DOCS=1 cargo test --test docs` writes what
+//! is made from the code.
 
 mod support;
 
-use std::fmt::Write;
+mod docs {
+    pub mod findings;
+    pub mod floors;
+    pub mod links;
+    pub mod named;
+    pub mod picture;
+    pub mod shown;
+    pub mod written;
+}
+
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use rdma_init::finding::Id;
-use rdma_init::self_test::kinds::{KINDS, Kind};
+use docs::written;
+use support::{binary, repository};
 
-use support::repository;
-
-const HEAD: &str = "\
-# Findings
-
-Everything that `rdma-init` can find, with what it means and what helps. The name is stable: it is
-`id` in `plan --json`, in the events of `log-format = \"json\"`, and what scripts match on. How bad a
-finding is (a note, a warning, an error) depends on the host; each finding says so, and its own fix
-names the devices and variables of that host.
-
-The findings stand below the check of the self-test that tells of them. This page is made from
-`src/finding/id.rs` and `src/self_test/kinds.rs` (`UPDATE_DOCS=1 cargo test --test docs`).
-";
-
-fn findings() -> String {
-    let mut page = HEAD.to_owned();
-    for kind in KINDS.iter().filter(|kind| !kind.findings.is_empty()) {
-        let Kind { id, title, .. } = kind;
-        writeln!(page, "\n## `{id}`: {title}\n").unwrap();
-        kind.findings.iter().for_each(|id| line(&mut page, *id));
-    }
-    let of_a_check: Vec<&Id> = KINDS.iter().flat_map(|kind| kind.findings).collect();
-    page.push_str("\n## When the job has ended\n\n");
-    Id::ALL.iter().filter(|id| !of_a_check.contains(id)).for_each(|id| line(&mut page, *id));
-    page
+/// The text of a page.
+fn page(path: &str) -> String {
+    fs::read_to_string(repository(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-fn line(page: &mut String, id: Id) {
-    writeln!(page, "- **`{id}`**: {} *What helps:* {}", id.meaning().trim(), id.remedy()).unwrap();
+/// All pages of the manual as one text.
+fn manual() -> String {
+    let pages = markdown().into_iter().filter(|path| path.starts_with("docs"));
+    pages.map(|path| page(path.to_str().unwrap())).collect()
 }
 
-#[test]
-fn the_findings_are_those_of_the_code() {
-    let file = repository("docs/findings.md");
-    let made = findings();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(&file, &made).unwrap();
+/// Every page of the repository: in its root, and below docs, examples and tests.
+fn markdown() -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    collect(Path::new(""), false, &mut pages);
+    ["docs", "examples", "tests"].iter().for_each(|folder| collect(Path::new(folder), true, &mut pages));
+    assert!(pages.len() > 20, "{pages:?}");
+    pages
+}
+
+fn collect(folder: &Path, below: bool, pages: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(repository(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let path = folder.join(entry.file_name());
+        if below && entry.file_type().unwrap().is_dir() {
+            collect(&path, below, pages);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push(path);
+        }
     }
-    let found = fs::read_to_string(&file).unwrap_or_default();
-    assert!(found == made, "docs/findings.md is stale: run UPDATE_DOCS=1 cargo test --test docs");
+}
+
+/// A page without what stands between lines of three backquotes.
+fn without_code(text: &str) -> String {
+    let mut is_code = false;
+    let prose = text.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    });
+    prose.map(|line| format!("{line}\n")).collect()
+}
+
+/// What the program prints.
+fn printed(arguments: &[&str]) -> String {
+    let output = Command::new(binary())
+        .env_clear()
+        .env("RDMA_INIT_CONFIG", "/dev/null")
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }

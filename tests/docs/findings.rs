@@ -1,0 +1,53 @@
+//! `docs/findings.md`, made from the table of ids and the table of checks.
+
+use std::fmt::Write;
+
+use rdma_init::finding::Id;
+use rdma_init::self_test::kinds::{KINDS, Kind};
+
+use crate::written;
+
+const HEAD: &str = "\
+# Findings
+
+Everything that `rdma-init` can find, with what it means and what helps. The name is stable: it is
+`id` in `plan --json`, in the events of `log-format = \"json\"`, and what scripts match on. How bad a
+finding is (a note, a warning, an error) depends on the host; each finding says so, and its own fix
+names the devices and variables of that host. A *rail* is a port of an HCA that the job uses.
+
+The findings stand below the check of the [self-test](self-test.md) that tells of them. This page is made from
+`src/finding/id.rs` and `src/self_test/kinds.rs` (`UPDATE_DOCS=1 cargo test --test docs`).
+";
+
+fn page() -> String {
+    let mut page = HEAD.to_owned();
+    for kind in KINDS.iter().filter(|kind| !kind.findings.is_empty()) {
+        let Kind { id, title, .. } = kind;
+        writeln!(page, "\n## `{id}`: {title}\n").unwrap();
+        kind.findings.iter().for_each(|id| line(&mut page, *id));
+    }
+    let of_a_check: Vec<&Id> = KINDS.iter().flat_map(|kind| kind.findings).collect();
+    page.push_str("\n## When the job has ended\n\n");
+    Id::ALL.iter().filter(|id| !of_a_check.contains(id)).for_each(|id| line(&mut page, *id));
+    page
+}
+
+fn line(page: &mut String, id: Id) {
+    writeln!(page, "- **`{id}`**: {} *What helps:* {}", id.meaning().trim(), id.remedy()).unwrap();
+}
+
+#[test]
+fn the_findings_are_those_of_the_code() {
+    written::check("docs/findings.md", &page());
+}
+
+/// The table in the manual of the self-test, as `self-test --list` has it.
+#[test]
+fn every_check_is_in_the_table_with_its_level_and_title() {
+    let page = crate::page("docs/self-test.md");
+    for Kind { id, title, level, .. } in KINDS {
+        let level = format!("{level:?}").to_lowercase();
+        let row = format!("\n| `{id}` | {level} | {title} |\n");
+        assert!(page.contains(&row), "docs/self-test.md lacks this row:{row}");
+    }
+}

@@ -1,0 +1,14 @@
+//! Files that are made from the code: one that is stale fails, and `UPDATE_DOCS=1` writes it anew.
+
+use std::fs;
+
+use crate::support::repository;
+
+pub fn check(path: &str, made: &str) {
+    let file = repository(path);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&file, made).unwrap();
+    }
+    let found = fs::read_to_string(&file).unwrap_or_default();
+    assert!(found == made, "{path} is stale: run UPDATE_DOCS=1 cargo test --test docs");
+}
