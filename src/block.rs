@@ -90,8 +90,8 @@ fn without(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nccl::conf;
-    use crate::nccl::version::{NEWEST, Version};
+    use crate::libraries::nccl::conf;
+    use crate::libraries::nccl::version::{NEWEST, Version};
 
     const LINES: &str = "NCCL_IB_HCA==mlx5_1\nNCCL_IB_GID_INDEX=3\n";
 

@@ -17,8 +17,8 @@
 //! * [`facts`]: what the container has, its image included. Plain data, and readers that
 //!   judge nothing.
 //! * [`profiles`]: what platforms publish, as TOML.
-//! * [`nccl`]: a model of NCCL, release by release, as pure functions: what it makes of
-//!   variables, and what it will do.
+//! * [`libraries`]: each library's variables from what was decided; and a model of NCCL,
+//!   release by release, as pure functions: what it makes of variables, and what it will do.
 //! * [`plan`]: what to set, and why. Pure: this host, this environment, in; these settings
 //!   and reasons, out.
 //! * [`finding`], [`findings`]: the words for what a person should know, and who finds it: a
@@ -49,8 +49,8 @@ pub mod finding;
 pub mod findings;
 pub mod init;
 pub mod json;
+pub mod libraries;
 pub mod log;
-pub mod nccl;
 pub mod pipeline;
 pub mod plan;
 pub mod profiles;

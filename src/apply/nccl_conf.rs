@@ -6,7 +6,7 @@ use std::path::Path;
 use super::amend::{InPlace, Kept, LONGEST, amend};
 use crate::block;
 use crate::facts::reader::{Links, read_regular};
-use crate::nccl::conf;
+use crate::libraries::nccl::conf;
 
 const PATH: &str = "etc/nccl.conf";
 

@@ -259,7 +259,7 @@ fn conf_files(environment: &Environment, database: Option<&str>) -> Vec<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nccl::conf;
+    use crate::libraries::nccl::conf;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 

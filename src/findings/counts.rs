@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use crate::facts::rdma::{LinkLayer, Port};
 use crate::finding::{Finding, Id};
-use crate::nccl::devices::LIST as VARIABLE;
+use crate::libraries::nccl::devices::LIST as VARIABLE;
 use crate::plan::devices::Candidate;
 use crate::plan::{Context, default_route, near};
 

@@ -3,7 +3,7 @@
 use crate::facts::Facts;
 use crate::facts::gpu::Gpus;
 use crate::finding::{Finding, Id};
-use crate::nccl::version::Version;
+use crate::libraries::nccl::version::Version;
 use crate::plan::{Fabric, Plan};
 
 /// NCCL's other way, DMA-BUF (`ncclIbDmaBufSupport`).

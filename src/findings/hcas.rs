@@ -1,8 +1,8 @@
 //! What the choice of the HCAs has shown.
 
 use crate::finding::{Finding, Id};
-use crate::nccl::devices::LIST as VARIABLE;
-use crate::nccl::version::{TAKES_32_HCAS, Version};
+use crate::libraries::nccl::devices::LIST as VARIABLE;
+use crate::libraries::nccl::version::{TAKES_32_HCAS, Version};
 use crate::plan::Decided;
 use crate::plan::remark::Remark;
 use crate::text::counted;

@@ -3,12 +3,12 @@
 use crate::facts::Facts;
 use crate::facts::image::Image;
 use crate::finding::{Finding, Id};
-use crate::nccl::libraries;
+use crate::libraries::nccl::installed;
 use crate::plan::{Fabric, Plan};
 use crate::text::condensed;
 
 pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
-    let Some(image) = libraries::image(facts) else { return Vec::new() };
+    let Some(image) = installed::image(facts) else { return Vec::new() };
     let mut findings = Vec::new();
     findings.extend(several(facts, image));
     findings.extend(other_than_said(facts));
@@ -34,7 +34,7 @@ fn several(facts: &Facts, image: &Image) -> Option<Finding> {
             )
         })
         .collect();
-    let taken = match libraries::found(facts) {
+    let taken = match installed::found(facts) {
         Some((version, path)) => format!("the job seems to load {version} ({path})"),
         None => "it is not known which one the job loads".to_owned(),
     };
@@ -47,7 +47,7 @@ fn several(facts: &Facts, image: &Image) -> Option<Finding> {
 /// `NCCL_VERSION` of the image is not the version of the NCCL in it.
 fn other_than_said(facts: &Facts) -> Option<Finding> {
     let said = facts.platform.nccl_version.as_deref()?;
-    let (version, path) = libraries::found(facts)?;
+    let (version, path) = installed::found(facts)?;
     let plain = said.split('-').next().unwrap_or(said);
     (plain != version).then(|| {
         Finding::info(
@@ -82,9 +82,9 @@ fn no_libibverbs(image: &Image) -> Option<Finding> {
 fn no_provider(facts: &Facts, image: &Image, plan: &Plan) -> Option<Finding> {
     let is_used = |name: &str| plan.ports.iter().any(|port| port.used && port.hca == name);
     let without: Vec<_> =
-        facts.rdma.iter().filter(|hca| is_used(&hca.name) && !libraries::has_provider(facts, hca)).collect();
+        facts.rdma.iter().filter(|hca| is_used(&hca.name) && !installed::has_provider(facts, hca)).collect();
     let first = without.first()?;
-    let provider = libraries::provider(first)?;
+    let provider = installed::provider(first)?;
     let names: Vec<&str> = without.iter().map(|hca| hca.name.as_str()).collect();
     let there = image.providers.iter().find(|known| known.name == provider);
     let what = match there {

@@ -1,7 +1,7 @@
 //! Variables that `nccl.conf` cannot hold.
 
 use crate::finding::{Finding, Id};
-use crate::nccl::conf;
+use crate::libraries::nccl::conf;
 use crate::plan::Plan;
 
 /// A process that enters the container gets them in another way only.

@@ -6,9 +6,9 @@ use crate::facts::Facts;
 use crate::facts::pkey::{Pkey, PkeyTable};
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Id};
-use crate::nccl::number::integer;
-use crate::nccl::variables;
-use crate::nccl::version::NEWEST;
+use crate::libraries::nccl::number::integer;
+use crate::libraries::nccl::variables;
+use crate::libraries::nccl::version::NEWEST;
 use crate::plan::{Plan, User};
 use crate::text::condensed;
 

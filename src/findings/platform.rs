@@ -4,7 +4,7 @@ use crate::facts::Facts;
 use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id, Source};
-use crate::nccl::version::Version;
+use crate::libraries::nccl::version::Version;
 use crate::plan::devices::Candidate;
 use crate::plan::{Context, Fabric, interface};
 use crate::profiles::{self, Profile};

@@ -10,7 +10,7 @@ use crate::facts::Facts;
 use crate::facts::gid::Gid;
 use crate::facts::net::Interface;
 use crate::finding::{Finding, Id};
-use crate::nccl::predict::{Bootstrap, GidUse};
+use crate::libraries::nccl::predict::{Bootstrap, GidUse};
 use crate::plan::Plan;
 
 pub use way::{Way, way};

@@ -14,7 +14,7 @@ use crate::facts::environment::Filled;
 use crate::facts::settings::{self};
 use crate::facts::start::Start;
 use crate::facts::{self, Facts, Reader, Sources, extra, net, rtnetlink};
-use crate::nccl::conf;
+use crate::libraries::nccl::conf;
 use crate::plan::{self, ProfileOption};
 use crate::profiles::Profiles;
 use crate::state::find::find;

@@ -6,6 +6,7 @@ use super::gid::GidChoice;
 use super::hcas;
 use super::interface::InterfaceChoice;
 use super::setting::Proposal;
+use crate::libraries::{self, Fabric};
 use crate::profiles::Profile;
 
 pub fn propose(
@@ -14,28 +15,17 @@ pub fn propose(
     interface: Option<&InterfaceChoice>,
     profile: &Profile,
 ) -> Vec<Proposal> {
-    let devices = || {
-        let list = hcas::device_list(ports, |_| true);
-        (!list.is_empty()).then(|| list.join(","))
+    let fabric = Fabric {
+        ports: &hcas::device_list(ports, |_| true),
+        gid_index: match gid {
+            GidChoice::Index { index, .. } => Some(*index),
+            GidChoice::NotOurs | GidChoice::Search { .. } => None,
+        },
+        interface: interface.map(|choice| choice.name.as_str()),
     };
-    profile
-        .companions
-        .iter()
-        .filter_map(|variable| {
-            let value = match variable.as_str() {
-                "GLOO_SOCKET_IFNAME" | "TP_SOCKET_IFNAME" => interface?.name.clone(),
-                // A list of HCAs alone takes TCP from UCX, and with it the way to a process
-                // itself and to the first messages: NIXL ends with NIXL_ERR_BACKEND.
-                "UCX_NET_DEVICES" => format!("{},{}", devices()?, interface?.name),
-                "NVSHMEM_HCA_LIST" => devices()?,
-                "NVSHMEM_IB_GID_INDEX" => match gid {
-                    GidChoice::Index { index, .. } => index.to_string(),
-                    _ => return None,
-                },
-                _ => return None,
-            };
-            let rule = format!("follows NCCL's variable, as profile {} asks", profile.name);
-            Some(Proposal::from_facts(variable, value, rule))
-        })
-        .collect()
+    let follow = |variable: &String| {
+        let rule = format!("follows NCCL's variable, as profile {} asks", profile.name);
+        Some(Proposal::from_facts(variable, libraries::value(variable, &fabric)?, rule))
+    };
+    profile.companions.iter().filter_map(follow).collect()
 }

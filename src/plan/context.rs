@@ -2,7 +2,7 @@
 
 use super::{Options, ProfileOption, User};
 use crate::facts::Facts;
-use crate::nccl::version::{NEWEST, Version};
+use crate::libraries::nccl::version::{NEWEST, Version};
 use crate::profiles::{self, Profile};
 
 pub struct Context<'a> {

@@ -11,7 +11,7 @@ use super::{Context, DefaultRouteOption, Notes, own_interface};
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::route::Route;
-use crate::nccl::devices::LIST as VARIABLE;
+use crate::libraries::nccl::devices::LIST as VARIABLE;
 use crate::profiles::DefaultRouteHca;
 
 /// A port in use, by its index among all ports, and the best default route of its interface.

@@ -6,7 +6,7 @@ use super::distance::Distance;
 use crate::facts::Facts;
 use crate::facts::rdma::{Access, Hca, LinkLayer, NodeType, Port};
 use crate::finding::Source;
-use crate::nccl::devices::has_transport;
+use crate::libraries::nccl::devices::has_transport;
 
 /// A port under consideration.
 #[derive(Debug, Clone)]

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::setting::Setting;
 use crate::facts::Facts;
-use crate::nccl::predict::{Prediction, predict};
-use crate::nccl::version::{KINDS, Version};
+use crate::libraries::nccl::predict::{Prediction, predict};
+use crate::libraries::nccl::version::{KINDS, Version};
 
 /// What is predicted for some releases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

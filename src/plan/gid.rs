@@ -14,8 +14,8 @@ use super::{Context, Notes};
 use crate::facts::Facts;
 use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::{LinkLayer, Port};
-use crate::nccl::gid::{FAMILY, Family, INDEX, RANGE, Search};
-use crate::nccl::version::{SEARCHES_GIDS, Version};
+use crate::libraries::nccl::gid::{FAMILY, Family, INDEX, RANGE, Search};
+use crate::libraries::nccl::version::{SEARCHES_GIDS, Version};
 use crate::profiles::Profile;
 use crate::text::counted;
 

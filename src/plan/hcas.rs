@@ -4,10 +4,10 @@ use super::devices::{Candidate, Reason, Verdict};
 use super::remark::Remark;
 use super::setting::Proposal;
 use super::{Context, Fabric, Notes, near};
-use crate::nccl::devices::LIST as VARIABLE;
-use crate::nccl::devices::visible;
-use crate::nccl::list::{Pattern, most_hcas};
-use crate::nccl::version::Version;
+use crate::libraries::nccl::devices::LIST as VARIABLE;
+use crate::libraries::nccl::devices::visible;
+use crate::libraries::nccl::list::{Pattern, most_hcas};
+use crate::libraries::nccl::version::Version;
 
 pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec<Proposal> {
     let profile = context.profile;

@@ -8,8 +8,8 @@ use super::{Context, Notes};
 use crate::facts::Facts;
 use crate::facts::net::Interface;
 use crate::facts::route::Route;
-use crate::nccl::list::Pattern;
-use crate::nccl::version::NEWEST;
+use crate::libraries::nccl::list::Pattern;
+use crate::libraries::nccl::version::NEWEST;
 
 pub const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 

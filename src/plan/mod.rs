@@ -53,7 +53,7 @@ use remark::Remark;
 use crate::facts::Facts;
 use crate::facts::secret::is_secret;
 use crate::finding::{Finding, Source};
-use crate::nccl::version::Version;
+use crate::libraries::nccl::version::Version;
 use crate::profiles::{self, Profile, Profiles};
 
 /// The version of the document that holds a plan: `plan --json`, and the state's

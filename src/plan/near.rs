@@ -7,7 +7,7 @@ use super::distance::{Distance, of_hca};
 use super::own_interface::is_here;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer};
-use crate::nccl::devices::LIST as VARIABLE;
+use crate::libraries::nccl::devices::LIST as VARIABLE;
 
 /// Leaves out the HCAs that are not near a GPU, where each GPU has a near one. Those for which
 /// `kept` is true stay.

@@ -3,7 +3,7 @@
 use super::devices::{Candidate, Reason};
 use super::{Context, Notes, default_route, gid, near};
 use crate::facts::rdma::LinkLayer;
-use crate::nccl::devices::is_for_plugin;
+use crate::libraries::nccl::devices::is_for_plugin;
 use crate::profiles;
 
 /// Leaves out, with the reason, what the job must not use.

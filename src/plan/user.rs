@@ -6,9 +6,9 @@ use crate::facts::environment::is_variable_name;
 use crate::facts::home::Homes;
 use crate::facts::settings::{Settings, UserSetting};
 use crate::finding::Source;
-use crate::nccl::list::Pattern;
-use crate::nccl::version::{NEWEST, READS_CONF_FILE, REWROTE_PARSERS, SEARCHES_GIDS, Version};
-use crate::nccl::{gid, libraries, predict};
+use crate::libraries::nccl::list::Pattern;
+use crate::libraries::nccl::version::{NEWEST, READS_CONF_FILE, REWROTE_PARSERS, SEARCHES_GIDS, Version};
+use crate::libraries::nccl::{gid, installed, predict};
 
 /// The user's variables in the order in which they count: the environment, our
 /// own configuration, and the conf files that the job's NCCL reads.
@@ -22,7 +22,7 @@ pub struct User {
 
 impl User {
     pub fn new(facts: &Facts, options: &Options) -> User {
-        let version = libraries::release(facts);
+        let version = installed::release(facts);
         let (environment, files): (Vec<_>, Vec<_>) =
             facts.settings.0.iter().cloned().partition(|s| s.origin.is_environment());
         let own_file = environment

@@ -7,7 +7,7 @@ use super::{Options, Plan, Setting, User};
 use crate::facts::Facts;
 use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
-use crate::nccl::variables;
+use crate::libraries::nccl::variables;
 use crate::profiles::{self, Profile};
 
 /// Who set a variable, what was tried, what decided, and what comes of it.

@@ -2,8 +2,8 @@
 
 use crate::facts::gid::GidType;
 use crate::facts::rdma::LinkLayer;
-use crate::nccl::predict::{Bootstrap, GidUse, PortUse, Prediction, Transport};
-use crate::nccl::version::Version;
+use crate::libraries::nccl::predict::{Bootstrap, GidUse, PortUse, Prediction, Transport};
+use crate::libraries::nccl::version::Version;
 use crate::plan::{Fabric, Forecast, Plan};
 use crate::text::{condensed, grouped};
 

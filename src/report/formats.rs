@@ -2,7 +2,7 @@
 //! would take for something else, and says why.
 
 use crate::facts::environment::is_variable_name;
-use crate::nccl::conf;
+use crate::libraries::nccl::conf;
 
 use crate::text::visible;
 

@@ -9,7 +9,7 @@ use crate::facts::limits::{Amount, Limit};
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Severity};
 use crate::findings::memlock::{Pinning, amount};
-use crate::nccl::predict::Transport;
+use crate::libraries::nccl::predict::Transport;
 use crate::plan::{Fabric, Outcome, Plan, PortVerdict, SCHEMA, Setting};
 use crate::state::run::Run;
 use crate::text::{condensed, counted, grouped, shortened, visible};

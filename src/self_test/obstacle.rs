@@ -2,7 +2,7 @@
 //! which is this.
 
 use crate::finding::{Finding, Id, Severity};
-use crate::nccl::predict::{Bootstrap, Prediction, Transport};
+use crate::libraries::nccl::predict::{Bootstrap, Prediction, Transport};
 use crate::plan::{Fabric, Plan};
 
 /// Findings that, as errors, are the end of RDMA, or of the job before it comes to that.

@@ -11,7 +11,7 @@ use super::{isolate, known, verbs};
 use crate::config::SELF_TEST_TIME;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
-use crate::nccl::predict::{GidUse, Transport};
+use crate::libraries::nccl::predict::{GidUse, Transport};
 use crate::plan::{Plan, own_slots};
 use crate::verbs::port_test::{DEFAULT_SIZE, DEFAULT_TIME, PortTest};
 

@@ -2,7 +2,7 @@
 //! variables that lead no program to a file, a library, code, or another machine.
 
 use crate::facts::environment::is_variable_name;
-use crate::nccl::variables;
+use crate::libraries::nccl::variables;
 
 /// Parts of the names of variables whose value is a file, a folder, or an address.
 const LEADS: [&str; 6] = ["FILE", "PATH", "LIB", "DIR", "CONF", "ADDR"];

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rdma_init::facts::Facts;
 use rdma_init::facts::net::Net;
 use rdma_init::finding::{Id, Severity};
-use rdma_init::nccl::predict::{Bootstrap, GidUse, Transport};
+use rdma_init::libraries::nccl::predict::{Bootstrap, GidUse, Transport};
 use rdma_init::plan::Fabric;
 use rdma_init::self_test::check::{Check, Outcome};
 use rdma_init::{pipeline, plan, self_test};

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use rdma_init::facts::Facts;
-use rdma_init::nccl::predict::{Bootstrap, GidUse, Transport, predict};
-use rdma_init::nccl::version::Version;
+use rdma_init::libraries::nccl::predict::{Bootstrap, GidUse, Transport, predict};
+use rdma_init::libraries::nccl::version::Version;
 
 use super::case::{Ask, Case};
 use super::host::Host;

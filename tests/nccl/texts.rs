@@ -1,7 +1,7 @@
 //! How NCCL reads texts: conf files, integers, distances.
 
 use fastrand::Rng;
-use rdma_init::nccl::{conf, level, number};
+use rdma_init::libraries::nccl::{conf, level, number};
 
 use super::case::{Ask, Case};
 use super::driver::Nccl;

@@ -3,7 +3,7 @@
 use super::{Subject, shown};
 use crate::facts::settings::{ConfLine, UserSetting};
 use crate::finding::{Finding, Id, Source};
-use crate::nccl::version::REWROTE_PARSERS;
+use crate::libraries::nccl::version::REWROTE_PARSERS;
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     let lines = subject

@@ -3,7 +3,7 @@
 
 use super::Subject;
 use crate::finding::{Finding, Id};
-use crate::nccl::version::LISTS_PLUGINS;
+use crate::libraries::nccl::version::LISTS_PLUGINS;
 use crate::plan::Fabric;
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {

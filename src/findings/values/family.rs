@@ -2,7 +2,7 @@
 
 use super::{Subject, conf_file, shown};
 use crate::finding::{Finding, Id};
-use crate::nccl::gid;
+use crate::libraries::nccl::gid;
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     let of_sockets = subject.user.get("NCCL_SOCKET_FAMILY").filter(|setting| !setting.value.is_empty());

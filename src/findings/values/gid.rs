@@ -5,10 +5,10 @@ use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::{LinkLayer, Port};
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id, Severity};
-use crate::nccl::gid::{BadRange, FAMILY, Family, INDEX, RANGE, Range};
-use crate::nccl::number::integer;
-use crate::nccl::predict::{GidUse, Transport};
-use crate::nccl::version::{CHECKS_RANGE, READS_GIDS_FIRST, SEARCHES_GIDS};
+use crate::libraries::nccl::gid::{BadRange, FAMILY, Family, INDEX, RANGE, Range};
+use crate::libraries::nccl::number::integer;
+use crate::libraries::nccl::predict::{GidUse, Transport};
+use crate::libraries::nccl::version::{CHECKS_RANGE, READS_GIDS_FIRST, SEARCHES_GIDS};
 use crate::plan::{PortVerdict, own_slots};
 use crate::text::condensed;
 

@@ -3,9 +3,9 @@
 use super::{Subject, conf_file, lists, shown};
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
-use crate::nccl::devices::visible;
-use crate::nccl::list::{Entry, Pattern};
-use crate::nccl::version::TAKES_32_HCAS;
+use crate::libraries::nccl::devices::visible;
+use crate::libraries::nccl::list::{Entry, Pattern};
+use crate::libraries::nccl::version::TAKES_32_HCAS;
 use crate::plan::Fabric;
 use crate::text::{condensed, counted};
 

@@ -5,10 +5,10 @@ use crate::facts::net::Interface;
 use crate::facts::rdma::LinkLayer;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
-use crate::nccl::interfaces::{self, Failure};
-use crate::nccl::list::Pattern;
-use crate::nccl::predict::Bootstrap;
-use crate::nccl::version::REWROTE_PARSERS;
+use crate::libraries::nccl::interfaces::{self, Failure};
+use crate::libraries::nccl::list::Pattern;
+use crate::libraries::nccl::predict::Bootstrap;
+use crate::libraries::nccl::version::REWROTE_PARSERS;
 use crate::plan::{Fabric, carries, interface_of_bootstrap};
 
 const VARIABLE: &str = "NCCL_SOCKET_IFNAME";

@@ -2,7 +2,7 @@
 
 use super::{Subject, conf_file, shown};
 use crate::finding::{Finding, Id};
-use crate::nccl::level;
+use crate::libraries::nccl::level;
 
 /// What `ncclGetLevel` reads (`src/graph/paths.cc`).
 const VARIABLES: &[&str] = &["NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL"];

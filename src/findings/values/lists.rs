@@ -3,7 +3,7 @@
 use super::shown;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
-use crate::nccl::list::{Entry, Pattern};
+use crate::libraries::nccl::list::{Entry, Pattern};
 use crate::text::condensed;
 
 /// Entries that hold spaces, semicolons or quotes beside names.

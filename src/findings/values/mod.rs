@@ -19,8 +19,8 @@ mod tuning;
 use crate::facts::Facts;
 use crate::facts::settings::UserSetting;
 use crate::finding::Finding;
-use crate::nccl::predict::Prediction;
-use crate::nccl::version::{NEWEST, Version};
+use crate::libraries::nccl::predict::Prediction;
+use crate::libraries::nccl::version::{NEWEST, Version};
 use crate::plan::{Fabric, Plan, User};
 use crate::text::shortened;
 

@@ -4,8 +4,8 @@ use super::{Subject, shown};
 use crate::facts::environment::is_variable_name;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
-use crate::nccl::variables;
-use crate::nccl::version::KINDS;
+use crate::libraries::nccl::variables;
+use crate::libraries::nccl::version::KINDS;
 use crate::text::{condensed_to, shortened};
 
 /// Variables for programs other than NCCL: PyTorch, builds, plugins, images.

@@ -2,8 +2,8 @@
 
 use super::{Subject, conf_file, shown};
 use crate::finding::{Finding, Id};
-use crate::nccl::predict::Transport;
-use crate::nccl::version::REWROTE_PARSERS;
+use crate::libraries::nccl::predict::Transport;
+use crate::libraries::nccl::version::REWROTE_PARSERS;
 use crate::plan::Fabric;
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {

@@ -3,8 +3,8 @@
 use super::{Subject, conf_file, shown};
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
-use crate::nccl::number::{integer, strtoll};
-use crate::nccl::version::{REFUSES_WORDS, Version};
+use crate::libraries::nccl::number::{integer, strtoll};
+use crate::libraries::nccl::version::{REFUSES_WORDS, Version};
 use crate::text::counted;
 
 /// A variable that NCCL reads as an integer (`ncclLoadParam`).

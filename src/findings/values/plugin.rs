@@ -3,15 +3,15 @@
 use super::{Subject, shown};
 use crate::facts::image::Image;
 use crate::finding::{Finding, Id};
-use crate::nccl::predict::Transport;
-use crate::nccl::{libraries, plugin};
+use crate::libraries::nccl::predict::Transport;
+use crate::libraries::nccl::{installed, plugin};
 use crate::plan::Fabric;
 
 const VARIABLE: &str = "NCCL_NET_PLUGIN";
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
     // Where no NCCL was found, the image is not searched for plugins.
-    let Some(image) = libraries::image(subject.facts) else { return Vec::new() };
+    let Some(image) = installed::image(subject.facts) else { return Vec::new() };
     // For one cause there is one finding: that which names it.
     named(subject, image).or_else(|| needed(subject, image)).into_iter().collect()
 }
@@ -24,7 +24,7 @@ fn named(subject: &Subject, image: &Image) -> Option<Finding> {
     let files = plugin::files(Some(&setting.value), subject.version());
     let missing: Vec<String> = files
         .iter()
-        .filter(|names| !names.iter().any(|name| libraries::plugin(subject.facts, name).is_some()))
+        .filter(|names| !names.iter().any(|name| installed::plugin(subject.facts, name).is_some()))
         .map(|names| names.join(" or "))
         .collect();
     if missing.is_empty() {

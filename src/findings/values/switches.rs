@@ -2,8 +2,8 @@
 
 use super::{Subject, conf_file, shown};
 use crate::finding::{Finding, Id};
-use crate::nccl::number::strtoll;
-use crate::nccl::variables;
+use crate::libraries::nccl::number::strtoll;
+use crate::libraries::nccl::variables;
 
 /// What is the case where the value is neither 0 nor 1: `ncclGetLevel`, `ncclTopoCheckNet`
 /// and `ncclTopoComputePaths` (`src/graph/paths.cc`), `shmCanConnect`

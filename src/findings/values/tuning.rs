@@ -3,7 +3,7 @@
 
 use super::{Subject, shown};
 use crate::finding::{Finding, Id};
-use crate::nccl::version::Version;
+use crate::libraries::nccl::version::Version;
 
 /// Earlier releases ignored unknown words.
 const IS_STRICT: Version = Version::new(2, 24, 0);

@@ -3,20 +3,20 @@
 use super::Evidence;
 use super::ports::each_used;
 use crate::facts::Facts;
-use crate::nccl::libraries;
+use crate::libraries::nccl::installed;
 use crate::plan::{Plan, ProfileChoice};
 
 const NO_NCCL: &str = "no NCCL was found in the image";
 
 pub fn libibverbs(facts: &Facts, _: &Plan) -> Evidence {
-    match libraries::image(facts) {
+    match installed::image(facts) {
         None => Evidence::skip(NO_NCCL),
         Some(image) => Evidence::of(image.libibverbs_of_the_job().map(|l| l.path.display().to_string())),
     }
 }
 
 pub fn librdmacm(facts: &Facts, _: &Plan) -> Evidence {
-    match libraries::image(facts) {
+    match installed::image(facts) {
         None => Evidence::skip(NO_NCCL),
         // NCCL does without it; some plugins and MPI do not.
         Some(image) if image.librdmacm.is_empty() => {
@@ -27,14 +27,14 @@ pub fn librdmacm(facts: &Facts, _: &Plan) -> Evidence {
 }
 
 pub fn provider(facts: &Facts, plan: &Plan) -> Evidence {
-    match libraries::image(facts) {
+    match installed::image(facts) {
         None => Evidence::skip(NO_NCCL),
-        Some(_) => each_used(facts, plan, &|hca, _| libraries::provider(hca).map(str::to_owned)),
+        Some(_) => each_used(facts, plan, &|hca, _| installed::provider(hca).map(str::to_owned)),
     }
 }
 
 pub fn plugin(facts: &Facts, _: &Plan) -> Evidence {
-    match libraries::image(facts).map(|image| &image.net_plugins) {
+    match installed::image(facts).map(|image| &image.net_plugins) {
         Some(found) if !found.is_empty() => Evidence::of(found.iter().map(|l| l.path.display().to_string())),
         _ => Evidence::skip("no net plugin was found in the image"),
     }
@@ -42,7 +42,7 @@ pub fn plugin(facts: &Facts, _: &Plan) -> Evidence {
 
 /// The release, beside what the platform asks for.
 pub fn nccl(facts: &Facts, plan: &Plan) -> Evidence {
-    let found = match (plan.nccl, libraries::found(facts)) {
+    let found = match (plan.nccl, installed::found(facts)) {
         (_, Some((version, path))) => format!("{version}, {path}"),
         (Some(version), None) => format!("{version}, as the image says (NCCL_VERSION)"),
         (None, None) => return Evidence::skip(NO_NCCL),
@@ -52,7 +52,7 @@ pub fn nccl(facts: &Facts, plan: &Plan) -> Evidence {
 
 /// The release, beside what the platform asks for.
 pub fn cuda(facts: &Facts, plan: &Plan) -> Evidence {
-    let found = match (&facts.platform.cuda_version, libraries::image(facts).map(|image| &image.cuda_runtime))
+    let found = match (&facts.platform.cuda_version, installed::image(facts).map(|image| &image.cuda_runtime))
     {
         (Some(version), _) => vec![format!("{version} (CUDA_VERSION)")],
         (None, Some(found)) if !found.is_empty() => {

@@ -2,7 +2,7 @@
 
 use super::Evidence;
 use crate::facts::Facts;
-use crate::nccl::predict::{Bootstrap, Transport};
+use crate::libraries::nccl::predict::{Bootstrap, Transport};
 use crate::plan::{self, Fabric, Plan};
 use crate::self_test::obstacle::{self, Certain};
 use crate::state::FOLDER;

@@ -12,7 +12,7 @@ fn without_an_hca_the_image_is_read_only_when_asked_for() {
         let sources = crate::facts::Sources {
             root: root.0.path(),
             start: Start::from(&environment),
-            parse_conf: crate::nccl::conf::assignments,
+            parse_conf: crate::libraries::nccl::conf::assignments,
             is_setting: &|_| false,
             is_marker: &|_| false,
             addresses: || Ok(Vec::new()),

@@ -189,7 +189,7 @@ fn comm_id(net: &Net, text: &str) -> Result<Remote, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nccl::version::NEWEST;
+    use crate::libraries::nccl::version::NEWEST;
 
     fn net() -> Net {
         let interface = |name: &str, index, flags: &[&str], addresses: &[&str]| Interface {

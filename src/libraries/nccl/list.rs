@@ -99,7 +99,7 @@ fn parse_entry(entry: &str, version: Version) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nccl::version::NEWEST;
+    use crate::libraries::nccl::version::NEWEST;
 
     fn select(pattern: &str, names: &[&'static str]) -> Vec<&'static str> {
         let pattern = Pattern::of_hcas(pattern, NEWEST);

@@ -5,9 +5,9 @@
 pub mod conf;
 pub mod devices;
 pub mod gid;
+pub mod installed;
 pub mod interfaces;
 pub mod level;
-pub mod libraries;
 pub mod list;
 pub mod number;
 pub mod plugin;

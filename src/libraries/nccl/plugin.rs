@@ -35,7 +35,7 @@ fn of_name(name: &str, version: Version) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nccl::version::NEWEST;
+    use crate::libraries::nccl::version::NEWEST;
 
     #[test]
     fn names_become_files_as_the_release_has_it() {

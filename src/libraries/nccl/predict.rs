@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::devices::{self, Taken};
+use super::installed;
 use super::interfaces::{self, Endpoint};
-use super::libraries;
 use super::number::integer;
 use super::version::{LISTS_PLUGINS, READS_GIDS_FIRST, Version};
 use super::{gid, plugin};
@@ -104,7 +104,7 @@ fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version:
     let wanted = get("NCCL_NET");
     let loaded = plugin::files(get("NCCL_NET_PLUGIN"), version)
         .iter()
-        .find_map(|names| names.iter().find_map(|name| libraries::plugin(facts, name)));
+        .find_map(|names| names.iter().find_map(|name| installed::plugin(facts, name)));
     if let Some(file) = loaded
         // The built-in ones have these names; any other is the plugin's own.
         && wanted.is_none_or(|wanted| !["IB", "Socket"].iter().any(|name| wanted.eq_ignore_ascii_case(name)))
@@ -115,7 +115,7 @@ fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version:
         || facts.rdma.iter().any(|hca| hca.ports.iter().any(|port| devices::is_for_plugin(hca, port)));
     match built_in(facts, get, version) {
         otherwise @ Transport::Sockets { .. }
-            if libraries::image(facts).is_none() && wanted.is_none() && needs_plugin() =>
+            if installed::image(facts).is_none() && wanted.is_none() && needs_plugin() =>
         {
             Transport::Plugin {
                 file: plugin::DEFAULT.to_owned(),
@@ -161,11 +161,11 @@ fn verbs<'a>(
     {
         return Err(failure.message().unwrap_or_default().to_owned());
     }
-    if !libraries::has_libibverbs(facts) {
+    if !installed::has_libibverbs(facts) {
         return Err("the image has no libibverbs".to_owned());
     }
     let list = get("NCCL_IB_HCA").unwrap_or_default();
-    let Taken { ports, .. } = devices::taken(facts, list, version, |hca| libraries::has_provider(facts, hca));
+    let Taken { ports, .. } = devices::taken(facts, list, version, |hca| installed::has_provider(facts, hca));
     if ports.is_empty() {
         return Err("it finds no usable HCA".to_owned());
     }

@@ -247,7 +247,7 @@ impl Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nccl::version::NEWEST;
+    use crate::libraries::nccl::version::NEWEST;
 
     fn table(slots: &[(u32, &str, &str)]) -> GidTable {
         GidTable {

@@ -83,7 +83,7 @@ fn boundary(text: &str, most: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nccl::version::NEWEST;
+    use crate::libraries::nccl::version::NEWEST;
 
     fn shown(text: &str, version: Version) -> Vec<String> {
         parse(text, version).iter().map(|l| format!("{}|{}|{}", l.number, l.key, l.value)).collect()

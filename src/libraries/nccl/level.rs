@@ -40,7 +40,7 @@ pub fn names(version: Version) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nccl::version::NEWEST;
+    use crate::libraries::nccl::version::NEWEST;
 
     #[test]
     fn names_and_numbers_are_levels_and_the_rest_is_ignored() {

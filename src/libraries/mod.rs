@@ -1,0 +1,27 @@
+//! The libraries that a job moves its data with: for each, its variables from what was decided
+//! for the job, in its own grammar. Of [`nccl`] there is a model as well: what it makes of the
+//! user's values, and what it will do.
+
+mod gloo;
+pub mod nccl;
+mod nvshmem;
+mod tensorpipe;
+mod ucx;
+
+/// What was decided for the job, in no library's words.
+pub struct Fabric<'a> {
+    /// The ports that the job uses, as `mlx5_1:1`.
+    pub ports: &'a [String],
+    /// The slot that is right on every port, where there is one.
+    pub gid_index: Option<u32>,
+    /// The interface over which the processes find each other.
+    pub interface: Option<&'a str>,
+}
+
+/// The value that makes a library other than NCCL follow the same decisions. `None` for a
+/// variable that no library here has, and where nothing was decided that it could follow.
+pub fn value(variable: &str, fabric: &Fabric) -> Option<String> {
+    [gloo::value, nvshmem::value, tensorpipe::value, ucx::value]
+        .into_iter()
+        .find_map(|value| value(variable, fabric))
+}
