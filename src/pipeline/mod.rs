@@ -138,10 +138,10 @@ pub fn prepare(
 /// In place there is no init: does what is left of its configuration, and says what
 /// is lost.
 pub fn without_init(config: &Config, log: &Log, parent: Pid) {
-    if let Some(signal) = config.supervision.parent_death_signal {
+    if let Some(signal) = config.parent_death_signal {
         signals::on_parent_death(signal, parent);
     }
-    let lost = config.supervision.without_effect_in_place();
+    let lost = config.supervision().without_effect_in_place();
     if !lost.is_empty() {
         log.warn(&format!(
             "rdma-init is not PID 1 here and does not stay beside the command, so these settings have no effect: {}. Add --supervise, or make rdma-init the container's first process.",
