@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use figment::value::Value;
+use serde::Serialize;
 
 use crate::config::{self, Flag};
 use crate::report::environment::EnvFormat;
@@ -45,8 +46,9 @@ Exit codes: the command's own; 128+n when signal n killed it; 126 when it is not
 executable; 127 when it is not found; 125 when rdma-init itself failed; 121 when
 rdma-init refused to start the command.";
 
-/// The flags that are keys of the configuration.
-#[derive(Debug, Default, Args)]
+/// The flags that are keys of the configuration, each a field of the key's name.
+#[derive(Debug, Default, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Configuration")]
 pub struct ConfigFlags {
     /// The profile to fill in from: auto, none, or a name that `rdma-init profiles` lists [default: auto]
@@ -300,46 +302,49 @@ pub const ACTIONS: &[&str] =
 impl ConfigFlags {
     /// Those that were given, as a layer of the configuration.
     pub fn flags(&self) -> Vec<Flag> {
-        let mut flags: Vec<Flag> = Vec::new();
-        let texts = [
-            ("profile", &self.profile),
-            ("profile-dir", &self.profile_dir),
-            ("default-route-hca", &self.default_route_hca),
-            ("memlock", &self.memlock),
-            ("self-test", &self.self_test),
-            ("state-dir", &self.state_dir),
-            ("write-nccl-conf", &self.write_nccl_conf),
-            ("prepare-timeout", &self.prepare_timeout),
-            ("refuse-exit-code", &self.refuse_exit_code),
-            ("log-format", &self.log_format),
-            ("log-level", &self.log_level),
-            ("stop-timeout", &self.stop_timeout),
-            ("drain-timeout", &self.drain_timeout),
-            ("parent-death-signal", &self.parent_death_signal),
-        ];
-        for (key, text) in texts {
-            flags.extend(text.as_ref().map(|text| (key, Value::from(text.clone()))));
+        // There is a value for every text, list and boolean.
+        let mut flags = Value::serialize(self).ok().and_then(Value::into_dict).unwrap_or_default();
+        // A table, as a value may hold a line break.
+        if let (Some(set), Some(table)) = (flags.get_mut("set"), config::assignments(&self.set)) {
+            *set = table;
         }
-        let switches = [
-            ("require-rdma", self.require_rdma),
-            ("supervise", self.supervise),
-            ("kill-group", self.kill_group),
-            ("warn-on-reap", self.warn_on_reap),
-        ];
-        flags.extend(switches.into_iter().filter(|(_, on)| *on).map(|(key, on)| (key, on.into())));
-        let lists = [
-            ("keep", &self.keep),
-            ("propagate", &self.propagate),
-            ("rewrite-signal", &self.rewrite_signal),
-            ("remap-exit", &self.remap_exit),
-        ];
-        let given = lists.into_iter().filter(|(_, list)| !list.is_empty());
-        flags.extend(given.map(|(key, list)| (key, list.clone().into())));
-        if !self.set.is_empty() {
-            // A table, as a value may hold a line break.
-            let table = config::assignments(&self.set);
-            flags.push(("set", table.unwrap_or_else(|| self.set.clone().into())));
-        }
-        flags
+        flags.into_iter().filter(|(_, value)| is_given(value)).collect()
+    }
+}
+
+/// Whether the user has written a flag that has this value.
+fn is_given(value: &Value) -> bool {
+    match value {
+        Value::Empty(..) | Value::Bool(_, false) => false,
+        Value::Array(_, items) => !items.is_empty(),
+        Value::Dict(_, table) => !table.is_empty(),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn every_key_has_its_flag() {
+        let fields = Value::serialize(ConfigFlags::default()).unwrap().into_dict().unwrap();
+        assert!(fields.keys().eq(config::names()), "{fields:?}");
+        let cli = Cli::command();
+        let mut flags: Vec<&str> = cli.get_arguments().filter_map(|argument| argument.get_long()).collect();
+        flags.sort_unstable();
+        assert_eq!(flags, config::names());
+    }
+
+    #[test]
+    fn what_is_not_given_is_no_flag() {
+        assert!(ConfigFlags::default().flags().is_empty());
+        let line = ["rdma-init", "--kill-group", "--state-dir=", "--set=A=b\nc", "--", "true"];
+        let flags = Cli::try_parse_from(line).unwrap().options.flags();
+        let names: Vec<&str> = flags.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["kill-group", "set", "state-dir"]);
+        assert_eq!(flags[1].1.find_ref("A").and_then(Value::as_str), Some("b\nc"));
     }
 }

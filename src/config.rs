@@ -3,67 +3,26 @@
 //! figment merges the layers and remembers where each value came from, so that
 //! an error can name the key, the value, and its file or variable.
 
+mod keys;
 mod layers;
 mod not_toml;
 mod values;
 
-use std::collections::BTreeSet;
-use std::convert::Infallible;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use figment::Figment;
 use figment::value::Value;
-use indexmap::IndexMap;
 use serde::Deserialize;
 
-use crate::exit;
 use crate::facts::environment::Environment;
-use crate::init::{DEFAULT_PREPARE_TIMEOUT, Enforcing, Orders, Refusal, Supervision, Terms, Voice};
+use crate::init::{Enforcing, Orders, Refusal, Supervision, Terms, Voice};
 use crate::log;
-use crate::plan::{DefaultRouteOption, Options, ProfileOption};
-use crate::state::{Propagate, StateDir};
+use crate::plan::Options;
 
+use keys::{KEYS, Key};
+
+pub use keys::{Config, names};
 pub use layers::{CONFIG_VARIABLE, DEFAULT_FILE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE};
-
-/// The whole configuration.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Config {
-    pub profile: ProfileOption,
-    /// Where that was asked for, for an error to name: `the variable RDMA_INIT_PROFILE`.
-    pub profile_source: String,
-    /// A folder with profiles of the user's own.
-    pub profile_dir: Option<PathBuf>,
-    /// Whether the HCA of the default route is used.
-    pub default_route_hca: DefaultRouteOption,
-    pub memlock: Demand,
-    /// A self-test before the command starts.
-    pub self_test: Demand,
-    /// Refuse to start the command where no fabric is found.
-    pub require_rdma: bool,
-    pub keep: BTreeSet<String>,
-    pub set: IndexMap<String, String>,
-    /// Where the state is left.
-    pub state_dir: StateDir,
-    /// Put the variables into `/etc/nccl.conf` as well; `None`: in a container.
-    pub write_nccl_conf: Option<bool>,
-    /// Where else processes that enter the container find the variables.
-    pub propagate: Propagate,
-    pub prepare_timeout: Duration,
-    /// 1 to 255.
-    pub refuse_exit_code: i32,
-    pub log_format: log::Format,
-    pub log_level: log::Level,
-    /// Look after the command also where this is not PID 1.
-    pub supervise: bool,
-    pub supervision: Supervision,
-    /// Whether a flag says what to decide: then an earlier decision, made without it, is no
-    /// answer.
-    pub asks_anew: bool,
-}
-
-/// The flags that do.
-const ASK_ANEW: &[&str] = &["keep", "profile", "profile-dir", "set"];
 
 /// What is asked of a thing that may fail: of pinned memory, or of the self-test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -77,8 +36,6 @@ pub enum Demand {
     Enforce,
 }
 
-const DEMANDS: &[&str] = &["off", "warn", "enforce"];
-
 /// The longest time that the self-test of all ports takes at a start, where none of them has
 /// a longer time of its own.
 pub const SELF_TEST_TIME: Duration = Duration::from_secs(15);
@@ -88,35 +45,8 @@ pub const SELF_TEST_TIME: Duration = Duration::from_secs(15);
 #[error("{0}")]
 pub struct ConfigError(String);
 
-/// The keys, as they are written in the file.
-pub const KEYS: &[&str] = &[
-    "default-route-hca",
-    "drain-timeout",
-    "keep",
-    "kill-group",
-    "log-format",
-    "log-level",
-    "memlock",
-    "parent-death-signal",
-    "prepare-timeout",
-    "profile",
-    "profile-dir",
-    "propagate",
-    "refuse-exit-code",
-    "remap-exit",
-    "require-rdma",
-    "rewrite-signal",
-    "self-test",
-    "set",
-    "state-dir",
-    "stop-timeout",
-    "supervise",
-    "warn-on-reap",
-    "write-nccl-conf",
-];
-
 /// A flag's key and its value.
-pub type Flag = (&'static str, Value);
+pub type Flag = (String, Value);
 
 /// Texts `VARIABLE=VALUE` as one value of the key `set`; `None` where one is something else.
 pub fn assignments(texts: &[String]) -> Option<Value> {
@@ -128,57 +58,43 @@ pub fn assignments(texts: &[String]) -> Option<Value> {
 /// # Errors
 /// The file cannot be read or is not TOML; a key is unknown; a value is bad.
 pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, ConfigError> {
-    let asks_anew = flags.iter().any(|(key, _)| ASK_ANEW.contains(key));
-    let figment = layers::merge(environment, flags)?;
-    if let Some(figment) = &figment {
-        layers::refuse_unknown_keys(figment)?;
+    let asks_anew = flags.iter().any(|(name, _)| keys::find(name).is_some_and(|key| key.asks_anew));
+    let mut config = Config { asks_anew, ..Config::default() };
+    let Some(figment) = layers::merge(environment, flags)? else { return Ok(config) };
+    layers::refuse_unknown_keys(&figment)?;
+    config.profile_source = layers::source(&figment, "profile");
+    for key in KEYS {
+        let Ok(value) = figment.find_value(key.name) else { continue };
+        (key.put)(&mut config, &value).map_err(|expected| bad(key, &value, &figment, &expected))?;
     }
-    Ok(Config { asks_anew, ..read(&Merged(figment.as_ref()))? })
+    Ok(config)
+}
+
+fn bad(key: &Key, value: &Value, figment: &Figment, expected: &str) -> ConfigError {
+    let (name, source) = (key.name, layers::source(figment, key.name));
+    // What follows says which part is wrong: the whole may hold secrets.
+    if key.may_hold_secrets {
+        return ConfigError(format!("the key {name} in {source}: {expected}"));
+    }
+    let value = values::shown(value);
+    ConfigError(format!("the key {name} has the value {value} in {source}: {expected}"))
 }
 
 /// What has to be known before the whole configuration is, where a flag or a
 /// variable says it, so that no file can change it. Bad values count as absent: they
 /// are for [`load`] to report.
 pub fn early(environment: &Environment, flags: &[Flag]) -> Config {
-    let is_empty = flags.is_empty() && !layers::has_variables(environment);
-    let Ok(config) = read(&Early { environment, flags, is_empty });
+    let mut config = Config::default();
+    // Mostly there is nothing at all.
+    if flags.is_empty() && !layers::has_variables(environment) {
+        return config;
+    }
+    for key in KEYS {
+        let flag = flags.iter().find(|(name, _)| name == key.name).map(|(_, value)| value.clone());
+        let value = flag.or_else(|| layers::of_variable(environment, key.name).map(Value::from));
+        let _ = value.map(|value| (key.put)(&mut config, &value));
+    }
     config
-}
-
-fn read<S: Source>(of: &S) -> Result<Config, S::Error> {
-    Ok(Config {
-        profile: of.get("profile", values::profile)?.unwrap_or_default(),
-        profile_source: of.source("profile"),
-        profile_dir: of.get("profile-dir", values::path)?,
-        default_route_hca: of
-            .get("default-route-hca", values::word(&["auto", "use", "skip"]))?
-            .unwrap_or_default(),
-        memlock: of.get("memlock", values::word(DEMANDS))?.unwrap_or(Demand::Warn),
-        self_test: of.get("self-test", values::word(DEMANDS))?.unwrap_or(Demand::Off),
-        require_rdma: of.get("require-rdma", values::boolean)?.unwrap_or_default(),
-        keep: of.get("keep", values::names)?.unwrap_or_default(),
-        set: of.get("set", values::assignments)?.unwrap_or_default(),
-        state_dir: of.get("state-dir", values::place)?.unwrap_or_default(),
-        write_nccl_conf: of.get("write-nccl-conf", values::boolean)?,
-        propagate: of.get("propagate", values::propagate)?.unwrap_or_default(),
-        prepare_timeout: of.get("prepare-timeout", values::duration)?.unwrap_or(DEFAULT_PREPARE_TIMEOUT),
-        refuse_exit_code: of.get("refuse-exit-code", values::exit_code)?.unwrap_or(exit::REFUSED),
-        log_format: of.get("log-format", values::word(&["text", "json"]))?.unwrap_or_default(),
-        log_level: of
-            .get("log-level", values::word(&["error", "warn", "info", "debug"]))?
-            .unwrap_or_default(),
-        supervise: of.get("supervise", values::boolean)?.unwrap_or_default(),
-        supervision: Supervision {
-            kill_group: of.get("kill-group", values::boolean)?.unwrap_or_default(),
-            stop_timeout: of.get("stop-timeout", values::duration)?,
-            drain_timeout: of.get("drain-timeout", values::duration)?,
-            rewrite: of.get("rewrite-signal", values::rewrite)?.unwrap_or_default(),
-            remap: of.get("remap-exit", values::remap)?.unwrap_or_default(),
-            parent_death_signal: of.get("parent-death-signal", values::signal)?,
-            warn_on_reap: of.get("warn-on-reap", values::boolean)?.unwrap_or_default(),
-        },
-        asks_anew: false,
-    })
 }
 
 impl Config {
@@ -195,11 +111,24 @@ impl Config {
                 deadline: Some(self.longest_preparation()),
                 refuse: (asked_by != Enforcing::default()).then_some(refusal),
             },
-            supervision: self.supervision,
+            supervision: self.supervision(),
             voice: Voice {
                 json: self.log_format == log::Format::Json,
                 quiet: self.log_level == log::Level::Error,
             },
+        }
+    }
+
+    /// How the command is looked after.
+    pub fn supervision(&self) -> Supervision {
+        Supervision {
+            kill_group: self.kill_group,
+            stop_timeout: self.stop_timeout,
+            drain_timeout: self.drain_timeout,
+            rewrite: self.rewrite_signal,
+            remap: self.remap_exit,
+            parent_death_signal: self.parent_death_signal,
+            warn_on_reap: self.warn_on_reap,
         }
     }
 
@@ -224,87 +153,16 @@ impl Config {
     }
 }
 
-/// Where values come from.
-trait Source {
-    type Error;
-
-    /// The value of a key, or `None` where there is none.
-    fn get<T>(
-        &self,
-        key: &str,
-        read: impl FnOnce(&Value) -> Result<T, String>,
-    ) -> Result<Option<T>, Self::Error>;
-
-    /// Where a key's value comes from, where there is one.
-    fn source(&self, key: &str) -> String;
-}
-
-/// All layers.
-struct Merged<'a>(Option<&'a Figment>);
-
-impl Source for Merged<'_> {
-    type Error = ConfigError;
-
-    fn get<T>(
-        &self,
-        key: &str,
-        read: impl FnOnce(&Value) -> Result<T, String>,
-    ) -> Result<Option<T>, ConfigError> {
-        let Some(figment) = self.0 else { return Ok(None) };
-        let Ok(value) = figment.find_value(key) else { return Ok(None) };
-        read(&value).map(Some).map_err(|expected| {
-            let source = layers::source(figment, key);
-            // What follows says which part is wrong: the whole may hold secrets.
-            if ["keep", "set"].contains(&key) {
-                return ConfigError(format!("the key {key} in {source}: {expected}"));
-            }
-            let value = values::shown(&value);
-            ConfigError(format!("the key {key} has the value {value} in {source}: {expected}"))
-        })
-    }
-
-    fn source(&self, key: &str) -> String {
-        self.0.map(|figment| layers::source(figment, key)).unwrap_or_default()
-    }
-}
-
-/// Flags and variables alone.
-struct Early<'a> {
-    environment: &'a Environment,
-    flags: &'a [Flag],
-    is_empty: bool,
-}
-
-impl Source for Early<'_> {
-    type Error = Infallible;
-
-    fn get<T>(
-        &self,
-        key: &str,
-        read: impl FnOnce(&Value) -> Result<T, String>,
-    ) -> Result<Option<T>, Infallible> {
-        // Mostly there is nothing at all, and this is asked often.
-        if self.is_empty {
-            return Ok(None);
-        }
-        let flag = self.flags.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone());
-        let value = flag.or_else(|| layers::of_variable(self.environment, key).map(Value::from));
-        Ok(value.and_then(|value| read(&value).ok()))
-    }
-
-    fn source(&self, _key: &str) -> String {
-        // Nothing that is known so early is reported.
-        String::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::init::{Remap, Rewrite};
+    use crate::plan::{DefaultRouteOption, ProfileOption};
+    use crate::state::StateDir;
+    use std::collections::BTreeSet;
     use std::fs;
 
-    fn config(file: &str, variables: &[(&str, &str)], flags: Vec<Flag>) -> Result<Config, String> {
+    fn config(file: &str, variables: &[(&str, &str)], flags: Vec<(&str, Value)>) -> Result<Config, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c.toml");
         fs::write(&path, file).unwrap();
@@ -313,6 +171,7 @@ mod tests {
         all.extend(variables);
         let entries: Vec<_> =
             all.iter().map(|(k, v)| std::ffi::CString::new(format!("{k}={v}")).unwrap()).collect();
+        let flags = flags.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         load(&Environment::new(&entries), flags).map_err(|e| e.to_string().replace(path, "c.toml"))
     }
 
@@ -349,7 +208,10 @@ mod tests {
         );
         assert_eq!(
             error("", &[("RDMA_INIT_COLOUR", "red")], vec![]),
-            format!("unknown key colour in the variable RDMA_INIT_COLOUR; the keys are {}", KEYS.join(", "))
+            format!(
+                "unknown key colour in the variable RDMA_INIT_COLOUR; the keys are {}",
+                names().join(", ")
+            )
         );
         assert_eq!(
             error("", &[("RDMA_INIT_MEMLOCK", "on")], vec![]),
@@ -400,7 +262,7 @@ mod tests {
         };
         let file = "kill-group = true\nstop-timeout = \"25s\"\ndrain-timeout = \"500ms\"\nwarn-on-reap = true\n\
                     rewrite-signal = [\"TERM:INT\", \"HUP:0\"]\nremap-exit = [143, \"3:9\"]\nparent-death-signal = 9\n";
-        assert_eq!(config(file, &[], vec![]).unwrap().supervision, wanted);
+        assert_eq!(config(file, &[], vec![]).unwrap().supervision(), wanted);
         let variables = [
             ("RDMA_INIT_KILL_GROUP", "1"),
             ("RDMA_INIT_STOP_TIMEOUT", "25s"),
@@ -410,14 +272,14 @@ mod tests {
             ("RDMA_INIT_REMAP_EXIT", "143,3:9"),
             ("RDMA_INIT_PARENT_DEATH_SIGNAL", "SIGKILL"),
         ];
-        assert_eq!(config("", &variables, vec![]).unwrap().supervision, wanted);
+        assert_eq!(config("", &variables, vec![]).unwrap().supervision(), wanted);
         assert_eq!(
-            early(&Environment::from(variables), &[]).supervision,
+            early(&Environment::from(variables), &[]).supervision(),
             wanted,
             "also before the file is read"
         );
         let list = |items: [&str; 2]| Value::from(items.map(str::to_owned).to_vec());
-        let flags: Vec<Flag> = vec![
+        let flags = vec![
             ("kill-group", true.into()),
             ("stop-timeout", "25s".into()),
             ("drain-timeout", "500ms".into()),
@@ -426,7 +288,7 @@ mod tests {
             ("remap-exit", list(["143", "3:9"])),
             ("parent-death-signal", "KILL".into()),
         ];
-        assert_eq!(config("", &[], flags).unwrap().supervision, wanted);
+        assert_eq!(config("", &[], flags).unwrap().supervision(), wanted);
     }
 
     #[test]
@@ -480,8 +342,8 @@ mod tests {
     fn an_empty_variable_says_nothing() {
         let of = |variables: &[(&str, &str)]| config("memlock = \"off\"\nkeep = [\"A\"]", variables, vec![]);
         let defaults = of(&[]).unwrap();
-        for key in KEYS.iter().filter(|key| **key != "state-dir") {
-            let name = format!("RDMA_INIT_{}", key.to_uppercase().replace('-', "_"));
+        for key in KEYS.iter().filter(|key| !key.empty_counts) {
+            let name = format!("RDMA_INIT_{}", key.name.to_uppercase().replace('-', "_"));
             assert_eq!(of(&[(&name, "")]).as_ref(), Ok(&defaults), "{name}");
             let environment = Environment::from([(name.as_str(), "")]);
             assert_eq!(early(&environment, &[]), early(&Environment::default(), &[]), "{name}");

@@ -24,6 +24,14 @@ pub fn write_line(out: &mut dyn Write, document: &impl Serialize) -> io::Result<
     writeln!(out)
 }
 
+/// A document on a line of its own, in memory.
+pub fn line(document: &impl Serialize) -> Vec<u8> {
+    let mut line = Vec::new();
+    // Memory takes anything.
+    let _ = write_line(&mut line, document);
+    line
+}
+
 /// Reads what is nothing but one document.
 ///
 /// # Errors

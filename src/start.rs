@@ -13,10 +13,10 @@ use crate::commands;
 use crate::config;
 use crate::exit;
 use crate::facts::environment::Environment;
-use crate::init::{self, DEFAULT_PREPARE_TIMEOUT, Decided, Link, Orders, Refusal, Tasks, Terms};
+use crate::init::{self, DEFAULT_PREPARE_TIMEOUT, Link, Orders, Refusal, Tasks, Terms};
 use crate::log::Level;
 use crate::log::{Log, say};
-use crate::pipeline::{self, LookedAfterBy, Prepared};
+use crate::pipeline::{self, Decided, LookedAfterBy, Prepared};
 use crate::sys::deadline::{self, Deadline, Refused};
 use crate::sys::environ;
 use crate::sys::exec::Image;
@@ -146,7 +146,7 @@ impl<'a> Guard<'a> {
     /// the preparation not come to its end.
     fn decide(&self, decided: &Decided, command: &[CString], inherited: &[CString]) {
         match self.watcher {
-            Watcher::Link(link) => link.decide(decided),
+            Watcher::Link(link) => link.leave_decision(&decided.to_bytes()),
             Watcher::InPlace(Some(timer), _) => timer.decide(deadline::Decided {
                 image: Image::new(command.to_vec(), environment::with(inherited.to_vec(), decided.filled())),
                 message: format!("rdma-init: {NOT_IN_TIME}. {}\n", init::WITH_WHAT_WAS_DECIDED),
@@ -173,9 +173,9 @@ impl<'a> Guard<'a> {
     }
 
     /// Leaves what is to be told when the command has ended.
-    fn leave_note(&self, note: &str) {
+    fn leave_note(&self, note: &[u8]) {
         if let Watcher::Link(link) = self.watcher {
-            link.leave(note);
+            link.leave_traffic(note);
         }
     }
 

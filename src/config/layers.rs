@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 
-use super::{ConfigError, Flag, KEYS, not_toml, values};
+use super::{ConfigError, Flag, keys, not_toml, values};
 use crate::facts::environment::Environment;
 
 /// The file that is read when no other is named.
@@ -122,11 +122,9 @@ fn key(variable: &str) -> String {
     variable[PREFIX.len()..].to_lowercase().replace('_', "-")
 }
 
-/// Whether a variable is there and says nothing: templates leave them empty. A
-/// `state-dir` that is empty means nowhere.
+/// Whether a variable is there and says nothing: templates leave them empty.
 fn is_unset(name: &str, value: &str) -> bool {
-    let key = key(name);
-    value.is_empty() && key != "state-dir" && KEYS.contains(&key.as_str())
+    value.is_empty() && keys::find(&key(name)).is_some_and(|key| !key.empty_counts)
 }
 
 /// A layer for each variable, so that an error can name it.
@@ -145,7 +143,7 @@ fn variables(environment: &Environment) -> impl Iterator<Item = Layer> {
 /// `RDMA_INIT_TEST_SERVICE_PORT_HTTP`, `RDMA_INIT_TEST_PORT_80_TCP_ADDR`, and
 /// `RDMA_INIT_TEST_PORT=tcp://10.0.0.1:80`.
 fn is_service_link(name: &str, value: &str) -> bool {
-    if KEYS.contains(&key(name).as_str()) {
+    if keys::find(&key(name)).is_some() {
         return false;
     }
     // With the underscore: the Service may be called `rdma-init`.
@@ -177,14 +175,15 @@ fn layer(name: String, key: String, value: Value) -> Layer {
 
 pub fn refuse_unknown_keys(figment: &Figment) -> Result<(), ConfigError> {
     let all = figment.data().map_err(|error| ConfigError(error.to_string()))?;
-    let mut keys = all.values().flat_map(|dict| dict.iter());
-    let Some((key, _)) = keys.find(|(key, _)| !KEYS.contains(&key.as_str())) else { return Ok(()) };
+    let mut given = all.values().flat_map(|dict| dict.keys());
+    let Some(key) = given.find(|key| keys::find(key).is_none()) else { return Ok(()) };
+    let names = keys::names();
     let distance = |known: &&&str| strsim::damerau_levenshtein(known, key);
     // Of a short word, every other short one is near.
     let near = 3.min(key.len() / 2);
-    let advice = match KEYS.iter().min_by_key(distance).filter(|nearest| distance(nearest) <= near) {
+    let advice = match names.iter().min_by_key(distance).filter(|nearest| distance(nearest) <= near) {
         Some(nearest) => format!("did you mean {nearest}?"),
-        None => format!("the keys are {}", KEYS.join(", ")),
+        None => format!("the keys are {}", names.join(", ")),
     };
     // Not the value: a mistyped RDMA_INIT_TOKEN has a secret in it.
     Err(ConfigError(format!("unknown key {key} in {}; {advice}", source(figment, key))))

@@ -1,6 +1,6 @@
 //! What is wrong with a file that is not TOML.
 
-use super::KEYS;
+use super::keys;
 
 /// The line, the parser's words, and where a text has no quotes, the line as it should be.
 pub fn explain(text: &str, error: &toml::de::Error) -> String {
@@ -24,7 +24,7 @@ fn quoted(line: &str) -> Option<String> {
     let is_word = |c: char| c.is_alphanumeric() || "-_./:+,=".contains(c);
     let is_text = value.chars().all(is_word) && value.contains(char::is_alphabetic);
     let key = key.trim();
-    let shown = if KEYS.contains(&key) && !["keep", "set"].contains(&key) { value } else { "..." };
+    let shown = if keys::find(key).is_some_and(|key| !key.may_hold_secrets) { value } else { "..." };
     (is_text && !matches!(value, "true" | "false") && key.chars().all(is_key))
         .then(|| format!("{key} = \"{shown}\""))
 }

@@ -88,6 +88,13 @@ pub fn word<T: DeserializeOwned>(words: &'static [&'static str]) -> impl FnOnce(
     move |value| value.deserialize().map_err(|_| format!("expected one of {}", words.join(", ")))
 }
 
+/// The reader of a key that has no default.
+pub fn optional<T>(
+    read: impl FnOnce(&Value) -> Result<T, String>,
+) -> impl FnOnce(&Value) -> Result<Option<T>, String> {
+    move |value| read(value).map(Some)
+}
+
 pub fn boolean(value: &Value) -> Result<bool, String> {
     match (value, text(value).as_deref()) {
         (Value::Bool(_, b), _) => Ok(*b),

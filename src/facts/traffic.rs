@@ -3,10 +3,12 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use super::reader::Reader;
 
 /// Since the driver was loaded, or between two looks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     pub sent: Amount,
     pub received: Amount,
@@ -14,7 +16,7 @@ pub struct Traffic {
 
 /// `None` where a driver does not count it, or the counters do not show: in a network
 /// namespace that shares the HCAs of the host's, they do not.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
     pub bytes: Option<u64>,
     pub packets: Option<u64>,

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::facts::traffic::{Amount, Traffic};
 use crate::finding::{Finding, Id};
 use crate::text::{condensed, duration, visible};
 
 /// A port, and what went over it in some time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     pub hca: String,
     pub port: u32,

@@ -14,9 +14,9 @@ impl Supervisor {
     /// Says what went over RDMA since the command was started, where the preparation has
     /// left a note for that. Signals that come now have nobody to go to.
     pub(super) fn account(&self, ran: Duration) {
-        let Some(text) = self.note.as_deref().and_then(Note::text) else { return };
+        let Some(note) = self.note.as_deref().and_then(Note::traffic) else { return };
         let _ = fork::within(PATIENCE, || {
-            (self.tasks.tell_traffic)(&text, ran);
+            (self.tasks.tell_traffic)(&note, ran);
             0
         });
     }

@@ -15,8 +15,9 @@ use nix::fcntl::OFlag;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::pipe2;
 
-use super::note::{Decided, Note};
-use super::orders::{ENCODED, Orders};
+use super::message::Message;
+use super::note::Note;
+use super::orders::Orders;
 use super::sealed::Sealed;
 
 /// The child's side.
@@ -40,9 +41,7 @@ pub struct Watch {
 pub enum News {
     /// The child has become the command, or is gone.
     Closed,
-    Orders(Box<Orders>),
-    /// The command could not be executed, and that has been said.
-    NotRun,
+    Told(Message),
     /// Nothing that can be read now.
     Nothing,
 }
@@ -81,41 +80,33 @@ pub fn pair_without_memory() -> Result<(Watch, Link), Errno> {
     Ok((watch, Link { pipe: write.into(), permit, note: None, state: None }))
 }
 
-/// All messages have one length, so that each read takes one: a byte that says
-/// what it is, and room for orders.
-const MESSAGE: usize = 1 + ENCODED;
-const ORDERS: u8 = 1;
-const NOT_RUN: u8 = 2;
-
 impl Link {
     /// Tells PID 1 what to go by; the latest counts.
     pub fn give(&self, orders: &Orders) {
-        self.tell(ORDERS, orders);
+        self.tell(&Message::Orders(Box::new(*orders)));
     }
 
     /// Tells PID 1 that the command could not be executed.
     pub fn not_run(&self) {
-        self.tell(NOT_RUN, &Orders::default());
+        self.tell(&Message::NotRun);
     }
 
-    fn tell(&self, what: u8, orders: &Orders) {
-        let mut message = vec![what];
-        message.extend(orders.encode());
+    fn tell(&self, message: &Message) {
         // The few messages fit into the pipe; were PID 1 gone, nobody would care.
-        let _ = (&self.pipe).write_all(&message);
+        let _ = (&self.pipe).write_all(&message.encode());
     }
 
-    /// Leaves a note for the end of the command.
-    pub fn leave(&self, text: &str) {
-        if let Some(note) = self.note.as_deref() {
-            note.leave(text);
+    /// Leaves what the end of the command needs to tell what has moved.
+    pub fn leave_traffic(&self, note: &[u8]) {
+        if let Some(memory) = self.note.as_deref() {
+            memory.leave_traffic(note);
         }
     }
 
     /// Leaves what the command is to get, should the preparation not come to its end.
-    pub fn decide(&self, decided: &Decided) {
-        if let Some(note) = self.note.as_deref() {
-            note.decide(decided);
+    pub fn leave_decision(&self, decision: &[u8]) {
+        if let Some(memory) = self.note.as_deref() {
+            memory.leave_decision(decision);
         }
     }
 
@@ -150,15 +141,11 @@ impl Watch {
     }
 
     pub fn read(&self) -> News {
-        let mut message = [0; MESSAGE];
-        match (&self.pipe).read(&mut message) {
+        let mut bytes = [0; Message::LENGTH];
+        match (&self.pipe).read(&mut bytes) {
             Ok(0) => News::Closed,
-            Ok(MESSAGE) if message[0] == NOT_RUN => News::NotRun,
-            Ok(MESSAGE) => match Orders::decode(&message[1..]) {
-                Some(orders) => News::Orders(Box::new(orders)),
-                None => News::Nothing,
-            },
-            _ => News::Nothing,
+            Ok(length) => bytes.get(..length).and_then(Message::decode).map_or(News::Nothing, News::Told),
+            Err(_) => News::Nothing,
         }
     }
 
@@ -207,9 +194,9 @@ mod tests {
         link.give(&orders(refusal));
         link.not_run();
         drop(link);
-        assert_eq!(watch.read(), News::Orders(Box::new(orders(None))));
-        assert_eq!(watch.read(), News::Orders(Box::new(orders(refusal))));
-        assert_eq!(watch.read(), News::NotRun);
+        assert_eq!(watch.read(), News::Told(Message::Orders(Box::new(orders(None)))));
+        assert_eq!(watch.read(), News::Told(Message::Orders(Box::new(orders(refusal)))));
+        assert_eq!(watch.read(), News::Told(Message::NotRun));
         assert_eq!(watch.read(), News::Closed);
     }
 }

@@ -14,6 +14,7 @@ mod end;
 mod execed;
 mod forwarding;
 mod link;
+mod message;
 mod note;
 mod orders;
 mod preparing;
@@ -30,7 +31,6 @@ mod terminal;
 mod voice;
 
 pub use link::Link;
-pub use note::Decided;
 pub use orders::{DEFAULT_PREPARE_TIMEOUT, Enforcing, Orders, Refusal, Supervision, Terms, Voice};
 pub use preparing::WITH_WHAT_WAS_DECIDED;
 pub use signal_map::{Remap, Rewrite};

@@ -1,4 +1,5 @@
-//! What the child that prepares leaves with its init: memory of both.
+//! What the child that prepares leaves with its init: memory of both. The init only keeps it,
+//! for processes that it forks later; what the bytes mean is not its business.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -8,21 +9,6 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 
 pub struct Note(File);
 
-/// What the command is to get, where the preparation has come so far, and not to its end.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Decided {
-    /// The limit of pinned memory is to be raised.
-    pub raises_memlock: bool,
-    /// Names and values of the variables that are filled in.
-    pub filled: Vec<(String, String)>,
-}
-
-impl Decided {
-    pub fn filled(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.filled.iter().map(|(name, value)| (name.as_str(), value.as_str()))
-    }
-}
-
 /// One of the two things in a note: where its length is, where it begins, and how long it may
 /// be, in bytes. A length of 0 is nothing; an empty one has 1.
 struct Part {
@@ -31,10 +17,10 @@ struct Part {
     longest: usize,
 }
 
-/// A line for each port is far less.
-const TEXT: Part = Part { length_at: 0, start: 16, longest: 64 * 1024 };
+/// Some 200 bytes for each port are far less.
+const TRAFFIC: Part = Part { length_at: 0, start: 16, longest: 64 * 1024 };
 
-/// The kernel takes less as an environment.
+/// The kernel takes less as an environment, and as JSON a text is hardly longer.
 const DECISION: Part = Part { length_at: 8, start: 16 + 64 * 1024, longest: 16 * 1024 * 1024 };
 
 impl Note {
@@ -48,37 +34,26 @@ impl Note {
         self.0.as_raw_fd()
     }
 
-    /// Leaves a text for the end of the command. An empty one is none.
-    pub fn leave(&self, text: &str) {
-        if !text.is_empty() {
-            self.put(&TEXT, text.as_bytes());
+    /// Leaves what the end of the command needs to tell what has moved. Nothing is no note.
+    pub fn leave_traffic(&self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.put(&TRAFFIC, bytes);
         }
     }
 
     /// Leaves what was decided.
-    pub fn decide(&self, decided: &Decided) {
-        let mut bytes = vec![u8::from(decided.raises_memlock)];
-        for (name, value) in decided.filled() {
-            bytes.extend([name.as_bytes(), b"=", value.as_bytes(), b"\0"].concat());
-        }
-        self.put(&DECISION, &bytes);
+    pub fn leave_decision(&self, bytes: &[u8]) {
+        self.put(&DECISION, bytes);
     }
 
-    /// The text that was left, if one was.
-    pub fn text(&self) -> Option<String> {
-        String::from_utf8(self.get(&TEXT)?).ok()
+    /// What the end of the command needs, if it was left.
+    pub fn traffic(&self) -> Option<Vec<u8>> {
+        self.get(&TRAFFIC)
     }
 
     /// What was decided, if it was.
-    pub fn decided(&self) -> Option<Decided> {
-        let bytes = self.get(&DECISION)?;
-        let (raises_memlock, entries) = bytes.split_first()?;
-        let entries = std::str::from_utf8(entries).ok()?.split_terminator('\0');
-        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-        Some(Decided {
-            raises_memlock: *raises_memlock == 1,
-            filled: entries.map(|entry| entry.split_once('=').map(owned)).collect::<Option<_>>()?,
-        })
+    pub fn decision(&self) -> Option<Vec<u8>> {
+        self.get(&DECISION)
     }
 
     /// The length comes last, so that what is there is there as a whole.
@@ -108,29 +83,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_and_a_decision_are_there_once_they_are_left() {
+    fn what_is_left_is_there_as_a_whole() {
         let note = Note::new().unwrap();
-        assert_eq!((note.text(), note.decided()), (None, None));
-        let pairs = [("NCCL_IB_HCA", "=mlx5_1"), ("EMPTY", ""), ("LINES", "a\nb")];
-        let decided = Decided {
-            raises_memlock: true,
-            filled: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-        };
-        for decided in [Decided::default(), decided.clone()] {
-            note.decide(&decided);
-            assert_eq!((note.text(), note.decided()), (None, Some(decided)));
+        assert_eq!((note.traffic(), note.decision()), (None, None));
+        for decision in [&b""[..], b"short", b"longer than that"] {
+            note.leave_decision(decision);
+            assert_eq!((note.traffic(), note.decision().as_deref()), (None, Some(decision)));
         }
-        for none in [String::new(), "x".repeat(TEXT.longest + 1)] {
-            note.leave(&none);
-            assert_eq!(note.text(), None);
+        for none in [Vec::new(), vec![b'x'; TRAFFIC.longest + 1]] {
+            note.leave_traffic(&none);
+            assert_eq!(note.traffic(), None);
         }
-        for text in ["mlx5_1 1\n".to_owned(), "x".repeat(TEXT.longest)] {
-            note.leave(&text);
+        for traffic in [b"mlx5_1".to_vec(), vec![b'x'; TRAFFIC.longest]] {
+            note.leave_traffic(&traffic);
             // Until the exec the command may still have to be started with that.
-            assert_eq!((note.text(), note.decided()), (Some(text), Some(decided.clone())));
+            assert_eq!(
+                (note.traffic(), note.decision().as_deref()),
+                (Some(traffic), Some(&b"longer than that"[..]))
+            );
         }
         // What is not there as a whole.
         note.0.set_len(DECISION.start).unwrap();
-        assert_eq!(note.decided(), None);
+        assert_eq!(note.decision(), None);
     }
 }

@@ -113,122 +113,23 @@ impl Default for Terms {
     }
 }
 
-/// The length of [`Orders::encode`]'s result.
-pub const ENCODED: usize = 3 * 8 + 2 * 4 + 7 + Rewrite::SIZE + Remap::SIZE;
-
-const NO_TIME: u64 = u64::MAX;
-const NO_NUMBER: i32 = -1;
-
-impl Orders {
-    /// As bytes, for a pipe to another process of the same program.
-    pub fn encode(&self) -> Vec<u8> {
-        let Orders { terms, supervision, voice } = self;
-        let mut bytes = Vec::with_capacity(ENCODED);
-        for time in [terms.deadline, supervision.stop_timeout, supervision.drain_timeout] {
-            // Centuries are as good as what is longer.
-            let nanoseconds = time.map_or(NO_TIME, |t| t.as_nanos().try_into().unwrap_or(NO_TIME - 1));
-            bytes.extend(nanoseconds.to_le_bytes());
-        }
-        for number in [terms.refuse.map(|refusal| refusal.code), supervision.parent_death_signal] {
-            bytes.extend(number.unwrap_or(NO_NUMBER).to_le_bytes());
-        }
-        let asked_by = terms.refuse.map(|refusal| refusal.asked_by).unwrap_or_default();
-        bytes.extend(
-            [
-                supervision.kill_group,
-                supervision.warn_on_reap,
-                voice.json,
-                voice.quiet,
-                asked_by.require_rdma,
-                asked_by.memlock,
-                asked_by.self_test,
-            ]
-            .map(u8::from),
-        );
-        bytes.extend(supervision.rewrite.table());
-        bytes.extend(supervision.remap.table());
-        bytes
-    }
-
-    /// From [`Orders::encode`]; `None` for anything else.
-    pub fn decode(bytes: &[u8]) -> Option<Orders> {
-        let (mut times, mut numbers, mut flags) = ([None; 3], [None; 2], [false; 7]);
-        let mut rest = bytes;
-        for time in &mut times {
-            let nanoseconds = u64::from_le_bytes(*take(&mut rest)?);
-            *time = (nanoseconds != NO_TIME).then(|| Duration::from_nanos(nanoseconds));
-        }
-        for number in &mut numbers {
-            let found = i32::from_le_bytes(*take(&mut rest)?);
-            *number = (found != NO_NUMBER).then_some(found);
-        }
-        for flag in &mut flags {
-            *flag = *take::<1>(&mut rest)? == [1];
-        }
-        let [deadline, stop_timeout, drain_timeout] = times;
-        let [code, parent_death_signal] = numbers;
-        let [kill_group, warn_on_reap, json, quiet, require_rdma, memlock, self_test] = flags;
-        let asked_by = Enforcing { require_rdma, memlock, self_test };
-        let refuse = code.map(|code| Refusal { code, asked_by });
-        let rewrite = Rewrite::from_table(take(&mut rest)?);
-        let remap = Remap::from_table(take(&mut rest)?);
-        Some(Orders {
-            terms: Terms { deadline, refuse },
-            supervision: Supervision {
-                kill_group,
-                stop_timeout,
-                drain_timeout,
-                rewrite,
-                remap,
-                parent_death_signal,
-                warn_on_reap,
-            },
-            voice: Voice { json, quiet },
-        })
-    }
-}
-
-fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
-    let (first, others) = rest.split_first_chunk()?;
-    *rest = others;
-    Some(first)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn orders_survive_the_pipe() {
-        let full = Orders {
-            terms: Terms {
-                deadline: None,
-                refuse: Some(Refusal {
-                    code: 121,
-                    asked_by: Enforcing { self_test: true, ..Enforcing::default() },
-                }),
-            },
-            supervision: Supervision {
-                kill_group: true,
-                stop_timeout: Some(Duration::from_millis(1500)),
-                drain_timeout: Some(Duration::MAX),
-                rewrite: Rewrite::new(&["TERM:INT", "HUP:0"]).unwrap(),
-                remap: Remap::new(&["143", "3:9"]).unwrap(),
-                parent_death_signal: Some(9),
-                warn_on_reap: true,
-            },
-            voice: Voice { json: true, quiet: false },
+    fn what_has_no_effect_in_place_is_named() {
+        let full = Supervision {
+            kill_group: true,
+            stop_timeout: Some(Duration::from_secs(1)),
+            drain_timeout: Some(Duration::from_secs(1)),
+            rewrite: Rewrite::new(&["TERM:INT"]).unwrap(),
+            remap: Remap::new(&["143"]).unwrap(),
+            parent_death_signal: Some(9),
+            warn_on_reap: true,
         };
-        let bytes = full.encode();
-        assert_eq!(bytes.len(), ENCODED);
-        let mut same = Orders::decode(&bytes).unwrap();
-        assert!(same.supervision.drain_timeout.unwrap() > Duration::from_secs(1 << 33));
-        same.supervision.drain_timeout = full.supervision.drain_timeout;
-        assert_eq!(same, full);
-        assert_eq!(Orders::decode(&Orders::default().encode()), Some(Orders::default()));
-        assert_eq!(Orders::decode(&bytes[1..]), None);
         assert_eq!(
-            full.supervision.without_effect_in_place(),
+            full.without_effect_in_place(),
             ["kill-group", "stop-timeout", "drain-timeout", "rewrite-signal", "remap-exit", "warn-on-reap"]
         );
         let parent = Supervision { parent_death_signal: Some(9), ..Supervision::default() };

@@ -9,6 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::execed::has_never_execed;
 use super::link::{self, News, Watch};
+use super::message::Message;
 use super::note::Note;
 use super::orders::Refusal;
 use super::spawn::{cannot_start, spawn};
@@ -60,10 +61,10 @@ impl Supervisor {
                         return self.ended_early(ended, &watch);
                     }
                 }
-                Event::News(News::Orders(orders)) => self.follow(*orders),
+                Event::News(News::Told(Message::Orders(orders))) => self.follow(*orders),
                 // Seen again, and said, where the end is waited for.
                 Event::Deaf => return Prepared::Running,
-                Event::News(News::NotRun) => self.not_run = true,
+                Event::News(News::Told(Message::NotRun)) => self.not_run = true,
                 Event::News(News::Nothing) => {}
                 // By the exec; or, where the child never came to that, by its end.
                 Event::News(News::Closed) => {
@@ -98,8 +99,8 @@ impl Supervisor {
     fn hear(&mut self, watch: &Watch) {
         loop {
             match watch.read() {
-                News::Orders(orders) => self.follow(*orders),
-                News::NotRun => self.not_run = true,
+                News::Told(Message::Orders(orders)) => self.follow(*orders),
+                News::Told(Message::NotRun) => self.not_run = true,
                 News::Nothing | News::Closed => return,
             }
         }
@@ -137,9 +138,9 @@ impl Supervisor {
     fn start_untouched(&mut self, why: &str) -> Prepared {
         let voice = self.orders.voice;
         // It was decided after every check that was asked for.
-        let decided = self.note.as_deref().and_then(Note::decided);
+        let decision = self.note.as_deref().and_then(Note::decision);
         let refusal = self.orders.terms.refuse;
-        if let (None, Some(refusal)) = (&decided, refusal) {
+        if let (None, Some(refusal)) = (&decision, refusal) {
             return Prepared::Exit(self.refuse(refusal, why));
         }
         let command = self.command.clone();
@@ -147,7 +148,7 @@ impl Supervisor {
             voice.say(Level::Error, &format!("{why}."));
             return Prepared::Exit(exit::FAILED);
         }
-        let how = match &decided {
+        let how = match &decision {
             Some(_) => WITH_WHAT_WAS_DECIDED,
             None => {
                 "The command is started as it would have been without rdma-init: \
@@ -165,8 +166,8 @@ impl Supervisor {
             if voice.json {
                 voice.start_log();
             }
-            let code = match decided {
-                Some(decided) => (tasks.execute_decided)(&decided, command, refusal),
+            let code = match decision {
+                Some(decision) => (tasks.execute_decided)(&decision, command, refusal),
                 None => (tasks.execute_untouched)(command),
             };
             if let Some(link) = link {

@@ -9,6 +9,7 @@ use nix::unistd::{Pid, getpgrp};
 
 use super::end::End;
 use super::link::{self, Link, News, Watch};
+use super::message::Message;
 use super::orders::Orders;
 use super::preparing::Prepared;
 use super::signal_set::SignalSet;
@@ -126,7 +127,7 @@ impl Supervisor {
                 // By now it is little, and the loop for the rest needs still less.
                 memory::forget_own_code();
                 let Some(ended) = self.until_child_ends() else { return Err(self.gave_up()) };
-                let not_run = |watch: &Watch| watch.read() == News::NotRun;
+                let not_run = |watch: &Watch| watch.read() == News::Told(Message::NotRun);
                 if self.not_run || self.untouched.as_ref().is_some_and(not_run) {
                     return Err(ended.code());
                 }

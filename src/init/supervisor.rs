@@ -179,7 +179,7 @@ impl Supervisor {
     /// command may want closed some day, and the folder it may want unmounted.
     /// Not before the command runs: PID 1 may have to start it.
     pub(super) fn leave_inherited_behind(&mut self) {
-        self.note.take_if(|note| note.text().is_none());
+        self.note.take_if(|note| note.traffic().is_none());
         let own = self.untouched.as_ref().map(Watch::raw_fds).into_iter().flatten();
         self.left.take_if(|left| !left.is_sealed());
         let kept = self.note.as_deref().map(Note::raw_fd).into_iter();

@@ -55,7 +55,7 @@ pub fn enter(
     Ok(Prepared::Command {
         image: Image::new(command, environment::with(inherited, new.into_iter())),
         filled: is_filled,
-        note: String::new(),
+        note: Vec::new(),
         state: Vec::new(),
     })
 }

@@ -5,11 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::{exec_failed, refuse};
 use crate::apply::{environment, memlock};
 use crate::facts::{Reader, limits, process};
-use crate::init::{Decided, Refusal};
+use crate::init::Refusal;
+use crate::json;
 use crate::log::say;
 use crate::sys::environ;
 use crate::sys::exec::Image;
@@ -32,7 +34,11 @@ pub fn execute_filled(mut image: Image, command: &[CString], refusal: Option<Ref
     if error != Errno::E2BIG {
         return failed(error, command, &image);
     }
-    let what = "the environment has no room for the variables that were filled in";
+    unfilled("the environment has no room for the variables that were filled in", command, refusal)
+}
+
+/// The same without those variables, for this reason, or not at all where there is a `refusal`.
+fn unfilled(what: &str, command: &[CString], refusal: Option<Refusal>) -> i32 {
     if let Some(refusal) = refusal {
         refuse(&refusal.because(what), refusal.code);
         return refusal.code;
@@ -41,8 +47,31 @@ pub fn execute_filled(mut image: Image, command: &[CString], refusal: Option<Ref
     execute(Image::new(command.to_vec(), environ::entries()), command)
 }
 
-/// The same in a process that has not prepared anything itself.
-pub fn execute_decided(decided: &Decided, command: Vec<CString>, refusal: Option<Refusal>) -> i32 {
+/// What the command is to get, where the preparation has come so far, and not to its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decided {
+    /// The limit of pinned memory is to be raised.
+    pub raises_memlock: bool,
+    /// Names and values of the variables that are filled in.
+    pub filled: Vec<(String, String)>,
+}
+
+impl Decided {
+    pub fn filled(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.filled.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// For the init of the command to keep, and for [`execute_decided`] to read.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        json::line(self)
+    }
+}
+
+/// Becomes the command with what was decided, in a process that has not prepared anything itself.
+pub fn execute_decided(decision: &[u8], command: Vec<CString>, refusal: Option<Refusal>) -> i32 {
+    let Ok(decided) = json::read::<Decided>(decision) else {
+        return unfilled("the variables that were filled in cannot be read", &command, refusal);
+    };
     if decided.raises_memlock {
         raise_memlock();
     }
@@ -62,4 +91,21 @@ fn failed(error: Errno, command: &[CString], image: &Image) -> i32 {
     let (message, code) = exec_failed(name, error, image);
     say(&message);
     code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_is_read_as_it_was_left() {
+        let pairs = [("NCCL_IB_HCA", "=mlx5_1"), ("EMPTY", ""), ("LINES", "a\nb"), ("QUOTES", "\"\\\u{1}")];
+        let decided = Decided {
+            raises_memlock: true,
+            filled: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        };
+        for decided in [Decided { raises_memlock: false, filled: Vec::new() }, decided] {
+            assert_eq!(json::read::<Decided>(&decided.to_bytes()).unwrap(), decided);
+        }
+    }
 }

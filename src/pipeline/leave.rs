@@ -105,12 +105,7 @@ pub fn leave(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
         log.warn(&format!("{problem}."));
     }
     match decided.by_init && config.state_dir != StateDir::Nowhere {
-        true => {
-            let mut text = Vec::new();
-            // Into memory, which takes anything.
-            let _ = crate::json::write_line(&mut text, &Kept { schema: SCHEMA, run: &run });
-            text
-        }
+        true => crate::json::line(&Kept { schema: SCHEMA, run: &run }),
         false => Vec::new(),
     }
 }

@@ -11,7 +11,7 @@ mod traffic;
 
 pub use decide::decide;
 pub use enter::enter;
-pub use execute::{execute, execute_decided, execute_filled, execute_untouched};
+pub use execute::{Decided, execute, execute_decided, execute_filled, execute_untouched};
 pub use not_run::exec_failed;
 pub use refuse::{last_words, leave_behind, leave_reason, refuse, refuse_and_tell, refusing};
 pub use traffic::tell as tell_traffic;
@@ -27,7 +27,7 @@ use crate::facts::environment::Environment;
 use crate::facts::start::Start;
 use crate::finding::{Finding, Id, Severity};
 use crate::findings::memlock;
-use crate::init::{Decided, Orders};
+use crate::init::Orders;
 use crate::log::Log;
 use crate::plan::Plan;
 use crate::report;
@@ -42,7 +42,7 @@ use crate::sys::signals;
 pub enum Prepared {
     /// The command, ready to be executed, and what its init is to be left: what is to be
     /// told in the end, and the state for those who enter.
-    Command { image: Image, filled: bool, note: String, state: Vec<u8> },
+    Command { image: Image, filled: bool, note: Vec<u8>, state: Vec<u8> },
     /// This process is to look after the command, and a child to prepare it.
     Supervise(Box<Orders>),
     /// The command must not be started. What others are told as well has no value in it
@@ -131,17 +131,17 @@ pub fn prepare(
     let filled = plan.filled().next().is_some();
     let image = Image::new(command, environment::with(inherited, plan.filled()));
     // The last of all, as a self-test moves data, too.
-    let note = if keeper == LookedAfterBy::Nobody { String::new() } else { traffic::note(config, &plan) };
+    let note = if keeper == LookedAfterBy::Nobody { Vec::new() } else { traffic::note(config, &plan) };
     Ok(Prepared::Command { image, filled, note, state })
 }
 
 /// In place there is no init: does what is left of its configuration, and says what
 /// is lost.
 pub fn without_init(config: &Config, log: &Log, parent: Pid) {
-    if let Some(signal) = config.supervision.parent_death_signal {
+    if let Some(signal) = config.parent_death_signal {
         signals::on_parent_death(signal, parent);
     }
-    let lost = config.supervision.without_effect_in_place();
+    let lost = config.supervision().without_effect_in_place();
     if !lost.is_empty() {
         log.warn(&format!(
             "rdma-init is not PID 1 here and does not stay beside the command, so these settings have no effect: {}. Add --supervise, or make rdma-init the container's first process.",

@@ -4,72 +4,58 @@
 use std::path::Path;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::Config;
 use crate::facts::Reader;
 use crate::facts::rdma::LinkLayer;
-use crate::facts::traffic::{Amount, Traffic, read};
+use crate::facts::traffic::read;
 use crate::findings::traffic::{self, Moved};
-use crate::log::Log;
-use crate::log::{Format, Level};
-use crate::plan::{Plan, PortVerdict};
+use crate::json;
+use crate::log::{Format, Level, Log};
+use crate::plan::Plan;
 use crate::report::start;
+
+/// What the init of the command keeps until the end.
+#[derive(Serialize, Deserialize)]
+struct Note {
+    format: Format,
+    level: Level,
+    /// The ports that the job will use, with what went over them before it.
+    ports: Vec<Moved>,
+}
 
 /// The counters of the ports that the job will use, and how to speak of them. Empty where
 /// there is nothing to tell: no such port, or none whose counters show.
-pub fn note(config: &Config, plan: &Plan) -> String {
+pub fn note(config: &Config, plan: &Plan) -> Vec<u8> {
     if config.log_level < Level::Warn {
-        return String::new();
+        return Vec::new();
     }
     let reader = Reader::new(Path::new("/"));
-    let mut is_any_known = false;
-    let mut text = format!(
-        "{} {}\n",
-        u8::from(config.log_format == Format::Json),
-        u8::from(config.log_level >= Level::Info)
-    );
-    // A name with a space would be read as two words.
-    for port in plan.ports.iter().filter(|port| port.used && !port.hca.contains(char::is_whitespace)) {
-        let traffic = read(&reader, &port.hca, port.port);
-        is_any_known |= traffic.is_known();
-        text.push_str(&line(port, traffic));
+    let used = plan.ports.iter().filter(|port| port.used);
+    let ports: Vec<Moved> = used
+        .map(|port| Moved {
+            hca: port.hca.clone(),
+            port: port.port,
+            is_infiniband: port.link_layer == LinkLayer::InfiniBand,
+            traffic: read(&reader, &port.hca, port.port),
+        })
+        .collect();
+    match ports.iter().any(|port| port.traffic.is_known()) {
+        true => {
+            json::line(&Note { format: config.log_format, level: config.log_level.min(Level::Info), ports })
+        }
+        false => Vec::new(),
     }
-    if is_any_known { text } else { String::new() }
-}
-
-/// `HCA PORT IS-INFINIBAND`, and the counts, with a hyphen for one that is not known.
-fn line(port: &PortVerdict, Traffic { sent, received }: Traffic) -> String {
-    let counts = [sent.bytes, sent.packets, received.bytes, received.packets];
-    let counts = counts.map(|count| count.map_or("-".to_owned(), |count| count.to_string()));
-    let is_infiniband = u8::from(port.link_layer == LinkLayer::InfiniBand);
-    format!("{} {} {is_infiniband} {}\n", port.hca, port.port, counts.join(" "))
 }
 
 /// Tells what has moved since the note was made, `ran` ago. To be called in a process of
 /// its own: a driver may take its time.
-pub fn tell(note: &str, ran: Duration) {
-    let mut lines = note.lines();
-    let (format, level) = match lines.next().and_then(|line| line.split_once(' ')) {
-        Some((format, level)) => (
-            if format == "1" { Format::Json } else { Format::Text },
-            if level == "1" { Level::Info } else { Level::Warn },
-        ),
-        None => return,
-    };
+pub fn tell(note: &[u8], ran: Duration) {
+    let Ok(Note { format, level, ports }) = json::read(note) else { return };
     let reader = Reader::new(Path::new("/"));
-    let moved: Vec<Moved> = lines.filter_map(|line| since(&reader, line)).collect();
+    let since =
+        |port: Moved| Moved { traffic: read(&reader, &port.hca, port.port).since(port.traffic), ..port };
+    let moved: Vec<Moved> = ports.into_iter().map(since).collect();
     start::traffic(&Log::start(format, level, Log::patient()), &moved, traffic::finding(&moved, ran));
-}
-
-fn since(reader: &Reader, line: &str) -> Option<Moved> {
-    let mut words = line.split(' ');
-    let hca = words.next()?.to_owned();
-    let port = words.next()?.parse().ok()?;
-    let is_infiniband = words.next()? == "1";
-    let mut amount = || {
-        let mut count = || words.next().and_then(|word| word.parse().ok());
-        Amount { bytes: count(), packets: count() }
-    };
-    let before = Traffic { sent: amount(), received: amount() };
-    let traffic = read(reader, &hca, port).since(before);
-    Some(Moved { hca, port, is_infiniband, traffic })
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use rdma_init::cli::Cli;
-use rdma_init::config::{CONFIG_VARIABLE, KEYS, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE};
+use rdma_init::config::{self, CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE};
 use serde_json::Value;
 
 use crate::support::repository;
@@ -25,7 +25,7 @@ fn every_profile_and_demo_is_named() {
 #[test]
 fn every_key_and_variable_is_in_the_table() {
     let page = page("docs/configuration.md");
-    for name in KEYS.iter().chain(&[CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE]) {
+    for name in config::names().iter().chain(&[CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE]) {
         assert!(page.contains(&format!("\n| `{name}` |")), "docs/configuration.md has no row for {name}");
     }
 }

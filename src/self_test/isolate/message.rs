@@ -26,9 +26,7 @@ impl Message {
     /// # Errors
     /// When nobody reads.
     pub fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let mut line = Vec::new();
-        json::write_line(&mut line, self)?;
-        out.write_all(&line)
+        out.write_all(&json::line(self))
     }
 }
 

@@ -1,0 +1,144 @@
+//! The keys: each is declared here once, and its flag with the help text in [`crate::cli`].
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use figment::value::Value;
+use indexmap::IndexMap;
+
+use super::{Demand, values};
+use crate::exit;
+use crate::init::{DEFAULT_PREPARE_TIMEOUT, Remap, Rewrite};
+use crate::log;
+use crate::plan::{DefaultRouteOption, ProfileOption};
+use crate::state::{Propagate, StateDir};
+
+/// What is to be known of a key.
+pub struct Key {
+    /// As it is written in the file.
+    pub name: &'static str,
+    /// Puts a value into the configuration. An error says what was expected.
+    pub put: fn(&mut Config, &Value) -> Result<(), String>,
+    /// Its flag says what to decide: an earlier decision, made without it, is no answer then.
+    pub asks_anew: bool,
+    /// No message shows its value.
+    pub may_hold_secrets: bool,
+    /// An empty variable is a value. For every other key it is as if it were not there, as
+    /// templates leave variables empty.
+    pub empty_counts: bool,
+}
+
+/// A key without peculiarities.
+const PLAIN: Key =
+    Key { name: "", put: |_, _| Ok(()), asks_anew: false, may_hold_secrets: false, empty_counts: false };
+
+/// Makes [`Config`], its defaults and [`KEYS`] of one list. An entry is
+/// `"name" [peculiarities] => field: type = default, reader;`, and the peculiarities are the
+/// fields of [`Key`] that are true.
+macro_rules! keys {
+    ($(
+        $(#[$doc:meta])*
+        $name:literal $([$($peculiarity:ident),+])? => $field:ident: $type:ty = $default:expr, $reader:expr;
+    )*) => {
+        /// The whole configuration.
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Config {
+            $($(#[$doc])* pub $field: $type,)*
+            /// Where the profile was asked for, for an error to name: `the variable
+            /// RDMA_INIT_PROFILE`.
+            pub profile_source: String,
+            /// Whether a flag says what to decide.
+            pub asks_anew: bool,
+        }
+
+        impl Default for Config {
+            fn default() -> Config {
+                Config { $($field: $default,)* profile_source: String::new(), asks_anew: false }
+            }
+        }
+
+        /// All keys, in the order in which they are read.
+        pub const KEYS: &[Key] = &[$(Key {
+            name: $name,
+            put: |config, value| {
+                config.$field = $reader(value)?;
+                Ok(())
+            },
+            $($($peculiarity: true,)+)?
+            ..PLAIN
+        }),*];
+    };
+}
+
+const DEMANDS: &[&str] = &["off", "warn", "enforce"];
+
+keys! {
+    "profile" [asks_anew] => profile: ProfileOption = ProfileOption::Auto, values::profile;
+
+    /// A folder with profiles of the user's own.
+    "profile-dir" [asks_anew] => profile_dir: Option<PathBuf> = None, values::optional(values::path);
+
+    /// Whether the HCA of the default route is used.
+    "default-route-hca" => default_route_hca: DefaultRouteOption = DefaultRouteOption::Auto,
+        values::word(&["auto", "use", "skip"]);
+
+    "memlock" => memlock: Demand = Demand::Warn, values::word(DEMANDS);
+
+    /// A self-test before the command starts.
+    "self-test" => self_test: Demand = Demand::Off, values::word(DEMANDS);
+
+    /// Refuse to start the command where no fabric is found.
+    "require-rdma" => require_rdma: bool = false, values::boolean;
+
+    /// Variables that are never filled in.
+    "keep" [asks_anew, may_hold_secrets] => keep: BTreeSet<String> = BTreeSet::new(), values::names;
+
+    /// Variables that count as set by the user.
+    "set" [asks_anew, may_hold_secrets] => set: IndexMap<String, String> = IndexMap::new(),
+        values::assignments;
+
+    /// Where the state is left; empty for nowhere.
+    "state-dir" [empty_counts] => state_dir: StateDir = StateDir::Default, values::place;
+
+    /// Put the variables into `/etc/nccl.conf` as well; `None`: in a container.
+    "write-nccl-conf" => write_nccl_conf: Option<bool> = None, values::optional(values::boolean);
+
+    /// Where else processes that enter the container find the variables.
+    "propagate" => propagate: Propagate = Propagate::default(), values::propagate;
+
+    /// Without the time of a self-test.
+    "prepare-timeout" => prepare_timeout: Duration = DEFAULT_PREPARE_TIMEOUT, values::duration;
+
+    /// 1 to 255.
+    "refuse-exit-code" => refuse_exit_code: i32 = exit::REFUSED, values::exit_code;
+
+    "log-format" => log_format: log::Format = log::Format::Text, values::word(&["text", "json"]);
+
+    "log-level" => log_level: log::Level = log::Level::Info,
+        values::word(&["error", "warn", "info", "debug"]);
+
+    /// Look after the command also where this is not PID 1.
+    "supervise" => supervise: bool = false, values::boolean;
+
+    // What these mean is said at `Supervision`, which they become.
+    "kill-group" => kill_group: bool = false, values::boolean;
+    "stop-timeout" => stop_timeout: Option<Duration> = None, values::optional(values::duration);
+    "drain-timeout" => drain_timeout: Option<Duration> = None, values::optional(values::duration);
+    "rewrite-signal" => rewrite_signal: Rewrite = Rewrite::default(), values::rewrite;
+    "remap-exit" => remap_exit: Remap = Remap::default(), values::remap;
+    "parent-death-signal" => parent_death_signal: Option<i32> = None, values::optional(values::signal);
+    "warn-on-reap" => warn_on_reap: bool = false, values::boolean;
+}
+
+/// The key of this name.
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// The names of all keys, sorted.
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<_> = KEYS.iter().map(|key| key.name).collect();
+    names.sort_unstable();
+    names
+}

@@ -1,0 +1,171 @@
+//! What the child that prepares tells PID 1: bytes of one length, so that each read of the pipe
+//! takes one message. It is no JSON, as PID 1 reads it itself: the reader of JSON would come into
+//! its memory.
+
+use std::time::Duration;
+
+use super::orders::{Enforcing, Orders, Refusal, Supervision, Terms, Voice};
+use super::signal_map::{Remap, Rewrite};
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Message {
+    /// What to go by; the latest counts.
+    Orders(Box<Orders>),
+    /// The command could not be executed, and that has been said.
+    NotRun,
+}
+
+const ORDERS: u8 = 1;
+const NOT_RUN: u8 = 2;
+
+const NO_TIME: u64 = u64::MAX;
+const NO_NUMBER: i32 = -1;
+
+impl Message {
+    /// In bytes: one that says what it is, then room for orders.
+    pub const LENGTH: usize = 1 + 3 * 8 + 2 * 4 + 7 + Rewrite::SIZE + Remap::SIZE;
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Message::LENGTH);
+        match self {
+            Message::Orders(orders) => {
+                bytes.push(ORDERS);
+                put(orders, &mut bytes);
+            }
+            Message::NotRun => bytes.push(NOT_RUN),
+        }
+        bytes.resize(Message::LENGTH, 0);
+        bytes
+    }
+
+    /// From [`Message::encode`]; `None` for anything else.
+    pub fn decode(bytes: &[u8]) -> Option<Message> {
+        match bytes.split_first()? {
+            _ if bytes.len() != Message::LENGTH => None,
+            (&ORDERS, rest) => Some(Message::Orders(Box::new(orders(rest)?))),
+            (&NOT_RUN, _) => Some(Message::NotRun),
+            _ => None,
+        }
+    }
+}
+
+fn put(orders: &Orders, bytes: &mut Vec<u8>) {
+    let Orders { terms, supervision, voice } = orders;
+    for time in [terms.deadline, supervision.stop_timeout, supervision.drain_timeout] {
+        // Centuries are as good as what is longer.
+        let nanoseconds = time.map_or(NO_TIME, |t| t.as_nanos().try_into().unwrap_or(NO_TIME - 1));
+        bytes.extend(nanoseconds.to_le_bytes());
+    }
+    for number in [terms.refuse.map(|refusal| refusal.code), supervision.parent_death_signal] {
+        bytes.extend(number.unwrap_or(NO_NUMBER).to_le_bytes());
+    }
+    let asked_by = terms.refuse.map(|refusal| refusal.asked_by).unwrap_or_default();
+    bytes.extend(
+        [
+            supervision.kill_group,
+            supervision.warn_on_reap,
+            voice.json,
+            voice.quiet,
+            asked_by.require_rdma,
+            asked_by.memlock,
+            asked_by.self_test,
+        ]
+        .map(u8::from),
+    );
+    bytes.extend(supervision.rewrite.table());
+    bytes.extend(supervision.remap.table());
+}
+
+fn orders(bytes: &[u8]) -> Option<Orders> {
+    let (mut times, mut numbers, mut flags) = ([None; 3], [None; 2], [false; 7]);
+    let mut rest = bytes;
+    for time in &mut times {
+        let nanoseconds = u64::from_le_bytes(*take(&mut rest)?);
+        *time = (nanoseconds != NO_TIME).then(|| Duration::from_nanos(nanoseconds));
+    }
+    for number in &mut numbers {
+        let found = i32::from_le_bytes(*take(&mut rest)?);
+        *number = (found != NO_NUMBER).then_some(found);
+    }
+    for flag in &mut flags {
+        *flag = *take::<1>(&mut rest)? == [1];
+    }
+    let [deadline, stop_timeout, drain_timeout] = times;
+    let [code, parent_death_signal] = numbers;
+    let [kill_group, warn_on_reap, json, quiet, require_rdma, memlock, self_test] = flags;
+    let asked_by = Enforcing { require_rdma, memlock, self_test };
+    let refuse = code.map(|code| Refusal { code, asked_by });
+    let rewrite = Rewrite::from_table(take(&mut rest)?);
+    let remap = Remap::from_table(take(&mut rest)?);
+    Some(Orders {
+        terms: Terms { deadline, refuse },
+        supervision: Supervision {
+            kill_group,
+            stop_timeout,
+            drain_timeout,
+            rewrite,
+            remap,
+            parent_death_signal,
+            warn_on_reap,
+        },
+        voice: Voice { json, quiet },
+    })
+}
+
+fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (first, others) = rest.split_first_chunk()?;
+    *rest = others;
+    Some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn through_the_pipe(orders: Orders) -> Orders {
+        let bytes = Message::Orders(Box::new(orders)).encode();
+        assert_eq!(bytes.len(), Message::LENGTH);
+        match Message::decode(&bytes) {
+            Some(Message::Orders(orders)) => *orders,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn orders_survive_the_pipe() {
+        let full = Orders {
+            terms: Terms {
+                deadline: None,
+                refuse: Some(Refusal {
+                    code: 121,
+                    asked_by: Enforcing { self_test: true, ..Enforcing::default() },
+                }),
+            },
+            supervision: Supervision {
+                kill_group: true,
+                stop_timeout: Some(Duration::from_millis(1500)),
+                drain_timeout: Some(Duration::MAX),
+                rewrite: Rewrite::new(&["TERM:INT", "HUP:0"]).unwrap(),
+                remap: Remap::new(&["143", "3:9"]).unwrap(),
+                parent_death_signal: Some(9),
+                warn_on_reap: true,
+            },
+            voice: Voice { json: true, quiet: false },
+        };
+        let mut same = through_the_pipe(full);
+        assert!(same.supervision.drain_timeout.unwrap() > Duration::from_secs(1 << 33));
+        same.supervision.drain_timeout = full.supervision.drain_timeout;
+        assert_eq!(same, full);
+        assert_eq!(through_the_pipe(Orders::default()), Orders::default());
+    }
+
+    #[test]
+    fn anything_else_is_no_message() {
+        let not_run = Message::NotRun.encode();
+        assert_eq!(not_run.len(), Message::LENGTH);
+        assert_eq!(Message::decode(&not_run), Some(Message::NotRun));
+        assert_eq!(Message::decode(&not_run[1..]), None);
+        assert_eq!(Message::decode(&[0; Message::LENGTH]), None);
+        assert_eq!(Message::decode(&[]), None);
+    }
+}
