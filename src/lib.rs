@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!            PID 1                                    its child (same PID when not PID 1)
-//! block signals -> fork ----------------------------> config -> facts -> plan -> checks -> apply -> exec COMMAND
-//!      |                                              (figment) (read)  (pure)  (pure +   (rlimit,
-//! forward signals, reap, exit with the child's code                             probes)   caps, env)
+//! block signals -> fork ----------------------------> config -> facts -> plan -> findings -> apply -> exec COMMAND
+//!      |                                              (figment) (read)  (pure)  (pure)      (rlimit,
+//! forward signals, reap, exit with the child's code                                         caps, env)
 //! ```
 //!
 //! The modules, in the order of that flow:
