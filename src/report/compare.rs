@@ -125,8 +125,10 @@ fn headline(Document { comparison, unread, expected, .. }: &Document) -> String 
     } else if comparison.agree {
         parts.push("all agree".to_owned());
     }
-    if !comparison.differing.is_empty() {
-        parts.push(format!("{} differ from the majority", comparison.differing.len()));
+    match comparison.differing.len() {
+        0 => {}
+        1 => parts.push("1 differs from the majority".to_owned()),
+        several => parts.push(format!("{several} differ from the majority")),
     }
     if without > 0 {
         parts.push(format!(

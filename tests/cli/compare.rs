@@ -99,7 +99,7 @@ fn the_odd_one_is_named_for_each_property() {
         let lines = differing(&ran);
         assert!(lines.len() == 2 && lines[0].starts_with(&format!("differ  {property} ")), "{ran:#?}");
         assert_eq!(lines[1], odd, "{ran:#?}");
-        assert!(ran.text().contains(": 4 nodes: 1 differ from the majority, no check failed\n"), "{ran:#?}");
+        assert!(ran.text().contains(": 4 nodes: 1 differs from the majority, no check failed\n"), "{ran:#?}");
     }
     let top = |field: &'static str, value: Value, odd: &str| {
         let ran = ran(&|report: &mut Value| report[field] = value.clone());
