@@ -10,6 +10,7 @@ pub use source::Source;
 use serde::Serialize;
 
 /// What is wrong, where it comes from, and what to do.
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub id: Id,
@@ -53,7 +54,6 @@ impl Finding {
         Finding { severity: Severity::Error, ..Finding::info(id, message) }
     }
 
-    #[must_use]
     pub fn with_fix(self, fix: impl Into<String>) -> Finding {
         Finding { fix: Some(fix.into()), ..self }
     }

@@ -14,6 +14,7 @@ use crate::state::folder::Folder;
 pub const LONGEST: u64 = 1024 * 1024;
 
 /// Why a file is left as it is.
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kept {
     /// It is a symbolic link to there.

@@ -25,6 +25,7 @@ type Put = fn(Target, &[(&str, &str)], &mut Vec<String>);
 
 /// Puts the variables where it is wanted, in place of those of an earlier start. Gives
 /// what could not be done, each in a sentence without its full stop.
+#[must_use]
 pub fn write(target: Target, wanted: Propagate, variables: &[(&str, &str)]) -> Vec<String> {
     let places: [(bool, &str, Put); 3] = [
         (wanted.profile, "login shells do not get all variables (propagate, profile)", for_shells),

@@ -42,6 +42,7 @@ pub struct Refused {
 /// Writes them to the first folder that this user may have to itself, and gives that, with
 /// those that would not do. `standing` is a folder whose state is to stay, before those
 /// that are worse. `None` where no state is wanted, or none of the folders would do.
+#[must_use]
 pub fn write(
     place: &StateDir,
     standing: Option<&Path>,

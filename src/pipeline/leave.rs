@@ -40,6 +40,7 @@ pub struct Decided<'a> {
 /// wanted (`propagate`). What cannot be is said,
 /// where somebody could miss it; the command starts all the same. Gives what our own init
 /// is to vouch for.
+#[must_use]
 pub fn leave(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
     let filled: Vec<(&str, &str)> = decided.plan.public().collect();
     let run = run(&decided);

@@ -39,6 +39,7 @@ use crate::sys::exec::Image;
 use crate::sys::signals;
 
 /// What the preparation came to.
+#[must_use]
 pub enum Prepared {
     /// The command, ready to be executed, and what its init is to be left: what is to be
     /// told in the end, and the state for those who enter.
@@ -167,6 +168,7 @@ fn raise_memlock(config: &Config, facts: &Facts, plan: &mut Plan) -> Option<Meml
 }
 
 /// Why the command must not be started, if so.
+#[must_use]
 fn refusal(config: &Config, plan: &Plan) -> Option<String> {
     if config.require_rdma
         && let Some(obstacle) = self_test::obstacle::all(plan).into_iter().next()
@@ -194,6 +196,7 @@ fn prove(config: &Config, facts: &Facts, plan: &Plan, log: &Log) -> Option<Repor
 }
 
 /// Why the command must not be started after this, if so.
+#[must_use]
 fn enforced(config: &Config, report: &Report) -> Option<String> {
     match config.self_test {
         Demand::Enforce => self_test::gate::reason(report),

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// Stable, for `--skip` and `--only`: `memlock`, `loopback`.

@@ -40,6 +40,7 @@ pub enum About {
 }
 
 /// All that are known, in the order in which the job would come to them.
+#[must_use]
 pub fn all(plan: &Plan) -> Vec<Obstacle> {
     let mut all = Vec::new();
     let mut add = |about, why| all.push(Obstacle { about, why });
@@ -63,6 +64,7 @@ fn is_fatal(finding: &Finding) -> bool {
 }
 
 /// Where the release of NCCL is not known, some may do otherwise.
+#[must_use]
 pub enum Certain {
     Yes(String),
     /// Some releases do so.

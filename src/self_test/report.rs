@@ -10,6 +10,7 @@ use super::check::Check;
 /// The document's version. It changes when a field changes its meaning or goes.
 pub const SCHEMA: &str = "rdma-init/self-test/1";
 
+#[must_use]
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Report {
     pub schema: String,

@@ -27,6 +27,7 @@ const LONGEST: u64 = 8 * 1024 * 1024;
 const FOLDER: &str = "/proc/1/fd";
 
 /// What PID 1 says.
+#[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
     /// What this container's start has left, and whose process PID 1 is.
