@@ -93,7 +93,6 @@ pub fn meet(meeting: &Meeting, say: &dyn Fn(&str)) -> Result<Met, String> {
 
 /// Waits for the other node, and sends all strangers away, such as the probe of a load
 /// balancer, or a node with another token.
-/// with another token.
 fn wait_for(
     address: &Address,
     meeting: &Meeting,

@@ -13,13 +13,13 @@ use super::stranger::{Fault, Stranger};
 pub struct Connection {
     stream: TcpStream,
     address: String,
-    /// What has come and was not asked for yet.
+    /// What has arrived and was not asked for yet.
     came: Vec<u8>,
 }
 
 impl Connection {
     /// # Errors
-    /// It cannot be kept from blocking.
+    /// The connection cannot be made non-blocking.
     pub fn new(stream: TcpStream, address: String) -> std::io::Result<Connection> {
         stream.set_nonblocking(true)?;
         // Without this option a message would come a little later.
