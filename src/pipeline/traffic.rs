@@ -1,5 +1,5 @@
-//! What the job has moved over RDMA: the counters before it, noted for the init of the
-//! command, and told when it has ended.
+//! What the job has moved over RDMA. The counters before the job are noted for the init of the
+//! command, and the difference is told when the command has ended.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::log::{Format, Level};
 use crate::plan::{Plan, PortVerdict};
 use crate::report::start;
 
-/// The counters of the ports that the job will use, and how to speak of them. Empty where
-/// there is nothing to tell: no such port, or none whose counters show.
+/// The counters of the ports that the job will use, and how to tell about them. Empty if there
+/// is nothing to tell: no port is used, or no counters show.
 pub fn note(config: &Config, plan: &Plan) -> String {
     if config.log_level < Level::Warn {
         return String::new();
@@ -44,8 +44,8 @@ fn line(port: &PortVerdict, Traffic { sent, received }: Traffic) -> String {
     format!("{} {} {is_infiniband} {}\n", port.hca, port.port, counts.join(" "))
 }
 
-/// Tells what has moved since the note was made, `ran` ago. To be called in a process of
-/// its own: a driver may take its time.
+/// Tells what has moved since the note was made, `ran` ago. Call this in a process of its own:
+/// a driver may take long.
 pub fn tell(note: &str, ran: Duration) {
     let mut lines = note.lines();
     let (format, level) = match lines.next().and_then(|line| line.split_once(' ')) {
