@@ -1,5 +1,5 @@
-//! The vocabulary of verdicts: what a person should know, and how bad it is. Everything
-//! that finds something says it in these words, and nothing here knows who does.
+//! The vocabulary of findings: what a person should know, and how bad it is. Every module that
+//! finds something says it in these words, and nothing here knows those modules.
 
 mod id;
 mod source;

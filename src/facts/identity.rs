@@ -38,7 +38,7 @@ impl Identity {
     }
 
     /// Whether both belong to the same start. This distinguishes starts and proves nothing: all
-    /// of it can be read, and copied. A field that is missing on both sides counts as equal.
+    /// of it can be read, and copied. An identity with a missing field matches none.
     pub fn is(&self, other: &Identity) -> bool {
         let is_whole = [&self.boot, &self.namespace, &self.mounts].iter().all(|part| !part.is_empty())
             && self.init_started.is_some();
