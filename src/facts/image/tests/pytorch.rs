@@ -72,7 +72,7 @@ fn torch_may_have_nccl_in_itself_or_none_at_all() {
     assert!(image.nccl_of_the_job().unwrap().is_reached(Way::TorchStatic));
     assert_eq!(image.nccl_versions(), ["2.21.5", "2.14.3"]);
 
-    // In an older wheel, only this one of two parts needs NCCL.
+    // In an older wheel, the other part of the library has NCCL.
     root.torch(SITE, &fake::Library::default());
     assert_eq!(root.read([]).0.torch.unwrap().linkage, Linkage::Unknown);
     let library = fake::Library { texts, ..Default::default() };
