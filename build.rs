@@ -14,11 +14,12 @@ mod demo;
 #[path = "src/profiles/generate.rs"]
 mod profiles;
 
-/// One per kernel driver whose devices the program can open itself; `src/verbs/providers.rs`
-/// registers those that are there.
+/// One name for each kernel driver whose devices the program can open itself;
+/// `src/verbs/providers.rs` registers those that are found.
 const PROVIDERS: &[&str] = &["mlx5", "mlx4", "efa", "mana", "bnxt_re", "erdma", "hns", "irdma", "rxe", "siw"];
 
-/// What they need. GNU ld has seen the C library when it comes to these.
+/// The libraries that the providers need. When GNU ld comes to them, it has already passed the
+/// C library, so that is named again.
 const LIBRARIES: &[&str] = &["libibverbs.a", "libnl-route-3.a", "libnl-3.a", "libc.a"];
 
 fn main() {
@@ -34,8 +35,8 @@ fn main() {
     println!("cargo::rustc-link-arg=-Wl,--end-group");
 }
 
-/// The archives of the providers that this release of rdma-core has, which come with
-/// libibverbs; for each, the cfg `provider`.
+/// The archives of the providers that come with this release of rdma-core. Sets the cfg
+/// `provider` for each of them.
 fn providers() -> Vec<String> {
     let values: Vec<String> = PROVIDERS.iter().map(|name| format!("{name:?}")).collect();
     println!("cargo::rustc-check-cfg=cfg(provider, values({}))", values.join(", "));
@@ -49,7 +50,7 @@ fn providers() -> Vec<String> {
     let mut missing = Vec::new();
     let mut found = Vec::new();
     for provider in PROVIDERS {
-        // Some have the version of libibverbs' interface in their names.
+        // Some providers have the version of libibverbs' interface in their names.
         let (plain, versioned) = (format!("lib{provider}.a"), format!("lib{provider}-rdmav"));
         let is_its = |name: &&String| **name == plain || name.starts_with(&versioned) && name.ends_with(".a");
         match names.iter().find(is_its) {
@@ -69,14 +70,14 @@ fn providers() -> Vec<String> {
     found
 }
 
-/// Where the C compiler finds a library; the bare name where it does not.
+/// The path at which the C compiler finds a library; only its name if it does not.
 fn path_of(archive: &str) -> PathBuf {
     let found = Command::new("cc").arg(format!("-print-file-name={archive}")).output();
     let found = found.unwrap_or_else(|error| panic!("cc cannot be run: {error}")).stdout;
     String::from_utf8(found).expect("a path of the system is text").trim_end().into()
 }
 
-/// The files of a folder that something is generated from, in the order of their names.
+/// The files of a folder that something is generated from, ordered by name.
 fn sources(folder: &str, extension: &str) -> Vec<PathBuf> {
     println!("cargo::rerun-if-changed={folder}");
     let mut files: Vec<PathBuf> = fs::read_dir(folder)
@@ -88,7 +89,7 @@ fn sources(folder: &str, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Writes Rust for the source to include.
+/// Writes a Rust file, which the source includes.
 fn generated(name: &str, text: &str) {
     let folder = env::var_os("OUT_DIR").expect("cargo sets it");
     fs::write(Path::new(&folder).join(name), text).expect("the folder is there");

@@ -1,14 +1,14 @@
-//! Our own lines in a file of somebody else's, between two marks. Whoever reads such files
-//! takes the marks for comments; NCCL before 2.24, which knows none, for lines that set
-//! nothing, as no equals sign is in them.
+//! Our own lines in a file of somebody else's, between two marks. Programs that read such files
+//! take the marks for comments. NCCL before 2.24 knows no comments, and takes them for lines
+//! that set nothing, because they have no equals sign.
 
 use std::borrow::Cow;
 
 const BEGIN: &str = "# rdma-init: begin (written at each start; changes in here are lost)";
 const END: &str = "# rdma-init: end";
 
-/// The text with empty lines where a block of ours is, so that the others keep their
-/// numbers. Marks that have lost each other are no block.
+/// The text with empty lines in place of our blocks, so that the other lines keep their
+/// numbers. A mark without its counterpart is not a block.
 pub fn hidden(text: &str) -> Cow<'_, str> {
     if !text.contains(BEGIN) {
         return Cow::Borrowed(text);
@@ -29,7 +29,7 @@ pub fn hidden(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown.join("\n"))
 }
 
-/// What the text has in blocks of ours.
+/// The lines of the text that are in our blocks.
 pub fn lines(text: &str) -> Vec<&str> {
     let shown = hidden(text);
     let both = text.split('\n').zip(shown.split('\n'));
@@ -37,7 +37,7 @@ pub fn lines(text: &str) -> Vec<&str> {
     ours.filter(|line| *line != BEGIN && *line != END).collect()
 }
 
-/// How many lines a block has that begins here; 0 where none does.
+/// How many lines the block has that begins here; 0 if none does.
 fn block(line: &str, after: &[&str]) -> usize {
     let is_mark = |line: &str, mark: &str| line.trim_end() == mark;
     if !is_mark(line, BEGIN) {
@@ -50,8 +50,9 @@ fn block(line: &str, after: &[&str]) -> usize {
     }
 }
 
-/// The text with these lines in a block at its end, in place of an earlier one: less
-/// those `KEY=VALUE` whose key it sets itself, of which `keys` tells.
+/// The text with these lines in a block at its end, which replaces an earlier block. Lines
+/// `KEY=VALUE` are left out if the text sets the key itself; `keys` tells which keys a text
+/// sets.
 pub fn with(text: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> String {
     let mut own: String = without(text);
     let set = keys(&own);
@@ -67,7 +68,7 @@ pub fn with(text: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> String {
     format!("{own}{BEGIN}\n{}\n{END}\n", lines.join("\n"))
 }
 
-/// The text as the user has written it.
+/// The text as the user has written it, without our blocks.
 fn without(text: &str) -> String {
     if !text.contains(BEGIN) {
         return text.to_owned();
@@ -116,7 +117,7 @@ mod tests {
         let own = "NCCL_DEBUG=INFO\nNCCL_IB_GID_INDEX=5\n#NCCL_IB_HCA=x";
         let text = with(own, LINES);
         assert_eq!(text, format!("{own}\n{BEGIN}\nNCCL_IB_HCA==mlx5_1\n{END}\n"));
-        // The next start replaces it, and one with nothing to say takes it away.
+        // The next start replaces the block, and a start with nothing to say removes it.
         assert_eq!(with(&text, LINES), text);
         assert_eq!(with(&text, ""), format!("{own}\n"));
         let moved = format!("{BEGIN}\nNCCL_IB_TC=1\n{END}\n{own}\n");

@@ -4,12 +4,12 @@ use nix::errno::Errno;
 
 /// `rdma-init` itself failed: usage, configuration, fork; or its file lends rights.
 pub const FAILED: i32 = 125;
-/// The command is there but could not be executed, as in a shell.
+/// The command exists but could not be executed, as in a shell.
 pub const NOT_EXECUTABLE: i32 = 126;
 /// The command was not found, as in a shell.
 pub const NOT_FOUND: i32 = 127;
-/// It refused to start the command (`require-rdma`, `memlock = "enforce"`,
-/// `self-test = "enforce"`); `refuse-exit-code` changes it.
+/// rdma-init refused to start the command (`require-rdma`, `memlock = "enforce"`, `self-test =
+/// "enforce"`); `refuse-exit-code` changes this code.
 pub const REFUSED: i32 = 121;
 
 /// The code of a command that a signal killed.

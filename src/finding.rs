@@ -1,5 +1,5 @@
-//! The vocabulary of verdicts: what a person should know, and how bad it is. Everything
-//! that finds something says it in these words, and nothing here knows who does.
+//! The vocabulary of findings: what a person should know, and how bad it is. Every module that
+//! finds something says it in these words, and nothing here knows those modules.
 
 mod id;
 mod source;
@@ -10,6 +10,7 @@ pub use source::Source;
 use serde::Serialize;
 
 /// What is wrong, where it comes from, and what to do.
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub id: Id,
@@ -53,7 +54,6 @@ impl Finding {
         Finding { severity: Severity::Error, ..Finding::info(id, message) }
     }
 
-    #[must_use]
     pub fn with_fix(self, fix: impl Into<String>) -> Finding {
         Finding { fix: Some(fix.into()), ..self }
     }

@@ -1,5 +1,5 @@
-//! Documents for programs. One sink and one source for all, as each kind of them is
-//! another copy of the code of every document.
+//! Documents for programs. All share one kind of sink and one kind of source, because each
+//! further kind would add another copy of the code of every document.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use serde::de::{DeserializeOwned, Error};
 /// Writes a document over several lines.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The error of the sink.
 pub fn write(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, document)?;
     writeln!(out)
@@ -18,7 +18,7 @@ pub fn write(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
 /// Writes a document on a line of its own.
 ///
 /// # Errors
-/// Whatever the sink gives.
+/// The error of the sink.
 pub fn write_line(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, document)?;
     writeln!(out)
@@ -35,7 +35,7 @@ pub fn line(document: &impl Serialize) -> Vec<u8> {
 /// Reads what is nothing but one document.
 ///
 /// # Errors
-/// It is not UTF-8, not JSON, or another document.
+/// The bytes are not UTF-8, not JSON, or another document.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     serde_json::from_str(std::str::from_utf8(bytes).map_err(Error::custom)?)
 }

@@ -1,5 +1,5 @@
-//! Standard error: text for people, or a JSON line for each thing. It knows nothing of what is
-//! told through it.
+//! Standard error: text for people, or one JSON line per message. Nothing here knows what the
+//! messages are about.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub enum Format {
     Json,
 }
 
-/// What is shown: the least important of it, and all that matters more.
+/// Which messages are shown: those of this importance and above.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -44,7 +44,7 @@ pub enum Level {
     Debug,
 }
 
-/// What reports go through.
+/// The way to standard error for reports.
 pub struct Log {
     stderr: Stderr,
     format: Format,
@@ -70,8 +70,8 @@ impl Log {
         Stderr::with_patience(PATIENCE)
     }
 
-    /// Sets up tracing, once, where something goes through it: as text, the report
-    /// and what is always shown do not.
+    /// Sets up tracing, once, if something will go through it: reports as text and messages
+    /// that are always shown do not.
     pub fn start(format: Format, level: Level, stderr: Stderr) -> Log {
         if format == Format::Json || level == Level::Debug {
             Log::trace(&stderr, format, level);
@@ -91,7 +91,7 @@ impl Log {
             .with_max_level(most)
             .with_writer(Sink(stderr.clone()))
             .with_target(false);
-        // Only the first of a process counts, and there is only one.
+        // Only the first call in a process counts, and there is only one.
         let _ = match format {
             Format::Text => {
                 tracing::subscriber::set_global_default(builder.with_ansi(false).without_time().finish())
@@ -110,7 +110,7 @@ impl Log {
         self.level
     }
 
-    /// A sentence that is shown unless only errors are.
+    /// Says a sentence, unless only errors are shown.
     pub fn warn(&self, message: &str) {
         match self.format {
             _ if self.level < Level::Warn => {}
@@ -119,7 +119,7 @@ impl Log {
         }
     }
 
-    /// A sentence that is shown unless there is to be less.
+    /// Says a sentence, unless only warnings and errors are shown.
     pub fn note(&self, message: &str) {
         match self.format {
             _ if self.level < Level::Info => {}
@@ -128,7 +128,7 @@ impl Log {
         }
     }
 
-    /// In one piece, so that lines of several containers do not mix.
+    /// Writes everything in one piece, so that lines of several containers do not mix.
     pub fn put(&self, write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) {
         let mut text = Vec::new();
         if write(&mut text).is_ok() {

@@ -1,8 +1,7 @@
 //! Blocks every signal, then everything else.
 //!
-//! Without Rust's own start-up code, which would set SIGPIPE to ignored before
-//! anybody could see what was inherited, and would take time in which an early
-//! SIGTERM to PID 1 is lost.
+//! Rust's own start-up code is left out. It would set SIGPIPE to ignored before anybody could
+//! see what was inherited, and would take time in which an early SIGTERM to PID 1 is lost.
 #![no_main]
 
 use rdma_init::{start, sys};

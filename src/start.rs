@@ -54,24 +54,24 @@ pub fn start(inherited: Inherited) -> i32 {
     }
 }
 
-/// Whoever starts it chooses by flags and variables what it reads and writes.
+/// Whoever starts such a program chooses by flags and variables what it reads and writes.
 const LENT: &str = "refusing to run: the file of this program lends the rights of another user to whoever starts \
     it, who could read and overwrite files with them. Take them from the file, as root: chmod ug-s FILE; \
     setcap -r FILE. The one capability that it may have is cap_ipc_lock.";
 
-/// The work in a child, under an init.
+/// Does the work in a child, under an init.
 fn supervised(inherited: Inherited, arguments: Vec<CString>, orders: Orders, parent: Pid) -> i32 {
     let command = command_of(&arguments).unwrap_or_default().to_vec();
     init::supervise(inherited, command, orders, parent, TASKS, |link| {
         match work(&arguments, &Guard::new(Watcher::Link(link))) {
             Done::Code(code) => code,
-            // Only asked for where there is no init yet.
+            // The work asks for supervision only when there is no init yet.
             Done::Supervise(_) => exit::FAILED,
         }
     })
 }
 
-/// What an init has its other children do.
+/// What the other children of an init do.
 const TASKS: Tasks = Tasks {
     execute_decided: pipeline::execute_decided,
     execute_untouched: pipeline::execute_untouched,
@@ -80,14 +80,15 @@ const TASKS: Tasks = Tasks {
     leave_reason: pipeline::leave_reason,
 };
 
-/// What the work ended with, where it did not become the command.
+/// The outcome of the work when the process did not become the command.
 enum Done {
     Code(i32),
     /// This process is to be the init of a child that does the work.
     Supervise(Box<Orders>),
 }
 
-/// In place, where the time is not known when this is made.
+/// The reason in a process without an init: its timer's message is made before the deadline is
+/// known.
 const NOT_IN_TIME: &str = "the preparation did not finish in time (prepare-timeout)";
 
 fn timed_out() -> String {
@@ -109,16 +110,18 @@ fn refused(refusal: Refusal) -> Refused {
     }
 }
 
-/// Who watches over the preparation, and what holds if it does not come to its end.
+/// Who watches over the preparation, and what holds if the preparation does not come to its
+/// end.
 struct Guard<'a> {
     watcher: Watcher<'a>,
     orders: Cell<Orders>,
 }
 
 enum Watcher<'a> {
-    /// PID 1, its parent.
+    /// PID 1 watches; it is the parent.
     Link(&'a Link),
-    /// A timer of this process, where there is one; and who started it.
+    /// No process watches, but a timer of this one, if there is a timer; and who started this
+    /// process.
     InPlace(Option<&'a Deadline>, Pid),
 }
 
@@ -128,7 +131,7 @@ impl<'a> Guard<'a> {
     }
 
     fn set(&self, orders: &Orders) {
-        // PID 1 need not wake up for what it knows.
+        // PID 1 is not woken up with orders that it has already.
         if self.orders.replace(*orders) == *orders {
             return;
         }
@@ -142,8 +145,8 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Nothing keeps the command from its start any more, and this is what it gets, should
-    /// the preparation not come to its end.
+    /// Called when nothing keeps the command from its start any more: this is what it gets if
+    /// the preparation does not come to its end.
     fn decide(&self, decided: &Decided, command: &[CString], inherited: &[CString]) {
         match self.watcher {
             Watcher::Link(link) => link.leave_decision(&decided.to_bytes()),
@@ -155,7 +158,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Where nobody looks after the command: who started this process.
+    /// Who started this process, if nobody looks after the command.
     fn alone_under(&self) -> Option<Pid> {
         match self.watcher {
             Watcher::InPlace(_, parent) => Some(parent),
@@ -163,7 +166,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Who looks after the command; where PID 1 does, nothing but this container is about.
+    /// Who looks after the command. If PID 1 does, every process here is of this container.
     fn keeper(&self) -> LookedAfterBy {
         match self.watcher {
             Watcher::Link(_) if getppid().as_raw() == 1 => LookedAfterBy::Pid1,
@@ -172,14 +175,15 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Leaves what is to be told when the command has ended.
+    /// Leaves the note that is told when the command has ended.
     fn leave_note(&self, note: &[u8]) {
         if let Watcher::Link(link) = self.watcher {
             link.leave_traffic(note);
         }
     }
 
-    /// Leaves the state with PID 1. Gives what makes it count, where something does.
+    /// Leaves the state with PID 1. Gives the link with which to make the state count, if there
+    /// is one.
     fn leave_state(&self, state: &[u8]) -> Option<&'a Link> {
         match self.watcher {
             Watcher::Link(link) if link.leave_state(state) => Some(link),
@@ -187,15 +191,15 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// The command could not be executed, as has been said.
+    /// The command could not be executed, and somebody has said so.
     fn not_run(&self) {
         if let Watcher::Link(link) = self.watcher {
             link.not_run();
         }
     }
 
-    /// The preparation has come to its end. Returns only when this process may go
-    /// on: the watcher may have decided otherwise in the meantime.
+    /// The preparation has come to its end. Returns only if this process may go on: the watcher
+    /// may have decided otherwise in the meantime.
     fn leave(&self) {
         match self.watcher {
             Watcher::Link(link) if !link.claim_exec() => wait_to_be_killed(),
@@ -206,10 +210,10 @@ impl<'a> Guard<'a> {
     }
 }
 
-/// The child of an init, or the process itself in place: everything from the
-/// arguments on. Returns only where it did not become the command.
+/// Everything from the arguments on, done by the child of an init, or by the process itself if
+/// there is no init. Returns only if the process did not become the command.
 fn work(arguments: &[CString], guard: &Guard) -> Done {
-    // The default hook writes without regard to a pipe that nobody empties.
+    // The default hook would block on a pipe that nobody empties.
     std::panic::set_hook(Box::new(|panic| say(&panic.to_string())));
     let command = command_of(arguments).unwrap_or_default();
     let result = catch_unwind(AssertUnwindSafe(|| prepare_or_print(arguments, guard)));
@@ -218,11 +222,11 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
         vouches = guard.leave_state(state);
     }
     guard.leave();
-    // Only now: what PID 1 starts itself it does not account for.
+    // The note is left late, because PID 1 tells no traffic of a command that it starts itself.
     if let Ok(Prepared::Command { note, .. }) = &result {
         guard.leave_note(note);
     }
-    // Only now is it sure that the command gets what is in there.
+    // The state is sealed late, because only now is it sure that the command gets these values.
     if let Some(link) = vouches {
         link.seal_state();
     }
@@ -268,8 +272,7 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
     Done::Code(code)
 }
 
-/// Understands the arguments and the configuration, then prepares the command or
-/// runs one of our own.
+/// Reads the arguments and the configuration, then prepares the command or runs one of our own.
 fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
     let cli = match usage::parse(arguments) {
         Ok(cli) => cli,
@@ -287,9 +290,9 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
     let flags = cli.options.flags();
     let early = config::early(&environment, &flags);
     match &cli.action {
-        // A command of our own takes its time; whoever called it can stop it.
+        // One of our own commands may take its time; whoever called it can stop it.
         Some(_) => guard.set(&Orders { terms: Terms { deadline: None, refuse: None }, ..Orders::default() }),
-        // Reading the configuration may be what hangs.
+        // Set before the configuration is read, because that may be what hangs.
         None => guard.set(&early.orders()),
     }
     let config = match config::load(&environment, flags) {
@@ -332,7 +335,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// Ends the process with the code that [`start`] gave.
+/// Ends the process with the code that [`start`] returned.
 pub fn finish(code: i32) -> ! {
     exit_now(code)
 }

@@ -1,14 +1,14 @@
-//! Small things that several reports share.
+//! Small pieces of text that several reports share.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// `mlx5_1..mlx5_8` for names that count up, else the names with commas.
+/// `mlx5_1..mlx5_8` for names that count up, otherwise the names with commas.
 pub fn condensed<T: AsRef<str>>(names: &[T]) -> String {
     condensed_to(names, usize::MAX)
 }
 
-/// The names of which the same is said, in the order of the first of each.
+/// The names about which the same is said, in the order of the first name of each group.
 pub fn grouped<K: PartialEq>(said: impl IntoIterator<Item = (K, String)>) -> Vec<(K, Vec<String>)> {
     let mut groups: Vec<(K, Vec<String>)> = Vec::new();
     for (what, name) in said {
@@ -20,7 +20,7 @@ pub fn grouped<K: PartialEq>(said: impl IntoIterator<Item = (K, String)>) -> Vec
     groups
 }
 
-/// The same with no more than so many runs: `node001..node032 and 5 more`.
+/// As [`condensed`], with at most this many runs: `node001..node032 and 5 more`.
 pub fn condensed_to<T: AsRef<str>>(names: &[T], most: usize) -> String {
     let mut runs: Vec<(&str, &str)> = Vec::new();
     let mut named = 0;
@@ -64,7 +64,8 @@ fn follows(first: &str, second: &str) -> bool {
     }
 }
 
-/// In seconds above ten, in milliseconds below, in microseconds below one.
+/// A time, rounded: to seconds from ten seconds on, to milliseconds below, to microseconds
+/// below one millisecond.
 pub fn duration(time: Duration) -> String {
     let rounded = if time < Duration::from_millis(1) {
         Duration::from_micros(time.as_micros().try_into().unwrap_or_default())
@@ -76,7 +77,7 @@ pub fn duration(time: Duration) -> String {
     humantime::format_duration(rounded).to_string()
 }
 
-/// A text of which a line of a report shows enough.
+/// The start of a text, as much of it as a line of a report needs.
 pub fn shortened(text: &str) -> Cow<'_, str> {
     const MOST: usize = 300;
     match text.char_indices().nth(MOST) {
@@ -90,7 +91,7 @@ pub fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// With the full stop that a sentence ends with.
+/// The text with the full stop that ends a sentence.
 pub fn sentence(text: &str) -> String {
     match text.ends_with(['.', '?', '!']) {
         true => text.to_owned(),
@@ -98,14 +99,14 @@ pub fn sentence(text: &str) -> String {
     }
 }
 
-/// Text that may come from a file or from the user, without what would move the
+/// Text that may come from a file or from the user, without characters that would move the
 /// cursor or look like a line of ours.
 pub fn visible(text: &str) -> String {
     let is_bad = |c: char| c.is_control() || turns(c);
     text.chars().map(|c| if is_bad(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// Whether what follows is shown in another direction, or on another line.
+/// Whether this character shows what follows it in another direction, or on another line.
 fn turns(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,6 +1,6 @@
-//! README and manual: what they have of the code is what the code says, they name everything
-//! there is, and their links lead somewhere. `UPDATE_DOCS=1 cargo test --test docs` writes what
-//! is made from the code.
+//! README and manual: the parts that are made from the code are up to date, they name
+//! everything that exists, and their links lead somewhere. `UPDATE_DOCS=1 cargo test --test
+//! docs` writes the parts that are made from the code.
 
 mod support;
 
@@ -53,7 +53,7 @@ fn collect(folder: &Path, below: bool, pages: &mut Vec<PathBuf>) {
     }
 }
 
-/// A page without what stands between lines of three backquotes.
+/// The page without its blocks of code, which stand between lines of three backquotes.
 fn without_code(text: &str) -> String {
     let mut is_code = false;
     let prose = text.lines().filter(|line| {

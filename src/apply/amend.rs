@@ -1,4 +1,4 @@
-//! Lines of ours in a file that may have others, too.
+//! Lines of ours in a file that may also have lines of others.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -10,13 +10,14 @@ use nix::unistd::{Gid, Uid};
 use crate::facts::reader::{Access, Failure, Links, describe, open_regular, read_all};
 use crate::state::folder::Folder;
 
-/// Bytes; a file of the user is not larger.
+/// In bytes; no file of a user is larger.
 pub const LONGEST: u64 = 1024 * 1024;
 
 /// Why a file is left as it is.
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kept {
-    /// It is a symbolic link to there.
+    /// The file is a symbolic link to this path.
     Link(PathBuf),
     Because(String),
 }
@@ -30,19 +31,19 @@ impl std::fmt::Display for Kept {
     }
 }
 
-/// Whether a file may be written in place, where none can take its name.
+/// Whether a file may be written in place if it cannot be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InPlace {
     Yes,
-    /// Not one that is a mount of its own, and so somebody else's as well.
+    /// Only if the file is not a mount of its own, which others may share.
     UnlessMounted,
 }
 
-/// Replaces the file's text, all at once where that can be. A new file gets this mode; one
-/// that is there keeps its mode and its owner.
+/// Replaces the file's text, all at once if possible. A new file gets this mode; an existing
+/// file keeps its mode and its owner.
 ///
 /// # Errors
-/// It cannot be read or written, or is no regular file of text.
+/// The file cannot be read or written, or is not a regular file of text.
 pub fn amend(
     path: &Path,
     mode: u32,
@@ -71,12 +72,13 @@ pub fn amend(
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Err(Kept::Because("it has no name".to_owned()));
     };
-    // What leads there can be changed by nobody else: neither can what is found there.
+    // Nobody else can change a folder on this path, so nobody else can have put another file
+    // there.
     let users = [Uid::from_raw(0), Uid::effective()];
     let folder = Folder::open(folder, &users).map_err(|refused| because(&refused))?;
     let may_be_in_place = |errno| match errno {
         Errno::EBUSY => in_place == InPlace::Yes,
-        // The folder is not for us to write, and the file may be.
+        // The folder is on a read-only mount; the file may be on a mount of its own.
         Errno::EROFS => in_place == InPlace::Yes,
         Errno::EACCES | Errno::EPERM => true,
         _ => false,
@@ -101,7 +103,7 @@ fn unreadable(failure: Failure) -> Kept {
     })
 }
 
-/// The old text is there again where the new one cannot be.
+/// Writes the new text over the old one. If that fails, the old text is written again.
 fn write_in_place(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
     let file = open_regular(path, Access::Write, Links::Refused)?;
     let put =
@@ -149,7 +151,7 @@ mod tests {
         change().unwrap();
         let status = fs::metadata(&path).unwrap();
         assert_eq!((status.uid(), status.gid(), status.len()), (1234, 2345, 4));
-        // Its owner could have put another file under that name.
+        // The owner of the folder could have put another file under that name.
         std::os::unix::fs::chown(&folder, Some(1234), None).unwrap();
         assert!(change().unwrap_err().contains("another user (uid 1234)"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "a\nb\n");
@@ -180,7 +182,7 @@ mod tests {
         fs::create_dir(&path).unwrap();
         none(&change);
         fs::remove_dir(&path).unwrap();
-        // As large as it says, and nothing on the disk.
+        // The file is as large as it says, but takes no room on the disk.
         fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
         none(&change);
         none(&|| {

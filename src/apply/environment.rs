@@ -4,8 +4,8 @@ use std::ffi::CString;
 
 use crate::facts::environment::Filled;
 
-/// The inherited entries as they are, with the filled variables in place of
-/// inherited ones of the same name, and the others after them.
+/// The inherited entries with the filled variables: these replace inherited entries of the same
+/// name, and the others follow at the end.
 pub fn with<'a>(inherited: Vec<CString>, filled: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<CString> {
     let mut environment = inherited;
     for (variable, value) in filled {
@@ -16,7 +16,7 @@ pub fn with<'a>(inherited: Vec<CString>, filled: impl Iterator<Item = (&'a str, 
     environment
 }
 
-/// The inherited entries but for these variables.
+/// The inherited entries without these variables.
 pub fn without(mut inherited: Vec<CString>, filled: &[Filled]) -> Vec<CString> {
     inherited.retain(|entry| !filled.iter().any(|one| is_of(entry, &one.variable)));
     inherited

@@ -1,5 +1,5 @@
-//! A copy of this program for an image that cannot be rebuilt: in a folder that another
-//! container has as well.
+//! Copies this program into a folder that another container shares, for an image that cannot be
+//! rebuilt.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,29 +11,28 @@ use nix::unistd::Uid;
 use crate::facts::reader::describe;
 use crate::state::folder::Folder;
 
-/// What the copy is called.
+/// The name of the copy.
 const NAME: &str = "rdma-init";
 const MODE: u32 = 0o755;
 
-/// Where the kernel shows the file that this process was started from, also when its name
-/// is gone.
+/// The kernel shows here the file that this process was started from, even if its name is gone.
 const OWN: &str = "/proc/self/exe";
 
-/// A copy that is where it was wanted.
+/// A copy that is in the wanted folder.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Installed {
     pub path: PathBuf,
-    /// It was there already, byte for byte.
+    /// Whether the same copy was there already, byte for byte.
     pub was_there: bool,
-    /// The file system is mounted so that no program on it can be started (`noexec`).
+    /// Whether the file system is mounted so that no program on it can be started (`noexec`).
     pub noexec: bool,
 }
 
-/// Puts a copy of the running program into a folder, all at once for whoever starts it there.
-/// A symbolic link of its name is replaced, never followed.
+/// Puts a copy of the running program into a folder. Whoever starts it there finds the old copy
+/// or all of the new one. A symbolic link of its name is replaced, never followed.
 ///
 /// # Errors
-/// A sentence that says what keeps it from there.
+/// A sentence that says why the copy cannot be put there.
 pub fn install(folder: &Path) -> Result<Installed, String> {
     let program = fs::read(OWN)
         .map_err(|error| format!("cannot read the running program, {OWN}: {error}; is /proc mounted?"))?;
@@ -51,7 +50,7 @@ fn put(path: &Path, program: &[u8]) -> Result<Installed, String> {
     })?;
     let target = path.join(NAME);
     let is_whole = |(bytes, mode): (Vec<u8>, u32)| mode == MODE && bytes == program;
-    // One byte more, so that a longer file is another one.
+    // One byte more, so that a longer file is seen to differ.
     let longest = program.len() as u64 + 1;
     let was_there = folder.read_of(NAME, &[Uid::from_raw(0), Uid::effective()], longest).is_ok_and(is_whole);
     if !was_there {
@@ -101,7 +100,7 @@ mod tests {
         let first = number();
         assert!(is_there(b"one"));
         assert_eq!(number(), first);
-        // A process that runs it goes on: it is a new file.
+        // A process that runs the old copy goes on, because the new copy is a new file.
         assert!(!is_there(b"two"));
         assert_ne!(number(), first);
         fs::write(&path, b"two and more").unwrap();
@@ -130,7 +129,7 @@ mod tests {
             assert!(fs::symlink_metadata(folder.join(NAME)).unwrap().is_file());
             fs::remove_file(folder.join(NAME)).unwrap();
         }
-        // Of the folder itself, it may be the user's own.
+        // The folder itself may be a link, which is the user's own choice.
         symlink(&folder, place.path().join("link")).unwrap();
         assert!(put(&place.path().join("link"), b"program").is_ok());
         assert_eq!(fs::read(folder.join(NAME)).unwrap(), b"program");

@@ -1,4 +1,4 @@
-//! Raising what memory the command can pin, and trying whether it can.
+//! Raises the limit of memory that the command can pin, and tries whether pinning works.
 
 use caps::{CapSet, Capability};
 use nix::errno::Errno;
@@ -9,8 +9,8 @@ use crate::facts::process::Process;
 use crate::findings::memlock::{self, Pinning};
 use crate::sys::memory;
 
-/// Raises the limit as far as it goes, and keeps a capability for the command.
-/// Gives the limit, and what the command can pin by the rules.
+/// Raises the limit as far as possible, and keeps a capability for the command. Gives the new
+/// limit, and what the command can pin according to the rules.
 pub fn raise(limit: Limit, process: &Process) -> (Limit, Pinning) {
     let wanted = memlock::raised(limit, process);
     if wanted != limit && set(wanted).is_err() {
@@ -44,13 +44,13 @@ fn keep_capability(process: &Process) -> bool {
             && caps::raise(None, CapSet::Ambient, lock).is_ok()
 }
 
-/// Larger than the limit of 8 MiB that is usual where nobody set one.
+/// Larger than 8 MiB, the usual limit if nobody set one.
 const LEAST_PROBE: u64 = 16 * 1024 * 1024;
 
-/// Address space is plenty, but not endless.
+/// In bytes: there is plenty of address space, but it ends.
 const LARGEST_PROBE: u64 = 1 << 40;
 
-/// What a real lock, larger than the limit, says about it.
+/// Corrects the answer of the rules by trying to lock more memory than the limit.
 pub fn proven(pinning: Pinning, limit: Limit) -> Pinning {
     let bytes = match limit.soft {
         Amount::Limited(bytes) => Some(bytes),

@@ -1,5 +1,4 @@
-//! Carrying the decision out: limits, capabilities, environment, files. No
-//! judging here.
+//! Carries the decision out: limits, capabilities, environment, files. Nothing is judged here.
 
 pub mod amend;
 pub mod environment;

@@ -1,5 +1,5 @@
-//! The variables in `/etc/nccl.conf`, which NCCL reads in every process, however it was
-//! started.
+//! Writes the variables into `/etc/nccl.conf`, which NCCL reads in every process, however the
+//! process was started.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use crate::libraries::nccl::conf;
 
 const PATH: &str = "etc/nccl.conf";
 
-/// Puts the lines `KEY=VALUE` behind the user's own, in place of those of an earlier
-/// start. `state` is the file with such lines that the file may be a link to.
+/// Puts the lines `KEY=VALUE` after the user's own, in place of those of an earlier start.
+/// `state` is a file with the same lines, to which `/etc/nccl.conf` may be a link.
 ///
 /// # Errors
-/// Why that cannot be, in words.
+/// A sentence that says why the lines cannot be written.
 pub fn write(root: &Path, lines: &str, state: Option<&Path>, in_place: InPlace) -> Result<(), String> {
     match amend(&root.join(PATH), 0o644, in_place, |old| block::with(old, lines, conf::keys)) {
         Err(Kept::Link(target)) if Some(target.as_path()) == state => Ok(()),
@@ -22,8 +22,7 @@ pub fn write(root: &Path, lines: &str, state: Option<&Path>, in_place: InPlace) 
     }
 }
 
-/// The lines that an earlier start has left there, where they are still there and others
-/// than these.
+/// The lines of an earlier start, if they are still there and differ from these.
 pub fn left_behind(root: &Path, lines: &str) -> Option<String> {
     let text = String::from_utf8(read_regular(&root.join(PATH), LONGEST, Links::Followed).ok()?).ok()?;
     let is_there = block::with(&text, "", conf::keys) != text;
@@ -52,7 +51,7 @@ mod tests {
         let second = fs::read_to_string(&path).unwrap();
         assert!(second.starts_with("NCCL_DEBUG=INFO\n#") && second.contains("\nNCCL_IB_TC=2\n"), "{second}");
         assert!(!second.contains("WARN") && !second.contains("NCCL_IB_TC=1"), "{second}");
-        // A link of the image to where the same lines are is as good.
+        // A link of the image to a file with the same lines is as good.
         fs::remove_file(&path).unwrap();
         symlink("/run/rdma-init/nccl.conf", &path).unwrap();
         assert_eq!(write("NCCL_IB_TC=1\n"), Ok(()));

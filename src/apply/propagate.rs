@@ -16,15 +16,16 @@ const PAM: &str = "/etc/environment";
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
     pub root: &'a Path,
-    /// The user's own folder.
+    /// The home folder of the user.
     pub home: Option<&'a Path>,
 }
 
-/// Puts the variables in one place; what could not be done comes to the list.
+/// Puts the variables in one place, and adds what could not be done to the list.
 type Put = fn(Target, &[(&str, &str)], &mut Vec<String>);
 
-/// Puts the variables where it is wanted, in place of those of an earlier start. Gives
-/// what could not be done, each in a sentence without its full stop.
+/// Puts the variables into each wanted place, instead of those of an earlier start. Gives what
+/// could not be done, each a sentence without its full stop.
+#[must_use]
 pub fn write(target: Target, wanted: Propagate, variables: &[(&str, &str)]) -> Vec<String> {
     let places: [(bool, &str, Put); 3] = [
         (wanted.profile, "login shells do not get all variables (propagate, profile)", for_shells),
@@ -35,7 +36,7 @@ pub fn write(target: Target, wanted: Propagate, variables: &[(&str, &str)]) -> V
     for (_, what, put) in places.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
         let mut problems = Vec::new();
         put(target, variables, &mut problems);
-        // With no variable, nobody misses any.
+        // If there is no variable, nobody misses one.
         told.extend(problems.iter().filter(|_| !variables.is_empty()).map(|why| format!("{what}: {why}")));
     }
     told
@@ -51,14 +52,14 @@ fn for_pam(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String
     problems.extend(put(target, PAM, &lines, keys));
 }
 
-/// The variables that such lines set.
+/// The variables that these lines set.
 fn keys(text: &str) -> Vec<String> {
     let lines = text.lines().map(str::trim_start).filter(|line| !line.starts_with('#'));
     let plain = lines.map(|line| line.strip_prefix("export ").unwrap_or(line).trim_start());
     plain.filter_map(|line| Some(line.split_once('=')?.0.trim_end().to_owned())).collect()
 }
 
-/// Those that the format can hold, a line for each.
+/// A line for each variable that the format can hold.
 fn lines(variables: &[(&str, &str)], writer: Writer, problems: &mut Vec<String>) -> String {
     let (lines, unfit) = written(variables, writer);
     problems.extend(unfit.iter().map(left_out));
@@ -110,8 +111,8 @@ mod tests {
         );
         let shell = std::process::Command::new("sh").args(["-c", &script]).env("NCCL_IB_TC", "").output();
         assert_eq!(String::from_utf8(shell.unwrap().stdout).unwrap(), "=mlx5_1,mlx5_2 \n");
-        // Nothing is left of a start with nothing to say.
-        write(target, wanted, &[]);
+        // A start with no variables removes what an earlier one has left.
+        assert_eq!(write(target, wanted, &[]), Vec::<String>::new());
         assert_eq!((read(PROFILE).as_str(), read(PAM).as_str()), ("", "# x\nexport NCCL_IB_TC=7\n"));
     }
 

@@ -1,4 +1,4 @@
-//! Leaving the state behind.
+//! Writes the state of this start.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::state::find::is_of_another_container;
 use crate::state::folder::Folder;
 use crate::state::{ENV_SH, FACTS, NCCL_CONF, PLAN, StateDir};
 
-/// The files' contents.
+/// The contents of the files.
 #[derive(Debug, Default)]
 pub struct Files {
     pub env_sh: Vec<u8>,
@@ -20,28 +20,30 @@ pub struct Files {
     pub is_private: bool,
 }
 
-/// Where they are.
+/// Where the files were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Left {
     pub folder: PathBuf,
-    /// Nobody outside this container can write there.
+    /// Whether nobody outside this container can write to the folder.
     pub is_of_container: bool,
 }
 
-/// A folder that would not do.
+/// A folder that could not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     pub folder: PathBuf,
     pub why: String,
-    /// Files that are there under the names of ours.
+    /// Files of somebody else that have the names of our files.
     pub strange: Vec<&'static str>,
-    /// Whether they seem to be of rdma-init in another container, or of an earlier start.
+    /// Whether these files seem to come from rdma-init in another container, or from an earlier
+    /// start.
     pub is_other_state: bool,
 }
 
-/// Writes them to the first folder that this user may have to itself, and gives that, with
-/// those that would not do. `standing` is a folder whose state is to stay, before those
-/// that are worse. `None` where no state is wanted, or none of the folders would do.
+/// Writes the files to the first folder that belongs to this user alone. Gives that folder, and
+/// the folders that could not be used. `standing` is a folder whose state has to stay: it and
+/// the folders after it are not tried. `None` if no state is wanted, or no folder can be used.
+#[must_use]
 pub fn write(
     place: &StateDir,
     standing: Option<&Path>,
@@ -66,10 +68,10 @@ pub fn write(
     (None, refused)
 }
 
-/// Gives whether nobody outside this container can write there.
+/// Writes the files. Gives whether nobody outside this container can write to the folder.
 fn write_to(path: &Path, files: &Files) -> Result<bool, String> {
     let folder = Folder::make(path).map_err(|refused| refused.to_string())?;
-    // The plan is what a reader looks for: when it is there, all is.
+    // The plan is written last, because readers look for it: when it is there, everything is.
     let mode_of_facts = if files.is_private { 0o600 } else { 0o644 };
     for (name, bytes, mode) in [
         (ENV_SH, &files.env_sh, 0o644),
@@ -77,9 +79,9 @@ fn write_to(path: &Path, files: &Files) -> Result<bool, String> {
         (FACTS, &files.facts, mode_of_facts),
         (PLAN, &files.plan, 0o644),
     ] {
-        // What makes the facts private is in them: the same bytes have the right mode.
-        // Most starts of a container leave what the one before has left, and to take the
-        // place of a file can mean a wait for the disk.
+        // A file with the same bytes has the right mode already, because what makes the facts
+        // private is in them. Most starts of a container leave what the one before has left,
+        // and to replace a file may mean waiting for the disk.
         if folder.read(name).as_ref() != Ok(bytes) {
             folder.write(name, bytes, mode).map_err(describe)?;
         }
@@ -87,7 +89,7 @@ fn write_to(path: &Path, files: &Files) -> Result<bool, String> {
     Ok(folder.is_of_root())
 }
 
-/// What others than rdma-init read, and would take for ours.
+/// Those files that programs other than rdma-init read, and would take for ours.
 fn strange(folder: &Path) -> Vec<&'static str> {
     [ENV_SH, NCCL_CONF].into_iter().filter(|name| folder.join(name).symlink_metadata().is_ok()).collect()
 }

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use crate::sys::last_words::{LastWords, Wanted};
 
-/// Kubernetes shows this much of it.
+/// In bytes: Kubernetes shows this much of the file.
 const LONGEST: usize = 4096;
 
 /// The file that the kubelet mounts.
 pub const DEFAULT: &str = "/dev/termination-log";
 
-/// The reason for that file, which nobody wants where it is not there; or for another one
-/// (`RDMA_INIT_TERMINATION_LOG`), which is made, and never has what is not a reason of ours
-/// taken out of it.
+/// The reason for the kubelet's file, which nobody needs if it is not there; or for another
+/// file (`RDMA_INIT_TERMINATION_LOG`). That file is made if it is not there, and a content that
+/// is not a reason of ours is never overwritten.
 pub fn last_words(reason: &str, configured: Option<&Path>) -> LastWords {
     let end = (0..=LONGEST.min(reason.len())).rev().find(|end| reason.is_char_boundary(*end));
     let path = configured.unwrap_or(Path::new(DEFAULT));

@@ -1,4 +1,4 @@
-//! From the arguments to what was asked for, or a message that helps.
+//! Makes of the arguments what the user asked for, or a message that helps.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use crate::exit;
 use crate::log::say;
 use crate::text::visible;
 
-/// Parses the arguments. What is not to be run has been printed already.
+/// Parses the arguments. If nothing is to be run, the answer has been printed already.
 ///
 /// # Errors
 /// The code to exit with: 0 after help and version, 125 after a usage error.
@@ -26,7 +26,7 @@ pub fn parse(arguments: &[CString]) -> Result<Cli, i32> {
     }
     let cli = Cli::try_parse_from(texts()).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // To standard output; a reader that went away is no error.
+            // Help goes to standard output; a reader that went away is no error.
             let _ = error.print();
             0
         }
@@ -44,9 +44,9 @@ pub fn parse(arguments: &[CString]) -> Result<Cli, i32> {
     Ok(cli)
 }
 
-/// The command after the first `--`, if there is one. Of two in a row, both are left out:
-/// Python's argparse, which torchrun reads its own arguments with, takes the first away, and
-/// what does not should mean the same.
+/// The command after the first `--`, if there is one. Two `--` in a row are both left out:
+/// Python's argparse, with which torchrun reads its own arguments, removes the first one, and
+/// launchers that do not remove it should have the same effect.
 pub fn command_of(arguments: &[CString]) -> Option<&[CString]> {
     let is_dashes = |argument: &CString| argument.as_bytes() == b"--";
     let command = arguments.get(arguments.iter().position(is_dashes)? + 1..)?;
@@ -69,8 +69,8 @@ fn nothing_to_run(arguments: &[CString]) -> String {
     )
 }
 
-/// `rdma-init -- COMMAND`, as nearly every container has it: after the dashes
-/// nothing is ours, so there is nothing for clap to parse.
+/// `rdma-init -- COMMAND`, as nearly every container calls it: after the dashes nothing is
+/// meant for rdma-init, so clap has nothing to parse.
 fn command_alone(arguments: &[CString]) -> Option<Cli> {
     if arguments.get(1)?.as_bytes() != b"--" {
         return None;
@@ -86,7 +86,7 @@ fn missing_dashes(arguments: &[CString]) -> Option<String> {
     if first.starts_with('-') || ACTIONS.contains(&first) || first == "verbs-probe" {
         return None;
     }
-    // With the dashes somewhere, clap's own message is the better one.
+    // If the dashes are somewhere, clap's own message is the better one.
     if arguments.iter().any(|argument| argument.as_bytes() == b"--") {
         return None;
     }
@@ -102,7 +102,7 @@ fn missing_dashes(arguments: &[CString]) -> Option<String> {
     ))
 }
 
-/// What of our own this word may be meant for.
+/// Our own word that this word may be meant for.
 fn meant(word: &str) -> Option<&'static str> {
     if word == "help" {
         return Some("--help");
@@ -112,11 +112,12 @@ fn meant(word: &str) -> Option<&'static str> {
     (word.len() > 3 && distance(&nearest) <= 2).then_some(*nearest)
 }
 
-/// The image had an ENTRYPOINT, and these are the words of its CMD.
+/// The advice if the image had an ENTRYPOINT, and these are the words of its CMD.
 pub const OLD_ENTRYPOINT: &str = "If it is meant for the ENTRYPOINT that the image had before, write that one after the dashes: \
      ENTRYPOINT [\"/rdma-init\", \"--\", \"OLD\", \"ENTRYPOINT\"].";
 
-/// An option or a word that none of our commands takes. `None` for any other error.
+/// The message for an option or a word that none of our commands accepts; `None` for any other
+/// error.
 fn unknown(error: &clap::Error, arguments: &[CString]) -> Option<String> {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(command("rdma-init -- python3 job.py"), words("python3 job.py"));
         assert_eq!(command("rdma-init -- -- python3 job.py"), words("python3 job.py"));
         assert_eq!(command("rdma-init exec -- -- env"), words("env"));
-        // From there on they are the command's.
+        // The words after the dashes belong to the command.
         assert_eq!(command("rdma-init -- -- -- env"), words("-- env"));
         assert_eq!(command("rdma-init -- env -- x"), words("env -- x"));
         for none in ["rdma-init", "rdma-init plan", "rdma-init --", "rdma-init -- --"] {

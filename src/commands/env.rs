@@ -17,7 +17,7 @@ pub fn run(
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<i32> {
-    // Who asks for another profile wants to know what that would come to.
+    // Whoever asks for another profile wants to know what that one would give.
     let state = match &arguments.host.facts {
         None if !config.asks_anew => kept(config),
         _ => None,
@@ -45,10 +45,10 @@ pub fn run(
     Ok(INCOMPLETE)
 }
 
-/// Some variable was left out.
+/// The exit code if a variable was left out.
 const INCOMPLETE: i32 = 1;
 
-/// What the container was started with.
+/// The state that this container's start has left.
 fn kept(config: &Config) -> Option<Run> {
     let found = find(&config.state_dir).ok()?;
     if let Some(loss) = found.loss() {

@@ -20,7 +20,7 @@ pub fn run(
     let mut facts = super::facts(host, &read::profiles(config)?, config, environment)?;
     if json {
         if host.facts.is_none() {
-            // For a self-test elsewhere, with --facts.
+            // A self-test elsewhere needs these facts, with --facts.
             read::add_extra(&mut facts);
         }
         json::write(out, &Document::new(&facts))?;

@@ -56,7 +56,7 @@ pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyho
         Action::Install { folder } => install::run(&mut out, folder),
         Action::Status { json } => status::run(&mut out, *json, config).map(|found| code = found),
         Action::Stat(arguments) => stat::run(&mut out, arguments),
-        // Becomes the command, see `crate::start`.
+        // `crate::start` handles this one, which becomes the command.
         Action::Exec { .. } => Ok(()),
         Action::VerbsProbe => verbs_probe::run(&mut out),
     }?;
@@ -64,7 +64,7 @@ pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyho
     Ok(code)
 }
 
-/// What `plan` and `env` show.
+/// What `plan` and `env` decide and show.
 struct Decision {
     profiles: Profiles,
     facts: Facts,
@@ -82,7 +82,7 @@ fn decide(host: &crate::cli::Host, config: &Config, environment: &Environment) -
     Ok(Decision { profiles, facts, plan })
 }
 
-/// Of this container, or captured elsewhere.
+/// The facts of this container, or those captured elsewhere.
 fn facts(
     host: &crate::cli::Host,
     profiles: &Profiles,
@@ -92,7 +92,7 @@ fn facts(
     let filled = read::filled_at_start(config, profiles, environment);
     match &host.facts {
         None => Ok(read::live_facts(profiles, environment, &filled)),
-        // What was right for this container has nothing to do with that one.
+        // What an earlier start filled in for this container is not meant for the captured one.
         Some(source) => read::captured_facts(source, profiles, &environment.without(&filled)),
     }
 }

@@ -27,7 +27,7 @@ pub fn run(
         && plan.fabric.pins_memory()
         && let Some(before) = facts.limits.memlock
     {
-        // What the run would raise it to, by the rules alone.
+        // The limit to which a start would raise it, according to the rules alone.
         let after = memlock::raised(before, &facts.process);
         let pinning = memlock::pinning(after, &facts.process);
         plan.findings.extend(memlock::finding(pinning, &facts.process));

@@ -1,4 +1,4 @@
-//! `rdma-init profiles`: which there are, and what is in one.
+//! `rdma-init profiles`: lists the profiles, or shows one.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `rdma-init self-test`: limits, image and fabric, proven.
+//! `rdma-init self-test`: proves limits, image and fabric.
 
 use std::io::Write;
 use std::time::Instant;
@@ -24,7 +24,7 @@ use crate::self_test::pair::{self, Meeting, Role};
 use crate::self_test::run::{self, Scope};
 use crate::self_test::took_us;
 
-/// Whether all passed.
+/// Runs the self-test. Gives whether no check failed.
 pub fn run(
     out: &mut impl Write,
     arguments: &SelfTestArguments,
@@ -77,7 +77,7 @@ pub fn run(
     let mut report = run::report(&name, &facts, &plan, extent, is_wanted);
     if let Some(met) = met {
         let found = pair::test(met, &facts, &plan, extent, &mut report).into_iter();
-        // Without the other node, what is wanted of it failed as well.
+        // If the other node was not met, the checks that need it have failed as well.
         let counts = |check: &Check| {
             is_wanted(&check.id) || check.outcome == Outcome::Failed && check.id == pair::CONNECT
         };
@@ -87,7 +87,7 @@ pub fn run(
     }
     match arguments.json {
         true => {
-            // On one line, as `compare` reads them from many nodes.
+            // Written on one line, because `compare` reads such lines from many nodes.
             json::write_line(out, &report)?;
         }
         false => report::self_test::write(out, &report)?,
@@ -95,8 +95,8 @@ pub fn run(
     Ok(report.passed)
 }
 
-/// What is wrong with pinned memory: as at start-up, but for a captured host by the rules
-/// alone.
+/// What is wrong with pinned memory. It is judged as at start-up, but for a captured host only
+/// according to the rules.
 fn memlock_finding(config: &Config, facts: &Facts, plan: &Plan, is_here: bool) -> Option<Finding> {
     let before = facts.limits.memlock.filter(|_| config.memlock != Demand::Off)?;
     let pinning = if is_here {

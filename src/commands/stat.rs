@@ -1,4 +1,4 @@
-//! `rdma-init stat`: what goes over the HCAs just now.
+//! `rdma-init stat`: shows what goes over the HCAs now.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::facts::traffic::{self, Traffic};
 use crate::log::say;
 use crate::report::stat::{self, Row};
 
-/// Without `--watch`.
+/// The time between two looks without `--watch`.
 const ONCE: Duration = Duration::from_secs(1);
 
-/// Drivers count no faster.
+/// The shortest time between two looks; drivers count no faster.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// Shows the rates over one second, or again and again over as long as is wanted.
+/// Shows the rates over one second, or again and again over the wanted time.
 pub fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Result<()> {
     let interval = arguments.watch.map_or(ONCE, Into::into);
     if interval < SHORTEST {
@@ -43,7 +43,8 @@ pub fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Result<()
     let mut since = Instant::now();
     loop {
         sleep(interval.saturating_sub(since.elapsed()));
-        // Counters are read one after the other, each of them as long after its last time.
+        // Each counter is read as long after its last reading as every other one, because all
+        // are read in the same order.
         let (now, at) = (look(&reader), Instant::now());
         let rows: Vec<Row> = now
             .iter()
@@ -64,7 +65,7 @@ pub fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Result<()
     }
 }
 
-/// A device may come or go in between.
+/// Reads the counters of all ports. A device may come or go between two looks.
 fn look(reader: &Reader) -> Vec<((String, u32), Traffic)> {
     let ports = traffic::ports(reader).into_iter();
     ports

@@ -10,19 +10,19 @@ use crate::json;
 use crate::state::find::{Found, find};
 use crate::text::visible;
 
-/// It is not ready.
+/// The exit code if the container is not ready.
 const NOT_READY: i32 = 1;
 
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
     ready: bool,
-    /// Why not.
+    /// Why the container is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     folder: Option<String>,
-    /// Whether nobody outside this container can have written it.
+    /// Whether nobody outside this container can have written the state.
     #[serde(skip_serializing_if = "Option::is_none")]
     trusted: Option<bool>,
     /// Seconds since the preparation was done.
@@ -35,7 +35,7 @@ struct Document<'a> {
     /// How many variables were filled in.
     #[serde(skip_serializing_if = "Option::is_none")]
     filled: Option<usize>,
-    /// The command's process.
+    /// The number of the command's process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<i32>,
 }
@@ -98,7 +98,7 @@ fn document<'a>(found: Option<&'a Found>, why: Option<&'a str>) -> Document<'a> 
     }
 }
 
-/// Seconds.
+/// The time since then, in seconds.
 fn age(since: u64) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     now.saturating_sub(since)

@@ -1,4 +1,4 @@
-//! `rdma-init plan --why VARIABLE`: the chain behind one variable.
+//! `rdma-init plan --why VARIABLE`: how the value of one variable was decided.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use crate::plan::Why;
 use crate::report;
 use crate::text::visible;
 
-/// `plan --why VARIABLE --json`.
+/// The document of `plan --why VARIABLE --json`.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,

@@ -8,8 +8,9 @@ use serde::Deserialize;
 use crate::self_test::check::Outcome;
 use crate::self_test::report::Rail;
 
-/// A [`Report`](crate::self_test::report::Report), read. A field that is absent makes it a report
-/// that cannot be read: nothing is known of that node, which is not the same as `None`.
+/// The parts of a [`Report`](crate::self_test::report::Report) that are read. A report in which
+/// a field is absent cannot be read: nothing is known about that node, which is not the same as
+/// `None`.
 #[derive(Debug, Deserialize)]
 pub struct Brief {
     pub schema: String,

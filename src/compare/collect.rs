@@ -1,5 +1,5 @@
-//! Reports of many nodes, from files, folders and standard input: one after the other,
-//! and nothing is kept of a file but what is compared.
+//! Reads the reports of many nodes from files, folders and standard input, one after the other.
+//! Nothing is kept of a file except what is compared.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -16,25 +16,25 @@ use super::launcher;
 use super::lines::{self, Line};
 use crate::text::{shortened, visible};
 
-/// So many places are named; the others are counted.
+/// The number of places that are named; the others are only counted.
 const NAMED: usize = 20;
 
-/// Folders in folders are read so deep, as mpirun's --output-filename makes them.
+/// How deep folders in folders are read, as mpirun's --output-filename makes them.
 const DEEPEST: usize = 8;
 
 #[derive(Debug, Default)]
 pub struct Collected {
     pub nodes: Nodes,
-    /// Of all nodes, and of one node more than once.
+    /// The reports of all nodes, including several of one node.
     reports: usize,
     pub unread: Unread,
 }
 
-/// What looks like a report, or should hold some, and could not be read.
+/// Places that look like a report, or should hold some, and could not be read.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Unread {
     pub count: usize,
-    /// The first of them.
+    /// The first of these places.
     pub first: Vec<Fault>,
 }
 
@@ -59,7 +59,7 @@ pub fn collect(sources: &[PathBuf]) -> Collected {
                 collected.unread(&name(source), None, "there is no report in this folder");
             }
         } else {
-            // A FIFO that somebody names is meant: `compare <(kubectl logs ...)`.
+            // If somebody names a FIFO, it is meant: `compare <(kubectl logs ...)`.
             collected.opened(source, Content::Reports, File::open(source));
         }
     }
@@ -69,15 +69,15 @@ pub fn collect(sources: &[PathBuf]) -> Collected {
 /// What a file should hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
-    /// One report, or more: where there is none, a node has left none.
+    /// One report or more; if there is none, a node has left none.
     Reports,
-    /// Reports perhaps, as in what is written beside them.
+    /// There may be reports, as in files that lie beside those with reports.
     Anything,
 }
 
 impl Content {
-    /// Of a file in a folder: mpirun and Slurm put what goes to standard error beside what
-    /// goes to standard output, and NFS has files of its own.
+    /// The content of a file in a folder. mpirun and Slurm write standard error beside standard
+    /// output, and NFS has files of its own.
     fn of(file: &Path) -> Content {
         let is = |part: Option<&std::ffi::OsStr>, texts: &[&str]| {
             part.is_some_and(|part| texts.iter().any(|text| part == *text))
@@ -91,7 +91,7 @@ impl Content {
 }
 
 impl Collected {
-    /// How many reports there are, with those that cannot be read.
+    /// The number of reports, including those that cannot be read.
     fn seen(&self) -> usize {
         self.reports + self.unread.count
     }
@@ -112,7 +112,7 @@ impl Collected {
                     None => self.unread(&name(&path), None, "the folder is nested too deep to be searched"),
                 }
             } else if fs::metadata(&path).map_or(true, |data| data.is_file()) {
-                // Should it be a FIFO by now, opening it does not wait for a writer.
+                // Opening it does not wait for a writer, even if it has become a FIFO by now.
                 let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
                 self.opened(&path, Content::of(&path), opened);
             }
@@ -178,7 +178,7 @@ impl Collected {
     }
 }
 
-/// A node that does not know its name still is one, and no other.
+/// A node that does not know its name still counts as one, under the name of its file and line.
 fn host<'a>(report: &'a Brief, file: &str, line: usize) -> std::borrow::Cow<'a, str> {
     if report.host.is_empty() {
         return format!("(without a name, {file}:{line})").into();

@@ -12,7 +12,7 @@ use crate::self_test::check::Outcome;
 use crate::self_test::report::Rail;
 use crate::text::condensed;
 
-/// What is compared beside the variables, in the order of [`fixed`].
+/// The properties that are compared besides the variables, in the order of [`fixed`].
 pub const PROPERTIES: [&str; 11] = [
     "hca-count",
     "hcas",
@@ -27,21 +27,22 @@ pub const PROPERTIES: [&str; 11] = [
     "profile",
 ];
 
-/// A report that says that a check failed, and not which.
+/// The check of a report that says that a check failed, but not which one.
 const UNNAMED: &str = "unnamed";
 
-/// So many variables are compared: more than a job has, and fewer than would take long on
-/// all nodes.
+/// The most variables that are compared. It is more than a job has, and few enough to take
+/// little time on all nodes.
 const VARIABLES: usize = 500;
 
-/// The nodes so far. Of a report, only what is compared is kept, and every text once.
+/// The nodes that were read. Only what is compared is kept of a report, and each text is kept
+/// once.
 #[derive(Debug, Default)]
 pub struct Nodes {
     texts: IndexSet<Box<str>>,
-    /// By the name of the node.
+    /// The rows, by the name of the node.
     rows: IndexMap<Text, Row>,
     repeated: Vec<Text>,
-    /// Those whose reports are not all the same.
+    /// The nodes whose reports are not all the same.
     contradicted: Vec<Text>,
 }
 
@@ -63,12 +64,12 @@ enum Cell {
     Value(Text),
 }
 
-/// What differs.
+/// The result of a comparison.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Comparison<'a> {
     /// How many nodes there are.
     pub nodes: usize,
-    /// Whether each property has one value on all nodes, of which there are some.
+    /// Whether there are nodes, and each property has one value on all of them.
     pub agree: bool,
     /// The nodes that differ from a majority in something.
     pub differing: Vec<&'a str>,
@@ -76,9 +77,10 @@ pub struct Comparison<'a> {
     pub failed: Vec<Failed<'a>>,
     /// The nodes of which there was more than one report.
     pub repeated: Vec<&'a str>,
-    /// Those of them whose reports say different things: perhaps nodes with one name.
+    /// The repeated nodes whose reports say different things. They may be several nodes with
+    /// one name.
     pub contradicted: Vec<&'a str>,
-    /// How many variables there are beyond those that are compared.
+    /// How many variables were not compared.
     pub variables_left_out: usize,
 }
 
@@ -90,7 +92,7 @@ pub struct Compared<'a> {
     /// The variable that is filled in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variable: Option<&'a str>,
-    /// The value of half of the nodes or more, where no other is as frequent.
+    /// The value that half of the nodes or more have, unless another one is as frequent.
     pub majority: Option<Majority<'a>>,
     /// The other values, the most frequent first.
     pub others: Vec<Other<'a>>,
@@ -98,7 +100,7 @@ pub struct Compared<'a> {
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Majority<'a> {
-    /// `None` where there is none.
+    /// `None` if these nodes do not have the property.
     pub value: Option<&'a str>,
     pub count: usize,
 }
@@ -120,14 +122,14 @@ pub struct Failed<'a> {
 }
 
 impl Comparison<'_> {
-    /// Whether there is nothing to look at.
+    /// Whether nobody has to look at anything.
     pub fn is_clean(&self) -> bool {
         self.agree && self.failed.is_empty() && self.contradicted.is_empty()
     }
 }
 
 impl Nodes {
-    /// Takes in a report. Of several with the same host, the last counts.
+    /// Adds a report. If several have the same host, the last one counts.
     pub fn add(&mut self, host: &str, report: &Brief) {
         let mut row = Row {
             fixed: fixed(report).map(|value| match value {
@@ -138,12 +140,12 @@ impl Nodes {
             filled: report
                 .filled
                 .iter()
-                // The report may be of a version that hid nothing.
+                // The report may be of a version that did not hide secrets.
                 .map(|(variable, value)| (self.text(variable), self.text(shown(variable, value))))
                 .collect(),
             failed: failed(report).map(|id| self.text(id)).collect(),
         };
-        // A check is made once for each device.
+        // The same check is made for each device.
         row.failed.sort();
         row.failed.dedup();
         let host = self.text(host);
@@ -157,8 +159,8 @@ impl Nodes {
         self.rows.insert(host, row);
     }
 
-    /// The number of a text. Two that differ in nothing but control characters stay
-    /// two, and none of these can reach a terminal from here on.
+    /// The number of a text. Control characters are replaced, so that none can reach a
+    /// terminal; two texts that differ only in them stay two.
     fn text(&mut self, text: &str) -> Text {
         let escaped: String;
         let text = if text.chars().any(char::is_control) {
@@ -179,7 +181,7 @@ impl Nodes {
         self.texts.get_index(text).map_or("", |text| text)
     }
 
-    /// In natural order, each once.
+    /// The texts in natural order, each of them once.
     fn sorted(&self, texts: impl IntoIterator<Item = Text>) -> Vec<&str> {
         let mut texts: Vec<&str> = texts.into_iter().map(|text| self.shown(text)).collect();
         order(&mut texts);
@@ -218,7 +220,7 @@ impl Nodes {
         }
     }
 
-    /// `None` where no node has anything to compare.
+    /// `None` if no node has anything to compare.
     fn tally<'a>(
         &'a self,
         property: &'static str,
@@ -272,7 +274,7 @@ impl Nodes {
             .collect()
     }
 
-    /// The largest group first.
+    /// The values with their nodes, the largest group first.
     fn ranked(&self, groups: Groups) -> Vec<(Option<&str>, Vec<Text>)> {
         let groups = groups.into_iter();
         let mut ranked: Vec<(Option<&str>, Vec<Text>)> =
@@ -285,7 +287,8 @@ impl Nodes {
 /// The hosts of each value.
 type Groups = IndexMap<Option<Text>, Vec<Text>>;
 
-/// The natural order; and where that takes two texts for one, still an order.
+/// Sorts in natural order, and in plain order where the natural order takes two texts for
+/// equal.
 fn order(texts: &mut [&str]) {
     texts.sort_by(|a, b| natural(a, b).then(a.cmp(b)));
 }
@@ -333,13 +336,13 @@ fn fixed(report: &Brief) -> [Seen; PROPERTIES.len()] {
     ]
 }
 
-/// The port is told where it is not the usual one.
+/// The name of an HCA, with its port unless that is the usual one.
 fn name(hca: &Rail) -> String {
     if hca.port == 1 { hca.hca.clone() } else { format!("{}:{}", hca.hca, hca.port) }
 }
 
-/// One value where all HCAs of a node have the same, so that a node with other names
-/// of HCAs does not differ in everything; else which HCAs have which.
+/// One value if all HCAs of a node have the same, so that a node whose HCAs have other names
+/// does not differ in everything. Otherwise, which HCAs have which value.
 fn per_hca(hcas: &[(String, &Rail)], value: fn(&Rail) -> Option<String>) -> Seen {
     let mut groups: Vec<(Option<String>, Vec<&str>)> = Vec::new();
     for (name, hca) in hcas {

@@ -1,8 +1,8 @@
 //! Reports among the lines of a log. Pure: lines in, reports out.
 //!
-//! A report begins in its line, after whatever mpirun or kubectl put there, and ends
-//! there; or it is spread over lines as `jq` writes it, from a line that begins with a
-//! brace to one that begins with the other.
+//! A report begins somewhere in its line, after whatever mpirun or kubectl put there, and ends
+//! in that line. Or it is spread over several lines, as `jq` writes it: from a line that begins
+//! with an opening brace to one that begins with a closing brace.
 
 use memchr::memmem;
 use serde_json::error::Category;
@@ -11,11 +11,11 @@ use super::brief::Brief;
 use super::lines::{LONGEST, Line};
 use crate::self_test::report::SCHEMA;
 
-/// What every report has in it, whatever its version.
+/// The text that every report contains, whatever its version.
 const MARK: &[u8] = b"\"rdma-init/self-test/";
 
-/// So often a line may promise a report that it does not hold: each is looked for up to
-/// the end of the line.
+/// The most places in one line where a report is looked for: each look may go to the end of the
+/// line.
 const PROMISES: usize = 50;
 
 const CUT: &str = "the report is cut";
@@ -27,9 +27,9 @@ pub type Found = Result<Brief, String>;
 /// Takes the lines of one file.
 #[derive(Debug, Default)]
 pub struct Finder {
-    /// A document that goes on in the next line.
+    /// The start of a document that goes on in the next line.
     open: Vec<u8>,
-    /// The line in which that began.
+    /// The number of the line in which the open document began.
     since: usize,
 }
 
@@ -72,7 +72,7 @@ impl Finder {
         }
     }
 
-    /// What is open goes no further.
+    /// Ends the file: an open document has no end.
     pub fn end(&mut self, found: &mut dyn FnMut(usize, Found)) {
         if memmem::find(&self.open, MARK).is_some() && reports(self.since, &self.open, found).is_some() {
             found(self.since, Err(CUT.to_owned()));
@@ -86,7 +86,7 @@ impl Finder {
     }
 }
 
-/// Every report in a text. What is left is the start of one that has no end.
+/// Finds every report in a text. Returns the start of a document that has no end in it.
 fn reports(number: usize, text: &[u8], found: &mut dyn FnMut(usize, Found)) -> Option<usize> {
     let mut done = 0;
     let mut promises = 0;
@@ -99,7 +99,7 @@ fn reports(number: usize, text: &[u8], found: &mut dyn FnMut(usize, Found)) -> O
             None => (Err("the beginning of the report is not in this line".to_owned()), after),
             Some(_) if version.as_deref() != Some(SCHEMA) => (Err(other_schema(version.as_deref())), after),
             Some(start) => {
-                // What is before a byte that is none of a text may be whole.
+                // The document may be complete before the first byte that is not UTF-8.
                 let rest = match std::str::from_utf8(&text[start..]) {
                     Ok(rest) => rest,
                     Err(error) => {
@@ -137,8 +137,8 @@ fn reports(number: usize, text: &[u8], found: &mut dyn FnMut(usize, Found)) -> O
     None
 }
 
-/// Where the document begins that has the mark: right before its `"schema"`, or, with
-/// keys in another order, at the first brace that a key follows.
+/// The start of the document that has the mark: right before its `"schema"`, or, if the keys
+/// are in another order, the first brace that a key follows.
 fn start(before: &[u8]) -> Option<usize> {
     let last = memchr::memrchr(b'{', before)?;
     let between = before[last + 1..].trim_ascii();
@@ -147,7 +147,7 @@ fn start(before: &[u8]) -> Option<usize> {
     if is_first { Some(last) } else { memchr::memchr_iter(b'{', before).find(has_key) }
 }
 
-/// The text that begins with the mark.
+/// The version in the text that begins with the mark.
 fn version(text: &[u8]) -> Option<String> {
     let text = text.get(1..)?;
     let end = memchr::memchr(b'"', &text[..text.len().min(100)])?;

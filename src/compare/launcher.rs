@@ -1,25 +1,26 @@
-//! What a launcher says of a node that has left no report. Pure.
+//! What a launcher says about a node that has left no report. Pure.
 
 use memchr::memmem;
 
 /// How srun begins an error (`src/srun` of Slurm).
 const SRUN: &[u8] = b"srun: error: ";
 
-/// How a self-test ends in which a check failed. It has left its report.
+/// How a self-test ends when a check failed. Such a self-test has left its report.
 const CHECK_FAILED: &str = "Exited with exit code 1";
 
-/// What mpirun, mpiexec, orterun and prterun of Open MPI say of a process that a signal has ended.
+/// What mpirun, mpiexec, orterun and prterun of Open MPI say about a process that a signal has
+/// ended.
 const NOTICED: &str = " noticed that process rank ";
 
-/// The node of the second daemon where Open MPI "has lost communication with a remote daemon";
-/// the first is the launcher's own.
+/// The mark before the node of the second daemon when Open MPI "has lost communication with a
+/// remote daemon"; the first daemon is the launcher's own.
 const LOST_DAEMON: &[u8] = b"Remote daemon: [";
 
-/// What the launcher says in this line, where that is of a node whose report may be missing.
+/// What the launcher says in this line, if it names a node whose report may be missing.
 ///
-/// Left out is what names no node, or another one than that which failed: slurmstepd's
-/// `*** STEP 1.0 ON node5 CANCELLED AT ... DUE TO NODE FAILURE ***` comes from the first node of
-/// the step, whichever has failed.
+/// Lines that name no node, or another node than the one that failed, are left out:
+/// slurmstepd's `*** STEP 1.0 ON node5 CANCELLED AT ... DUE TO NODE FAILURE ***` comes from the
+/// first node of the step, whichever node has failed.
 pub fn failure(line: &[u8]) -> Option<String> {
     of_srun(line).or_else(|| of_mpirun(line))
 }
@@ -47,14 +48,14 @@ fn of_mpirun(line: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(line);
     let (before, rest) = text.split_once(NOTICED)?;
     let who = before.split_whitespace().next_back()?;
-    // The line may be broken behind the node, and before what the signal was.
+    // The line may be broken after the node, before it names the signal.
     let (process, node) = rest.split_once(" on node ")?;
     let node = node.split_whitespace().next()?;
     let rank = process.split_whitespace().next()?;
     Some(format!("{who} says that a signal has ended process rank {rank} on node {node}"))
 }
 
-/// What follows in the line, without the white space at its end.
+/// What follows the mark in the line, without the white space at the end.
 fn after(line: &[u8], mark: &[u8]) -> Option<String> {
     let start = memmem::find(line, mark)? + mark.len();
     Some(String::from_utf8_lossy(&line[start..]).trim_end().to_owned())
@@ -80,7 +81,7 @@ mod tests {
             ("srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", false),
             ("srun: error: ", false),
             ("node5: task 4: Killed", false),
-            // Of whichever node was the first.
+            // This names the first node, whichever node has failed.
             (
                 "slurmstepd: error: *** STEP 7.0 ON node5 CANCELLED AT 2026-11-21T09:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***",
                 false,

@@ -1,19 +1,20 @@
-//! Lines of whatever file, in bounded memory.
+//! Lines of any file, read in bounded memory.
 
 use std::io::{self, BufRead, ErrorKind};
 
-/// A report is not longer than this.
+/// In bytes; a report is not longer.
 pub const LONGEST: usize = 1 << 20;
 
-/// What has no end of a line within this is no log: `/dev/zero`, a disk image.
+/// In bytes. A file without an end of line within this is not a log, but `/dev/zero`, say, or a
+/// disk image.
 const ENDLESS: usize = 64 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
     Whole,
-    /// There is more of it than [`LONGEST`], which was passed over.
+    /// The line is longer than [`LONGEST`], and the rest of it was passed over.
     TooLong,
-    /// Nobody knows where it ends: the rest of the file cannot be read.
+    /// The line has no end, so the rest of the file cannot be read.
     Endless,
 }
 

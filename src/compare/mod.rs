@@ -1,4 +1,5 @@
-//! The reports of many nodes, side by side: who is not like the others, and who has left none.
+//! The reports of many nodes, side by side: which nodes differ from the others, and which have
+//! left no report.
 //!
 //! [`collect`] reads files and folders line by line, [`finder`] finds reports among the lines
 //! of a log, [`launcher`] what a launcher says of nodes that left none, and [`comparison`] says

@@ -1,4 +1,4 @@
-//! The layers, lowest first, and where a value came from.
+//! The layers of the configuration, lowest first, and the source of each value.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -13,19 +13,20 @@ use crate::facts::environment::Environment;
 /// The file that is read when no other is named.
 pub const DEFAULT_FILE: &str = "/etc/rdma-init.toml";
 
-/// Names another file.
+/// The variable that names another file.
 pub const CONFIG_VARIABLE: &str = "RDMA_INIT_CONFIG";
 
-/// Names another termination log; no key of the configuration.
+/// The variable that names another termination log. It is not a key of the configuration.
 pub const TERMINATION_LOG_VARIABLE: &str = "RDMA_INIT_TERMINATION_LOG";
 
-/// The token of two nodes that test the fabric between them; no key, as it is a secret.
+/// The variable with the token of two nodes that test the fabric between them. It is not a key,
+/// because it is a secret.
 pub use crate::sys::exec::TOKEN_VARIABLE;
 
 const PREFIX: &str = "RDMA_INIT_";
 
-/// More than any configuration needs.
-/// A number in it takes two bytes, and as a value a hundred.
+/// In bytes; more than any configuration needs. A number takes two bytes in the text, and a
+/// hundred in memory.
 const LONGEST: u64 = 256 * 1024;
 
 /// One source of values, with the name that errors give it.
@@ -44,10 +45,10 @@ impl Provider for Layer {
     }
 }
 
-/// `None` where there is no layer at all: then every key has its default.
+/// Merges all layers; `None` if there is no layer, so that every key has its default.
 pub fn merge(environment: &Environment, flags: Vec<Flag>) -> Result<Option<Figment>, ConfigError> {
     let file = file(environment)?;
-    // Bytes that are no text were replaced, and would be taken for something else.
+    // Bytes that are not UTF-8 were replaced, so the value is not what the user wrote.
     if let Some((name, _)) = ours(environment).find(|(_, value)| value.contains(char::REPLACEMENT_CHARACTER))
     {
         return Err(ConfigError(format!("the variable {name} is not UTF-8 text")));
@@ -80,7 +81,7 @@ fn read(path: &str) -> std::io::Result<String> {
     let file: File =
         OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path)?;
     let metadata = file.metadata()?;
-    // A character device is /dev/null: no configuration at all.
+    // The character device is /dev/null, which means no configuration.
     let is_readable = metadata.is_file() || metadata.file_type().is_char_device();
     if !is_readable || metadata.len() > LONGEST {
         return Err(std::io::Error::other(format!("it is not a regular file of at most {LONGEST} bytes")));
@@ -93,7 +94,7 @@ fn read(path: &str) -> std::io::Result<String> {
 fn ours(environment: &Environment) -> impl Iterator<Item = (&str, &str)> {
     environment.iter().filter(|(name, value)| {
         name.starts_with(PREFIX)
-            // Of two with one name the first counts, as for getenv(3).
+            // If two entries have one name, the first one counts, as for getenv(3).
             && environment.get(name) == Some(value)
             && ![CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE].contains(name)
             && !is_unset(name, value)
@@ -106,7 +107,7 @@ pub fn has_variables(environment: &Environment) -> bool {
     ours(environment).next().is_some()
 }
 
-/// What the environment says of a key, as [`merge`] takes it.
+/// The value of a key in the environment, as [`merge`] takes it.
 pub fn of_variable<'a>(environment: &'a Environment, key: &str) -> Option<&'a str> {
     let name = variable(key);
     environment.get(&name).filter(|value| !is_unset(&name, value))
@@ -122,7 +123,8 @@ fn key(variable: &str) -> String {
     variable[PREFIX.len()..].to_lowercase().replace('_', "-")
 }
 
-/// Whether a variable is there and says nothing: templates leave them empty.
+/// Whether a variable is set, but counts as unset because it is empty: templates leave
+/// variables empty. An empty `state-dir` counts, and means nowhere.
 fn is_unset(name: &str, value: &str) -> bool {
     value.is_empty() && keys::find(&key(name)).is_some_and(|key| !key.empty_counts)
 }
@@ -131,7 +133,7 @@ fn is_unset(name: &str, value: &str) -> bool {
 fn variables(environment: &Environment) -> impl Iterator<Item = Layer> {
     ours(environment).map(|(name, value)| {
         let key = key(name);
-        // What is no table is for the check to refuse.
+        // A text that is not a table is left as it is, and the check refuses it.
         let table = (key == "set").then(|| values::table(value.lines())).flatten();
         let value = table.unwrap_or_else(|| value.into());
         layer(format!("the variable {name}"), key, value)
@@ -146,7 +148,7 @@ fn is_service_link(name: &str, value: &str) -> bool {
     if keys::find(&key(name)).is_some() {
         return false;
     }
-    // With the underscore: the Service may be called `rdma-init`.
+    // The rest includes the underscore: the Service may be called `rdma-init`.
     let rest = &name[PREFIX.len() - 1..];
     let is_address = ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
     rest.ends_with("_SERVICE_HOST")
@@ -179,19 +181,20 @@ pub fn refuse_unknown_keys(figment: &Figment) -> Result<(), ConfigError> {
     let Some(key) = given.find(|key| keys::find(key).is_none()) else { return Ok(()) };
     let names = keys::names();
     let distance = |known: &&&str| strsim::damerau_levenshtein(known, key);
-    // Of a short word, every other short one is near.
+    // Every short word is near every other short word.
     let near = 3.min(key.len() / 2);
     let advice = match names.iter().min_by_key(distance).filter(|nearest| distance(nearest) <= near) {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => format!("the keys are {}", names.join(", ")),
     };
-    // Not the value: a mistyped RDMA_INIT_TOKEN has a secret in it.
+    // The value is not shown: a mistyped RDMA_INIT_TOKEN holds a secret.
     Err(ConfigError(format!("unknown key {key} in {}; {advice}", source(figment, key))))
 }
 
 /// The name of the layer that a key's value comes from.
 pub fn source(figment: &Figment, key: &str) -> String {
-    // A table is merged of several layers; each of its values has its own. The bad one counts.
+    // A table is merged from several layers, and each of its values has a source of its own.
+    // The source of the bad value counts.
     let of_table = || {
         let value = figment.find_value(key).ok()?;
         let (_, bad) =

@@ -2,7 +2,7 @@
 
 use super::keys;
 
-/// The line, the parser's words, and where a text has no quotes, the line as it should be.
+/// The line, the parser's words, and, if a text has no quotes, the line as it should be.
 pub fn explain(text: &str, error: &toml::de::Error) -> String {
     let start = error.span().map_or(0, |span| span.start);
     let number = text.get(..start).unwrap_or_default().matches('\n').count();
@@ -15,8 +15,8 @@ pub fn explain(text: &str, error: &toml::de::Error) -> String {
     format!("line {}: {why}", number + 1)
 }
 
-/// `profile = auto` as `profile = "auto"`; `None` where that is not what is wrong. What is not
-/// the value of a key, a variable to set say, may be a secret.
+/// `profile = auto` as `profile = "auto"`; `None` if something else is wrong. A line that is
+/// not the value of a key, such as a variable to set, may be a secret.
 fn quoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let value = value.split('#').next()?.trim();

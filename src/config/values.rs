@@ -1,5 +1,5 @@
-//! From a merged value to a typed one. A variable and a flag give text, a file
-//! may give TOML's own types; both are taken. An error says what was expected.
+//! Makes typed values of merged ones. A variable and a flag give text, a file may give TOML's
+//! own types; both are accepted. An error says what was expected.
 
 use std::collections::BTreeSet;
 use std::path::{Component, PathBuf};
@@ -70,7 +70,7 @@ pub fn path(value: &Value) -> Result<PathBuf, String> {
     }
 }
 
-/// A path from the root on, without a way back; or nothing, for nowhere.
+/// An absolute path without `..`; or an empty text, which means nowhere.
 pub fn place(value: &Value) -> Result<StateDir, String> {
     if value.as_str() == Some("") {
         return Ok(StateDir::Nowhere);
@@ -83,7 +83,7 @@ pub fn place(value: &Value) -> Result<StateDir, String> {
     })
 }
 
-/// One of these words, as the type's serde names are.
+/// One of these words, which are the serde names of the type.
 pub fn word<T: DeserializeOwned>(words: &'static [&'static str]) -> impl FnOnce(&Value) -> Result<T, String> {
     move |value| value.deserialize().map_err(|_| format!("expected one of {}", words.join(", ")))
 }
@@ -135,7 +135,7 @@ pub fn remap(value: &Value) -> Result<Remap, String> {
     Remap::new(&items(value).ok_or("expected N or N:M, such as 143 or 143:1")?)
 }
 
-/// A list, or one text with commas; `None` for anything else.
+/// The entries of a list, or of one text with commas; `None` for anything else.
 fn items(value: &Value) -> Option<Vec<String>> {
     let texts = match value {
         Value::Array(_, items) => items.iter().map(text).collect::<Option<Vec<_>>>()?,
@@ -145,8 +145,8 @@ fn items(value: &Value) -> Option<Vec<String>> {
     Some(items.filter(|item| !item.is_empty()).map(str::to_owned).collect())
 }
 
-/// A list, or one text with commas. What is none is told by its number, as it may be a
-/// secret.
+/// Names in a list, or in one text with commas. An entry that is not a name is told by its
+/// number, because it may be a secret.
 pub fn names(value: &Value) -> Result<BTreeSet<String>, String> {
     let names = items(value).ok_or("expected names of variables")?;
     match names.iter().position(|name| !is_variable_name(name)) {
@@ -172,8 +172,8 @@ pub fn propagate(value: &Value) -> Result<Propagate, String> {
 const ASSIGNMENT: &str = "expected VARIABLE=VALUE, with a name of letters, digits and _";
 const ASSIGNMENTS: &str = "expected a table of variables, or VARIABLE=VALUE as a list or on lines";
 
-/// A table; else a list, or lines, of `VARIABLE=VALUE`, of which those that are none are told by
-/// their numbers: what is in them may be a part of a secret.
+/// A table; or a list or lines of `VARIABLE=VALUE`. Entries that are not of this form are told
+/// by their numbers, because they may hold a part of a secret.
 pub fn assignments(value: &Value) -> Result<IndexMap<String, String>, String> {
     if let Value::Dict(_, table) = value {
         let pairs = table.iter().map(|(name, value)| Ok((name.clone(), assigned(name, value)?)));
@@ -192,7 +192,7 @@ pub fn assignments(value: &Value) -> Result<IndexMap<String, String>, String> {
     pairs.collect()
 }
 
-/// The value of a variable, where the two can be one.
+/// The value of a variable, if name and value are possible.
 pub fn assigned(name: &str, value: &Value) -> Result<String, String> {
     if !is_variable_name(name) {
         return Err(format!("{name:?} is not the name of a variable"));
@@ -204,8 +204,8 @@ pub fn assigned(name: &str, value: &Value) -> Result<String, String> {
     }
 }
 
-/// Assignments as a table, so that layers are merged variable by variable; `None` where
-/// one of them is none.
+/// Assignments as a table, so that layers are merged variable by variable; `None` if one of the
+/// texts is not an assignment.
 pub fn table<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Value> {
     let pairs: Option<Dict> =
         texts.map(|text| assignment(text).map(|(name, value)| (name.to_owned(), value.into()))).collect();

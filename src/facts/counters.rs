@@ -5,8 +5,9 @@ use std::path::Path;
 
 use super::reader::Reader;
 
-/// What goes wrong on the link itself, on its cable and at its two ends. In `counters`
-/// (`drivers/infiniband/core/sysfs.c`), and of soft-RoCE and mlx5 in `hw_counters`.
+/// Counters of what goes wrong on the link itself: on its cable and at its two ends. They are
+/// in `counters` (`drivers/infiniband/core/sysfs.c`), and for soft-RoCE and mlx5 in
+/// `hw_counters`.
 pub const OF_LINK: &[&str] = &[
     "symbol_error",
     "link_error_recovery",
@@ -18,8 +19,8 @@ pub const OF_LINK: &[&str] = &[
     "rx_icrc_encapsulated",
 ];
 
-/// What came late, in disorder or not at all, in `hw_counters`. A full fabric and peers
-/// that end have them too.
+/// Counters in `hw_counters` of packets that came late, in disorder or not at all. A full
+/// fabric and peers that end cause them too.
 pub const OF_TRANSPORT: &[&str] = &[
     // drivers/infiniband/hw/mlx5/counters.c
     "out_of_sequence",
@@ -45,8 +46,8 @@ pub const OF_TRANSPORT: &[&str] = &[
     "rx_pps_limit_drop_cnt",
 ];
 
-/// Those of a port that tell trouble, by the kernel's names, since the driver was loaded
-/// or somebody cleared them. Empty where they do not show, as in a container that shares
+/// The counters of a port that show trouble, by the kernel's names, since the driver was loaded
+/// or somebody cleared them. Empty if the counters do not show, as in a container that shares
 /// the HCAs of the host's network namespace.
 pub fn read(reader: &Reader, hca: &str, port: u32) -> BTreeMap<String, u64> {
     let folder = reader.path(format!("/sys/class/infiniband/{hca}/ports/{port}"));
@@ -58,7 +59,7 @@ pub fn read(reader: &Reader, hca: &str, port: u32) -> BTreeMap<String, u64> {
     files.filter_map(one).collect()
 }
 
-/// `None` for one that the device does not have: no file, an error, or `N/A (no PMA)`.
+/// A counter; `None` if the device does not have it: no file, an error, or `N/A (no PMA)`.
 pub fn count(reader: &Reader, path: &Path) -> Option<u64> {
     reader.attribute(path).ok()?.trim().parse().ok()
 }

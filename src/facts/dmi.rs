@@ -9,7 +9,7 @@ use super::reader::Reader;
 pub struct Dmi {
     /// `Amazon EC2`, `Alibaba Cloud`, `Google`, `Microsoft Corporation`, ...
     pub vendor: Option<String>,
-    /// On AWS the instance type.
+    /// The model of the machine; on AWS the instance type.
     pub product: Option<String>,
 }
 

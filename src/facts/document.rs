@@ -34,7 +34,7 @@ impl Document<'_> {
     /// # Errors
     /// A sentence that says what is wrong with the text, and where.
     pub fn parse(text: &str) -> Result<Facts, String> {
-        // What is JSON and nothing like a document has no schema, either.
+        // A text that is JSON, but nothing like a document, has no schema, either.
         let head = json::read(text.as_bytes()).or_else(|error| match error.classify() {
             Category::Data => Ok(Head::default()),
             Category::Io | Category::Syntax | Category::Eof => Err(format!("it is not JSON: {error}")),
@@ -53,7 +53,7 @@ impl Document<'_> {
         }
         let mut facts: Facts =
             json::read(text.as_bytes()).map_err(|error| format!("it is not a facts document: {error}"))?;
-        // The document may be of a version that hid nothing.
+        // The document may be of a version that did not hide secrets.
         for setting in &mut facts.settings.0 {
             setting.value = shown(&setting.variable, &setting.value).to_owned();
         }
@@ -65,7 +65,7 @@ impl Document<'_> {
     }
 }
 
-/// What is looked at first: another version may have other fields.
+/// The part that is read first, because another version may have other fields.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Head {

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::finding::Source;
 
-/// The environment as name and value, for looking things up; what is passed on
-/// to the command are the original bytes.
+/// The environment as name and value, for looking things up; the command gets the original
+/// bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Environment(Vec<(String, String)>);
 
 impl Environment {
-    /// What it has besides these variables.
+    /// The environment without these variables.
     pub fn without(&self, filled: &[Filled]) -> Environment {
         let is_other = |(name, _): &&(String, String)| !filled.iter().any(|known| known.variable == *name);
         Environment(self.0.iter().filter(is_other).cloned().collect())
@@ -33,7 +33,7 @@ impl Environment {
         )
     }
 
-    /// The first of a name counts, as for getenv(3).
+    /// The value of a variable. The first entry of a name counts, as for getenv(3).
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }

@@ -1,13 +1,15 @@
-//! What only a self-test asks for: too much to read at every start.
+//! Facts that only a self-test needs: reading them at every start would take too long.
 
 use super::rdma::Access;
 use super::reader::Reader;
 use super::{Facts, counters, state};
 
-/// Adds it. What cannot be read here is not there: the devices themselves have been read.
+/// Adds these facts. Those that cannot be read here stay absent: the devices themselves have
+/// been read.
 pub fn add(facts: &mut Facts, reader: &Reader) {
     for hca in &mut facts.rdma {
-        // Each counter may be a command to the device, and the host may have many.
+        // Reading a counter may send a command to the device, and the host may have many
+        // devices.
         if hca.uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened) {
             for port in &mut hca.ports {
                 port.counters = Some(counters::read(reader, &hca.name, port.number));

@@ -38,7 +38,7 @@ pub struct Gid {
 #[serde(from = "String", into = "String")]
 pub enum GidType {
     RoceV2,
-    /// `IB/RoCE v1`: on InfiniBand the only one, on Ethernet not routable.
+    /// `IB/RoCE v1`: the only type on InfiniBand; on Ethernet it cannot be routed.
     IbOrRoceV1,
     Other(String),
     #[default]
@@ -73,7 +73,7 @@ impl Gid {
         self.gid.to_ipv4_mapped().map_or(IpAddr::V6(self.gid), IpAddr::V4)
     }
 
-    /// fe80::/10, not routable.
+    /// Whether the GID is in fe80::/10, which cannot be routed.
     pub fn is_link_local(&self) -> bool {
         self.gid.is_unicast_link_local()
     }
@@ -92,7 +92,7 @@ const LONG_GAP: u32 = 128;
 pub fn read(reader: &Reader, port: &str, own: &BTreeSet<IpAddr>) -> GidTable {
     let folder = reader.path(port);
     let gids = folder.join("gids");
-    // Of the folder's entries only the number matters, which their names tell.
+    // The names of the folder's entries are their numbers, so counting them is enough.
     let size = u32::try_from(reader.names(format!("{port}/gids")).len()).unwrap_or(u32::MAX);
     let mut table = GidTable { size, ..GidTable::default() };
     let mut gap = 0;
@@ -106,7 +106,7 @@ pub fn read(reader: &Reader, port: &str, own: &BTreeSet<IpAddr>) -> GidTable {
         let path = gids.join(index.to_string());
         let text = match reader.attribute(&path) {
             Ok(text) => text,
-            // Drivers answer so for a slot that holds nothing.
+            // Drivers give these errors for a slot that holds nothing.
             Err(Errno::EINVAL | Errno::ENOENT) => continue,
             Err(errno) => {
                 reader.remember(&path, reader::describe(errno));

@@ -1,4 +1,4 @@
-//! NVIDIA GPUs, as far as they show without a driver library.
+//! NVIDIA GPUs, as far as they can be seen without a driver library.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,19 +8,19 @@ use super::reader::Reader;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gpus {
-    /// Device nodes `/dev/nvidiaN`; `None` where there are none, because GPUs of
+    /// The number of device nodes `/dev/nvidiaN`; `None` if there are none, because GPUs of
     /// another make would not show.
     pub count: Option<u32>,
-    /// Models in `/proc/driver/nvidia/gpus`, each once.
+    /// The models in `/proc/driver/nvidia/gpus`, each of them once.
     pub models: Vec<String>,
     /// The first line of `/proc/driver/nvidia/version`, which names the kind of the
     /// kernel module.
     pub driver: Option<String>,
-    /// The file that shows that NICs can be given the memory of GPUs by the driver's
-    /// own module, among those that NCCL asks for (`ncclIbGdrSupport`).
+    /// The file that shows that the driver's own module can give the memory of GPUs to NICs;
+    /// one of those that NCCL looks for (`ncclIbGdrSupport`).
     pub peer_memory: Option<String>,
-    /// Where the GPUs of this container are, in the order of their PCI addresses; empty
-    /// where they do not show, and on a host without an HCA, where nobody looks.
+    /// Where the GPUs of this container are, in the order of their PCI addresses. Empty if that
+    /// does not show, and on a host without an HCA, where nobody needs it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<PciDevice>,
 }
@@ -32,13 +32,14 @@ const PEER_MEMORY: &[&str] = &[
     "/sys/module/nvidia_peermem/version",
 ];
 
-/// A folder for each GPU, by its PCI address.
+/// The folder with a folder for each GPU, named by its PCI address.
 const FOLDER: &str = "/proc/driver/nvidia/gpus";
 
-/// The places of the GPUs are read on demand: without an HCA, they decide nothing.
+/// Reads the GPUs. Their places are read only on request: without an HCA they decide nothing.
 pub fn read(reader: &Reader, with_places: bool) -> Gpus {
     let mut nodes = 0u32;
-    // Every driver library opens this one first; without it, the rest of /dev tells nothing.
+    // Every driver library opens this node first; without it, no library can use the other
+    // nodes.
     if reader.may_be_there("/dev/nvidiactl") {
         reader.each_name("/dev", |name| nodes += u32::from(is_gpu(name)));
     }
@@ -67,17 +68,18 @@ pub fn read(reader: &Reader, with_places: bool) -> Gpus {
     }
 }
 
-/// A GPU that the driver lists.
+/// A GPU in the driver's list.
 struct Listed {
-    /// On the PCI bus.
+    /// The address on the PCI bus.
     address: String,
     information: String,
 }
 
-/// The places of the GPUs. The driver may list all of the host's: this container's have
-/// a node.
+/// The places of the GPUs. The driver may list all GPUs of the host; those of this container
+/// have a device node.
 fn devices(reader: &Reader, mut listed: Vec<Listed>) -> Vec<PciDevice> {
-    // Hexadecimal, and all as long as each other.
+    // The addresses are hexadecimal and of one length, so the order of the texts is that of the
+    // numbers.
     listed.sort_by(|a, b| a.address.cmp(&b.address));
     let is_here = |gpu: &&Listed| {
         value(&gpu.information, "Device Minor:")
@@ -92,12 +94,12 @@ fn devices(reader: &Reader, mut listed: Vec<Listed>) -> Vec<PciDevice> {
     listed.iter().filter(is_here).filter_map(device).collect()
 }
 
-/// What follows a word at the start of a line.
+/// The text after a word at the start of a line.
 fn value<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(word)).map(str::trim)
 }
 
-/// `nvidia0`, and not `nvidiactl`.
+/// Whether this is a name such as `nvidia0`, and not `nvidiactl`.
 fn is_gpu(node: &str) -> bool {
     node.strip_prefix("nvidia").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }

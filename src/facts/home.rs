@@ -1,5 +1,5 @@
-//! The user's home folder, of which there are two: NCCL before 2.30 asks the user
-//! database (`getpwuid`), since then the environment.
+//! The user's home folder. There may be two of them: NCCL before 2.30 asks the user database
+//! (`getpwuid`), later releases ask the environment.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +9,10 @@ use super::reader::Reader;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Homes {
-    /// `HOME`.
+    /// The value of `HOME`.
     pub variable: Option<String>,
-    /// That of the real user id in `/etc/passwd`. Other databases, LDAP say, only the
-    /// image's own libc can ask.
+    /// The home folder of the real user id in `/etc/passwd`. Only the image's own libc can ask
+    /// other databases, such as LDAP.
     pub database: Option<String>,
 }
 
@@ -22,7 +22,8 @@ pub fn read(reader: &Reader, environment: &Environment) -> Homes {
     Homes { variable: environment.get("HOME").map(str::to_owned), database: of_user(&passwd, &uid) }
 }
 
-/// `name:password:uid:gid:comment:home:shell`; the first line of a user counts.
+/// The home folder in `name:password:uid:gid:comment:home:shell`; the first line of a user
+/// counts.
 fn of_user(passwd: &str, uid: &str) -> Option<String> {
     let line = passwd
         .lines()

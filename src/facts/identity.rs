@@ -1,5 +1,5 @@
-//! Which start of which container: what a folder has kept from an earlier one must not
-//! count.
+//! Identifies one start of one container: files that an earlier start has left in a folder must
+//! not count.
 
 use std::fs;
 
@@ -7,24 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::reader::of_kernel;
 
-/// The same for all processes of a container, until it is started again.
+/// The same for all processes of a container, and new when the container is started again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {
-    /// Of the machine (`/proc/sys/kernel/random/boot_id`).
+    /// The boot of the machine (`/proc/sys/kernel/random/boot_id`).
     pub boot: String,
-    /// `pid:[4026531836]`.
+    /// The PID namespace, such as `pid:[4026531836]`.
     pub namespace: String,
-    /// `mnt:[4026532204]`: containers may share a PID namespace, and a folder.
+    /// The mount namespace, such as `mnt:[4026532204]`: containers may share a PID namespace
+    /// and a folder.
     pub mounts: String,
-    /// When its PID 1 was started, in ticks of the machine's clock: 0 for the machine's own
-    /// PID 1, which is started once for each `boot`. `None` where that is hidden
-    /// (`hidepid`, proc(5)).
+    /// When PID 1 of the container was started, in ticks of the machine's clock. It is 0 for
+    /// the machine's own PID 1, which is started once for each `boot`. `None` if the kernel
+    /// hides it (`hidepid`, proc(5)).
     pub init_started: Option<u64>,
 }
 
 impl Identity {
-    /// Of this process.
+    /// The identity of this process.
     pub fn own() -> Identity {
         let text = |path| of_kernel(path).unwrap_or_default();
         let namespace_of_pids = namespace("pid");
@@ -36,8 +37,8 @@ impl Identity {
         }
     }
 
-    /// Whether both are of the same start. It tells starts apart and proves nothing: all
-    /// of it can be read, and copied. What is missing is the same as nothing.
+    /// Whether both belong to the same start. This distinguishes starts and proves nothing: all
+    /// of it can be read, and copied. An identity with a missing field matches none.
     pub fn is(&self, other: &Identity) -> bool {
         let is_whole = [&self.boot, &self.namespace, &self.mounts].iter().all(|part| !part.is_empty())
             && self.init_started.is_some();
@@ -56,26 +57,26 @@ pub fn namespace(kind: &str) -> String {
 const OF_MACHINE: &str = "pid:[4026531836]";
 
 impl Identity {
-    /// Whether this is a container with processes of its own. Where it is not, other
-    /// jobs may be about, now or later.
+    /// Whether this is a container with processes of its own. If not, there may be other jobs
+    /// here, now or later.
     pub fn is_container(&self) -> bool {
         !self.namespace.is_empty() && self.namespace != OF_MACHINE
     }
 }
 
-/// When a process was started, in ticks since the machine was (proc(5), field 22 of
-/// `/proc/PID/stat`). `None` where there is no such process, it has ended and was not
-/// reaped, or it is hidden.
+/// When a process was started, in ticks since the machine was started (proc(5), field 22 of
+/// `/proc/PID/stat`). `None` if there is no such process, if it has ended and was not reaped,
+/// or if it is hidden.
 pub fn started(pid: i32) -> Option<u64> {
     let text = of_kernel(format!("/proc/{pid}/stat"))?;
-    // The name of the program may hold anything, a parenthesis too.
+    // The name of the program may hold anything, even a parenthesis.
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
     fields.next().filter(|state| !["Z", "X"].contains(state))?;
     fields.nth(18)?.parse().ok()
 }
 
-/// How long ago that was, in seconds; `None` where it cannot be told.
+/// How long ago that was, in seconds; `None` if it is not known.
 pub fn age(started: u64) -> Option<u64> {
     let uptime = of_kernel("/proc/uptime")?;
     let uptime: u64 = uptime.split('.').next()?.parse().ok()?;

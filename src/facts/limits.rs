@@ -3,7 +3,7 @@
 use nix::sys::resource::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
-/// `None` where the kernel would not tell.
+/// The limits of this process; a field is `None` if the kernel does not tell.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
@@ -45,7 +45,7 @@ impl Amount {
         if rlim == nix::libc::RLIM_INFINITY { Amount::UNLIMITED } else { Amount::Limited(rlim) }
     }
 
-    /// For setrlimit(2).
+    /// The number for setrlimit(2).
     pub fn to_rlim(self) -> u64 {
         match self {
             Amount::Limited(number) => number,

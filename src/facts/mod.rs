@@ -51,33 +51,33 @@ pub struct Facts {
     pub gpu: gpu::Gpus,
     pub limits: limits::Limits,
     pub process: process::Process,
-    /// PID 1 of the container, where it starts a command through us without being us.
+    /// PID 1 of the container, if it is not rdma-init and starts a command through rdma-init.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<parent::Parent>,
     pub shm: Option<shm::Shm>,
     pub dmi: dmi::Dmi,
     pub platform: platform::Platform,
-    /// The libraries of the container's image; `None` where nobody has looked.
+    /// The libraries of the container's image; `None` if they were not read.
     pub image: Option<image::Image>,
-    /// Where the user's own files are; `None` where nobody has looked.
+    /// The user's home folders; `None` if they were not read.
     pub homes: Option<home::Homes>,
     /// The variables that the user set, and where.
     pub settings: settings::Settings,
-    /// Those among them that rdma-init has put into the environment itself, when the
-    /// container started, with its reasons.
+    /// The settings that rdma-init itself put into the environment when the container started,
+    /// with its reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filled_at_start: Vec<environment::Filled>,
-    /// NCCL's conf files that are there, of all that some release reads.
+    /// The conf files that exist, of all those that some release of NCCL reads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conf_files: Vec<String>,
-    /// Lines of conf files that name a variable, and set none.
+    /// Lines of conf files that name a variable, but set none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conf_lines: Vec<settings::ConfLine>,
-    /// The files that variables name for NCCL to read, and whether they are there.
+    /// The files that variables name for NCCL to read, and whether they exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub named_files: Vec<named_files::NamedFile>,
-    /// Whether this user may make the state folder, and files in it; `None` where nobody
-    /// has asked.
+    /// Whether this user may make the state folder, and files in it; `None` if that was not
+    /// looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_writable: Option<bool>,
     /// What is there but could not be read.
@@ -85,7 +85,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Whether a value of a conf file is in here that not everybody may read.
+    /// Whether the facts hold a value of a conf file that not everybody may read.
     pub fn has_private_values(&self) -> bool {
         self.settings.0.iter().any(|setting| setting.private)
             || self.conf_lines.iter().any(|line| line.private)
@@ -106,18 +106,18 @@ pub struct Sources<'a> {
     pub is_marker: &'a dyn Fn(&str) -> bool,
     /// The addresses of the interfaces, in the kernel's order.
     pub addresses: fn() -> Result<Vec<net::InterfaceAddress>, nix::errno::Errno>,
-    /// The routes and rules; where that fails, the files below the root tell of routes.
+    /// The routes and rules; if that fails, the files below the root tell of routes.
     pub routing: fn() -> Result<rtnetlink::Routing, nix::errno::Errno>,
     /// Whether the image is read on a host without RDMA, too.
     pub image_in_any_case: bool,
 }
 
-/// Reads everything, but of a host without RDMA the network and the image only where
-/// they are needed: that is asked with the settings, the platform, and the names of the
-/// network devices. Never fails; see [`Facts::unreadable`].
+/// Reads everything. On a host without RDMA, the network and the image are read only if they
+/// are needed: `needs_network` decides that from the settings, the platform, and the names of
+/// the network devices. Never fails; see [`Facts::unreadable`].
 pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> bool) -> Facts {
     let reader = Reader::new(sources.root);
-    // Only NCCL's conf files are in it, which matter where it finds devices.
+    // Only NCCL's conf files are looked for there, and they matter only if NCCL finds devices.
     let homes = (rdma::may_be_there(&reader) || sources.image_in_any_case)
         .then(|| home::read(&reader, sources.start.environment));
     let database = homes.as_ref().and_then(|homes| homes.database.as_deref());
@@ -150,7 +150,7 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
         net,
         limits: limits::read(),
         process: process::read(&reader),
-        // Who only asks gets no signals to pass on.
+        // A command such as `plan` has no signals to pass on.
         parent: sources.start.command.and_then(|_| parent::read(&reader, sources.start.has_subreaper)),
         shm: shm::read(&reader),
         dmi: dmi::read(&reader),

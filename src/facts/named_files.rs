@@ -1,5 +1,5 @@
-//! The files that variables name for NCCL to read: whether they are there. What is in them
-//! is not looked at.
+//! Whether the files exist that variables name for NCCL to read. Their content is not looked
+//! at.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,18 +11,18 @@ use super::start::Start;
 /// and what Google's tuner plugin reads.
 pub const VARIABLES: [&str; 3] = ["NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_PATH"];
 
-/// A conf file may name any number.
+/// The most files that are looked at; a conf file may name any number.
 const MOST: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedFile {
-    /// As the variable has it.
+    /// The path as the variable has it.
     pub path: String,
-    /// Why it cannot be opened, with the errno's name; `None` where it can.
+    /// Why the file cannot be opened, with the errno's name; `None` if it can.
     pub error: Option<String>,
 }
 
-/// All that are named in any place; which of them counts the plan knows.
+/// All files that are named anywhere; the plan knows which of them count.
 pub fn read(reader: &Reader, start: Start, settings: &Settings) -> Vec<NamedFile> {
     let named = settings.0.iter().filter(|setting| VARIABLES.contains(&setting.variable.as_str()));
     let mut files: Vec<NamedFile> = Vec::new();
@@ -51,7 +51,7 @@ mod tests {
     fn files_are_found_from_the_working_folder_and_nothing_is_opened() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("job")).unwrap();
-        // Whoever opens it waits for a writer.
+        // Opening a FIFO would wait for a writer.
         nix::unistd::mkfifo(&root.path().join("job/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let set = |variable: &str, value: &str| {
             UserSetting::new(variable, value, crate::finding::Source::Environment)

@@ -22,9 +22,9 @@ pub struct Net {
     pub interfaces: Vec<Interface>,
     /// Unicast routes of every table but the local one, IPv4 first.
     pub routes: Vec<Route>,
-    /// Which table is for which packet, in the kernel's order, IPv4 first; `None` where
-    /// nobody has looked, or the kernel does not tell. Then `routes` may be of the main
-    /// table alone.
+    /// Which table is for which packet, in the kernel's order, IPv4 first. `None` if the rules
+    /// were not read, or the kernel does not tell; `routes` may then be of the main table
+    /// alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<Rule>>,
 }
@@ -36,12 +36,12 @@ pub struct Interface {
     pub index: Option<u32>,
     /// As `ip link` names them: UP, BROADCAST, RUNNING, MULTICAST, LOOPBACK.
     pub flags: Vec<String>,
-    /// Bytes.
+    /// In bytes.
     pub mtu: Option<u32>,
     pub addresses: Vec<IpNet>,
-    /// The PCI device behind it, for a physical interface.
+    /// The PCI device of a physical interface.
     pub pci_address: Option<String>,
-    /// The bond, bridge or VRF that it is a part of.
+    /// The bond, bridge or VRF that the interface is a part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub master: Option<String>,
 }
@@ -82,7 +82,7 @@ impl Net {
 /// The addresses of the live system, in the kernel's order.
 ///
 /// # Errors
-/// What the netlink socket behind getifaddrs(3) gave.
+/// The error of the netlink socket behind getifaddrs(3).
 pub fn system_addresses() -> Result<Vec<InterfaceAddress>, Errno> {
     let list = getifaddrs()?.map(|entry| {
         let address = entry.address.as_ref().and_then(ip);
@@ -119,12 +119,12 @@ fn flag_names(flags: InterfaceFlags) -> Vec<String> {
     FLAGS.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| (*name).to_owned()).collect()
 }
 
-/// The names of the network devices of this container, a small part of what
-/// [`read`] finds. `None` where they cannot be known so.
+/// The names of the network devices of this container, a small part of what [`read`] finds.
+/// `None` if the file cannot be read.
 pub fn devices(reader: &Reader) -> Option<Vec<String>> {
-    // Unlike /sys, always of the network namespace of the process that reads it.
+    // Unlike /sys, this file always shows the network namespace of the process that reads it.
     let text = reader.text_if_readable("/proc/self/net/dev")?;
-    // Two lines of headings, then `eth0: ...`.
+    // Two lines of headings come first, then lines like `eth0: ...`.
     text.lines().skip(2).map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
 }
 
@@ -148,7 +148,7 @@ pub fn read(
         });
         interfaces[position].addresses.extend(entry.address);
     }
-    // Where rtnetlink cannot be asked, and that is normal in a sandbox, files tell less.
+    // In a sandbox rtnetlink often cannot be asked; the files then tell less.
     let routing = routing.unwrap_or_else(|_| Routing { routes: route::read(reader), ..Routing::default() });
     if let Some(trouble) = routing.trouble {
         reader.remember(Path::new("rtnetlink"), trouble);
@@ -156,8 +156,8 @@ pub fn read(
     Net { interfaces, routes: routing.routes, rules: routing.rules }
 }
 
-/// Where a new name belongs. The label of an address, `eth0:1`, comes with the addresses
-/// of its link, before those of the next link, and NCCL takes it for an interface.
+/// The place for a new name. The label of an address, `eth0:1`, belongs to the addresses of its
+/// link, before those of the next link. NCCL takes it for an interface.
 fn place(interfaces: &[Interface], name: &str) -> usize {
     let link = |name: &str| name.split(':').next().map(str::to_owned);
     let last = interfaces.iter().rposition(|known| link(&known.name) == link(name));

@@ -1,4 +1,4 @@
-//! PID 1 of the container, where it is what started this process.
+//! PID 1 of the container, if it has started this process.
 
 use nix::libc::SIGTERM;
 use nix::unistd::getppid;
@@ -7,28 +7,28 @@ use serde::{Deserialize, Serialize};
 use super::identity::Identity;
 use super::reader::{Reader, of_kernel};
 
-/// Of its command line, which may hold secrets, no more than this.
+/// What is kept of its command line. The rest may hold secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Parent {
-    /// What it calls itself, without the folder: `sh`.
+    /// The name that PID 1 has given itself, without the folder: `sh`.
     pub program: String,
-    /// Whether it was given more than options: a script, or commands. A shell at a terminal
-    /// was not.
+    /// Whether it was given more than options: a script, or commands. A shell at a terminal was
+    /// not.
     pub has_operand: bool,
     /// Whether it has a handler for SIGTERM.
     pub catches_term: bool,
 }
 
-/// `None` where something else started this process, on a machine itself, and where /proc
-/// does not tell. With a subreaper of ours in between, it is what started that one.
+/// `None` if something else started this process, on the machine itself, and if /proc does not
+/// tell. If a subreaper of ours is in between, PID 1 must have started that one.
 pub fn read(reader: &Reader, has_subreaper: bool) -> Option<Parent> {
     let parent = getppid().as_raw();
     let starter = if has_subreaper { parent_of(reader, parent)? } else { parent };
     if starter != 1 || !Identity::own().is_container() {
         return None;
     }
-    // That of another user may be hidden (hidepid, proc(5)).
+    // The command line of another user's process may be hidden (hidepid, proc(5)).
     let line = of_kernel(reader.path("/proc/1/cmdline"))?;
     let status = reader.text_if_readable("/proc/1/status")?;
     parse(&line, &status)
@@ -42,14 +42,14 @@ fn parent_of(reader: &Reader, pid: i32) -> Option<i32> {
 fn parse(line: &str, status: &str) -> Option<Parent> {
     let mut words = line.split('\0').filter(|word| !word.is_empty()).map(without_folder).peekable();
     let mut program = words.next()?;
-    // One program that is many.
+    // busybox is one program with many names.
     if program == "busybox" {
         program = words.next().unwrap_or(program);
     }
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
     Some(Parent {
-        // A login shell's has a hyphen in front.
+        // The name of a login shell begins with a hyphen.
         program: program.trim_start_matches('-').to_owned(),
         has_operand: words.any(|word| !word.starts_with('-')),
         catches_term: caught & (1 << (SIGTERM - 1)) != 0,
@@ -71,7 +71,8 @@ mod tests {
             (parent.program, parent.has_operand, parent.catches_term)
         };
         let sh = |program: &str, has_operand, catches_term| (program.to_owned(), has_operand, catches_term);
-        // What shells catch by themselves, CHLD and INT; and TERM, of a script with a trap.
+        // The signals that shells catch by themselves, CHLD and INT; and with TERM, those of a
+        // script with a trap.
         let (plain, trap) = ("0000000000010002", "0000000000014002");
         assert_eq!(of("/bin/sh\0-c\0TOKEN=x /rdma-init -- y\0", plain), sh("sh", true, false));
         assert_eq!(of("/bin/bash\0/entrypoint.sh\0--x\0", trap), sh("bash", true, true));
@@ -79,7 +80,7 @@ mod tests {
         assert_eq!(of("-bash\0", plain), sh("bash", false, false));
         assert_eq!(of("bash\0-i\0", plain), sh("bash", false, false));
         assert_eq!(of("/usr/lib/systemd/systemd\0--system\0", plain), sh("systemd", false, false));
-        // A kernel thread, and what has wiped its own.
+        // A kernel thread has no command line, nor has a process that wiped it.
         assert_eq!(parse("", "SigCgt:\t0\n"), None);
     }
 }

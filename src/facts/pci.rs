@@ -1,4 +1,4 @@
-//! The link of a PCI device, and its place (`drivers/pci/pci-sysfs.c`).
+//! The link of a PCI device, and its place in the machine (`drivers/pci/pci-sysfs.c`).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,28 +10,28 @@ pub struct PciLink {
     /// As the kernel writes it: `32.0 GT/s PCIe`.
     pub speed: String,
     pub most_speed: String,
-    /// Lanes.
+    /// The number of lanes.
     pub width: Option<u32>,
     pub most_width: Option<u32>,
 }
 
-/// Where a device is.
+/// The place of a device in the machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PciDevice {
-    /// All that is above it, and itself:
+    /// The path of everything above the device, and of the device:
     /// `/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0`.
     pub path: String,
-    /// -1 where the firmware does not tell.
+    /// -1 if the firmware does not tell.
     pub numa_node: Option<i32>,
 }
 
-/// `None` for a device without a PCI link, a virtual one for example.
+/// `None` for a device without a PCI link, such as a virtual one.
 pub fn read(reader: &Reader, device: &str) -> Option<PciLink> {
     let text = |file: &str| reader.text_if_readable(format!("{device}/{file}")).unwrap_or_default();
     let number = |file: &str| text(file).parse().ok();
     let speed = text("current_link_speed");
-    // "Unknown" where the device is behind no bridge that tells.
+    // The speed is "Unknown" if no bridge above the device tells it.
     (speed.contains("GT/s")).then(|| PciLink {
         speed,
         most_speed: text("max_link_speed"),
@@ -41,7 +41,7 @@ pub fn read(reader: &Reader, device: &str) -> Option<PciLink> {
 }
 
 impl PciLink {
-    /// Whether it runs with less than both ends could.
+    /// Whether the link runs with less than both ends could.
     pub fn is_degraded(&self) -> bool {
         let speed = |text: &str| text.split(' ').next().and_then(|number| number.parse::<f64>().ok());
         let slower = speed(&self.speed).zip(speed(&self.most_speed)).is_some_and(|(now, most)| now < most);

@@ -24,14 +24,14 @@ pub struct Slot {
     pub pkey: Pkey,
 }
 
-/// A partition, and what the port is in it.
+/// A partition, and the kind of membership that the port has in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pkey(pub u16);
 
 impl Pkey {
-    /// Else it is a limited one: two of them cannot talk to each other (InfiniBand
-    /// Architecture Specification, volume 1, 10.9.1.2).
+    /// Whether the port is a full member. Two limited members cannot talk to each other
+    /// (InfiniBand Architecture Specification, volume 1, 10.9.1.2).
     pub fn is_full_member(self) -> bool {
         self.0 & 0x8000 != 0
     }
@@ -69,22 +69,22 @@ impl std::fmt::Display for PkeyTable {
 }
 
 impl PkeyTable {
-    /// `None` where it is empty or was not read.
+    /// The key in a slot; `None` if the slot is empty or was not read.
     pub fn at(&self, index: u32) -> Option<Pkey> {
         self.slots.iter().find(|slot| slot.index == index).map(|slot| slot.pkey)
     }
 
-    /// Whether nothing is in a slot, for sure.
+    /// Whether a slot is certainly empty.
     pub fn is_empty_at(&self, index: u32) -> bool {
         self.at(index).is_none() && (index < self.scanned || index >= self.size)
     }
 }
 
-/// After so many empty slots nothing is looked for any more: a subnet manager fills the
-/// table from its start, and each slot that is read may be a command to the device.
+/// After this many empty slots, the rest is not read: a subnet manager fills the table from its
+/// start, and reading a slot may send a command to the device.
 const GAP: u32 = 16;
 
-/// Reads a table; `None` where there is none to see.
+/// Reads a table; `None` if there is none.
 pub fn read(reader: &Reader, port: &str) -> Option<PkeyTable> {
     let folder = reader.path(port).join("pkeys");
     let size = u32::try_from(reader.names(format!("{port}/pkeys")).len()).unwrap_or(u32::MAX);
@@ -123,7 +123,7 @@ mod tests {
                 0 => "0x7fff\n",
                 2 => "0x8005\n",
                 3 => "five\n",
-                // Behind the gap.
+                // A key that comes after the gap.
                 100 => "0xffff\n",
                 _ => "0x0000\n",
             };

@@ -12,9 +12,9 @@ pub struct Platform {
     pub markers: Vec<String>,
     /// Where the processes of the job meet (`MASTER_ADDR`).
     pub master_addr: Option<String>,
-    /// What the image says of itself (`NCCL_VERSION`, as in NVIDIA's images).
+    /// The version of NCCL that the image names (`NCCL_VERSION`, as in NVIDIA's images).
     pub nccl_version: Option<String>,
-    /// What the image says of itself (`CUDA_VERSION`, as in NVIDIA's images).
+    /// The version of CUDA that the image names (`CUDA_VERSION`, as in NVIDIA's images).
     pub cuda_version: Option<String>,
 }
 

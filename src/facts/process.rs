@@ -12,10 +12,10 @@ pub struct Process {
     pub uid: u32,
     pub gid: u32,
     pub capabilities: Capabilities,
-    /// A program with file capabilities or set-user-ID gains nothing.
+    /// Whether a program with file capabilities or set-user-ID gains nothing.
     pub no_new_privs: bool,
-    /// Whether ids are those of the machine. Where they are not, the kernel
-    /// honours no capability for pinning memory.
+    /// Whether user ids are those of the machine. If not, the kernel honours no capability for
+    /// pinning memory.
     pub initial_user_namespace: bool,
 }
 
@@ -89,12 +89,12 @@ pub fn read(reader: &Reader) -> Process {
             ambient: set("CapAmb", CapSet::Ambient),
         },
         no_new_privs: field("NoNewPrivs") == Some("1"),
-        // Where /proc does not tell, a try will.
+        // If /proc does not tell, pinning is tried later.
         initial_user_namespace: reader.text("/proc/self/uid_map").is_none_or(|map| is_initial(&map)),
     }
 }
 
-/// From the kernel itself, where there is no /proc.
+/// Asks the kernel itself, for a container without /proc.
 fn asked(kind: CapSet) -> CapabilitySet {
     let held = caps::read(None, kind).unwrap_or_default();
     held.into_iter().fold(CapabilitySet::default(), CapabilitySet::with)

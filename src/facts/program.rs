@@ -1,4 +1,4 @@
-//! What the kernel starts a program's file with: the interpreter of a script, the dynamic
+//! With what the kernel starts a program's file: the interpreter of a script, or the dynamic
 //! loader of an ELF file.
 
 use std::io::Read;
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use super::image::elf::Elf;
 use super::reader::Reader;
 
-/// Bytes of a script that the kernel looks at (`BINPRM_BUF_SIZE`).
+/// The number of bytes of a script that the kernel looks at (`BINPRM_BUF_SIZE`).
 const LOOKED_AT: u64 = 256;
 
-/// A program, and what the kernel starts it with.
+/// A program, and what the kernel uses to start it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     pub file: PathBuf,
     pub starter: Starter,
-    /// Whether the starter's file is there.
+    /// Whether the file of the interpreter or loader exists.
     pub is_there: bool,
 }
 
@@ -35,8 +35,8 @@ impl Starter {
     }
 }
 
-/// The first of these files that can be read and names what starts it. Relative paths, of the
-/// files and of interpreters, lead from `folder`, the working folder.
+/// The first of these files that can be read and names what starts it. Relative paths, of files
+/// and of interpreters, start at `folder`, the working folder.
 pub fn first<'a>(
     reader: &Reader,
     folder: &Path,
@@ -59,8 +59,8 @@ fn starter(reader: &Reader, path: &Path) -> Option<Starter> {
     }
 }
 
-/// As the kernel takes it: up to the first space, tab or end of the line. A carriage
-/// return is part of the name.
+/// The interpreter's path as the kernel reads it: up to the first space, tab or end of the
+/// line. A carriage return is part of the name.
 fn interpreter(line: &[u8]) -> Option<String> {
     let line = line.split(|byte| *byte == b'\n').next()?;
     let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());

@@ -28,13 +28,13 @@ pub struct Hca {
     /// a soft device has none.
     pub driver: Option<String>,
     pub pci_address: Option<String>,
-    /// `None` where the device has none.
+    /// The PCI link; `None` if the device has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pci_link: Option<PciLink>,
     /// As [`pci::PciDevice::path`]; `None` for a soft device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pci_path: Option<String>,
-    /// -1 where the firmware does not tell.
+    /// -1 if the firmware does not tell.
     pub numa_node: Option<i32>,
     pub node_type: NodeType,
     pub node_guid: Option<String>,
@@ -89,13 +89,13 @@ pub struct Uverbs {
     pub access: Access,
 }
 
-/// What opening the device node gave.
+/// The result of opening the device node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum Access {
     #[default]
     Opened,
-    /// There is no such node: the HCA is not allotted to this container.
+    /// The node does not exist: the HCA is not allotted to this container.
     NoNode,
     /// The error, with the errno's name.
     Failed(String),
@@ -136,11 +136,11 @@ pub struct Port {
     /// The local identifier on an InfiniBand subnet; 0 on RoCE.
     pub lid: Option<u32>,
     pub gids: GidTable,
-    /// Of an InfiniBand port that this container may use.
+    /// The partition keys of an InfiniBand port that this container may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pkeys: Option<PkeyTable>,
-    /// Those that tell trouble, by the kernel's names; `None` where nobody has looked,
-    /// empty where they do not show.
+    /// The counters that show trouble, by the kernel's names; `None` if they were not read,
+    /// empty if the kernel does not show them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counters: Option<BTreeMap<String, u64>>,
 }
@@ -150,7 +150,7 @@ impl Port {
         self.state == "ACTIVE"
     }
 
-    /// Gbit/s; 0 where the kernel's text is not understood.
+    /// In Gbit/s; 0 if the kernel's text is not understood.
     pub fn gigabits(&self) -> f64 {
         self.rate.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0.0)
     }
@@ -189,7 +189,7 @@ impl From<LinkLayer> for String {
     }
 }
 
-/// What [`read`] finds no HCA without.
+/// Whether there may be an HCA: [`read`] finds none without this folder of the kernel.
 pub fn may_be_there(reader: &Reader) -> bool {
     reader.may_be_there(CLASS)
 }
@@ -256,7 +256,7 @@ fn port(reader: &Reader, own: &BTreeSet<IpAddr>, folder: &str, number: u32, is_u
     }
 }
 
-/// `ACTIVE` of `4: ACTIVE`.
+/// The part after the colon: `ACTIVE` of `4: ACTIVE`.
 fn after_colon(text: &str) -> String {
     text.split_once(':').map_or(text, |(_, name)| name).trim().to_owned()
 }
@@ -283,7 +283,7 @@ fn try_open(reader: &Reader, node: &str) -> Access {
     }
 }
 
-/// `0000:17:00.0`.
+/// Whether this is an address such as `0000:17:00.0`.
 pub fn is_pci_address(name: &str) -> bool {
     let part = |text: Option<&str>, length: usize| {
         text.is_some_and(|t| t.len() >= length && t.chars().all(|c| c.is_ascii_hexdigit()))

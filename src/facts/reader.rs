@@ -1,4 +1,4 @@
-//! Reading small kernel files below a root, without trusting them.
+//! Reads small kernel files below a root, without trusting them.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -15,11 +15,10 @@ use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, access};
 use serde::{Deserialize, Serialize};
 
-/// More than any file that is read here has; what is longer is not what it
-/// seems to be.
+/// In bytes: no file that is read here is longer, so a longer one is not what it seems to be.
 const LIMIT: u64 = 256 * 1024;
 
-/// Entries of a folder that are looked at; more than a folder of the kernel has.
+/// The most entries of a folder that are looked at; no folder of the kernel has as many.
 const ENTRIES: usize = 65_536;
 
 /// Room for nearly every file that is read here, so that one system call gets it.
@@ -34,7 +33,7 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
-    /// Whether RDMA devices are behind it.
+    /// Whether the path belongs to RDMA devices.
     pub fn is_of_rdma(&self) -> bool {
         ["/sys/class/infiniband", "/dev/infiniband"].iter().any(|prefix| self.path.starts_with(prefix))
     }
@@ -51,7 +50,7 @@ impl Reader {
         Reader { root: root.to_owned(), unreadable: RefCell::default() }
     }
 
-    /// Finds nothing.
+    /// A reader that finds nothing.
     pub fn nowhere() -> Reader {
         Reader::new(Path::new("/proc/self/nowhere"))
     }
@@ -72,27 +71,27 @@ impl Reader {
         self.text_unless(path, &[])
     }
 
-    /// As [`Reader::text`], where some errors mean absence for this file.
+    /// As [`Reader::text`], but these errors mean that the file is absent.
     pub fn text_unless(&self, path: impl AsRef<Path>, absent: &[Errno]) -> Option<String> {
         let path = self.path(path);
         self.unless_absent(&path, absent, read_regular(&path, LIMIT, Links::Followed)).map(clean)
     }
 
-    /// The same to the last byte, where white space and control characters count; what
-    /// shows it has to see to them.
+    /// As [`Reader::text_unless`], but to the last byte, because white space and control
+    /// characters count. Whoever shows the text has to replace them.
     pub fn exact_text_unless(&self, path: impl AsRef<Path>, absent: &[Errno]) -> Option<String> {
         let path = self.path(path);
         self.unless_absent(&path, absent, read_regular(&path, LIMIT, Links::Followed)).map(decoded)
     }
 
-    /// The bytes of a file that may be longer than the others, up to a limit; `None`
-    /// as for [`Reader::text`].
+    /// The bytes of a file, which may be longer than other files, up to this limit; `None` as
+    /// for [`Reader::text`].
     pub fn bytes(&self, path: impl AsRef<Path>, limit: u64) -> Option<Vec<u8>> {
         let path = self.path(path);
         self.unless_absent(&path, &[], read_regular(&path, limit, Links::Followed))
     }
 
-    /// A regular file, for reading parts of it; `None` as for [`Reader::text`].
+    /// Opens a regular file, of which parts are to be read; `None` as for [`Reader::text`].
     pub fn regular(&self, path: impl AsRef<Path>) -> Option<File> {
         let path = self.path(path);
         self.unless_absent(&path, &[], open_regular(&path, Access::Read, Links::Followed))
@@ -110,8 +109,8 @@ impl Reader {
         }
     }
 
-    /// The text of a file that only saves work; nothing is remembered of one that
-    /// is not there, or cannot be read.
+    /// The text of a file that only saves work. Nothing is remembered if the file does not
+    /// exist or cannot be read.
     pub fn text_if_readable(&self, path: impl AsRef<Path>) -> Option<String> {
         read_regular(&self.path(path), LIMIT, Links::Followed).ok().map(clean)
     }
@@ -125,7 +124,7 @@ impl Reader {
         Ok(clean(buffer.get(..length).unwrap_or_default().to_vec()))
     }
 
-    /// The text of a file as a number, a bad one remembered.
+    /// The text of a file as a number. A text that is not a number is remembered.
     pub fn number<T: std::str::FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
         let text = self.text(&path)?;
         let number = text.trim().parse().ok();
@@ -144,8 +143,8 @@ impl Reader {
         names
     }
 
-    /// Shows the names in a folder one by one, in no order, of its first 65,536 entries; none
-    /// when it is absent or unreadable.
+    /// Shows the names in a folder one by one, in no order: the first 65,536 of them, or none
+    /// if the folder is absent or unreadable.
     pub fn each_name(&self, path: impl AsRef<Path>, mut show: impl FnMut(&str)) {
         let path = self.path(path);
         match list(&path, ENTRIES, &mut show) {
@@ -154,25 +153,25 @@ impl Reader {
         }
     }
 
-    /// As [`Reader::each_name`], of the first `most` entries; nothing is remembered of
-    /// a folder that is not there, or cannot be listed.
+    /// As [`Reader::each_name`], for the first `most` entries. Nothing is remembered if the
+    /// folder does not exist or cannot be listed.
     pub fn each_name_if_listable(&self, path: impl AsRef<Path>, most: usize, mut show: impl FnMut(&str)) {
         let _ = list(&self.path(path), most, &mut show);
     }
 
-    /// Whether every user may read a file: by its mode, and those of the folders that it is
-    /// in. What cannot be told counts as not.
+    /// Whether every user may read a file, by its mode and the modes of the folders on the way
+    /// to it. `false` if that cannot be told.
     pub fn is_for_everybody(&self, path: impl AsRef<Path>) -> bool {
         let may = |path: &Path, bit: u32| fs::metadata(path).is_ok_and(|status| status.mode() & bit != 0);
         let (Ok(root), Ok(path)) = (fs::canonicalize(&self.root), fs::canonicalize(self.path(path))) else {
             return false;
         };
         let folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&root));
-        // The root of a test is nobody else's.
+        // In a test, the root is a folder that only its user may enter.
         may(&path, 0o004) && folders.filter(|folder| *folder != root).all(|folder| may(folder, 0o001))
     }
 
-    /// Whether something is there, or may be, as far as this process can tell.
+    /// Whether something exists here, or may exist, as far as this process can tell.
     pub fn may_be_there(&self, path: impl AsRef<Path>) -> bool {
         access(&self.path(path), AccessFlags::F_OK) != Err(Errno::ENOENT)
     }
@@ -180,18 +179,18 @@ impl Reader {
     /// Whether this process may open a file for reading; nothing is opened.
     ///
     /// # Errors
-    /// What access(2) gives.
+    /// The error of access(2).
     pub fn may_read(&self, path: impl AsRef<Path>) -> Result<(), Errno> {
         access(&self.path(path), AccessFlags::R_OK)
     }
 
-    /// The last component of what a link leads to (`driver -> .../mlx5_core`).
+    /// The last component of the path that a link leads to (`driver -> .../mlx5_core`).
     pub fn link_name(&self, path: impl AsRef<Path>) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
         Some(target.file_name()?.to_str()?.to_owned())
     }
 
-    /// The path without links in it, below the root; `None` where it cannot be followed.
+    /// The path without links in it, below the root; `None` if the links cannot be followed.
     pub fn resolved(&self, path: impl AsRef<Path>) -> Option<String> {
         let path = fs::canonicalize(self.path(path)).ok()?;
         let below = path.strip_prefix(fs::canonicalize(&self.root).ok()?).ok()?;
@@ -213,7 +212,7 @@ pub enum Failure {
     TooLong(u64),
 }
 
-/// Whether a name may be a symbolic link; where not, that is ELOOP.
+/// Whether a symbolic link may be opened; if not, opening it gives ELOOP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
     Followed,
@@ -237,7 +236,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// `EACCES (Permission denied)`.
+/// An error as text: `EACCES (Permission denied)`.
 pub fn describe(errno: Errno) -> String {
     format!("{errno:?} ({})", errno.desc())
 }
@@ -246,7 +245,7 @@ fn errno(error: std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Not blocking, so that a FIFO in place of a file cannot hang the program.
+/// Opens without blocking, so that a FIFO in place of a file cannot hang the program.
 fn open(path: &Path, access: Access, links: Links) -> Result<File, Errno> {
     let no_links = if links == Links::Refused { libc::O_NOFOLLOW } else { 0 };
     OpenOptions::new()
@@ -258,7 +257,7 @@ fn open(path: &Path, access: Access, links: Links) -> Result<File, Errno> {
 }
 
 fn list(path: &Path, most: usize, show: &mut impl FnMut(&str)) -> Result<(), Errno> {
-    // Not of the standard library, which makes a copy of every name.
+    // The standard library is not used here, because it makes a copy of every name.
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     let mut folder = Dir::open(path, flags, Mode::empty())?;
     for entry in folder.iter().map_while(Result::ok).take(most) {
@@ -270,11 +269,11 @@ fn list(path: &Path, most: usize, show: &mut impl FnMut(&str)) -> Result<(), Err
     Ok(())
 }
 
-/// Opens a regular file that is there. Whatever else has the name, a FIFO, a device or a folder,
-/// is left alone, and waited for by nobody.
+/// Opens an existing regular file. Anything else with that name, such as a FIFO, a device or a
+/// folder, is left alone, and never waited for.
 ///
 /// # Errors
-/// What open(2) said, or that it is no regular file.
+/// The error of open(2), or that it is not a regular file.
 pub fn open_regular(path: &Path, access: Access, links: Links) -> Result<File, Failure> {
     let file = open(path, access, links).map_err(Failure::Errno)?;
     let metadata = file.metadata().map_err(|e| Failure::Errno(errno(e)))?;
@@ -287,24 +286,24 @@ pub fn open_regular(path: &Path, access: Access, links: Links) -> Result<File, F
     Ok(file)
 }
 
-/// The text of a file of the kernel's about a process, say; `None` where it cannot be read,
-/// or is longer than any of those has to be.
+/// The text of a kernel file, such as one about a process; `None` if it cannot be read, or is
+/// longer than any such file.
 pub fn of_kernel(path: impl AsRef<Path>) -> Option<String> {
     read_regular(path.as_ref(), LIMIT, Links::Followed).ok().map(decoded)
 }
 
-/// All bytes of a regular file, of which there are no more than `limit`.
+/// All bytes of a regular file that has no more than `limit`.
 ///
 /// # Errors
-/// As for [`open_regular`], or that it is longer.
+/// As for [`open_regular`], or that the file is longer.
 pub fn read_regular(path: &Path, limit: u64, links: Links) -> Result<Vec<u8>, Failure> {
     read_all(open_regular(path, Access::Read, links)?, limit)
 }
 
-/// The same of one that is open.
+/// All bytes of an open file that has no more than `limit`.
 ///
 /// # Errors
-/// What read(2) said, or that it is longer.
+/// The error of read(2), or that the file is longer.
 pub fn read_all(file: File, limit: u64) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::with_capacity(USUAL);
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| Failure::Errno(errno(e)))?;
@@ -318,12 +317,12 @@ fn decoded(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
 }
 
-/// Text that is safe to print: bytes that are no UTF-8 replaced, control
-/// characters (but the newlines inside) too, trailing white space removed.
+/// Makes text safe to print: replaces bytes that are not UTF-8 and control characters, except
+/// newlines inside the text, and removes white space at the end.
 fn clean(bytes: Vec<u8>) -> String {
     let mut text = decoded(bytes);
     text.truncate(text.trim_end().len());
-    // As nearly all of the kernel's files are.
+    // Nearly all kernel files are plain ASCII.
     if text.bytes().all(|byte| matches!(byte, b'\n' | b'\t' | b' '..=b'~')) {
         return text;
     }
@@ -337,7 +336,7 @@ pub fn sort(names: &mut [String]) {
     names.sort_by(|a, b| natural(a, b));
 }
 
-/// Compares runs of digits as numbers.
+/// Compares names; runs of digits count as numbers.
 pub fn natural(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {

@@ -1,5 +1,5 @@
-//! Routes: what one is, and `/proc/net/route` and `/proc/net/ipv6_route`, for where
-//! rtnetlink(7) cannot be asked.
+//! Routes, and reading them from `/proc/net/route` and `/proc/net/ipv6_route` if rtnetlink(7)
+//! cannot be asked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,20 +13,21 @@ pub const DEFAULT: u32 = 253;
 pub const MAIN: u32 = 254;
 pub const LOCAL: u32 = 255;
 
-/// A unicast route out of an interface. A route with several next hops is as many of these.
+/// A unicast route out of an interface. A route with several next hops becomes several of
+/// these.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Route {
     pub interface: String,
     pub destination: IpNet,
-    /// Only for packets from there (`ip -6 route add ... from`).
+    /// The route is only for packets from this source (`ip -6 route add ... from`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<IpNet>,
     #[serde(default)]
     pub gateway: Option<IpAddr>,
-    /// The lowest wins among routes to the same destination.
+    /// Among routes to the same destination, the lowest metric wins.
     #[serde(default)]
     pub metric: u32,
-    /// The number of its table.
+    /// The number of the route's table.
     #[serde(default = "main_table", skip_serializing_if = "is_main_table")]
     pub table: u32,
 }
@@ -44,8 +45,8 @@ impl Route {
         self.destination.prefix_len() == 0
     }
 
-    /// Whether every packet may take it: it is in a table that no rule of the
-    /// administrator's has to choose, and not for some sources alone.
+    /// Whether every packet may take the route: no rule of the administrator's has to choose
+    /// its table, and it is not limited to some sources.
     pub fn is_for_all(&self) -> bool {
         [MAIN, DEFAULT].contains(&self.table) && self.source.is_none()
     }
@@ -56,8 +57,9 @@ const RTF_UP: u32 = 0x1;
 const RTF_REJECT: u32 = 0x200;
 const RTF_LOCAL: u32 = 0x8000_0000;
 
-/// Of IPv4 the main table, and the first next hop of each route. Of IPv6 every table, none
-/// of which the kernel names here: all count as the main one.
+/// Reads the routes from files. For IPv4 these are the main table, and the first next hop of
+/// each route. For IPv6 they are all tables; the kernel does not name them here, so all count
+/// as the main table.
 pub fn read(reader: &Reader) -> Vec<Route> {
     let mut routes = Vec::new();
     for (path, skip, parse) in

@@ -1,5 +1,5 @@
-//! Every route and every rule of the network namespace, by rtnetlink(7), as `ip route show
-//! table all` and `ip rule` ask for them.
+//! Reads all routes and rules of the network namespace by rtnetlink(7), as `ip route show table
+//! all` and `ip rule` do.
 
 mod message;
 
@@ -21,34 +21,35 @@ use super::rule::Rule;
 
 const IPV6: u8 = libc::AF_INET6 as u8;
 
-/// A kernel may be without the second.
+/// The address families that are asked for; a kernel may be without IPv6.
 const FAMILIES: [u8; 2] = [libc::AF_INET as u8, IPV6];
 
-/// How packets find their way.
+/// The routes and rules of the network namespace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Routing {
-    /// IPv4 first.
+    /// The routes, IPv4 first.
     pub routes: Vec<Route>,
-    /// In the order in which the kernel asks them; `None` where it does not tell.
+    /// The rules in the order in which the kernel applies them; `None` if it does not tell.
     pub rules: Option<Vec<Rule>>,
     /// What was left out, as a sentence without its subject.
     pub trouble: Option<String>,
 }
 
-/// More than a node has that is no router; what is beyond is left unread.
+/// The most messages that are kept. A node that is not a router has fewer; the rest is left
+/// unread.
 const MOST: usize = 16 * 1024;
 
-/// The kernel fills up to 32 KiB at a time where the reader has room for it
+/// In bytes: the kernel fills up to 32 KiB at a time if the reader has room for it
 /// (`netlink_dump` in `net/netlink/af_netlink.c`).
 const BUFFER: usize = 32 * 1024;
 
-/// `struct nlmsghdr` and `struct rtmsg`, which is as long as `struct fib_rule_hdr`.
+/// In bytes: `struct nlmsghdr` and `struct rtmsg`, which is as long as `struct fib_rule_hdr`.
 const REQUEST: usize = 16 + 12;
 
-/// A list that has changed while it was read is read again, this often at most.
+/// How often a list is read at most, if it changes while it is read.
 const TRIES: usize = 3;
 
-/// Asks the kernel.
+/// Asks the kernel for routes and rules.
 ///
 /// # Errors
 /// The socket's error: a sandbox may refuse it, or not know it.
@@ -83,7 +84,7 @@ pub fn system_routing() -> Result<Routing, Errno> {
         routing.trouble = Some(format!("gave {strange} entries of an unknown form"));
     }
     routing.rules = match rules {
-        // What is not known may be what matters.
+        // The unknown rule may be the one that matters.
         _ if routing.trouble.is_some() => None,
         [Ok(inet), Ok(inet6)] => Some(inet.chain(inet6).collect()),
         [Ok(inet), Err(Errno::EAFNOSUPPORT | Errno::EOPNOTSUPP)] => Some(inet.collect()),
@@ -106,12 +107,13 @@ impl Socket {
             SockFlag::SOCK_CLOEXEC,
             SockProtocol::NetlinkRoute,
         )?;
-        // The kernel answers at once. A sandbox that only pretends must not hold up the command.
+        // The kernel answers at once. A sandbox that only pretends to answer must not delay the
+        // command.
         setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::seconds(1))?;
         Ok(Socket { fd, sequence: 0, buffer: vec![0; BUFFER] })
     }
 
-    /// The payloads of all messages of a kind, or about the first [`MOST`].
+    /// The payloads of all messages of a kind, or of about the first [`MOST`].
     fn dump(&mut self, request: u16, answer: u16, family: u8) -> Result<Vec<Vec<u8>>, Errno> {
         let mut tries = 0;
         loop {
@@ -141,12 +143,12 @@ impl Socket {
                 return Ok((dump.messages, !dump.changed));
             }
         }
-        // What the kernel has still to say is not for the next request.
+        // The rest of the kernel's answer must not be taken for the answer to the next request.
         self.fd = Socket::open()?.fd;
         Ok((dump.messages, true))
     }
 
-    /// Messages of the kernel, whole ones, and how long they are.
+    /// Receives complete messages of the kernel. Gives their length in bytes.
     fn receive(&mut self) -> Result<usize, Errno> {
         loop {
             let mut parts = [IoSliceMut::new(&mut self.buffer)];
@@ -169,14 +171,14 @@ struct Dump {
     sequence: u32,
     answer: u16,
     family: u8,
-    /// The payloads.
+    /// The payloads of the messages.
     messages: Vec<Vec<u8>>,
-    /// It did while it was read.
+    /// Whether the list changed while it was read.
     changed: bool,
 }
 
 impl Dump {
-    /// Adds what was received; `true` where that was the end.
+    /// Adds what was received; `true` if that was the end.
     fn take(&mut self, received: &[u8]) -> Result<bool, Errno> {
         let mut rest = received;
         while !rest.is_empty() {
@@ -187,7 +189,7 @@ impl Dump {
                     libc::NLMSG_DONE => return Ok(true),
                     libc::NLMSG_ERROR => return Err(error(packet.payload())),
                     kind if kind == i32::from(self.answer) => {
-                        // Where a family is not there, the kernel may show all others instead
+                        // If there is no such family, the kernel may show all others instead
                         // (`rtnetlink_rcv_msg` in `net/core/rtnetlink.c`).
                         let payload = packet.payload();
                         self.messages
@@ -203,7 +205,7 @@ impl Dump {
     }
 }
 
-/// Of `struct nlmsgerr`; 0 would be no error.
+/// The errno in a `struct nlmsgerr`; 0 would be no error.
 fn error(payload: &[u8]) -> Errno {
     let number = payload.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
     if number == 0 { Errno::EBADMSG } else { Errno::from_raw(number.wrapping_neg()) }
@@ -236,7 +238,7 @@ mod tests {
         let entries = [packet(24, 3, &[2; 13]), packet(24, 3, &[2; 12])].concat();
         assert_eq!(take(&entries), Ok((false, 2)));
         assert_eq!(take(&[entries.clone(), packet(3, 3, &[0; 4])].concat()), Ok((true, 2)));
-        // Of another request, of another kind, and of another family.
+        // Messages of another request, of another kind, and of another family.
         assert_eq!(
             take(&[packet(24, 2, &[]), packet(32, 3, &[]), packet(24, 3, &[10]), packet(3, 2, &[])].concat()),
             Ok((false, 0))

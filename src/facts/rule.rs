@@ -1,18 +1,19 @@
-//! Rules, which say for a packet in which tables the kernel looks for its route (ip-rule(8)).
+//! Rules, which say in which tables the kernel looks for a packet's route (ip-rule(8)).
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::route::{DEFAULT, LOCAL, MAIN};
 
-/// A rule. The first that fits a packet, and whose table has a route for it, decides.
+/// A rule. The first rule that fits a packet, and whose table has a route for the packet,
+/// decides.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rule {
-    /// The lowest comes first.
+    /// The rule with the lowest priority comes first.
     pub priority: u32,
     pub family: Family,
-    /// It holds for the packets that it does not describe.
+    /// Whether the rule holds for exactly the packets that it does not describe.
     #[serde(skip_serializing_if = "is_false")]
     pub not: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,11 +28,11 @@ pub struct Rule {
     pub oif: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fwmark: Option<u32>,
-    /// What else a packet must have, by the words of ip-rule(8), such as `ipproto`.
+    /// The other conditions for a packet, in the words of ip-rule(8), such as `ipproto`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<String>,
     pub action: Action,
-    /// Where the action is to look in it.
+    /// The table, if the action is to look in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<u32>,
 }
@@ -55,7 +56,8 @@ impl Family {
 }
 
 impl Rule {
-    /// One of the three for each family that every network namespace begins with.
+    /// Whether this is one of the rules with which every network namespace begins, at most
+    /// three for each family.
     pub fn is_of_the_kernel(&self) -> bool {
         let table = match self.priority {
             0 => LOCAL,
@@ -69,7 +71,7 @@ impl Rule {
     }
 }
 
-/// What the kernel does where a rule fits (`linux/fib_rules.h`).
+/// What the kernel does with a packet that fits the rule (`linux/fib_rules.h`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum Action {
@@ -79,7 +81,7 @@ pub enum Action {
     /// Go on with a later rule.
     Goto,
     Nop,
-    /// There is no way: the search ends here.
+    /// The packet has no route: the search ends here.
     Blackhole,
     Unreachable,
     Prohibit,
@@ -88,7 +90,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether no later rule is asked.
+    /// Whether the search ends, so that no later rule is asked.
     pub fn ends(&self) -> bool {
         matches!(self, Action::Blackhole | Action::Unreachable | Action::Prohibit)
     }
@@ -123,7 +125,7 @@ impl From<Action> for String {
 }
 
 impl std::fmt::Display for Rule {
-    /// As `ip rule` writes it.
+    /// Writes the rule as `ip rule` does.
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         write!(f, "{}: ", self.priority)?;
         if self.not {

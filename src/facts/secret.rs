@@ -1,17 +1,17 @@
-//! Variables whose values may be secrets, as far as their names tell.
+//! Variables whose values may be secrets, judged by their names.
 
-/// What is shown in place of such a value.
+/// The text that is shown instead of such a value.
 pub const HIDDEN: &str = "(not shown)";
 
-/// What names of secrets have in them, in capitals.
+/// Words in the names of secrets, in capitals.
 const WORDS: [&str; 5] = ["TOKEN", "SECRET", "PASSW", "KEY", "CREDENTIAL"];
 
-/// The index of a partition key in the HCA's table (InfiniBand specification, P_Key),
-/// which libraries other than NCCL have a variable for, too.
+/// Part of the names of variables that hold the index of a partition key in the HCA's table
+/// (InfiniBand specification, P_Key). Libraries other than NCCL have such a variable, too.
 const PARTITION_KEY: &str = "IB_PKEY";
 
-/// Whether the variable of this name may hold a secret. None that NCCL itself reads does, as a
-/// test of its variables shows.
+/// Whether the variable of this name may hold a secret. No variable that NCCL itself reads
+/// does; a test goes through them.
 pub fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase().replace(PARTITION_KEY, "");
     WORDS.iter().any(|word| name.contains(word))

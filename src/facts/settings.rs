@@ -13,7 +13,7 @@ use super::start::Start;
 use crate::block;
 use crate::finding::Source;
 
-/// Variables in the order in which they count: of two with one name, the first.
+/// Variables in the order in which they count: if two have one name, the first one counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Settings(pub Vec<UserSetting>);
@@ -24,13 +24,13 @@ pub struct UserSetting {
     pub variable: String,
     pub value: String,
     pub origin: Source,
-    /// Whether that file may not be read by everybody.
+    /// Whether the value comes from a file that not everybody may read.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub private: bool,
 }
 
 impl UserSetting {
-    /// What may be a secret is not even kept.
+    /// A value that may be a secret is not even kept.
     pub fn new(variable: &str, value: &str, origin: Source) -> UserSetting {
         UserSetting {
             variable: variable.to_owned(),
@@ -41,12 +41,12 @@ impl UserSetting {
     }
 }
 
-/// A line of a conf file that names a variable of ours, and sets none of them.
+/// A line of a conf file that names a variable of ours, but sets none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfLine {
     pub origin: Source,
     pub text: String,
-    /// Whether that file may not be read by everybody.
+    /// Whether the line comes from a file that not everybody may read.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub private: bool,
 }
@@ -56,7 +56,7 @@ impl Settings {
         self.0.iter().find(|setting| setting.variable == variable)
     }
 
-    /// Those that rdma-init has not put there itself.
+    /// The settings that rdma-init has not put there itself.
     pub fn of_user(&self) -> Settings {
         Settings(self.0.iter().filter(|setting| setting.origin != Source::AtStart).cloned().collect())
     }
@@ -66,7 +66,7 @@ impl Settings {
         let private = self.0.iter().filter(|setting| setting.private && !setting.value.is_empty());
         private.fold(text.to_owned(), |text, UserSetting { variable, value, .. }| {
             let text = text.replace(&format!("{variable}={value}"), variable);
-            // A number is also that of a slot, or of a line.
+            // A number stays: it may also be that of a slot, or of a line.
             if value.parse::<i64>().is_ok() { text } else { without_word(&text, value) }
         })
     }
@@ -79,7 +79,7 @@ impl Settings {
     }
 }
 
-/// The text with `...` where it has a word, as a whole.
+/// The text, with `...` instead of each place where this word stands as a whole.
 fn without_word(text: &str, word: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;
@@ -94,7 +94,7 @@ fn without_word(text: &str, word: &str) -> String {
     kept + rest
 }
 
-/// Names that are always of interest.
+/// Whether a variable of this name always matters.
 fn concerns_us(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "FI_PROVIDER",
@@ -108,38 +108,39 @@ fn concerns_us(name: &str) -> bool {
     NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// What the environment and the conf files have.
+/// The settings of the environment and of the conf files.
 pub struct ConfFiles {
     pub settings: Settings,
-    /// Lines that name a variable of ours, and set none.
+    /// Lines that name a variable of ours, but set none.
     pub odd: Vec<ConfLine>,
-    /// The files that could be read.
+    /// The conf files that could be read.
     pub there: Vec<String>,
 }
 
 /// What a line of a conf file sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
-    /// Of the line, counted from 1.
+    /// The number of the line, counted from 1.
     pub number: usize,
     pub name: String,
     pub value: String,
 }
 
-/// How NCCL reads a conf file, which its model knows.
+/// How NCCL reads a conf file; the model of NCCL knows that.
 pub type Parse = fn(&str) -> Vec<Assignment>;
 
-/// Lines of a conf file that set variables of ours; NCCL has some two hundred.
+/// The most lines of a conf file that set variables of ours; NCCL has some two hundred
+/// variables.
 const MOST_SETTINGS: usize = 1024;
 
-/// Lines of a conf file that name a variable of ours, and set none.
+/// The most lines of a conf file that name a variable of ours, but set none.
 const MOST_ODD: usize = 64;
 
-/// The environment, then the conf files in NCCL's order (`src/misc/param.cc`).
+/// Reads the environment, then the conf files in NCCL's order (`src/misc/param.cc`).
 pub fn read(
     reader: &Reader,
     start: Start,
-    // The home folder of the user database, where it is known.
+    // The home folder in the user database, if it is known.
     database: Option<&str>,
     parse: Parse,
     also: impl Fn(&str) -> bool,
@@ -147,28 +148,28 @@ pub fn read(
     let environment = start.environment;
     let mut settings: Vec<UserSetting> = environment
         .iter()
-        // What an image says of itself is no setting.
+        // In an image, this variable only tells the version of its NCCL.
         .filter(|(name, _)| *name != "NCCL_VERSION" && (concerns_us(name) || also(name)))
         .map(|(name, value)| UserSetting::new(name, value, origin(start, name, value)))
         .collect();
     let mut odd = Vec::new();
     let mut there = Vec::new();
     for file in conf_files(environment, database) {
-        // As good as none, and the usual way to say so.
+        // `/dev/null` has the effect of no file, and is the usual way to ask for none.
         if file == "/dev/null" {
             there.push(file);
             continue;
         }
-        // What this user may not read, NCCL will not read either.
+        // NCCL cannot read a file that this user may not read.
         let path = start.path(&file);
         let read = |path: &PathBuf| reader.exact_text_unless(path, &[Errno::EACCES]);
         let Some((path, text)) = path.and_then(|path| read(&path).map(|text| (path, text))) else {
             continue;
         };
         let private = !reader.is_for_everybody(&path);
-        // What an earlier start has put there is no setting of the user.
+        // Lines that an earlier start has put there are no settings of the user.
         let text = block::hidden(&text);
-        // A file may hold anything, secrets too, under names that are not NCCL's.
+        // The file may hold anything under names that are not NCCL's, even secrets.
         let lines = parse(&text).into_iter();
         let mut ours = lines
             .filter(|line| is_variable_name(&line.name) && (concerns_us(&line.name) || also(&line.name)));
@@ -197,7 +198,7 @@ fn origin(start: Start, name: &str, value: &str) -> Source {
     if is_ours { Source::AtStart } else { Source::Environment }
 }
 
-/// Up to the first value, or word: what is behind may be a secret.
+/// The line up to the first value or word: the rest may be a secret.
 fn without_rest(line: &str) -> String {
     let key = line.find('=').map_or(0, |equals| equals + 1);
     let wanted = if key == 0 { 2 } else { 1 };
@@ -213,7 +214,7 @@ fn without_rest(line: &str) -> String {
     kept
 }
 
-/// Up to the first name that may be a secret's.
+/// The text up to the first name that may belong to a secret.
 pub(super) fn without_secret(text: String) -> String {
     let mut start = 0;
     for name in text.split(|c| !is_of_name(c)) {
@@ -221,14 +222,14 @@ pub(super) fn without_secret(text: String) -> String {
         if is_secret(name) && end < text.len() {
             return format!("{} ...", &text[..end]);
         }
-        // Past the one character that is none of a name, however long.
+        // Skips the one character after it that cannot be in a name, whatever its length in
+        // bytes.
         start = end + text[end..].chars().next().map_or(0, char::len_utf8);
     }
     text
 }
 
-/// Lines that seem to set a variable of ours. What else is in the file is nobody's
-/// business here.
+/// The lines that seem to set a variable of ours. Nothing else in the file is looked at.
 fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
     let is_odd = move |line: &str| {
         let start = line.split('=').next().unwrap_or_default();
@@ -242,7 +243,7 @@ fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
     })
 }
 
-/// All that some release reads; which of them counts the plan knows.
+/// All conf files that some release reads; the plan knows which of them counts.
 fn conf_files(environment: &Environment, database: Option<&str>) -> Vec<String> {
     let own = environment.get("NCCL_CONF_FILE").filter(|file| !file.is_empty()).map(str::to_owned);
     let homes = environment.get("HOME").into_iter().chain(database);

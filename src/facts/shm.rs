@@ -1,4 +1,4 @@
-//! Shared memory, which NCCL moves data between the GPUs of a node through.
+//! Shared memory, through which NCCL moves data between the GPUs of a node.
 
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, access};
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
 
-/// `/dev/shm`.
+/// The file system at `/dev/shm`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shm {
-    /// Bytes.
+    /// In bytes.
     pub size: u64,
-    /// Bytes.
+    /// In bytes.
     pub available: u64,
-    /// Whether this user may make files there; `None` where nobody has asked.
+    /// Whether this user may make files there; `None` if that was not looked at.
     #[serde(default)]
     pub writable: Option<bool>,
 }

@@ -6,21 +6,21 @@ use super::environment::{Environment, Filled};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
-    /// As inherited.
+    /// The environment as it was inherited.
     pub environment: &'a Environment,
-    /// The working folder, from which relative paths lead; `None` where it does not
-    /// count.
+    /// The working folder, at which relative paths start; `None` if it does not matter.
     pub folder: Option<&'a Path>,
-    /// The command's first word, where one is started.
+    /// The command's first word, if a command is started.
     pub command: Option<&'a str>,
-    /// What an earlier start of ours has put into the environment, and is there still.
+    /// The variables that an earlier start of ours has put into the environment, and that are
+    /// still there.
     pub filled: &'a [Filled],
     /// Whether this process is the child of an init of ours that is not PID 1 (`--supervise`).
     pub has_subreaper: bool,
 }
 
 impl Start<'_> {
-    /// A path as the command would take it; an empty one is the working folder.
+    /// A path as the command would understand it; an empty path is the working folder.
     pub fn path(&self, path: &str) -> Option<PathBuf> {
         if path.starts_with('/') { Some(PathBuf::from(path)) } else { Some(self.folder?.join(path)) }
     }

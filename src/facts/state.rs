@@ -1,4 +1,4 @@
-//! The state folder.
+//! Whether the state folder can be made.
 
 use std::path::Path;
 
@@ -8,21 +8,21 @@ use nix::unistd::{AccessFlags, faccessat};
 
 use super::reader::Reader;
 
-/// Where it is, unless `state-dir` says otherwise.
+/// The state folder, unless `state-dir` names another one.
 pub const FOLDER: &str = "/run/rdma-init";
 
-/// Whether this user may make the folder, where it is not there yet, and files in it.
+/// Whether this user may make files in the folder, and make the folder if it does not exist.
 pub fn is_writable(reader: &Reader) -> bool {
     let folder = reader.path(FOLDER);
-    // The nearest that is there decides.
+    // The nearest folder that exists decides.
     let mut answers = folder.ancestors().map(may_make_files_in);
     answers.find(|answer| *answer != Err(Errno::ENOENT)).is_some_and(|answer| answer.is_ok())
 }
 
-/// As the effective user, who is the one to write. A file system that is mounted for
-/// reading only says so here, too.
+/// Asks for the effective user, because that is the user who writes. A read-only mount shows
+/// itself here, too.
 fn may_make_files_in(folder: &Path) -> nix::Result<()> {
-    // What is no folder has no "." in it.
+    // Only a folder has an entry ".", so anything else gives an error.
     let inside = folder.join(".");
     faccessat(AT_FDCWD, &inside, AccessFlags::W_OK | AccessFlags::X_OK, AtFlags::AT_EACCESS)
 }
@@ -43,7 +43,7 @@ mod tests {
         fs::write(root.path().join("run/rdma-init"), "").unwrap();
         assert!(!is_writable());
         fs::remove_dir_all(root.path().join("run")).unwrap();
-        // Nobody makes files there, root included.
+        // Nobody may make files there, not even root.
         std::os::unix::fs::symlink("/proc/self", root.path().join("run")).unwrap();
         assert!(!is_writable());
     }

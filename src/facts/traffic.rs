@@ -1,5 +1,5 @@
-//! What has gone over a port: its counters of bytes and packets, which each driver names
-//! in its own way.
+//! How much has gone over a port, from its counters of bytes and packets. Each driver names
+//! them in its own way.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
 
-/// Since the driver was loaded, or between two looks.
+/// Counts since the driver was loaded, or between two looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     pub sent: Amount,
     pub received: Amount,
 }
 
-/// `None` where a driver does not count it, or the counters do not show: in a network
-/// namespace that shares the HCAs of the host's, they do not.
+/// A field is `None` if the driver does not count it, or if the counters do not show: they do
+/// not in a network namespace that shares the HCAs of the host's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
     pub bytes: Option<u64>,
@@ -23,7 +23,7 @@ pub struct Amount {
 }
 
 impl Traffic {
-    /// What came since an earlier look.
+    /// The difference to an earlier look.
     pub fn since(self, before: Traffic) -> Traffic {
         Traffic { sent: self.sent.since(before.sent), received: self.received.since(before.received) }
     }
@@ -35,7 +35,7 @@ impl Traffic {
 
 impl Amount {
     fn since(self, before: Amount) -> Amount {
-        // One that has fallen began anew, with the driver.
+        // A counter that is lower than before has begun anew, with the driver.
         let since = |now: Option<u64>, before: Option<u64>| {
             let (now, before) = (now?, before?);
             Some(now.checked_sub(before).unwrap_or(now))
@@ -48,10 +48,10 @@ impl Amount {
     }
 }
 
-/// Counters that add up to a number, each of so many bytes.
+/// Counters whose sum is a number of units, each of this many bytes.
 struct Source(&'static [&'static str], u64);
 
-/// The first that is there counts.
+/// Possible sources; the first that exists counts.
 struct Sources {
     bytes: &'static [Source],
     packets: &'static [Source],
@@ -59,7 +59,7 @@ struct Sources {
 
 const SENT: Sources = Sources {
     bytes: &[
-        // In words of 32 bits, as the InfiniBand specification has them
+        // Counted in words of 32 bits, as in the InfiniBand specification
         // (Documentation/ABI/stable/sysfs-class-infiniband).
         Source(&["counters/port_xmit_data"], 4),
         // drivers/infiniband/hw/efa/efa_verbs.c, bnxt_re/hw_counters.c
@@ -99,7 +99,7 @@ const RECEIVED: Sources = Sources {
     ],
 };
 
-/// Of a port, since its driver was loaded.
+/// The counts of a port since its driver was loaded.
 pub fn read(reader: &Reader, hca: &str, port: u32) -> Traffic {
     let folder = reader.path(format!("/sys/class/infiniband/{hca}/ports/{port}"));
     let amount = |sources: &Sources| Amount {

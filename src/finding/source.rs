@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum Source {
     /// The environment that rdma-init was started with.
     Environment,
-    /// The same, where rdma-init itself put the value there when the container started.
+    /// The environment, but rdma-init itself put the value there when the container started.
     AtStart,
     /// The key `set` of rdma-init's own configuration.
     Configuration,
@@ -32,7 +32,7 @@ const FACTS: &str = "facts";
 const PROFILE: &str = "profile ";
 
 impl Source {
-    /// The path of the conf file, where it is one.
+    /// The path of the conf file, if the source is one.
     #[must_use]
     pub fn conf_file(&self) -> Option<&str> {
         match self {
@@ -48,7 +48,7 @@ impl Source {
     }
 }
 
-/// What a document that does not say stands for.
+/// The source in a document that does not name one.
 impl Default for Source {
     fn default() -> Source {
         Source::Other(String::new())

@@ -1,5 +1,5 @@
-//! What the job has moved, told by a process of its own: it reads counters, which PID 1
-//! does not, and which may hang.
+//! What the job has moved, told by a child of PID 1: the telling reads counters, which PID 1
+//! itself does not do, and which may hang.
 
 use std::time::Duration;
 
@@ -7,12 +7,13 @@ use super::note::Note;
 use super::supervisor::Supervisor;
 use crate::sys::fork;
 
-/// The container ends later by as much.
+/// The longest time by which telling the traffic may delay the end of the container.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Supervisor {
-    /// Says what went over RDMA since the command was started, where the preparation has
-    /// left a note for that. Signals that come now have nobody to go to.
+    /// Says what went over RDMA since the command was started, if the preparation has left a
+    /// note for that. Signals that arrive during this time are not forwarded: the command is
+    /// gone.
     pub(super) fn account(&self, ran: Duration) {
         let Some(note) = self.note.as_deref().and_then(Note::traffic) else { return };
         let _ = fork::within(PATIENCE, || {

@@ -13,20 +13,20 @@ use crate::text::duration as shown;
 /// The end of the command, and what led to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
-    /// The command's name, without the path; `None` while it was prepared.
+    /// The command's name, without the path; `None` if only the preparation has run.
     pub command: Option<String>,
     pub ended: Ended,
-    /// What the container ends with.
+    /// The exit code of the container.
     pub code: i32,
-    /// Since the start.
+    /// From the start of the supervisor to the end of the command.
     pub ran: Duration,
-    /// The signal that is behind it, and how long before the end it was forwarded.
+    /// The signal that led to the end, and how long before the end it was forwarded.
     pub signal: Option<(i32, Duration)>,
-    /// Why everything that was left was killed.
+    /// Why all remaining processes were killed, if they were.
     pub killed: Option<Killed>,
 }
 
-/// Which time was up.
+/// Which time had run out when the processes were killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Killed {
     StopTimeout(Duration),
@@ -34,7 +34,7 @@ pub enum Killed {
 }
 
 impl Ended {
-    /// As a shell gives it.
+    /// The exit code, as a shell computes it: 128 and the signal's number for a killed process.
     pub fn code(self) -> i32 {
         match self {
             Ended::Exited(code) => code,
@@ -44,7 +44,7 @@ impl Ended {
 }
 
 impl End {
-    /// Says it, where it is worth a line: anything but an end of its own with code 0.
+    /// Says how the command ended, unless it ended by itself with code 0.
     pub fn report(&self, voice: Voice) {
         let plain = self.ended == Ended::Exited(0) && self.signal.is_none() && self.killed.is_none();
         if plain || voice.quiet {

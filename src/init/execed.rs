@@ -11,26 +11,26 @@ use crate::facts::reader::of_kernel;
 /// executed no program since then.
 const FORKED_ONLY: u64 = 0x40;
 
-/// Whether a child has never executed a program. To be asked of one that can do so no more: it
-/// has ended, or closed all its files, and is not reaped.
+/// Whether a child has never executed a program. Ask only about a child that can execute
+/// nothing any more: it has ended, or has closed all its files, and is not reaped yet.
 ///
 /// `true` is certain: the kernel itself says so (proc(5), field 9 of `/proc/PID/stat`). `false`
-/// is also what cannot be told, without a /proc of this PID namespace, or where a sandbox has no
-/// such flags (gVisor). setpgid(2), which a child that has executed something refuses, would need
-/// no /proc; but gVisor lets that be done to any child, and the command would run twice.
+/// also means that it cannot be known: there is no /proc of this PID namespace, or a sandbox
+/// such as gVisor has no such flags. setpgid(2) fails for a child that has executed something,
+/// and needs no /proc; but gVisor allows it for every child, and the command would run twice.
 pub fn has_never_execed(child: Pid) -> bool {
     flags(child).is_some_and(|flags| flags & FORKED_ONLY != 0)
 }
 
 fn flags(child: Pid) -> Option<u64> {
     let own = std::process::id().to_string();
-    // Of another PID namespace, the number is another process's.
+    // In the /proc of another PID namespace, the number is that of another process.
     if fs::read_link("/proc/self").ok()? != Path::new(&own) {
         return None;
     }
     let stat = of_kernel(format!("/proc/{child}/stat"))?;
-    // The name of the program may hold anything, a parenthesis too. State, parent, group,
-    // session, terminal, its group, flags.
+    // The name of the program may hold anything, even a parenthesis. The fields after it are:
+    // state, parent, group, session, terminal, its group, flags.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(1);
     (fields.next()? == own).then_some(())?;
@@ -44,7 +44,7 @@ mod tests {
     use crate::sys::fork::{Ended, Reaped, reap_child, spawn};
     use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
-    /// Dead, and there until it is reaped.
+    /// Asks about a child that has ended and is not reaped, then reaps it.
     fn ended(child: impl FnOnce() -> i32) -> (bool, Reaped) {
         let child = spawn(child).unwrap();
         waitid(Id::Pid(child), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).unwrap();

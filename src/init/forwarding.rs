@@ -21,7 +21,7 @@ impl Supervisor {
         }
         let signal = self.orders.supervision.rewrite.of(received.signal())?;
         if signal == SIGCONT && self.reach == Reach::Descendants {
-            // After a shell's `fg`.
+            // A shell's `fg` has continued us, so the command gets the terminal back.
             terminal::hand_over(getpgrp(), self.child);
         }
         let target = match self.orders.supervision.kill_group {
@@ -34,11 +34,11 @@ impl Supervisor {
                 self.last_forwarded = Some((signal, Instant::now()));
                 self.warn_of_value(signal, how);
             }
-            // It has ended; its SIGCHLD is on the way.
+            // The command has ended, and its SIGCHLD is on the way.
             Err(Errno::ESRCH) => {}
             Err(error) => self.warn_of_kill(signal, error),
         }
-        // Also where it reached nobody: the container is asked to end.
+        // Noted even if the signal reached nobody: somebody asks the container to end.
         self.note_stop(received.signal(), signal);
         None
     }
@@ -49,8 +49,8 @@ impl Supervisor {
         }
     }
 
-    /// Once: a child that changed its user can get no signal from an init
-    /// without CAP_KILL, and that is no reason to end.
+    /// Warns once. A child that changed its user can get no signal from an init without
+    /// CAP_KILL, and that is no reason for the init to end.
     fn warn_of_kill(&mut self, signal: i32, error: Errno) {
         if std::mem::replace(&mut self.warned_of_kill, true) {
             return;
@@ -76,8 +76,8 @@ impl Supervisor {
         self.orders.voice.say(Level::Warn, &message);
     }
 
-    /// The signal that is to be named with the end: what asked for it, or what it was
-    /// killed by, if that came through us.
+    /// The signal to name in the line about the end: the one that asked for the end, or the one
+    /// that killed the command, if it was forwarded by us.
     pub(super) fn signal_behind(&self, ended: Ended) -> Option<(i32, Instant)> {
         let killer = self.last_forwarded.filter(|(signal, _)| ended == Ended::Killed(*signal));
         self.stop.filter(|(signal, _)| self.forwarded.has(*signal)).or(killer)

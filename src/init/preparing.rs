@@ -20,7 +20,7 @@ use crate::sys::fork::Ended;
 use crate::sys::memory;
 use crate::sys::signals::{self, Received};
 
-/// What becomes of a command whose preparation did not come to its end, but to a decision.
+/// What is said when the preparation did not come to its end, but had already decided.
 pub const WITH_WHAT_WAS_DECIDED: &str = "The command is started with what was decided. \
     Processes that enter the container later may not find all of it.";
 
@@ -29,7 +29,7 @@ enum Event {
     Signal(Received),
     News(News),
     TimeUp,
-    /// The kernel does not let us take signals.
+    /// The kernel does not let this process wait for signals.
     Deaf,
 }
 
@@ -37,9 +37,9 @@ enum Event {
 pub(super) enum Prepared {
     /// The command runs.
     Running,
-    /// The main child is gone: the command, or what was to become it.
+    /// The main child has ended: either the command, or the preparation that was to become it.
     Ended { ended: Ended, was_command: bool },
-    /// All there is to say has been said: exit with this.
+    /// Everything has been said: exit with this code.
     Exit(i32),
 }
 
@@ -47,26 +47,28 @@ impl Supervisor {
     /// From the fork until the child has become the command, or is gone.
     pub(super) fn preparing(&mut self, watch: Watch) -> Prepared {
         let Ok(pending) = signals::pending_fd() else {
-            // Without it there is no deadline, but the container works.
+            // Without a descriptor for signals there is no deadline, but the container works.
             return Prepared::Running;
         };
-        // While the child has the work; what the loop needs is read again.
+        // PID 1 is idle while the child prepares; code pages that are needed again are read
+        // again.
         memory::forget_own_code();
         loop {
             match wait(&pending, &watch, self.preparing_wakes_at()) {
                 Event::Signal(received) => {
-                    // The orders that it is to be handled by may have come just before.
+                    // The child's orders for this very signal may have come just before it.
                     self.hear(&watch);
                     if let Some(ended) = self.handle(&received) {
                         return self.ended_early(ended, &watch);
                     }
                 }
                 Event::News(News::Told(Message::Orders(orders))) => self.follow(*orders),
-                // Seen again, and said, where the end is waited for.
+                // `until_child_ends` meets the same error, and says so.
                 Event::Deaf => return Prepared::Running,
                 Event::News(News::Told(Message::NotRun)) => self.not_run = true,
                 Event::News(News::Nothing) => {}
-                // By the exec; or, where the child never came to that, by its end.
+                // The exec closed the pipe; or, if the child never came to that, the child's
+                // end did.
                 Event::News(News::Closed) => {
                     if !watch.claim_start() && !has_never_execed(self.child) {
                         return Prepared::Running;
@@ -89,7 +91,7 @@ impl Supervisor {
                         "the preparation did not finish within {after:?} (prepare-timeout) and was stopped"
                     ));
                 }
-                // It is about to exec, and may still be killed before it does.
+                // The child is about to exec, and a signal may still kill it before it does.
                 Event::TimeUp => self.orders.terms.deadline = None,
             }
         }
@@ -113,7 +115,7 @@ impl Supervisor {
             return self.ended_unprepared(ended);
         }
         match ended {
-            // Not a program of this name that ends with 126 or 127.
+            // 126 and 127 are our own codes here, not those of a program of this name.
             Ended::Exited(code) if self.not_run => Prepared::Exit(code),
             ended => Prepared::Ended { ended, was_command: !self.not_run },
         }
@@ -122,22 +124,22 @@ impl Supervisor {
     /// The child ended without having become the command.
     fn ended_unprepared(&mut self, ended: Ended) -> Prepared {
         match ended {
-            // By no signal that came through us: our own program failed.
+            // We have sent no such signal, so our own program failed.
             Ended::Killed(signal) if !self.forwarded.has(signal) && self.killed.is_none() => {
                 self.start_untouched(&format!("the preparation was killed by {}", signals::name(signal)))
             }
             Ended::Killed(_) => Prepared::Ended { ended, was_command: false },
-            // It said why.
+            // The child has said why.
             Ended::Exited(code) => Prepared::Exit(code),
         }
     }
 
-    /// Starts the command as far as it was prepared: with what was decided, where that
-    /// was; otherwise as it would have started without us, unless it must not start
-    /// without the checks.
+    /// Starts the command as far as it was prepared. If the preparation had decided, the
+    /// command gets what was decided. Otherwise it starts as it would have started without us,
+    /// unless it must not start without the checks.
     fn start_untouched(&mut self, why: &str) -> Prepared {
         let voice = self.orders.voice;
-        // It was decided after every check that was asked for.
+        // The decision is left only after every check that was asked for.
         let decision = self.note.as_deref().and_then(Note::decision);
         let refusal = self.orders.terms.refuse;
         if let (None, Some(refusal)) = (&decision, refusal) {
@@ -158,7 +160,8 @@ impl Supervisor {
         voice.say(Level::Error, &format!("{why}. {how}"));
         let (watch, link) = match link::pair_without_memory() {
             Ok((watch, link)) => (Some(watch), Some(link)),
-            // The command is worth more than a better message.
+            // Without a pipe we cannot say whether the command was executed, but the command
+            // matters more.
             Err(_) => (None, None),
         };
         let (before, tasks) = (self.child, self.tasks);
@@ -182,8 +185,8 @@ impl Supervisor {
                 self.left = None;
                 self.untouched = watch;
                 self.child = child;
-                // It starts with every signal blocked, so each of these counts as if
-                // it had been sent at the start: a stop is still a stop, and what the
+                // The new process starts with every signal blocked, so each of these counts as
+                // if it had been sent at the start: a stop is still a stop, and what the
                 // command inherits as ignored is still ignored.
                 for signal in self.forwarded.signals() {
                     let _ = signals::kill(child, signal);
@@ -194,8 +197,8 @@ impl Supervisor {
         }
     }
 
-    /// Says why the command is not started, and has it written by a process of its own to
-    /// where Kubernetes looks for it. Returns the code to exit with.
+    /// Says why the command is not started, and has a child write the reason to where
+    /// Kubernetes looks for it. Returns the code to exit with.
     fn refuse(&self, refusal: Refusal, why: &str) -> i32 {
         let reason = refusal.because(why);
         let voice = self.orders.voice;
@@ -206,8 +209,8 @@ impl Supervisor {
         refusal.code
     }
 
-    /// When the next thing is due that no signal tells of; the preparation has a
-    /// deadline of its own.
+    /// When the next deadline is due, that of the preparation included. No signal tells of a
+    /// deadline.
     fn preparing_wakes_at(&self) -> Option<Instant> {
         let deadline = self.orders.terms.deadline.and_then(|after| self.started.checked_add(after));
         deadline.filter(|_| self.killed.is_none()).into_iter().chain(self.wake_at()).min()
@@ -216,7 +219,8 @@ impl Supervisor {
 
 fn wait(pending: &OwnedFd, watch: &Watch, until: Option<Instant>) -> Event {
     loop {
-        // A signal first: when the child has ended, it also explains the closed pipe.
+        // Signals are taken first: when the child has ended, its SIGCHLD also explains the
+        // closed pipe.
         match signals::take() {
             Ok(Some(received)) => return Event::Signal(received),
             Ok(None) => {}

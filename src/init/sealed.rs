@@ -1,5 +1,6 @@
-//! What the start has left, as PID 1 holds it for whoever enters the container later.
-//! Files can lie where others may write to; into PID 1 nobody else can put anything.
+//! The state of the start, as PID 1 holds it for processes that enter the container later.
+//! Others may be able to write to the files of the state; nobody else can change memory of PID
+//! 1.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,15 +13,16 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use crate::state::pid1::{NAME, SEALS, is_sealed};
 
-/// Memory of PID 1 and the child that prepares, which the child fills and seals. The
-/// command does not get it.
+/// Memory that PID 1 and the preparing child share; the child fills and seals it. The command
+/// does not inherit it.
 pub struct Sealed(File);
 
 impl Sealed {
-    /// `None` before Linux 3.17, or where there is no memory.
+    /// `None` before Linux 3.17, or when the kernel has no memory left.
     pub fn new() -> Option<Sealed> {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-        // A machine may ask for it (vm.memfd_noexec), and one before Linux 6.3 not know it.
+        // A machine may require this flag (vm.memfd_noexec); a kernel before 6.3 does not know
+        // it.
         let no_program = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
         let made: Result<OwnedFd, Errno> =
             memfd_create(NAME, flags | no_program).or_else(|_| memfd_create(NAME, flags));
@@ -31,17 +33,18 @@ impl Sealed {
         self.0.as_raw_fd()
     }
 
-    /// Puts this into it; it counts once it is sealed. Gives whether it is all there.
+    /// Writes these bytes, which count once the memory is sealed. Gives whether all were
+    /// written.
     pub fn fill(&self, bytes: &[u8]) -> bool {
         self.0.write_all_at(bytes, 0).is_ok()
     }
 
-    /// Nothing can change what is in it from now on.
+    /// Seals the memory: nothing can change its content from now on.
     pub fn seal(&self) {
         let _ = fcntl(&self.0, FcntlArg::F_ADD_SEALS(SEALS));
     }
 
-    /// Whether something counts that is in it.
+    /// Whether the memory holds something and is sealed.
     pub fn is_sealed(&self) -> bool {
         is_sealed(&self.0)
     }

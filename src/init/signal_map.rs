@@ -1,20 +1,19 @@
-//! Tables of what becomes what: signals on their way to the command, and exit
-//! codes on their way out.
+//! Tables that replace signals on their way to the command, and exit codes on their way out.
 
 use crate::sys::signals::{self, LARGEST};
 
-/// Which signal the command gets for one that was sent to its init.
+/// Which signal the command gets when its init gets a given one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rewrite([u8; Rewrite::SIZE]);
 
 impl Rewrite {
     pub const SIZE: usize = LARGEST as usize + 1;
 
-    /// Of texts `FROM:TO`, each a name or a number; a TO of 0 drops the signal. One
-    /// step: what one text turns into another signal is not turned on by a second.
+    /// From texts `FROM:TO`, each a name or a number; a TO of 0 drops the signal. The table is
+    /// applied once: the TO of one text is not looked up again as the FROM of another.
     ///
     /// # Errors
-    /// What is wrong with the first text that is no such thing.
+    /// What is wrong with the first text that is not of this form.
     pub fn new(texts: &[impl AsRef<str>]) -> Result<Rewrite, String> {
         let mut rewrite = Rewrite::default();
         for text in texts {
@@ -40,7 +39,7 @@ impl Rewrite {
         Ok(rewrite)
     }
 
-    /// `None` where it is dropped.
+    /// The signal to forward; `None` if this signal is dropped.
     pub fn of(&self, signal: i32) -> Option<i32> {
         let place = usize::try_from(signal).ok().and_then(|signal| self.0.get(signal));
         place.map_or(Some(signal), |to| (*to != 0).then_some(i32::from(*to)))
@@ -55,24 +54,24 @@ impl Rewrite {
     }
 }
 
-/// Everything stays what it is.
+/// Every signal is forwarded as it is.
 impl Default for Rewrite {
     fn default() -> Rewrite {
         Rewrite(std::array::from_fn(|signal| u8::try_from(signal).unwrap_or_default()))
     }
 }
 
-/// Which code the container ends with for one of the command.
+/// Which code the container ends with when the command ends with a given one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remap([u8; Remap::SIZE]);
 
 impl Remap {
     pub const SIZE: usize = 256;
 
-    /// Of texts `N` or `N:M`, codes from 0 to 255; without an M it is 0.
+    /// From texts `N` or `N:M`, codes from 0 to 255; M is 0 if it is left out.
     ///
     /// # Errors
-    /// What is wrong with the first text that is no such thing.
+    /// What is wrong with the first text that is not of this form.
     pub fn new(texts: &[impl AsRef<str>]) -> Result<Remap, String> {
         let mut remap = Remap::default();
         for text in texts {
@@ -104,7 +103,7 @@ impl Remap {
     }
 }
 
-/// Everything stays what it is.
+/// Every code is passed on as it is.
 impl Default for Remap {
     fn default() -> Remap {
         Remap(std::array::from_fn(|code| u8::try_from(code).unwrap_or_default()))

@@ -22,13 +22,12 @@ use crate::sys::fork::Ended;
 use crate::sys::memory;
 use crate::sys::signals::{self, Inherited};
 
-/// Runs `prepare` in a child, which becomes the command, and serves as its init.
-/// Returns the code to exit with.
+/// Runs `prepare` in a child, which becomes the command, and serves as its init. Returns the
+/// code to exit with.
 ///
-/// All signals must be blocked; `inherited` is what the command gets back.
-/// `command` is what is started as it is where the preparation does not come to an
-/// end; it may be empty. `parent` is the one that this process was started by.
-/// Elsewhere than in PID 1, the process becomes a subreaper.
+/// All signals must be blocked; `inherited` is what the command gets back. `command` is started
+/// as it is if the preparation does not come to its end; it may be empty. `parent` is the
+/// process that started this one. A process that is not PID 1 becomes a subreaper.
 pub fn supervise(
     inherited: Inherited,
     command: Vec<CString>,
@@ -41,7 +40,7 @@ pub fn supervise(
     let sigchld = signals::set_default(SIGCHLD);
     let reach = if std::process::id() == 1 { Reach::Namespace } else { Reach::Descendants };
     if reach == Reach::Descendants {
-        // It fails only before Linux 3.4.
+        // This fails only before Linux 3.4.
         let _ = nix::sys::prctl::set_child_subreaper(true);
     }
     let (mut watch, link) = match link::pair() {
@@ -90,14 +89,15 @@ impl Supervisor {
         let ended = self.until_command_ends(watch);
         let at = Instant::now();
         if self.reach == Reach::Descendants {
-            // For whoever waits for us on this terminal.
+            // A shell that waits for us gets its terminal back.
             terminal::hand_over(self.child, getpgrp());
         }
         let (ended, was_command) = match ended {
             Ok(ended) => ended,
             Err(code) => return code,
         };
-        // What comes during the drain is not behind the end.
+        // The signal is looked up before the drain: one that comes during the drain did not
+        // lead to the end.
         let signal = self.signal_behind(ended);
         self.drain();
         let end = End {
@@ -115,8 +115,8 @@ impl Supervisor {
         end.code
     }
 
-    /// How the main child ended, and whether it was the command by then; or the code to
-    /// exit with, where all has been said.
+    /// How the main child ended, and whether it was the command by then; or the code to exit
+    /// with if everything has been said.
     fn until_command_ends(&mut self, watch: Watch) -> Result<(Ended, bool), i32> {
         match self.preparing(watch) {
             Prepared::Exit(code) => Err(code),
@@ -124,7 +124,8 @@ impl Supervisor {
             Prepared::Running => {
                 self.is_preparing = false;
                 self.leave_inherited_behind();
-                // By now it is little, and the loop for the rest needs still less.
+                // Little of our code is in memory by now, and the loop that follows needs still
+                // less.
                 memory::forget_own_code();
                 let Some(ended) = self.until_child_ends() else { return Err(self.gave_up()) };
                 let not_run = |watch: &Watch| watch.read() == News::Told(Message::NotRun);

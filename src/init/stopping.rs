@@ -1,4 +1,4 @@
-//! The last stage: who is left, how long they may take, and when they are killed.
+//! The last stage: which processes are left, how long they may take, and when they are killed.
 
 use std::time::{Duration, Instant};
 
@@ -11,19 +11,19 @@ use crate::exit;
 use crate::log::Level;
 use crate::sys::signals;
 
-/// What a process that was killed may take to go away. One that takes longer hangs
-/// in the kernel, and waiting for it would hang the container, too.
+/// How long a killed process may take to go away. One that takes longer hangs in the kernel,
+/// and waiting for it would make the container hang, too.
 const DYING: Duration = Duration::from_secs(5);
 
 impl Supervisor {
-    /// With the command gone, asks the others to end, once, and waits for them.
-    /// Processes that came in from outside (`docker exec`) are asked as well, but
-    /// nobody can wait for another's children.
+    /// After the command has ended, asks all other processes to end, once, and waits for them.
+    /// Processes that came in from outside (`docker exec`) are asked as well, but they are not
+    /// our children, so nobody can wait for them.
     pub(super) fn drain(&mut self) {
         if self.orders.supervision.drain_timeout.is_none() && self.killed.is_none() {
             return;
         }
-        // More may have ended by now, without a signal of their own.
+        // More processes may have ended by now, without a signal for each.
         self.reap();
         if self.childless {
             return;
@@ -36,7 +36,7 @@ impl Supervisor {
         if self.killed.is_none() {
             self.draining = Some(Instant::now());
             self.reach.signal(SIGTERM);
-            // One that is stopped would never hear of it.
+            // A stopped process does not handle SIGTERM until it is continued.
             self.reach.signal(SIGCONT);
         }
         while !self.childless {
@@ -44,7 +44,8 @@ impl Supervisor {
                 Ok(Some(received)) if received.signal() == SIGCHLD => {
                     self.reap();
                 }
-                // The command is gone, and its number may be another's by now.
+                // The signal is not forwarded: the command is gone, and its number may be
+                // another process's by now.
                 Ok(Some(received)) => {
                     if let Some(signal) = self.orders.supervision.rewrite.of(received.signal()) {
                         self.note_stop(received.signal(), signal);
@@ -62,7 +63,7 @@ impl Supervisor {
         }
     }
 
-    /// When the next thing is due that no signal tells of.
+    /// When the next deadline is due. No signal tells of a deadline.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         match self.killed {
             Some((_, at)) if self.may_not_kill => Some(at),
@@ -71,7 +72,7 @@ impl Supervisor {
         }
     }
 
-    /// When everything that is left is to be killed, and why.
+    /// When all remaining processes are to be killed, and why.
     pub(super) fn kill_due(&self) -> Option<(Killed, Instant)> {
         let supervision = &self.orders.supervision;
         let of_stop = self
@@ -92,13 +93,14 @@ impl Supervisor {
         }
     }
 
-    /// The command by itself, whose number is known even where no other process can be
-    /// seen; and whether it may be killed at all.
+    /// Kills the command by its own number, which is known even if no other process can be
+    /// seen. Notes whether we may kill it at all.
     pub(super) fn kill_command(&mut self) {
         self.may_not_kill = signals::kill(self.child, SIGKILL) == Err(Errno::EPERM);
     }
 
-    /// A process that cannot even be killed hangs in the kernel, mostly in a driver.
+    /// Gives up waiting for killed processes: one that does not go away hangs in the kernel,
+    /// mostly in a driver.
     pub(super) fn gave_up(&self) -> i32 {
         let child = self.child;
         let message = if self.may_not_kill {

@@ -34,34 +34,35 @@ pub(super) struct Supervisor {
     pub(super) command: Vec<CString>,
     pub(super) tasks: Tasks,
     pub(super) reach: Reach,
-    /// Our own, at the start.
+    /// The process that started us.
     pub(super) parent: Pid,
     pub(super) started: Instant,
     pub(super) orders: Orders,
-    /// The main child: what it exits with, we exit with.
+    /// The main child. Its exit code becomes ours.
     pub(super) child: Pid,
-    /// What was sent to the child so far.
+    /// The signals that were sent to the child so far.
     pub(super) forwarded: SignalSet,
     pub(super) last_forwarded: Option<(i32, Instant)>,
     /// The first signal that asks for the end, and when it was forwarded.
     pub(super) stop: Option<(i32, Instant)>,
-    /// Since when others than the command are waited for.
+    /// When the wait for other processes than the command began.
     pub(super) draining: Option<Instant>,
-    /// The command could not be executed, as has been said.
+    /// The command could not be executed, and somebody has said so.
     pub(super) not_run: bool,
-    /// What is reaped is looked at first: the main child may not be the command yet.
+    /// The preparation still runs, so the main child may not be the command yet. A child that
+    /// has ended is then looked at before it is reaped.
     pub(super) is_preparing: bool,
-    /// The main child has ended, and had never executed anything: for certain.
+    /// The main child has ended, and certainly had never executed anything.
     pub(super) never_execed: bool,
     /// The process of a preparation that was given up.
     pub(super) replaced: Option<Pid>,
     /// Tells whether a command that was started without preparation could be executed.
     pub(super) untouched: Option<Watch>,
-    /// What the preparation has left for the end, until it turns out that it left nothing.
+    /// The preparation's note for the end; `None` once it is known that there is none.
     pub(super) note: Option<Rc<Note>>,
-    /// What the preparation has left for those who enter, where it has left something.
+    /// The state that the preparation has left for processes that enter, if it has left one.
     pub(super) left: Option<Rc<Sealed>>,
-    /// When everything that was left was killed, and why.
+    /// When all remaining processes were killed, and why.
     pub(super) killed: Option<(Killed, Instant)>,
     /// There is no child left, adopted ones included.
     pub(super) childless: bool,
@@ -72,7 +73,7 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Goes by these from now on.
+    /// Follows these orders from now on.
     pub(super) fn follow(&mut self, orders: Orders) {
         let before = std::mem::replace(&mut self.orders, orders).supervision.parent_death_signal;
         if let Some(signal) = orders.supervision.parent_death_signal
@@ -82,8 +83,8 @@ impl Supervisor {
         }
     }
 
-    /// Forwards and reaps until the main child has ended. `None` when it was killed,
-    /// and does not go away.
+    /// Forwards signals and reaps until the main child has ended. `None` when the child was
+    /// killed, and does not go away.
     pub(super) fn until_child_ends(&mut self) -> Option<Ended> {
         loop {
             match signals::wait(self.wake_at()) {
@@ -94,7 +95,7 @@ impl Supervisor {
                 }
                 Ok(None) if self.killed.is_some() => return None,
                 Ok(None) => {
-                    // It may have ended at the last moment.
+                    // The child may have ended at the last moment.
                     if let Some(ended) = self.reap() {
                         return Some(ended);
                     }
@@ -106,7 +107,8 @@ impl Supervisor {
         }
     }
 
-    /// Where the kernel lets nobody wait for signals, at least the end is seen.
+    /// When the kernel lets nobody wait for signals, this at least notices the end of the
+    /// child.
     fn only_reap(&mut self, error: Errno) -> Option<Ended> {
         let message = format!(
             "cannot wait for signals ({}, rt_sigtimedwait): none is forwarded from now on. Does a seccomp filter forbid it?",
@@ -142,7 +144,8 @@ impl Supervisor {
                 }
             }
         }
-        // What a parent had no time to start when the tree was walked.
+        // A parent that was being killed may have started children that the walk of the tree
+        // did not see.
         if self.killed.is_some() && self.reach == Reach::Descendants && (orphans || main.is_some()) {
             self.reach.signal(SIGKILL);
         }
@@ -175,9 +178,9 @@ impl Supervisor {
         visible(&Path::new(name).file_name().unwrap_or(name).to_string_lossy())
     }
 
-    /// Lets go of everything that PID 1 has no use for: descriptors that the
-    /// command may want closed some day, and the folder it may want unmounted.
-    /// Not before the command runs: PID 1 may have to start it.
+    /// Closes everything that PID 1 has no use for: descriptors that the command may want
+    /// closed some day, and the working folder, which it may want unmounted. Call this only
+    /// once the command runs: until then PID 1 may have to start it.
     pub(super) fn leave_inherited_behind(&mut self) {
         self.note.take_if(|note| note.traffic().is_none());
         let own = self.untouched.as_ref().map(Watch::raw_fds).into_iter().flatten();

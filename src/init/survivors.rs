@@ -1,5 +1,4 @@
-//! Everything that is left in the container, workers in sessions of their own
-//! included.
+//! All processes that are left in the container, including workers in sessions of their own.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,19 +10,19 @@ use crate::facts::reader::of_kernel;
 use crate::sys::pidfd::Pidfd;
 use crate::sys::signals;
 
-/// Whose processes these are.
+/// Which processes a signal reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// PID 1's: all of the PID namespace.
+    /// For PID 1: all of its PID namespace.
     Namespace,
-    /// A subreaper's: its descendants.
+    /// For a subreaper: its descendants.
     Descendants,
 }
 
 impl Reach {
-    /// Sends a signal to every process in reach but this one. The kernel does it in
-    /// one step for a namespace; for a tree, what is born meanwhile may be missed, so
-    /// a KILL has to be repeated until nothing is left.
+    /// Sends a signal to every process in reach except this one. In a namespace the kernel does
+    /// it in one step. In a tree, a process that is born meanwhile may be missed, so a KILL has
+    /// to be repeated until nothing is left.
     pub fn signal(self, signal: i32) {
         match self {
             Reach::Namespace => {
@@ -41,7 +40,7 @@ impl Reach {
     }
 }
 
-/// Children, their children, and so on; none where /proc does not show them.
+/// Signals children, their children, and so on; none if /proc does not show them.
 fn signal_descendants(signal: i32) {
     if !Reach::Descendants.can_see() {
         return;
@@ -50,20 +49,21 @@ fn signal_descendants(signal: i32) {
     let parents: HashMap<i32, i32> = processes().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let is_ours = |pid: i32| {
         let mut ancestors = std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
-        // No chain is longer than there are processes, whatever was read.
+        // The bound ends the walk whatever was read: no chain is longer than there are
+        // processes.
         ancestors.by_ref().skip(1).take(parents.len()).any(|ancestor| ancestor == own)
     };
     for (pid, seen) in parents.iter().filter(|(pid, _)| is_ours(**pid)) {
-        // One at a time: there may be more of them than descriptors.
+        // Opened one at a time: there may be more processes than descriptors.
         let process = Pidfd::open(Pid::from_raw(*pid));
-        // The number may have gone to another process in the meantime; if it has done
-        // so after this, the descriptor is that of the dead one.
+        // The number may have gone to another process before the descriptor was opened. If it
+        // went to another process after that, the descriptor still means the dead one.
         if !parent(*pid).is_some_and(|now| now == *seen || now == own) {
             continue;
         }
         let _ = match process {
             Ok(process) => process.kill(signal),
-            // No descriptor is left, or the kernel has no such thing.
+            // No descriptor is left, or the kernel has no pidfd.
             Err(_) => signals::kill(Pid::from_raw(*pid), signal),
         };
     }

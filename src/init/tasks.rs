@@ -1,24 +1,24 @@
-//! What is above this module, and what it is handed therefore.
+//! Functions of the modules above this one, which hand them down to it.
 
 use std::ffi::CString;
 use std::time::Duration;
 
 use super::orders::Refusal;
 
-/// What the processes do that a supervisor forks beside the preparation, and what it says when
-/// it refuses. PID 1 calls none of the first three itself.
+/// What the processes that a supervisor forks besides the preparation do, and what the
+/// supervisor says when it refuses. PID 1 itself calls none of the first three.
 #[derive(Clone, Copy)]
 pub struct Tasks {
-    /// Becomes the command with what was decided, as the preparation has left it. Returns the
-    /// code to exit with where that cannot be, when it has been said.
+    /// Becomes the command with what was decided. If that fails, says so and returns the code
+    /// to exit with.
     pub execute_decided: fn(&[u8], Vec<CString>, Option<Refusal>) -> i32,
-    /// The same as it would have been without rdma-init.
+    /// Becomes the command as it would have started without rdma-init.
     pub execute_untouched: fn(Vec<CString>) -> i32,
-    /// Tells what the job has moved since this note was made, so long ago.
+    /// Tells what the job has moved since this note was made, and how long ago that was.
     pub tell_traffic: fn(&[u8], Duration),
-    /// The sentence that says why, with the exit code.
+    /// The sentence that says why the command is refused, with the exit code.
     pub refusing: fn(&str, i32) -> String,
-    /// Has a process of its own leave the reason where Kubernetes shows it. Returns what to say
-    /// where that cannot be.
+    /// Writes the reason to where Kubernetes shows it; runs in a child. Returns what to say if
+    /// that fails.
     pub leave_reason: fn(&str) -> Option<String>,
 }

@@ -10,8 +10,8 @@ use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid, setpgid, tcgetpgrp, tc
 use crate::sys::signals;
 use crate::sys::stdio::stdin;
 
-/// Does something with our controlling terminal: standard input, or what is behind
-/// /dev/tty where that is redirected. `None` where there is none.
+/// Does something with our controlling terminal: standard input, or /dev/tty if standard input
+/// is redirected. `None` without a terminal.
 fn on_terminal<T>(act: impl FnOnce(BorrowedFd) -> T) -> Option<T> {
     let stdin = stdin();
     if tcgetpgrp(stdin).is_ok() {
@@ -29,8 +29,8 @@ pub fn hand_over(from: Pid, to: Pid) -> bool {
     on_terminal(|terminal| tcgetpgrp(terminal) == Ok(from) && tcsetpgrp(terminal, to).is_ok()) == Some(true)
 }
 
-/// Whether a shell on this terminal looks after us, and can resume us: what started
-/// us is in the same session and in another group.
+/// Whether a shell on this terminal looks after us and can resume us: the process that started
+/// us is in our session, and in another group.
 pub fn is_job() -> bool {
     let parent = getppid();
     on_terminal(|_| ()).is_some()
@@ -56,16 +56,16 @@ pub fn lead_group(pid: Pid) -> bool {
     setpgid(pid, pid).is_ok()
 }
 
-/// Job control, in front of a shell, when `signal` has stopped the command. Where that
-/// was ^Z, the shell waits for the rest of the job to stop as well. Where the command
-/// wants the terminal, and `fg` has put us in front, it gets it.
+/// Job control in front of a shell, when `signal` has stopped the command. After ^Z, the shell
+/// waits for the rest of the job to stop as well. If the command wants the terminal, and `fg`
+/// has put us into the foreground, the command gets the terminal.
 pub fn stop_along(child: Pid, signal: i32) {
     let own = getpgrp();
     let wants_terminal = [SIGTTIN, SIGTTOU].contains(&signal);
     if wants_terminal && hand_over(own, child) {
         let _ = signals::kill(child, SIGCONT);
     } else if is_job() && (hand_over(child, own) || wants_terminal || signal == SIGTSTP) {
-        // The others of a pipeline, too.
+        // This stops the other members of a pipeline, too.
         let _ = signals::kill(Pid::from_raw(0), SIGSTOP);
     }
 }

@@ -1,4 +1,4 @@
-//! What a supervisor says: on standard error, waiting for nobody.
+//! What a supervisor says: lines on standard error, without waiting for a reader.
 
 use super::orders::Voice;
 use crate::log::Log;
@@ -6,7 +6,7 @@ use crate::log::{Format, Level};
 use crate::sys::stdio::Stderr;
 
 impl Voice {
-    /// One line: an error, or a warning.
+    /// Says one line: an error, or a warning.
     pub fn say(self, level: Level, message: &str) {
         if self.quiet && level == Level::Warn {
             return;
@@ -22,7 +22,8 @@ impl Voice {
         }
     }
 
-    /// Only now: most supervisors never say a word, and keep the memory free.
+    /// The log is started with the first message: most supervisors never say a word, and save
+    /// its memory.
     pub fn start_log(self) {
         let level = if self.quiet { Level::Error } else { Level::Warn };
         Log::start(Format::Json, level, Stderr::at_once());

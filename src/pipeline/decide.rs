@@ -10,8 +10,9 @@ use crate::profiles::Profiles;
 
 /// The plan with all findings that need nothing but the facts.
 ///
-/// What the container's start has filled in stands, as everything in the environment does. It
-/// is no wish of the user: where it would come out the same today, this is the plan without it.
+/// Variables that this container's start has filled in stand, as everything in the environment
+/// does. They are no wish of the user: if they would be decided the same today, the plan is
+/// made without them.
 pub fn decide(facts: &Facts, profiles: &Profiles, config: &Config) -> Plan {
     if facts.filled_at_start.is_empty() {
         return plan_with_findings(facts, profiles, config);

@@ -14,7 +14,7 @@ use crate::state::find::{Found, Without, find};
 use crate::state::preparation;
 use crate::sys::exec::Image;
 
-/// Between two looks whether the container's start is done.
+/// The time between two looks whether the container's start is done.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Everything up to the exec.
@@ -48,7 +48,7 @@ pub fn enter(
     if config.memlock != Demand::Off {
         raise_memlock();
     }
-    // Who enters may want something else.
+    // A variable that the entering process has already may be meant to differ.
     let new = given.iter().filter(|(name, _)| known.get(name).is_none());
     let new: Vec<(&str, &str)> = new.map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let is_filled = !new.is_empty();
@@ -60,17 +60,18 @@ pub fn enter(
     })
 }
 
-/// The state, for which a start that is not done yet is waited for.
+/// Finds the state, and waits for a start that is not done yet.
 fn wait(config: &Config) -> Result<Found, Vec<Without>> {
-    // None where the time is longer than the clock has: there is no end then.
+    // `None` if the time is longer than the clock can tell: there is no end then.
     let end = Instant::now().checked_add(left(config));
     loop {
-        // Asked first: what is left is there before the preparation ends.
+        // Asked before the state is looked for, because the state is written before the
+        // preparation ends.
         let may_come = end.is_none_or(|end| Instant::now() < end)
             && config.state_dir != StateDir::Nowhere
             && preparation::is_under_way() != Some(false);
         let found = find(&config.state_dir);
-        // No event tells of a folder that may come to be in one of several places.
+        // The folder may come up in one of several places, and no event tells of that.
         match found {
             Err(_) if may_come => std::thread::sleep(LOOK),
             found => return found,
@@ -78,7 +79,7 @@ fn wait(config: &Config) -> Result<Found, Vec<Without>> {
     }
 }
 
-/// How long the preparation of this container may still take, if its PID 1 is one of us.
+/// How long the preparation of this container may still take, if PID 1 is rdma-init.
 fn left(config: &Config) -> Duration {
     let age = preparation::age_of_our_init();
     age.map_or(Duration::ZERO, |age| config.longest_preparation().saturating_sub(age))

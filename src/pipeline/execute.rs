@@ -16,19 +16,19 @@ use crate::log::say;
 use crate::sys::environ;
 use crate::sys::exec::Image;
 
-/// Becomes the command. Returns the exit code where that cannot be, when it has been said.
+/// Becomes the command. If that fails, says so and returns the exit code.
 pub fn execute(mut image: Image, command: &[CString]) -> i32 {
     let error = image.exec();
     failed(error, command, &image)
 }
 
-/// The same as it would have been without rdma-init.
+/// As [`execute`], with the command as it would have started without rdma-init.
 pub fn execute_untouched(command: Vec<CString>) -> i32 {
     execute(Image::new(command.clone(), environ::entries()), &command)
 }
 
-/// The same with variables that were filled in, which the kernel may have no room for. The
-/// command then starts without them, or not at all where there is a `refusal`.
+/// As [`execute`], with variables that were filled in, for which the kernel may have no room.
+/// The command then starts without them, or not at all if there is a `refusal`.
 pub fn execute_filled(mut image: Image, command: &[CString], refusal: Option<Refusal>) -> i32 {
     let error = image.exec();
     if error != Errno::E2BIG {

@@ -1,4 +1,4 @@
-//! Leaving behind what was decided, for whoever enters the container later.
+//! Leaves what was decided to processes that enter the container later.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,38 +25,39 @@ use crate::state::run::Run;
 use crate::state::{NCCL_CONF, StateDir};
 use crate::text::visible;
 
-/// What is to be kept.
+/// What is left.
 pub struct Decided<'a> {
     pub facts: Facts,
     pub plan: &'a Plan,
     pub memlock: Option<&'a Memlock>,
-    /// Whether the self-test passed, where one was made.
+    /// Whether the self-test passed, if there was one.
     pub verdict: Option<bool>,
     /// Whether PID 1 is our own init.
     pub by_init: bool,
 }
 
-/// Writes the state folder, in a container `/etc/nccl.conf`, and wherever else the variables are
-/// wanted (`propagate`). What cannot be is said,
-/// where somebody could miss it; the command starts all the same. Gives what our own init
-/// is to vouch for.
+/// Writes the state folder, in a container `/etc/nccl.conf`, and every other place where the
+/// variables are wanted (`propagate`). Says what cannot be written, if somebody could miss it;
+/// the command starts all the same. Gives the bytes for which our own init is to vouch.
+#[must_use]
 pub fn leave(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
     let filled: Vec<(&str, &str)> = decided.plan.public().collect();
     let run = run(&decided);
     let writes_conf = config.write_nccl_conf.unwrap_or(decided.by_init || run.identity.is_container());
-    // A command that is started in a container by hand ends before the container does.
+    // A command that somebody starts by hand in a container ends before the container does.
     let standing = match decided.by_init {
         true => None,
         false => find(&config.state_dir).ok().filter(|found| stands(&found.run)),
     };
     let standing = match standing {
         Some(Found { doubt: None, .. }) => return Vec::new(),
-        // It may be somebody else's, who must not keep us from what is ours alone.
+        // The state may be somebody else's, who must not keep us from writing where nobody else
+        // can.
         doubtful => doubtful.and_then(|found| found.folder),
     };
     let (left, refused) =
         state::write(&config.state_dir, standing.as_deref(), || files(&run, &decided, &filled));
-    // A process that enters has not inherited these, either.
+    // A process that enters has not inherited the variables of the environment, either.
     let given: Vec<(&str, &str)> = filled.iter().copied().chain(decided.plan.inherited()).collect();
     tell_of_strangers(&refused, log);
     if left.is_some() || standing.is_some() || filled.is_empty() {
@@ -94,7 +95,7 @@ pub fn leave(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
             visible(&old)
         ));
     }
-    // The one that sshd takes.
+    // sshd takes the home folder from the user database.
     let home = config
         .propagate
         .ssh
@@ -117,9 +118,9 @@ struct Kept<'a> {
     run: &'a Run,
 }
 
-/// What has the names of our files at a known place, and is not ours, is an error: an
-/// image may have been told to read it there. Containers that share a folder on purpose see
-/// each other's state there, which is worth a warning.
+/// Tells of files that have the names of ours and are not ours. In the first of the known
+/// folders they are an error: an image may have been told to read them there. If containers
+/// share a folder on purpose, they see each other's state there, which is worth a warning.
 fn tell_of_strangers(refused: &[Refused], log: &Log) {
     let known = refused.first().filter(|refused| !refused.strange.is_empty());
     if let Some(Refused { folder, why, strange, is_other_state }) = known {
@@ -149,7 +150,8 @@ fn nowhere(refused: &[Refused], by_init: bool) -> String {
     }
 }
 
-/// What those who enter will not get, as nothing proves to them whose state it is.
+/// Which variables processes that enter will not get, because nothing proves to them whose
+/// state it is.
 fn loss(left: &Left, given: &[(&str, &str)], by_init: bool) -> Option<String> {
     let lost: Vec<&str> =
         given.iter().filter(|(name, value)| !is_harmless(name, value)).map(|(name, _)| *name).collect();
@@ -168,13 +170,13 @@ fn loss(left: &Left, given: &[(&str, &str)], by_init: bool) -> Option<String> {
     ))
 }
 
-/// Whether what a start has left is to stay: of the container's own, or for a command that
-/// is not this process, and still runs.
+/// Whether the state of an earlier start has to stay: that of the container's own start, or
+/// that of another command that still runs.
 fn stands(run: &Run) -> bool {
     run.by_init || run.pid != nix::unistd::getpid().as_raw() && run.is_running()
 }
 
-/// Whether the image has the advice in it already.
+/// Whether the image already names this file to NCCL, as the advice would say.
 fn is_read_anyway(facts: &Facts, state: Option<&Path>) -> bool {
     let named = facts.settings.get("NCCL_CONF_FILE").map(|setting| Path::new(&setting.value));
     named.is_some() && named == state
@@ -186,7 +188,7 @@ fn is_read(facts: &Facts, file: &Path) -> bool {
     is_read_anyway(facts, Some(file)) || is_linked()
 }
 
-/// `state` is the file that is ours alone.
+/// `state` is a file that only this container can write to.
 fn advice(why: &str, state: Option<&Path>) -> String {
     let next_best = match state {
         Some(state) => {
@@ -204,7 +206,7 @@ fn advice(why: &str, state: Option<&Path>) -> String {
 
 fn run(decided: &Decided) -> Run {
     let pid = nix::unistd::getpid().as_raw();
-    // Then its values are in the plan's findings, too.
+    // The values are then in the plan's findings, too.
     let is_private = decided.facts.has_private_values();
     Run {
         identity: Identity::own(),
@@ -223,7 +225,8 @@ fn files(run: &Run, decided: &Decided, filled: &[(&str, &str)]) -> state::Files 
     let plan = Document::new(decided.plan, decided.memlock).of_run(run);
     state::Files {
         env_sh: text(filled, EnvFormat::Sh).into_bytes(),
-        // Marked, as the next start may be told to read it.
+        // The lines are in a marked block, because the next start may be told to read this
+        // file.
         nccl_conf: block::with("", &text(filled, EnvFormat::NcclConf), |_| Vec::new()).into_bytes(),
         plan: json(&if is_private { plan.without_plan() } else { plan }),
         facts: json(&document::Document::new(&decided.facts)),
@@ -231,7 +234,7 @@ fn files(run: &Run, decided: &Decided, filled: &[(&str, &str)]) -> state::Files 
     }
 }
 
-/// What the format cannot hold is left out, as for `rdma-init env`.
+/// Variables that the format cannot hold are left out, as for `rdma-init env`.
 fn text(filled: &[(&str, &str)], format: EnvFormat) -> String {
     let mut text = Vec::new();
     let _ = environment::write(&mut text, filled, format);
@@ -240,7 +243,7 @@ fn text(filled: &[(&str, &str)], format: EnvFormat) -> String {
 
 fn json(document: &impl Serialize) -> Vec<u8> {
     let mut text = Vec::new();
-    // Into memory, which takes anything.
+    // A write into memory cannot fail.
     let _ = crate::json::write(&mut text, document);
     text
 }

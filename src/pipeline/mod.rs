@@ -38,17 +38,18 @@ use crate::self_test::run::Scope;
 use crate::sys::exec::Image;
 use crate::sys::signals;
 
-/// What the preparation came to.
+/// The result of the preparation.
+#[must_use]
 pub enum Prepared {
-    /// The command, ready to be executed, and what its init is to be left: what is to be
-    /// told in the end, and the state for those who enter.
+    /// The command, ready to be executed, and what is left to its init: the note for the end,
+    /// and the state for processes that enter.
     Command { image: Image, filled: bool, note: Vec<u8>, state: Vec<u8> },
-    /// This process is to look after the command, and a child to prepare it.
+    /// This process has to look after the command, and a child has to prepare it.
     Supervise(Box<Orders>),
-    /// The command must not be started. What others are told as well has no value in it
+    /// The command must not be started. `public` is the reason for others; it holds no value
     /// that not everybody may read.
     Refused { reason: String, public: String, code: i32 },
-    /// There is nothing to start; exit with this.
+    /// There is nothing to start: exit with this code.
     Exit(i32),
 }
 
@@ -56,13 +57,13 @@ pub enum Prepared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookedAfterBy {
     Pid1,
-    /// `--supervise`, where something else is PID 1.
+    /// `--supervise`, when something else is PID 1.
     Subreaper,
     Nobody,
 }
 
-/// Everything up to the exec. `decided` is told what the command is to get as soon as nothing
-/// keeps it from its start any more.
+/// Everything up to the exec. `decided` is called with what the command will get, as soon as
+/// nothing keeps the command from its start any more.
 ///
 /// # Errors
 /// A sentence for the user: the configuration or a profile is at fault.
@@ -130,12 +131,12 @@ pub fn prepare(
     );
     let filled = plan.filled().next().is_some();
     let image = Image::new(command, environment::with(inherited, plan.filled()));
-    // The last of all, as a self-test moves data, too.
+    // The counters are read last of all, because a self-test moves data, too.
     let note = if keeper == LookedAfterBy::Nobody { Vec::new() } else { traffic::note(config, &plan) };
     Ok(Prepared::Command { image, filled, note, state })
 }
 
-/// In place there is no init: does what is left of its configuration, and says what
+/// For a process without an init: does what is left of the init's configuration, and says what
 /// is lost.
 pub fn without_init(config: &Config, log: &Log, parent: Pid) {
     if let Some(signal) = config.parent_death_signal {
@@ -150,8 +151,8 @@ pub fn without_init(config: &Config, log: &Log, parent: Pid) {
     }
 }
 
-/// Raises the limit, whatever the fabric: another library may pin memory too. What
-/// is left to say matters only where RDMA is used.
+/// Raises the limit, whatever the fabric: another library may pin memory too. The result is
+/// told only if RDMA is used.
 fn raise_memlock(config: &Config, facts: &Facts, plan: &mut Plan) -> Option<Memlock> {
     if config.memlock == Demand::Off {
         return None;
@@ -166,7 +167,8 @@ fn raise_memlock(config: &Config, facts: &Facts, plan: &mut Plan) -> Option<Meml
     Some(Memlock { before, after, pinning })
 }
 
-/// Why the command must not be started, if so.
+/// Why the command must not be started; `None` if it may.
+#[must_use]
 fn refusal(config: &Config, plan: &Plan) -> Option<String> {
     if config.require_rdma
         && let Some(obstacle) = self_test::obstacle::all(plan).into_iter().next()
@@ -182,7 +184,7 @@ fn refusal(config: &Config, plan: &Plan) -> Option<String> {
     None
 }
 
-/// Tests limits, image and fabric, where that is wanted, and says what came out.
+/// Tests limits, image and fabric, if that is wanted, and tells the result.
 fn prove(config: &Config, facts: &Facts, plan: &Plan, log: &Log) -> Option<Report> {
     if config.self_test == Demand::Off {
         return None;
@@ -193,7 +195,8 @@ fn prove(config: &Config, facts: &Facts, plan: &Plan, log: &Log) -> Option<Repor
     Some(report)
 }
 
-/// Why the command must not be started after this, if so.
+/// Why the command must not be started after this self-test; `None` if it may.
+#[must_use]
 fn enforced(config: &Config, report: &Report) -> Option<String> {
     match config.self_test {
         Demand::Enforce => self_test::gate::reason(report),

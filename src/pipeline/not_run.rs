@@ -14,7 +14,7 @@ use crate::facts::program::{self, Program, Starter};
 use crate::sys::exec::Image;
 use crate::text::visible;
 
-/// The sentence, and the exit code.
+/// The sentence to say, and the exit code.
 pub fn exec_failed(command: &OsStr, error: Errno, image: &Image) -> (String, i32) {
     let name = visible(&String::from_utf8_lossy(command.as_bytes()));
     let reader = Reader::new(Path::new("/"));
@@ -44,7 +44,7 @@ pub fn exec_failed(command: &OsStr, error: Errno, image: &Image) -> (String, i32
     (format!("cannot run {shown}: {advice} ({error:?}).{of_image}"), exit::of_exec_error(error))
 }
 
-/// The file is there, and what the kernel would start it with is not.
+/// The sentence when the file exists, but the program that would start it does not.
 fn without_starter(program: &Program) -> String {
     let file = visible(&program.file.to_string_lossy());
     match &program.starter {

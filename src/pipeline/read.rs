@@ -1,4 +1,4 @@
-//! The host that is decided for: this container, or one that was captured elsewhere.
+//! Reads the host to decide for: this container, or one that was captured elsewhere.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,13 +19,14 @@ use crate::plan::{self, ProfileOption};
 use crate::profiles::Profiles;
 use crate::state::find::find;
 
-/// Bytes of a facts document. That of a large host has some hundred thousand.
+/// In bytes: the longest facts document. That of a large host has some hundred thousand.
 const LONGEST: u64 = 8 * 1024 * 1024;
 
-/// Objects of a facts document: an empty one takes two bytes, and in memory some hundred.
+/// The most objects of a facts document: an empty one takes two bytes in the text, and some
+/// hundred in memory.
 const OBJECTS: usize = 100_000;
 
-/// The profiles, where the configured one is among them.
+/// All profiles; the configured one must be among them.
 ///
 /// # Errors
 /// A profile is broken, or there is none of the configured name.
@@ -43,13 +44,13 @@ pub fn profiles(config: &Config) -> anyhow::Result<Profiles> {
     Ok(profiles)
 }
 
-/// Which profile a name may be a misspelling of, and which there are. `also` are words that
-/// are no profiles, and would do as well.
+/// Names the profile that this name may be a misspelling of, if there is one, and all profiles.
+/// `also` are other words that may be meant.
 pub fn advice_on_profile(name: &str, profiles: &Profiles, also: &[&str]) -> String {
     let names: Vec<&str> = profiles.names().collect();
     let all = names.join(", ");
     let distance = |known: &&&str| strsim::damerau_levenshtein(known, name);
-    // Half of a short name has to be right.
+    // At least half of a short name has to be right.
     let is_near = |known: &&&str| distance(known) <= 3.min(name.len() / 2);
     match names.iter().chain(also).min_by_key(distance).filter(is_near) {
         Some(meant) => format!("did you mean {meant}? There are {all}"),
@@ -57,10 +58,11 @@ pub fn advice_on_profile(name: &str, profiles: &Profiles, also: &[&str]) -> Stri
     }
 }
 
-/// What rdma-init has put into this environment when the container started, and is there
-/// still.
+/// The variables that rdma-init put into this environment when the container started, and that
+/// are still there.
 pub fn filled_at_start(config: &Config, profiles: &Profiles, environment: &Environment) -> Vec<Filled> {
-    // When a container starts there is mostly none, and so nothing to look for.
+    // When a container starts, its environment usually has no such variable, so nothing has to
+    // be looked for.
     if !environment.names().any(|name| profiles.may_fill(name)) {
         return Vec::new();
     }
@@ -80,14 +82,14 @@ pub fn all_facts(profiles: &Profiles, start: Start) -> Facts {
     live(profiles, start, true, |_, _| true)
 }
 
-/// The same with what only a self-test asks for.
+/// As [`all_facts`], with the facts that only a self-test needs.
 pub fn facts_to_prove(profiles: &Profiles, start: Start) -> Facts {
     let mut facts = all_facts(profiles, start);
     add_extra(&mut facts);
     facts
 }
 
-/// Adds what only a self-test asks for, to the facts of this container.
+/// Adds the facts that only a self-test needs, for this container.
 pub fn add_extra(facts: &mut Facts) {
     extra::add(facts, &Reader::new(Path::new("/")));
 }
@@ -117,11 +119,11 @@ fn live(
     facts::read(sources, needs_network)
 }
 
-/// The facts of another container: a document, or an embedded one (`demo:NAME`).
-/// What the user sets in the environment here comes on top of what was set there.
+/// The facts of another container: a document, or an embedded one (`demo:NAME`). Variables that
+/// the user sets in this environment come before those of that container.
 ///
 /// # Errors
-/// The document cannot be read, or is none.
+/// The document cannot be read, or is not a facts document.
 pub fn captured_facts(
     source: &Path,
     profiles: &Profiles,
@@ -137,7 +139,7 @@ pub fn captured_facts(
     };
     let mut facts = Document::parse(&text)
         .map_err(|why| anyhow::anyhow!("cannot use the facts in {}: {why}", source.display()))?;
-    // An empty root: the conf files of this machine are not those of that one.
+    // An empty root: the conf files of this machine do not belong to the other container.
     let here =
         settings::read(&Reader::nowhere(), Start::from(environment), None, conf::assignments, |variable| {
             profiles.may_fill(variable)

@@ -1,4 +1,4 @@
-//! Saying why the command is not started, also where Kubernetes shows it.
+//! Says why the command is not started, and leaves the reason where Kubernetes shows it.
 
 use std::path::Path;
 
@@ -14,26 +14,26 @@ pub fn refuse(reason: &str, code: i32) {
     refuse_and_tell(reason, reason, code);
 }
 
-/// The same where others are told less.
+/// As [`refuse`], but the reason that is left for others is `public`.
 pub fn refuse_and_tell(reason: &str, public: &str, code: i32) {
     say(&refusing(reason, code));
     leave_behind(&Environment::new(&environ::entries()), public);
 }
 
-/// What to say of it.
+/// The sentence for a refusal.
 pub fn refusing(reason: &str, code: i32) -> String {
     format!("refusing to start the command (exit code {code}): {reason}")
 }
 
-/// Where Kubernetes shows why the command did not start.
+/// Leaves the reason where Kubernetes shows it. Says so if that fails.
 pub fn leave_behind(known: &Environment, reason: &str) {
     if let Some(failed) = left_behind(known, reason) {
         say(&failed);
     }
 }
 
-/// The same in a process that speaks in another way: returns what to say where it cannot be
-/// written.
+/// As [`leave_behind`], for a process that speaks in another way: returns what to say if that
+/// fails.
 pub fn leave_reason(reason: &str) -> Option<String> {
     left_behind(&Environment::new(&environ::entries()), reason)
 }
@@ -43,7 +43,7 @@ fn left_behind(known: &Environment, reason: &str) -> Option<String> {
     words.leave().err().map(|why| format!("{failed}: {why}"))
 }
 
-/// The reason for that file, and what to say where it cannot be written.
+/// The text for Kubernetes' file, and what to say if it cannot be written.
 pub fn last_words(known: &Environment, reason: &str) -> (LastWords, String) {
     let path = known.get(TERMINATION_LOG_VARIABLE).filter(|path| !path.is_empty()).map(Path::new);
     let words = termination_log::last_words(&format!("rdma-init: {reason}\n"), path);

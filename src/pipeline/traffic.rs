@@ -1,5 +1,5 @@
-//! What the job has moved over RDMA: the counters before it, noted for the init of the
-//! command, and told when it has ended.
+//! What the job has moved over RDMA. The counters before the job are noted for the init of the
+//! command, and the difference is told when the command has ended.
 
 use std::path::Path;
 use std::time::Duration;
@@ -49,8 +49,8 @@ pub fn note(config: &Config, plan: &Plan) -> Vec<u8> {
     }
 }
 
-/// Tells what has moved since the note was made, `ran` ago. To be called in a process of
-/// its own: a driver may take its time.
+/// Tells what has moved since the note was made, `ran` ago. Call this in a process of its own:
+/// a driver may take long.
 pub fn tell(note: &[u8], ran: Duration) {
     let Ok(Note { format, level, ports }) = json::read(note) else { return };
     let reader = Reader::new(Path::new("/"));

@@ -16,6 +16,7 @@ pub struct Candidate<'a> {
     pub verdict: Verdict,
 }
 
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Used,
@@ -170,6 +171,7 @@ impl Candidate<'_> {
 }
 
 /// Every port, with the verdict of what NCCL can use at all.
+#[must_use]
 pub fn candidates(facts: &Facts) -> Vec<Candidate<'_>> {
     facts
         .rdma

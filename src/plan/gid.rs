@@ -23,6 +23,7 @@ use crate::text::counted;
 pub const LARGEST_INDEX: u32 = 255;
 
 /// What is right for the used ports.
+#[must_use]
 #[derive(Debug, Clone, PartialEq)]
 pub enum GidChoice {
     /// There is nothing to choose: only InfiniBand, no port with a GID of ours, or the user has

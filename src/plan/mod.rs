@@ -61,6 +61,7 @@ use crate::profiles::{self, Profile, Profiles};
 pub const SCHEMA: &str = "rdma-init/plan/1";
 
 /// The decision about a container.
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plan {
     /// `None` where no profile fits, or none is wanted.
@@ -110,6 +111,7 @@ impl Plan {
 
 /// What was decided for a host, with all that it was decided on. [`crate::findings`] are made
 /// of it.
+#[must_use]
 pub struct Decided<'a> {
     pub facts: &'a Facts,
     pub options: &'a Options,

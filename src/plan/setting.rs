@@ -79,6 +79,7 @@ impl Setting {
 }
 
 /// A value that the plan would fill in, if the user did not decide it.
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
     pub variable: String,
@@ -107,7 +108,6 @@ impl Proposal {
         }
     }
 
-    #[must_use]
     pub fn because(self, evidence: Vec<String>) -> Proposal {
         Proposal { evidence, ..self }
     }

@@ -8,23 +8,23 @@ use super::message::{Answer, Family, answer, question};
 use super::settings::Settings;
 use crate::sys::random;
 
-/// Bytes. Servers send no more than 512 over UDP to whoever has not asked for more
-/// (RFC 1035, section 4.2.1).
+/// In bytes. Servers send no more than 512 over UDP, unless they were asked for more (RFC 1035,
+/// section 4.2.1).
 const LONGEST_DATAGRAM: usize = 4096;
 
-/// What came of a name at a server.
+/// The result of asking a server for a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     Addresses(Vec<IpAddr>),
-    /// There is no such name, or it has no address.
+    /// The name does not exist, or has no address.
     Nothing,
-    /// In words.
+    /// The server failed, with a sentence.
     Failed(String),
-    /// In that time.
+    /// The server did not answer in time.
     Silent,
 }
 
-/// Both families of addresses at once, unless the settings say otherwise.
+/// Asks for both families of addresses at once, unless the settings say otherwise.
 pub fn ask(settings: &Settings, server: SocketAddr, name: &str, until: Instant) -> Reply {
     let families: &[Family] =
         if settings.only_ipv4 { &[Family::Ipv4] } else { &[Family::Ipv4, Family::Ipv6] };
@@ -39,7 +39,7 @@ pub fn ask(settings: &Settings, server: SocketAddr, name: &str, until: Instant) 
     summary(answers)
 }
 
-/// Addresses of one family are enough, whatever has become of the other's.
+/// Addresses of one family are enough, whatever the result for the other family.
 fn summary(answers: Vec<Option<Answer>>) -> Reply {
     let mut found = Vec::new();
     let (mut failure, mut is_silent, mut is_unknown) = (None, false, false);
@@ -68,7 +68,7 @@ struct Query<'a> {
     answer: Option<Answer>,
 }
 
-/// An answer for each family, or none.
+/// The answer for each family, if there was one.
 fn exchange(
     settings: &Settings,
     server: SocketAddr,
@@ -96,8 +96,8 @@ fn exchange(
     Ok(queries.into_iter().map(|query| query.answer).collect())
 }
 
-/// From a port of the kernel's choice, which whoever cannot see the question has to guess
-/// as well; the kernel lets no other address answer.
+/// Asks over UDP. The kernel chooses the port, which an attacker who cannot see the question
+/// has to guess as well, and the kernel drops answers from other addresses.
 fn by_datagrams(server: SocketAddr, queries: &mut [Query], until: Instant) -> io::Result<()> {
     let any: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -126,7 +126,7 @@ fn by_datagrams(server: SocketAddr, queries: &mut [Query], until: Instant) -> io
     Ok(())
 }
 
-/// `None` where no answer came in time, or another one.
+/// Asks over TCP. `None` if no answer came in time, or an answer to something else.
 fn by_stream(server: SocketAddr, query: &Query, until: Instant) -> io::Result<Option<Answer>> {
     let Some(time) = left(until) else { return Ok(None) };
     let mut stream = match TcpStream::connect_timeout(&server, time) {
@@ -136,7 +136,7 @@ fn by_stream(server: SocketAddr, query: &Query, until: Instant) -> io::Result<Op
     stream.set_write_timeout(left(until).or(Some(Duration::from_millis(1))))?;
     let length = u16::try_from(query.bytes.len()).map_err(|_| ErrorKind::InvalidInput)?;
     stream.write_all(&[&length.to_be_bytes(), query.bytes.as_slice()].concat())?;
-    // The length, then so much.
+    // The length of the message, then the message.
     let Some(length) = exactly(&mut stream, 2, until)? else { return Ok(None) };
     let length = length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
     let Some(bytes) = exactly(&mut stream, length, until)? else { return Ok(None) };
@@ -144,7 +144,7 @@ fn by_stream(server: SocketAddr, query: &Query, until: Instant) -> io::Result<Op
     Ok(answer.filter(|answer| *answer != Answer::Truncated))
 }
 
-/// `None` where they have not come in time, or the other end has closed.
+/// Reads this many bytes. `None` if they have not come in time, or the other end has closed.
 fn exactly(stream: &mut TcpStream, length: usize, until: Instant) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = vec![0; length];
     let mut rest = bytes.as_mut_slice();

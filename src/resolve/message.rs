@@ -1,4 +1,4 @@
-//! Messages of DNS (RFC 1035), of which servers may send anything. Pure.
+//! Messages of DNS (RFC 1035). Servers may send anything. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE
 
 use super::MOST;
 
-/// Names that only lead to another one, in one answer.
+/// The most aliases in one answer, that is names that only lead to another name.
 const MOST_ALIASES: usize = 16;
 
 /// Which addresses are asked for.
@@ -26,20 +26,20 @@ impl Family {
     }
 }
 
-/// What a server says.
+/// What a server answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// None where the name has none of this family.
+    /// The addresses; empty if the name has none of this family.
     Addresses(Vec<IpAddr>),
-    /// Of no family.
+    /// The name does not exist in any family.
     NoSuchName,
-    /// There is more than a datagram holds.
+    /// The answer is longer than a datagram.
     Truncated,
-    /// In words.
+    /// The server failed, with a sentence.
     Failed(String),
 }
 
-/// `None` where DNS cannot have such a name.
+/// The question; `None` if the name is not possible in DNS.
 pub fn question(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
     let mut packet = Packet::new_query(id);
     packet.set_flags(PacketFlag::RECURSION_DESIRED);
@@ -48,13 +48,13 @@ pub fn question(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
     packet.build_bytes_vec().ok()
 }
 
-/// `None` where it is no answer to this question.
+/// The answer; `None` if the bytes are not an answer to this question.
 pub fn answer(bytes: &[u8], id: u16, name: &str, family: Family) -> Option<Answer> {
     let is_answer = header_buffer::has_flags(bytes, PacketFlag::RESPONSE).ok()?;
     if !is_answer || header_buffer::id(bytes).ok()? != id {
         return None;
     }
-    // What is cut may be cut anywhere.
+    // A truncated message may be cut anywhere.
     if header_buffer::has_flags(bytes, PacketFlag::TRUNCATION).ok()? {
         return Some(Answer::Truncated);
     }
@@ -71,7 +71,7 @@ pub fn answer(bytes: &[u8], id: u16, name: &str, family: Family) -> Option<Answe
     }
 }
 
-/// Of the name, or of that which it leads to.
+/// The addresses of the name, or of the name that it is an alias of.
 fn addresses(packet: &Packet, asked: Name, family: Family) -> Vec<IpAddr> {
     let mut name = &asked;
     for _ in 0..MOST_ALIASES {

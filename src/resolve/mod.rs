@@ -1,9 +1,9 @@
 //! Names of hosts, without the image's code.
 //!
 //! `getaddrinfo` of a static glibc loads `libnss_*.so` from wherever the image or
-//! `LD_LIBRARY_PATH` says, into this process. So names are looked up here: an address as
-//! it is, then /etc/hosts, then DNS as /etc/resolv.conf has it. What `/etc/nsswitch.conf`
-//! may name beside these (LDAP, mDNS) is not asked.
+//! `LD_LIBRARY_PATH` says, into this process. So names are looked up here: an address is taken
+//! as it is, then /etc/hosts is read, then DNS is asked as /etc/resolv.conf says. Other sources
+//! that `/etc/nsswitch.conf` may name (LDAP, mDNS) are not asked.
 
 mod exchange;
 mod hosts;
@@ -20,20 +20,20 @@ use settings::Settings;
 use crate::facts::reader::{Reader, Unreadable};
 use crate::text::{shortened, visible};
 
-/// Bytes: the hosts of a cluster of tens of thousands of nodes, which some launchers write.
+/// In bytes. Some launchers write the hosts of a cluster of tens of thousands of nodes.
 const LONGEST_HOSTS: u64 = 8 * 1024 * 1024;
 
-/// Bytes.
+/// In bytes.
 const LONGEST_SETTINGS: u64 = 64 * 1024;
 
-/// A name with more addresses than these has them for something else.
+/// The most addresses that are used; a name with more has them for another purpose.
 const MOST: usize = 64;
 
-/// The addresses of a host, with a port: those of IPv4 first, in the order in which they
-/// were found.
+/// The addresses of a host, with a port: IPv4 first, otherwise in the order in which they were
+/// found.
 ///
 /// # Errors
-/// In words: nobody knows the name, or nobody who would know it answers in time.
+/// A sentence: nobody knows the name, or nobody who might know it answers in time.
 pub fn addresses(host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, String> {
     addresses_below(Path::new("/"), host, port, until)
 }
@@ -65,7 +65,7 @@ fn addresses_below(root: &Path, host: &str, port: u16, until: Instant) -> Result
     })
 }
 
-/// `127.0.0.1`, `::1`, `fe80::1%eth0`, `fe80::1%2`.
+/// An address as text: `127.0.0.1`, `::1`, `fe80::1%eth0`, `fe80::1%2`.
 fn literal(host: &str, port: u16) -> Option<SocketAddr> {
     if let Ok(address) = host.parse() {
         return Some(SocketAddr::new(address, port));
@@ -75,14 +75,15 @@ fn literal(host: &str, port: u16) -> Option<SocketAddr> {
     Some(SocketAddrV6::new(address.parse().ok()?, port, 0, scope).into())
 }
 
-/// Always this host, whatever a file or a server says (RFC 6761, section 6.3).
+/// Whether the name always means this host, whatever a file or a server says (RFC 6761, section
+/// 6.3).
 pub fn is_localhost(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     host == "localhost" || host.ends_with(".localhost")
 }
 
-/// Letters, digits, hyphens and, as clusters have them, underscores in labels of 1 to 63
-/// bytes; 253 bytes in all (RFC 1123, section 2.1). A dot at the end is one of DNS.
+/// Whether a name has labels of 1 to 63 letters, digits, hyphens and, as in some clusters,
+/// underscores, and 253 bytes in all (RFC 1123, section 2.1). DNS also allows a dot at the end.
 fn is_host_name(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -90,7 +91,7 @@ fn is_host_name(host: &str) -> bool {
         && host.split('.').all(|label| (1..=63).contains(&label.len()) && label.bytes().all(plain))
 }
 
-/// Each name that may be meant, in its order, until one is known.
+/// Asks for each name that may be meant, in order, until one is known.
 fn by_dns(settings: &Settings, host: &str, until: Instant) -> Result<Vec<IpAddr>, String> {
     let servers = settings.shown_servers();
     let mut unanswered = None;
@@ -99,7 +100,7 @@ fn by_dns(settings: &Settings, host: &str, until: Instant) -> Result<Vec<IpAddr>
         match by_servers(settings, name, until) {
             Reply::Addresses(found) => return Ok(found),
             Reply::Nothing => {}
-            // The others would wait as long for the same servers.
+            // The other names would wait as long for the same servers.
             Reply::Silent => return Err(format!("no DNS server of /etc/resolv.conf ({servers}) answers")),
             Reply::Failed(why) => {
                 unanswered = Some(format!("DNS ({servers}) cannot say what {name} is: {why}"))
@@ -112,7 +113,7 @@ fn by_dns(settings: &Settings, host: &str, until: Instant) -> Result<Vec<IpAddr>
         .unwrap_or_else(|| format!("DNS ({servers}) does not know it ({}{more})", shown.join(", "))))
 }
 
-/// Each server in its turn, as often as the settings say.
+/// Asks each server in turn, as often as the settings say.
 fn by_servers(settings: &Settings, name: &str, until: Instant) -> Reply {
     let mut last = Reply::Silent;
     for _ in 0..settings.attempts {

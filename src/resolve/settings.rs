@@ -1,5 +1,5 @@
-//! /etc/resolv.conf (resolv.conf(5)), within bounds. Pure, but for the default search
-//! list, which is the domain of the host's name.
+//! /etc/resolv.conf (resolv.conf(5)), within bounds. Pure, except for the default search list,
+//! which is the domain of the host's name.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
@@ -14,28 +14,28 @@ const MOST_DOTS: u32 = 15;
 const MOST_ATTEMPTS: u32 = 5;
 const LONGEST_TIMEOUT: u32 = 30;
 
-/// As many as Kubernetes lets a Pod have.
+/// The number that Kubernetes allows a Pod.
 const MOST_DOMAINS: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     pub servers: Vec<SocketAddr>,
-    /// Domains that are put behind a name.
+    /// The domains that are appended to a name.
     search: Vec<String>,
-    /// A name with fewer dots is looked for in the domains first.
+    /// A name with fewer dots is looked up in the domains first.
     dots: usize,
-    /// For one server to answer.
+    /// The time for one server to answer.
     pub timeout: Duration,
     pub attempts: u32,
-    /// IPv4 and IPv6 are asked for one after the other.
+    /// Whether IPv4 and IPv6 are asked for one after the other.
     pub one_by_one: bool,
     pub only_ipv4: bool,
-    /// Over TCP at once.
+    /// Whether TCP is used from the start.
     pub only_tcp: bool,
 }
 
 impl Settings {
-    /// A line that is none counts as absent.
+    /// A line that cannot be understood counts as absent.
     pub fn parse(file: &[u8]) -> Settings {
         let (config, _) = Config::parse_with_errors(file);
         let servers = config.get_nameservers_or_local();
@@ -61,7 +61,7 @@ impl Settings {
         }
     }
 
-    /// What to ask for, in this order, without the last dot.
+    /// The names to ask for, in this order, without the dot at the end.
     pub fn candidates(&self, host: &str) -> Vec<String> {
         if let Some(absolute) = host.strip_suffix('.') {
             return vec![absolute.to_owned()];

@@ -1,4 +1,5 @@
-//! Against servers on loopback that say what a test wants, and files below a folder.
+//! Tests against servers on loopback that answer what a test wants, and against files below a
+//! folder.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,8 +17,8 @@ use super::message::{Answer, Family, answer, question};
 use super::settings::Settings;
 use super::*;
 
-/// What a server answers to a question, over TCP or not: datagrams, of which TCP takes the
-/// first.
+/// What a server answers to a question. The bool tells whether it came over TCP. UDP sends all
+/// of the datagrams, TCP only the first.
 type Says = fn(&Packet, bool) -> Vec<Vec<u8>>;
 
 struct Server {
@@ -26,7 +27,7 @@ struct Server {
 }
 
 impl Server {
-    /// Until the tests end.
+    /// Starts a server, which runs until the tests end.
     fn start(says: Says) -> Server {
         let stream = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = stream.local_addr().unwrap();
@@ -87,7 +88,7 @@ fn record<'a>(name: &Name<'a>, data: RData<'a>) -> ResourceRecord<'a> {
     ResourceRecord::new(name.clone(), CLASS::IN, 5, data)
 }
 
-/// So many addresses of the question's family.
+/// This many addresses of the question's family.
 fn addresses_of<'a>(packet: &Packet<'a>, name: &Name<'a>, number: u8) -> Vec<ResourceRecord<'a>> {
     let data = |last: u8| match family(packet) {
         Family::Ipv4 => RData::A(A { address: u32::from_be_bytes([10, 0, 0, last]) }),
@@ -104,7 +105,7 @@ fn bytes(packet: &Packet) -> Vec<Vec<u8>> {
     vec![packet.build_bytes_vec_compressed().unwrap()]
 }
 
-/// It knows `node2.svc` and, by another name, `alias.svc`.
+/// A server that knows `node2.svc` and, as an alias, `alias.svc`.
 fn knows_node2(packet: &Packet, _: bool) -> Vec<Vec<u8>> {
     let mut reply = reply(packet);
     let node2 = Name::new("node2.svc").unwrap();
@@ -114,7 +115,7 @@ fn knows_node2(packet: &Packet, _: bool) -> Vec<Vec<u8>> {
         let alias = packet.questions[0].qname.clone();
         reply.answers = vec![record(&alias, RData::CNAME(CNAME(node2.clone())))];
         reply.answers.extend(addresses_of(packet, &node2, 1));
-        // Nobody has asked for this one.
+        // An address of another name, which nobody has asked for.
         reply.answers.extend(addresses_of(packet, &Name::new("other.svc").unwrap(), 9));
     } else {
         *reply.rcode_mut() = RCODE::NameError;
@@ -171,7 +172,7 @@ fn a_long_answer_comes_over_tcp() {
         bytes(&reply)
     });
     let found = by_dns(&settings(&[&server]), "node2.", soon()).unwrap();
-    // As many of each family as are looked at.
+    // The most addresses of each family that are used.
     assert_eq!(found.len(), 2 * MOST);
     assert_eq!(shown(&found[..2]), ["10.0.0.1", "10.0.0.2"]);
 }
@@ -184,7 +185,7 @@ fn another_server_is_asked_where_one_fails_or_says_nothing() {
         bytes(&reply)
     });
     let (quiet, good) = (Server::start(silent), Server::start(knows_node2));
-    // Where nobody is, the kernel says so.
+    // The kernel reports that no server is at this address.
     let gone =
         Server { address: UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap(), ..good.clone() };
     let found = by_dns(&settings(&[&fails, &gone, &quiet, &good]), "node2.svc.", soon()).unwrap();
@@ -208,7 +209,7 @@ fn nobody_is_waited_for_longer_than_allowed() {
     let why = by_dns(&settings(&[&quiet; 3]), "node2", started + Duration::from_millis(300)).unwrap_err();
     assert_eq!(why, "no DNS server of /etc/resolv.conf (127.0.0.1, 127.0.0.1, 127.0.0.1) answers");
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
-    // Nor where TCP brings no end.
+    // An answer over TCP that never ends does not help, either.
     let endless = Server::start(|packet, over_tcp| {
         let mut reply = reply(packet);
         reply.set_flags(PacketFlag::TRUNCATION);
@@ -283,7 +284,8 @@ fn a_hostile_answer_ends_nothing() {
     for _ in 0..20_000 {
         let mut bytes = random.choice(&good).unwrap().clone();
         for _ in 0..random.usize(1..8) {
-            // After the identification, which would stop it at once.
+            // The bytes after the identification: a wrong identification would end the parsing
+            // at once.
             let at = random.usize(2..bytes.len());
             let any = random.u8(..);
             bytes[at] = random.choice([0, 1, 12, 0xc0, 0xff, any]).unwrap();

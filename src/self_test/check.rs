@@ -1,27 +1,29 @@
-//! A check, and how it came out.
+//! A check, and its outcome.
 
 use serde::{Deserialize, Serialize};
 
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// Stable, for `--skip` and `--only`: `memlock`, `loopback`.
     pub id: String,
     pub title: String,
     pub outcome: Outcome,
-    /// The device, port or interface that it is about, where there are several.
+    /// The device, port or interface that the check is about, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// What was found, in short lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
-    /// What is wrong, where something is; or why it was left out.
+    /// What is wrong, if something is; or why the check was left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
-    /// Microseconds.
+    /// In microseconds.
     pub took_us: u64,
-    /// Whether a finding of the plan tells what is wrong, so that a report of both need not.
+    /// Whether a finding of the plan already tells what is wrong, so that a report of both need
+    /// not say it twice.
     #[serde(skip)]
     pub is_in_plan: bool,
 }
@@ -30,7 +32,7 @@ pub struct Check {
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     Passed,
-    /// It does not apply here, or was not wanted.
+    /// The check does not apply here, or was not wanted.
     Skipped,
     /// The job may be slow, or fail later.
     Warning,

@@ -1,4 +1,4 @@
-//! What each quick check looks at, and what it has to say that no finding says.
+//! What each quick check looks at, and what it adds to the findings.
 
 pub mod address;
 pub mod count;

@@ -3,10 +3,11 @@
 use super::check::{Check, Outcome};
 use super::report::Report;
 
-/// As many failures are told in one line; a termination log is read in a small window.
+/// The number of failures that are told in the line; a termination log is read in a small
+/// window.
 const TOLD: usize = 3;
 
-/// Why the command must not be started, in one line, where a check failed.
+/// Why the command must not be started, in one line; `None` if no check failed.
 pub fn reason(report: &Report) -> Option<String> {
     let failed: Vec<&Check> = report.checks.iter().filter(|check| check.outcome == Outcome::Failed).collect();
     if failed.is_empty() {

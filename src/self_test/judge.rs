@@ -1,4 +1,4 @@
-//! The quick checks: the plan's findings, check by check, with what was looked at.
+//! The quick checks: the plan's findings, assigned to checks, with what each check looked at.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ pub fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Ve
         .collect()
 }
 
-/// What a check looks at, and what of that is known to keep the job from RDMA.
+/// What a check looks at, with any part of it that is known to keep the job from RDMA.
 fn evidence(kind: &Kind, facts: &Facts, plan: &Plan) -> Evidence {
     let evidence = (kind.look)(facts, plan);
     let is_its = |about: About| kinds::of_obstacle(about).is_some_and(|of| of.id == kind.id);
@@ -36,7 +36,7 @@ fn evidence(kind: &Kind, facts: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// The worst that is known decides, of the findings and of the evidence.
+/// The check's outcome is the worst one among its findings and its evidence.
 fn judge(kind: &Kind, evidence: Evidence, findings: &[Finding]) -> Check {
     let own = findings.iter().filter(|finding| kind.findings.contains(&finding.id));
     let mut known: Vec<Known> = own
@@ -52,7 +52,7 @@ fn judge(kind: &Kind, evidence: Evidence, findings: &[Finding]) -> Check {
         .collect();
     let is_in_plan = !known.is_empty();
     if let Some((outcome, message, fix)) = evidence.wrong {
-        // An error that has been found names the cause of what is seen here.
+        // An error that is already known is the cause of what is seen here.
         let is_known = outcome == Outcome::Failed && known.iter().any(|other| other.outcome == outcome);
         if !is_known {
             known.push(Known { outcome, message, fix: (!fix.is_empty()).then_some(fix) });
@@ -76,7 +76,7 @@ fn judge(kind: &Kind, evidence: Evidence, findings: &[Finding]) -> Check {
     }
 }
 
-/// Something that is known of what a check looks at.
+/// Something that is known about what a check looks at.
 struct Known {
     outcome: Outcome,
     message: String,
@@ -108,7 +108,7 @@ mod tests {
             judged(tcp, &[note.clone(), disabled.clone(), elsewhere.clone()]),
             (Outcome::Failed, "TCP. It is off. There are others.".to_owned(), Some("Turn it on.".to_owned()))
         );
-        // What has a finding of its own is not said twice.
+        // What has a finding is not said a second time.
         let error = Finding::error(Id::NoFabric, "None.");
         assert_eq!(judged(tcp, &[disabled.clone(), error]).1, "None. It is off.");
         let slow = Some((Outcome::Warning, "Slow.", "Hurry."));

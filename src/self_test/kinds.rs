@@ -1,4 +1,4 @@
-//! The checks that there are.
+//! All checks that exist.
 
 use clap::ValueEnum;
 
@@ -17,9 +17,9 @@ pub struct Kind {
     pub id: &'static str,
     pub title: &'static str,
     pub level: Level,
-    /// The findings of the plan and its checks that it stands for.
+    /// The findings, of the plan and of its checks, that belong to this check.
     pub findings: &'static [Id],
-    /// What it looks at; [`evidence::findings_alone`] where nothing but findings counts.
+    /// What the check looks at; [`evidence::findings_alone`] if only findings count.
     pub look: Look,
 }
 
@@ -39,13 +39,13 @@ pub enum Level {
 }
 
 impl Kind {
-    /// The check, left out.
+    /// The result of this check when it is left out.
     pub fn skipped(&self, why: &str) -> Check {
         Check { message: Some(why.to_owned()), ..check(self.id, Outcome::Skipped) }
     }
 }
 
-/// A check that came out so, and nothing more.
+/// The result of a check with this outcome, and nothing more.
 pub fn check(id: &str, outcome: Outcome) -> Check {
     Check {
         id: id.to_owned(),
@@ -72,7 +72,7 @@ const fn pair(id: &'static str, title: &'static str) -> Kind {
     Kind { id, title, level: Level::Pair, findings: &[], look: findings_alone }
 }
 
-/// In the order in which they are shown.
+/// All checks, in the order in which they are shown.
 pub const KINDS: &[Kind] = &[
     quick("memlock", "memory can be pinned", limits::memlock, &[Id::Memlock]),
     quick("nofile", "files that may be open", limits::nofile, &[]),
@@ -218,12 +218,12 @@ pub const KINDS: &[Kind] = &[
     pair("pair-data", "data arrives over the rail, both ways"),
 ];
 
-/// The check that stands for a finding.
+/// The check that a finding belongs to.
 pub fn of_finding(id: Id) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.findings.contains(&id))
 }
 
-/// The check that stands for what keeps the job from RDMA.
+/// The check that an obstacle belongs to.
 pub fn of_obstacle(about: About) -> Option<&'static Kind> {
     match about {
         About::Fabric => find("fabric"),

@@ -12,7 +12,7 @@ use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::secret::shown;
 use crate::plan::{Plan, own_slots};
 
-/// Judges what is known of a host, which has this name.
+/// Judges the known facts of the host that has this name.
 pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Report {
     let started = Instant::now();
     let checks = judge::quick(facts, plan, is_wanted);

@@ -1,8 +1,8 @@
 //! Proving limits, image and fabric before the job starts.
 //!
-//! A check judges facts, or what a process of its own tried on a device; it never
-//! changes anything. What comes out is a [`report::Report`], the same for people, for
-//! programs and for `compare`.
+//! A check judges facts, or what a process of its own tried on a device; it never changes
+//! anything. The result is a [`report::Report`], the same for people, for programs and for
+//! `compare`.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ pub mod report;
 pub mod run;
 pub mod verbs;
 
-/// Microseconds since then.
+/// Microseconds since this time.
 pub fn took_us(since: Instant) -> u64 {
     since.elapsed().as_micros().try_into().unwrap_or(u64::MAX)
 }

@@ -1,13 +1,13 @@
-//! What keeps the job from RDMA for sure. The self-test and `require-rdma` have one answer,
-//! which is this.
+//! What certainly keeps the job from RDMA. The self-test and `require-rdma` both take their
+//! answer from here.
 
 use crate::finding::{Finding, Id, Severity};
 use crate::libraries::nccl::predict::{Bootstrap, Prediction, Transport};
 use crate::plan::{Fabric, Plan};
 
-/// Findings that, as errors, are the end of RDMA, or of the job before it comes to that.
-/// (That memory cannot be pinned is an error as well, with a key of its own; and a missing
-/// provider may concern one HCA of several.)
+/// Findings that, as errors, prevent RDMA, or end the job earlier. (Memory that cannot be
+/// pinned is an error as well, but has a key of its own; and a missing provider may concern
+/// only one HCA of several.)
 const FATAL: [Id; 8] = [
     Id::NoOwnGid,
     Id::GidIndex,
@@ -39,7 +39,8 @@ pub enum About {
     Finding(Id),
 }
 
-/// All that are known, in the order in which the job would come to them.
+/// All known obstacles, in the order in which the job would meet them.
+#[must_use]
 pub fn all(plan: &Plan) -> Vec<Obstacle> {
     let mut all = Vec::new();
     let mut add = |about, why| all.push(Obstacle { about, why });
@@ -62,19 +63,22 @@ fn is_fatal(finding: &Finding) -> bool {
     finding.severity == Severity::Error && FATAL.contains(&finding.id)
 }
 
-/// Where the release of NCCL is not known, some may do otherwise.
+/// Whether something happens for certain: if the release of NCCL is not known, releases may
+/// differ.
+#[must_use]
 pub enum Certain {
     Yes(String),
-    /// Some releases do so.
+    /// It happens with some releases.
     Perhaps(String),
     No,
 }
 
-/// Whether NCCL ends, or goes without RDMA, although there is some.
+/// Whether NCCL fails, or runs without RDMA, although there is RDMA.
 pub fn of_network(plan: &Plan) -> Certain {
     of_releases(plan, |plan, prediction| match &prediction.transport {
         Transport::Fails(message) => Some(ends_with(message)),
-        // RDMA without verbs is sockets for NCCL; and where there is no fabric, that says it all.
+        // NCCL uses sockets on RDMA without verbs; and without a fabric, `About::Fabric`
+        // already says it.
         Transport::Sockets { why, .. } if plan.fabric.pins_memory() => {
             Some(format!("NCCL will not use the RDMA devices: {why}"))
         }

@@ -1,9 +1,9 @@
 //! Two nodes that test the fabric between them.
 //!
-//! They meet over TCP, prove to each other that they have the same token, tell what they
-//! are, and move verified data over every rail. Nothing that the other one sends is
-//! larger than a bound, or waited for longer than one; and nothing is taken for the other
-//! one's but what it has sent, in its order.
+//! The nodes meet over TCP, prove to each other that they have the same token, describe
+//! themselves, and move verified data over every rail. Every message of the other node has a
+//! bound in size and in time, and only what that node has sent, in its order, is taken for its
+//! own.
 
 mod address;
 mod agree;
@@ -42,9 +42,9 @@ use wire::Wire;
 /// How to find the other node.
 #[derive(Debug, Clone)]
 pub enum Role {
-    /// Wait for it on this address.
+    /// Wait for the other node on this address.
     Listen(Address),
-    /// Go to it.
+    /// Connect to the other node at this address.
     Connect(Address),
 }
 
@@ -53,29 +53,29 @@ pub struct Meeting<'a> {
     pub role: Role,
     /// The longest time until the other node is there.
     pub wait: Duration,
-    /// As [`token`] gives it: empty where the other node may be anybody.
+    /// As [`token`] gives it; empty if the other node may be anybody.
     pub token: &'a str,
-    /// How long its own tests of each port may take.
+    /// How long the other node's own tests of each port may take.
     pub extent: Scope,
 }
 
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
-/// The other node, met.
+/// The other node, after the two have met.
 pub struct Met {
     wire: Wire,
     side: Side,
-    /// The longest time until each of its messages.
+    /// The longest time until each message of the other node.
     patience: Duration,
     took: Duration,
-    /// Whether it has the token.
+    /// Whether the other node has proven that it has the token.
     is_proven: bool,
 }
 
-/// Finds the other node. `say` hears what is waited for.
+/// Finds the other node. `say` gets messages about what is waited for.
 ///
 /// # Errors
-/// In words: nobody came, or somebody else did.
+/// A sentence: nobody came, or somebody else did.
 pub fn meet(meeting: &Meeting, say: &dyn Fn(&str)) -> Result<Met, String> {
     let started = Instant::now();
     let end = started + meeting.wait.min(LONGEST_WAIT);
@@ -91,8 +91,8 @@ pub fn meet(meeting: &Meeting, say: &dyn Fn(&str)) -> Result<Met, String> {
     Ok(Met { wire, side, patience, took: started.elapsed(), is_proven: !meeting.token.is_empty() })
 }
 
-/// Whoever comes and is no node of ours is sent away: a probe of a load balancer, one
-/// with another token.
+/// Waits for the other node, and sends all strangers away, such as the probe of a load
+/// balancer, or a node with another token.
 fn wait_for(
     address: &Address,
     meeting: &Meeting,
@@ -115,7 +115,7 @@ fn time(time: Duration) -> String {
     verbs::time(microseconds(time))
 }
 
-/// Tests the fabric to a node that was met, or says why none was.
+/// Tests the fabric to a node that was met, or says why no node was met.
 pub fn test(
     met: Result<Met, String>,
     facts: &Facts,

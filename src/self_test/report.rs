@@ -10,6 +10,7 @@ use super::check::Check;
 /// The document's version. It changes when a field changes its meaning or goes.
 pub const SCHEMA: &str = "rdma-init/self-test/1";
 
+#[must_use]
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Report {
     pub schema: String,
@@ -19,7 +20,7 @@ pub struct Report {
     pub host: String,
     /// Whether no check failed.
     pub passed: bool,
-    /// Microseconds, all of it.
+    /// In microseconds, for the whole self-test.
     pub took_us: u64,
     pub hcas: Vec<Rail>,
     /// The release of NCCL in the image.
@@ -28,12 +29,12 @@ pub struct Report {
     /// The variables that are filled in.
     pub filled: BTreeMap<String, String>,
     pub checks: Vec<Check>,
-    /// What came of the test with another node.
+    /// The result of the test with another node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pair: Option<Pair>,
 }
 
-/// A port that the job uses. One that is read must have every field.
+/// A port that the job uses. A report that is read must have every field.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rail {
     pub hca: String,
@@ -51,12 +52,12 @@ pub struct Rail {
     pub gid_type: Option<String>,
     #[serde(deserialize_with = "Option::deserialize")]
     pub gid_index: Option<u32>,
-    /// Bytes: that of the interface on RoCE, where it is known.
+    /// In bytes: on RoCE, the MTU of the interface, if it is known.
     #[serde(deserialize_with = "Option::deserialize")]
     pub mtu: Option<u32>,
 }
 
-/// What came of two nodes.
+/// The result of the test of two nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Pair {
     /// The other node's name.
@@ -70,9 +71,9 @@ pub struct Figures {
     /// `mlx5_0:1`.
     pub near: String,
     pub far: String,
-    /// From here: 8 bytes there, and the acknowledgement back.
+    /// From this node: 8 bytes to the other node, and the acknowledgement back.
     pub latency_ns: u64,
-    /// Mbit/s, to the other node and from it.
+    /// In Mbit/s, to the other node and from it.
     pub to_mbps: u64,
     pub from_mbps: u64,
 }

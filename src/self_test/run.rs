@@ -1,4 +1,4 @@
-//! A self-test up to a level.
+//! A self-test up to a given level.
 
 use std::time::{Duration, Instant};
 
@@ -15,18 +15,18 @@ use crate::libraries::nccl::predict::{GidUse, Transport};
 use crate::plan::{Plan, own_slots};
 use crate::verbs::port_test::{DEFAULT_SIZE, DEFAULT_TIME, PortTest};
 
-/// How far to go.
+/// How far a self-test goes.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope {
     pub level: Level,
-    /// Bytes to register with each device.
+    /// The number of bytes to register with each device.
     pub size: u64,
     /// The longest time for a port.
     pub each: Duration,
 }
 
 impl Scope {
-    /// `each` has a bound, as a time may be too long for a clock.
+    /// `each` is bounded, because a time may be too long for a clock.
     pub fn new(level: Level, size: u64, each: Duration) -> Scope {
         Scope { level, size, each: each.min(isolate::LONGEST) }
     }
@@ -77,8 +77,8 @@ fn of_devices(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<Check> {
     wanted.iter().zip(&results).flat_map(|(wanted, result)| verbs::checks(wanted, result)).collect()
 }
 
-/// The ports that the job uses, each on the slot that NCCL will take, or that is the
-/// container's own.
+/// The ports that the job uses, each with the slot that NCCL will take, or else the slot of the
+/// container's own GID.
 pub fn wanted(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<PortTest> {
     let rails: Vec<_> = rails(facts, plan).collect();
     let of = |(hca, port): (&Hca, &Port)| {
@@ -90,7 +90,7 @@ pub fn wanted(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<PortTest> {
         };
         let rail = rails.iter().find(|(rail, _, _)| rail.name == hca.name);
         let allowed_mtu = rail.and_then(|(_, _, mtu)| *mtu).and_then(of_roce);
-        // No device has a port 0, as the probe will say.
+        // No device has a port 0, and the probe will say so.
         let port = u8::try_from(port.number).unwrap_or(0);
         PortTest {
             device: hca.name.clone(),

@@ -11,11 +11,11 @@ pub const OPEN: &str = "verbs-open";
 pub const MEMORY: &str = "verbs-memory";
 pub const LOOPBACK: &str = "verbs-loopback";
 
-/// The steps of the first two; what follows them is the loopback's.
+/// The steps of the first two checks; all other steps belong to the loopback.
 const OPENING: &[&str] = &["ibv_get_device_list", "open", "ibv_open_device", "ibv_query_device"];
 const REGISTERING: &[&str] = &["ibv_alloc_pd", "mmap", "ibv_reg_mr"];
 
-/// In order.
+/// The checks, in order.
 const IDS: [&str; 3] = [OPEN, MEMORY, LOOPBACK];
 
 /// Three checks for each port: those after one that failed are skipped.
@@ -34,7 +34,7 @@ fn skipped(wanted: &PortTest, id: &str, why: &str) -> Check {
     Check { message: Some(why.to_owned()), ..check(wanted, id, Outcome::Skipped) }
 }
 
-/// Which check a step belongs to.
+/// The check that a step belongs to.
 fn id_of(step: &str) -> &'static str {
     match step {
         _ if OPENING.contains(&step) => OPEN,
@@ -128,7 +128,7 @@ pub fn time(microseconds: u64) -> String {
     }
 }
 
-/// The calls whose ENOMEM is that of the limit: they pin memory.
+/// The calls that pin memory: their ENOMEM comes from the limit.
 const PINNING: &[&str] = &["ibv_reg_mr", "ibv_create_cq", "ibv_create_qp"];
 
 fn is_memlock(step: &str, error: &str) -> bool {
@@ -169,7 +169,7 @@ fn fix(step: &str, error: &str) -> Option<String> {
 }
 
 fn of_end(wanted: &PortTest, result: &ProbeResult) -> Vec<Check> {
-    // Steps come in the order of the checks, so those before the one it was at have passed.
+    // Steps come in the order of the checks, so the checks before the current step have passed.
     let at = during(result).map_or(OPEN, id_of);
     let place = IDS.iter().position(|id| *id == at).unwrap_or(0);
     let of = |(index, id): (usize, &&str)| match index.cmp(&place) {
@@ -182,7 +182,7 @@ fn of_end(wanted: &PortTest, result: &ProbeResult) -> Vec<Check> {
     IDS.iter().enumerate().map(of).collect()
 }
 
-/// What a process was at when it ended, without having found anything.
+/// The step that a process was at when it ended without a result.
 fn during(result: &ProbeResult) -> Option<&str> {
     match result {
         ProbeResult::Crashed { during, .. }
@@ -193,7 +193,7 @@ fn during(result: &ProbeResult) -> Option<&str> {
     }
 }
 
-/// How a process ended that was to find out about a port.
+/// How the process that probed a port ended.
 pub fn told(result: &ProbeResult) -> String {
     let during = during(result).map(|step| format!(", during {step}")).unwrap_or_default();
     match result {

@@ -1,5 +1,5 @@
-//! Finding what this container's start has left, without being told where, and without
-//! believing somebody else.
+//! Finds the state that this container's start has left, without being told where it is, and
+//! without believing the state of somebody else.
 
 use std::fmt;
 use std::fs;
@@ -23,10 +23,10 @@ use crate::facts::reader::describe;
 /// The state of a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Where its files are; `None` where only PID 1 has it.
+    /// The folder of its files; `None` if only PID 1 has the state.
     pub folder: Option<PathBuf>,
     pub run: Run,
-    /// Why it may be somebody else's, so that only what is harmless was taken.
+    /// Why the state may be somebody else's, so that only harmless variables were taken.
     pub doubt: Option<Doubt>,
     /// The variables that were not taken.
     pub left_out: Vec<String>,
@@ -35,9 +35,9 @@ pub struct Found {
 /// Why a state does not count as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Doubt {
-    /// It is in this folder, which is not on the container's own root mount.
+    /// The state is in this folder, which is not on the container's own root mount.
     Shared(PathBuf),
-    /// It is of this user, who is neither root nor this process's own.
+    /// The state belongs to this user, who is neither root nor the user of this process.
     Foreign(Uid),
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Doubt {
 }
 
 impl Found {
-    /// What is lost, and how to have it, where something is.
+    /// Says which variables were lost and how to get them; `None` if none was lost.
     pub fn loss(&self) -> Option<String> {
         let doubt = self.doubt.as_ref().filter(|_| !self.left_out.is_empty())?;
         let names = self.left_out.join(", ");
@@ -81,7 +81,7 @@ impl Found {
         for variables in [&mut run.filled, &mut run.inherited] {
             variables.retain(|name, value| {
                 let is_taken = is_harmless(name, value);
-                // Of a name that is none, nothing is repeated.
+                // What is not the name of a variable may hold anything, and is not repeated.
                 if !is_taken && is_variable_name(name) {
                     left_out.push(name.clone());
                 }
@@ -92,10 +92,10 @@ impl Found {
     }
 }
 
-/// What gives a container a place that is nobody else's.
+/// What to do so that a container has a place that no other container can write to.
 pub const OWN_PLACE: &str = "Give the container a root file system that it may write to, with nothing mounted at /run (at /tmp, where it does not run as root)";
 
-/// A folder that has none, and why.
+/// A folder in which no state was found, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Without {
     pub folder: PathBuf,
@@ -107,17 +107,17 @@ struct Claim {
     folder: PathBuf,
     run: Run,
     owner: Uid,
-    /// Nobody outside this container can have written it.
+    /// Whether nobody outside this container can have written the state.
     is_of_container: bool,
 }
 
-/// The state of this start of this container. It counts as a whole where root or this
-/// process's own user has written it in this container, or PID 1 vouches for it. Of any
-/// other, only the variables that are harmless, and nothing as long as the start is under
-/// way or where PID 1 could be asked, and knows of none.
+/// The state of this start of this container. It counts as a whole if root or this process's
+/// own user has written it in this container, or if PID 1 vouches for it. Of any other state,
+/// only the harmless variables are taken, and nothing while the start is under way or when PID
+/// 1 answers that it holds no state.
 ///
 /// # Errors
-/// The folders that were there and would not do; none where nothing is there.
+/// The folders that exist but whose state cannot be used; empty if none exists.
 pub fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
     let own = Uid::effective();
     let is_trusted = |owner: Uid| owner.is_root() || owner == own;
@@ -147,7 +147,7 @@ pub fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
         without.extend(claims.into_iter().map(|claim| Without { folder: claim.folder, why: why.to_owned() }));
         return Err(without);
     }
-    // The container's own first.
+    // A state that only this container can have written is preferred.
     let best = claims.iter().position(|claim| claim.is_of_container).unwrap_or_default();
     if best >= claims.len() {
         return Err(without);
@@ -160,7 +160,7 @@ pub fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
     Ok(Found::doubtful(Some(claim.folder), claim.run, doubt))
 }
 
-/// What the folders of these users have, the best first.
+/// The states in the folders of these users, the best first.
 fn claims(place: &StateDir, users: &[Uid]) -> (Vec<Claim>, Vec<Without>) {
     let folders = users.iter().flat_map(|user| place.folders(*user));
     let identity = Identity::own();
@@ -179,8 +179,8 @@ fn claims(place: &StateDir, users: &[Uid]) -> (Vec<Claim>, Vec<Without>) {
     (claims, without)
 }
 
-/// Whether a folder has the state of another container, which may still want it: what is on
-/// the container's own root mount is nobody else's.
+/// Whether a folder has the state of another container, which may still need it. A folder on
+/// the container's own root mount belongs to no other container.
 pub fn is_of_another_container(path: &Path) -> bool {
     let own = Identity::own();
     let users = [Uid::from_raw(0), Uid::effective()];
@@ -189,7 +189,7 @@ pub fn is_of_another_container(path: &Path) -> bool {
     run.is_ok_and(|run| run.identity.boot == own.boot && !own.is(&run.identity)) && !mount::is_of_root(path)
 }
 
-/// `None` where there is nothing at all.
+/// The error is `None` if the folder does not exist.
 fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<Claim, Option<String>> {
     let folder = Folder::open(path, users).map_err(|refused| match refused {
         Refused::Errno(Errno::ENOENT) => None,
@@ -209,7 +209,7 @@ fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<Claim, O
     Ok(Claim { folder: path.to_owned(), run, owner: folder.owner(), is_of_container: folder.is_of_root() })
 }
 
-/// Who started the container, where that shows.
+/// The user who started the container, if /proc shows it.
 fn owner_of_init() -> Option<Uid> {
     fs::metadata("/proc/1").ok().map(|status| Uid::from_raw(status.uid()))
 }
@@ -239,7 +239,7 @@ mod tests {
         let run = Run { identity: Identity::own(), by_init: true, filled, ..Run::default() };
         leave(&folder, &run);
         let names: Vec<String> = found().unwrap().run.filled.into_keys().collect();
-        // Where temporary files have a mount of their own, others may have it, too.
+        // If temporary files have a mount of their own, other containers may have it, too.
         let is_own = crate::state::mount::is_of_root(place.path());
         let wanted: &[&str] = if is_own { &["LD_PRELOAD", "NCCL_IB_HCA"] } else { &["NCCL_IB_HCA"] };
         assert_eq!(names, wanted);
@@ -250,7 +250,7 @@ mod tests {
         fs::write(folder.join(PLAN), "{").unwrap();
         assert!(none("it is not a plan"));
         if Uid::effective().is_root() {
-            // Nobody here is that user.
+            // No process here has that user.
             leave(&folder, &run);
             std::os::unix::fs::chown(&folder, Some(12345), None).unwrap();
             assert!(none("another user (uid 12345)"));

@@ -1,5 +1,5 @@
-//! A folder that nobody else can change, nor lead to another one: each step on the way
-//! there is looked at, and no symbolic link is followed.
+//! A folder whose content nobody else can change, and which nobody else can replace: each step
+//! of the path is checked, and no symbolic link is followed.
 
 use std::fmt;
 use std::fs::File;
@@ -17,7 +17,7 @@ use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, unlinkat};
 use super::{FILES, mount};
 use crate::facts::reader::describe;
 
-/// Bytes; more than any file of ours.
+/// In bytes; each file of ours is smaller.
 const LONGEST: u64 = 4 * 1024 * 1024;
 
 const OTHERS_WRITE: u32 = 0o022;
@@ -33,9 +33,9 @@ pub struct Folder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
     Errno(Errno),
-    /// Of this uid, on the way there or in the end.
+    /// The folder, or one on the way to it, belongs to this uid.
     Foreign(u32),
-    /// Somebody else may change what is in it.
+    /// Other users may change what is in the folder.
     Open,
 }
 
@@ -59,16 +59,16 @@ impl fmt::Display for Refused {
 }
 
 impl Folder {
-    /// Opens a folder of one of these users, to read.
+    /// Opens a folder of one of these users for reading.
     ///
     /// # Errors
-    /// It is not there, or others may change it.
+    /// The folder does not exist, or others may change it.
     pub fn open(path: &Path, users: &[Uid]) -> Result<Folder, Refused> {
         Folder::at(path, users, false)
     }
 
-    /// Opens a folder whoever may change it, as the emptyDir of a Pod. Links on the way there
-    /// are followed.
+    /// Opens a folder that others may change as well, such as the emptyDir of a Pod. Symbolic
+    /// links on the way to it are followed.
     ///
     /// # Errors
     /// As for open(2).
@@ -78,11 +78,11 @@ impl Folder {
         Ok(Folder { folder, owner })
     }
 
-    /// Opens a folder of this process's own user, and makes it where it is not there. What
-    /// has the name of a file of ours, and is none, is moved out of the way.
+    /// Opens a folder of this process's own user, and makes it if it does not exist. Anything
+    /// else that has the name of one of our files is moved out of the way.
     ///
     /// # Errors
-    /// It cannot be made, or others may change it.
+    /// The folder cannot be made, or others may change it.
     pub fn make(path: &Path) -> Result<Folder, Refused> {
         let folder = Folder::at(path, &[Uid::effective()], true)?;
         FILES.iter().try_for_each(|name| folder.clear(name))?;
@@ -97,13 +97,13 @@ impl Folder {
         let mut folder = openat(AT_FDCWD, "/", flags, Mode::empty())?;
         let mut names = path.components().filter(|part| *part != Component::RootDir).peekable();
         while let Some(part) = names.next() {
-            // Relative to nothing that is known here, or a way back.
+            // `..` and the like: only plain names are accepted.
             let Component::Normal(name) = part else { return Err(Errno::EINVAL.into()) };
             let is_last = names.peek().is_none();
             let next = match openat(&folder, name, flags, Mode::empty()) {
                 Err(Errno::ENOENT) if make => {
                     match mkdirat(&folder, name, Mode::from_bits_truncate(0o755)) {
-                        // Somebody else was faster.
+                        // Another process was faster.
                         Ok(()) | Err(Errno::EEXIST) => {}
                         Err(errno) => return Err(errno.into()),
                     }
@@ -114,7 +114,8 @@ impl Folder {
             let mut status = fstat(&next)?;
             let is_own = status.st_uid == Uid::effective().as_raw();
             if is_last && make && is_own && status.st_mode & 0o7777 != 0o755 && holds_only_ours(&next) {
-                // Made under a umask, or an emptyDir that everybody may write to.
+                // The folder was made under a umask, or is an emptyDir that everybody may write
+                // to.
                 fchmod(&next, Mode::from_bits_truncate(0o755))?;
                 status = fstat(&next)?;
             }
@@ -125,19 +126,21 @@ impl Folder {
         Ok(Folder { folder, owner })
     }
 
-    /// Whose it is.
+    /// The user to whom the folder belongs.
     pub fn owner(&self) -> Uid {
         self.owner
     }
 
-    /// Whether it lies on the same mount as the root folder. That of a container is its
-    /// own, so nobody outside can write there; any other mount may be in several.
+    /// Whether the folder lies on the same mount as the root folder. A container has a root
+    /// mount of its own, so nobody outside can write there; any other mount may be in several
+    /// containers.
     pub fn is_of_root(&self) -> bool {
         let mount = mount::of(&self.folder);
         mount.is_some() && mount == mount::of_root()
     }
 
-    /// Writes a file with these permissions: all of it at once, for whoever reads.
+    /// Writes a file with these permissions, all at once: a reader sees the old text or the new
+    /// one.
     ///
     /// # Errors
     /// As for open(2), write(2) and rename(2).
@@ -145,7 +148,8 @@ impl Folder {
         self.write_for(None, name, bytes, mode)
     }
 
-    /// The same as the file of somebody, or of this process's user and group.
+    /// As [`Folder::write`], but the file belongs to this owner; with `None`, to this process's
+    /// user and group.
     ///
     /// # Errors
     /// As for [`Folder::write`], and chown(2).
@@ -159,8 +163,8 @@ impl Folder {
         self.replace(owner, name, mode, |file| file.write_all(bytes))
     }
 
-    /// As [`Folder::write`], and it is on the disk, or the server has it, before it takes its
-    /// name: only then some file systems say that there is no room.
+    /// As [`Folder::write`], but the bytes are on the disk or the server before the file takes
+    /// its name: some file systems say only then that there is no room.
     ///
     /// # Errors
     /// As for [`Folder::write`], and fsync(2).
@@ -199,7 +203,7 @@ impl Folder {
         written
     }
 
-    /// Sees to it that nothing but a file of ours has this name.
+    /// Makes sure that nothing but a file of ours has this name.
     fn clear(&self, name: &str) -> Result<(), Errno> {
         let status = match fstatat(&self.folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Err(Errno::ENOENT) => return Ok(()),
@@ -211,33 +215,34 @@ impl Folder {
         if kind(&status) != SFlag::S_IFDIR {
             return unlinkat(&self.folder, name, UnlinkatFlags::NoRemoveDir);
         }
-        // It may hold any number of things, which would take any time to remove.
+        // The folder is only renamed: it may hold any number of things, and to remove them may
+        // take long.
         let aside = beside(name);
         renameat(&self.folder, name, &self.folder, aside.as_str())?;
         let _ = unlinkat(&self.folder, aside.as_str(), UnlinkatFlags::RemoveDir);
         Ok(())
     }
 
-    /// A file of the folder's owner.
+    /// The content of a file of the folder's owner.
     ///
     /// # Errors
-    /// As for open(2) and read(2); EINVAL where it is no file of ours.
+    /// As for open(2) and read(2); EINVAL if it is not a regular file of the owner's.
     pub fn read(&self, name: &str) -> Result<Vec<u8>, Errno> {
         self.read_if(name, &[self.owner], LONGEST, |_| Ok(())).map(|(bytes, _)| bytes)
     }
 
-    /// The same of a file that lies on the folder's own mount.
+    /// As [`Folder::read`], but only if the file lies on the folder's own mount.
     ///
     /// # Errors
-    /// As for [`Folder::read`], and EXDEV where it is mounted there from elsewhere.
+    /// As for [`Folder::read`], and EXDEV if the file is mounted there from elsewhere.
     pub fn read_in_place(&self, name: &str) -> Result<Vec<u8>, Errno> {
         let is_here = |file: &OwnedFd| mount::of(file) == mount::of(&self.folder);
         let check = |file: &OwnedFd| if is_here(file) { Ok(()) } else { Err(Errno::EXDEV) };
         self.read_if(name, &[self.owner], LONGEST, check).map(|(bytes, _)| bytes)
     }
 
-    /// The first bytes, as many as `longest`, of a file of one of these users that nobody else
-    /// may change; and its permissions.
+    /// The first `longest` bytes, and the permissions, of a file that belongs to one of these
+    /// users and that nobody else may change.
     ///
     /// # Errors
     /// As for [`Folder::read`].
@@ -266,8 +271,8 @@ impl Folder {
     }
 }
 
-/// A name for what is to become a file, or was in its place. In another container that
-/// shares the folder there may be a process of our number.
+/// A temporary name for a new file, or for what is moved out of its way. The process id alone
+/// would not do: in another container that shares the folder, a process may have the same one.
 fn beside(name: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!(".{name}.{}.{}", std::process::id(), now.as_nanos())
@@ -277,14 +282,14 @@ fn kind(status: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT
 }
 
-/// Whether it is a file that nobody else may change.
+/// Whether this is a regular file of the owner's that nobody else may change.
 fn is_file_of(status: &FileStat, owner: Uid) -> bool {
     kind(status) == SFlag::S_IFREG
         && Uid::from_raw(status.st_uid) == owner
         && status.st_mode & OTHERS_WRITE == 0
 }
 
-/// Whether the folder is nobody else's: its mode may be changed then.
+/// Whether nobody else uses the folder, so that its mode may be changed.
 fn holds_only_ours(folder: &OwnedFd) -> bool {
     let Ok(mut entries) = folder.try_clone().map_err(drop).and_then(|fd| Dir::from_fd(fd).map_err(drop))
     else {
@@ -298,7 +303,7 @@ fn holds_only_ours(folder: &OwnedFd) -> bool {
     })
 }
 
-/// The name of a file, or of what is to become one.
+/// Whether this is the name of the file, or a temporary name for it.
 fn is_file(name: &[u8], file: &[u8]) -> bool {
     name == file || name.strip_prefix(b".").is_some_and(|rest| rest.starts_with(file))
 }
@@ -309,7 +314,7 @@ fn check(status: &FileStat, users: &[Uid], is_last: bool) -> Result<(), Refused>
     if !is_known {
         return Err(Refused::Foreign(status.st_uid));
     }
-    // In a folder with the sticky bit nobody can move what is another's.
+    // In a folder with the sticky bit, nobody can move what belongs to another user.
     let others = status.st_mode & OTHERS_WRITE != 0 && (is_last || status.st_mode & STICKY == 0);
     if others { Err(Refused::Open) } else { Ok(()) }
 }
@@ -324,7 +329,7 @@ mod tests {
         fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     }
 
-    /// A place of our own: that of `tempfile` is only ours, as the others on the way.
+    /// A folder that only this user may change, and so are the ones on the way to it.
     fn place() -> tempfile::TempDir {
         tempfile::tempdir().unwrap()
     }
@@ -371,7 +376,8 @@ mod tests {
         assert_eq!(Folder::make(&below).unwrap_err(), Refused::Open);
         mode(below.parent().unwrap(), 0o1777);
         assert!(Folder::make(&below).is_ok());
-        // Its own mode is made right, but only to write, and where nothing else is in it.
+        // The folder's own mode is corrected, but only for writing, and only if nothing else is
+        // in it.
         mode(&below, 0o777);
         assert_eq!(Folder::open(&below, &[Uid::effective()]).unwrap_err(), Refused::Open);
         assert!(Folder::make(&below).is_ok());

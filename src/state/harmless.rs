@@ -10,10 +10,10 @@ const LEADS: [&str; 6] = ["FILE", "PATH", "LIB", "DIR", "CONF", "ADDR"];
 /// Variables whose names do not show that they lead somewhere.
 const LEADS_BY_NAME: [&str; 1] = ["NCCL_COMM_ID"];
 
-/// Those whose names look as if they did.
+/// Variables whose names only look as if they led somewhere.
 const LEADS_NOWHERE: [&str; 2] = ["NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE"];
 
-/// What else profiles fill, or ask for (`plan::companions`).
+/// Variables besides NCCL's own that profiles fill or ask for (`plan::companions`).
 const OF_OTHERS: [&str; 8] = [
     "FI_EFA_FORK_SAFE",
     "FI_PROVIDER",
@@ -25,7 +25,7 @@ const OF_OTHERS: [&str; 8] = [
     "UCX_NET_DEVICES",
 ];
 
-/// Bytes; a list of all HCAs of a host is far shorter.
+/// In bytes; a list of all HCAs of a host is far shorter.
 const LONGEST: usize = 1024;
 
 /// Whether a variable with this value may be taken from anybody.
@@ -33,7 +33,7 @@ pub fn is_harmless(name: &str, value: &str) -> bool {
     if !is_variable_name(name) || !is_known(name) {
         return false;
     }
-    // What a plugin's name leads to is a library.
+    // The value of such a variable is part of the name of a library.
     if name.ends_with("_PLUGIN") {
         return value == "none";
     }
@@ -45,7 +45,7 @@ fn is_known(name: &str) -> bool {
     variables::find(name).is_some() || OF_OTHERS.contains(&name)
 }
 
-/// Text that is neither a path nor anything to a shell.
+/// Whether this is text that is neither a path nor special to a shell.
 fn is_plain(name: &str, value: &str) -> bool {
     let is_range = name == "NCCL_IB_ADDR_RANGE";
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-+.,:=^".contains(c) || c == '/' && is_range;
@@ -57,7 +57,8 @@ mod tests {
     use super::*;
     use crate::profiles::Profiles;
 
-    /// Each new variable of NCCL's has to be looked at: does it lead somewhere?
+    /// Fails for each new variable of NCCL's, until somebody has looked whether it leads
+    /// somewhere.
     #[test]
     fn what_leads_somewhere_is_known() {
         let leading: Vec<&str> =

@@ -1,11 +1,11 @@
-//! What a start leaves for whoever enters the container later: the variables that it
-//! filled in, and what they were decided on. Of the rest of the environment, which holds
-//! secrets, nothing.
+//! What a start leaves for processes that enter the container later: the variables that it
+//! filled in, and what they were decided on. Nothing of the rest of the environment, which
+//! holds secrets, is left.
 //!
-//! Other containers may share a folder, a PID namespace or an IPC namespace with this one,
-//! and what says where it comes from can be copied. So a state counts as a whole only where
-//! nobody outside this container can have written it: on the container's own root mount
-//! (`folder`, `mount`), or in PID 1 (`pid1`). Of any other one, only `harmless` variables.
+//! Other containers may share a folder, a PID namespace or an IPC namespace with this one, and
+//! marks of origin in a state can be copied. So a state counts as a whole only if nobody
+//! outside this container can have written it: on the container's own root mount (`folder`,
+//! `mount`), or in PID 1 (`pid1`). Of any other state, only the `harmless` variables are taken.
 
 pub mod find;
 pub mod folder;
@@ -21,51 +21,53 @@ use crate::facts::identity::namespace;
 pub use crate::facts::state::FOLDER;
 use nix::unistd::Uid;
 
-/// The files in it.
+/// The files of a state.
 pub const ENV_SH: &str = "env.sh";
 pub const NCCL_CONF: &str = "nccl.conf";
 pub const PLAN: &str = "plan.json";
 pub const FACTS: &str = "facts.json";
-/// All of them.
+/// The names of all files of a state.
 pub const FILES: [&str; 4] = [ENV_SH, NCCL_CONF, PLAN, FACTS];
 
-/// Where else the variables are put, for programs that know nothing of a state.
+/// The places besides the state where the variables are put, for programs that know nothing of
+/// a state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Propagate {
     /// `/etc/profile.d`, for login shells.
     pub profile: bool,
-    /// sshd's configuration, for whatever it starts.
+    /// sshd's configuration, for everything that sshd starts.
     pub ssh: bool,
     /// `/etc/environment`, for PAM.
     pub environment: bool,
 }
 
-/// Where to leave it, and to look for it.
+/// Where the state is left, and looked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum StateDir {
     #[default]
     Default,
-    /// There, and nowhere else.
+    /// In this folder, and nowhere else.
     At(PathBuf),
     Nowhere,
 }
 
 impl StateDir {
-    /// The folders that a user's state may be in, the best first: one who may not write
-    /// to [`FOLDER`] has the others.
+    /// The folders that a user's state may be in, the best first. The others are for users who
+    /// may not write to [`FOLDER`].
     pub fn folders(&self, user: Uid) -> impl Iterator<Item = PathBuf> {
         let (first, has_others) = match self {
             StateDir::Nowhere => (None, false),
             StateDir::At(folder) => (Some(folder.clone()), false),
             StateDir::Default => (Some(PathBuf::from(FOLDER)), true),
         };
-        // Most starts need none of them.
+        // Computed late, because most starts need none of them.
         let others = std::iter::once_with(move || if has_others { others(user) } else { Vec::new() });
         first.into_iter().chain(others.flatten())
     }
 }
 
-/// The containers of a pod share some of these; the last of each kind are one's own.
+/// Folders for users who may not write to [`FOLDER`]. The containers of a pod share some of
+/// them; the last of each kind belongs to one container alone.
 fn others(user: Uid) -> Vec<PathBuf> {
     let mounts: String = namespace("mnt").chars().filter(char::is_ascii_digit).collect();
     let names = [format!("rdma-init-{user}"), format!("rdma-init-{user}-{mounts}")];

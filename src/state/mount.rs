@@ -1,4 +1,4 @@
-//! Which mount something lies on.
+//! The mount that a file lies on.
 
 use std::fs::OpenOptions;
 use std::os::fd::{AsFd, AsRawFd};
@@ -9,8 +9,8 @@ use nix::libc;
 
 use crate::facts::reader::of_kernel;
 
-/// The mount's number, which it has alone as long as it is there (`mnt_id` of
-/// `/proc/PID/fdinfo/FD`, proc(5), since Linux 3.15). `None` where that does not show.
+/// The mount's number, which no other mount has as long as this one exists (`mnt_id` of
+/// `/proc/PID/fdinfo/FD`, proc(5), since Linux 3.15). `None` if the kernel does not show it.
 ///
 /// A device number would not do: a bind mount of a file system has the same one.
 pub fn of(file: impl AsFd) -> Option<u64> {
@@ -19,12 +19,12 @@ pub fn of(file: impl AsFd) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 
-/// Whether this lies on the same mount as the root folder.
+/// Whether this path lies on the same mount as the root folder.
 pub fn is_of_root(path: &Path) -> bool {
     of_path(path).is_some_and(|mount| Some(mount) == of_root())
 }
 
-/// That of the root folder.
+/// The number of the mount that the root folder lies on.
 pub fn of_root() -> Option<u64> {
     of_path(Path::new("/"))
 }

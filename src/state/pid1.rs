@@ -1,5 +1,5 @@
-//! What PID 1 holds of the start, where it is our own init: memory that nobody can change
-//! (see `init::sealed`). It is the one witness that no mount can be put before.
+//! What PID 1 holds of the start, if it is our own init: memory that nobody can change (see
+//! `init::sealed`). It is the one witness that no mount can hide.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -15,32 +15,33 @@ use super::run::{self, Run};
 /// The name of that memory.
 pub const NAME: &str = "rdma-init-state";
 
-/// Nothing can change what has these.
+/// With these seals, nothing can change the memory.
 pub const SEALS: SealFlag = SealFlag::F_SEAL_SEAL
     .union(SealFlag::F_SEAL_SHRINK)
     .union(SealFlag::F_SEAL_GROW)
     .union(SealFlag::F_SEAL_WRITE);
 
-/// Bytes; more than the variables of any process may have.
+/// In bytes; more than the variables of any process may have.
 const LONGEST: u64 = 8 * 1024 * 1024;
 
 const FOLDER: &str = "/proc/1/fd";
 
-/// What PID 1 says.
+/// What PID 1 answers.
+#[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// What this container's start has left, and whose process PID 1 is.
+    /// The state that this container's start has left, and the user of PID 1.
     Left(Box<Run>, Uid),
-    /// It is our init, and its start has left nothing, or is not done.
+    /// PID 1 is our init, and its start has left nothing, or is not done.
     Nothing,
-    /// It cannot be asked: it is no init of ours, of another container that this one
-    /// shares the PID namespace with, or this process has no right to look into it
+    /// PID 1 cannot be asked. It is not our init; or it is the init of another container that
+    /// shares its PID namespace with this one; or this process has no right to look into it
     /// (`PTRACE_MODE_READ_FSCREDS`, ptrace(2): the same user and group, or root with
     /// CAP_SYS_PTRACE).
     Silent,
 }
 
-/// Asks PID 1.
+/// Asks PID 1 for the state of the start.
 pub fn ask() -> Answer {
     if std::process::id() == 1 || !is_our_init() {
         return Answer::Silent;
@@ -51,8 +52,8 @@ pub fn ask() -> Answer {
     held.map_or(Answer::Nothing, |(run, owner)| Answer::Left(Box::new(run), owner))
 }
 
-/// Whether it runs this very program, in this very mount namespace: in a PID namespace
-/// that several containers share, PID 1 is a process of one of them, or of none.
+/// Whether PID 1 runs this very program in this very mount namespace. In a PID namespace that
+/// several containers share, PID 1 is a process of one of them, or of none.
 fn is_our_init() -> bool {
     let mounts = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
     let program = |pid: &str| {
@@ -70,7 +71,7 @@ fn is_the_memory(path: &Path) -> bool {
     link.to_str().is_some_and(|link| link.trim_end_matches(" (deleted)") == format!("/memfd:{NAME}"))
 }
 
-/// `None` as long as it can be changed.
+/// The state in this memory; `None` as long as it can be changed.
 fn read(path: &Path) -> Option<(Run, Uid)> {
     let memory = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     if !is_sealed(&memory) {
@@ -82,7 +83,7 @@ fn read(path: &Path) -> Option<(Run, Uid)> {
     Some((run::parse(&text).ok()?, owner))
 }
 
-/// Whether nothing can change it any more.
+/// Whether nothing can change this memory any more.
 pub fn is_sealed(memory: &File) -> bool {
     let seals = fcntl(memory, FcntlArg::F_GET_SEALS).unwrap_or_default();
     SealFlag::from_bits_truncate(seals).contains(SEALS)

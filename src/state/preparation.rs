@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::facts::identity::{age, started};
 use crate::facts::reader::of_kernel;
 
-/// How long ago PID 1 was started, where it is one of us.
+/// How long ago PID 1 was started, if it is rdma-init.
 pub fn age_of_our_init() -> Option<Duration> {
     started(1).and_then(age).filter(|_| is_by_us()).map(Duration::from_secs)
 }
 
-/// Whether PID 1 is one of us and has a child that is not its command yet, or none so
-/// far. `None` where its children do not show.
+/// Whether PID 1 is rdma-init, and its child is not the command yet, or does not exist yet.
+/// `None` if /proc does not show the children of PID 1.
 pub fn is_under_way() -> Option<bool> {
     if !is_by_us() {
         return Some(false);
@@ -21,7 +21,7 @@ pub fn is_under_way() -> Option<bool> {
     Some(children.peek().is_none() || children.any(|child| child == name("self")))
 }
 
-/// Whether PID 1 shows itself as one of us.
+/// Whether PID 1 shows itself as rdma-init.
 pub fn is_by_us() -> bool {
     name("1").is_some() && name("1") == name("self") && std::process::id() != 1
 }

@@ -1,4 +1,4 @@
-//! What is known of a start: part of `plan.json`.
+//! What is known of a start. It is a part of `plan.json`.
 
 use indexmap::IndexMap;
 use nix::errno::Errno;
@@ -18,31 +18,31 @@ use crate::plan::{Outcome, Plan, Setting};
 #[serde(default)]
 pub struct Run {
     pub identity: Identity,
-    /// Whether our own init is its PID 1.
+    /// Whether our own init is PID 1 of the container.
     pub by_init: bool,
     /// When the preparation was done, in seconds since 1970.
     pub since: u64,
-    /// The command's process, by the number that it has in its own namespace, and when it
-    /// was started.
+    /// The command's process, by its number in its own namespace, and when it was started.
     pub pid: i32,
     pub pid_started: Option<u64>,
     /// The decision in one line.
     pub headline: String,
-    /// `passed` or `failed`; `None` where none was made.
+    /// `passed` or `failed`; `None` if there was no self-test.
     pub self_test: Option<String>,
     /// The variables that were filled in, in this order.
     pub filled: Variables,
-    /// Why, for each of them that the user's configuration had not asked for.
+    /// Why each of these variables was filled in, except those that the user's configuration
+    /// asked for.
     pub reasons: IndexMap<String, Reason>,
-    /// Those of them all that were in the environment already: of NCCL and its companions,
-    /// never of anything else.
+    /// The variables that were in the environment already: those of NCCL and its companions,
+    /// never any other.
     pub inherited: Variables,
 }
 
 /// Names and values.
 pub type Variables = IndexMap<String, String>;
 
-/// As in a [`Setting`].
+/// Why a variable has its value, as in a [`Setting`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reason {
@@ -51,7 +51,7 @@ pub struct Reason {
 }
 
 impl Run {
-    /// The variables of a plan that others may see, and nothing else yet.
+    /// A start of which only the variables are known: those of this plan that others may see.
     pub fn of(plan: &Plan) -> Run {
         Run {
             filled: plan.public().map(owned).collect(),
@@ -61,20 +61,20 @@ impl Run {
         }
     }
 
-    /// The same for whoever has the plan himself: with secrets.
+    /// As [`Run::of`], but with secrets, for a process that holds the plan itself.
     pub fn with_secrets(plan: &Plan) -> Run {
         Run { filled: plan.filled().map(owned).collect(), ..Run::of(plan) }
     }
 
-    /// All that the command got of what concerns NCCL.
+    /// All variables that concern NCCL and that the command got.
     pub fn given(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.filled.iter().chain(&self.inherited);
         all.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// What it decided itself to fill in.
+    /// The variables that rdma-init decided to fill in.
     pub fn filled_itself(&self) -> impl Iterator<Item = Filled> {
-        // A state of an older version has secrets, too.
+        // A state of an older version holds secrets, too.
         let reasons = self.reasons.iter().filter(|(variable, _)| !is_secret(variable));
         reasons.filter_map(|(variable, Reason { source, rule })| {
             Some(Filled {
@@ -86,7 +86,7 @@ impl Run {
         })
     }
 
-    /// Whether its command still runs.
+    /// Whether the command of this start still runs.
     pub fn is_running(&self) -> bool {
         match started(self.pid) {
             None => is_hidden(self.pid),
@@ -108,13 +108,13 @@ fn reasons(settings: &[Setting]) -> IndexMap<String, Reason> {
         .collect()
 }
 
-/// Whether there is such a process, and this user may not know more (`hidepid`, proc(5)).
+/// Whether this process exists, but this user may not see more of it (`hidepid`, proc(5)).
 fn is_hidden(pid: i32) -> bool {
     let is_shown = std::path::Path::new(&format!("/proc/{pid}")).exists();
     !is_shown && kill(Pid::from_raw(pid), None) == Err(Errno::EPERM)
 }
 
-/// What is read of `plan.json`.
+/// The parts of `plan.json` that are read.
 #[derive(Debug, Deserialize)]
 struct Kept {
     schema: String,
@@ -122,7 +122,7 @@ struct Kept {
 }
 
 /// # Errors
-/// In words: it is no such document.
+/// A sentence: the text is not a document of this kind.
 pub fn parse(text: &[u8]) -> Result<Run, String> {
     let kept: Kept = json::read(text).map_err(|error| format!("it is not a plan: {error}"))?;
     match kept.run {
@@ -176,7 +176,7 @@ mod tests {
         };
         let own = Filled { variable: "A".into(), value: "1".into(), source: Source::Facts, rule: "r".into() };
         assert_eq!(run.filled_itself().collect::<Vec<_>>(), [own]);
-        // What was not taken of the state has no reason, either.
+        // A variable that was not taken from the state has no reason, either.
         assert_eq!(Run { filled: Variables::new(), ..run }.filled_itself().count(), 0);
     }
 

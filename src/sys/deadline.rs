@@ -1,4 +1,4 @@
-//! The deadline of the preparation in place, where no PID 1 stands by.
+//! The deadline of the preparation in a process without an init, where no PID 1 watches.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
@@ -17,28 +17,28 @@ struct Rescue {
     inherited: Inherited,
     disposition: Disposition,
     message: Vec<u8>,
-    /// Made beforehand: a handler must not allocate.
+    /// Made in advance: a handler must not allocate.
     stderr: Stderr,
 }
 
 /// What is done instead of starting the command.
 pub struct Refused {
-    /// To exit with.
+    /// The code to exit with.
     pub code: i32,
-    /// Said on standard error.
+    /// The message for standard error.
     pub message: String,
     pub words: LastWords,
-    /// Said where the words cannot be left.
+    /// The message for standard error if the words cannot be left.
     pub failed: String,
 }
 
-/// The command with what was decided.
+/// The command as it is started with what was decided.
 pub struct Decided {
     pub image: Image,
     pub message: String,
 }
 
-/// What was given to the handler: made beforehand, and null where it does not hold.
+/// Something that the handler gets. It is made in advance; null means that there is none.
 struct Given<T>(AtomicPtr<T>);
 
 impl<T> Given<T> {
@@ -46,7 +46,7 @@ impl<T> Given<T> {
         Given(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// The one before is leaked: the handler may be about to use it. There are few.
+    /// The value before is leaked, because the handler may be about to use it. There are few.
     fn give(&self, value: Option<T>) {
         let new = value.map_or(std::ptr::null_mut(), |value| Box::into_raw(Box::new(value)));
         self.0.store(new, Ordering::SeqCst);
@@ -73,10 +73,10 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// After this time, unless cancelled, the process becomes `image`,
-    /// whatever it is doing: a system call that hangs is interrupted, a loop left.
+    /// After this time, unless cancelled, the process becomes `image`, whatever it is doing: a
+    /// system call that hangs is interrupted, and a loop is left.
     ///
-    /// A POSIX timer, because it ends with the exec, and because an interval timer
+    /// This is a POSIX timer, because that ends with the exec, and because an interval timer
     /// that was inherited belongs to the command.
     ///
     /// # Errors
@@ -87,13 +87,12 @@ impl Deadline {
         inherited: Inherited,
         message: String,
     ) -> Result<Deadline, Errno> {
-        // SAFETY: the handler calls only execve, sigaction, sigprocmask, pipe2, _Fork, open, fstat,
-        // pread, ftruncate, poll, read, write, kill, waitpid, clock_gettime and _exit, which are
-        // async-signal-safe. The structures are
-        // plain data for the calls; sigevent is zeroed and then filled with what
-        // SIGEV_SIGNAL reads.
+        // SAFETY: the handler calls only execve, sigaction, sigprocmask, pipe2, _Fork, open,
+        // fstat, pread, ftruncate, poll, read, write, kill, waitpid, clock_gettime and _exit,
+        // which are async-signal-safe. The structures are plain data for the calls; sigevent is
+        // zeroed and then filled with what SIGEV_SIGNAL reads.
         let (timer, disposition) = unsafe {
-            // Not SIGALRM: an alarm that the parent left pending is the command's.
+            // Not SIGALRM: an alarm that the parent left pending belongs to the command.
             let signal = signals::unused();
             let disposition = signals::handle(signal, take_over);
             let mut event: libc::sigevent = std::mem::zeroed();
@@ -120,8 +119,8 @@ impl Deadline {
         Ok(deadline)
     }
 
-    /// Stops the timer and puts mask and disposition of its signal back, for the
-    /// command to inherit.
+    /// Stops the timer, and restores the mask and the disposition of its signal, which the
+    /// command inherits.
     pub fn cancel(&self) {
         RESCUE.give(None);
         // SAFETY: the timer was created by `arm`, and is used no more.
@@ -130,19 +129,21 @@ impl Deadline {
         self.inherited.restore();
     }
 
-    /// What happens when the time is up: the command is started (`None`), or this.
+    /// Sets what happens when the time is up: this refusal, or with `None` the command is
+    /// started.
     pub fn refuse(&self, refused: Option<Refused>) {
         REFUSED.give(refused);
     }
 
-    /// Whatever was to happen: from now on the command is started like this.
+    /// From now on, the command is started like this when the time is up, whatever was set
+    /// before.
     pub fn decide(&self, decided: Decided) {
         DECIDED.give(Some(decided));
     }
 
-    /// Another time, counted from the start; `None` for never.
+    /// Sets another deadline, counted from the start; `None` for no deadline.
     pub fn set(&self, after: Option<Duration>) {
-        // A zero would stop the timer, so what is over already ends in a moment.
+        // A zero would stop the timer, so a deadline that is over already gets a moment.
         let left = after.map_or(Duration::ZERO, |after| {
             after.saturating_sub(self.started.elapsed()).max(Duration::from_millis(1))
         });
@@ -166,7 +167,7 @@ extern "C" fn take_over(_signal: i32) {
         rescue.stderr.put(decided.message.as_bytes());
         restore();
         let error = decided.image.exec();
-        // Without the variables there may be room.
+        // The command may fit without the variables, so the next steps may still start it.
         if error != Errno::E2BIG {
             fail(&rescue.stderr, error);
         }

@@ -26,7 +26,7 @@ pub fn entries() -> Vec<CString> {
     entries
 }
 
-/// The arguments, the program's own name included.
+/// The arguments, including the program's own name.
 pub fn arguments() -> Vec<CString> {
     std::env::args_os()
         // An argument comes from a C string, so it holds no NUL.

@@ -7,8 +7,8 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::libc;
 
-/// A command with everything that `execve` needs, laid out beforehand: running
-/// it allocates nothing, so that it also works in a signal handler.
+/// A command with everything that `execve` needs, laid out in advance: to execute it allocates
+/// nothing, so that this also works in a signal handler.
 #[derive(Debug)]
 pub struct Image {
     candidates: Vec<CString>,
@@ -19,10 +19,11 @@ pub struct Image {
     envp: Vec<*const libc::c_char>,
 }
 
-/// What two nodes prove themselves with to each other: for us, and not for the command.
+/// The secret by which two nodes of a self-test know each other. It is for rdma-init alone, so
+/// the command does not get it.
 pub const TOKEN_VARIABLE: &str = "RDMA_INIT_TOKEN";
 
-/// What `execvp` runs a file with that the kernel does not recognise.
+/// The program with which `execvp` runs a file that the kernel does not recognise.
 const SHELL: &CStr = c"/bin/sh";
 
 /// Where `execvp` looks when there is no `PATH` (glibc's `_CS_PATH`).
@@ -40,7 +41,8 @@ impl Image {
         };
         let mut argv: Vec<_> = arguments.iter().map(|a| a.as_ptr()).collect();
         argv.push(std::ptr::null());
-        // sh FILE ARG...: the second place is filled with the file that was tried.
+        // The arguments are sh FILE ARG...; the second place is filled with the file that is
+        // tried.
         let mut shell_argv = vec![SHELL.as_ptr(), std::ptr::null()];
         shell_argv.extend(argv.iter().skip(1));
         if argv.len() == 1 {
@@ -73,7 +75,7 @@ impl Image {
                 // SAFETY: as above; the array has a place for the file.
                 unsafe { libc::execve(SHELL.as_ptr(), self.shell_argv.as_ptr(), self.envp.as_ptr()) };
                 return match Errno::last() {
-                    // It is the shell that is not there.
+                    // The shell does not exist; the file itself does.
                     Errno::ENOENT => Errno::ENOEXEC,
                     other => other,
                 };

@@ -29,10 +29,11 @@ unsafe extern "C" {
     fn _Fork() -> libc::pid_t;
 }
 
-/// Runs `work` in a process of its own, and gives its answer. `None` where there is none
-/// within this time, when the process is killed, or where it crashed or could not be started.
+/// Runs `work` in a process of its own, and returns its answer. `None` if there is no answer
+/// within this time, and the process is then killed; or if the process crashed or could not be
+/// started.
 ///
-/// Of use in a signal handler, too, where `work` does nothing but what signal-safety(7) allows.
+/// It can also be used in a signal handler, if `work` does only what signal-safety(7) allows.
 pub fn within(time: Duration, work: impl FnOnce() -> u8) -> Option<u8> {
     let (here, there) = pipe2(OFlag::O_CLOEXEC).ok()?;
     // SAFETY: no other thread exists, and the caller vouches for `work` in a handler.
@@ -49,12 +50,12 @@ pub fn within(time: Duration, work: impl FnOnce() -> u8) -> Option<u8> {
     if answer.is_none() {
         let _ = super::signals::kill(child, libc::SIGKILL);
     }
-    // One that the kernel does not let go of is left to whoever takes in orphans.
+    // A process that hangs in the kernel is not waited for; whoever adopts orphans reaps it.
     wait(child, if answer.is_some() { 0 } else { libc::WNOHANG });
     answer
 }
 
-/// What the other end of the pipe says, until that is closed or the time is up.
+/// What is written to the other end of the pipe, until that is closed or the time is up.
 fn answer(pipe: &OwnedFd, until: Instant) -> Option<u8> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -93,39 +94,39 @@ pub enum Ended {
     Killed(i32),
 }
 
-/// What the kernel has to say about our children.
+/// What the kernel says about our children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reaped {
     Ended(Pid, Ended),
     /// Stopped by this signal, by job control for example.
     Stopped(Pid, i32),
-    /// None that has ended; there are others.
+    /// No child has ended; at least one is running.
     Running,
-    /// There is no child at all.
+    /// There is no child.
     Childless,
 }
 
-/// Reaps one process that has ended, any of ours, or with `stops` hears of one that
-/// has stopped.
+/// Reaps any one of our processes that has ended; with `stops`, also returns one that has
+/// stopped.
 ///
-/// Not nix's `waitpid`: it has no name for real-time signals and loses the
-/// status of a process that one of them killed.
+/// nix's `waitpid` would not do: it has no name for real-time signals, and loses the status of
+/// a process that one of them killed.
 pub fn reap(stops: bool) -> Reaped {
     // WNOHANG because the loop that calls this waits for signals, not for children.
     wait(ANY, libc::WNOHANG | if stops { libc::WUNTRACED } else { 0 })
 }
 
-/// As [`reap`], where `look` sees the process first, while the kernel still knows of it.
+/// As [`reap`], but `look` sees the process first, while the kernel still knows it.
 pub fn reap_after(stops: bool, look: impl FnOnce(Pid)) -> Reaped {
     let stopped = if stops { libc::WSTOPPED } else { 0 };
     let options = libc::WEXITED | stopped | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: the place is valid for the call, which fills it or leaves it zeroed; that is 0
-    // for the process.
+    // SAFETY: the place is valid for the call, which fills it or leaves it zeroed; then the
+    // process number in it is 0.
     let pid = unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         match libc::waitid(libc::P_ALL, 0, &raw mut info, options) {
             0 => info.si_pid(),
-            // Also where there is no child at all.
+            // Also when there is no child.
             _ => return reap(stops),
         }
     };
@@ -141,13 +142,13 @@ pub fn wait_and_reap() -> Reaped {
     wait(ANY, 0)
 }
 
-/// Reaps this child alone, if it has ended. `Childless` where it is not ours, or was
-/// reaped already.
+/// Reaps this child alone, if it has ended. `Childless` if it is not our child, or was reaped
+/// already.
 pub fn reap_child(child: Pid) -> Reaped {
     wait(child, libc::WNOHANG)
 }
 
-/// For waitpid(2).
+/// For waitpid(2): any child.
 const ANY: Pid = Pid::from_raw(-1);
 
 fn wait(which: Pid, options: i32) -> Reaped {

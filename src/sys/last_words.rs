@@ -1,4 +1,4 @@
-//! A file that is to get a last text, by a process that may not be able to do much any more.
+//! A file that gets a last text from a process that may not be able to do much any more.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -15,11 +15,12 @@ use nix::unistd::{ftruncate, write};
 
 use super::fork::within;
 
-/// The container ends later by as much, where the file's disk or server does not answer.
+/// The longest time by which the write may delay the end of the container, when the disk or
+/// server of the file does not answer.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Everything is laid out beforehand: writing allocates nothing, so that it also works in
-/// a signal handler.
+/// A text and its file, laid out in advance: to write it allocates nothing, so that this also
+/// works in a signal handler.
 #[derive(Debug)]
 pub struct LastWords {
     path: CString,
@@ -27,24 +28,24 @@ pub struct LastWords {
     text: Vec<u8>,
 }
 
-/// What may get the text. A file that several names lead to gets none in any case: one of them
-/// may be somebody else's.
+/// Which file may get the text. A file with several names never gets it: one of the names may
+/// be somebody else's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// A file that is made for this, whatever is in it. Where it is not there, it is left at
-    /// that, and that is no error.
+    /// A file that is made for this purpose, whatever is in it. If the file does not exist,
+    /// nothing is written, and that is no error.
     Made,
-    /// One that is empty or begins like the text, or is not there: then it is made.
+    /// A file that is empty or begins like the text. If it does not exist, it is made.
     Named,
 }
 
-/// Bytes that a text has to have in common with the one that it replaces.
+/// The number of bytes at the start that a text must share with the text that it replaces.
 const IN_COMMON: usize = 10;
 
-/// For the pipe, beside the numbers of errors.
+/// The answer in the pipe for a file of another kind; all other answers are numbers of errors.
 const NOT_FOR_THIS: u8 = 255;
 
-/// Why they are not in the file.
+/// Why the text is not in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotWritten {
     #[error("{0}")]
@@ -57,16 +58,17 @@ pub enum NotWritten {
 
 impl LastWords {
     pub fn new(path: &Path, file: Wanted, text: &str) -> LastWords {
-        // A name with a NUL byte, which no file can have, is as good as an empty one.
+        // No file can have a name with a NUL byte; an empty name fails as well.
         let path = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
         LastWords { path, file, text: text.as_bytes().to_vec() }
     }
 
-    /// Puts them in place of what the file had: by a process of its own, as open(2) may hang.
+    /// Replaces the content of the file by the text. A process of its own does it, as open(2)
+    /// may hang.
     ///
     /// # Errors
-    /// What open(2) or write(2) said, that it is no file to be written to, or that it took
-    /// longer than [`PATIENCE`]. A symbolic link is ELOOP.
+    /// What open(2) or write(2) said, that this is not a file to write to, or that it took
+    /// longer than [`PATIENCE`]. A symbolic link gives ELOOP.
     pub fn leave(&self) -> Result<(), NotWritten> {
         let answer = within(PATIENCE, || match self.write() {
             Ok(()) => 0,
@@ -82,8 +84,8 @@ impl LastWords {
     }
 
     fn write(&self) -> Result<(), NotWritten> {
-        // A FIFO without a reader must not hang the end, and where a link leads to is not for
-        // whoever has made the link to say.
+        // A FIFO without a reader must not make the end hang. A symbolic link is not followed:
+        // whoever made it must not choose the file that is written.
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let flags = match self.file {
             Wanted::Made => flags | OFlag::O_WRONLY,

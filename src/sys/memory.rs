@@ -1,5 +1,4 @@
-//! Memory: whether it can be pinned, tried for real; and giving back what is no
-//! longer used.
+//! Memory: trying whether it can be pinned, and giving back what is no longer used.
 
 use std::num::NonZeroUsize;
 
@@ -53,7 +52,7 @@ pub fn forget_own_code() {
         if segment.p_type != libc::PT_LOAD || !read_only {
             continue;
         }
-        // Not the pages that a writable segment begins or ends in: those may differ from
+        // The pages in which a writable segment begins or ends are kept: they may differ from
         // the file.
         let start = (segment.p_vaddr as usize).next_multiple_of(page);
         let end = (segment.p_vaddr + segment.p_memsz) as usize / page * page;
@@ -67,7 +66,7 @@ pub fn forget_own_code() {
     }
 }
 
-/// The program headers that the kernel loaded us by.
+/// The program headers by which the kernel loaded this program.
 fn own_segments() -> &'static [libc::Elf64_Phdr] {
     // SAFETY: the auxiliary vector tells where the kernel mapped this table and how many
     // entries it has; it stays there, read-only, as long as the program runs.
@@ -78,8 +77,8 @@ fn own_segments() -> &'static [libc::Elf64_Phdr] {
     }
 }
 
-/// Whether the program headers hold addresses as they are in memory, which those of
-/// a position-independent program do not.
+/// Whether the program headers hold the addresses that are used in memory. Those of a
+/// position-independent program do not.
 fn is_at_its_address(segments: &[libc::Elf64_Phdr]) -> bool {
     let table = segments.iter().find(|segment| segment.p_type == libc::PT_PHDR);
     table.is_some_and(|table| table.p_vaddr as usize == segments.as_ptr().addr())
@@ -93,7 +92,7 @@ mod tests {
     fn a_page_can_be_pinned_and_what_cannot_be_tried_is_not_judged() {
         assert_eq!(can_pin(4096), Some(true));
         assert_eq!(can_pin(0), None);
-        // More than there are addresses.
+        // More bytes than the address space has.
         assert_eq!(can_pin(usize::MAX / 2), None);
     }
 

@@ -1,4 +1,4 @@
-//! Processes by descriptor: unlike a number, it never means another process.
+//! Processes by descriptor. Unlike a process number, a descriptor never means another process.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::null;
@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 /// A process, alive or dead.
 pub struct Pidfd(OwnedFd);
 
-/// Readable for poll(2) when the process has ended.
+/// poll(2) shows the descriptor as readable when the process has ended.
 impl AsFd for Pidfd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -31,15 +31,16 @@ impl Pidfd {
         }
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the process.
     ///
     /// # Errors
-    /// ESRCH when it has been reaped, EPERM.
+    /// ESRCH when the process has been reaped, EPERM.
     pub fn kill(&self, signal: i32) -> Result<(), Errno> {
         self.send(signal, null(), 0)
     }
 
-    /// Sends a signal with what came with it to the group that this process leads.
+    /// Sends a signal, with the information that came with it, to the group that this process
+    /// leads.
     ///
     /// # Errors
     /// As for [`Pidfd::kill`], and EINVAL before Linux 6.9.

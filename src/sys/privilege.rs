@@ -1,4 +1,4 @@
-//! Rights that the file of the program lends to whoever starts it.
+//! Rights that the program's file gives to whoever starts it.
 
 use caps::{CapSet, Capability};
 use nix::libc;
@@ -11,11 +11,12 @@ use nix::unistd::{getegid, geteuid, getgid, getuid};
 /// user than root gets it in no other way, and all it lets a process do is to pin memory.
 pub fn is_lent() -> bool {
     // SAFETY: the auxiliary vector is there as long as the process is.
-    // A security module sets this as well, where nothing is lent.
+    // A security module sets this as well, even if the file gives no rights.
     if unsafe { libc::getauxval(libc::AT_SECURE) } == 0 {
         return false;
     }
-    // Without a file's, another user than root has those that are ambient (capabilities(7)).
+    // Without capabilities of the file, a user other than root has only the ambient ones
+    // (capabilities(7)).
     let of_file = || {
         let held = |set| caps::read(None, set).unwrap_or_default();
         let mut lent = &held(CapSet::Permitted) - &held(CapSet::Ambient);

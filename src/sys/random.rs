@@ -1,13 +1,13 @@
-//! Numbers that nobody can guess.
+//! Random bytes that nobody can guess.
 
 use std::io;
 
 use nix::libc;
 
-/// From the kernel (getrandom(2)), which needs no file in the image.
+/// Fills the bytes from the kernel (getrandom(2)), which needs no file in the image.
 ///
 /// # Errors
-/// ENOSYS, or EPERM of a sandbox.
+/// ENOSYS, or EPERM from a sandbox.
 pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
     let mut rest = bytes;
     while !rest.is_empty() {

@@ -1,8 +1,8 @@
 //! Signal masks, dispositions and delivery, real-time signals included.
 //!
-//! Raw system calls where a set of signals is involved: nix's `Signal` has no
-//! real-time signals, and glibc keeps 32 and 33 to itself, so that its sigprocmask
-//! would not give the command the mask that was inherited.
+//! Raw system calls are used for sets of signals. nix's `Signal` has no real-time signals; and
+//! glibc keeps 32 and 33 to itself, so that its sigprocmask would not give the command the mask
+//! that was inherited.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -37,8 +37,8 @@ impl Mask {
         self.0 & Mask::of(signal).0 != 0
     }
 
-    /// Changes the mask of the thread (`how` as for sigprocmask(2)) and returns
-    /// the one before.
+    /// Changes the mask of the thread (`how` as for sigprocmask(2)) and returns the mask
+    /// before.
     fn change(self, how: libc::c_int) -> Mask {
         let mut old = Mask::EMPTY;
         // SAFETY: both sets are valid and of the size that is passed; the call
@@ -55,8 +55,8 @@ impl Mask {
         pending
     }
 
-    /// Waits for a signal of the set, which must be blocked; with a timeout of
-    /// zero, looks for one. `None` also when interrupted.
+    /// Waits for a signal of the set, which must be blocked. A timeout of zero only looks
+    /// whether one is pending. `None` also if the wait was interrupted.
     fn wait(self, timeout: Option<&libc::timespec>) -> Option<Received> {
         let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
         let timeout: *const libc::timespec = timeout.map_or(std::ptr::null(), |t| t);
@@ -72,14 +72,14 @@ impl Mask {
 
 const NOW: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// What the process was started with, to be given to the command unchanged.
+/// The mask that the process was started with, to be given to the command unchanged.
 #[derive(Clone, Copy)]
 pub struct Inherited {
     mask: Mask,
 }
 
 impl Inherited {
-    /// Puts the mask back, in a child or before an exec in place.
+    /// Restores the mask, in a child or before an exec in this process.
     pub fn restore(&self) {
         self.mask.change(libc::SIG_SETMASK);
     }
@@ -92,7 +92,7 @@ pub fn block_all() -> Inherited {
     Inherited { mask: Mask::FULL.change(libc::SIG_SETMASK) }
 }
 
-/// A disposition that was inherited, to be put back.
+/// The disposition of a signal that was inherited, to be restored.
 #[derive(Clone, Copy)]
 pub struct Disposition {
     signal: i32,
@@ -129,9 +129,8 @@ impl Received {
         self.info.si_signo
     }
 
-    /// Sends the command this signal, or another one in its place, with the sender's
-    /// value where it had one (sigqueue(3)): the kernel lets a process pass on exactly
-    /// that kind.
+    /// Sends this signal, or another one in its place, to the command, with the sender's value
+    /// if it had one (sigqueue(3)): the kernel lets a process pass on exactly that kind.
     ///
     /// # Errors
     /// EPERM when the command has other credentials, ESRCH when it is gone.
@@ -169,11 +168,12 @@ pub enum Target {
     Group(Pid),
 }
 
-/// What has arrived.
+/// What has arrived at the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwarded {
     Whole,
-    /// The kernel has no means to hand the sender's value to a group (before Linux 6.9).
+    /// The signal without the sender's value: before Linux 6.9 the kernel cannot pass that on
+    /// to a group.
     WithoutValue,
 }
 
@@ -182,16 +182,16 @@ fn kill_group(leader: Pid, signal: i32) -> Result<(), Errno> {
     if group == Err(Errno::ESRCH) || has_left_its_group(leader) { kill(leader, signal) } else { group }
 }
 
-/// The command may have left the group that it was given, to the others in it.
+/// Whether the command has left the group that it was given. Others may still be in that group.
 fn has_left_its_group(leader: Pid) -> bool {
     nix::unistd::getpgid(Some(leader)).is_ok_and(|group| group != leader)
 }
 
-/// Waits until a blocked signal arrives, or until the time; `None` when that is up.
-/// Signals in a burst come one by one.
+/// Waits until a blocked signal arrives, or until this time; `None` when the time is up. Each
+/// call returns one signal.
 ///
 /// # Errors
-/// Where the kernel does not let us wait (a seccomp filter).
+/// The kernel does not let this process wait (a seccomp filter).
 pub fn wait(until: Option<Instant>) -> Result<Option<Received>, Errno> {
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -238,12 +238,12 @@ pub fn pending_fd() -> Result<OwnedFd, Errno> {
     }
 }
 
-/// The signals that a write may raise: nobody reads the pipe, or the file is as long as the
-/// limit of this process lets it be.
+/// The signals that a write may raise: nobody reads the pipe, or the file has reached the size
+/// limit of this process.
 const OF_WRITING: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
-/// Runs something that writes, and makes the signals disappear that it raises by that: they
-/// are ours, and must neither kill us nor be forwarded.
+/// Runs something that writes, and discards the signals that the write raises. They are caused
+/// by rdma-init, and must neither kill it nor be forwarded.
 pub fn without_signals_of_writing<T>(run: impl FnOnce() -> T) -> T {
     let pending = Mask::pending();
     let old =
@@ -256,10 +256,9 @@ pub fn without_signals_of_writing<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// From now on a file that has become too long (`ulimit -f`) is an error of write(2), EFBIG,
-/// and not the end of this process. The command inherits what this process has inherited:
-/// an exec sets a signal with a handler back to its default, and where the signal was ignored
-/// there is nothing to do.
+/// From now on a write to a file that has become too long (`ulimit -f`) fails with EFBIG, and
+/// does not end this process. The command still gets what this process has inherited: an exec
+/// resets a signal with a handler to its default, and an ignored signal stays ignored.
 pub fn survive_limit_of_files() {
     // SAFETY: both actions are fully initialised; the handler does what signal-safety(7) allows.
     unsafe {
@@ -274,7 +273,8 @@ pub fn survive_limit_of_files() {
     }
 }
 
-/// One that somebody has sent is not our own: it does what it would do without us.
+/// The handler of SIGXFSZ. A signal that somebody has sent does what it would do without the
+/// handler.
 extern "C" fn file_is_too_long(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel hands over a complete siginfo; of its own signal it names this process
     // as the sender. The rest are system calls with plain numbers.
@@ -294,7 +294,8 @@ pub fn name(signal: i32) -> String {
     }
 }
 
-/// From a name as in kill(1), with or without `SIG`, in any case, or a number.
+/// A signal's number from its name as in kill(1), with or without `SIG`, in any case, or from a
+/// number.
 pub fn parse(text: &str) -> Option<i32> {
     let text = text.trim().to_ascii_uppercase();
     if let Ok(number) = text.parse() {
@@ -316,13 +317,13 @@ pub fn parse(text: &str) -> Option<i32> {
         .or_else(|| relative("RTMAX", libc::SIGRTMAX(), 1))
 }
 
-/// Whether an init gets to see a signal in order to forward it.
+/// Whether an init can receive this signal in order to forward it.
 pub fn reaches_init(signal: i32) -> bool {
     ![libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD].contains(&signal)
 }
 
-/// Asks for a signal to this process when its parent ends, for the rest of its life,
-/// also after an exec; and sends it, where `parent` has ended before.
+/// Asks the kernel to send this signal to this process when its parent ends. That holds for the
+/// rest of its life, also after an exec. If `parent` has ended already, sends the signal now.
 pub fn on_parent_death(signal: i32, parent: Pid) {
     // SAFETY: the request takes a plain number; one that is no signal is refused.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) };
@@ -340,8 +341,8 @@ pub fn kill(pid: Pid, signal: i32) -> Result<(), Errno> {
     Errno::result(unsafe { libc::kill(pid.as_raw(), signal) }).map(drop)
 }
 
-/// A real-time signal that is not pending, so that taking it for ourselves loses
-/// none that is meant for the command.
+/// A real-time signal that is not pending. If we take it for ourselves, no signal for the
+/// command is lost.
 pub(super) fn unused() -> i32 {
     let pending = Mask::pending();
     let mut signals = (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev();
@@ -367,8 +368,8 @@ pub(super) unsafe fn handle(signal: i32, handler: extern "C" fn(i32)) -> Disposi
     disposition
 }
 
-/// Undoes [`handle`], dropping what is still on the way. The source of the signal
-/// must have stopped, and the mask is the caller's to restore.
+/// Undoes [`handle`], and drops signals that are still on the way. The source of the signal
+/// must have stopped, and the caller restores the mask.
 pub(super) fn give_back(old: &Disposition) {
     Mask::of(old.signal).change(libc::SIG_BLOCK);
     Mask::of(old.signal).wait(Some(&NOW));

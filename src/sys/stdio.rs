@@ -1,4 +1,5 @@
-//! Standard descriptors: messages that never block, and places that stay closed.
+//! Standard descriptors: messages that never block, and descriptors that stay closed for the
+//! command.
 
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +17,8 @@ use super::signals::without_signals_of_writing;
 /// A pipe that poll(2) calls writable has room for at least this much (`PIPE_BUF`).
 const PIPE_BUF: usize = 4096;
 
-/// All the room that poll(2) promises in a terminal that somebody has stopped.
+/// A terminal that somebody has stopped has room for at least this much when poll(2) calls it
+/// writable.
 const TERMINAL_ROOM: usize = 1;
 
 /// Standard error as a sink that gives up rather than block or fail: whoever
@@ -25,7 +27,7 @@ const TERMINAL_ROOM: usize = 1;
 #[derive(Debug, Clone)]
 pub struct Stderr {
     patience: Duration,
-    /// From the first write on.
+    /// Set by the first write.
     gives_up: Arc<OnceLock<Instant>>,
 }
 
@@ -35,7 +37,7 @@ impl Stderr {
         Stderr { patience, gives_up: Arc::default() }
     }
 
-    /// For PID 1: waits for nobody.
+    /// A sink for PID 1, which waits for nobody.
     pub fn at_once() -> Stderr {
         Stderr::with_patience(Duration::ZERO)
     }
@@ -65,7 +67,7 @@ impl Stderr {
         }
     }
 
-    /// Until it gives up.
+    /// How long this sink still waits for a reader.
     fn left(&self) -> Duration {
         let gives_up = self.gives_up.get_or_init(|| Instant::now() + self.patience);
         gives_up.saturating_duration_since(Instant::now())
@@ -87,9 +89,9 @@ impl Stderr {
     }
 }
 
-/// Another description of the same pipe or terminal, whose mode of not blocking is
-/// nobody else's. Where it cannot be had (no /proc, a terminal of another user),
-/// poll(2) tells how much can be written.
+/// A second open description of the same pipe or terminal, so that to make it non-blocking
+/// changes nothing for other processes. `None` if there can be none (no /proc, a terminal of
+/// another user); poll(2) then tells how much can be written.
 fn without_blocking(fd: BorrowedFd) -> Option<OwnedFd> {
     let kind = fstat(fd).ok()?.st_mode & libc::S_IFMT;
     if ![libc::S_IFIFO, libc::S_IFCHR].contains(&kind) {
@@ -118,7 +120,7 @@ pub fn reserve_closed() {
         // SAFETY: only F_GETFD is asked of the number, which may be closed.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
         if fcntl(fd, FcntlArg::F_GETFD) == Err(Errno::EBADF)
-            // Needs no /dev/null, and reads and writes fail as on a closed one.
+            // This needs no /dev/null, and reads and writes fail as on a closed descriptor.
             && let Ok(place) = open("/", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())
         {
             // The kernel gives the lowest free number, which is this one.
@@ -127,14 +129,14 @@ pub fn reserve_closed() {
     }
 }
 
-/// Standard input, without the buffer that the standard library's has.
+/// Standard input without the buffer of the standard library's.
 pub fn stdin() -> BorrowedFd<'static> {
-    // SAFETY: the place is never empty, as `reserve_closed` sees to.
+    // SAFETY: the descriptor is always open, because `reserve_closed` fills it.
     unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }
 }
 
-/// Closes every descriptor from 3 up, less those named: PID 1 must not keep the
-/// files, pipes and sockets alive that were meant for the command.
+/// Closes every descriptor from 3 up, except these. PID 1 must not keep files, pipes and
+/// sockets alive that were meant for the command.
 pub fn close_inherited(keep: &mut [i32]) {
     keep.sort();
     let mut first = 3u32;
@@ -159,7 +161,7 @@ fn close_range(first: u32, last: u32) {
     }
 }
 
-/// Before Linux 5.9, or where a seccomp filter does not know the call.
+/// For Linux before 5.9, or under a seccomp filter that does not know the call.
 fn close_one_by_one(first: u32, last: u32) {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().filter_map(Result::ok);
     let open: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();

@@ -1,4 +1,4 @@
-//! A completion queue, and waiting for what it gets.
+//! A completion queue, and waiting for its completions.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -18,13 +18,13 @@ use rdma_sys::{
 use super::device::Context;
 use super::failure::{Failure, done, made};
 
-/// A device completes a small request in a few microseconds, a wake-up takes more:
-/// so long the queue is looked at before the process sleeps.
+/// For this long the queue is polled before the process sleeps. A device completes a small
+/// request in a few microseconds; a wake-up takes longer.
 const SPIN: Duration = Duration::from_micros(50);
 
 pub struct Completions<'a> {
     queue: NonNull<ibv_cq>,
-    /// Goes after the queue, which uses it.
+    /// Dropped after the queue, which uses it.
     channel: Channel<'a>,
 }
 
@@ -41,10 +41,10 @@ impl Drop for Channel<'_> {
 }
 
 impl<'a> Completions<'a> {
-    /// With room for so many (ibv_create_cq(3)).
+    /// A queue with room for this many completions (ibv_create_cq(3)).
     ///
     /// # Errors
-    /// ENOMEM also where the provider cannot pin the queue's memory (RLIMIT_MEMLOCK).
+    /// ENOMEM also if the provider cannot pin the queue's memory (RLIMIT_MEMLOCK).
     pub fn new(device: &'a Context, room: i32) -> Result<Completions<'a>, Failure> {
         // SAFETY: the device is open, and outlives the channel by the lifetime.
         let channel = made(unsafe { ibv_create_comp_channel(device.raw()) })?;
@@ -62,8 +62,7 @@ impl<'a> Completions<'a> {
     /// Waits for one more completion.
     ///
     /// # Errors
-    /// What the request failed with, or that it did not end in time, or that the device
-    /// is gone.
+    /// The error of the request; or it did not end in time; or the device is gone.
     pub fn next(&self, until: Instant) -> Result<(), Failure> {
         let spin = Instant::now() + SPIN;
         loop {
@@ -77,7 +76,7 @@ impl<'a> Completions<'a> {
         loop {
             // SAFETY: the queue is alive.
             done(unsafe { ibv_req_notify_cq(self.raw(), 0) })?;
-            // What came before the request makes no event.
+            // A completion that came before this call raises no event.
             if self.take()? {
                 return Ok(());
             }
@@ -85,7 +84,7 @@ impl<'a> Completions<'a> {
         }
     }
 
-    /// Waits for so many.
+    /// Waits for this many completions.
     ///
     /// # Errors
     /// As for [`Completions::next`].
@@ -93,7 +92,7 @@ impl<'a> Completions<'a> {
         (0..count).try_for_each(|_| self.next(until))
     }
 
-    /// Whether there was one, which is taken out (ibv_poll_cq(3)).
+    /// Takes a completion out of the queue (ibv_poll_cq(3)). Gives whether there was one.
     fn take(&self) -> Result<bool, Failure> {
         // SAFETY: plain data, all zeros are valid; the queue is alive.
         let (count, completion) = unsafe {
@@ -120,7 +119,7 @@ impl<'a> Completions<'a> {
             Ok(_) if fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN)) => {
                 self.acknowledge()
             }
-            // `ib_uverbs_event_poll` of the kernel.
+            // The kernel's `ib_uverbs_event_poll` reports this when the device is gone.
             Ok(_) => Err(Failure::because("the device was removed")),
             Err(errno) => Err(errno.into()),
         }
@@ -145,7 +144,7 @@ impl Drop for Completions<'_> {
     }
 }
 
-/// libibverbs' own words: `transport retry counter exceeded`.
+/// libibverbs' own text, such as `transport retry counter exceeded`.
 fn text(status: ibv_wc_status::Type) -> String {
     // SAFETY: the text of any number is a constant of the library.
     unsafe { CStr::from_ptr(ibv_wc_status_str(status)) }.to_string_lossy().into_owned()

@@ -1,4 +1,4 @@
-//! Devices, open ones, and what they tell of themselves.
+//! Devices, opened devices, and what they report.
 
 use std::ffi::CStr;
 use std::mem::zeroed;
@@ -53,11 +53,11 @@ impl Devices {
         self.each().map(|(name, _)| name).collect()
     }
 
-    /// Opens a device (ibv_open_device(3)). The caller has opened its node before:
-    /// libibverbs waits for five seconds on one that is denied.
+    /// Opens a device (ibv_open_device(3)). The caller must have opened the device's node
+    /// before: libibverbs waits for five seconds on a node that is denied.
     ///
     /// # Errors
-    /// Where there is no such device, and as for open(2) of its node.
+    /// There is no such device; and as for open(2) of its node.
     pub fn open(&self, name: &str) -> Result<Context, Failure> {
         let Some((_, device)) = self.each().find(|(other, _)| other == name) else {
             return Err(Failure::because(format!(
@@ -81,25 +81,25 @@ pub struct Context {
     context: NonNull<ibv_context>,
 }
 
-/// What speaks over a device's wires (`enum ibv_transport_type`).
+/// The transport of a device (`enum ibv_transport_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// InfiniBand and RoCE.
     InfiniBand,
     Iwarp,
-    /// EFA among them.
+    /// Any other transport, such as that of EFA.
     Other,
 }
 
-/// What a port says of itself (ibv_query_port(3)).
+/// What a port reports (ibv_query_port(3)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Port {
     pub active: bool,
     pub ethernet: bool,
-    /// Whether packets need a global route: RoCE, or where the subnet's manager says so.
+    /// Whether packets need a global route: on RoCE, or if the subnet manager says so.
     pub global: bool,
     pub lid: u16,
-    /// Bytes; 0 where the number is not one that verbs.h names.
+    /// In bytes; 0 if the number is not one that verbs.h names.
     pub active_mtu: u32,
     pub max_mtu: u32,
     pub path_mtu: PathMtu,
@@ -111,7 +111,8 @@ pub struct Port {
 pub struct PathMtu(pub(super) ibv_mtu::Type);
 
 impl PathMtu {
-    /// What both ends can take, where the other one's port has an MTU of so many bytes.
+    /// The MTU that both ends can take, when the port of the other end has an MTU of this many
+    /// bytes.
     pub fn with(self, bytes: u32) -> PathMtu {
         match bytes {
             256..=4096 if bytes.is_power_of_two() => PathMtu(self.0.min((bytes / 128).ilog2())),
@@ -135,9 +136,8 @@ impl Context {
     }
 
     /// The version of the firmware, and the number of ports (ibv_query_device(3)).
-    ///
     /// # Errors
-    /// ENODEV after the device was removed, and what the driver gives.
+    /// ENODEV after the device was removed, and the driver's own errors.
     pub fn device(&self) -> Result<(String, u8), Failure> {
         // SAFETY: plain data, all zeros are valid; the device is open; the text ends
         // within its array, as the last byte stays zero.
@@ -151,7 +151,7 @@ impl Context {
     }
 
     /// # Errors
-    /// EINVAL where there is no such port, and as for [`Context::device`].
+    /// EINVAL if there is no such port, and as for [`Context::device`].
     pub fn port(&self, number: u8) -> Result<Port, Failure> {
         // SAFETY: plain data, all zeros are valid; the device is open.
         let port: ibv_port_attr = unsafe {
@@ -172,10 +172,10 @@ impl Context {
         })
     }
 
-    /// An entry of the GID table (ibv_query_gid(3)); `None` where it is empty.
+    /// An entry of the GID table (ibv_query_gid(3)); `None` if it is empty.
     ///
     /// # Errors
-    /// Where the table has no such slot.
+    /// The table has no such slot.
     pub fn gid(&self, port: u8, index: u8) -> Result<Option<Ipv6Addr>, Failure> {
         let mut gid = ibv_gid { raw: [0; 16] };
         // SAFETY: the device is open, the place valid; every bit of a GID is one of `raw`.
@@ -189,8 +189,8 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: the device is closed only here; what was made of it is gone, as it
-        // borrows from this.
+        // SAFETY: the device is closed only here; everything that was made of it borrows from
+        // this, and is gone.
         unsafe { ibv_close_device(self.raw()) };
     }
 }

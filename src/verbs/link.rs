@@ -1,4 +1,4 @@
-//! What a connected queue pair does to the memory of the other end, measured.
+//! What a connected queue pair does to the memory of the other end, and how fast.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,15 @@ use super::failure::Failure;
 use super::queue_pair::{DEPTH, QueuePair};
 use super::work::{Part, RemoteAddress, Request, send};
 
-/// Bytes that are compared: several packets of any MTU.
+/// The number of bytes that are compared: several packets of any MTU.
 pub const VERIFIED: usize = 16 * 1024;
 
-/// Bytes of each request when bandwidth is measured.
+/// The size in bytes of each request when bandwidth is measured.
 pub const MESSAGE: usize = 64 * 1024;
 
 const ROUND_TRIPS: usize = 50;
 
-/// For each of the two figures: soft-RoCE on a slow machine gets few messages done.
+/// The time for each of the two figures: soft-RoCE on a slow machine completes few messages.
 const MEASURED: Duration = Duration::from_millis(200);
 
 /// A request that gets no answer fails within 2 s, see [`super::queue_pair`].
@@ -27,7 +27,7 @@ pub struct Link<'a> {
 }
 
 impl Link<'_> {
-    /// Sends, and waits for the end of it.
+    /// Sends a request, and waits until it is complete.
     ///
     /// # Errors
     /// As for [`Completions::next`].
@@ -64,8 +64,8 @@ impl Link<'_> {
         let end = start + MEASURED;
         let (mut posted, mut completed) = (0u64, 0u64);
         loop {
-            // Two for each that came back, so that a slow device is not left with many
-            // when the time is up.
+            // Two requests for each that was completed, so that a slow device is not left with
+            // many requests when the time is up.
             let window = (completed + 1).min(u64::from(DEPTH));
             while posted - completed < window && Instant::now() < end {
                 send(self.pair, from, Request::Write { to, told: false })?;

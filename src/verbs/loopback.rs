@@ -18,7 +18,7 @@ pub struct Loopback<'a> {
 }
 
 impl Loopback<'_> {
-    /// The first half of the region is the near end's, the second the far one's.
+    /// The first half of the region belongs to the near end, the second half to the far end.
     fn parts(&self, length: usize) -> (Part<'_>, Part<'_>) {
         let half = self.region.size() / 2;
         let length = length.min(half) as u32;
@@ -30,15 +30,15 @@ impl Loopback<'_> {
         Link { completions: self.completions, pair: self.near }
     }
 
-    /// A message that the far end receives, verified.
+    /// Sends a message to the far end, and verifies what it receives.
     ///
     /// # Errors
-    /// As for [`Completions::next`], and where other data arrived.
+    /// As for [`Completions::next`], and if other data arrived.
     pub fn send_and_receive(&self) -> Result<(), Failure> {
         self.transfer(0x5a, Request::Send)
     }
 
-    /// Data that the near end puts into the far end's memory, verified.
+    /// Writes data from the near end into the far end's memory, and verifies it there.
     ///
     /// # Errors
     /// As for [`Loopback::send_and_receive`].

@@ -20,7 +20,7 @@ pub struct Domain<'a> {
 
 impl<'a> Domain<'a> {
     /// # Errors
-    /// ENOMEM, and what the driver gives (ibv_alloc_pd(3)).
+    /// ENOMEM, and the driver's own errors (ibv_alloc_pd(3)).
     pub fn new(device: &'a Context) -> Result<Domain<'a>, Failure> {
         // SAFETY: the device is open.
         made(unsafe { ibv_alloc_pd(device.raw()) }).map(|domain| Domain { domain, _device: PhantomData })
@@ -33,12 +33,13 @@ impl<'a> Domain<'a> {
 
 impl Drop for Domain<'_> {
     fn drop(&mut self) {
-        // SAFETY: freed only here; what was made of it is gone, as it borrows from this.
+        // SAFETY: freed only here; everything that was made of it borrows from this, and is
+        // gone.
         unsafe { ibv_dealloc_pd(self.raw()) };
     }
 }
 
-/// Pages of our own, zeroed and not touched yet.
+/// Pages of this process, zeroed and not touched yet.
 pub struct Buffer {
     start: NonNull<c_void>,
     size: NonZeroUsize,
@@ -46,7 +47,7 @@ pub struct Buffer {
 
 impl Buffer {
     /// # Errors
-    /// ENOMEM without address space, EINVAL for a size of 0.
+    /// ENOMEM if there is no address space, EINVAL for a size of 0.
     pub fn new(size: usize) -> Result<Buffer, Failure> {
         let size = NonZeroUsize::new(size).ok_or(Errno::EINVAL)?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -59,7 +60,8 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`; a region that uses it owns it, and goes before.
+        // SAFETY: mapped by `new`; a region that uses the buffer owns it, and is dropped before
+        // it.
         let _ = unsafe { munmap(self.start, self.size.get()) };
     }
 }
@@ -75,15 +77,15 @@ impl<'a> Region<'a> {
     /// Pins the buffer and makes it known to the device (ibv_reg_mr(3)).
     ///
     /// # Errors
-    /// ENOMEM where RLIMIT_MEMLOCK is too low (`ib_umem_get`, drivers/infiniband/core/umem.c)
-    /// or the device has no room.
+    /// ENOMEM if RLIMIT_MEMLOCK is too low (`ib_umem_get`, drivers/infiniband/core/umem.c) or
+    /// the device has no room.
     pub fn new(domain: &'a Domain, buffer: Buffer) -> Result<Region<'a>, Failure> {
         let access = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE;
         Region::with(domain, buffer, access)
     }
 
-    /// The same for the device's own writes alone: what one without reliable connections
-    /// grants everywhere.
+    /// As [`Region::new`], but only the device itself may write: a device without reliable
+    /// connections grants that everywhere.
     ///
     /// # Errors
     /// As for [`Region::new`].
@@ -108,7 +110,7 @@ impl<'a> Region<'a> {
         self.buffer.start.as_ptr() as u64 + offset as u64
     }
 
-    /// The keys of our own and of the other end's requests.
+    /// The key for our own requests, and the key for those of the other end.
     pub(super) fn keys(&self) -> (u32, u32) {
         // SAFETY: filled by `ibv_reg_mr`, and alive.
         unsafe { (self.region.as_ref().lkey, self.region.as_ref().rkey) }
@@ -147,7 +149,7 @@ impl<'a> Region<'a> {
 
 impl Drop for Region<'_> {
     fn drop(&mut self) {
-        // SAFETY: ended only here, before the buffer goes.
+        // SAFETY: deregistered only here, before the buffer is dropped.
         unsafe { ibv_dereg_mr(self.region.as_ptr()) };
     }
 }

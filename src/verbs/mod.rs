@@ -3,8 +3,8 @@
 //! A provider library may hang or crash on a broken device, so this runs only in
 //! processes that do nothing else: see `self_test/isolate.rs`.
 //!
-//! Each object borrows the one that it was made of, so that the compiler sees to the
-//! order in which they go: libibverbs refuses to destroy what is still in use.
+//! Each object borrows the one that it was made of, so that the compiler makes sure that they
+//! are destroyed in the right order: libibverbs refuses to destroy what is still in use.
 #![allow(unsafe_code)]
 
 pub mod completions;

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes registered with a device: more than the limit of 8 MiB that is usual where
+/// The number of bytes registered with a device. It is more than 8 MiB, the usual limit if
 /// nobody raised it.
 pub const DEFAULT_SIZE: u64 = 64 * 1024 * 1024;
 
-/// Bytes: of a page.
+/// In bytes: one page.
 pub const LEAST_SIZE: u64 = 4096;
 
-/// For each port.
+/// The longest time for each port.
 pub const DEFAULT_TIME: Duration = Duration::from_secs(5);
 
 /// A port to try.
@@ -20,13 +20,14 @@ pub struct PortTest {
     pub device: String,
     /// Counted from 1.
     pub port: u8,
-    /// The slot of the GID table: needed on RoCE.
+    /// The slot of the GID table; needed on RoCE.
     pub gid_index: Option<u8>,
-    /// Bytes to register.
+    /// The number of bytes to register.
     pub size: u64,
-    /// The longest time that it may take.
+    /// The longest time for this port.
     pub each: Duration,
-    /// Bytes: the InfiniBand MTU that the interface's leaves room for, where it is known.
+    /// In bytes: the largest InfiniBand MTU that fits into the interface's MTU, if that is
+    /// known.
     pub allowed_mtu: Option<u32>,
 }
 
@@ -37,14 +38,14 @@ impl PortTest {
     }
 }
 
-/// One call, or one exchange of data.
+/// One step of a probe: a call, or an exchange of data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// `ibv_reg_mr`.
+    /// For example `ibv_reg_mr`.
     pub name: String,
-    /// Microseconds.
+    /// In microseconds.
     pub took_us: u64,
-    /// With the errno's name where the kernel gave one.
+    /// Why the step failed, with the errno's name if the kernel gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -55,27 +56,27 @@ pub struct Step {
 pub struct DeviceProbe {
     pub device: String,
     pub port: u8,
-    /// In order; the first that failed is the last, but for steps that others do not need.
+    /// In order. The first step that failed is the last one, unless the others do not need it.
     pub steps: Vec<Step>,
     pub firmware: Option<String>,
-    /// `ACTIVE`, `DOWN`.
+    /// For example `ACTIVE` or `DOWN`.
     pub state: Option<String>,
-    /// Bytes of the InfiniBand MTU: `active_mtu` is what queue pairs use.
+    /// In bytes. Queue pairs use the InfiniBand MTU `active_mtu`.
     pub active_mtu: u32,
     pub max_mtu: u32,
     /// RLIMIT_MEMLOCK in bytes; `None` without limit.
     pub memlock: Option<u64>,
-    /// Bytes; 0 where none could be.
+    /// The number of bytes that were registered; 0 if none could be.
     pub registered: u64,
     /// The address that the loopback used; `None` on InfiniBand.
     pub gid: Option<String>,
-    /// Why it was not tried.
+    /// Why the loopback was not tried.
     pub no_loopback: Option<String>,
-    /// Whether the data that came was the data that went.
+    /// Whether the data that arrived is the data that was sent.
     pub verified: bool,
-    /// The median round trip of 8 bytes.
+    /// The median round trip of 8 bytes, in nanoseconds.
     pub latency_ns: Option<u64>,
-    /// Mbit/s.
+    /// In Mbit/s.
     pub bandwidth_mbps: Option<u64>,
 }
 
@@ -85,33 +86,33 @@ impl DeviceProbe {
     }
 }
 
-/// What came of the process.
+/// How the process of a probe ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "result")]
 pub enum ProbeResult {
     Done(Box<DeviceProbe>),
-    /// A signal ended it.
+    /// A signal ended the process.
     Crashed {
         signal: String,
         during: Option<String>,
     },
-    /// It ended without having told what it found.
+    /// The process ended without having told what it found.
     Exited {
         code: i32,
         during: Option<String>,
     },
-    /// It was killed for taking this long; `gone` is false where even that did not end
-    /// it, as it sleeps in the kernel.
+    /// The process was killed for taking this long. `gone` is false if even that did not end
+    /// it, because it sleeps in the kernel.
     Hung {
         after_ms: u64,
         during: Option<String>,
         gone: bool,
     },
-    /// It told more than it may, or something else.
+    /// The process told more than it may, or something that is no result.
     Garbled {
         during: Option<String>,
     },
-    /// It could not be started.
+    /// The process could not be started.
     NotStarted {
         error: String,
     },

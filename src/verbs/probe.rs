@@ -1,4 +1,4 @@
-//! What one device can do, step by step.
+//! Tries what one device can do, step by step.
 
 use std::fs;
 use std::net::Ipv6Addr;
@@ -21,13 +21,13 @@ use super::talk::{End, Talk};
 use crate::facts::limits::Amount;
 use crate::facts::reader::{describe, of_kernel};
 
-/// Bytes registered with each device by [`all`].
+/// The number of bytes that [`all`] registers with each device.
 const SIZE: usize = 1024 * 1024;
 
-/// Completions of both ends, and of what they send and receive.
+/// Room for the completions of both ends, of sending and of receiving.
 pub(super) const ROOM: i32 = 4 * DEPTH as i32;
 
-/// What came of one device.
+/// The result for one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Probe {
     pub device: String,
@@ -53,7 +53,7 @@ pub fn all() -> Vec<Probe> {
     devices.names().into_iter().map(one).collect()
 }
 
-/// For whom nobody listens to.
+/// For a probe whose steps nobody listens to.
 struct Silent;
 
 impl Talk for Silent {
@@ -68,14 +68,14 @@ impl Talk for Silent {
     }
 }
 
-/// Tries one port alone.
+/// Tries one port by itself.
 pub fn port(wanted: &PortTest, talk: &mut dyn Talk) -> DeviceProbe {
     begin(wanted, talk, |steps, context, port, domain, region, probe| {
         steps.loopback(context, port, wanted, domain, region, probe);
     })
 }
 
-/// All that comes before a connection, which is `next`.
+/// Everything before a connection; `next` is called with what was made.
 pub(super) fn begin(
     wanted: &PortTest,
     talk: &mut dyn Talk,
@@ -142,8 +142,7 @@ impl Steps<'_> {
         Some(())
     }
 
-    /// libibverbs waits for five seconds on a node that is denied, so the node is opened
-    /// before.
+    /// libibverbs waits for five seconds on a node that is denied, so the node is opened first.
     fn open(&mut self, devices: &Devices, device: &str) -> Option<Context> {
         if let Some(node) = node(device) {
             self.step("open", || match open(&node, OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()) {
@@ -205,13 +204,13 @@ impl Steps<'_> {
         probe.latency_ns = self.step("latency", || ends.latency());
         probe.latency_ns?;
         probe.bandwidth_mbps = self.step("bandwidth", || ends.bandwidth());
-        // What was made goes with the end of this function, which may hang as well.
+        // All objects are destroyed at the end of this function, which may hang as well.
         self.talk.step("release");
         Some(())
     }
 
-    /// Of a port that is up: the slot of its GID table, and the GID there, where it
-    /// needs one.
+    /// For a port that is up: the slot of its GID table, and the GID there, if the port needs
+    /// one.
     pub(super) fn address(
         &mut self,
         context: &Context,
@@ -245,7 +244,7 @@ fn not_possible(context: &Context, port: &Port, wanted: &PortTest) -> Option<&'s
     }
 }
 
-/// `/dev/infiniband/uverbs0`; `None` where the kernel does not tell.
+/// The device's node, such as `/dev/infiniband/uverbs0`; `None` if the kernel does not tell.
 fn node(device: &str) -> Option<PathBuf> {
     let entries = fs::read_dir("/sys/class/infiniband_verbs").ok()?.filter_map(Result::ok);
     let mut entries = entries.map(|entry| entry.path());

@@ -6,7 +6,7 @@ unsafe extern "C" {
     fn ibv_static_providers(unused: *mut c_void, ...);
 }
 
-/// Makes a provider known for each name of which `build.rs` has found the archive.
+/// Makes a provider known for each name whose archive `build.rs` has found.
 macro_rules! register {
     ($($name:literal $descriptor:ident,)*) => {$(
         #[cfg(provider = $name)]
@@ -23,8 +23,7 @@ macro_rules! register {
     )*};
 }
 
-/// Makes the providers known to libibverbs, which finds none by itself in a
-/// static program.
+/// Makes the providers known to libibverbs. In a static program it finds none by itself.
 pub fn register() {
     register! {
         "mlx5" verbs_provider_mlx5,

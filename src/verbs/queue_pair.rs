@@ -15,19 +15,20 @@ use super::device::PathMtu;
 use super::failure::{Failure, done, made};
 use super::memory::Domain;
 
-/// Requests that may be under way in either direction.
+/// The number of requests that may be under way in either direction.
 pub const DEPTH: u32 = 16;
 
-/// 4.096 us * 2^14 = 67 ms until a packet is sent again, and 6 times: a device may take
-/// up to four times as long (the InfiniBand specification), which is 2 s in all. The
-/// largest number, 7, is for ever on soft-RoCE (drivers/infiniband/sw/rxe/rxe_comp.c).
+/// The time until a packet is sent again is 4.096 us * 2^14 = 67 ms, and it is sent 6 times. A
+/// device may take up to four times as long (the InfiniBand specification), which is 2 s in
+/// all. The largest number, 7, means for ever on soft-RoCE
+/// (drivers/infiniband/sw/rxe/rxe_comp.c).
 const TIMEOUT: u8 = 14;
 const RETRIES: u8 = 6;
 
-/// Less than 7, which means for ever.
+/// Retries when the receiver is not ready; 7 would mean for ever.
 const RECEIVER_NOT_READY: u8 = 6;
 
-/// 0.64 ms (`min_rnr_timer`, ibv_modify_qp(3)).
+/// The wait before such a retry: 0.64 ms (`min_rnr_timer`, ibv_modify_qp(3)).
 const NOT_READY_DELAY: u8 = 12;
 
 pub struct QueuePair<'a> {
@@ -41,17 +42,17 @@ pub struct Route {
     /// Our own port, counted from 1.
     pub port_number: u8,
     pub path_mtu: PathMtu,
-    /// The other end's.
+    /// The LID of the other end.
     pub lid: u16,
-    /// Our slot of the GID table, and the other end's GID: always on RoCE.
+    /// The slot of our GID table, and the GID of the other end: always set on RoCE.
     pub gid: Option<(u8, Ipv6Addr)>,
 }
 
 impl<'a> QueuePair<'a> {
-    /// A reliable connection to be (ibv_create_qp(3)).
+    /// A queue pair that is not connected yet (ibv_create_qp(3)).
     ///
     /// # Errors
-    /// ENOMEM also where the provider cannot pin the queues' memory (RLIMIT_MEMLOCK).
+    /// ENOMEM also if the provider cannot pin the queues' memory (RLIMIT_MEMLOCK).
     pub fn new(domain: &'a Domain, completions: &'a Completions) -> Result<QueuePair<'a>, Failure> {
         // SAFETY: plain data, all zeros are valid; domain and completion queue outlive
         // the pair, by the lifetime.
@@ -78,10 +79,10 @@ impl<'a> QueuePair<'a> {
         unsafe { self.pair.as_ref().qp_num }
     }
 
-    /// From RESET to INIT: the port, and what the other end may do.
+    /// Goes from RESET to INIT, with the port and what the other end may do.
     ///
     /// # Errors
-    /// As of ibv_modify_qp(3).
+    /// As for ibv_modify_qp(3).
     pub fn initialize(&self, port: u8) -> Result<(), Failure> {
         let mut wanted = nothing();
         wanted.qp_state = ibv_qp_state::IBV_QPS_INIT;
@@ -96,12 +97,12 @@ impl<'a> QueuePair<'a> {
         )
     }
 
-    /// To RTR: the other end, and the way there. Here a RoCE device finds the
+    /// Goes to RTR, with the other end and the way to it. Here a RoCE device looks up the
     /// Ethernet address that belongs to the GID.
     ///
     /// # Errors
-    /// EINVAL or ENODATA for a GID that is not there, ENETUNREACH without a route to it,
-    /// ETIMEDOUT where nobody answers for it.
+    /// EINVAL or ENODATA for a GID that does not exist, ENETUNREACH without a route to it,
+    /// ETIMEDOUT if nobody answers for it.
     pub fn receive_from(&self, other: u32, route: &Route) -> Result<(), Failure> {
         let mut wanted = nothing();
         wanted.qp_state = ibv_qp_state::IBV_QPS_RTR;
@@ -110,13 +111,13 @@ impl<'a> QueuePair<'a> {
         wanted.max_dest_rd_atomic = 1;
         wanted.min_rnr_timer = NOT_READY_DELAY;
         wanted.ah_attr.port_num = route.port_number;
-        // Ignored on RoCE.
+        // RoCE ignores the LID.
         wanted.ah_attr.dlid = route.lid;
         if let Some((index, gid)) = route.gid {
             wanted.ah_attr.is_global = 1;
             wanted.ah_attr.grh.sgid_index = index;
             wanted.ah_attr.grh.dgid = ibv_gid { raw: gid.octets() };
-            // As NCCL has it: as many routers as there may be.
+            // The value that NCCL uses: as many routers as possible.
             wanted.ah_attr.grh.hop_limit = 255;
         }
         self.modify(
@@ -131,10 +132,10 @@ impl<'a> QueuePair<'a> {
         )
     }
 
-    /// To RTS: it may send.
+    /// Goes to RTS, in which the pair may send.
     ///
     /// # Errors
-    /// As of ibv_modify_qp(3).
+    /// As for ibv_modify_qp(3).
     pub fn allow_sending(&self) -> Result<(), Failure> {
         let mut wanted = nothing();
         wanted.qp_state = ibv_qp_state::IBV_QPS_RTS;

@@ -13,7 +13,7 @@ use super::talk::{End, Talk};
 use super::work::{Part, RemoteAddress, Request, receive};
 use crate::verbs::port_test::{DeviceProbe, PortTest};
 
-/// The step that fails where the other end's part has.
+/// The name of the step that fails if the other end has failed.
 pub const WAITING: &str = "wait for the other end";
 
 /// Which of the two ends speaks first.
@@ -24,7 +24,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// With which data its parts are filled.
+    /// The salts of the data that this side sends, and of the data that it writes.
     fn salts(self) -> (u8, u8) {
         match self {
             Side::First => (0x5a, 0xa5),
@@ -44,7 +44,7 @@ impl Side {
 pub fn port(wanted: &PortTest, side: Side, talk: &mut dyn Talk) -> DeviceProbe {
     begin(wanted, talk, |steps, context, port, domain, region, probe| {
         let done = rail(steps, context, port, wanted, side, domain, region, probe);
-        // It may be the reason that it has gone down meanwhile.
+        // The test may have failed because the port has gone down meanwhile.
         if done.is_none()
             && let Ok(port) = context.port(wanted.port)
         {
@@ -92,7 +92,7 @@ fn rail(
         return None;
     }
     let link = Link { completions: &completions, pair: &pair };
-    // Before we are killed for it, which would say less.
+    // Gives up before the parent kills this process, which would tell less.
     let until = Instant::now() + wanted.each / 4 * 3;
     if side == Side::Second {
         steps.hear(&link, &areas, side.other(), until)?;
@@ -121,7 +121,7 @@ impl Steps<'_> {
         self.step("send", || link.send(areas.own(OUT, VERIFIED), Request::Send))
     }
 
-    /// What the other end has to say, up to its last word.
+    /// Hears what the other end has to say, up to its last word.
     fn hear(&mut self, link: &Link, areas: &Areas, from: Side, until: Instant) -> Option<()> {
         let (message, written) = from.salts();
         self.step(WAITING, || link.completions.several(EXPECTED.len(), until))?;
@@ -132,20 +132,20 @@ impl Steps<'_> {
     }
 }
 
-/// The quarters of a region: what is sent, the message that comes, what the other end
-/// writes and tells of, and what it writes only to measure.
+/// The quarters of a region: data to send, the message that comes in, the place where the other
+/// end writes and tells so, and the place where it writes only to measure.
 const OUT: usize = 0;
 const MESSAGE_IN: usize = 1;
 const WRITTEN: usize = 2;
 const SCRATCH: usize = 3;
 
-/// What comes in, in this order: the message, the notice of what was written, the last
+/// What comes in, in this order: the message, the notice of what was written, and the last
 /// word.
 const EXPECTED: [usize; 3] = [MESSAGE_IN, WRITTEN, SCRATCH];
 
 struct Areas<'a> {
     region: &'a Region<'a>,
-    /// Bytes of each, the same at both ends.
+    /// The size of each quarter in bytes, the same at both ends.
     quarter: usize,
     far: RemoteAddress,
 }

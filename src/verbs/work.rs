@@ -19,11 +19,11 @@ pub struct Part<'a> {
     pub length: u32,
 }
 
-/// Where an end may write at the other one.
+/// A place where one end may write into the memory of the other end.
 #[derive(Debug, Clone, Copy)]
 pub struct RemoteAddress {
     pub address: u64,
-    /// The other end's key to it.
+    /// The other end's key for this place.
     pub key: u32,
 }
 
@@ -34,15 +34,15 @@ impl RemoteAddress {
 }
 
 impl Part<'_> {
-    /// Where a queue pair of the same domain finds it.
+    /// Where a queue pair of the same domain finds this part.
     pub fn place(&self) -> RemoteAddress {
         let (_, remote) = self.region.keys();
         RemoteAddress { address: self.region.address(self.offset), key: remote }
     }
 
-    /// Data of which no packet looks like another, nor like that of another salt.
+    /// Data in which no packet looks like another one, nor like data of another salt.
     fn data(&self, salt: u8) -> Vec<u8> {
-        // A length that no table of a device has.
+        // No table of a device has this length.
         (0..self.length).map(|n| (n % 251) as u8 ^ salt).collect()
     }
 
@@ -59,7 +59,7 @@ impl Part<'_> {
     }
 
     /// # Errors
-    /// Where it is not what another part was filled with.
+    /// The part does not hold the data that another part was filled with.
     pub fn verify(&self, salt: u8) -> Result<(), Failure> {
         match self.region.get(self.offset, self.length as usize)? == self.data(salt) {
             true => Ok(()),
@@ -73,13 +73,13 @@ impl Part<'_> {
     }
 }
 
-/// What is sent, each with one completion at this end.
+/// A request to send, which gets one completion at this end.
 #[derive(Clone, Copy)]
 pub enum Request {
-    /// Into what the other end has asked to receive into.
+    /// Sends to where the other end has asked to receive.
     Send,
-    /// To this place of the other end, which gets a completion if it is to be `told`:
-    /// that is when it may look at the data.
+    /// Writes to this place of the other end. If that end is to be `told`, it gets a
+    /// completion, and may then look at the data.
     Write { to: RemoteAddress, told: bool },
 }
 

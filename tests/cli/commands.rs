@@ -39,7 +39,7 @@ fn facts_that_cannot_be_used_are_an_error_that_says_why() {
     plan_of_text(&nested).expect_error(&["facts.json", "no \"schema\""]);
     let of_rdma = format!("{{\"schema\": \"rdma-init/facts/1\", \"rdma\": {nested}}}");
     plan_of_text(&of_rdma).expect_error(&["facts.json", "not a facts document"]);
-    // A document without any facts is a host without any.
+    // A document without any facts describes a host without anything.
     plan_of_text("{\"schema\": \"rdma-init/facts/1\"}").expect_code(0);
 }
 
@@ -125,14 +125,14 @@ fn what_inspect_writes_plan_reads() {
         run_with_input(rdma_init(["plan", "--json", "--facts", "-"]), facts).expect_code(0).text().to_owned()
     };
     assert_eq!(replayed(&facts), live);
-    // And without what is unknown to us.
+    // Fields that are unknown to this version are ignored.
     let mut more = document;
     more["a-field-of-tomorrow"] = Value::from(1);
     assert_eq!(replayed(&more.to_string()), live);
     assert!(!with_settings(&["inspect"]).is_empty());
 }
 
-/// Of a file that a variable names, whether it is there; a FIFO keeps nobody waiting.
+/// `inspect` tells whether a file exists that a variable names; a FIFO holds nobody up.
 #[test]
 fn files_that_variables_name_are_looked_for_and_not_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -163,12 +163,13 @@ fn files_that_variables_name_are_looked_for_and_not_read() {
     command.env("NCCL_GRAPH_FILE", "");
     let empty = run(command).expect_code(0);
     assert!(empty.text().contains("error: NCCL_GRAPH_FILE is set and empty (environment)"), "{empty:#?}");
-    // Of a file of another machine, nobody knows.
+    // Nobody knows whether the files of another machine exist.
     let text = with(&missing, &["plan", "--facts", "-"], &facts);
     assert!(!text.contains("cannot be opened"), "{text}");
 }
 
-/// However often it is set: in the captured environment, in this one, in a file.
+/// A variable may be set in several places: in the captured environment, in this one, in a
+/// file.
 #[test]
 fn a_setting_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -231,18 +232,18 @@ fn the_shell_format_survives_eval() {
             continue;
         }
         let found = after_eval(shell, written.text());
-        // The `export` of fish splits at line breaks.
+        // The `export` of fish splits a value at line breaks.
         let is_fish = shell.ends_with("fish");
         for (name, value) in ODD.iter().filter(|(_, value)| !(is_fish && value.contains('\n'))) {
             let entry = found.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
             assert_eq!(entry, Some(*value), "{name} in {}", shell.display());
         }
     }
-    // In `eval $(...)` without quotes, words at least do not run anything.
+    // Without quotes around `$(...)` the values come out wrong, but no word runs as a command.
     assert!(written.text().lines().next().is_some_and(|line| line.starts_with("export ")));
 }
 
-/// A name that is no name in a shell must not run as a program there.
+/// A name that a shell does not accept must not run as a program there.
 #[test]
 fn the_shell_format_holds_no_name_that_a_shell_would_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -281,8 +282,8 @@ fn formats_of_lines_leave_out_what_they_cannot_hold_and_say_so() {
     }
 }
 
-/// As people use it, without an eval: what is there arrives, and what a shell would change
-/// is left out.
+/// People use this format without an eval. What is in it arrives, and values that a shell would
+/// change are left out.
 #[test]
 fn mpirun_gets_the_values_from_a_shell_that_splits() {
     if !Path::new("/usr/bin/mpirun").exists() {
@@ -371,7 +372,7 @@ fn a_broken_profile_is_named_with_file_line_and_key() {
         fs::write(&path, format!("name = \"site\"\ntitle = \"t\"\nsource = \"s\"\n{text}")).unwrap();
         let flags = ["--profile-dir", folder.path().to_str().unwrap()];
         let printed = run(rdma_init(flags.iter().chain(&["profiles"]))).expect_code(125);
-        // The same for a run of a command: a profile of the user's own is configuration.
+        // A start says the same: a profile of the user's own is configuration.
         let ran = run(rdma_init(flags.iter().chain(&["--", "true"])));
         assert_eq!(ran.expect_code(125).stderr, printed.stderr);
         printed
@@ -422,11 +423,11 @@ fn a_hostile_document_does_no_harm() {
     assert!(!ran.text().lines().any(|line| line.trim_start().starts_with("error: forged")), "{ran:#?}");
 }
 
-/// A table as large as a number can say is no reason to be busy for minutes.
+/// A table with the largest possible size must not keep the program busy for minutes.
 #[test]
 fn absurd_sizes_are_no_hang() {
     let demo = include_str!("../../src/demo/cce-roce.json");
-    // Other slots on other HCAs, so that the search is replayed.
+    // The slots differ between HCAs, so that the search is replayed.
     let shifted = demo.replacen("\"index\": 3", "\"index\": 7", 1);
     let absurd = shifted.replace("\"size\": 255", "\"size\": 4294967295");
     assert_ne!(absurd, shifted);

@@ -23,7 +23,7 @@ fn report(host: &str) -> Value {
     })
 }
 
-/// Four nodes, the last with what is changed in it.
+/// Four nodes, the last of which differs by this change.
 fn with_odd_one(change: impl FnOnce(&mut Value)) -> String {
     let mut reports: Vec<Value> = (1..=4).map(|number| report(&format!("node{number:03}"))).collect();
     change(&mut reports[3]);
@@ -38,7 +38,7 @@ fn lines(reports: &[Value]) -> String {
     reports.iter().map(|report| format!("{report}\n")).collect()
 }
 
-/// With the keys in the order in which a self-test writes them.
+/// The report with its keys in the order in which a self-test writes them.
 fn in_order(mut report: Value) -> IndexMap<&'static str, Value> {
     let keys =
         ["schema", "program", "host", "passed", "took_us", "hcas", "nccl", "profile", "filled", "checks"];
@@ -55,7 +55,7 @@ fn compare_json(input: impl Into<Vec<u8>>) -> (Option<i32>, Value) {
     (ran.code, document)
 }
 
-/// The lines in which something is not the same.
+/// The lines about something that differs.
 fn differing(ran: &Ran) -> Vec<&str> {
     let lines = ran.text().lines().skip(1);
     lines.filter(|line| !line.starts_with("  same ")).map(str::trim).collect()
@@ -110,7 +110,7 @@ fn the_odd_one_is_named_for_each_property() {
     top("profile", json!("baidu-cce"), "baidu-cce (1 node: node004)");
 }
 
-/// One HCA among others: which.
+/// If one HCA of several differs, the line says which one.
 #[test]
 fn an_hca_that_differs_from_the_others_of_its_node_is_named() {
     let ran = compare(with_odd_one(|report| report["hcas"][7]["rate"] = json!("100 Gb/sec"))).expect_code(1);
@@ -158,7 +158,7 @@ fn checks_that_failed_are_named_with_their_nodes() {
     let ran = compare(with_odd_one(failed)).expect_code(1);
     assert!(ran.text().contains("all agree, 1 check failed\n"), "{ran:#?}");
     assert_eq!(differing(&ran), ["failed  memlock            1 node: node004"]);
-    // Nor is a report trusted that says so without a name.
+    // A report that says that a check failed, without naming one, is not trusted either.
     let ran = compare(with_odd_one(|report| report["passed"] = json!(false))).expect_code(1);
     assert_eq!(differing(&ran), ["failed  unnamed            1 node: node004"]);
 }
@@ -174,7 +174,7 @@ fn where_no_value_has_a_majority_all_are_shown() {
     let lines_of = differing(&ran);
     assert_eq!(lines_of[0], "differ  nccl               no value has a majority");
     assert_eq!(lines_of[1..3], ["2.22.3 (2 nodes: node002, node003)", "2.21.5 (1 node: node001)"]);
-    // Neither of two is the odd one.
+    // If two nodes differ, neither is the odd one.
     let ran = compare(lines(&reports[..2])).expect_code(1);
     assert!(ran.text().contains("no value has a majority"), "{ran:#?}");
 }
@@ -187,14 +187,14 @@ fn of_several_reports_of_a_node_the_last_counts() {
     assert!(ran.text().contains(": 2 nodes: 1 with reports that differ, no check failed\n"), "{ran:#?}");
     let why = "(tested again, or several nodes with one name; the last report of each counts)";
     assert_eq!(differing(&ran), [format!("twice   1 node: node001, with reports that differ {why}")]);
-    // The same one twice is no harm.
+    // The same report twice does no harm.
     let ran = compare(lines_of(3, &report("node001"))).expect_code(0);
     assert!(
         ran.text().contains(": 1 node: there is no other to compare it with, no check failed\n"),
         "{ran:#?}"
     );
     assert_eq!(differing(&ran), [format!("twice   1 node: node001 {why}")]);
-    // Nodes with one name are too few, where it is said how many there should be.
+    // Several nodes with one name count as one, which is too few if a number was given.
     let ran = run_with_input(rdma_init(["compare", "--expect=3", "-"]), lines_of(3, &report("localhost")));
     let ran = ran.expect_code(1);
     let missing = "missing 2 nodes: 3 are expected, and there are reports of 1 node; nodes that share a name count as one";
@@ -225,7 +225,7 @@ fn fewer_nodes_than_expected_are_a_failure() {
     expect("all", &[]).expect_error(&["--expect"]);
 }
 
-/// A node that leaves nothing behind is the very one that is down.
+/// A node that leaves no report may be the very one that is down.
 #[test]
 fn a_file_without_a_report_is_named_and_the_others_are_compared() {
     let folder = tempfile::tempdir().unwrap();
@@ -260,7 +260,8 @@ fn a_file_without_a_report_is_named_and_the_others_are_compared() {
     let document: Value = serde_json::from_str(ran.text()).unwrap();
     assert_eq!((&document["passed"], &document["nodes"]), (&json!(false), &json!(1)));
     assert_eq!(document["unread"], json!({"count": 1, "first": [{"file": empty, "why": "it is empty"}]}));
-    // Between reports, too; a check that failed has left its report.
+    // The launcher's lines also count between reports; a node whose check failed has left its
+    // report.
     let ended = |code| {
         format!(
             "{}srun: error: n[2-3]: tasks 1-2: Exited with exit code {code}\n",
@@ -298,7 +299,7 @@ fn what_others_put_around_a_report_is_passed_over() {
     let ran = compare(input).expect_code(0);
     assert!(ran.text().contains(": 3 nodes: all agree"), "{ran:#?}");
     assert!(differing(&ran).is_empty(), "{ran:#?}");
-    // Several in one line, and with the schema first.
+    // Several reports in one line, with the schema first.
     let in_order = |report: &String| {
         let report = in_order(serde_json::from_str(report).unwrap());
         serde_json::to_string(&report).unwrap()
@@ -310,14 +311,14 @@ fn what_others_put_around_a_report_is_passed_over() {
     assert!(ran.text().contains(": 3 nodes: all agree"), "{ran:#?}");
 }
 
-/// The first with its keys in the order of jq -S: serde_json writes a value so.
+/// The keys of the first report are sorted as by jq -S, because serde_json writes a value so.
 #[test]
 fn reports_may_be_spread_over_lines() {
     let one = serde_json::to_string_pretty(&report("node001")).unwrap();
     let two = serde_json::to_string_pretty(&in_order(report("node002"))).unwrap();
     let ran = compare(format!("a log\n{one}\n{two}\nmore\n")).expect_code(0);
     assert!(ran.text().contains(": 2 nodes: all agree"), "{ran:#?}");
-    // The first is cut, before it says what it is.
+    // The first report is cut before it says that it is a report.
     let ran = compare(format!("{}\n{two}\n", &one[..one.len() / 2])).expect_code(0);
     assert!(ran.text().contains(": 1 node: there is no other to compare it with"), "{ran:#?}");
 }
@@ -330,7 +331,7 @@ fn a_folder_means_its_files() {
     write("node2.log", lines(&[report("node2")]).as_bytes());
     fs::create_dir(folder.path().join("1")).unwrap();
     write("1/stdout", lines(&[report("node3")]).as_bytes());
-    // What stands beside a report need not hold one.
+    // A file beside the reports need not hold one.
     write("1/stderr", b"");
     write("node2.err", b"a warning\n");
     write(".nfs0001", b"");
@@ -339,7 +340,7 @@ fn a_folder_means_its_files() {
     let ran = run(rdma_init([Path::new("compare"), folder.path()])).expect_code(0);
     assert!(ran.text().contains(": 3 nodes: all agree"), "{ran:#?}");
     assert!(differing(&ran).is_empty(), "{ran:#?}");
-    // Where each node has written a file of its own, each has to hold a report.
+    // If each node has written a file of its own, each file has to hold a report.
     write("node4.log", b"");
     write("noise.bin", &[0, 1, 0xff, b'{', b'\n'].repeat(1000));
     let ran = run(rdma_init([Path::new("compare"), folder.path()])).expect_code(1);
@@ -467,7 +468,7 @@ fn json_says_the_same() {
 
 #[test]
 fn what_would_take_for_ever_is_cut_short() {
-    // Each of these promises a report up to the end of the line.
+    // Each of these beginnings promises a report that goes on to the end of the line.
     let line = "{\"schema\":\"rdma-init/self-test/1\",\"x\":[".repeat(20_000);
     let ran = compare(format!("{line}\n{}\n", report("node001"))).expect_code(1);
     assert!(ran.text().contains(": 1 node: there is no other to compare it with"), "{ran:#?}");

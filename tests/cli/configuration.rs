@@ -39,7 +39,7 @@ fn an_error_in_the_file_names_key_value_and_file() {
     with_text("memlok = \"off\"").expect_error(&["memlok", "site.toml", "did you mean memlock?"]);
     with_text("memlock = \"on\"").expect_error(&["memlock", "\"on\"", "site.toml", "off, warn, enforce"]);
     with_text("memlock = 3").expect_error(&["memlock", "3", "site.toml"]);
-    // To a short word, every other short one is near.
+    // Every short word is near every other short word.
     with_text("[x]\na = 1").expect_error(&["unknown key x", "site.toml", "; the keys are "]);
     with_text("set = 3").expect_error(&["the key set", "site.toml", "expected a table of variables"]);
     with_text(b"a = \"\xff\"").expect_error(&["cannot read the file", "site.toml", "it is not UTF-8 text"]);
@@ -94,7 +94,7 @@ fn an_error_in_a_variable_names_the_variable() {
     with_variable("RDMA_INIT_MEMLOCK", OsStr::from_bytes(b"o\xffn")).expect_error(&["RDMA_INIT_MEMLOCK"]);
 }
 
-/// Templates leave variables empty, and Kubernetes adds some for each Service.
+/// Templates leave variables empty, and Kubernetes sets some for each Service.
 #[test]
 fn a_variable_that_says_nothing_is_no_error() {
     for name in ["RDMA_INIT_PROFILE", "RDMA_INIT_MEMLOCK", "RDMA_INIT_PREPARE_TIMEOUT", "RDMA_INIT_SET"] {
@@ -135,8 +135,8 @@ fn a_profile_that_is_not_there_is_named_with_its_source_and_the_nearest() {
     run(rdma_init(["profiles", "erdm"])).expect_error(&["no profile \"erdm\"; did you mean erdma?"]);
 }
 
-/// Whoever mistypes a name has a secret in the value, and both the log and the termination log
-/// are shown to others.
+/// If somebody mistypes a name, the value may be a secret, and others can read both the log and
+/// the termination log.
 #[test]
 fn an_error_quotes_nothing_that_may_be_a_secret() {
     let folder = tempfile::tempdir().unwrap();
@@ -245,13 +245,13 @@ fn a_later_layer_wins() {
     profile_of(Some("nosuch-variable"), None).expect_error(&["nosuch-variable"]);
     profile_of(Some("nosuch-variable"), Some("nosuch-flag")).expect_error(&["nosuch-flag"]);
     profile_of(Some("nosuch-variable"), Some("none")).expect_code(0);
-    // An empty name is no file: the default one counts, if it is there.
+    // An empty name means no file, so the default file counts, if it exists.
     let mut command = rdma_init(["profiles"]);
     command.env("RDMA_INIT_CONFIG", "");
     run(command).expect_code(0);
 }
 
-/// The variables that `env` prints for a host on which nothing else is filled in.
+/// The variables that `env` prints for a host on which nothing is filled in by itself.
 fn set_by(file: &str, variable: Option<&str>, flags: &[&str]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("site.toml");
@@ -290,7 +290,7 @@ fn a_refusal_has_its_code_and_leaves_the_reason_behind() {
     assert!(reason.starts_with("rdma-init: RDMA is required"), "{reason}");
     refuse(&log, &["--refuse-exit-code", "77"]).expect_code(77);
 
-    // The log is only a courtesy: nothing that is in its place may hang or change the end.
+    // The log is optional: whatever is in its place, it must not hang or change the end.
     let ran = refuse(folder.path(), &[]).expect_code(121);
     assert!(ran.stderr.contains("cannot write the reason"), "{ran:#?}");
     let fifo = folder.path().join("fifo");
@@ -298,7 +298,7 @@ fn a_refusal_has_its_code_and_leaves_the_reason_behind() {
     refuse(&fifo, &[]).expect_code(121);
     refuse(Path::new("/dev/full"), &[]).expect_code(121);
 
-    // Nor is anything lost that is not ours.
+    // A file that is not ours loses nothing, either.
     let (other, link) = (folder.path().join("other"), folder.path().join("link"));
     fs::write(&other, "of somebody else\n").unwrap();
     std::os::unix::fs::symlink(&other, &link).unwrap();

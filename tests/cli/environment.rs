@@ -11,7 +11,7 @@ use nix::libc;
 use super::run::{Ran, rdma_init, run, run_with_input};
 use crate::support::binary;
 
-/// Where an entry of the environment cannot be longer (`MAX_ARG_STRLEN`).
+/// In bytes: the kernel takes no longer entry of an environment (`MAX_ARG_STRLEN`).
 const LONGEST_ENTRY: usize = 128 * 1024;
 
 fn c(bytes: &[u8]) -> CString {
@@ -34,7 +34,7 @@ fn with_entries(arguments: &[&str], entries: Vec<CString>) -> Command {
         let (argv, envp) = (addresses(&arguments), addresses(&entries));
         command.pre_exec(move || {
             let _owned = (&arguments, &entries);
-            // An eighth of the stack may be arguments and environment, at most 6 MiB.
+            // Arguments and environment may take a quarter of the stack, at most 6 MiB.
             let stack = libc::rlimit { rlim_cur: 64 << 20, rlim_max: libc::RLIM_INFINITY };
             libc::setrlimit(libc::RLIMIT_STACK, &stack);
             libc::execve(program.as_ptr(), argv.as_ptr().cast(), envp.as_ptr().cast());
@@ -88,7 +88,7 @@ fn filling_in_changes_nothing_else() {
     assert!(!added.iter().any(|added| added.starts_with(b"T_OLD=1") || added.starts_with(b"T_OLD=2")));
 }
 
-/// However the command is started; the rest is as it was.
+/// The secret is removed, however the command is started; everything else stays.
 #[test]
 fn the_token_of_the_self_test_is_not_the_command_s() {
     let entries = entries(&[b"RDMA_INIT_TOKEN=hunter2", b"Z=1", b"RDMA_INIT_TOKEN=hunter3"]);
@@ -100,7 +100,7 @@ fn the_token_of_the_self_test_is_not_the_command_s() {
     }
 }
 
-/// What the user set stands, also when it is not text: NCCL sees bytes.
+/// A value that the user set stands, even if it is not UTF-8: NCCL sees bytes.
 #[test]
 fn a_setting_that_is_not_utf8_stands() {
     let profile = tempfile::tempdir().unwrap();
@@ -121,14 +121,14 @@ fn arguments_arrive_byte_for_byte() {
     let words = ["--", "printf", "%s|"].map(OsStr::new);
     let ran = run(rdma_init([&words[..], &[odd, OsStr::new("")]].concat())).expect_code(0);
     assert_eq!(ran.stdout, b"\xff\xfe x\ny||");
-    // The command's own name, too.
+    // The name of the command itself may hold any bytes, too.
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().join(std::ffi::OsString::from_vec(b"tool\xff".to_vec()));
     super::run::executable(&name, "#!/bin/sh\nexit 9\n");
     run(rdma_init([OsStr::new("--"), name.as_os_str()])).expect_code(9);
 }
 
-/// Entries of a given size in all, the last one short enough to be adjusted.
+/// Entries of this total size, the last one short enough to be adjusted.
 fn large(bytes: usize) -> Vec<CString> {
     let mut all = entries(&[]);
     let mut left = bytes;
@@ -187,7 +187,7 @@ fn no_room_for_another_variable_does_not_keep_the_command_from_starting() {
     let arguments = ["--", "/bin/true"];
     let mut all = largest(&arguments);
     let config = c(format!("RDMA_INIT_CONFIG={}", config.display()).as_bytes());
-    // Not longer in all than what was found to fit.
+    // The total is no longer than what was found to fit.
     let last = all.pop().unwrap();
     let spare = last.as_bytes().len().saturating_sub(config.as_bytes().len());
     all.extend([c(&last.as_bytes()[..spare.max(1)])]);

@@ -1,5 +1,6 @@
-//! Names and values that would be code, or lines of somebody's configuration, for those who
-//! read what a start has left; read by those themselves. And secrets.
+//! Names and values that would be code, or lines of somebody's configuration, for the programs
+//! that read what a start has left. The tests let those programs read them. There are tests of
+//! secrets, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use super::run::{Ran, has_own_mounts, run};
 use crate::support::process::from_scratch;
 use crate::support::{binary, repository, skip};
 
-/// A mount namespace with `/etc` and `/run` of its own, and a home folder, and an sshd.
+/// A mount namespace with its own `/etc` and `/run`, a home folder, and an sshd.
 const NAMESPACE: &str = r#"
     own=$1 init=$2 sshd=$3
     mkdir "$own/root" && chmod 700 "$own/root"
@@ -49,7 +50,7 @@ impl Namespace {
     }
 }
 
-/// `None` where there can be no such namespace.
+/// `None` if no such namespace can be made.
 fn namespace() -> Option<Namespace> {
     if !has_own_mounts() {
         skip("no mount namespace can be made");
@@ -58,7 +59,8 @@ fn namespace() -> Option<Namespace> {
     Some(Namespace { own: tempfile::tempdir().unwrap() })
 }
 
-/// That of the virtual machines, which is unpacked and not installed.
+/// The sshd of the virtual machines, which is unpacked and not installed; or else that of this
+/// machine.
 fn sshd() -> Option<PathBuf> {
     let unpacked = repository("target/vm/sshd/usr/sbin/sshd");
     [unpacked, "/usr/sbin/sshd".into()].into_iter().find(|path| path.exists())
@@ -69,7 +71,7 @@ fn has(program: &str) -> bool {
     folders.iter().any(|folder| Path::new(folder).join(program).exists())
 }
 
-/// What everybody must get of the values below.
+/// Every reader must get these values.
 fn expect_values(what: &str, text: &str) {
     for line in
         ["NCCL_V_CODE=a;touch pwned", "NCCL_V_DOLLAR=$(touch pwned)`touch pwned`", "NCCL_V_SPACES=  two  "]
@@ -134,7 +136,7 @@ touch pwned' 'NCCL_V_QUOTE=" PermitTunnel=yes "' \
         let text = namespace.text(file);
         assert!(!text.lines().any(|line| line.starts_with("Permit")), "{file}: {text}");
     }
-    // What a format cannot hold is named, and the rest of it is somebody else's line.
+    // A value that a format cannot hold is named.
     for name in ["NCCL_V_LINES", "NCCL_V_QUOTE"] {
         assert!(ran.stderr.contains(&format!("this format cannot hold {name} (its value has ")), "{ran:#?}");
     }
@@ -174,13 +176,13 @@ NCCL_V_MORE=2' "$init" --propagate ssh -- true
         expect_values(name, &text);
         assert!(!text.contains("NCCL_V_MORE") && !text.contains("NCCL_B"), "{name}: {text}");
     }
-    // The second takes the rest of the line, whatever is in it.
+    // This way takes the rest of the line, whatever is in it.
     let quoted = "NCCL_V_QUOTE=a \"b\" #c \\";
     assert!(namespace.text("by-file").lines().any(|line| line == quoted));
     assert!(!namespace.path("pwned").exists() && !namespace.path("root/pwned").exists(), "{ran:#?}");
 }
 
-/// The command's own environment is nobody's to mend.
+/// The command's own environment is not corrected by anybody.
 #[test]
 fn names_that_are_none_reach_the_command_as_they_are() {
     let Some(namespace) = namespace() else { return };
@@ -202,7 +204,8 @@ C=3' "$init" -- cat /proc/self/environ >command
     );
 }
 
-/// Everything that a start leaves or says, and everything that looks at it later.
+/// A script that collects everything that a start leaves or says, and the output of every
+/// command that looks at it later.
 const EVERYTHING: &str = r#"
     printf '%s\n' NCCL_IB_TC=106 NCCL_DEBUG_FILE=/private/value NCCL_F_TOKEN=hunter2 \
         'export NCCL_G_SECRET=hunter2' >"$own/root/.nccl.conf"
@@ -242,7 +245,7 @@ fn what_may_be_a_secret_is_the_command_s_alone() {
     assert!(!command.contains("RDMA_INIT_TOKEN"), "{command}");
     let entered = namespace.text("entered");
     assert!(!entered.contains("RDMA_INIT_TOKEN") && !entered.contains("T_API_KEY"), "{entered}");
-    // A partition key is none.
+    // The index of a partition key is not a secret.
     assert!(
         entered.contains("NCCL_IB_PKEY=1") && namespace.text("log").contains("NCCL_IB_PKEY"),
         "{entered}"
@@ -254,7 +257,7 @@ fn what_may_be_a_secret_is_the_command_s_alone() {
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("hunter2")).collect();
         assert!(lines.is_empty(), "{name}: {lines:?}");
     }
-    // All that a start leaves has been looked at.
+    // Everything that a start leaves was looked at.
     let left = namespace.text("all");
     for part in
         ["rdma-init/facts/1", "rdma-init/plan/1", "SetEnv", "# rdma-init: begin", "export NCCL_IB_PKEY=1"]
@@ -269,19 +272,19 @@ fn what_may_be_a_secret_is_the_command_s_alone() {
 
 #[test]
 fn a_value_of_a_file_keeps_that_file_s_readers() {
-    // The folder that it is in counts as well.
+    // The mode of the folder counts as well.
     for (mode, folder, is_private) in [("600", "755", true), ("644", "700", true), ("644", "755", false)] {
         let Some(namespace) = namespace() else { return };
         let script = EVERYTHING
             .replace("MODE", &format!("{mode} $own/root/.nccl.conf; chmod {folder} $own/root; true"));
-        // The temporary folder that the test has made is this user's alone.
+        // Only this user may enter the temporary folder that the test has made.
         let script = format!("chmod 755 \"$own\"\n{script}");
         namespace.run(&script).expect_code(0);
         let modes = namespace.text("modes");
         let public = namespace.text("public");
         assert_eq!(public.contains("/private/value"), !is_private, "{mode} {folder}: {public}");
         assert_eq!(modes, if is_private { "600\n644\n" } else { "644\n644\n" });
-        // This user may read it, and is told.
+        // This user may read the value, and it is told to this user.
         assert!(namespace.text("log").contains("/private/value"));
         assert!(namespace.text("said").contains("the command runs"));
     }

@@ -1,4 +1,4 @@
-//! `install FOLDER`.
+//! `rdma-init install FOLDER`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ fn the_copy_is_whole_and_runs() {
     let ran = install(folder.path()).expect_code(0);
     assert_eq!(ran.text(), format!("{} is already rdma-init {version}\n", path.display()));
     run(program(&path, ["--", "sh", "-c", "exit 7"])).expect_code(7);
-    // Of itself, too, and over another version.
+    // The copy can copy itself, and can replace another version.
     run(program(&path, ["install".as_ref(), folder.path().as_os_str()])).expect_code(0);
     fs::write(&path, "an earlier version").unwrap();
     assert!(install(folder.path()).expect_code(0).text().contains("is now"));
@@ -49,7 +49,8 @@ fn where_there_is_no_room_nothing_is_left() {
         return skip("only root can mount a file system without room");
     }
     let folder = tempfile::tempdir().unwrap();
-    // In a mount namespace of its own: too small, only to be read, and without programs.
+    // A mount namespace with three places: one too small, one read-only, and one without
+    // programs.
     let script = "mount -t tmpfs -o size=64k none $0 && $1 install $0; echo $? $(ls -A $0)
         mount -o remount,ro $0 && $1 install $0; echo $?
         mount -o remount,rw,noexec,size=1g $0 && $1 install $0; echo $?";
@@ -75,7 +76,7 @@ fn any_user_who_may_write_there_can() {
     }
     use std::os::unix::process::CommandExt;
     let folder = tempfile::tempdir().unwrap();
-    // Where others may start it from, as in an image.
+    // The program is where another user may start it, as in an image.
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let image = folder.path().join("image");
     copy_executable(binary(), &image, "");
@@ -88,7 +89,7 @@ fn any_user_who_may_write_there_can() {
         run(command)
     };
     install(0o755).expect_error(&["the user 12345 may not write to the folder (EACCES)"]);
-    // As kubelet makes an emptyDir.
+    // The mode with which the kubelet makes an emptyDir.
     install(0o777).expect_code(0);
     assert_eq!(fs::metadata(volume.join("rdma-init")).unwrap().permissions().mode() & 0o7777, 0o755);
 }

@@ -1,4 +1,4 @@
-//! The limit of pinned memory, where no RDMA device is there to need it.
+//! The limit of pinned memory on a host without an RDMA device that needs it.
 
 use std::process::Command;
 

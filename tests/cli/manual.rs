@@ -1,4 +1,4 @@
-//! The man pages and the completions, read by those who read them.
+//! The man pages and the completions, checked by the programs that read them.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rdma_init::cli::ACTIONS;
 use crate::manual;
 use crate::support::skip;
 
-/// What a program says of a file; `None` where there is no such program.
+/// What a program says about a file; `None` if there is no such program.
 fn said(program: &str, arguments: &[&str], file: &Path) -> Option<(bool, String)> {
     match Command::new(program).args(arguments).arg(file).env_clear().env("PATH", "/usr/bin:/bin").output() {
         Ok(output) => {
@@ -29,7 +29,7 @@ fn every_command_has_a_page_that_a_formatter_takes() {
     manual::write(folder.path()).unwrap();
     let pages = ACTIONS.iter().map(|action| format!("rdma-init-{action}.1"));
     for page in pages.chain(["rdma-init.1".to_owned()]) {
-        // Formatted for nobody, with every warning.
+        // groff prints no page (-z), and every warning.
         let Some(said) = said("groff", &["-man", "-Tutf8", "-ww", "-z"], &folder.path().join(&page)) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! Files that are made to cost more memory than they have bytes.
+//! Files that are made to cost far more memory than they have bytes.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -12,10 +12,10 @@ use super::run::has_own_mounts;
 use crate::support::process::{from_scratch, rdma_init};
 use crate::support::{binary, skip};
 
-/// KiB that a preparation may take, whatever it reads.
+/// In KiB: the most memory that a preparation may take, whatever it reads.
 const MOST: i64 = 100 * 1024;
 
-/// Starts it, and gives how it ended, with the most KiB of memory that it had at a time.
+/// Runs a command. Gives how it ended, and the most memory in KiB that it had at a time.
 #[allow(clippy::zombie_processes, reason = "wait4 waits for it")]
 fn peak(mut command: Command) -> (ExitStatus, i64) {
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -53,7 +53,7 @@ fn cache_of_one_long_path() -> Vec<u8> {
     [&bytes[..], name, &path].concat()
 }
 
-/// With a folder in place of /etc.
+/// The program with this folder in place of /etc.
 fn below(etc: &Path, arguments: &[&str]) -> Command {
     let ours = rdma_init(arguments);
     let mut command = Command::new("unshare");
@@ -101,7 +101,7 @@ fn a_configuration_costs_little_memory() {
     fs::create_dir(&profiles).unwrap();
     let items = |item: &str, bytes: usize| format!("[{}]", item.repeat(bytes / item.len()));
     let head = "name = \"site\"\ntitle = \"t\"\nsource = \"s\"\n";
-    // As long as is taken, and longer.
+    // One content as long as is accepted, and one that is longer.
     for bytes in [260_000, 1_000_000] {
         for item in ["1,", "{},", "[],"] {
             let config = folder.path().join("config.toml");
@@ -133,7 +133,7 @@ fn a_folder_of_many_libraries_costs_little() {
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }
 
-/// Documents that somebody else has written.
+/// Documents that somebody else may have written.
 #[test]
 fn documents_of_others_cost_little_memory() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ fn documents_of_others_cost_little_memory() {
         let output = rdma_init(program).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    // In place of the first list of this name.
+    // Replaces the first list of this name.
     let with = |document: &str, key: &str, count: usize| {
         let mut value: serde_json::Value = serde_json::from_str(document).unwrap();
         value[key] = serde_json::Value::String("@".to_owned());

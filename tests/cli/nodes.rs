@@ -1,5 +1,5 @@
-//! Nodes of a test of two: a process that waits for the other one, and one that speaks the
-//! protocol as far as it likes.
+//! Nodes for tests of two: a process that waits for the other node, and a stranger that follows
+//! the protocol only as far as it wants to.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ pub struct Waiting {
     process: Child,
     messages: BufReader<std::process::ChildStderr>,
     pub address: String,
-    /// Its first line.
+    /// The first line that it has written.
     pub said: String,
 }
 
@@ -38,7 +38,7 @@ impl Waiting {
         Waiting { process, messages, address, said: line }
     }
 
-    /// With a token.
+    /// A waiting process that has a token.
     pub fn guarded(wait: &str, more: &[&str]) -> Waiting {
         let arguments = ["--listen", "127.0.0.1:0", "--wait", wait];
         let mut command = self_test(&[&arguments, more].concat());
@@ -62,7 +62,8 @@ impl Waiting {
         Ran { code: output.status.code(), signal: None, stdout: output.stdout, stderr }
     }
 
-    /// It goes on waiting, up to its time, and says for whom it did not.
+    /// Expects that the process goes on waiting, up to its time, and says why it has sent
+    /// somebody away.
     #[track_caller]
     pub fn sends_away(self, why: &str) {
         let ran = self.end().expect_code(1);
@@ -71,7 +72,7 @@ impl Waiting {
         assert!(ran.stderr.contains("goes on waiting: ") && ran.stderr.contains(why), "{}", ran.stderr);
     }
 
-    /// It had found its node, and fails.
+    /// Expects that the process had found its node, and fails.
     #[track_caller]
     pub fn fails(self, why: &str) {
         let ran = self.end().expect_code(1);
@@ -79,7 +80,8 @@ impl Waiting {
     }
 }
 
-/// One that speaks the protocol as far as it likes, and so does not share its code.
+/// A node that follows the protocol only as far as it wants to. It does not share the code of
+/// the program.
 pub struct Stranger {
     pub out: TcpStream,
     lines: BufReader<TcpStream>,
@@ -96,34 +98,34 @@ impl Stranger {
         Stranger::on(waiting.connect())
     }
 
-    /// A line as it is.
+    /// Sends a line as it is.
     pub fn put(&mut self, line: &str) {
         self.out.write_all(line.as_bytes()).unwrap();
     }
 
-    /// Empty where the connection is closed.
+    /// The next line; empty if the connection is closed.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
-        // What it had not read makes a reset of its end.
+        // The other end may have closed with something unread, which is an error here.
         let _ = self.lines.read_line(&mut line);
         line
     }
 
-    /// As the first side.
+    /// Sends a message as the first side.
     pub fn say(&mut self, message: &Value) {
         let line = sealed(&self.keys[0], self.sent, message);
         self.sent += 1;
         self.put(&line);
     }
 
-    /// As the second side's.
+    /// Receives a message of the second side.
     pub fn hear(&mut self) -> Value {
         let line = self.line();
         let (_, text) = line.split_once(' ').unwrap_or_else(|| panic!("no code: {line:?}"));
         serde_json::from_str(text).unwrap()
     }
 
-    /// With the greetings said, as the first side.
+    /// Connects as the first side, and exchanges the greetings.
     pub fn greeted(waiting: &Waiting, token: &str) -> Stranger {
         let mut stranger = Stranger::at(waiting);
         let own = greeting();
@@ -134,7 +136,7 @@ impl Stranger {
         stranger
     }
 
-    /// Up to where both know each other.
+    /// Connects as the first side, up to where both sides have proven themselves.
     pub fn proven(waiting: &Waiting) -> Stranger {
         let mut stranger = Stranger::greeted(waiting, "");
         stranger.say(&json!({"Hello": {"longest_ms": 0}}));
@@ -147,7 +149,7 @@ pub fn greeting() -> String {
     greeting_of("rdma-init/pair/2", "9.9.9")
 }
 
-/// Of the protocol before.
+/// The greeting of the protocol's earlier version.
 pub fn old_greeting() -> String {
     greeting_of("rdma-init/pair/1", "0.0.9")
 }
@@ -157,7 +159,7 @@ fn greeting_of(schema: &str, program: &str) -> String {
     format!("{}\n", json!({"Greeting": {"schema": schema, "program": program, "nonce": nonce}}))
 }
 
-/// Of the first side's messages, and of the second's.
+/// The keys for the first side's messages and for the second side's.
 pub fn keys(token: &str, first: &str, second: &str) -> [[u8; 32]; 2] {
     let secret = HKDF::extract("rdma-init/pair/2", token);
     let [first, second] = [first, second].map(|line| Hash::hash(line.as_bytes()));

@@ -1,5 +1,5 @@
-//! Standard output belongs to the command, and nobody who reads standard error,
-//! or does not, can keep the command from starting.
+//! Standard output belongs to the command. Whoever reads standard error, or does not read it,
+//! cannot keep the command from starting.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -18,7 +18,7 @@ use super::run::{rdma_init, run};
 use crate::support::process::close;
 use crate::support::{DEADLINE, poll_for, poll_until};
 
-/// More than our patience with a reader, less than any time limit of the preparation.
+/// Longer than our patience with a reader, and shorter than any time limit of the preparation.
 const PROMPTLY: Duration = Duration::from_secs(5);
 
 #[test]
@@ -45,7 +45,7 @@ fn json_is_one_object_on_each_line() {
     assert_eq!(variable.expect("T_X is reported")["value"], "quote \" and\nline");
 }
 
-/// Whoever asked for JSON gets JSON when something fails, too.
+/// A failure is told in JSON, too, if JSON was asked for.
 #[test]
 fn failures_are_json_as_well() {
     let ran = run(rdma_init(["--log-format", "json", "--", "no-such-command"])).expect_code(127);
@@ -89,7 +89,7 @@ fn a_warning_stands_below_what_was_decided() {
     assert!(rest.starts_with("  warning: ") && rest.contains("NCCL_IB_DISABEL"), "{ran:#?}");
 }
 
-/// Runs `echo started` with this standard error: it must start, and soon.
+/// Runs `echo started` with this standard error: the command must start, and soon.
 #[track_caller]
 fn starts_promptly(stderr: impl Into<Stdio>, flags: &[&str]) {
     let mut command = rdma_init(flags.iter().chain(&["--", "sh", "-c", "echo started"]));
@@ -103,8 +103,8 @@ fn starts_promptly(stderr: impl Into<Stdio>, flags: &[&str]) {
     assert!(start.elapsed() < PROMPTLY, "started after {:?}", start.elapsed());
 }
 
-/// Kills a process that hangs, so that the test fails instead of hanging; not
-/// any more when the result goes.
+/// Kills a process that hangs, so that the test fails instead of hanging. It no longer does so
+/// when the result is dropped.
 fn watch_over(child: &Child) -> Sender<()> {
     let (sender, ended) = channel();
     let pid = child.id().cast_signed();
@@ -129,7 +129,7 @@ fn a_broken_pipe_does_not_matter() {
     starts_promptly(broken(), &[]);
     starts_promptly(broken(), &["--set", &long()]);
     starts_promptly(broken(), &["--log-format", "json"]);
-    // Nor on a failure.
+    // A failure leaves nothing on standard output, either.
     let mut command = rdma_init(["--", "no-such-command"]);
     command.stderr(broken());
     assert_eq!(command.status().unwrap().code(), Some(127));
@@ -207,7 +207,7 @@ fn standard_descriptors_that_are_closed_stay_closed() {
             open.sort_unstable();
             open
         };
-        // While it starts, it has files open for a moment.
+        // While the program starts, it has files open for a moment.
         let settled = poll_for(Duration::from_secs(5), || (open() == wanted).then_some(()));
         let open = open();
         child.kill().unwrap();
@@ -238,7 +238,7 @@ fn a_reader_of_our_own_commands_may_go_away() {
         let mut command = rdma_init(arguments);
         command.stdout(nix::unistd::pipe().unwrap().1).stderr(Stdio::piped());
         let output = command.output().unwrap();
-        // As for any program: quiet, by the signal or with a code.
+        // As with any program, it ends without a message, by the signal or with a code.
         assert!(matches!(output.status.signal(), None | Some(libc::SIGPIPE)), "{output:?}");
         assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
     }

@@ -1,5 +1,5 @@
-//! `self-test --listen` and `--peer`: two nodes that find each other, and whoever else
-//! may come.
+//! `self-test --listen` and `--peer`: two nodes that find each other, and everybody else who
+//! may connect.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -25,7 +25,7 @@ fn two_nodes_find_each_other_and_agree_that_there_is_no_rail() {
 
 #[test]
 fn whoever_comes_first_may_come_later() {
-    // A port that nobody has, but for the time of a wink.
+    // A port that was free a moment ago.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let mut command = self_test(&["--peer", &address, "--wait", "30s"]);
@@ -95,7 +95,8 @@ fn a_token_that_can_be_guessed_is_refused() {
 #[test]
 fn a_peer_that_sends_something_else_is_named_with_it() {
     let waiting = Waiting::listen(&ONLY);
-    // Open to the end: what is closed with something unread takes back what it has sent.
+    // The stream stays open to the end: if it were closed with something unread, the bytes sent
+    // would be lost.
     let mut stream = waiting.connect();
     stream.write_all(b"GET /\x1b[31m HTTP/1.1\r\n\r\n").unwrap();
     let ran = waiting.end().expect_code(1);
@@ -112,7 +113,7 @@ fn a_line_without_end_is_not_read_for_ever() {
     let waiting = Waiting::listen(&ONLY);
     let mut stream = waiting.connect();
     let part = [b'{'; 4096];
-    // It closes the connection before it has taken all of it.
+    // The node closes the connection before it has taken all of it.
     let error = loop {
         if let Err(error) = stream.write_all(&part) {
             break error.kind();
@@ -174,13 +175,13 @@ fn another_version_is_named_by_both() {
     let waiting = Waiting::listen(&ONLY);
     let mut old = Stranger::at(&waiting);
     old.put(&old_greeting());
-    // It can tell as well.
+    // The old node can tell that the versions differ, too.
     let greeting: serde_json::Value = serde_json::from_str(&old.line()).unwrap();
     assert_eq!(greeting["Greeting"]["schema"], "rdma-init/pair/2");
     assert_eq!(greeting["Greeting"]["nonce"].as_array().unwrap().len(), 16);
     waiting.sends_away(why);
 
-    // An old one that listens speaks at once.
+    // An old node that listens sends its greeting at once.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let mut command = self_test(&[&["--peer", &address], &ONLY[..]].concat());
@@ -197,7 +198,7 @@ fn a_peer_that_does_not_keep_to_the_protocol_is_refused() {
     stranger.say(&json!({"Done": []}));
     waiting.fails("does not keep to the protocol: it sent Done too early");
 
-    // What it says of itself reaches no terminal as it is.
+    // Control characters in what a node says about itself do not reach the terminal.
     let waiting = Waiting::listen(&[]);
     let mut stranger = Stranger::proven(&waiting);
     let rail = json!({"hca": "a\u{1b}[2J", "port": 1, "driver": null, "firmware": null, "link_layer": "x",
@@ -210,7 +211,7 @@ fn a_peer_that_does_not_keep_to_the_protocol_is_refused() {
     assert!(ran.text().contains("FAILED: pair-rails: 0 ports in use here, 500 on b"), "{}", ran.text());
     assert!(!ran.text().contains('\x1b'), "{}", ran.text());
 
-    // Nor does a device hear of ends of rails that there are not.
+    // Ends of rails that do not exist are not given to a device, either.
     let end = json!({"number": 17, "lid": 0, "gid": "::ffff:10.0.0.1", "mtu": 4096, "address": 0, "key": 1, "size": 4096});
     let moved =
         json!({"verified": true, "latency_ns": 1, "bandwidth_mbps": 1, "error": null, "skipped": null});
@@ -262,7 +263,7 @@ fn a_node_that_says_nothing_is_tried_again() {
     let mut command = self_test(&[&["--peer", &address, "--wait", "30s"], &ONLY[..]].concat());
     let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let _first = silent.accept().unwrap();
-    // The second one is another's, who speaks.
+    // The second connection is to a stranger, who speaks.
     silent.accept().unwrap().0.write_all(b"nonsense\n").unwrap();
     let output = process.wait_with_output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("tries again: 127.0.0.1:"), "{output:?}");

@@ -1,5 +1,5 @@
-//! Who is in between two nodes, or beside them, cannot speak for either, nor keep them
-//! apart.
+//! Somebody between two nodes, or beside them, cannot speak for either of them, and cannot keep
+//! them apart.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -17,19 +17,19 @@ const FORGED: &str = "FORGED-BY-MITM";
 
 const IN_BETWEEN: &str = "is not the other node's next message: somebody in between";
 
-/// Somebody whom the peer takes for the listener, and the listener for the peer.
+/// An attacker whom the peer takes for the listener, and the listener for the peer.
 struct Between {
     listening: Option<Waiting>,
     connecting: Option<Child>,
-    /// With the listener, and with the peer.
+    /// The connection to the listener, and the one to the peer.
     listener: Stranger,
     peer: Stranger,
-    /// The greetings: the peer's, the listener's.
+    /// The greetings of the peer and of the listener.
     greetings: [String; 2],
 }
 
 impl Between {
-    /// Both have proven themselves to each other, through it.
+    /// An attacker through whom both nodes have proven themselves to each other.
     fn proven(more: &[&str]) -> Between {
         let mut between = Between::greeted(more);
         let hello = between.peer.line();
@@ -43,7 +43,8 @@ impl Between {
         Between::greeted_within("30s", more)
     }
 
-    /// The peer tries for so long to find a node that is not this one.
+    /// An attacker through whom both nodes have greeted each other. The peer tries for this long
+    /// to find a node that is not the attacker.
     fn greeted_within(wait: &str, more: &[&str]) -> Between {
         let listening = Waiting::guarded("30s", more);
         let own = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -60,7 +61,7 @@ impl Between {
         Between { listening: Some(listening), connecting: Some(connecting), listener, peer, greetings }
     }
 
-    /// What both say in the end: first the listener, then the peer.
+    /// What both nodes say in the end: first the listener, then the peer.
     #[track_caller]
     fn end(mut self) -> [Ran; 2] {
         drop((self.listener, self.peer));
@@ -80,7 +81,7 @@ impl Between {
     }
 }
 
-/// Neither has taken anything for the other one's word.
+/// Expects that neither node has taken the attacker's message for the other node's.
 #[track_caller]
 fn nobody_is_met(both: &[Ran; 2]) {
     for ran in both {
@@ -95,7 +96,8 @@ fn forged_node() -> serde_json::Value {
 
 #[test]
 fn who_relays_the_proof_cannot_speak_for_a_node() {
-    // Without a code, with one of another token, with one of no token.
+    // A message without a code, one with the code of another token, and one with that of an
+    // empty token.
     for forge in [
         |_: &[String; 2]| [forged_node().to_string() + "\n", forged_node().to_string() + "\n"],
         |greetings: &[String; 2]| {
@@ -110,7 +112,7 @@ fn who_relays_the_proof_cannot_speak_for_a_node() {
         let [for_listener, for_peer] = forge(&between.greetings);
         between.listener.put(&for_listener);
         between.peer.put(&for_peer);
-        // Both have to have read it before anything is closed.
+        // Both nodes have to read it before anything is closed.
         while !between.listener.line().is_empty() {}
         while !between.peer.line().is_empty() {}
         let both = between.end();
@@ -151,7 +153,7 @@ fn a_message_that_is_changed_repeated_or_sent_back_is_refused() {
     for (what, attack) in attacks {
         let mut between = Between::proven(&ONLY);
         attack(&mut between);
-        // It closes.
+        // The listener closes the connection.
         while !between.listener.line().is_empty() {}
         let both = between.end();
         nobody_is_met(&both);
@@ -171,7 +173,7 @@ fn a_proof_that_is_repeated_is_no_message() {
     nobody_is_met(&both);
     assert!(both[0].text().contains(IN_BETWEEN), "{:#?}", both[0]);
 
-    // Nor does it prove anything on another connection.
+    // The same message proves nothing on another connection, either.
     let waiting = Waiting::guarded("2s", &ONLY);
     let mut again = Stranger::at(&waiting);
     again.put(&greeting());
@@ -187,7 +189,7 @@ fn messages_in_another_order_or_with_one_left_out_are_refused() {
         let mut between = Between::proven(&[]);
         let node = between.listener.line();
         between.peer.put(&node);
-        // The peer goes on: what it is, and its ends.
+        // The peer goes on with its description and its ends.
         let lines = [between.peer.line(), between.peer.line()];
         assert!(lines[0].contains("Node") && lines[1].contains("Ends"), "{lines:?}");
         order.iter().for_each(|index| between.listener.put(&lines[*index]));
@@ -204,13 +206,13 @@ fn messages_in_another_order_or_with_one_left_out_are_refused() {
 #[test]
 fn an_end_that_is_cut_off_is_noticed() {
     let mut between = Between::proven(&[]);
-    // What each is, the ends, who is ready.
+    // The descriptions, the ends, and which rails are ready.
     for _ in 0..3 {
         let (first, second) = (between.peer.line(), between.listener.line());
         between.listener.put(&first);
         between.peer.put(&second);
     }
-    // Of what came of it, only the listener's.
+    // Of the results, only the listener's is passed on.
     let done = between.listener.line();
     assert!(done.contains("Done"), "{done}");
     between.peer.put(&done);
@@ -241,7 +243,7 @@ fn who_answers_in_a_node_s_place_is_found_out() {
     let process = command.spawn().unwrap();
     let mut peer = Stranger::on(own.accept().unwrap().0);
     let first = peer.line();
-    // Its own words, which it would understand if they were anybody's.
+    // The peer's own message, which it would understand if it came from somebody else.
     peer.put(&first);
     let proof = peer.line();
     peer.put(&proof);
@@ -257,7 +259,7 @@ fn peer_of(waiting: &Waiting) -> Command {
 
 #[test]
 fn silent_connections_do_not_keep_the_other_node_out() {
-    // More than are kept, and every kind of silence.
+    // More connections than the listener keeps, and every kind of silence.
     let waiting = Waiting::guarded("30s", &ONLY);
     let mut silent: Vec<TcpStream> = (0..30).map(|_| waiting.connect()).collect();
     silent.extend((0..30).map(|_| {
@@ -269,7 +271,7 @@ fn silent_connections_do_not_keep_the_other_node_out() {
     let started = Instant::now();
     run(peer_of(&waiting)).expect_code(0);
     let ran = waiting.end().expect_code(0);
-    // One silent connection alone would take 5 s.
+    // A single silent connection could hold the listener for 5 s.
     assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
     assert!(ran.stderr.contains("sent away, as too many others came"), "{}", ran.stderr);
     drop((silent, greeted));

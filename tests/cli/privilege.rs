@@ -11,7 +11,7 @@ use super::run::{Ran, run};
 use crate::support::process::rdma_init;
 use crate::support::{binary, skip};
 
-/// Folder with a copy that everybody may execute.
+/// A folder with a copy that everybody may execute.
 fn copy(mode: u32) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -21,7 +21,7 @@ fn copy(mode: u32) -> (tempfile::TempDir, PathBuf) {
     (folder, program)
 }
 
-/// Started by another user than root.
+/// Starts the program as a user other than root.
 fn by_other(program: &Path, arguments: &[&str], environment: &[(&str, &Path)]) -> Ran {
     let ours = rdma_init(arguments);
     let mut command = Command::new("setpriv");
@@ -70,13 +70,13 @@ fn what_lends_nothing_runs() {
     if !Uid::effective().is_root() {
         return skip("only root can lend its rights");
     }
-    // Root has got nothing that it had not.
+    // A set-user-ID file gives root no rights that root does not have.
     let (_folder, program) = copy(0o4755);
     let mut command = Command::new(&program);
     command.env_clear().env("RDMA_INIT_CONFIG", "/dev/null").arg("--version");
     run(command).expect_code(0);
 
-    // All that this one lets anybody do is to pin memory.
+    // This capability only lets a user pin memory.
     let (_folder, program) = copy(0o755);
     match lends(&program, "cap_ipc_lock+p") {
         true => drop(by_other(&program, &["--", "true"], &[]).expect_code(0)),

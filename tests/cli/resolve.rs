@@ -1,5 +1,5 @@
-//! Names of hosts: what the files and the servers of the container say, and nothing of the
-//! image's code. Each test has a network and files in /etc of its own.
+//! Names of hosts are looked up with the files and the servers of the container, and without
+//! any code of the image. Each test has a network and files in /etc of its own.
 
 use std::ffi::CString;
 use std::fs;
@@ -21,14 +21,14 @@ use super::nodes::{ONLY, TOKEN, Waiting, self_test};
 use super::run::{Ran, run};
 use crate::support::{binary, skip};
 
-/// Of the node that waits.
+/// The address of the node that waits.
 const OWN: &str = "10.9.0.1";
 
 const KUBERNETES: &str = "search job.svc.cluster.local svc.cluster.local cluster.local\n\
                           nameserver 10.96.0.10\noptions ndots:5\n";
 
-/// In a thread with a network namespace, which has two addresses, and a mount namespace
-/// with these files in /etc.
+/// Runs this in a thread with a network namespace, which has two addresses, and a mount
+/// namespace with these files in /etc.
 fn alone(files: &[(&str, &str)], work: impl FnOnce(&Path) + Send) {
     let done = thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -76,7 +76,7 @@ fn put(file: &Path, place: &Path) {
     mounted.unwrap_or_else(|error| panic!("{}: {error}", place.display()));
 }
 
-/// A server that knows one name. What it was asked for is kept.
+/// A server that knows one name. The names that it was asked for are kept.
 fn server(known: &'static str) -> Arc<Mutex<Vec<String>>> {
     let socket = UdpSocket::bind("10.96.0.10:53").unwrap();
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -102,7 +102,7 @@ fn server(known: &'static str) -> Arc<Mutex<Vec<String>>> {
     asked
 }
 
-/// A node that waits on its address, and what comes of going to it by a name.
+/// A node that waits on its address, and the run of a peer that connects to it by a name.
 fn by_name(name: &str, change: impl FnOnce(&mut Command)) -> [Ran; 2] {
     let listen = format!("--listen={OWN}:0");
     let mut listen = self_test(&[&[&listen[..], "--wait=20s"], &ONLY[..]].concat());
@@ -123,7 +123,7 @@ fn a_pod_finds_another_by_its_short_name() {
         for ran in by_name("worker-0.job", |_| {}) {
             ran.expect_code(0);
         }
-        // Each family, of each name up to the one that there is.
+        // Each family was asked for, for each name up to the one that exists.
         let mut asked = asked.lock().unwrap().clone();
         asked.dedup();
         assert_eq!(
@@ -175,7 +175,7 @@ fn servers_that_say_nothing_are_waited_for_as_long_as_asked() {
     });
 }
 
-/// Leaves a mark as soon as it is loaded, and needs no library for it.
+/// A library that leaves a mark as soon as it is loaded, and needs no other library.
 const PLANTED: &str = r#"
 __attribute__((constructor)) static void mark(void) {
     static const char path[] = MARK;
@@ -202,7 +202,7 @@ fn no_code_of_the_image_is_loaded() {
             fs::copy(&planted, folder.join(format!("libnss_{name}.so.2"))).unwrap();
         }
         let _asked = server("worker-0.job.svc.cluster.local");
-        // By the variable, and by its empty element, which is the working folder.
+        // The library is found by the variable, whose empty element is the working folder.
         let hostile = |command: &mut Command| {
             let path = format!(":{}", folder.display());
             command.env("LD_LIBRARY_PATH", path).current_dir(folder);
@@ -218,7 +218,7 @@ fn no_code_of_the_image_is_loaded() {
         assert!(ran.text().contains("the other node has not come to 10.9.0.1:"), "{}", ran.text());
         assert!(!mark.exists(), "a library of the image was loaded");
 
-        // Whoever asks glibc loads it.
+        // A program that asks glibc loads the library.
         let mut glibc = Command::new("getent");
         hostile(glibc.args(["hosts", "worker-0.job"]));
         let _ = glibc.output().unwrap();
@@ -226,7 +226,7 @@ fn no_code_of_the_image_is_loaded() {
     });
 }
 
-/// That they are never loaded is one thing; nothing of ours can even ask for them.
+/// The libraries are never loaded, and nothing in the program can even ask for them.
 #[test]
 fn glibc_s_name_services_are_not_in_the_program() {
     let program = fs::read(binary()).unwrap();

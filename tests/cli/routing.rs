@@ -1,5 +1,5 @@
-//! The routes and rules of real network namespaces, and the way that the kernel itself finds
-//! there for what an HCA sends.
+//! The routes and rules of real network namespaces, and the route that the kernel itself finds
+//! there for packets of an HCA.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::{binary, skip};
 
-/// Two interfaces with their other ends, as of a container with a rail.
+/// Two interfaces with their other ends, as in a container with a rail.
 const LINKS: &str = "
     ip link add eth0 type veth peer name peer0
     ip link add eth1 type veth peer name peer1
@@ -21,10 +21,10 @@ const LINKS: &str = "
     ip addr add fd00:1::5/64 dev eth0 nodad
 ";
 
-/// A network namespace that lines of shell make.
+/// A network namespace that a shell script has set up.
 struct Made {
     net: Net,
-    /// What `ip route get` said to each question.
+    /// The answer of `ip route get` to each question.
     answers: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ fn made(lines: &str, questions: &[&str]) -> Option<Made> {
 }
 
 impl Made {
-    /// In the order of their texts: the kernel's depends on how it keeps its tables.
+    /// The routes as sorted texts: the kernel's order depends on how it keeps its tables.
     fn routes(&self) -> Vec<String> {
         let line = |route: &rdma_init::facts::route::Route| {
             let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
@@ -131,7 +131,7 @@ fn every_table_rule_and_next_hop_is_read() {
     );
 }
 
-/// What is judged of a rail, beside what the kernel answers.
+/// Compares what is judged about a rail with what the kernel answers.
 fn compare(lines: &str, family: &str, expected: &Way, answer: &str) {
     let (address, other) = match family {
         "inet" => ("172.16.1.9", "172.16.7.7"),
@@ -148,7 +148,7 @@ fn compare(lines: &str, family: &str, expected: &Way, answer: &str) {
 #[test]
 fn the_kernel_goes_the_way_that_is_judged_for_ipv4() {
     let compare = |lines: &str, expected, answer| compare(lines, "inet", &expected, answer);
-    // No error, and no gateway, whatever the tables say.
+    // There is no error and no gateway, whatever the tables say.
     compare("", Way::OnLink, "172.16.7.7 from 172.16.1.9 dev eth1");
     compare("ip route add default via 10.1.0.1", Way::OnLink, "172.16.7.7 from 172.16.1.9 dev eth1");
     compare("ip rule add from 172.16.1.9 unreachable", Way::OnLink, "172.16.7.7 from 172.16.1.9 dev eth1");

@@ -1,4 +1,4 @@
-//! `self-test`, on hosts that are captured.
+//! `self-test` on captured hosts.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn self_test(arguments: &[&str]) -> Ran {
     run(rdma_init(["self-test"].iter().chain(arguments)))
 }
 
-/// One check of a captured host: how it came out, its evidence, what is wrong, the fix.
+/// One check of a captured host: its outcome, its evidence, what is wrong, and the fix.
 #[track_caller]
 fn one_check(check: &str, facts: &str) -> [String; 4] {
     let ran = self_test(&["--facts", facts, "--json", "--only", check]).expect_code(0);
@@ -32,7 +32,7 @@ fn a_sound_host_passes() {
     }
 }
 
-/// What was looked at is mostly what is right about the others.
+/// The evidence is mostly what is right about the other ports.
 #[test]
 fn a_row_does_not_contradict_its_state() {
     for (facts, row) in [
@@ -71,7 +71,7 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
         let ran = run(command).expect_code(1);
         assert!(ran.text().contains(check) && ran.text().contains(fix), "{name}: {}", ran.text());
     }
-    // Of a fabric that is not there the interface and its state are named.
+    // If the fabric is missing, the interface and its state are named.
     for (name, state) in [
         ("acs-type2-auto-hpn0-down", "the interface hpn0 is down"),
         ("acs-type2-auto-hpn0-without-carrier", "the interface hpn0 has no carrier (UP, but not RUNNING)"),
@@ -83,7 +83,7 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
             assert!(ran.text().contains(part), "{part:?} is not in\n{}", ran.text());
         }
     }
-    // Nor is what the configuration leaves out used.
+    // A port that the configuration leaves out is not used, either.
     let facts = host("default-route-hca-is-the-only-one");
     let mut command = rdma_init(["self-test", "--facts", &facts]);
     command.env("RDMA_INIT_DEFAULT_ROUTE_HCA", "skip");
@@ -94,7 +94,7 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
         ran.text()
     );
     self_test(&["--facts", &facts]).expect_code(0);
-    // A warning is no failure.
+    // A warning is not a failure.
     let ran = self_test(&["--facts", &host("mixed-rates")]).expect_code(0);
     assert!(ran.text().contains("warning: rate:"), "{}", ran.text());
 }
@@ -313,7 +313,7 @@ fn this_machine_can_be_tested() {
     assert!(ran.text().contains("this user may write to it"), "{}", ran.text());
 }
 
-/// The job does not start where there is no fabric, which is most machines.
+/// On a machine without a fabric, which is most machines, the job does not start.
 #[test]
 fn at_start_up_a_failure_is_said_or_keeps_the_command_from_starting() {
     let folder = tempfile::tempdir().unwrap();
@@ -345,7 +345,7 @@ fn at_start_up_a_failure_is_said_or_keeps_the_command_from_starting() {
     let wanted = "rdma-init: self-test = \"enforce\", and a check failed: fabric: The job will run on TCP";
     assert!(reason.starts_with(wanted) && reason.lines().count() == 1, "{reason:?}");
 
-    // What only warns is silent where only errors are wanted; a failure is not.
+    // With only errors shown, a warning is silent and a failure is not.
     let quiet = start(&["--self-test", "warn", "--log-level", "error"]).expect_code(0);
     assert!(quiet.stderr.contains("FAILED fabric") && !quiet.stderr.contains("warning"), "{quiet:#?}");
     let json = start(&["--self-test", "warn", "--log-format", "json"]).expect_code(0);

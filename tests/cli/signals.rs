@@ -8,7 +8,7 @@ use nix::libc;
 use super::run::{from_scratch, rdma_init, run};
 use crate::support::signal_states::{STATES, State, inherit, shown};
 
-/// What `cat` finds, started directly and by the program.
+/// Compares what `cat` finds when started directly and by the program.
 fn compare(state: &State) -> Option<String> {
     let mut direct = Command::new("/bin/cat");
     direct.env_clear().arg("/proc/self/status");
@@ -49,7 +49,7 @@ fn a_pending_signal_stays_pending() {
     assert!(lost.is_empty(), "{}", lost.join("\n"));
 }
 
-/// An interval timer goes on over an exec; it is the command's.
+/// An interval timer belongs to the command and goes on over an exec.
 #[test]
 fn an_interval_timer_goes_on() {
     let mut command = rdma_init(["--", "sleep", "1000"]);
@@ -71,7 +71,7 @@ fn an_interval_timer_goes_on() {
 fn the_command_has_one_thread_and_no_child() {
     let ran = run(rdma_init(["--", "sh", "-c", "cat /proc/$$/status; cat /proc/$$/task/$$/children"]));
     assert!(ran.text().contains("Threads:\t1\n"), "{ran:#?}");
-    // Only the second `cat` itself.
+    // The only child is the second `cat` itself.
     let children = ran.text().lines().last().unwrap_or_default().split_whitespace().count();
     assert_eq!(children, 1, "{ran:#?}");
 }

@@ -1,4 +1,4 @@
-//! What a start leaves, `exec`, `env` and `status`, in place.
+//! What a start without an init leaves for `exec`, `env` and `status`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -49,7 +49,7 @@ fn a_command_finds_what_it_was_started_with() {
     let lines: Vec<&str> = ran.text().lines().collect();
     assert!(lines[0].starts_with("prepared ") && lines[0].ends_with("; 1 variable filled in"), "{ran:#?}");
     assert_eq!(lines[1..], ["the command runs", "export NCCL_IB_TC=106", "106"]);
-    // Who enters may want another value, and flags ask for a decision of their own.
+    // Whoever enters may want another value, and flags ask for a decision of their own.
     let ran = place
         .script("NCCL_IB_TC=1 $0 exec -- sh -c 'echo $NCCL_IB_TC'; $0 env --set NCCL_IB_SL=3")
         .expect_code(0);
@@ -67,7 +67,8 @@ fn what_was_filled_in_is_not_called_the_user_s() {
         command.env("NCCL_DEBUG", "WARN").envs(profile.map(|name| ("RDMA_INIT_PROFILE", name)));
         run(command).expect_code(0)
     };
-    // The profile was a flag of the start, and is not known later; or a variable, and is.
+    // The profile was a flag of the start, and is not known later; or it was a variable, and
+    // is.
     for (flags, variable) in [(&["--profile", "baidu-cce"][..], None), (&[], Some("baidu-cce"))] {
         let asked = |command: &str| script(flags, variable, &format!("exec $0 {command}"));
         let plan = asked("plan");
@@ -88,22 +89,23 @@ fn what_was_filled_in_is_not_called_the_user_s() {
         ] {
             assert!(why.text().contains(part), "no {part:?} in {why:#?}");
         }
-        // Who asks for something else is told what that comes to, and the command gets it.
+        // If somebody asks for another profile, `env` tells its variables, and the command gets
+        // them.
         let other = asked("env --profile none --all");
         assert!(!other.text().contains("NCCL_IB_TIMEOUT"), "{other:#?}");
         let command = asked("--profile none -- env");
         assert!(!command.text().contains("NCCL_IB_TIMEOUT="), "{command:#?}");
-        // Without, it stands.
+        // Otherwise the first decision stands.
         assert!(asked("-- env").text().contains("\nNCCL_IB_TIMEOUT="));
         let captured = asked("plan --facts demo:infiniband");
         let of_here = ["yours  NCCL_IB_", "when this container started"];
         assert!(!of_here.iter().any(|text| captured.text().contains(text)), "{captured:#?}");
     }
-    // Another value is the user's.
+    // Another value counts as set by the user.
     let why =
         script(&["--profile", "baidu-cce"], None, "NCCL_IB_TIMEOUT=7 exec $0 plan --why NCCL_IB_TIMEOUT");
     assert!(why.text().starts_with("NCCL_IB_TIMEOUT=7, set by you, and stands\n"), "{why:#?}");
-    // So is what the configuration had set.
+    // So does a value that the configuration had set.
     let why = script(&["--set", "NCCL_IB_TIMEOUT=9"], None, "exec $0 plan --why NCCL_IB_TIMEOUT");
     assert!(why.text().starts_with("NCCL_IB_TIMEOUT=9, set by you, and stands\n"), "{why:#?}");
 }

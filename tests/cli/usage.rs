@@ -33,7 +33,7 @@ fn a_command_without_dashes_is_an_error_that_says_so() {
     let advice = "put -- before it: rdma-init -- ls -la";
     run(rdma_init(["ls", "-la"])).expect_error(&["\"ls\"", advice]);
     run(rdma_init(["torchrun"])).expect_error(&["rdma-init -- torchrun"]);
-    // What torchrun --no-python makes of dashes that were there.
+    // torchrun --no-python removes the dashes, and the error says so.
     let twice =
         "the launcher took it away, as torchrun --no-python does: write it twice: rdma-init -- -- ls -la";
     run(rdma_init(["ls", "-la"])).expect_error(&[twice]);
@@ -69,7 +69,7 @@ fn what_is_no_option_is_an_error_that_names_it() {
         "\"inspct\" is not a command of rdma-init; did you mean rdma-init inspect? To run it, put -- before",
     );
     said(&["help"], "\"help\" is not a command of rdma-init; did you mean rdma-init --help?");
-    // The CMD of an image whose own ENTRYPOINT was replaced.
+    // These words are the CMD of an image whose own ENTRYPOINT was replaced.
     let image = "there is no option --model; see rdma-init --help. An option of the command belongs behind the command, after two dashes: rdma-init -- COMMAND --model. If it is meant for the ENTRYPOINT that the image had before, write that one after the dashes: ENTRYPOINT [\"/rdma-init\", \"--\", \"OLD\", \"ENTRYPOINT\"].";
     said(&["--model", "y"], image);
     run(rdma_init(["--memlok", "off", "--", "true"])).expect_error(&["--memlok", "--memlock"]);
@@ -102,8 +102,8 @@ fn everything_after_the_dashes_is_the_command_s() {
     assert_eq!(ran.text(), "--|--help||plan|a b|");
 }
 
-/// As torchrun reads its own arguments, by the Python of this machine: of all since 3.6,
-/// none does otherwise.
+/// The command line is read by the argparse of this machine's Python, as torchrun does; all
+/// versions since 3.6 do the same.
 #[test]
 fn dashes_that_argparse_takes_away_can_be_written_twice() {
     let script = "import argparse, subprocess, sys
@@ -128,7 +128,7 @@ sys.exit(subprocess.call([job.training_script, *job.training_script_args]))";
     ] {
         assert_eq!(launched(whole).expect_code(0).text(), "started\n", "{whole:?}");
     }
-    // What does not take them away means the same.
+    // A launcher that does not remove the dashes has the same effect.
     let ran = run(rdma_init(["--", "--", "echo", "--", "started"])).expect_code(0);
     assert_eq!(ran.text(), "-- started\n");
 }
@@ -179,10 +179,10 @@ fn an_interpreter_that_is_missing_is_named() {
     );
     let of_path = said("#!/no/such/interpreter -x\n", path);
     assert!(of_path.contains(&missing), "{of_path}");
-    // It is in the PATH, though the kernel's error is the same as where it is not.
+    // The script is in the PATH, but the kernel gives the same error as for a missing file.
     let by_name = said("#!/no/such/interpreter -x\n", "script");
     assert!(by_name.contains("names the interpreter /no/such/interpreter"), "{by_name}");
-    // A path that leads from the working folder.
+    // A path that starts at the working folder.
     let relative = |text: &str, command: &str| {
         executable(&script, text);
         let mut program = rdma_init(["--", command]);
@@ -272,7 +272,7 @@ fn death_by_a_signal_is_passed_on() {
 #[test]
 fn the_command_takes_the_place_of_the_program() {
     let command = rdma_init(["--", "sh", "-c", "echo $$ $PPID"]);
-    // Through a shell that tells its own process and then becomes the program.
+    // The shell tells its own process number, and then becomes the program.
     let mut shell = std::process::Command::new("/bin/sh");
     shell.env_clear().env("PATH", "/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
     shell

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::run::{rdma_init, run};
 use crate::support::golden;
 
-/// The chain for a variable, where the environment has these.
+/// The output for a variable on this host, with these variables in the environment.
 fn why(host: &str, variable: &str, environment: &[(&str, &str)]) -> String {
     let mut command = rdma_init(["plan", "--facts", host, "--why", variable]);
     command.envs(environment.iter().copied());
@@ -78,7 +78,7 @@ fn a_slot_that_is_right_and_not_taken_is_named_with_the_reason() {
             "slot 9 of mlx5_2:1, which is right, too (172.20.1.10 on eth2.100)",
         ],
     );
-    // Where one slot alone is right, there is nothing to say.
+    // If only one slot is right, there is nothing to explain.
     let text = why("generic-roce");
     assert!(!text.contains("not taken"), "{text}");
 }

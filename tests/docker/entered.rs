@@ -34,17 +34,17 @@ fn exec_gives_what_the_command_got() {
     let env = container.exec(&["/rdma-init", "exec", "--", "env"]).expect_code(0);
     assert_eq!(about_nccl(&env), WANTED);
     assert_eq!(env.stderr, "");
-    // Whoever it is, and unless he has something else in mind.
+    // The same for any user; a variable that the user has set stands.
     let other =
         container.docker(["exec", "--user", "1234"], &["/rdma-init", "exec", "--", "env"]).expect_code(0);
     assert_eq!(about_nccl(&other), WANTED);
     let own = ["exec", "--env", "NCCL_IB_HCA=", "--env", "NCCL_SOCKET_IFNAME=lo"];
     let own = container.docker(own, &["/rdma-init", "exec", "--", "env"]).expect_code(0);
     assert_eq!(about_nccl(&own), ["NCCL_IB_GID_INDEX=5", "NCCL_IB_HCA=", "NCCL_SOCKET_IFNAME=lo"]);
-    // Without us.
+    // A shell can read the variables without rdma-init.
     let sourced = container.exec(&["sh", "-c", ". /run/rdma-init/env.sh; env"]).expect_code(0);
     assert_eq!(about_nccl(&sourced), WANTED);
-    // The code is the command's.
+    // The exit code is that of the command.
     container.exec(&["/rdma-init", "exec", "--", "sh", "-c", "exit 7"]).expect_code(7);
     container
         .exec(&["/rdma-init", "exec", "--", "/no/such"])
@@ -91,7 +91,7 @@ fn nccl_finds_the_variables_in_every_process() {
     let Some(engine) = engine() else { return };
     let host = Host::with_one_hca(engine);
     let (_folder, conf) = file("NCCL_DEBUG=WARN\nNCCL_SOCKET_IFNAME=eth9");
-    // A container of its own file, as one in an image would be.
+    // The container has a file of its own, as if it were in the image.
     let copy = format!("cp {conf}.in /etc/nccl.conf");
     let volume = format!("{conf}:{conf}.in:ro");
     let options = host.options(&["--volume", &volume, "--entrypoint", "/bin/sh"]);
@@ -105,7 +105,7 @@ fn nccl_finds_the_variables_in_every_process() {
     }
     // The user's own line came first, and stands.
     assert!(!conf.contains(WANTED[2]), "{conf}");
-    // A file of ours is no wish of the user at the next start.
+    // Lines of an earlier start are not a setting of the user at the next start.
     container.docker(["restart", "--time", "1"], &[]).expect_code(0);
     let again = container.exec(&["cat", "/etc/nccl.conf"]).expect_code(0).stdout;
     assert_eq!(again.matches("# rdma-init: begin").count(), 1, "{again}");
@@ -147,11 +147,11 @@ fn status_is_for_probes() {
     let json = container.exec(&["/rdma-init", "status", "--json"]).expect_code(0).stdout;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((json["ready"].as_bool(), json["filled"].as_u64()), (Some(true), Some(3)), "{json}");
-    // Not that of another process with its own idea.
+    // Another start in the same container does not replace the state of the first one.
     container.exec(&["/rdma-init", "--", "true"]).expect_code(0);
     container.exec(&["/rdma-init", "status"]).expect_code(0);
     drop(container);
-    // A container that has not been prepared is not ready.
+    // A container whose start prepared nothing is not ready.
     let mut container =
         engine.start(host.options(&["--entrypoint", "/bin/sh"]), &["-c", "echo ready; sleep 1000"]);
     container.wait_for("ready");
@@ -166,7 +166,7 @@ fn status_is_for_probes() {
 fn what_pid_1_had_of_nccl_reaches_those_who_enter() {
     let Some(engine) = engine() else { return };
     let host = Host::with_one_hca(engine);
-    // As a platform does it, which does not tell the engine.
+    // The platform sets these variables without telling the engine.
     let script = "NCCL_IB_TIMEOUT=22 NCCL_SOCKET_IFNAME=eth0 TOKEN=hunter2 exec /rdma-init -- sh -c 'echo ready; exec sleep 1000'";
     let mut container = engine.start(host.options(&["--entrypoint", "/bin/sh"]), &["-c", script]);
     container.wait_for("ready");
@@ -181,7 +181,7 @@ fn what_pid_1_had_of_nccl_reaches_those_who_enter() {
     assert_eq!(env(&["--all"]), all);
     assert_eq!(env(&["--changed-only"]), [WANTED[0]]);
     assert_eq!(env(&["--all", "--changed-only"]), [WANTED[0], "NCCL_IB_TIMEOUT=22", WANTED[2]]);
-    // What was filled in, and nothing else.
+    // Only the variables that were filled in are there.
     assert_eq!(
         about_nccl(&container.exec(&["cat", "/run/rdma-init/nccl.conf"]).expect_code(0)),
         [WANTED[0], WANTED[1]]
@@ -195,7 +195,7 @@ fn containers_that_share_a_folder_keep_each_their_own() {
     let Some(engine) = engine() else { return };
     let name = engine.named();
     let places = ["shareable".to_owned(), format!("container:{}", name.name)];
-    // As in a pod, where /dev/shm is everybody's, with no other place to write to.
+    // As in a Pod, /dev/shm is shared, and there is no other place to write to.
     let start = |place: &str, value: &str| {
         let setting = format!("RDMA_INIT_SET=NCCL_IB_TC={value}");
         let options = ["--user", "1234", "--ipc", place, "--env", &setting, "--entrypoint", "/rdma-init"];
@@ -245,7 +245,7 @@ fn a_file_that_others_may_share_is_changed_only_when_told_to() {
     let told = [&options[..], &["--env", "RDMA_INIT_WRITE_NCCL_CONF=true"]].concat();
     engine.run(told, &["true"]).expect_code(0).expect_unsaid("cannot be put");
     assert!(std::fs::read_to_string(&conf).unwrap().contains("\nNCCL_IB_TC=1\n"));
-    // Later, where it may not be written: it is still there, and NCCL reads it.
+    // At a later start the folder is read-only: the file is still there, and NCCL reads it.
     let later = ["--volume", &volume, "--env", "RDMA_INIT_SET=NCCL_IB_TC=2"];
     engine
         .run(later, &["true"])

@@ -1,4 +1,4 @@
-//! What the container's devices call for, and what the user decided.
+//! What is filled in for the container's devices, and what the user has decided.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,9 +17,9 @@ fn a_container_gets_what_its_devices_call_for() {
         .hca(0, "eth0", front, address)
         .hca(1, "eth1", &rails[0], own[0])
         .hca(2, "eth2", &rails[1], own[1])
-        // Another container's.
+        // The address of another container.
         .hca(3, "eth3", &rails[0], rails[0].address())
-        // As yet without a cable.
+        // This port has no cable yet.
         .hca(4, "eth4", &rails[1], rails[1].address())
         .unplug(4)
         .allot(0)
@@ -51,7 +51,7 @@ fn a_container_gets_what_its_devices_call_for() {
         .expect_line(["fix:", "cable"]);
 }
 
-/// By the client of the engine, which takes the rest of each line as it is.
+/// The engine's client reads this format, and takes the rest of each line as it is.
 #[test]
 fn the_engine_reads_the_format_that_is_for_it() {
     let Some(engine) = engine() else { return };
@@ -69,7 +69,7 @@ fn the_engine_reads_the_format_that_is_for_it() {
     let mut program = std::process::Command::new(crate::support::binary());
     program.env_clear().env("RDMA_INIT_CONFIG", "/dev/null");
     program.args(["env", "--facts", "demo:infiniband", "--format", "docker"]);
-    // What it would stumble over, and take none of the others either.
+    // The client would stumble over these values, and then take no other variable, either.
     let hostile = [("T_LINES", "1\nT_MORE=2".to_owned()), ("T_LONGER", "x".repeat(70_000))];
     let values = values.map(|(name, value)| (name, value.to_owned()));
     for (name, value) in values.iter().chain(&hostile) {
@@ -96,7 +96,7 @@ fn a_running_container_can_be_asked() {
     let plan = container.exec(&["/rdma-init", "plan"]).expect_code(0);
     let facts = container.exec(&["/rdma-init", "inspect", "--json"]).expect_code(0);
     let env = container.exec(&["/rdma-init", "env", "--format", "docker"]).expect_code(0);
-    // An exec'd process has not got the variables, but can get them.
+    // A process that enters does not inherit the variables, but it can get them.
     let bare = container.exec(&["sh", "-c", "env | grep NCCL"]).expect_code(1);
     let filled =
         container.exec(&["sh", "-c", "eval \"$(/rdma-init env)\" && env | grep NCCL"]).expect_code(0);
@@ -137,7 +137,7 @@ fn what_the_user_sets_stands() {
     assert_eq!(ended.variable("NCCL_IB_HCA"), Some("mlx5_7"));
     assert_eq!(ended.variable("NCCL_IB_GID_INDEX"), Some("3"));
     assert_eq!(ended.variable("NCCL_SOCKET_IFNAME"), Some("eth"));
-    // And it is told what is wrong with it.
+    // The user is told what is wrong with the value.
     ended
         .expect_line(["NCCL_IB_HCA=mlx5_7 (environment)", "does not have", "mlx5_0"])
         .expect_line(["fix:", "Remove NCCL_IB_HCA"]);

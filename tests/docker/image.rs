@@ -7,7 +7,7 @@ use crate::support::repository;
 
 const RELEASE: &str = "2.27.7";
 
-/// Where the dynamic loader looks by itself.
+/// A folder that the dynamic loader searches by itself.
 const FOLDER: &str = "/usr/lib/x86_64-linux-gnu";
 
 /// Runs a container with one HCA of mlx5 and these files of this machine at the same
@@ -25,7 +25,7 @@ fn run(engine: &Engine, paths: &[&str], more: &[&str], command: &[&str]) -> Ende
     engine.run(options.iter().map(String::as_str), command)
 }
 
-/// What libibverbs' link to the provider leads to.
+/// The file that libibverbs' link to the provider leads to.
 fn mlx5() -> String {
     let link = format!("{FOLDER}/libibverbs/libmlx5-rdmav34.so");
     std::fs::canonicalize(link).unwrap().display().to_string()
@@ -69,6 +69,6 @@ fn without_the_provider_or_its_file_nccl_sees_no_hca() {
     };
     error(&[&libibverbs], "is not in the image");
     error(&[&libibverbs, &providers, &mlx5()], "no file in /etc/libibverbs.d names it");
-    // A link that leads nowhere is no library.
+    // A link that leads to nothing is not a library.
     error(&[&libibverbs, &providers, "/etc/libibverbs.d"], "its library is not in the image");
 }

@@ -1,5 +1,4 @@
-//! PID 1 of a real container, and its place beside another one: exit codes,
-//! signals, orphans.
+//! PID 1 of a real container, also beside another one: exit codes, signals, orphans.
 
 use std::fs;
 use std::io::Write;
@@ -78,7 +77,7 @@ fn docker_stop_ends_the_container_at_once() {
     container.wait().expect_code(143);
 }
 
-/// The engine would wait for a minute before it kills.
+/// Stops the container. The engine would wait for a minute before it kills.
 #[track_caller]
 fn stop(container: &Container) {
     let start = Instant::now();
@@ -163,7 +162,7 @@ fn orphans_are_reaped() {
         exec sleep 1000";
     let mut container = engine.start::<&str>([], &["sh", "-c", script]);
     container.wait_for("clean");
-    // Those of an exec'd process too.
+    // PID 1 also inherits the orphans of a process that entered.
     container.exec(&["sh", "-c", "(sh -c 'exit 3' &) ; (sleep 0 &)"]).expect_code(0);
     poll_until("only PID 1 and the command are left", || {
         let top = container.docker(["top"], &["-o", "pid,stat,args"]).expect_code(0).stdout;

@@ -64,7 +64,7 @@ fn the_capability_that_does_not_reach_another_user_is_explained() {
         .expect_line(["fix:", "setcap cap_ipc_lock+p"]);
 }
 
-/// The fix of the test before.
+/// Applies the fix of the test before.
 #[test]
 fn a_file_capability_on_the_program_reaches_another_user_and_its_command() {
     let Some(engine) = engine() else { return };
@@ -186,7 +186,7 @@ fn required_rdma_that_is_not_there_refuses_and_leaves_the_reason() {
     );
 }
 
-/// The program says itself that RoCE will not connect.
+/// rdma-init predicts that RoCE will not connect.
 #[test]
 fn required_rdma_that_will_not_connect_refuses() {
     let Some(engine) = engine() else { return };
@@ -202,12 +202,12 @@ fn required_rdma_that_will_not_connect_refuses() {
         .expect_stdout("");
 }
 
-/// So does NCCL's own end, as it is predicted.
+/// rdma-init predicts that NCCL will end with an error.
 #[test]
 fn required_rdma_refuses_where_nccl_would_end() {
     let Some(engine) = engine() else { return };
     let host = Host::with_one_hca(engine);
-    // Of an unknown release nobody can say so: 2.29 takes another interface.
+    // The prediction needs a known release: 2.29 takes another interface.
     let known = ["--env", "NCCL_VERSION=2.27.7", "--env", "NCCL_COMM_ID=192.0.2.1:4000"];
     let environment = [&known[..], &["--env", "RDMA_INIT_REQUIRE_RDMA=true"]].concat();
     engine
@@ -217,12 +217,12 @@ fn required_rdma_refuses_where_nccl_would_end() {
         .expect_stdout("");
 }
 
-/// Without the variables, the command would not get what was decided.
+/// If the kernel has no room for the variables, the command would not get what was decided.
 #[test]
 fn required_rdma_refuses_where_the_variables_have_no_room() {
     let Some(engine) = engine() else { return };
     let host = Host::with_one_hca(engine);
-    // More than the kernel takes for one variable (MAX_ARG_STRLEN).
+    // In bytes: more than the kernel takes for one variable (MAX_ARG_STRLEN).
     let (_folder, config) = file(&format!("[set]\nT_FILLED = \"{}\"\n", "y".repeat(200_000)));
     let (_folder, log) = file("");
     let mounts = [format!("{config}:/etc/rdma-init.toml"), format!("{log}:/dev/termination-log")];

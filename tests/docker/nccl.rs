@@ -1,4 +1,4 @@
-//! NCCL itself, in a shell that knows nothing of us.
+//! NCCL itself, started by a shell that knows nothing of rdma-init.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ fn nccl_in_a_plain_shell_takes_what_was_chosen() {
     assert!(Path::new("/lib/x86_64-linux-gnu").exists(), "this machine has its libraries elsewhere");
     let Some(found) = bootstrap(&[]) else { return };
     assert_eq!(found, ["eth1"; 3]);
-    // It would not by itself.
+    // Without the file, NCCL would take another interface.
     let Some(found) = bootstrap(&["--env", "RDMA_INIT_WRITE_NCCL_CONF=false"]) else { return };
     assert_eq!(found, ["eth0"; 3]);
 }

@@ -43,7 +43,7 @@ fn a_bare_image_works() {
     let Some(engine) = engine() else { return };
     let host = Host::with_one_hca(engine);
     let ended = engine.run_bare(host.options(&[]), &["/rdma-init", "env", "--format", "docker"]);
-    // The second one finds the variables that the first one has filled in.
+    // The second start finds the variables that the first one has filled in.
     ended.expect_code(0).expect_line(["set", "NCCL_IB_GID_INDEX", OWN_SLOT]).expect_unsaid("warning");
     engine
         .run_bare::<&str>([], &["/rdma-init", "--version"])
@@ -73,8 +73,8 @@ fn without_sys_the_command_starts() {
         .expect_said("there is no RDMA device in this container");
 }
 
-/// A sandbox may hide /sys and still hand out devices. NCCL finds none of them
-/// then, and whoever looks for the reason should not be told that there are none.
+/// A sandbox may hide /sys and still hand out devices. NCCL then finds none of them, and
+/// somebody who looks for the reason should not be told that there are no devices.
 #[test]
 fn devices_without_sys_are_not_called_absent() {
     let Some(engine) = engine() else { return };
@@ -96,7 +96,7 @@ fn a_sys_that_the_user_may_not_read_is_named() {
         .expect_line(["/sys/class/infiniband", "EACCES"]);
 }
 
-/// However many interfaces there are whose files cannot be read either.
+/// The files of the interfaces cannot be read either, however many interfaces there are.
 #[test]
 fn what_may_not_be_read_is_not_called_absent() {
     let Some(engine) = engine() else { return };
@@ -121,7 +121,7 @@ fn without_proc_the_command_starts() {
     filled(engine.after(HIDE_PROC, host.options(&MAY_MOUNT), "/rdma-init -- env"));
 }
 
-/// A lock of more than the limit proves what no file tells.
+/// Locking more memory than the limit proves what no file tells.
 #[test]
 fn without_proc_the_capability_still_counts() {
     let Some(engine) = engine() else { return };
@@ -150,7 +150,7 @@ fn a_filter_that_denies_what_can_be_missed_changes_nothing() {
     filled(engine.run(host.options(&["--security-opt", &filter]), &["env"])).expect_unsaid("warning");
 }
 
-/// Where the addresses cannot be listed, there is nothing to say about them.
+/// If the addresses cannot be listed, nothing is said about them.
 #[test]
 fn addresses_that_cannot_be_listed_are_not_called_missing() {
     let Some(engine) = engine() else { return };

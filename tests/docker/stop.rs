@@ -15,7 +15,7 @@ const SAVER: &str = "setsid sh -c 'trap \"echo worker asked; sleep 2; echo saved
         echo worker; while :; do sleep 1000 & wait $!; done' &
     exec sleep 1000";
 
-/// Starts it with settings, and waits for the worker.
+/// Starts the script with these settings, and waits for the worker.
 fn start<'a>(engine: &'a Engine, settings: &[&str], script: &str) -> Container<'a> {
     let settings = settings.iter().flat_map(|setting| ["--env", setting]);
     let mut container = engine.start(settings, &["sh", "-c", script]);
@@ -23,7 +23,7 @@ fn start<'a>(engine: &'a Engine, settings: &[&str], script: &str) -> Container<'
     container
 }
 
-/// `docker stop`, with a minute until the engine kills; and how long it took.
+/// Runs `docker stop`, with a minute until the engine kills. Gives how long it took.
 fn stop(container: &Container) -> Duration {
     let start = Instant::now();
     container.docker(["stop", "-t", "60"], &[]).expect_code(0);
@@ -35,7 +35,7 @@ fn logs(container: &Container) -> Ended {
     container.docker(["logs"], &[]).expect_code(0)
 }
 
-/// A container that has ended by `docker stop`, and is still there.
+/// A container that `docker stop` has ended, and that still exists.
 fn stopped<'a>(engine: &'a Engine, settings: &[&str]) -> Container<'a> {
     let settings = settings.iter().flat_map(|setting| ["--env", setting]);
     let mut container = engine.create(settings, &["sh", "-c", "echo ready; exec sleep 1000"]);
@@ -55,12 +55,12 @@ fn after_the_stop_timeout_the_engine_need_not_kill() {
     container
         .wait()
         .expect_code(137)
-        // The worker is the command's to ask, and was not asked by PID 1.
+        // The command has to ask the worker to end; PID 1 did not.
         .expect_stdout("worker\ncommand asked\n")
         .expect_line(["sh was killed by SIGKILL", "after the stop-timeout of 2s was killed"]);
 }
 
-/// What the engine itself kills has nobody left to tell of it.
+/// When the engine itself kills the container, nobody is left to say so.
 #[test]
 fn without_a_stop_timeout_the_engine_kills() {
     let Some(engine) = engine() else { return };

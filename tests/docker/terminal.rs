@@ -15,15 +15,15 @@ use nix::unistd::{Pid, ttyname};
 use crate::support::DEADLINE;
 use crate::support::docker::{Container, Engine, engine};
 
-/// A client of the engine in a terminal window.
+/// A client of the engine in a terminal.
 struct Terminal {
     client: Child,
     keyboard: File,
     screen: Receiver<Vec<u8>>,
-    /// What has come and was not waited for yet.
+    /// What has appeared and was not waited for yet.
     shown: String,
     all: String,
-    /// For changing the size of the window.
+    /// The descriptor with which the size of the window is changed.
     window: OwnedFd,
 }
 
@@ -40,7 +40,7 @@ impl Terminal {
         let (sender, screen) = channel();
         thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // EIO when everybody has closed the terminal.
+            // The read gives EIO when everybody has closed the terminal.
             while let Ok(length @ 1..) = from.read(&mut buffer) {
                 if sender.send(buffer[..length].to_vec()).is_err() {
                     return;
@@ -54,7 +54,7 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Looks on until this text appears.
+    /// Waits until this text appears.
     #[track_caller]
     fn wait_for(&mut self, text: &str) {
         assert!(self.appears(text, DEADLINE), "{text:?} did not appear: {:?}", self.all);
@@ -80,8 +80,8 @@ impl Terminal {
         self.all += &text;
     }
 
-    /// Changes the size of the window, as a person who drags its corner, until
-    /// this text appears.
+    /// Changes the size of the window again and again, like a person who drags its corner,
+    /// until this text appears.
     #[track_caller]
     fn resize(&mut self, columns: u16, text: &str) {
         let window = ttyname(self.window.as_fd()).unwrap();
@@ -101,7 +101,7 @@ impl Terminal {
         panic!("{text:?} did not appear: {:?}", self.all);
     }
 
-    /// Waits for the end; gives the code and all that was shown.
+    /// Waits for the end. Gives the code and everything that was shown.
     #[track_caller]
     fn close(mut self) -> (Option<i32>, String) {
         drop(std::mem::replace(&mut self.window, File::open("/dev/null").unwrap().into()));
@@ -164,7 +164,7 @@ fn ctrl_c_ends_the_command() {
     terminal.type_in("\x03");
     let (code, shown) = terminal.close();
     assert_eq!(code, Some(130), "{shown}");
-    // The terminal has sent it to the command, without PID 1.
+    // The terminal has sent the signal to the command, not through PID 1.
     assert!(shown.contains("was killed by SIGINT (exit code 130)"), "{shown}");
     assert!(!shown.contains("forwarded"), "{shown}");
 }
@@ -180,7 +180,7 @@ fn one_ctrl_c_arrives_once() {
         terminal.type_in("\x03");
         terminal.wait_for("interrupted");
     }
-    // Whatever PID 1 had forwarded a second time would have come before this.
+    // A signal that PID 1 had forwarded a second time would have come before this one.
     container.signal("TERM");
     let (code, shown) = terminal.close();
     assert_eq!((code, shown.matches("interrupted").count()), (Some(9), 5), "{shown}");

@@ -1,4 +1,4 @@
-//! What a job has moved, by counters that are made up.
+//! What a job has moved, told from counters that are made up.
 
 use crate::support::docker::host::Host;
 use crate::support::docker::{Container, Engine, engine};
@@ -31,7 +31,7 @@ fn it_is_told_at_the_end() {
     let container = started(engine, &host);
     count(&host, 1000 + (3 << 18), 4010);
     container.signal("KILL");
-    // The engine's kill is of all: nobody is left to tell.
+    // The engine kills all processes, so nobody is left to tell.
     container.wait().expect_code(137).expect_unsaid("sent");
 
     let container = started(engine, &host);
@@ -51,7 +51,7 @@ fn it_is_told_at_the_end() {
         .expect_line(["rdma-init: mlx5_0 sent 0 bytes and received 0 bytes."])
         .expect_line(["warning: RDMA was planned, and nothing has moved over mlx5_0 in "]);
 
-    // What the subnet manager sends is no job's.
+    // On InfiniBand the traffic of the subnet manager does not count as the job's.
     host.write(&format!("{PORT}/link_layer"), "InfiniBand");
     let container = started(engine, &host);
     count(&host, 1000 + (6 << 18) + 64, 8012);

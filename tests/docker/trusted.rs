@@ -1,4 +1,4 @@
-//! Containers of the engine beside one that they would like to run code in.
+//! Containers of the engine beside a container in which they want to run code.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -6,7 +6,7 @@ use crate::support::docker::{Container, Engine, engine};
 
 const OWN: &str = "NCCL_IB_TC=106\nNCCL_TOPO_FILE=/topology.xml\n";
 const HARMLESS: &str = "NCCL_IB_TC=106\n";
-/// Flags, as whoever enters has the container's environment.
+/// The settings are flags, because a process that enters inherits the container's environment.
 const JOB: [&str; 8] = [
     "--set",
     "NCCL_IB_TC=106",
@@ -17,7 +17,7 @@ const JOB: [&str; 8] = [
     "-c",
     "echo ready; exec sleep 1000",
 ];
-/// As little as a container can have, and root.
+/// Root in a container that has as few rights as possible.
 const ATTACKER: [&str; 4] = ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"];
 
 fn victim<'a>(engine: &'a Engine, name: &str, options: &[&str]) -> Container<'a> {
@@ -27,7 +27,7 @@ fn victim<'a>(engine: &'a Engine, name: &str, options: &[&str]) -> Container<'a>
     container
 }
 
-/// What a user gets who enters, and what was said.
+/// The variables that a process of this user gets when it enters, and its messages.
 fn given(container: &Container, user: &str) -> (String, String) {
     let exec = ["/rdma-init", "exec", "--", "sh", "-c", "env | grep -E 'NCCL|PRELOAD|ENV=' || true"];
     let ended = container.docker(["exec", "--user", user], &exec).expect_code(0);
@@ -36,7 +36,7 @@ fn given(container: &Container, user: &str) -> (String, String) {
     (lines.iter().map(|line| format!("{line}\n")).collect(), ended.stderr)
 }
 
-/// The victim's own state, as far as whoever forges one can have it, with what is evil.
+/// The victim's own state, as far as an attacker can have it, with evil variables added.
 fn forged(container: &Container) -> String {
     let script = "cat /run/rdma-init/plan.json /dev/shm/rdma-init-*/plan.json 2>/dev/null";
     let text = container.exec(&["sh", "-c", script]).stdout;
@@ -63,7 +63,7 @@ fn a_container_that_shares_the_ipc_namespace_runs_no_code() {
     ];
     for (options, own, other) in [
         (&[][..], "0", OWN),
-        // Root takes only what is harmless from another user.
+        // From another user's state, root takes only harmless variables.
         (&["--user", "1234"], "1234", HARMLESS),
         (&["--read-only"], "0", HARMLESS),
         (&["--read-only", "--user", "1234", "--cap-drop", "ALL"], "1234", HARMLESS),
@@ -97,7 +97,7 @@ fn a_container_that_shares_run_and_processes_runs_no_code() {
     let name = engine.named();
     let shared = ["--volume", &volume, "--pid", &pid];
     let victim = victim(engine, &name.name, &[&shared[..], &["--read-only"]].concat());
-    // Nothing vouches for it, and that is said.
+    // Nothing vouches for the state, and the program says so.
     let (found, said) = given(&victim, "0");
     assert_eq!(found, HARMLESS);
     assert!(said.contains("left out") && said.contains("NCCL_TOPO_FILE"), "{said}");

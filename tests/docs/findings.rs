@@ -41,7 +41,7 @@ fn the_findings_are_those_of_the_code() {
     written::check("docs/findings.md", &page());
 }
 
-/// The table in the manual of the self-test, as `self-test --list` has it.
+/// The table in the manual of the self-test is the output of `self-test --list`.
 #[test]
 fn every_check_is_in_the_table_with_its_level_and_title() {
     let page = crate::page("docs/self-test.md");

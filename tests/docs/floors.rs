@@ -1,5 +1,5 @@
-//! The table of modules in `docs/architecture.md` is that of the code: each is there, and uses
-//! nothing of a higher floor.
+//! The table of modules in `docs/architecture.md` agrees with the code: every module is in it,
+//! and uses nothing of a higher floor.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,8 +8,8 @@ use std::path::Path;
 use crate::page;
 use crate::support::repository;
 
-/// The number of each module's floor, by the first column, which is empty for a module beside
-/// the one above.
+/// The number of each module's floor. The first column has it; if that is empty, the module is
+/// on the floor of the line above.
 fn floors() -> BTreeMap<String, usize> {
     let page = page("docs/architecture.md");
     let (_, table) = page.split_once("\n## The modules\n").unwrap();
@@ -83,7 +83,7 @@ fn below(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
     }
 }
 
-/// The names after `crate::`, also those of `crate::{a, b}`, outside comments and tests.
+/// The names after `crate::`, including those in `crate::{a, b}`, outside comments and tests.
 fn used(text: &str) -> Vec<String> {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     let code: String = code.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();

@@ -1,4 +1,5 @@
-//! Links within the repository lead somewhere: to a file or folder that is there, and to a heading.
+//! Links within the repository lead to a file or folder that exists, and to a heading that
+//! exists.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +26,7 @@ fn every_link_leads_somewhere() {
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
 }
 
-/// What stands in the parentheses of `[text](target)`.
+/// The targets of links `[text](target)`.
 fn targets(text: &str) -> Vec<&str> {
     let ends = text.match_indices("](").map(|(at, _)| &text[at + 2..]);
     ends.filter_map(|rest| rest.split_once(')')).map(|(target, _)| target).collect()
@@ -53,7 +54,7 @@ fn follow(page: &Path, target: &str) -> Result<(), String> {
     }
 }
 
-/// Without `..`, which the file system would follow through links.
+/// The path without `..`, which the file system would resolve through links.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

@@ -1,4 +1,4 @@
-//! The manual names everything there is.
+//! The manual names every command, option, key and document.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,7 +39,7 @@ fn every_option_and_command_is_named() {
     for name in &own {
         assert!(manual.contains(&format!("rdma-init {name}")), "the manual does not name the command {name}");
     }
-    // Those of `rdma-init` itself are keys, which have a table.
+    // The options of `rdma-init` itself are keys, and keys have a table.
     let of_commands = cli.get_subcommands().filter(|one| own.contains(&one.get_name()));
     let options: BTreeSet<&str> =
         of_commands.flat_map(|one| one.get_arguments()).filter_map(|one| one.get_long()).collect();

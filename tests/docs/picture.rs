@@ -6,12 +6,13 @@ use crate::{printed, written};
 
 const COMMAND: &[&str] = &["plan", "--facts", "demo:cce-roce"];
 
-/// In units of the picture. A monospace font is 0.6 of its size wide; some are a little wider.
+/// Sizes in units of the picture. A monospace font is 0.6 of its size wide; some fonts are a
+/// little wider.
 const SIZE: f64 = 13.0;
 const COLUMN: f64 = SIZE * 0.62;
 const LINE: f64 = 19.0;
 const MARGIN: f64 = 16.0;
-/// Above the first line.
+/// The height of the bar above the first line.
 const BAR: f64 = 26.0;
 
 /// The window has its own background, so it is readable on a light page and on a dark one.
@@ -67,7 +68,7 @@ fn coloured(line: &str, is_headline: bool) -> String {
     let Some(word) = WORDS.iter().find(|known| **known == word) else { return escaped(line) };
     let (indent, rest) = line.split_once(word).unwrap_or(("", line));
     match *word {
-        // What is left out steps back as a whole.
+        // A line about something that is left out is dimmed as a whole.
         "skip" => format!("{indent}<tspan class=\"skip\">{word}{}</tspan>", escaped(rest)),
         _ => format!("{indent}<tspan class=\"{word}\">{word}</tspan>{}", escaped(rest)),
     }

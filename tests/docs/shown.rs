@@ -1,4 +1,4 @@
-//! What README and manual show is what the program does.
+//! The output in README and manual is what the program prints.
 
 use crate::support::repository;
 use crate::{markdown, page, printed};
@@ -9,7 +9,7 @@ fn the_readme_has_the_report() {
     assert!(page("README.md").contains(&report), "the README lacks this report:\n{report}");
 }
 
-/// Every block `$ rdma-init ... --facts demo:NAME ...`.
+/// Runs every block `$ rdma-init ... --facts demo:NAME ...`.
 #[test]
 fn what_a_page_shows_of_a_demo_is_what_the_program_prints() {
     let mut shown = 0;
@@ -29,7 +29,7 @@ fn what_a_page_shows_of_a_demo_is_what_the_program_prints() {
     assert!(shown >= 2, "{shown}");
 }
 
-/// Without the times that a test took, and the spaces in front of them.
+/// The text without the times that tests took, and without the spaces before them.
 fn timeless(text: &str) -> Vec<String> {
     let line = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -63,7 +63,7 @@ fn every_make_target_that_a_page_names_is_there() {
     assert!(named > 5, "{named}");
 }
 
-/// A page that nobody reads to its end is of no use.
+/// A page that is too long is not read to its end.
 #[test]
 fn the_readme_is_short() {
     let words = page("README.md").split_whitespace().count();

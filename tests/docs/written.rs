@@ -1,4 +1,5 @@
-//! Files that are made from the code: one that is stale fails, and `UPDATE_DOCS=1` writes it anew.
+//! Files that are made from the code: a stale file fails the test, and `UPDATE_DOCS=1` writes
+//! it anew.
 
 use std::fs;
 

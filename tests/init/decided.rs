@@ -1,4 +1,5 @@
-//! A preparation that comes to its decision, and not to its end: what was decided holds.
+//! A preparation that has come to its decision, but not to its end: the command gets what was
+//! decided.
 
 use std::time::Duration;
 
@@ -7,10 +8,10 @@ use nix::libc;
 use crate::support::hang::Hang;
 use crate::support::running::{after, hanging, rdma_init, send};
 
-/// The last part of the way to the state, as the program opens it.
+/// The last part of the path to the state, as the program opens it.
 const STATE: &str = "a-state-that-hangs";
 
-/// Enough for the way to the decision, on a busy machine.
+/// Long enough for the way to the decision, even on a busy machine.
 const TIME: &str = "2s";
 
 fn command(state: &std::path::Path, flags: &[&str]) -> std::process::Command {
@@ -21,14 +22,14 @@ fn command(state: &std::path::Path, flags: &[&str]) -> std::process::Command {
     command
 }
 
-/// What the report says of the variables is what the command finds.
+/// The command has the variables that the report names.
 #[test]
 fn after_the_timeout_the_command_has_the_variables_of_the_report() {
     let place = tempfile::tempdir().unwrap();
     for (as_pid_1, flags) in [
         (true, &["--prepare-timeout", TIME][..]),
         (false, &["--prepare-timeout", TIME]),
-        // It was decided after the checks.
+        // The decision came after the checks.
         (true, &["--prepare-timeout", TIME, "--memlock", "enforce"]),
         (false, &["--prepare-timeout", TIME, "--memlock", "enforce"]),
     ] {
@@ -68,13 +69,14 @@ fn the_limit_of_pinned_memory_is_raised_all_the_same() {
         let running = hanging(after("ulimit -l 64; ulimit -S -l 32; exec", ours), true, &hang);
         hang.wait();
         let ended = running.end().expect_code(0);
-        // To the hard one, or without end where this machine's root may do that.
+        // The limit was raised to the hard one, or is unlimited if this machine's root may do
+        // that.
         let raised = ["64\n", "unlimited\n"].contains(&ended.stdout.as_str());
         assert_eq!((raised, ended.stdout == "32\n"), (is_raised, !is_raised), "{mode}: {ended:#?}");
     }
 }
 
-/// With no room for them, it is as without a decision.
+/// If the kernel has no room for the variables, the command starts as without a decision.
 #[test]
 fn variables_that_have_no_room_do_not_keep_the_command_from_its_start_or_refuse_it() {
     let place = tempfile::tempdir().unwrap();
@@ -95,7 +97,7 @@ fn variables_that_have_no_room_do_not_keep_the_command_from_its_start_or_refuse_
     }
 }
 
-/// The longest of these has a state that answers at once: nothing is held up by it.
+/// The state answers at once, so even the longest of these times holds nothing up.
 #[test]
 fn a_state_that_answers_changes_nothing() {
     let place = tempfile::tempdir().unwrap();

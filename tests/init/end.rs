@@ -74,14 +74,14 @@ fn kill_from_inside_does_nothing_and_from_outside_ends_everything() {
     assert_eq!(signal_of(running.end().status), Some(libc::SIGKILL));
 }
 
-/// PID 1 has come as far as to block signals, or to fork.
+/// Waits until PID 1 has blocked signals, or has forked.
 fn is_in_main(running: &Running) -> bool {
     let status = status(running.pid);
     let blocks = status_field(&status, "SigBlk").is_some_and(|mask| mask != "0000000000000000");
     blocks || !children(running.pid).is_empty()
 }
 
-/// From its first moment on, no stop is lost.
+/// No stop is lost, from the first moment of PID 1 on.
 #[test]
 fn a_stop_is_kept_from_the_first_moment_on() {
     for _ in 0..100 {
@@ -92,8 +92,8 @@ fn a_stop_is_kept_from_the_first_moment_on() {
     }
 }
 
-/// Whenever it comes, the container ends; before `main`, the kernel itself drops
-/// what is sent to a PID 1 without a handler, and then a second one must do.
+/// The container ends whenever the stop comes. Before `main`, the kernel itself drops what is
+/// sent to a PID 1 without a handler, and then a second stop must do.
 #[test]
 fn a_stop_at_any_moment_ends_the_container() {
     let mut lost = Vec::new();
@@ -112,7 +112,8 @@ fn a_stop_at_any_moment_ends_the_container() {
     println!("{} of 150 were sent before `main` and lost, after microseconds: {lost:?}", lost.len());
 }
 
-/// Many at once, while the command starts: the first ends it, the rest hurt nobody.
+/// Many signals come at once while the command starts: the first one ends it, and the others do
+/// no harm.
 #[test]
 fn a_storm_of_stops_ends_the_container() {
     for _ in 0..20 {

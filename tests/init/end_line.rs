@@ -4,7 +4,7 @@ use nix::libc;
 
 use crate::support::running::{as_pid_1, in_place, rdma_init, shell};
 
-/// What is said after the report of the start.
+/// The last line after the report of the start.
 fn last_line(stderr: &str) -> &str {
     stderr.lines().last().unwrap_or_default()
 }
@@ -17,7 +17,7 @@ fn a_code_that_is_not_0_is_told() {
     assert!(!line.contains("forwarded"), "{line}");
     let ended = as_pid_1(shell("exit 0")).end().expect_code(0);
     assert!(!ended.stderr.contains("ended"), "{ended:#?}");
-    // In place, there is nobody left to tell.
+    // Without an init, nobody is left to say it.
     let ended = in_place(shell("exit 3")).end().expect_code(3);
     assert!(!ended.stderr.contains("ended"), "{ended:#?}");
 }
@@ -32,7 +32,7 @@ fn the_signal_that_was_forwarded_is_named() {
     assert!(line.starts_with("rdma-init: sh was killed by SIGTERM (exit code 143) after "), "{line}");
     assert!(line.contains("; SIGTERM was forwarded to it "), "{line}");
 
-    // Also where the command makes a success of it.
+    // The signal is named even if the command ends with success.
     let script = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.02; done";
     let mut running = as_pid_1(shell(script));
     running.wait_for("ready");
@@ -42,7 +42,8 @@ fn the_signal_that_was_forwarded_is_named() {
     assert!(last_line(&ended.stderr).contains("SIGTERM was forwarded"), "{ended:#?}");
 }
 
-/// A window that was resized an hour ago did not end the command.
+/// A signal that does not ask for the end is not named: a window that was resized an hour ago
+/// did not end the command.
 #[test]
 fn other_signals_are_named_only_where_they_kill() {
     let script = "trap : WINCH; trap 'exit 3' HUP; echo ready; while :; do sleep 0.02; done";

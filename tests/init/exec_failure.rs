@@ -1,4 +1,4 @@
-//! A command that could not be executed, and one that ends with the same code.
+//! A command that could not be executed, and a command that ends with the same code.
 
 use crate::support::hang::Hang;
 use crate::support::running::{Running, as_pid_1, hanging, in_place, rdma_init};
@@ -52,7 +52,7 @@ fn codes_of_our_own_are_not_remapped() {
     }
 }
 
-/// Also where PID 1 starts the command itself.
+/// The same if PID 1 starts the command itself.
 #[test]
 fn it_is_told_apart_without_the_preparation() {
     for (command, code, message) in [

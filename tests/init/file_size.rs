@@ -1,5 +1,5 @@
-//! A limit of what a file may have (`ulimit -f`): to write more is an error, and also SIGXFSZ,
-//! which ends whoever has no handler for it.
+//! A limit on the size of files (`ulimit -f`). Writing more gives an error, and also SIGXFSZ,
+//! which ends a process that has no handler for it.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::support::hang::Hang;
 use crate::support::running::{Way, after, as_pid_1, in_place, rdma_init, send, shell};
 use crate::support::signal_states::{State, inherit};
 
-/// With a limit of nothing at all, and a place to write to.
+/// The program under a limit of 0, and a place to write to.
 fn limited(place: &tempfile::TempDir, mut ours: Command) -> Command {
     ours.env("RDMA_INIT_STATE_DIR", place.path());
     after("ulimit -f 0; exec", ours)
@@ -29,7 +29,7 @@ fn a_limit_of_nothing_does_not_keep_the_command_from_its_start() {
     }
 }
 
-/// Nobody but the user says what the command does with the signal.
+/// Only the user decides what the command does with the signal.
 #[test]
 fn the_command_inherits_what_there_was() {
     let place = tempfile::tempdir().unwrap();
@@ -50,7 +50,7 @@ fn the_command_inherits_what_there_was() {
     }
 }
 
-/// What PID 1 says is not to end the command by a signal that PID 1 has raised itself.
+/// A signal that PID 1 raises by writing its own messages must not reach the command.
 #[test]
 fn words_that_have_no_room_end_nobody() {
     let folder = tempfile::tempdir().unwrap();
@@ -63,7 +63,7 @@ fn words_that_have_no_room_end_nobody() {
     assert_eq!(fs::read_to_string(&log).unwrap(), "");
 }
 
-/// One that somebody sends is not ours.
+/// A signal that somebody sends does what it would do without us.
 #[test]
 fn the_signal_of_somebody_else_does_what_it_does() {
     const HANGS: &str = "/sys/class/infiniband";

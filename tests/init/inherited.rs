@@ -1,4 +1,4 @@
-//! What the command inherits, and what PID 1 lets go of.
+//! What the command inherits, and what PID 1 closes.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -16,8 +16,8 @@ use crate::support::running::{
 use crate::support::signal_states::{STATES, State, inherit, shown};
 use crate::support::{poll_until, status_field};
 
-/// Where a command of the program has another state than one that is started by
-/// itself, for each of [`STATES`].
+/// The differences between the state of a command that the program has started and one that was
+/// started directly, for each of [`STATES`].
 pub fn differences(options: &[&str], start: fn(Command) -> Running) -> Vec<String> {
     let difference = |state: &State| {
         let mut direct = Command::new("/bin/cat");
@@ -39,7 +39,7 @@ fn the_command_gets_the_mask_and_dispositions_that_pid_1_had() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Whatever is inherited, the end of the command is seen, and orphans are reaped.
+/// Whatever was inherited, PID 1 notices the end of the command and reaps orphans.
 #[test]
 fn no_inherited_state_makes_pid_1_hang() {
     for state in STATES {
@@ -50,7 +50,7 @@ fn no_inherited_state_makes_pid_1_hang() {
     }
 }
 
-/// What was sent before the start goes on to the command.
+/// A signal that was sent before the start goes on to the command.
 #[test]
 fn a_pending_signal_reaches_the_command() {
     let mut command = rdma_init(["--", "sleep", "1000"]);
@@ -64,7 +64,7 @@ fn a_pending_signal_reaches_the_command() {
     });
 }
 
-/// Leaves a copy of the file open at a high number, over the exec.
+/// Keeps a copy of the file open at a high number, over the exec.
 fn keep_open(command: &mut Command, file: &File) {
     let fd = file.as_raw_fd();
     // SAFETY: fcntl is async-signal-safe, and the file outlives the start.
@@ -85,7 +85,7 @@ fn inherited_descriptors_are_the_command_s_alone() {
     keep_open(&mut command, &file);
     let running = as_pid_1(command);
     has_descriptors(running.command(), &[0, 1, 2, 300, 301]).unwrap();
-    // Its own pipe to the preparation goes, too.
+    // PID 1 also closes its own pipe to the preparation.
     has_descriptors(running.pid, &[0, 1, 2]).unwrap();
 }
 
@@ -177,7 +177,7 @@ fn nobody_at_standard_error_does_not_matter() {
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
-/// A broken pipe must be no reason either why PID 1's own messages end something.
+/// A broken pipe must not make PID 1's own messages end anything, either.
 #[test]
 fn pid_1_may_speak_into_a_broken_pipe() {
     let mut command = rdma_init(["--prepare-timeout", "1ns", "--", "sh", "-c", "echo started"]);
@@ -197,7 +197,7 @@ fn a_low_limit_of_open_files_is_no_hang() {
             });
         }
         let ended = as_pid_1(command).end();
-        // The shell itself may need more.
+        // The shell itself may need a higher limit.
         assert!(ended.status.code().is_some() && !ended.stderr.contains("panicked"), "{limit}: {ended:#?}");
     }
 }

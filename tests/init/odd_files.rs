@@ -1,5 +1,5 @@
-//! Where a file of the image should be, there may be anything: a FIFO that nobody writes to, a
-//! device, a folder, a file without end. None of them holds a start up.
+//! A file of the image may be something else: a FIFO that nobody writes to, a device, a folder,
+//! a file without end. None of them delays a start.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use nix::unistd::mkfifo;
 
 use crate::support::running::{Ended, after, as_pid_1, from_scratch, in_place, rdma_init};
 
-/// What is there in place of a file.
+/// The kinds of things in place of a file.
 const ODD: [&str; 6] = ["fifo", "link to a fifo", "link to /dev/zero", "zeros", "folder", "sparse"];
 
 fn put(path: &Path, what: &str) {
@@ -75,7 +75,7 @@ fn nccl_conf_may_be_anything() {
             expect_prepared(&ended, took, what);
             let told = "the variables cannot be put into /etc/nccl.conf";
             assert!(ended.stderr.contains(told), "{what}: {ended:#?}");
-            // Nobody has written into it, or put a file in its place.
+            // Nobody has written into it, or has put a file in its place.
             let is_file = fs::symlink_metadata(etc.join("nccl.conf")).unwrap().is_file();
             assert_eq!(is_file, what == "sparse", "{what}");
         }
@@ -108,7 +108,7 @@ fn so_may_the_files_of_other_programs() {
     }
 }
 
-/// The state takes the place of what has its names.
+/// The files of the state replace other things that have their names.
 #[test]
 fn so_may_the_files_of_the_state() {
     for what in ODD {
@@ -123,7 +123,7 @@ fn so_may_the_files_of_the_state() {
             let status = fs::symlink_metadata(state.join(name)).unwrap();
             status.is_file() && status.len() < 1 << 20
         });
-        // A folder is moved out of the way; the others' place is taken.
+        // A folder is moved out of the way; everything else is replaced.
         assert_eq!(made, [true; 4], "{what}: {ended:#?}");
     }
 }

@@ -37,7 +37,7 @@ fn orphans_that_come_and_go_do_not_disturb_the_command() {
     running.end().expect_code(4);
 }
 
-/// The container ends with the command, whoever is left.
+/// The container ends with the command, whatever processes are left.
 #[test]
 fn orphans_that_stay_do_not_hold_the_end_up() {
     as_pid_1(shell("(sleep 1000 >/dev/null 2>&1 &); (setsid sleep 1000 >/dev/null 2>&1 &); exit 6"))
@@ -45,7 +45,7 @@ fn orphans_that_stay_do_not_hold_the_end_up() {
         .expect_code(6);
 }
 
-/// The exit code is the command's, not that of an orphan that got its process number.
+/// The exit code is that of the command, even if an orphan gets the command's process number.
 #[test]
 fn only_the_command_s_own_end_counts() {
     let running =
@@ -97,7 +97,7 @@ fn a_child_that_may_not_be_signalled_is_warned_of_once() {
     let child = running.child();
     for _ in 0..3 {
         running.kill(libc::SIGTERM);
-        // Taken off, so that the next is another one.
+        // PID 1 takes the signal, so that the next one is a new one.
         poll_until("PID 1 has taken the signal", || {
             let status = status(running.pid);
             let sleeps = status_field(&status, "State")?.starts_with('S');

@@ -1,4 +1,4 @@
-//! Where PID 1 of a container is a shell, and the program a child of it.
+//! PID 1 of the container is a shell, and the program is its child.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::support::{binary, poll_until, skip, status_field};
 
 const NOTE: &str = "note: PID 1 of this container is a shell (";
 
-/// A shell, with the program at `$0` of its script.
+/// A shell, whose script has the program as `$0`.
 fn shell(words: &[&str], script: &str) -> Command {
     let mut command = program(words[0], &words[1..]);
     command.args(["-c", script]).arg(binary());
@@ -20,7 +20,7 @@ fn shell(words: &[&str], script: &str) -> Command {
     command
 }
 
-/// How often it was told.
+/// How often the note was told.
 fn told(ended: &Ended) -> usize {
     assert_eq!(ended.stdout, "started\n", "{ended:#?}");
     ended.stderr.matches(NOTE).count()
@@ -40,16 +40,16 @@ fn a_shell_that_runs_us_is_told_of_and_one_that_becomes_us_is_not() {
         assert_eq!(told(&ended), 1, "{words:?}: {ended:#?}");
         assert!(ended.stderr.contains(&format!("{NOTE}{name}), and rdma-init is its child.")), "{ended:#?}");
         assert!(ended.stderr.contains("fix: Start rdma-init in place of the shell, with exec"), "{ended:#?}");
-        // No signal reaches the init of ours in between, either.
+        // With an init of ours in between, signals do not reach that init, either.
         let ended = run("$0 --supervise -- echo started; true");
         assert_eq!(told(&ended), 1, "{words:?}: {ended:#?}");
         for script in [
             "exec $0 -- echo started",
             "exec $0 --supervise -- echo started",
-            // Its trap may well pass signals on.
+            // The shell's trap may pass signals on.
             "trap 'kill $child' TERM; $0 -- echo started & child=$!; wait $child",
             "trap 'kill $child' TERM; $0 --supervise -- echo started & child=$!; wait $child",
-            // Nothing is started that a signal could be for.
+            // The program starts nothing that could get a signal.
             "$0 plan 2>&1; echo started; true",
         ] {
             let ended = run(script);
@@ -77,7 +77,7 @@ fn a_script_is_a_shell_and_one_at_a_terminal_is_none_of_those() {
     let mut command = started(program::<&str>(&script, []));
     command.stdin(Stdio::null());
     assert_eq!(told(&as_pid_1(command).end().expect_code(0)), 1);
-    // Whoever types the commands: they come from standard input.
+    // Somebody types the commands: they come from standard input.
     let mut input = tempfile::tempfile().unwrap();
     input.write_all(text.as_bytes()).unwrap();
     std::io::Seek::rewind(&mut input).unwrap();
@@ -86,7 +86,7 @@ fn a_script_is_a_shell_and_one_at_a_terminal_is_none_of_those() {
     assert_eq!(told(&as_pid_1(command).end().expect_code(0)), 0);
 }
 
-/// As `docker exec CONTAINER sh -c ...` does.
+/// A shell that enters, as with `docker exec CONTAINER sh -c ...`.
 #[test]
 fn a_shell_that_enters_is_not_pid_1() {
     let mut init = as_pid_1(shell(&["/bin/sh"], "echo ready; sleep 1000; true"));
@@ -99,19 +99,19 @@ fn a_shell_that_enters_is_not_pid_1() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && output.stdout == b"started\n", "{said}");
     assert!(!said.contains(NOTE), "{said}");
-    // Nor is the shell that starts it on a machine itself.
+    // A shell that starts the program on the machine itself is not told of, either.
     let ended = in_place(shell(&["/bin/sh"], "$0 -- echo started; true")).end().expect_code(0);
     assert_eq!(told(&ended), 0);
 }
 
-/// What the note says: the command does not get the signal, and with the fix it does.
+/// The note is right: the command does not get the signal, and with the fix it does.
 #[test]
 fn a_stop_reaches_the_command_only_with_the_fix() {
     let job = "-- sh -c 'trap \"echo stopped; exit 7\" TERM; echo ready; while :; do sleep 0.05; done'";
     let mut without = as_pid_1(shell(&["/bin/sh"], &format!("$0 {job}; true")));
     without.wait_for("ready");
     without.kill(libc::SIGTERM);
-    // The kernel has dropped it: nothing is left to be delivered.
+    // The kernel has dropped the signal, so none is pending.
     let status = poll_until("the shell has no signal pending", || {
         let status = crate::support::running::status(without.pid);
         (status_field(&status, "ShdPnd")? == "0000000000000000").then_some(status)

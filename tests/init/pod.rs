@@ -1,5 +1,5 @@
-//! A container with a root file system of its own, and another one beside it whose root has
-//! no capability and shares folders with the first, as the containers of a Pod may.
+//! A container with a root file system of its own, and another one beside it. The root of that
+//! one has no capability, and it shares folders with the first, as the containers of a Pod may.
 
 use std::fs;
 use std::io::Write;
@@ -13,10 +13,11 @@ use crate::support::hang::Hang;
 use crate::support::running::{Running, after, as_pid_1, children, hanging, in_place, rdma_init};
 use crate::support::{binary, poll_until};
 
-/// What the victim's start is told to set: nothing of it but the first leads nowhere.
+/// What the victim's start is told to set. Only the first variable is harmless: it names no
+/// file.
 pub const SET: &str = "NCCL_IB_TC=106\nNCCL_TOPO_FILE=/topology.xml";
 
-/// What the other container would like the victim to have.
+/// The variables that the other container wants the victim to have.
 const EVIL: [(&str, &str); 8] = [
     ("LD_PRELOAD", "/tmp/evil.so"),
     ("BASH_ENV", "/tmp/evil.sh"),
@@ -28,10 +29,10 @@ const EVIL: [(&str, &str); 8] = [
     ("NCCL_IB_TC", "66"),
 ];
 
-/// The folders that both have, and the place where the victim's root is made.
+/// The folders that both containers share, and the place where the victim's root is made.
 pub struct Pod {
     folder: tempfile::TempDir,
-    /// On a tmpfs, whose root belongs to root.
+    /// A folder on a tmpfs, whose root folder belongs to root.
     shared: tempfile::TempDir,
     mounts: Vec<&'static str>,
     is_read_only: bool,
@@ -40,7 +41,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// One whose containers share what is at these places.
+    /// A Pod whose containers share what is at these places.
     pub fn sharing(mounts: &[&'static str]) -> Pod {
         let shared = tempfile::tempdir_in("/dev/shm").unwrap();
         fs::set_permissions(shared.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -62,7 +63,8 @@ impl Pod {
         Pod { is_read_only: true, ..self }
     }
 
-    /// The victim is in a user namespace, as of a container that no root has started.
+    /// Puts the victim into a user namespace, like a container that somebody other than root
+    /// has started.
     pub fn rootless(self) -> Pod {
         Pod { is_rootless: true, ..self }
     }
@@ -77,7 +79,7 @@ impl Pod {
         self.shared.path().join(mount.trim_start_matches('/').replace('/', "-"))
     }
 
-    /// Makes it, with this mode, as whoever makes volumes.
+    /// Makes the shared place with this mode, as a volume driver does.
     pub fn make(&self, mount: &str, mode: u32) {
         fs::create_dir_all(self.shared(mount)).unwrap();
         fs::set_permissions(self.shared(mount), PermissionsExt::from_mode(mode)).unwrap();
@@ -97,7 +99,7 @@ impl Pod {
         Victim { pod: self, init, pid }
     }
 
-    /// The victim, whose preparation hangs until that is released.
+    /// Starts the victim, whose preparation hangs until it is released.
     pub fn preparing(&self, hang: &Hang) -> Victim<'_> {
         let init = hanging(self.command(), true, hang);
         hang.wait();
@@ -115,7 +117,7 @@ impl Pod {
         }
     }
 
-    /// Makes the root and goes there; what is left is the program, by the path that it has outside.
+    /// A script that makes the root and enters it; the program follows, by its path outside.
     fn setup(&self) -> String {
         let root = self.folder.path().display();
         let mut script = format!(
@@ -148,15 +150,15 @@ impl Pod {
     }
 }
 
-/// The container that is prepared.
+/// The container that the tests attack.
 pub struct Victim<'a> {
     pod: &'a Pod,
     pub init: Running,
-    /// Of its PID 1, here.
+    /// The number of its PID 1, as seen from here.
     pub pid: i32,
 }
 
-/// What somebody got, and what was said.
+/// The variables that an entering process got, and its messages.
 #[derive(Debug)]
 pub struct Got {
     pub variables: Vec<String>,
@@ -164,7 +166,7 @@ pub struct Got {
 }
 
 impl Got {
-    /// The variables of concern, in the order of their names; these and no others.
+    /// Expects these variables of interest, ordered by name, and no others.
     #[track_caller]
     pub fn expect(self, wanted: &[&str]) -> Got {
         assert_eq!(self.variables, wanted, "{self:#?}");
@@ -180,13 +182,13 @@ impl Got {
 }
 
 impl Victim<'_> {
-    /// What `exec` gives to a process of this user that enters.
+    /// What `exec` gives to a process of this user that enters the container.
     #[track_caller]
     pub fn exec(&self, user: u32) -> Got {
         got(self.enter(user, &["exec", "--", "/bin/busybox", "env"]))
     }
 
-    /// The same of `env`.
+    /// What `env` gives to such a process.
     #[track_caller]
     pub fn env(&self, user: u32) -> Got {
         got(self.enter(user, &["env", "--format", "docker"]))
@@ -212,7 +214,8 @@ impl Victim<'_> {
         PathBuf::from(format!("/proc/{}/root{path}", self.pid))
     }
 
-    /// A state with all that tells this start from others, and with what is evil.
+    /// A forged state that has everything that tells this start from others, and the evil
+    /// variables.
     pub fn forged(&self) -> Value {
         let link = |kind: &str| {
             let link = fs::read_link(format!("/proc/{}/ns/{kind}", self.pid)).unwrap();
@@ -237,8 +240,8 @@ impl Victim<'_> {
         }})
     }
 
-    /// Lets the other container put this into every folder of the shared places that may
-    /// be looked at.
+    /// Lets the other container put this state into every folder of the shared places where it
+    /// may be looked for.
     pub fn plant(&self, state: &Value) {
         let mounts = fs::read_link(format!("/proc/{}/ns/mnt", self.pid)).unwrap();
         let number: String = mounts.to_str().unwrap().chars().filter(char::is_ascii_digit).collect();
@@ -253,7 +256,8 @@ impl Victim<'_> {
                     .collect(),
             };
             for name in names {
-                // In place, where it is there and may be written to.
+                // Existing files are overwritten in place, if the other container may write to
+                // them.
                 let script = "mkdir -p \"$0\" && chmod 755 \"$0\"; cat >\"$0/plan.json\" && chmod 644 \"$0/plan.json\"";
                 beside(script, &shared.join(name), state.to_string().as_bytes());
             }
@@ -268,7 +272,7 @@ pub fn beside(script: &str, path: &Path, input: &[u8]) {
     command.args(["--bounding-set=-all", "--inh-caps=-all", "sh", "-c", script]).arg(path);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    // Where it may not write, it does not read.
+    // If the script may not write, it does not read its input.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait().unwrap();
 }
@@ -290,11 +294,11 @@ pub fn got(mut command: Command) -> Got {
     Got { variables, said }
 }
 
-/// As the container's image would have it.
+/// The environment that the container's image would set.
 fn of_container(command: &mut Command) {
     command.env_remove("RDMA_INIT_STATE_DIR").env_remove("RDMA_INIT_WRITE_NCCL_CONF");
     command.env("PATH", "/usr/bin:/bin").env_remove("RDMA_INIT_CONFIG");
-    // A debug build on a busy machine.
+    // A debug build on a busy machine needs longer.
     command.env("RDMA_INIT_PREPARE_TIMEOUT", "30s");
 }
 
@@ -302,7 +306,7 @@ fn relative(path: &Path) -> String {
     path.display().to_string().trim_start_matches('/').to_owned()
 }
 
-/// In ticks since the machine was started.
+/// When a process was started, in ticks since the machine was started.
 fn started(pid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     text.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap()

@@ -13,10 +13,10 @@ use crate::support::running::{
 use crate::support::signal_states::{State, inherit};
 use crate::support::{poll_until, status_field};
 
-/// The program opens it in every preparation; the command never does.
+/// The program opens this path in every preparation; the command never does.
 const HANGS: &str = "/sys/class/infiniband";
 
-/// With a variable, which is there only when the preparation came to its end.
+/// A command that prints a variable, which is set only if the preparation came to its end.
 fn command(timeout: &str) -> Command {
     let script = "echo \"ran $$ ${T_X:-unprepared}\"; exit 7";
     rdma_init(["--prepare-timeout", timeout, "--set", "T_X=prepared", "--", "sh", "-c", script])
@@ -55,8 +55,8 @@ fn after_the_timeout_the_command_starts_in_place() {
     assert!(start.elapsed() >= Duration::from_millis(700), "{:?}: {ended:#?}", start.elapsed());
 }
 
-/// The time counts from the start, also where the configuration itself hangs, and
-/// a flag holds then as well.
+/// The time counts from the start, even if reading the configuration hangs, and a flag for the
+/// time holds then as well.
 #[test]
 fn a_configuration_that_hangs_does_not_outlast_the_flag() {
     for as_pid_1 in [true, false] {
@@ -88,8 +88,8 @@ fn a_stop_while_the_preparation_hangs_ends_the_container() {
     }
 }
 
-/// A preparation that hangs and is stopped itself, as the next best thing to an
-/// uninterruptible call; what PID 1 forwards to it stays pending.
+/// A preparation that hangs and is stopped, which comes close to an uninterruptible call:
+/// signals that PID 1 forwards to it stay pending.
 fn stopped(timeout: &str) -> (Hang, Running, i32) {
     let hang = Hang::interruptible(HANGS);
     let script = "echo started; exec sleep 1000";
@@ -115,8 +115,8 @@ fn forward(running: &Running, signals: &[i32]) {
     }
 }
 
-/// A stop that the preparation could not take must not be forgotten when the time
-/// is up, whatever came after it.
+/// A stop that the preparation could not take must not be forgotten when the time is up,
+/// whatever signals came after it.
 #[test]
 fn a_stop_is_not_forgotten_when_the_time_is_up() {
     for signals in [&[libc::SIGTERM][..], &[libc::SIGTERM, libc::SIGWINCH]] {
@@ -127,7 +127,7 @@ fn a_stop_is_not_forgotten_when_the_time_is_up() {
     }
 }
 
-/// What the command would have ignored does not keep it from starting.
+/// A signal that the command would have ignored does not keep it from starting.
 #[test]
 fn a_signal_that_is_ignored_is_no_stop() {
     let hang = Hang::interruptible(HANGS);
@@ -139,7 +139,7 @@ fn a_signal_that_is_ignored_is_no_stop() {
     expect_untouched(running.end(), "prepare-timeout");
 }
 
-/// Whatever else was forwarded: a preparation that a forwarded stop ended is no crash.
+/// A preparation that a forwarded stop has ended did not crash, whatever else was forwarded.
 #[test]
 fn a_stop_among_other_signals_is_a_stop() {
     for signals in [&[libc::SIGTERM, libc::SIGWINCH][..], &[libc::SIGHUP, libc::SIGURG]] {
@@ -188,7 +188,8 @@ fn a_preparation_that_was_given_up_is_reaped() {
     running.end().expect_code(143);
 }
 
-/// Times around those that a preparation takes: either comes first, none twice.
+/// The times lie around the time that a preparation takes: the preparation or the deadline
+/// wins, never both.
 #[test]
 fn the_command_runs_once_wherever_the_timeout_falls() {
     let mut untouched = 0;
@@ -215,8 +216,7 @@ fn the_command_runs_once_wherever_the_timeout_falls_in_place() {
     println!("in place, {untouched} of 119 were started as they are");
 }
 
-/// Commands of our own have no command to start in their place, so none of the
-/// times that are given ends them.
+/// Our own commands have no command to start in their place, so none of these times ends them.
 #[test]
 fn a_command_of_our_own_has_no_timeout_and_can_be_stopped() {
     const CONFIG: &str = "/a/dead/mount/config.toml";
@@ -236,7 +236,7 @@ fn a_command_of_our_own_has_no_timeout_and_can_be_stopped() {
     }
 }
 
-/// What PID 1 lets go of, it does not let go of before.
+/// PID 1 keeps what it may still need until the command runs.
 #[test]
 fn a_command_that_pid_1_starts_has_its_folder_and_descriptors() {
     let folder = tempfile::tempdir().unwrap();

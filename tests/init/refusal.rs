@@ -11,7 +11,7 @@ use crate::support::running::{Ended, after, as_pid_1, hanging, in_place, rdma_in
 
 const HANGS: &str = "/sys/class/infiniband";
 
-/// What an expired time came to, and what is in the termination log.
+/// How a run ended whose time was up, and the content of the termination log.
 fn timed_out(as_pid_1: bool, keys: &[(&str, &str)]) -> (Ended, String) {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
@@ -60,7 +60,7 @@ fn a_timeout_refuses_where_the_self_test_is_enforced() {
     }
 }
 
-/// Where Kubernetes mounts it, and nobody has named another file.
+/// The kubelet's termination log, when no other file is named.
 #[test]
 fn the_reason_goes_to_dev_termination_log() {
     let folder = tempfile::tempdir().unwrap();
@@ -80,7 +80,7 @@ fn the_reason_goes_to_dev_termination_log() {
     }
 }
 
-/// Nor does a log that hangs as well keep the container from its end.
+/// A termination log that hangs as well does not keep the container from its end.
 #[test]
 fn a_termination_log_that_hangs_or_fails_does_not_outlast_its_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -89,7 +89,7 @@ fn a_termination_log_that_hangs_or_fails_does_not_outlast_its_time() {
     let hanging_log = || Hang::killable(HANGS).and(log.to_str().unwrap());
     for as_pid_1 in [true, false] {
         for (path, hang) in [(&log, hanging_log()), (&fifo, Hang::interruptible(HANGS))] {
-            // In place, a wait that only SIGKILL can end outlasts the time.
+            // Without an init, a wait that only SIGKILL can end lasts longer than the time.
             let hang = if as_pid_1 || path == &fifo {
                 hang
             } else {
@@ -130,12 +130,12 @@ fn a_crash_refuses_where_pinned_memory_is_enforced() {
     );
 }
 
-/// With no room for what was filled in, the command would start without it.
+/// If the kernel had no room for the variables, the command would start without them.
 #[test]
 fn no_room_in_the_environment_refuses_where_a_key_asks_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let (config, log) = (folder.path().join("c.toml"), folder.path().join("log"));
-    // More than the kernel takes for one variable (MAX_ARG_STRLEN).
+    // In bytes: more than the kernel takes for one variable (MAX_ARG_STRLEN).
     fs::write(&config, format!("[set]\nT_FILLED = \"{}\"\n", "y".repeat(200_000))).unwrap();
     for is_pid_1 in [true, false] {
         let start = |enforced: bool| {
@@ -161,7 +161,7 @@ fn no_room_in_the_environment_refuses_where_a_key_asks_for_it() {
     }
 }
 
-/// Wherever the time is up: the two ends of the preparation must not both count.
+/// The deadline comes at any time: the two ends of the preparation must not both count.
 #[test]
 fn a_refused_command_is_not_started_at_the_timeout() {
     for micros in (0..6000).step_by(300) {

@@ -11,7 +11,7 @@ use crate::support::poll_until;
 use crate::support::running::{Running, as_pid_1, rdma_init};
 use crate::support::signal_states::{State, inherit};
 
-/// Blocks everything in the command, where signals then pile up to be looked at.
+/// A command that blocks all signals, so that they stay pending and can be looked at.
 fn collector() -> (Running, Tracee) {
     let mut command = rdma_init(["--", "sleep", "1000"]);
     inherit(&mut command, &State { name: "all blocked", blocked: u64::MAX, ignored: &[], pending: None });
@@ -23,7 +23,7 @@ fn collector() -> (Running, Tracee) {
 /// A stopped process, whose pending signals can be read without taking them.
 struct Tracee(i32);
 
-/// What arrived: the signal, how it was sent, its value.
+/// A signal that arrived: its number, how it was sent, and its value.
 type Arrived = (i32, i32, usize);
 
 impl Tracee {
@@ -64,7 +64,7 @@ impl Tracee {
         }
     }
 
-    /// Waits until so many have arrived; then no more may come.
+    /// Waits until this many signals have arrived; no more may come after that.
     #[track_caller]
     fn expect(&self, number: usize) -> Vec<Arrived> {
         poll_until(&format!("{number} signals arrive"), || (self.pending().len() >= number).then_some(()));
@@ -75,18 +75,18 @@ impl Tracee {
 
 impl Drop for Tracee {
     fn drop(&mut self) {
-        // SAFETY: as above; where the process is gone, nothing happens.
+        // SAFETY: as above; if the process is gone, nothing happens.
         unsafe { libc::ptrace(libc::PTRACE_DETACH, self.0, 0, 0) };
     }
 }
 
-/// Waits for each, so that none is merged with another or cancels it.
+/// Waits for each signal, so that none is merged with another one or cancels it.
 #[test]
 fn every_signal_is_forwarded() {
     let stops = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
     let not = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD, 32, 33];
     let all: Vec<i32> = (1..=64).filter(|signal| !not.contains(signal) && !stops.contains(signal)).collect();
-    // In a stop signal's queue a SIGCONT would be discarded, and the other way round.
+    // The kernel discards a pending SIGCONT when a stop signal comes, and the other way round.
     for signals in [all, stops.to_vec()] {
         let (running, tracee) = collector();
         for (sent, signal) in signals.iter().enumerate() {
@@ -98,7 +98,7 @@ fn every_signal_is_forwarded() {
     }
 }
 
-/// It tells of PID 1's own children, whoever sends it.
+/// SIGCHLD tells of PID 1's own children, whoever sends it.
 #[test]
 fn sigchld_is_not_forwarded() {
     let (running, tracee) = collector();
@@ -144,7 +144,7 @@ fn a_burst_of_real_time_signals_arrives_whole() {
     assert_eq!(tracee.expect(1000).iter().filter(|arrived| arrived.0 == 41).count(), 500);
 }
 
-/// From the first moment on, also those that come while the command is prepared.
+/// Signals are forwarded from the first moment on, even while the command is prepared.
 #[test]
 fn a_burst_during_the_preparation_arrives_whole() {
     for _ in 0..20 {
@@ -160,7 +160,8 @@ fn a_burst_during_the_preparation_arrives_whole() {
     }
 }
 
-/// To the group of the command, where the kernel can (Linux 6.9), and no less the signal.
+/// The value goes to the group of the command if the kernel can do that (Linux 6.9); the signal
+/// goes there in any case.
 #[test]
 fn the_value_is_kept_for_a_group_or_said_to_be_lost() {
     let mut command = rdma_init(["--kill-group", "--", "sleep", "1000"]);
@@ -176,7 +177,7 @@ fn the_value_is_kept_for_a_group_or_said_to_be_lost() {
     running.wait_for_error("the value that came with signal 40 was not forwarded");
 }
 
-/// Refuses the call by which an init waits for signals.
+/// Refuses the system call by which an init waits for signals.
 fn deafen(command: &mut std::process::Command) {
     let jump = |k, jt, jf| libc::sock_filter {
         code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
@@ -203,7 +204,7 @@ fn deafen(command: &mut std::process::Command) {
     }
 }
 
-/// It does not spin, and the end of the command is the end of the container.
+/// The init does not spin, and the container ends with the command.
 #[test]
 fn an_init_that_may_not_wait_for_signals_still_reaps() {
     let mut command = rdma_init(["--", "sh", "-c", "(true &); echo ready; read -r line; exit 5"]);

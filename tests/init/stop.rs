@@ -1,5 +1,5 @@
-//! The two deadlines: after a stop that is not followed, and for those who outlive
-//! the command. Each as PID 1 and as a subreaper.
+//! The two deadlines: one after a stop that is not followed, and one for processes that outlive
+//! the command. Each test runs with PID 1 and with a subreaper.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use nix::libc;
 use crate::support::running::{Running, after, as_pid_1, in_place, rdma_init, send, status};
 use crate::support::{poll_until, status_field};
 
-/// The program with options in front of a shell script, in both ways of looking after it.
+/// The program with options and a shell script, as PID 1 and as a subreaper.
 fn both(options: &[&str], script: &str) -> [Running; 2] {
     let command = |more: &[&str]| rdma_init([options, more, &["--", "sh", "-c", script]].concat());
     [as_pid_1(command(&[])), in_place(command(&["--supervise"]))]
 }
 
-/// Whether a process is still there, but for its parent's look at how it ended.
+/// Whether a process still runs. One that has ended and was not reaped does not.
 fn lives(pid: i32) -> bool {
     status_field(&status(pid), "State").is_some_and(|state| !state.starts_with('Z'))
 }
@@ -26,14 +26,15 @@ fn descendants(pid: i32) -> Vec<i32> {
     below.collect::<Vec<i32>>().into_iter().chain(children).collect()
 }
 
-/// Everything, a worker in a session of its own included, ignores what it is asked.
+/// All processes, including a worker in a session of its own, ignore the signals that ask for
+/// the end.
 const STUBBORN: &str = "trap '' TERM INT QUIT
     (setsid sh -c 'sleep 1000 & exec sleep 1000' &)
     sleep 1000 &
     echo ready
     while :; do wait; done";
 
-/// Three sleepers and the shell.
+/// Waits for the three sleepers and the shell.
 fn wait_for_all(running: &mut Running) -> Vec<i32> {
     running.wait_for("ready");
     poll_until("the command and three sleepers run", || {
@@ -61,7 +62,7 @@ fn after_the_stop_timeout_everything_is_killed() {
     }
 }
 
-/// torchrun takes a second one as a reason to abandon its workers.
+/// torchrun takes a second signal as a reason to abandon its workers.
 #[test]
 fn a_stop_is_forwarded_once() {
     let script = "trap 'echo stopped' TERM; echo ready; while :; do sleep 0.02; done";
@@ -101,7 +102,7 @@ fn other_signals_start_no_deadline() {
     }
 }
 
-/// What was asked for counts, not what the command is told.
+/// The signal that was asked for counts, not the one that the command gets.
 #[test]
 fn a_stop_that_is_rewritten_is_a_stop() {
     let script = "trap 'echo checkpoint' USR1; echo ready; while :; do sleep 0.02; done";
@@ -113,7 +114,7 @@ fn a_stop_that_is_rewritten_is_a_stop() {
     }
 }
 
-/// A stop may also come before the command runs; the preparation dies of it.
+/// A stop may also come before the command runs; the preparation then ends by it.
 #[test]
 fn a_stop_during_the_preparation_needs_no_deadline() {
     let hang = crate::support::hang::Hang::interruptible("/sys/class/infiniband");
@@ -125,7 +126,7 @@ fn a_stop_during_the_preparation_needs_no_deadline() {
     assert!(ended.stderr.contains("the preparation of the command was killed by SIGTERM"), "{ended:#?}");
 }
 
-/// A preparation that cannot even take the stop is killed, and nothing is started.
+/// A preparation that cannot even take the stop is killed, and no command is started.
 #[test]
 fn a_preparation_that_does_not_stop_is_killed() {
     let hang = crate::support::hang::Hang::interruptible("/sys/class/infiniband");
@@ -147,7 +148,7 @@ const SAVER: &str = "setsid sh -c 'trap \"sleep 0.5; echo saved; exit\" TERM; ec
                      while :; do sleep 0.02; done' &
                      read -r line";
 
-/// Starts with a pipe to standard input, at whose end the command ends.
+/// Starts the program with a pipe as standard input; the command ends when the pipe is closed.
 fn until_closed(options: &[&str], script: &str) -> Vec<(Running, std::os::fd::OwnedFd)> {
     let command = |more: &[&str]| {
         let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).expect("a pipe can be made");
@@ -203,7 +204,7 @@ fn the_drain_asks_once_and_kills_at_its_deadline() {
     }
 }
 
-/// One that was stopped hears of it, too.
+/// A stopped process gets the signal, too.
 #[test]
 fn the_drain_wakes_those_who_were_stopped() {
     let script = "setsid sh -c 'echo $$ ready; kill -STOP $$; sleep 1000' & read -r line; exit 4";
@@ -246,7 +247,7 @@ fn a_stop_during_the_drain_starts_its_own_deadline() {
     }
 }
 
-/// Those who are born while the others are killed do not survive either.
+/// Processes that are born while the others are killed do not survive, either.
 #[test]
 fn a_fork_bomb_does_not_outlast_the_kill() {
     let script = "trap '' TERM; echo ready; b() { while :; do (sleep 0.01; setsid sleep 1000) & sleep 0.002; done; }; b";
@@ -276,7 +277,7 @@ fn a_stop_during_the_drain_is_not_behind_the_end() {
     }
 }
 
-/// The right reason, and no wait for what cannot come.
+/// The reason is the right one, and nothing is waited for that cannot come.
 #[test]
 fn a_command_that_may_not_be_killed_is_not_waited_for() {
     let ours = rdma_init(

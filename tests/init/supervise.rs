@@ -1,4 +1,4 @@
-//! Looking after a command without being PID 1, and the options for both.
+//! A command that is looked after by a process that is not PID 1, and options for both cases.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -57,7 +57,7 @@ fn the_file_and_the_variable_ask_for_it_as_well() {
     assert!(ended.stderr.contains("RDMA_INIT_REMAP_EXIT") && ended.stdout.is_empty(), "{ended:#?}");
 }
 
-/// What would have to be done by an init is not done in silence.
+/// If something is asked for that only an init can do, the program says that it is not done.
 #[test]
 fn in_place_what_takes_an_init_is_said_to_be_lost() {
     for option in [
@@ -93,7 +93,7 @@ fn the_supervisor_keeps_nothing_that_is_the_command_s() {
     running.end().expect_code(143);
 }
 
-/// As PID 1 and not: the command is told when the parent of its init ends.
+/// With PID 1 and without: the command gets the signal when the parent of its init ends.
 #[test]
 fn the_parent_death_signal_reaches_the_command() {
     for option in [&["--supervise"][..], &[]] {
@@ -112,7 +112,7 @@ fn the_parent_death_signal_reaches_the_command() {
         );
         let mut parent = Command::new("/bin/sh");
         parent.env_clear().envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        // Not its last command, which it would become.
+        // The program is not the shell's last command, because the shell would become that one.
         parent.args(["-c", "\"$@\"; exit 1", "sh"]).arg(ours.get_program()).args(ours.get_args());
         parent.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         from_scratch(&mut parent);
@@ -126,7 +126,7 @@ fn the_parent_death_signal_reaches_the_command() {
 
 #[test]
 fn an_orphan_is_told_of_only_where_that_is_asked_for() {
-    // Ends only as PID 1's child, so that no shell can reap it before.
+    // The orphan ends only when PID 1 has adopted it, so that no shell can reap it before.
     let orphan = "until [ $(ps -o ppid= -p $$) -eq 1 ]; do :; done; exit 3";
     let script =
         format!("(sh -c '{orphan}' & :); until [ \"$(ps -o pid= --ppid 1 | tr -d ' ')\" = $$ ]; do :; done");

@@ -1,4 +1,4 @@
-//! A terminal, as of `docker run -it`.
+//! A command with a terminal, as with `docker run -it`.
 
 use std::os::fd::AsRawFd;
 
@@ -15,8 +15,9 @@ fn on_a_terminal(command: &[&str]) -> (Running, Screen) {
     screen::on_a_terminal(rdma_init(flags.iter().chain(command)))
 }
 
-/// Counts what it gets; ends with the counts when a line is typed. Looks every
-/// now and then, because perl runs a handler only between two of its own steps.
+/// A script that counts the signals that it gets, and ends with the counts when a line is
+/// typed. It looks every now and then, because perl runs a handler only between two of its own
+/// steps.
 const COUNTER: &[&str] = &[
     "perl",
     "-e",
@@ -43,7 +44,7 @@ fn one_interrupt_arrives_once() {
     screen.shows("got-INT");
     screen.types("\x1c");
     screen.shows("got-QUIT");
-    // Had the terminal sent them to PID 1 as well, they would arrive a second time.
+    // If the terminal had sent the signals to PID 1 as well, they would arrive a second time.
     assert_eq!(woken(), before, "PID 1 got something, too");
     screen.types("\n");
     screen.shows("INT=1 QUIT=1 end");
@@ -58,7 +59,7 @@ fn a_new_size_of_the_window_arrives() {
         screen.resize(rows);
         screen.shows("got-WINCH");
     }
-    // Sent to PID 1, as a container engine does, it arrives as well.
+    // If a container engine sends the signal to PID 1, it arrives as well.
     running.kill(libc::SIGWINCH);
     screen.shows("got-WINCH");
     screen.types("\n");
@@ -90,7 +91,7 @@ fn an_interactive_shell_has_job_control() {
     screen.types("PS1=; echo flags=$-\n");
     screen.shows("flags=$-");
     screen.shows("flags=");
-    // With `m`: the shell found a terminal that it may control.
+    // `m` shows that the shell has found a terminal that it may control.
     screen.shows("m");
     screen.types("sh -c 'echo job-\"\"ready; exec sleep 1000'\n");
     screen.shows("job-ready");
@@ -103,7 +104,7 @@ fn an_interactive_shell_has_job_control() {
     poll_until("the job is in the foreground", || {
         (nix::unistd::tcgetpgrp(&screen.master).ok()? != shell).then_some(())
     });
-    // ^C ends the job and not the shell.
+    // ^C ends the job, but not the shell.
     screen.types("\x03");
     screen.types("echo shell-\"\"alive $?\n");
     screen.shows("shell-alive 130");
@@ -112,7 +113,7 @@ fn an_interactive_shell_has_job_control() {
     running.end().expect_code(6);
 }
 
-/// Suspended, woken through PID 1.
+/// The command is suspended, and continued through PID 1.
 #[test]
 fn a_suspended_command_goes_on() {
     let (running, mut screen) =
@@ -129,7 +130,7 @@ fn a_suspended_command_goes_on() {
     running.end().expect_code(4);
 }
 
-/// Standard input from elsewhere: the terminal is still there for the output.
+/// Standard input is redirected; the terminal is still there for the output.
 #[test]
 fn a_terminal_for_the_output_alone_is_no_hang() {
     let (running, mut screen) =
@@ -138,8 +139,7 @@ fn a_terminal_for_the_output_alone_is_no_hang() {
     running.end().expect_code(3);
 }
 
-/// Standard input from elsewhere from the start: the terminal is still the one that
-/// ^C comes from, once.
+/// Standard input is redirected from the start; ^C still comes from the terminal, once.
 #[test]
 fn without_it_on_standard_input_the_terminal_is_the_command_s_too() {
     let script = "trap 'echo got-INT' INT; trap 'exit 5' TERM; echo ready; while :; do sleep 0.02; done";
@@ -149,7 +149,7 @@ fn without_it_on_standard_input_the_terminal_is_the_command_s_too() {
     running.rests();
     screen.types("\x03");
     screen.shows("got-INT");
-    // Whatever PID 1 had forwarded a second time would have come before this.
+    // A signal that PID 1 had forwarded a second time would have come before this one.
     running.kill(libc::SIGTERM);
     running.end().expect_code(5);
     assert!(!screen.text.contains("got-INT"), "{}", screen.text);

@@ -1,5 +1,5 @@
-//! Whose state `exec` and `env` believe: a process of another container, which is root
-//! without any capability and shares folders with this one, tries to say what is to run here.
+//! Whose state `exec` and `env` believe. A process of another container, which is root without
+//! any capability and shares folders with this one, tries to decide what runs here.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -20,7 +20,7 @@ const EVERYWHERE: [&str; 3] = ["/dev/shm", "/run", "/tmp"];
 fn what_is_on_the_root_file_system_is_believed_by_everybody() {
     for shared in [&["/dev/shm"][..], &["/dev/shm", "/tmp"], &["/dev/shm", "/run"]] {
         let pod = Pod::sharing(shared);
-        // Others than the owner may not write on the way to /run/rdma-init.
+        // On the way to /run/rdma-init, only the owner may be able to write.
         if shared.contains(&"/run") {
             pod.make("/run", 0o777);
         }
@@ -69,7 +69,7 @@ fn where_nothing_can_be_written_pid_1_has_it() {
     victim.exec(1234).expect(&[]).expect_said(&["decided anew"]);
 }
 
-/// Who may not look into PID 1 has nothing to go by but the folder.
+/// A user who may not look into PID 1 only has the folder.
 #[test]
 fn others_get_only_what_is_harmless_and_are_told() {
     let pod = Pod::sharing(&EVERYWHERE).read_only();
@@ -77,7 +77,7 @@ fn others_get_only_what_is_harmless_and_are_told() {
     let said = ["left out", "NCCL_TOPO_FILE", "/run/rdma-init", "enter as the user and group of PID 1"];
     victim.exec(1234).expect(&HARMLESS).expect_said(&said);
     victim.env(1234).expect(&HARMLESS).expect_said(&said);
-    // And whoever can write there has no more to say than that.
+    // Whoever can write to that folder decides no more than that.
     victim.plant(&victim.forged());
     let left_out = ["LD_PRELOAD", "BASH_ENV", "PYTHONPATH", "NCCL_NET_PLUGIN", "NCCL_CONF_FILE"];
     victim.exec(1234).expect(&["NCCL_IB_TC=66"]).expect_said(&left_out);
@@ -85,7 +85,7 @@ fn others_get_only_what_is_harmless_and_are_told() {
     victim.exec(0).expect(&OWN);
 }
 
-/// Another user of the same container may not have root run its code.
+/// Another user of the same container must not make root run code.
 #[test]
 fn root_takes_no_code_of_another_user() {
     for pod in [Pod::sharing(&["/dev/shm"]), Pod::sharing(&EVERYWHERE).read_only()] {
@@ -105,7 +105,7 @@ fn the_start_says_what_those_who_enter_will_not_get() {
         "processes of any user but uid 0 that enter the container later will not get NCCL_TOPO_FILE",
     );
     victim.init.wait_for_error("Give the container a root file system that it may write to");
-    // Nobody is told to read what others may write.
+    // The advice never tells anybody to read files that others may write.
     victim.init.wait_for_error("cannot be put into /etc/nccl.conf");
     victim.init.kill(nix::libc::SIGKILL);
     let said = victim.init.end().stderr;
@@ -140,13 +140,14 @@ fn what_is_planted_before_ours_is_written_is_not_believed() {
     }
 }
 
-/// In a PID namespace that several containers share, PID 1 is another one's: the same
-/// program even, which holds a state of its own, and its container forges one of ours.
+/// In a PID namespace that several containers share, PID 1 belongs to another container. Here
+/// it even runs the same program and holds a state of its own, and that container forges a
+/// state of this one.
 #[test]
 fn the_pid_1_of_another_container_vouches_for_nobody() {
     let pod = Pod::sharing(&EVERYWHERE).read_only();
     let other = pod.start();
-    // In mounts of its own, as a container that shares its processes.
+    // A container that shares its processes has mounts of its own.
     let mut command = entered(other.pid, &["/bin/busybox", "unshare", "-m"]);
     command.args(["/bin/busybox", "sh", "-c", "echo ready; exec sleep 1000"]);
     let mut own = in_place(command);
@@ -194,7 +195,7 @@ fn a_state_of_another_start_is_none() {
         victim.plant(&state);
         victim.env(1234).expect(&[]);
     }
-    // That of the start before, in the same folder.
+    // The state of the start before, in the same folder.
     drop(victim);
     let again = pod.start();
     again.exec(0).expect(&OWN);

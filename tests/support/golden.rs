@@ -1,4 +1,4 @@
-//! The golden hosts of tests/cases: what their folders hold. See tests/cases/README.md.
+//! The golden hosts of tests/cases: what is in their folders. See tests/cases/README.md.
 
 use std::ffi::CString;
 use std::fs;
@@ -49,7 +49,7 @@ pub fn facts(name: &str) -> String {
 struct Difference {
     /// The name of a host with a `facts.json` of its own.
     from: String,
-    /// RFC 6902; without one the facts are the same.
+    /// A patch as in RFC 6902; without one the facts are the same.
     #[serde(default)]
     patch: Patch,
 }
@@ -66,7 +66,7 @@ impl Host {
         }
     }
 
-    /// Tests that run at the same time never see half of it.
+    /// Writes the whole file at once, because other tests may read it at the same time.
     fn write(&self, facts: &Value) -> PathBuf {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cases").join(&self.name);
         fs::create_dir_all(&folder).unwrap();
@@ -77,8 +77,8 @@ impl Host {
         path
     }
 
-    /// The configuration of the case. Where there is none, that of the machine which runs
-    /// the test must not count.
+    /// The configuration of the case. If there is none, /dev/null, so that the configuration of
+    /// this machine does not count.
     pub fn config(&self) -> PathBuf {
         let config = self.folder.join("config.toml");
         if config.exists() { config } else { "/dev/null".into() }

@@ -1,9 +1,9 @@
-//! Makes one file hang whoever opens or executes it, as a dead network file system or a
-//! driver whose firmware does not answer would.
+//! Makes one file hang for every process that opens or executes it, like a dead network file
+//! system, or a driver whose firmware does not answer.
 //!
-//! A seccomp filter hands every openat(2) and execve(2) to a thread of the test, which lets
-//! all of them go on but those of these paths: they are never answered, or when the
-//! test wants it.
+//! A seccomp filter hands every openat(2) and execve(2) to a thread of the test. The thread
+//! lets all of them go on, except those of these paths: these are never answered, or only when
+//! the test wants it.
 
 use std::fs;
 use std::io;
@@ -30,12 +30,12 @@ pub struct Hang {
 }
 
 impl Hang {
-    /// Until a signal arrives that has a handler or kills.
+    /// The call hangs until a signal arrives that has a handler or kills.
     pub fn interruptible(path: &str) -> Hang {
         Hang::new(path, 0)
     }
 
-    /// Until a signal arrives that kills, as on NFS, FUSE and autofs.
+    /// The call hangs until a signal arrives that kills, as on NFS, FUSE and autofs.
     pub fn killable(path: &str) -> Hang {
         Hang::new(path, libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
     }
@@ -46,13 +46,13 @@ impl Hang {
         Hang { paths: vec![path.to_owned()], flags, hit, hits, released }
     }
 
-    /// Another path as well.
+    /// Makes another path hang as well.
     pub fn and(mut self, path: &str) -> Hang {
         self.paths.push(path.to_owned());
         self
     }
 
-    /// Waits until somebody hangs, and says who.
+    /// Waits until some process hangs, and returns its number.
     #[track_caller]
     pub fn wait(&self) -> i32 {
         self.hits
@@ -60,18 +60,18 @@ impl Hang {
             .unwrap_or_else(|_| panic!("nobody opened or executed one of {:?}", self.paths))
     }
 
-    /// Lets go on who hangs, and whoever comes.
+    /// Lets all calls that hang go on, and all later ones.
     pub fn release(&self) {
         self.released.write(1).unwrap();
     }
 
-    /// To be called by the thread that then starts the program.
+    /// Installs the filter. Call the result in the thread that then starts the program.
     pub fn filter(&self) -> impl FnOnce() + Send + use<> {
         let (paths, flags) = (self.paths.clone(), self.flags);
         let mut calls = Calls { paths, hit: self.hit.clone(), hanging: Vec::new() };
         let released = Arc::clone(&self.released);
         let (send, receive) = channel::<OwnedFd>();
-        // Not started by the thread with the filter, which it would inherit.
+        // This thread is started before the filter is installed, which it would inherit.
         thread::spawn(move || {
             let Ok(listener) = receive.recv() else { return };
             while let Ok(true) = calls.serve(&listener, &released) {}
@@ -114,16 +114,16 @@ const fn request(number: u64, size: usize) -> libc::c_ulong {
     3 << 30 | (size as u64) << 16 | (b'!' as u64) << 8 | number
 }
 
-/// What is to hang, and does.
+/// The paths that are to hang, and the calls that do.
 struct Calls {
-    /// None once they are released.
+    /// Empty once the paths are released.
     paths: Vec<String>,
     hit: Sender<i32>,
     hanging: Vec<u64>,
 }
 
 impl Calls {
-    /// Answers one call, or leaves it hanging; false when nobody has the filter any more.
+    /// Answers one call, or leaves it hanging; `false` if no process has the filter any more.
     fn serve(&mut self, listener: &OwnedFd, released: &EventFd) -> io::Result<bool> {
         let mut fds = [
             PollFd::new(listener.as_fd(), PollFlags::POLLIN),
@@ -146,7 +146,7 @@ impl Calls {
         let call = unsafe {
             let mut call: libc::seccomp_notif = zeroed();
             if libc::ioctl(listener.as_raw_fd(), RECEIVE, &mut call) == -1 {
-                // The caller is gone.
+                // The calling process is gone.
                 return Ok(true);
             }
             call
@@ -173,7 +173,7 @@ fn go_on(listener: &OwnedFd, call: u64) {
     }
 }
 
-/// The path in the caller's memory.
+/// The path, read from the memory of the calling process.
 fn opened(call: &libc::seccomp_notif) -> Option<Vec<u8>> {
     let memory = fs::File::open(format!("/proc/{}/mem", call.pid)).ok()?;
     let mut path = vec![0; 256];

@@ -1,4 +1,4 @@
-//! What several suites share.
+//! Functions that several suites share.
 #![allow(dead_code)]
 
 pub mod docker;
@@ -14,7 +14,7 @@ pub mod vm;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes on a busy machine: what is not done by then hangs.
+/// Longer than anything here takes on a busy machine: something that takes longer hangs.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The program under test: the release binary that was built along with the
@@ -38,7 +38,7 @@ pub fn skip(why: &str) {
     eprintln!("SKIPPED: {why}");
 }
 
-/// Looks until there is something to see, for what cannot be waited for.
+/// Looks again and again until there is a result, for events that cannot be waited for.
 pub fn poll_until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     match poll_for(DEADLINE, look) {
         Some(seen) => seen,
@@ -46,7 +46,7 @@ pub fn poll_until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The same, for some time only.
+/// As [`poll_until`], but only for this time.
 pub fn poll_for<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let until = Instant::now() + time;
     loop {

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use super::repository;
 
-/// Written by hand, one in a line; tests/nccl/setup.sh fetches these.
+/// The list of releases, one per line; tests/nccl/setup.sh fetches them.
 const VERSIONS: &str = include_str!("../nccl/versions");
 
 pub struct Library {
@@ -15,7 +15,7 @@ pub struct Library {
     pub path: PathBuf,
 }
 
-/// Those of `RDMA_INIT_TEST_NCCL`, or else all.
+/// The libraries of `RDMA_INIT_TEST_NCCL`, or else all of them.
 pub fn libraries() -> Vec<Library> {
     let chosen = std::env::var("RDMA_INIT_TEST_NCCL").ok().filter(|versions| !versions.trim().is_empty());
     let versions = chosen.as_deref().unwrap_or(VERSIONS).split_whitespace();
@@ -28,7 +28,7 @@ pub fn libraries() -> Vec<Library> {
         .collect()
 }
 
-/// Of those only some, and the newest: where a case takes long.
+/// Some of these libraries, and the newest one, for a case that takes long.
 pub fn some(versions: &[&str]) -> Vec<Library> {
     let mut libraries = libraries();
     let newest = libraries.len().saturating_sub(1);

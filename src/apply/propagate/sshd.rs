@@ -1,5 +1,6 @@
-//! sshd(8), which gives its sessions neither its own environment nor, unless it is told
-//! to, that of a file: `SetEnv` in a file of its configuration, or `~/.ssh/environment`.
+//! Variables for sshd(8), which gives its sessions neither its own environment nor, unless told
+//! to, that of a file. They go into `SetEnv` in a file of its configuration, or into
+//! `~/.ssh/environment`.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -12,10 +13,10 @@ const MAIN: &str = "/etc/ssh/sshd_config";
 const FOLDER: &str = "/etc/ssh/sshd_config.d";
 const OWN: &str = "rdma-init.conf";
 
-/// Bytes; sshd starts no session where its configuration has more than 256 KiB (`msg.c`).
+/// In bytes; sshd starts no session if its configuration has more than 256 KiB (`msg.c`).
 const LONGEST: usize = 128 * 1024;
 
-/// Files of the folder.
+/// The most files of the folder that are read.
 const MOST: usize = 256;
 
 pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) {
@@ -23,14 +24,14 @@ pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<Stri
         Ok(()) => return,
         Err(why) => why,
     };
-    // What an earlier start could still put there.
+    // The line of an earlier start is removed, even if the new one cannot be put there.
     let _ = put(target, "");
-    // Readable for this user alone, as sshd asks of what is in there.
+    // Readable for this user alone, as sshd demands of files in this folder.
     let of_user = target.home.map(|home| home.join(".ssh"));
     let lines = lines(variables, formats::ssh_environment, problems);
     let written = of_user.ok_or_else(|| "this user has no home folder".to_owned()).and_then(|folder| {
         let path = target.root.join(folder.strip_prefix("/").unwrap_or(&folder));
-        // Where it is there already, it is as its owner wants it.
+        // If the folder is there already, its mode is what its owner wants.
         let _ = DirBuilder::new().mode(0o700).create(&path);
         amend(&path.join("environment"), 0o600, InPlace::Yes, |old| block::with(old, &lines, keys))
             .map_err(|kept| format!("{}/environment: {kept}", folder.display()))
@@ -44,8 +45,8 @@ pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<Stri
     }
 }
 
-/// As a file of sshd's configuration, where that takes in such files and nothing would be
-/// lost: of several `SetEnv`, the first counts, and no other.
+/// Writes a file of sshd's configuration, if the configuration includes such files and no other
+/// line is lost: of several `SetEnv`, only the first counts.
 fn drop_in(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) -> Result<(), String> {
     let root = target.root;
     let main = main_file(root)?;
@@ -77,7 +78,7 @@ fn drop_in(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String
 }
 
 /// # Errors
-/// Why there is nothing to read.
+/// Why the file cannot be read.
 fn main_file(root: &Path) -> Result<String, String> {
     let reader = Reader::new(root);
     if let Some(text) = reader.text(MAIN) {
@@ -92,17 +93,17 @@ fn main_file(root: &Path) -> Result<String, String> {
     })
 }
 
-/// The line in our own file; none takes it out again.
+/// Writes the line into our own file; an empty line removes it.
 fn put(target: Target, line: &str) -> Result<(), String> {
     let path = target.root.join(FOLDER.trim_start_matches('/')).join(OWN);
     amend(&path, 0o644, InPlace::Yes, |old| block::with(old, line, |_| Vec::new()))
         .map_err(|kept| format!("{FOLDER}/{OWN}: {kept}"))
 }
 
-/// The paths of the other files of the folder.
+/// The paths of the other files in the folder.
 ///
 /// # Errors
-/// Why not all of them are looked at.
+/// Why not all of the files can be looked at.
 fn own_files(root: &Path) -> Result<Vec<String>, String> {
     let entries = fs::read_dir(root.join(FOLDER.trim_start_matches('/'))).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -123,31 +124,31 @@ fn texts(root: &Path, paths: Vec<String>) -> impl Iterator<Item = (String, Strin
 fn permits_user_environment(root: &Path) -> bool {
     let own = texts(root, own_files(root).unwrap_or_default()).map(|(_, text)| text);
     let mut said = own.chain(configuration(root, MAIN)).flat_map(|text| {
-        // Below a Match it does not count.
+        // Below a `Match`, the keyword does not count.
         let lines = lines_of(&text).into_iter().take_while(|(word, _)| word != "match");
         lines.filter(|(word, _)| word == "permituserenvironment").collect::<Vec<_>>()
     });
-    // The first counts: yes, no, or a list of patterns.
+    // The first one counts: yes, no, or a list of patterns.
     let Some((_, values)) = said.next() else { return false };
     let patterns = values.first().map(String::as_str).unwrap_or_default().split(',');
     patterns.into_iter().any(|pattern| ["yes", "*", "NCCL_*"].contains(&pattern))
 }
 
-/// Whether an `Include` takes in the files of the folder; one without a folder is below
-/// `/etc/ssh`.
+/// Whether an `Include` of this pattern takes in the files of the folder. A pattern without a
+/// folder is below `/etc/ssh`.
 fn takes_in(pattern: &str) -> bool {
     let below = pattern.strip_prefix("/etc/ssh/").unwrap_or(pattern);
     matches!(below, "sshd_config.d/*.conf" | "sshd_config.d/*")
 }
 
-/// The keyword of each line in small letters, as case does not count, and its arguments.
+/// The keyword of each line in small letters, because case does not count, and its arguments.
 fn lines_of(text: &str) -> Vec<(String, Vec<String>)> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let words = lines.map(|line| {
         let end = line.find(|c: char| c.is_whitespace() || c == '=').unwrap_or(line.len());
         let plain = |word: &str| word.trim_matches('"').to_owned();
         let rest = line[end..].trim_start_matches(|c: char| c.is_whitespace() || c == '=');
-        // A comment may be behind.
+        // A comment may follow.
         let rest = rest.split_whitespace().take_while(|word| !word.starts_with('#'));
         (plain(&line[..end]).to_ascii_lowercase(), rest.map(plain).collect())
     });
@@ -251,7 +252,7 @@ mod tests {
             assert!(environment.contains("\nNCCL_IB_HCA==mlx5_1,mlx5_2\nNCCL_IB_TC=106\n"), "{environment}");
             assert_eq!(machine.read("etc/ssh/sshd_config.d/rdma-init.conf"), None);
         }
-        // What was there before there was a reason not to is gone.
+        // A file that was written earlier is removed when there is a reason not to write one.
         let many = Machine::new(INCLUDES);
         for number in 0..=MOST {
             fs::write(many.0.path().join(format!("etc/ssh/sshd_config.d/{number}.conf")), "").unwrap();

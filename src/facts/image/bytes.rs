@@ -1,6 +1,6 @@
 //! Little-endian numbers and C strings in bytes that may hold anything.
 
-/// Bytes of any path of Linux, with the NUL (`PATH_MAX`).
+/// In bytes: the longest path that Linux allows, with the NUL (`PATH_MAX`).
 pub const LONGEST_PATH: usize = 4096;
 
 pub fn u8_at(bytes: &[u8], at: usize) -> Option<u8> {
@@ -23,12 +23,12 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
-/// The text up to the next NUL; `None` where there is none near, or it is not UTF-8.
+/// The text up to the next NUL; `None` if there is no NUL near, or the text is not UTF-8.
 pub fn text_at(bytes: &[u8], at: usize) -> Option<&str> {
     text_within(bytes, at, LONGEST_PATH)
 }
 
-/// The same where the text may have no more than these bytes.
+/// As [`text_at`], for a text of no more than this many bytes.
 pub fn text_within(bytes: &[u8], at: usize, longest: usize) -> Option<&str> {
     let rest = bytes.get(at..)?;
     let end = rest.iter().take(longest.saturating_add(1)).position(|byte| *byte == 0)?;

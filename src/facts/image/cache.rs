@@ -9,38 +9,38 @@ use crate::facts::reader::Reader;
 
 const FILE: &str = "/etc/ld.so.cache";
 
-/// Bytes. One of a large image has 200 KB.
+/// In bytes: the longest cache that is read. The cache of a large image has 200 KB.
 const LONGEST: u64 = 8 * 1024 * 1024;
 
-/// Entries that are looked at; one of a large image has some thousands.
+/// The most entries that are looked at; a large image has some thousands.
 const ENTRIES: usize = 65_536;
 
-/// Entries that are kept. Many may share one long text, so that what they come to is far more
-/// than the file.
+/// The most entries that are kept. Many entries may share one long text, so that together they
+/// would take far more memory than the file.
 const KEPT: usize = 512;
 
-/// Bytes of the name of a library (`NAME_MAX`).
+/// In bytes: the longest name of a library (`NAME_MAX`).
 const LONGEST_NAME: usize = 255;
 
 const OLD_MAGIC: &[u8] = b"ld.so-1.7.0";
 const NEW_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 
-/// Bytes of `struct cache_file_new` and of each `struct file_entry_new`.
+/// The sizes in bytes of `struct cache_file_new` and of each `struct file_entry_new`.
 const NEW_HEADER: usize = 48;
 const NEW_ENTRY: usize = 24;
 
-/// Bytes of `struct cache_file` and of each `struct file_entry`.
+/// The sizes in bytes of `struct cache_file` and of each `struct file_entry`.
 const OLD_HEADER: usize = 16;
 const OLD_ENTRY: usize = 12;
 
 /// `FLAG_X8664_LIB64 | FLAG_ELF_LIBC6`: what the loader of x86-64 accepts.
 const X86_64_LIBC6: u32 = 0x0303;
 
-/// A library's name and its file, in the cache's order: of two with one name the
-/// loader takes the first.
+/// A library's name and its file, in the cache's order: if two have one name, the loader takes
+/// the first.
 pub type Entry = (String, PathBuf);
 
-/// The entries whose names matter; none where there is no cache.
+/// The entries whose names matter; none if there is no cache.
 pub fn read(reader: &Reader, tree: &Tree, matters: fn(&str) -> bool) -> Vec<Entry> {
     let Some(real) = tree.real(Path::new(FILE)) else { return Vec::new() };
     let Some(bytes) = reader.bytes(&real, LONGEST) else { return Vec::new() };
@@ -61,7 +61,7 @@ fn parse(bytes: &[u8], matters: fn(&str) -> bool) -> Option<Vec<Entry>> {
     Some(entries.filter_map(|entry| library(cache, entry, matters)).take(KEPT).collect())
 }
 
-/// The new format, which may follow an old one.
+/// The cache in the new format, which may follow one in the old format.
 fn new_format(bytes: &[u8]) -> Option<&[u8]> {
     let start = if bytes.starts_with(OLD_MAGIC) {
         let count = usize::try_from(u32_at(bytes, 12)?).ok()?;
@@ -72,9 +72,9 @@ fn new_format(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(start..).filter(|rest| rest.starts_with(NEW_MAGIC))
 }
 
-/// Offsets are from the start of the new format.
+/// The name and file of an entry. Offsets count from the start of the new format.
 fn library(cache: &[u8], entry: &[u8], matters: fn(&str) -> bool) -> Option<Entry> {
-    // What is in a folder of `glibc-hwcaps`, for some processors only, has a mask.
+    // A library in a folder of `glibc-hwcaps`, which is only for some processors, has a mask.
     if u32_at(entry, 0)? != X86_64_LIBC6 || u64_at(entry, 16)? != 0 {
         return None;
     }
@@ -112,7 +112,7 @@ pub mod tests {
         [bytes, table, strings].concat()
     }
 
-    /// The same after an old one with this many entries.
+    /// A cache in the new format that follows an old one with this many entries.
     pub fn after_old(count: u32, new: &[u8]) -> Vec<u8> {
         let mut bytes = OLD_MAGIC.to_vec();
         bytes.resize(12, 0);
@@ -164,7 +164,7 @@ pub mod tests {
         bytes.extend(&texts);
         let found = names(&bytes).unwrap();
         assert_eq!((found.len(), found[0].len()), (KEPT, "libnccl.so.2 ".len() + path.len()));
-        // A name is no longer than that of a file.
+        // A name that is longer than the name of a file can be.
         let long = format!("libnccl.so.{}", "2".repeat(LONGEST_NAME));
         assert_eq!(names(&cache(&[(X86_64_LIBC6, 0, &long, "/a")])).unwrap(), [""; 0]);
     }
@@ -179,7 +179,7 @@ pub mod tests {
                 assert_eq!(names(&bytes).unwrap(), [""; 0], "{at} {offset}");
             }
         }
-        // More entries than there is room for, and every truncation.
+        // A cache with more entries than are kept, and every truncation of it.
         let mut many = good.clone();
         many[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(names(&many).unwrap().len(), 1);

@@ -1,4 +1,4 @@
-//! Collecting the libraries of one family.
+//! Collects the libraries of one family.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use super::scan;
 use super::tree::Tree;
 use super::wheel;
 
-/// Libraries of one family, more than an image has.
+/// The most libraries of one family; no image has as many.
 const LIBRARIES: usize = 64;
 
-/// Bytes of texts in NCCL that are searched; up to 2.32 it has less than one million.
+/// The most bytes of NCCL's texts that are searched; up to 2.32 it has less than one million.
 const NCCL_TEXTS: u64 = 16 * 1024 * 1024;
 
 pub struct Collector<'a> {
@@ -23,7 +23,7 @@ pub struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    /// Starts with what the dynamic loader can find.
+    /// A collector that starts with the files that the dynamic loader can find.
     pub fn new(tree: &'a Tree<'a>, loader: &'a Loader<'a>, family: Family) -> Collector<'a> {
         let mut collector = Collector { tree, loader, family, found: Vec::new() };
         for reach in loader.all(|name| family.has(name)) {
@@ -32,14 +32,15 @@ impl<'a> Collector<'a> {
         collector
     }
 
-    /// What is in a folder.
+    /// Adds the libraries in a folder.
     pub fn folder(&mut self, way: Way, folder: &Path) {
         for reach in in_folder(self.tree, way, folder, |name| self.family.has(name)) {
             self.add(reach);
         }
     }
 
-    /// What a wheel of this name brings in a folder of `site`, a folder of packages.
+    /// Adds the libraries that a wheel of this name brings in a folder of `site`, a folder of
+    /// packages.
     pub fn wheel(&mut self, site: &Path, folder: &str, name: &str) {
         for reach in in_folder(self.tree, Way::SitePackages, &site.join(folder), |name| self.family.has(name))
         {
@@ -55,8 +56,8 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Adds a file, or another way to one; its place in the list. `None` where nothing
-    /// is there that the loader could take.
+    /// Adds a file, or another way to a file that is known. Gives its place in the list, or
+    /// `None` if there is no file that the loader could take.
     pub fn add(&mut self, reach: Reach) -> Option<usize> {
         let real = self.tree.real(&reach.path)?;
         if let Some(index) = self.place(&real) {
@@ -91,7 +92,7 @@ impl<'a> Collector<'a> {
         Some(self.found.len() - 1)
     }
 
-    /// The file that the loader takes for a name, of those that were found.
+    /// The file among those found that the loader takes for a name.
     pub fn taken(&self, name: &str, own: &Own) -> Option<usize> {
         let mut tried = self.loader.tried(name, own).into_iter();
         tried.find_map(|reach| self.place(&self.tree.real(&reach.path)?))
@@ -101,8 +102,8 @@ impl<'a> Collector<'a> {
         self.found.iter().position(|library| library.path == real)
     }
 
-    /// All that were found, with the names that they load as, and of NCCL with the
-    /// versions that only the files tell.
+    /// All libraries that were found, with the names for which they are loaded, and for NCCL
+    /// with the versions that only the files tell.
     pub fn finish(mut self) -> Vec<Library> {
         let mut names: Vec<String> = Vec::new();
         let reached = self.found.iter().flat_map(|library| library.reached.iter());
@@ -132,12 +133,12 @@ fn version_in(tree: &Tree, real: &Path) -> Option<String> {
     scan::nccl_version(&file, &Elf::open(&file).ok()?, NCCL_TEXTS)
 }
 
-/// The file that loads as a name.
+/// The library that is loaded for a name.
 pub fn loaded<'l>(libraries: &'l [Library], name: &str) -> Option<&'l Library> {
     libraries.iter().find(|library| library.loads_as(name))
 }
 
-/// The folder of a library, after links.
+/// The folder of a library, after all links.
 pub fn folder_of(library: &Library) -> Option<PathBuf> {
     library.path.parent().map(Path::to_owned)
 }

@@ -1,31 +1,44 @@
-//! Shared libraries, read in parts: of a library of 450 MB only the headers, the
-//! dynamic section, and where its texts are (elf(5)).
+//! Shared libraries, read in parts: even of a library of 450 MB only the headers, the
+//! dynamic section and the place of its texts are read. The format is in elf(5); the layout
+//! of its records is taken from libc's structs.
 
 use std::fs::File;
 use std::io;
+use std::mem::{offset_of, size_of};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use super::bytes::{text_at, u16_at, u32_at, u64_at};
+use nix::libc::{EI_CLASS, EI_DATA, ELFCLASS64, ELFDATA2LSB, ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, EM_X86_64};
+use nix::libc::{Elf64_Ehdr, Elf64_Phdr, Elf64_Shdr, PT_DYNAMIC, PT_INTERP, PT_LOAD};
 
-/// Bytes of the file header, of a program header and of a section header.
-const HEADER: usize = 64;
-const PROGRAM_HEADER: usize = 56;
-const SECTION_HEADER: usize = 64;
+use super::bytes::{text_at, u8_at, u16_at, u32_at, u64_at};
 
-/// More headers than a library has.
+/// Bytes of the file header, of a program header, of a section header, and of an entry of the
+/// dynamic section.
+const HEADER: usize = size_of::<Elf64_Ehdr>();
+const PROGRAM_HEADER: usize = size_of::<Elf64_Phdr>();
+const SECTION_HEADER: usize = size_of::<Elf64_Shdr>();
+const DYNAMIC_ENTRY: usize = size_of::<DynamicEntry>();
+
+/// Headers that are read of a table; no library has as many.
 const MOST_HEADERS: u16 = 1024;
 
-/// Bytes, more than there are in a dynamic section or in the names of the sections.
+/// Bytes that are read of the dynamic section, or of the names of the sections; no library
+/// has as many.
 const LONGEST: u64 = 64 * 1024;
 
-/// Bytes that are searched where no section header tells where the texts are.
+/// Bytes at the start of the file that are searched for texts when no section header tells
+/// where the texts are.
 const START: u64 = 8 * 1024 * 1024;
 
-const PT_LOAD: u32 = 1;
-const PT_DYNAMIC: u32 = 2;
-const PT_INTERP: u32 = 3;
+/// `Elf64_Dyn` of elf(5), which libc does not have. Only its layout is used.
+#[repr(C)]
+struct DynamicEntry {
+    tag: u64,
+    value: u64,
+}
 
+/// Tags of the dynamic section (elf(5)), which libc does not have.
 const DT_NULL: u64 = 0;
 const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
@@ -38,16 +51,16 @@ pub struct Elf<'a> {
     header: [u8; HEADER],
 }
 
-/// Why a file is not one that this machine's loader could take.
+/// Why this machine's dynamic loader could not take a file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Not {
-    /// It is for another machine, and the loader passes over it.
+    /// The file is for another machine, and the loader passes over it.
     OurMachine,
-    /// It is no ELF file.
+    /// The file is not an ELF file.
     Elf,
 }
 
-/// What the dynamic loader is told.
+/// What the dynamic section of a library tells the dynamic loader.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Dynamic {
     pub needed: Vec<String>,
@@ -62,31 +75,38 @@ impl<'a> Elf<'a> {
     pub fn open(file: &'a File) -> Result<Elf<'a>, Not> {
         let mut header = [0; HEADER];
         file.read_exact_at(&mut header, 0).map_err(|_| Not::Elf)?;
-        if !header.starts_with(b"\x7fELF") {
+        if !header.starts_with(&[ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3]) {
             return Err(Not::Elf);
         }
-        // ELFCLASS64, ELFDATA2LSB, EM_X86_64.
-        let ours = header[4] == 2 && header[5] == 1 && u16_at(&header, 18) == Some(62);
+        let ours = u8_at(&header, EI_CLASS) == Some(ELFCLASS64)
+            && u8_at(&header, EI_DATA) == Some(ELFDATA2LSB)
+            && u16_at(&header, offset_of!(Elf64_Ehdr, e_machine)) == Some(EM_X86_64);
         if ours { Ok(Elf { file, header }) } else { Err(Not::OurMachine) }
     }
 
     /// The dynamic section, found as the loader finds it, by the program headers.
     pub fn dynamic(&self) -> Option<Dynamic> {
-        let headers = self.table(32, 54, PROGRAM_HEADER)?;
+        let headers = self.program_headers()?;
         let segments = || headers.chunks_exact(PROGRAM_HEADER);
-        let is = |kind: u32| move |segment: &&[u8]| u32_at(segment, 0) == Some(kind);
+        let is = |kind: u32| move |segment: &&[u8]| kind_of(segment) == Some(kind);
+        let offset = |segment: &[u8]| u64_at(segment, offset_of!(Elf64_Phdr, p_offset));
+        let size = |segment: &[u8]| u64_at(segment, offset_of!(Elf64_Phdr, p_filesz));
         let dynamic = segments().find(is(PT_DYNAMIC))?;
-        let section = self.read(u64_at(dynamic, 8)?, u64_at(dynamic, 32)?.min(LONGEST)).ok()?;
+        let section = self.read(offset(dynamic)?, size(dynamic)?.min(LONGEST)).ok()?;
+        let entry = |bytes: &[u8]| {
+            let tag = u64_at(bytes, offset_of!(DynamicEntry, tag))?;
+            Some((tag, u64_at(bytes, offset_of!(DynamicEntry, value))?))
+        };
         let entries: Vec<(u64, u64)> = section
-            .chunks_exact(16)
-            .filter_map(|entry| Some((u64_at(entry, 0)?, u64_at(entry, 8)?)))
+            .chunks_exact(DYNAMIC_ENTRY)
+            .filter_map(entry)
             .take_while(|(tag, _)| *tag != DT_NULL)
             .collect();
         let address = entries.iter().find(|(tag, _)| *tag == DT_STRTAB)?.1;
         let strings = segments().filter(is(PT_LOAD)).find_map(|segment| {
-            let within = address.checked_sub(u64_at(segment, 16)?)?;
-            (within < u64_at(segment, 32)?).then_some(())?;
-            u64_at(segment, 8)?.checked_add(within)
+            let within = address.checked_sub(u64_at(segment, offset_of!(Elf64_Phdr, p_vaddr))?)?;
+            (within < size(segment)?).then_some(())?;
+            offset(segment)?.checked_add(within)
         })?;
         let mut found = Dynamic::default();
         for (tag, offset) in entries {
@@ -101,44 +121,63 @@ impl<'a> Elf<'a> {
         Some(found)
     }
 
-    /// The dynamic loader that the kernel starts it with; `None` where it is static.
+    /// The dynamic loader with which the kernel starts this program; `None` when the program
+    /// is static.
     pub fn interpreter(&self) -> Option<String> {
-        let headers = self.table(32, 54, PROGRAM_HEADER)?;
+        let headers = self.program_headers()?;
         let mut segments = headers.chunks_exact(PROGRAM_HEADER);
-        self.text(u64_at(segments.find(|segment| u32_at(segment, 0) == Some(PT_INTERP))?, 8)?)
+        let segment = segments.find(|segment| kind_of(segment) == Some(PT_INTERP))?;
+        self.text(u64_at(segment, offset_of!(Elf64_Phdr, p_offset))?)
     }
 
-    /// Where the file has its texts, in bytes from its start and at most this many:
-    /// `.rodata`, or the file's start where no section header tells.
+    /// The bytes of the file that hold its texts, at most `most` of them: `.rodata`, or the
+    /// start of the file when no section header tells where that is.
     pub fn texts(&self, most: u64) -> Range<u64> {
         let (start, length) = self.section(b".rodata").unwrap_or((0, START));
         start..start.saturating_add(length.min(most))
     }
 
-    /// Offset and length in bytes.
+    /// Offset and length in bytes of the section of this name.
     fn section(&self, name: &[u8]) -> Option<(u64, u64)> {
-        let headers = self.table(40, 58, SECTION_HEADER)?;
+        let headers = self.table(&TableFields {
+            offset: offset_of!(Elf64_Ehdr, e_shoff),
+            entry_size: offset_of!(Elf64_Ehdr, e_shentsize),
+            count: offset_of!(Elf64_Ehdr, e_shnum),
+            size: SECTION_HEADER,
+        })?;
         let sections = || headers.chunks_exact(SECTION_HEADER);
-        let place = |section: &[u8]| Some((u64_at(section, 24)?, u64_at(section, 32)?));
-        let (start, length) = place(sections().nth(u16_at(&self.header, 62)?.into())?)?;
+        let place = |section: &[u8]| {
+            let offset = u64_at(section, offset_of!(Elf64_Shdr, sh_offset))?;
+            Some((offset, u64_at(section, offset_of!(Elf64_Shdr, sh_size))?))
+        };
+        let names = u16_at(&self.header, offset_of!(Elf64_Ehdr, e_shstrndx))?;
+        let (start, length) = place(sections().nth(names.into())?)?;
         let names = self.read(start, length.min(LONGEST)).ok()?;
         sections().find_map(|section| {
-            let at = usize::try_from(u32_at(section, 0)?).ok()?;
+            let at = usize::try_from(u32_at(section, offset_of!(Elf64_Shdr, sh_name))?).ok()?;
             (text_at(&names, at)?.as_bytes() == name).then(|| place(section))?
         })
     }
 
-    /// A table of headers: the file header has its offset, the size of each and their
-    /// number at these places.
-    fn table(&self, offset_at: usize, size_at: usize, size: usize) -> Option<Vec<u8>> {
-        if usize::from(u16_at(&self.header, size_at)?) != size {
-            return None;
-        }
-        let count = u16_at(&self.header, size_at + 2)?.min(MOST_HEADERS);
-        self.read(u64_at(&self.header, offset_at)?, u64::from(count) * size as u64).ok()
+    fn program_headers(&self) -> Option<Vec<u8>> {
+        self.table(&TableFields {
+            offset: offset_of!(Elf64_Ehdr, e_phoff),
+            entry_size: offset_of!(Elf64_Ehdr, e_phentsize),
+            count: offset_of!(Elf64_Ehdr, e_phnum),
+            size: PROGRAM_HEADER,
+        })
     }
 
-    /// An RPATH may be long; names are short.
+    /// The bytes of a table of headers.
+    fn table(&self, fields: &TableFields) -> Option<Vec<u8>> {
+        if usize::from(u16_at(&self.header, fields.entry_size)?) != fields.size {
+            return None;
+        }
+        let count = u16_at(&self.header, fields.count)?.min(MOST_HEADERS);
+        self.read(u64_at(&self.header, fields.offset)?, u64::from(count) * fields.size as u64).ok()
+    }
+
+    /// The text at this offset. A short read is tried first, because only an RPATH is long.
     fn text(&self, at: u64) -> Option<String> {
         [256, 4096].into_iter().find_map(|most| text_at(&self.read(at, most).ok()?, 0).map(str::to_owned))
     }
@@ -151,7 +190,20 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// As much as there is.
+/// Where the file header tells about a table of headers, and how large each of them must be.
+struct TableFields {
+    offset: usize,
+    entry_size: usize,
+    count: usize,
+    size: usize,
+}
+
+/// The kind of a segment, such as `PT_LOAD`.
+fn kind_of(program_header: &[u8]) -> Option<u32> {
+    u32_at(program_header, offset_of!(Elf64_Phdr, p_type))
+}
+
+/// Fills the bytes from this offset of the file, up to its end. Gives how many were read.
 pub fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < bytes.len() {
@@ -220,7 +272,8 @@ mod tests {
         assert_eq!(elf(Vec::clear), Some(Not::Elf));
     }
 
-    /// Whatever is in it: no panic, and no more memory than the bounds allow.
+    /// Whatever a file holds, reading it does not panic and takes no more memory than the
+    /// bounds allow.
     #[test]
     fn broken_files_tell_less() {
         let good = torch();

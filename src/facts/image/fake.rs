@@ -1,6 +1,6 @@
-//! Libraries for the tests, by their bytes.
+//! Makes the bytes of libraries for the tests.
 
-/// What an x86-64 library is to have.
+/// The content of an x86-64 library.
 #[derive(Default)]
 pub struct Library<'a> {
     pub needed: &'a [&'a str],
@@ -10,7 +10,7 @@ pub struct Library<'a> {
     pub without_sections: bool,
 }
 
-/// An address that is not the offset, as in real libraries.
+/// The address at which the file is loaded; it differs from the offset, as in real libraries.
 const BASE: u64 = 0x40_0000;
 
 impl Library<'_> {
@@ -66,7 +66,7 @@ fn put(bytes: &mut Vec<u8>, numbers: &[(usize, u64)]) {
     }
 }
 
-/// An NCCL that says its version.
+/// An NCCL that tells its version.
 pub fn nccl(version: &str) -> Vec<u8> {
     let texts = format!("NCCL version %s\0\0NCCL version {version}+cuda12.4\0");
     Library { texts: texts.as_bytes(), ..Library::default() }.bytes()

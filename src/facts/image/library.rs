@@ -18,7 +18,7 @@ pub struct Library {
     /// the environment that was inherited (`dlopen(3)` with a name without a slash).
     /// A program or library with an RPATH or RUNPATH of its own may find another.
     pub loads_as: Vec<String>,
-    /// All ways that lead to it, in the order in which they count.
+    /// All ways that lead to the file, in the order in which they count.
     pub reached: Vec<Reach>,
 }
 
@@ -56,11 +56,11 @@ pub enum Way {
     TorchLib,
     /// The RPATH or RUNPATH of `libtorch_cuda.so`.
     TorchRpath,
-    /// It is linked into this library of PyTorch.
+    /// The file is linked into this library of PyTorch.
     TorchStatic,
-    /// A folder where a vendor puts it, and where only a path leads to.
+    /// A folder of a vendor, to which only a path leads.
     Vendor,
-    /// One that a later version of this program knows.
+    /// A way that a later version of this program knows.
     #[default]
     #[serde(other)]
     Other,
@@ -76,12 +76,12 @@ pub enum VersionFrom {
     Wheel,
     /// A text in the library.
     Text,
-    /// One that a later version of this program knows.
+    /// A source that a later version of this program knows.
     #[serde(other)]
     Other,
 }
 
-/// The libraries that are looked for.
+/// The families of libraries that are looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     Nccl,
@@ -108,18 +108,18 @@ impl Family {
         }
     }
 
-    /// Whether a name is of any of them.
+    /// Whether a name belongs to any family.
     pub fn any_has(name: &str) -> bool {
         name.starts_with("lib") && Family::ALL.iter().any(|family| family.has(name))
     }
 
-    /// The version that the file's name tells, after links. It takes this many numbers:
-    /// `libnccl.so.2` only has the version of the interface.
+    /// The version in the file's name, after links. It must have this many numbers:
+    /// `libnccl.so.2` only tells the version of the interface.
     pub fn version(self, name: &str) -> Option<String> {
         let numbers = match self {
             Family::Nccl => 3,
             Family::Verbs | Family::Rdmacm | Family::CudaRuntime => 2,
-            // These count their interface only: `libucp.so.0.0.0`.
+            // These names only tell the version of the interface: `libucp.so.0.0.0`.
             Family::NetPlugin | Family::Ucp => return None,
         };
         let (_, version) = name.split_once(".so.")?;

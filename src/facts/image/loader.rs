@@ -9,7 +9,7 @@ use super::tree::Tree;
 use crate::facts::reader::Reader;
 use crate::facts::start::Start;
 
-/// Folders of a list that count.
+/// The most folders of a list that count.
 const FOLDERS: usize = 128;
 
 /// Debian's loader, then that of other distributions. musl's has `/lib`,
@@ -19,21 +19,21 @@ const STANDARD: &[&str] =
 
 pub struct Loader<'a> {
     tree: &'a Tree<'a>,
-    /// `LD_PRELOAD`, as paths or as names.
+    /// The entries of `LD_PRELOAD`, as paths or as names.
     preloaded: Vec<String>,
-    /// `LD_LIBRARY_PATH`.
+    /// The folders of `LD_LIBRARY_PATH`.
     library_path: Vec<PathBuf>,
     cache: Vec<Entry>,
     standard: Vec<PathBuf>,
 }
 
-/// What a library itself says of where to look.
+/// The folders that a library itself names for its search.
 #[derive(Debug, Clone, Default)]
 pub struct Own {
-    /// Folders of DT_RPATH, before `LD_LIBRARY_PATH`. They do not count where there is
-    /// a DT_RUNPATH.
+    /// The folders of DT_RPATH, which come before `LD_LIBRARY_PATH`. They do not count if there
+    /// is a DT_RUNPATH.
     pub rpath: Vec<PathBuf>,
-    /// Folders of DT_RUNPATH, after `LD_LIBRARY_PATH`.
+    /// The folders of DT_RUNPATH, which come after `LD_LIBRARY_PATH`.
     pub runpath: Vec<PathBuf>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// All files whose names fit, in the order in which the loader comes upon them.
+    /// All files whose names fit, in the order in which the loader finds them.
     pub fn all(&self, fits: impl Fn(&str) -> bool) -> Vec<Reach> {
         let fits = &fits;
         let in_folders = |way, folders: &[PathBuf]| -> Vec<Reach> {
@@ -65,9 +65,8 @@ impl<'a> Loader<'a> {
         all
     }
 
-    /// The paths that the loader tries for a name, in its order. What is preloaded
-    /// under this name is there already; it was searched without regard to anybody's
-    /// own folders.
+    /// The paths that the loader tries for a name, in its order. A library that is preloaded
+    /// under this name is loaded already, and was searched without the library's own folders.
     pub fn tried(&self, name: &str, own: &Own) -> Vec<Reach> {
         let nobody = Own::default();
         let own = if self.preloaded.iter().any(|entry| entry == name) { &nobody } else { own };
@@ -83,7 +82,7 @@ impl<'a> Loader<'a> {
         }
         tried.extend(in_folders(Way::LdLibraryPath, &self.library_path));
         tried.extend(in_folders(Way::TorchRpath, &own.runpath));
-        // Of several with this name only the first counts.
+        // If several entries have this name, only the first counts.
         tried.extend(cached.take(1).map(|(_, path)| reach(Way::Cache, path)));
         tried.extend(in_folders(Way::Standard, &self.standard));
         tried
@@ -96,15 +95,15 @@ pub fn in_folder(tree: &Tree, way: Way, folder: &Path, fits: impl Fn(&str) -> bo
     names.iter().filter(|name| fits(name)).map(|name| reach(way, folder.join(name))).collect()
 }
 
-/// The folders of an RPATH or RUNPATH, `$ORIGIN` being the folder of the library.
+/// The folders of an RPATH or RUNPATH; `$ORIGIN` is the folder of the library.
 pub fn expanded(path: &str, origin: &Path) -> Vec<PathBuf> {
     let origin = origin.to_str().unwrap_or_default();
     let expand = |entry: &str| entry.replace("${ORIGIN}", origin).replace("$ORIGIN", origin);
     path.split(':').take(FOLDERS).map(expand).filter(|folder| plain(folder)).map(PathBuf::from).collect()
 }
 
-/// The folders of `LD_LIBRARY_PATH`. An empty one is the working folder, unless the
-/// whole variable is empty; what `$ORIGIN` and `$LIB` stand for depends on the program.
+/// The folders of `LD_LIBRARY_PATH`. An empty entry is the working folder, unless the whole
+/// variable is empty. Entries with `$ORIGIN` or `$LIB` depend on the program.
 fn library_path<'s>(start: &Start<'s>) -> impl Iterator<Item = PathBuf> + use<'s> {
     let start = *start;
     let value = start.environment.get("LD_LIBRARY_PATH").filter(|value| !value.is_empty());
@@ -112,7 +111,7 @@ fn library_path<'s>(start: &Start<'s>) -> impl Iterator<Item = PathBuf> + use<'s
     folders.filter(|folder| !folder.contains('$')).filter_map(move |folder| start.path(folder))
 }
 
-/// The folders that are there, each once.
+/// The folders that exist, each of them once.
 fn distinct(tree: &Tree, folders: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     let mut seen = Vec::new();
     let is_new = |folder: &PathBuf| {
@@ -124,13 +123,12 @@ fn distinct(tree: &Tree, folders: impl Iterator<Item = PathBuf>) -> Vec<PathBuf>
     folders.take(FOLDERS).filter(is_new).collect()
 }
 
-/// Without what only the loader can fill in.
+/// Whether a path has no part that only the loader can fill in.
 fn plain(path: &str) -> bool {
     path.starts_with('/') && !path.contains('$')
 }
 
-/// Whether a preloaded file has this soname, which its own name may go on from:
-/// `libnccl.so.2.21.5`.
+/// Whether a preloaded file has this soname. Its own name may be longer: `libnccl.so.2.21.5`.
 fn is_named(path: &str, soname: &str) -> bool {
     let goes_on = |rest: &str| soname.contains(".so.") && rest.starts_with('.');
     file_name(path).strip_prefix(soname).is_some_and(|rest| rest.is_empty() || goes_on(rest))

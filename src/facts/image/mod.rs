@@ -1,5 +1,4 @@
-//! What the container's image has of libraries, read without loading them and without
-//! a GPU.
+//! The libraries of the container's image, found without loading them and without a GPU.
 
 mod bytes;
 mod cache;
@@ -31,8 +30,8 @@ use providers::Provider;
 use torch::{Linkage, Torch};
 use tree::Tree;
 
-/// The libraries that matter to a job with NCCL. Each list has them in the order in
-/// which the dynamic loader comes upon them, then those that it would not find.
+/// The libraries that matter to a job with NCCL. Each list begins with those that the dynamic
+/// loader finds, in its order, and ends with those that it would not find.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Image {
@@ -40,16 +39,16 @@ pub struct Image {
     /// The PyTorch that Python would import.
     pub torch: Option<Torch>,
     pub libibverbs: Vec<Library>,
-    /// The N of `-rdmavN.so` of the providers that `libibverbs.so.1` loads, where it is
-    /// known.
+    /// The N of `-rdmavN.so` in the names of the providers that `libibverbs.so.1` loads, if it
+    /// is known.
     pub provider_abi: Option<u32>,
     pub providers: Vec<Provider>,
     pub librdmacm: Vec<Library>,
     /// NCCL's plugins for networks, `libnccl-net*.so`.
     pub net_plugins: Vec<Library>,
-    /// `libcudart`.
+    /// The CUDA runtime, `libcudart`.
     pub cuda_runtime: Vec<Library>,
-    /// UCX, by its `libucp`.
+    /// UCX, found by its `libucp`.
     pub ucx: Vec<Library>,
 }
 
@@ -57,9 +56,9 @@ pub struct Image {
 const NCCL: &str = "libnccl.so.2";
 
 impl Image {
-    /// The NCCL that the job takes, as far as the files tell: that of PyTorch, if there
-    /// is a PyTorch with CUDA; else the one that the dynamic loader finds; else the
-    /// only one of Python's folders. `None` where that cannot be told.
+    /// The NCCL that the job takes, as far as the files tell: that of PyTorch, if there is a
+    /// PyTorch with CUDA; else the one that the dynamic loader finds; else the only one in
+    /// Python's folders. `None` if the files do not tell.
     pub fn nccl_of_the_job(&self) -> Option<&Library> {
         if let Some(torch) = self.torch.as_ref().filter(|torch| torch.linkage != Linkage::None) {
             return self.nccl.iter().find(|library| Some(&library.path) == torch.nccl.as_ref());
@@ -71,7 +70,7 @@ impl Image {
         })
     }
 
-    /// The versions of NCCL that are there, each once; more than one is a risk.
+    /// The versions of NCCL in the image, each of them once; more than one is a risk.
     pub fn nccl_versions(&self) -> Vec<&str> {
         let mut versions: Vec<&str> = Vec::new();
         for version in self.nccl.iter().filter_map(|library| library.version.as_deref()) {
@@ -82,8 +81,8 @@ impl Image {
         versions
     }
 
-    /// The libibverbs that NCCL loads (`src/misc/ibvsymbols.cc`: `libibverbs.so`, else
-    /// `libibverbs.so.1`).
+    /// The libibverbs that NCCL loads: `libibverbs.so`, else `libibverbs.so.1`
+    /// (`src/misc/ibvsymbols.cc`).
     pub fn libibverbs_of_the_job(&self) -> Option<&Library> {
         loaded(&self.libibverbs, "libibverbs.so").or_else(|| loaded(&self.libibverbs, "libibverbs.so.1"))
     }
@@ -112,11 +111,11 @@ const NET_PLUGIN_FOLDERS: &[&str] = &[
     "/opt/hpcx/nccl_spectrum-x_plugin/lib",
 ];
 
-/// Where UCX is, where it is not the distribution's.
+/// The folders of UCX, if it is not the distribution's.
 const UCX_FOLDERS: &[&str] = &["/opt/hpcx/ucx/lib", "/opt/ucx/lib", "/usr/local/ucx/lib"];
 
-/// Reads everything, below the reader's root, for a command that is started so. Nothing is
-/// loaded or run.
+/// Reads everything below the reader's root, for a command that is started like this. Nothing
+/// is loaded or run.
 pub fn read(reader: &Reader, start: Start) -> Image {
     let environment = start.environment;
     let tree = &Tree::new(reader, matters);
@@ -129,7 +128,7 @@ pub fn read(reader: &Reader, start: Start) -> Image {
     for site in sites.iter().filter(|site| !tree.names(site).is_empty()) {
         nccl.wheel(site, "nvidia/nccl/lib", "nvidia_nccl_cu");
         cuda_runtime.wheel(site, "nvidia/cuda_runtime/lib", "nvidia_cuda_runtime");
-        // From CUDA 13 on, one folder has all libraries of the toolkit.
+        // From CUDA 13 on, one folder holds all libraries of the toolkit.
         for toolkit in tree.names(&site.join("nvidia")).iter().filter(|name| is_toolkit(name)) {
             cuda_runtime.wheel(site, &format!("nvidia/{toolkit}/lib"), "nvidia_cuda_runtime");
         }
@@ -162,7 +161,7 @@ pub fn read(reader: &Reader, start: Start) -> Image {
     }
 }
 
-/// The names of folders' entries that are looked for anywhere.
+/// Whether the name of a folder's entry is looked for by anybody.
 fn matters(name: &str) -> bool {
     Family::any_has(name)
         || name.contains("-rdmav")
@@ -173,7 +172,7 @@ fn matters(name: &str) -> bool {
         || is_toolkit(name)
 }
 
-/// `cuda`, `cuda-12.4`, `cu13`.
+/// Whether this is the name of a toolkit's folder: `cuda`, `cuda-12.4`, `cu13`.
 fn is_toolkit(name: &str) -> bool {
     let number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     name == "cuda"

@@ -1,5 +1,5 @@
-//! The user-space drivers of libibverbs, its providers, as it finds them itself
-//! (rdma-core, `libibverbs/dynamic_driver.c`).
+//! The providers of libibverbs, that is its user-space drivers, found in the way in which
+//! libibverbs finds them (rdma-core, `libibverbs/dynamic_driver.c`).
 
 use std::path::{Path, PathBuf};
 
@@ -14,37 +14,37 @@ use super::tree::Tree;
 use crate::facts::environment::Environment;
 use crate::facts::reader::Reader;
 
-/// `IBV_CONFIG_DIR`. All regular files in it count, whatever their names.
+/// `IBV_CONFIG_DIR`. All regular files in this folder count, whatever their names.
 const CONFIGURATION: &str = "/etc/libibverbs.d";
 
-/// Bytes of texts in libibverbs that are searched; it has some ten thousand.
+/// The most bytes of libibverbs' texts that are searched; it has some ten thousand.
 const TEXTS: u64 = 4 * 1024 * 1024;
 
-/// Providers, files of the configuration, and names in all of those.
+/// The most providers, configuration files, and names in all of those files.
 const MOST: usize = 256;
 
-/// Bytes of a name, which may be a path.
+/// In bytes: the longest name, which may be a path.
 const LONGEST_NAME: usize = 4096;
 
-/// A provider. libibverbs loads those that are named, from its own folder
-/// (`VERBS_PROVIDER_DIR`) or, where that has none, by the dynamic loader's search. A
-/// file that nothing names is never loaded.
+/// A provider. libibverbs loads the providers that are named. It takes them from its own folder
+/// (`VERBS_PROVIDER_DIR`) or, if they are not there, by the dynamic loader's search. A file
+/// that nothing names is never loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Provider {
-    /// `mlx5`, or, from the first character `/`, a path without `-rdmavN.so`.
+    /// A name such as `mlx5`; or, if it begins with `/`, a path without `-rdmavN.so`.
     pub name: String,
-    /// The file, after links; `None` where a name leads to none.
+    /// The file, after links; `None` if the name leads to no file.
     pub path: Option<PathBuf>,
     /// The N of `-rdmavN.so`: the version of the private ABI between libibverbs and its
     /// providers (`IBVERBS_PABI_VERSION`). libibverbs loads only those of its own.
     pub abi: Option<u32>,
-    /// The files that name it (`driver mlx5`), then the variable that does,
-    /// `RDMAV_DRIVERS` or else `IBV_DRIVERS`.
+    /// What names the provider: the configuration files (`driver mlx5`), then the variable,
+    /// which is `RDMAV_DRIVERS` or else `IBV_DRIVERS`.
     pub named_by: Vec<String>,
 }
 
-/// What libibverbs was built with.
+/// The settings that libibverbs was built with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Built {
     /// `VERBS_PROVIDER_DIR`.
@@ -53,8 +53,8 @@ pub struct Built {
     pub abi: Option<u32>,
 }
 
-/// What the libibverbs that loads as `libibverbs.so.1` was built with, as the texts in
-/// it tell: `/usr/lib/x86_64-linux-gnu/libibverbs/lib%s-rdmav34.so`.
+/// The settings that the libibverbs behind `libibverbs.so.1` was built with. Its texts tell
+/// them: `/usr/lib/x86_64-linux-gnu/libibverbs/lib%s-rdmav34.so`.
 pub fn built(tree: &Tree, libraries: &[Library]) -> Built {
     let mut built = Built::default();
     let Some(library) = loaded(libraries, "libibverbs.so.1") else { return built };
@@ -70,26 +70,26 @@ pub fn built(tree: &Tree, libraries: &[Library]) -> Built {
             built.folder.is_some().then_some(())
         });
     }
-    // Where the text is not understood: rdma-core's default.
+    // If the texts do not tell, rdma-core's default holds.
     built.folder = built.folder.or_else(|| Some(folder_of(library)?.join("libibverbs")));
     built
 }
 
-/// The N of `-rdmavN.so` that ends there.
+/// The N of the `-rdmavN.so` that ends here.
 fn of_suffix(text: &[u8]) -> Option<u32> {
     let text = &text[..text.iter().position(|byte| *byte == 0)?];
     let number = std::str::from_utf8(text).ok()?.strip_prefix("-rdmav")?.strip_suffix(".so")?;
     number.parse().ok()
 }
 
-/// `mlx5` and 34 of `libmlx5-rdmav34.so`.
+/// The name and the N of a file: `mlx5` and 34 for `libmlx5-rdmav34.so`.
 fn of_file(name: &str) -> Option<(&str, u32)> {
     let (name, number) = name.strip_prefix("lib")?.strip_suffix(".so")?.rsplit_once("-rdmav")?;
     Some((name, number.parse().ok()?))
 }
 
-/// Those that files are there for, in the order of their folders; then those that are
-/// only named.
+/// The providers that have files, in the order of their folders; then those that are only
+/// named.
 pub fn read(
     reader: &Reader,
     tree: &Tree,
@@ -121,7 +121,7 @@ pub fn read(
         }
     }
     for (name, by) in named(reader, tree, environment) {
-        // All files of a name are noted; the ABI decides between them.
+        // All files of one name are noted, because the ABI decides between them.
         let mut known = false;
         for provider in providers.iter_mut().filter(|provider| provider.name == name) {
             provider.named_by.push(by.clone());
@@ -134,19 +134,20 @@ pub fn read(
     providers
 }
 
-/// A name without a file in the folders that are searched. It may be a path.
+/// A provider that is named, but has no file in the folders that are searched. The name may be
+/// a path.
 fn only_named(tree: &Tree, built: &Built, name: String, by: String) -> Provider {
     let abi = built.abi.filter(|_| name.starts_with('/'));
     let path = abi.and_then(|n| tree.real(Path::new(&format!("{name}-rdmav{n}.so"))));
     Provider { name, abi: path.as_ref().and(abi), path, named_by: vec![by] }
 }
 
-/// The names that are given, each with the file or variable that does.
+/// The names of all providers that are named, each with the file or variable that names it.
 fn named(reader: &Reader, tree: &Tree, environment: &Environment) -> Vec<(String, String)> {
     let mut named = Vec::new();
     if let Some(folder) = tree.real(Path::new(CONFIGURATION)) {
         for file in reader.names(&folder).iter().take(MOST) {
-            // As for libibverbs, what is no regular file does not count.
+            // Like libibverbs, this takes only regular files.
             let Some(text) = tree.text(&folder.join(file)) else { continue };
             let drivers = text.lines().filter_map(|line| {
                 let mut words = line.split_whitespace();

@@ -1,5 +1,5 @@
-//! The folders where Python finds packages, without running a Python (its `site`
-//! module; `Modules/getpath.py`).
+//! The folders where Python finds packages, found without running Python (its `site` module;
+//! `Modules/getpath.py`).
 
 use std::path::{Path, PathBuf};
 
@@ -7,22 +7,22 @@ use super::elf;
 use super::tree::Tree;
 use crate::facts::start::Start;
 
-/// The kernel reads so much of a script's first line (`BINPRM_BUF_SIZE`).
+/// In bytes: how much of a script's first line the kernel reads (`BINPRM_BUF_SIZE`).
 const SHEBANG: usize = 256;
 
-/// Folders of packages that count, and entries of a list of folders.
+/// The most folders of packages that count, and the most entries of a list of folders.
 const MOST: usize = 64;
 
 struct Sites<'a> {
     tree: &'a Tree<'a>,
-    /// `~/.local`, unless the user wants none of it.
+    /// `~/.local`, unless the user does not want it.
     user: Option<PathBuf>,
     found: Vec<PathBuf>,
 }
 
-/// The folders that are there, after links, in the order in which packages in them
-/// would be taken: `PYTHONPATH`; those of the Python that runs the command, where it
-/// can be told; those of the Pythons in the `PATH`; then wherever else they usually are.
+/// The folders that exist, after links, in the order in which Python would take packages from
+/// them: `PYTHONPATH`; the folders of the Python that runs the command, if that is known; those
+/// of the Pythons in the `PATH`; then the other usual places.
 pub fn site_packages(tree: &Tree, start: Start) -> Vec<PathBuf> {
     let environment = start.environment;
     let folder = |name| environment.get(name).filter(|path| path.starts_with('/')).map(PathBuf::from);
@@ -53,7 +53,8 @@ pub fn site_packages(tree: &Tree, start: Start) -> Vec<PathBuf> {
     sites.found
 }
 
-/// The Python that runs a command: itself one, or a script of one (`torchrun`).
+/// The Python that runs a command, which may be a Python itself, or a script for one
+/// (`torchrun`).
 fn python_of(tree: &Tree, start: Start, command: &str) -> Option<PathBuf> {
     let is_python = |path: &Path| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("python"))
@@ -74,7 +75,7 @@ fn python_of(tree: &Tree, start: Start, command: &str) -> Option<PathBuf> {
     in_path(tree, start, interpreter).filter(|path| is_python(path))
 }
 
-/// As execvp(3) finds a program.
+/// Finds a program as execvp(3) does.
 fn in_path(tree: &Tree, start: Start, name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return start.path(name).filter(|path| tree.is_there(path));
@@ -93,10 +94,10 @@ impl Sites<'_> {
         }
     }
 
-    /// A Python by the folder of its program.
+    /// Adds the folders of a Python, given the folder of its program.
     fn interpreter(&mut self, folder: &Path, name: &str) {
         let Some(real) = self.tree.real(&folder.join(name)) else { return };
-        // A virtual environment is known by the path before links are followed.
+        // A virtual environment is found by the path before links are followed.
         let noted = [folder.parent(), Some(folder)].into_iter().flatten();
         for environment in noted {
             if let Some(text) = self.tree.text(&environment.join("pyvenv.cfg")) {
@@ -120,7 +121,7 @@ impl Sites<'_> {
         }
     }
 
-    /// `PREFIX/bin/python3.11`, after links.
+    /// Adds the installation of a program `PREFIX/bin/python3.11`, given after links.
     fn installation(&mut self, program: &Path) {
         let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let Some(prefix) = program.parent().and_then(Path::parent) else { return };
@@ -134,9 +135,9 @@ impl Sites<'_> {
         }
     }
 
-    /// The folders of an installation, those of the version (`python3.11`) first.
+    /// Adds the folders of an installation, those of the version (`python3.11`) first.
     fn prefix(&mut self, prefix: &Path, version: &str) {
-        // Debian's `/usr/bin/python3` prefers what pip has put below `/usr/local`.
+        // Debian's `/usr/bin/python3` prefers packages that pip has put below `/usr/local`.
         if prefix == Path::new("/usr") {
             self.prefix(Path::new("/usr/local"), version);
         }

@@ -1,18 +1,18 @@
-//! Finding constant texts in a library.
+//! Finds constant texts in a library.
 
 use std::fs::File;
 use std::ops::Range;
 
 use super::elf::{Elf, read_at};
 
-/// Bytes read at a time.
+/// The number of bytes that are read at a time.
 const CHUNK: usize = 256 * 1024;
 
-/// Bytes before and after a byte of interest that are sure to be seen with it.
+/// The number of bytes before and after the rare byte that are always seen with it.
 const MARGIN: usize = 512;
 
-/// Shows all places of a byte that is rare in the texts of a library, each with what
-/// is around it, until one of them gives a result. At most `most` bytes are read.
+/// Shows every place of a byte that is rare in the texts of a library, with the bytes before it
+/// and from it on, until one of them gives a result. At most `most` bytes are read.
 pub fn scan<T>(
     file: &File,
     elf: &Elf,
@@ -39,9 +39,9 @@ pub fn scan<T>(
     None
 }
 
-/// The NCCL in a library, as in `NCCL version 2.21.5+cuda12.4`, which NCCL prints
-/// when it starts (`src/init.cc`, `VERSION_STRING`). A library that only has a format
-/// of such a text has no `+cuda` after numbers.
+/// The version of the NCCL in a library, from a text such as `NCCL version 2.21.5+cuda12.4`,
+/// which NCCL prints when it starts (`src/init.cc`, `VERSION_STRING`). A library that only has
+/// the format of such a text has no `+cuda` after numbers.
 pub fn nccl_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
     scan(file, elf, most, b'+', |before, after| {
         after.starts_with(b"+cuda").then_some(())?;
@@ -52,7 +52,7 @@ pub fn nccl_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
     })
 }
 
-/// `2.28.0` of `2.28.0` and of `2.28.0rc1`.
+/// `2.28.0` for `2.28.0` and for `2.28.0rc1`.
 fn three_numbers(text: &str) -> Option<String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let numbers = &text[..end];

@@ -12,10 +12,10 @@ use super::scan;
 use super::tree::Tree;
 use super::wheel;
 
-/// Bytes of texts in PyTorch that are searched for an NCCL.
+/// The most bytes of PyTorch's texts that are searched for an NCCL.
 const TEXTS: u64 = 64 * 1024 * 1024;
 
-/// The library that calls NCCL. Some wheels before 2.0 have it in two parts.
+/// The library that calls NCCL. Some wheels before 2.0 split it into two.
 const LIBRARIES: &[&str] = &["libtorch_cuda.so", "libtorch_cuda_cpp.so"];
 
 /// The package `torch` that Python would import.
@@ -27,8 +27,8 @@ pub struct Torch {
     /// `2.4.0+cu121`.
     pub version: Option<String>,
     pub linkage: Linkage,
-    /// The file whose NCCL it uses, the `path` of an entry of `Image::nccl`; `None`
-    /// where it is not there, or not known.
+    /// The file of the NCCL that it uses, which is the `path` of an entry of `Image::nccl`;
+    /// `None` if there is no such file, or it is not known.
     pub nccl: Option<PathBuf>,
 }
 
@@ -36,9 +36,9 @@ pub struct Torch {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Linkage {
-    /// The dynamic loader brings it (DT_NEEDED).
+    /// The dynamic loader loads NCCL (DT_NEEDED).
     Dynamic,
-    /// It is linked in.
+    /// NCCL is linked in.
     Static,
     /// There is no library for CUDA, so there is no NCCL.
     None,
@@ -48,8 +48,8 @@ pub enum Linkage {
     Unknown,
 }
 
-/// The package in the first of Python's folders that has one. Adds the NCCL that it
-/// uses to those that were found.
+/// The package in the first of Python's folders that has one. Adds the NCCL that it uses to
+/// those that were found.
 pub fn read(tree: &Tree, sites: &[PathBuf], nccl: &mut Collector) -> Option<Torch> {
     let is_package = |site: &&PathBuf| {
         let has = |file: &str| tree.is_there(&site.join("torch").join(file));
@@ -71,7 +71,7 @@ pub fn read(tree: &Tree, sites: &[PathBuf], nccl: &mut Collector) -> Option<Torc
     Some(torch)
 }
 
-/// How a library gets NCCL, and from which file; `None` where it has none.
+/// How a library gets NCCL, and from which file; `None` if it does not use NCCL.
 fn linked(tree: &Tree, real: &Path, nccl: &mut Collector) -> Option<(Linkage, Option<PathBuf>)> {
     let file = tree.open(real)?;
     let Ok(elf) = Elf::open(&file) else {
@@ -98,7 +98,7 @@ fn linked(tree: &Tree, real: &Path, nccl: &mut Collector) -> Option<(Linkage, Op
     Some((Linkage::Static, Some(real.to_owned())))
 }
 
-/// The folders that count; a DT_RUNPATH takes the place of a DT_RPATH.
+/// The folders that count: DT_RUNPATH replaces DT_RPATH.
 fn own_folders(dynamic: &Dynamic, real: &Path) -> Own {
     let origin = real.parent().unwrap_or(Path::new("/"));
     let folders =
@@ -109,7 +109,7 @@ fn own_folders(dynamic: &Dynamic, real: &Path) -> Own {
     }
 }
 
-/// `__version__ = '2.4.0+cu121'`, else what pip noted.
+/// The version from `__version__ = '2.4.0+cu121'`, or else from what pip noted.
 fn version(tree: &Tree, site: &Path) -> Option<String> {
     let text = tree.text(&site.join("torch/version.py")).unwrap_or_default();
     let written = text.lines().find_map(|line| {

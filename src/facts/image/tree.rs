@@ -1,5 +1,5 @@
-//! The image's file tree: links followed below the reader's root, and folders
-//! listed once.
+//! The image's file tree. Links are followed below the reader's root, and each folder is listed
+//! once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,19 +10,20 @@ use std::rc::Rc;
 
 use crate::facts::reader::{self, Reader};
 
-/// As many links as the kernel follows (`include/linux/namei.h`, `MAXSYMLINKS`).
+/// The most links of a path that are followed, as many as the kernel follows
+/// (`include/linux/namei.h`, `MAXSYMLINKS`).
 const LINKS: usize = 40;
 
-/// Entries of a folder that are looked at. A folder of `PYTHONPATH` may hold a data
+/// The most entries of a folder that are looked at. A folder of `PYTHONPATH` may hold a data
 /// set.
 const ENTRIES: usize = 65_536;
 
-/// Names of all folders that are kept. An image has some hundreds.
+/// The most names of all folders that are kept. An image has some hundreds.
 const NAMES: usize = 4096;
 
 pub struct Tree<'a> {
     reader: &'a Reader,
-    /// Which names matter to somebody.
+    /// Which names are kept.
     matters: fn(&str) -> bool,
     listed: RefCell<BTreeMap<PathBuf, Rc<Vec<String>>>>,
     /// How many more names may be kept.
@@ -34,9 +35,9 @@ impl<'a> Tree<'a> {
         Tree { reader, matters, listed: RefCell::default(), room: Cell::new(NAMES) }
     }
 
-    /// The path without links, as in realpath(3); `None` where nothing is there, or
-    /// where the path is not UTF-8. A link to `/x` leads to `/x` below the root, which
-    /// the kernel would not do for us.
+    /// The path without links, as in realpath(3); `None` if nothing is there, or the path is
+    /// not UTF-8. A link to `/x` leads to `/x` below the root, which the kernel would not do
+    /// for us.
     pub fn real(&self, path: &Path) -> Option<PathBuf> {
         let mut real = PathBuf::from("/");
         let mut pending = Vec::new();
@@ -60,7 +61,7 @@ impl<'a> Tree<'a> {
                     }
                     push_reversed(&mut pending, &target);
                 }
-                // It is there, and no link.
+                // The entry exists, and is not a link.
                 Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
                 Err(_) => return None,
             }
@@ -68,8 +69,7 @@ impl<'a> Tree<'a> {
         real.to_str().is_some().then_some(real)
     }
 
-    /// The names in a folder that matter, in natural order; none where there is no
-    /// folder.
+    /// The names in a folder that matter, in natural order; none if there is no folder.
     pub fn names(&self, folder: &Path) -> Rc<Vec<String>> {
         let Some(real) = self.real(folder) else { return Rc::default() };
         if let Some(names) = self.listed.borrow().get(&real) {
@@ -88,7 +88,7 @@ impl<'a> Tree<'a> {
         names
     }
 
-    /// A regular file by its path without links.
+    /// Opens a regular file by its path without links.
     pub fn open(&self, real: &Path) -> Option<File> {
         self.reader.regular(real)
     }
@@ -108,7 +108,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// The last component first, so that the next one can be popped.
+/// Pushes the last component first, so that the first one is popped first.
 fn push_reversed(pending: &mut Vec<OsString>, path: &Path) {
     pending.extend(path.components().rev().filter_map(|component| match component {
         Component::Normal(_) | Component::ParentDir => Some(component.as_os_str().to_owned()),
@@ -158,7 +158,7 @@ mod tests {
         }
         assert_eq!(*tree.names(Path::new("/lib/x86")), ["liba.so", "liba.so.1", "liba.so.1.2"]);
         assert_eq!(*tree.names(Path::new("/usr/lib")), [""; 0]);
-        // Listed once: what comes later is not seen.
+        // The folder is listed once, so a file that comes later is not seen.
         fs::write(path("usr/lib/x86/liba.so.9"), "").unwrap();
         assert_eq!(tree.names(Path::new("/usr/lib/x86")).len(), 3);
     }

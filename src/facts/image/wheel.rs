@@ -1,17 +1,17 @@
-//! What pip notes of a package beside it (`NAME-VERSION.dist-info`).
+//! What pip notes about a package, beside it (`NAME-VERSION.dist-info`).
 
 use std::path::Path;
 
 use super::tree::Tree;
 
-/// The version of the wheel whose name starts so and that brought this file. Files get
-/// replaced by hand, so the size must be that of the wheel's own list.
+/// The version of the wheel that brought this file and whose name begins like this. Files get
+/// replaced by hand, so the size must be the one in the wheel's own list.
 pub fn version(tree: &Tree, site: &Path, name: &str, path: &Path) -> Option<String> {
     let file = tree.open(&tree.real(path)?)?;
     let size = file.metadata().ok()?.len().to_string();
     let entry = path.strip_prefix(site).ok()?.to_str()?;
     noted(&tree.names(site), name).find_map(|(folder, version)| {
-        // `nvidia/nccl/lib/libnccl.so.2,sha256=...,251616632`
+        // A line is like this: `nvidia/nccl/lib/libnccl.so.2,sha256=...,251616632`.
         let record = tree.text(&site.join(folder).join("RECORD"))?;
         let mut lines = record.lines().filter_map(|line| line.split_once(','));
         let (_, rest) = lines.find(|(file, _)| *file == entry)?;
@@ -19,7 +19,7 @@ pub fn version(tree: &Tree, site: &Path, name: &str, path: &Path) -> Option<Stri
     })
 }
 
-/// The notes of packages whose names start so: the folder's name and the version.
+/// The notes about packages whose names begin like this: the folder's name and the version.
 pub fn noted<'n>(names: &'n [String], start: &str) -> impl Iterator<Item = (&'n str, &'n str)> {
     names.iter().filter_map(move |folder| {
         let (name, version) = folder.strip_suffix(".dist-info")?.split_once('-')?;

@@ -1,4 +1,4 @@
-//! What a message of rtnetlink(7) says of a route or a rule.
+//! What a message of rtnetlink(7) says about a route or a rule.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,14 +14,14 @@ use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessa
 use crate::facts::route::{LOCAL, Route};
 use crate::facts::rule::{Action, Family, Rule};
 
-// Conditions of a rule that netlink-packet-route does not know; between the last two are
-// the masks of ports and flow labels (`linux/fib_rules.h`).
+// Conditions of a rule that netlink-packet-route does not know. The numbers between the last
+// two are the masks of ports and flow labels (`linux/fib_rules.h`).
 const FRA_DSCP: u16 = 25;
 const FRA_FLOWLABEL: u16 = 26;
 const FRA_DSCP_MASK: u16 = 30;
 
-/// The routes that a message stands for, one for each next hop; none where they carry no
-/// traffic of a job out of the container. `None` where the message is of an unknown form.
+/// The routes of a message, one for each next hop; none if they carry no traffic of a job out
+/// of the container. `None` if the form of the message is unknown.
 pub fn routes(message: &[u8], names: &BTreeMap<u32, String>) -> Option<Vec<Route>> {
     let RouteMessage { header, attributes, .. } = RouteMessage::parse(message).ok()?;
     let find = |pick: fn(&RouteAttribute) -> Option<u32>| attributes.iter().find_map(pick);
@@ -101,7 +101,7 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// A route of IPv4 may have one of IPv6 (`via inet6`).
+/// The gateway. A route of IPv4 may have a gateway of IPv6 (`via inet6`).
 fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
     match attribute {
         RouteAttribute::Gateway(address) => ip(address),
@@ -111,7 +111,7 @@ fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
     }
 }
 
-/// `None` where the message is of an unknown form.
+/// The rule of a message; `None` if the form of the message is unknown.
 pub fn rule(message: &[u8]) -> Option<Rule> {
     let RuleMessage { header, attributes, .. } = RuleMessage::parse(message).ok()?;
     let mut rule = Rule {
@@ -151,7 +151,7 @@ pub fn rule(message: &[u8]) -> Option<Rule> {
             RuleAttribute::IpProtocol(_) => rule.others.push("ipproto".to_owned()),
             RuleAttribute::SourcePortRange(_) => rule.others.push("sport".to_owned()),
             RuleAttribute::DestinationPortRange(_) => rule.others.push("dport".to_owned()),
-            // What else there is before these is padding, or no condition.
+            // The other numbers before these are padding, or not conditions.
             RuleAttribute::Other(attribute) => match attribute.kind() {
                 FRA_DSCP => rule.others.push("dscp".to_owned()),
                 FRA_FLOWLABEL => rule.others.push("flowlabel".to_owned()),
@@ -217,7 +217,7 @@ mod tests {
             shown(&message),
             ["eth0 0.0.0.0/0 Some(10.1.0.1) 100 5000", "eth1 0.0.0.0/0 Some(10.2.0.1) 100 5000"]
         );
-        // A next hop that is dead carries nothing.
+        // A dead next hop carries nothing.
         let mut dead = hop(2, [10, 1, 0, 1]);
         dead.flags = RouteNextHopFlags::Dead;
         let hops = RouteAttribute::MultiPath(vec![dead, hop(3, [10, 2, 0, 1])]);

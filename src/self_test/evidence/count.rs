@@ -1,4 +1,4 @@
-//! How many cards and NICs there are, and of which machine.
+//! How many cards and NICs there are, and in which machine.
 
 use super::Evidence;
 use super::ports::used;
@@ -19,7 +19,7 @@ pub fn count(facts: &Facts, plan: &Plan) -> Evidence {
         return Evidence::skip("no NVIDIA GPU and no RDMA NIC");
     }
     let mut lines = vec![counted(facts.gpu.count.unwrap_or(0) as usize, "GPU"), counted(nics, "RDMA NIC")];
-    // On AWS the instance type.
+    // On AWS this is the instance type.
     lines.extend(facts.dmi.product.as_ref().map(|product| format!("{product} (DMI)")));
     Evidence::of(lines)
 }

@@ -8,8 +8,8 @@ use crate::facts::Facts;
 use crate::facts::counters::OF_LINK;
 use crate::plan::Plan;
 
-/// Only what is wrong with a link is a warning: packets that came late or not at all are
-/// what a full fabric and peers that ended leave behind.
+/// Only trouble on a link is a warning: packets that came late or not at all are also left
+/// behind by a full fabric and by peers that ended.
 pub fn counters(facts: &Facts, plan: &Plan) -> Evidence {
     let evidence = each_used(facts, plan, &|_, port| {
         let counts = port.counters.as_ref().filter(|counts| !counts.is_empty())?;

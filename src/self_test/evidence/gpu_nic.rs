@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::plan::distance::{self, Distance};
 use crate::text::condensed;
 
-/// A GPU, how far its nearest HCA is, and all that are so near.
+/// A GPU, how far its nearest HCA is, and all HCAs at that distance.
 struct Nearest<'a> {
     gpu: String,
     distance: Distance,
@@ -95,7 +95,7 @@ pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// What helps where these HCAs are nearer than those in use: a port that is not up comes first.
+/// What helps if these HCAs are nearer than those in use: a port that is not up comes first.
 fn fix(facts: &Facts, nearer: &[&str]) -> String {
     let is_up = |name: &&&str| {
         let hca = facts.rdma.iter().find(|hca| hca.name == ***name);
@@ -118,7 +118,7 @@ fn fix(facts: &Facts, nearer: &[&str]) -> String {
     steps.join(" ")
 }
 
-/// How far the nearest are, and their names.
+/// The distance of the nearest HCAs, and their names.
 fn nearest<'a>(gpu: &PciDevice, hcas: &[&'a Hca]) -> Option<(Distance, Vec<&'a str>)> {
     let distance = |hca: &Hca| distance::of_hca(gpu, hca);
     let least = hcas.iter().filter_map(|hca| distance(hca)).min()?;
@@ -126,7 +126,7 @@ fn nearest<'a>(gpu: &PciDevice, hcas: &[&'a Hca]) -> Option<(Distance, Vec<&'a s
     Some((least, at_it.map(|hca| hca.name.as_str()).collect()))
 }
 
-/// Of the first.
+/// Why the first of these HCAs is not used.
 fn why_idle<'a>(plan: &'a Plan, hcas: &[&str]) -> &'a str {
     let verdict = plan.ports.iter().find(|verdict| hcas.first() == Some(&verdict.hca.as_str()));
     verdict.and_then(|verdict| verdict.reason.as_deref()).unwrap_or("not wanted")
@@ -139,8 +139,8 @@ mod tests {
 
     const ROOTS: [&str; 2] = ["pci0000:10/0000:10:01.0/0000:11:00.0", "pci0000:90/0000:90:01.0/0000:91:00.0"];
 
-    /// HCAs and GPUs, each behind one of the two switches; those of the host that are
-    /// beyond `used` are left alone.
+    /// The evidence for HCAs and GPUs that are each behind one of two switches. HCAs beyond the
+    /// first `used` ones are not used.
     fn evidence(gpus: &[usize], hcas: &[usize], used: usize) -> Evidence {
         let (mut facts, plan) = host(hcas.len(), used);
         let path = |root: usize, device: usize| {
@@ -162,7 +162,7 @@ mod tests {
         let found = evidence(&[0, 0, 1], &[0, 1, 1], 3);
         assert_eq!(found.lines, ["GPU 0: mlx5_0 PIX", "GPU 1: mlx5_0 PIX", "GPU 2: mlx5_1, mlx5_2 PIX"]);
         assert_eq!((found.wrong, found.skip), (None, None));
-        // Far, and there is none that is nearer.
+        // The HCA is far, and no other one is nearer.
         let far = evidence(&[0], &[1], 1);
         assert_eq!((far.lines, far.wrong), (vec!["GPU 0: mlx5_0 SYS".to_owned()], None));
     }
@@ -181,7 +181,7 @@ mod tests {
         assert!(up.starts_with("Let the job use mlx5_1, or allot"), "{up}");
         let both = super::fix(&facts, &["mlx5_1", "mlx5_2"]);
         assert!(both.starts_with("Bring the port of mlx5_2 up") && both.ends_with(&up), "{both}");
-        // What is used is near enough.
+        // The used HCA is near enough.
         assert_eq!(evidence(&[0], &[0, 0], 1).wrong, None);
     }
 

@@ -18,7 +18,7 @@ pub fn libibverbs(facts: &Facts, _: &Plan) -> Evidence {
 pub fn librdmacm(facts: &Facts, _: &Plan) -> Evidence {
     match installed::image(facts) {
         None => Evidence::skip(NO_NCCL),
-        // NCCL does without it; some plugins and MPI do not.
+        // NCCL does not need librdmacm; some plugins and MPI do.
         Some(image) if image.librdmacm.is_empty() => {
             Evidence::skip("not in the image, and NCCL does without it")
         }
@@ -40,7 +40,7 @@ pub fn plugin(facts: &Facts, _: &Plan) -> Evidence {
     }
 }
 
-/// The release, beside what the platform asks for.
+/// The release of NCCL, and the one that the platform asks for.
 pub fn nccl(facts: &Facts, plan: &Plan) -> Evidence {
     let found = match (plan.nccl, installed::found(facts)) {
         (_, Some((version, path))) => format!("{version}, {path}"),
@@ -50,7 +50,7 @@ pub fn nccl(facts: &Facts, plan: &Plan) -> Evidence {
     with_minimum(vec![found], plan, |profile| profile.nccl_min.as_deref())
 }
 
-/// The release, beside what the platform asks for.
+/// The release of CUDA, and the one that the platform asks for.
 pub fn cuda(facts: &Facts, plan: &Plan) -> Evidence {
     let found = match (&facts.platform.cuda_version, installed::image(facts).map(|image| &image.cuda_runtime))
     {

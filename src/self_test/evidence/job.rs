@@ -28,7 +28,7 @@ pub fn bootstrap(_: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// What the release that is known does, or the newest.
+/// What the known release of NCCL does, or else the newest release.
 pub fn nccl(_: &Facts, plan: &Plan) -> Evidence {
     let Some(forecast) = plan.forecasts.last() else { return Evidence::skip("there is no RDMA here") };
     if let Certain::Perhaps(why) = obstacle::of_network(plan) {
@@ -48,7 +48,7 @@ pub fn nccl(_: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// How many the user has set, for NCCL and its neighbours.
+/// How many variables the user has set, for NCCL and its neighbours.
 pub fn variables(_: &Facts, plan: &Plan) -> Evidence {
     let set = plan.settings.iter().filter(|setting| setting.outcome == plan::Outcome::User).count();
     match set {
@@ -65,7 +65,7 @@ pub fn signals(facts: &Facts, _: &Plan) -> Evidence {
     }
 }
 
-/// Whether the state of the start can be kept for those who enter.
+/// Whether the state of the start can be kept for processes that enter the container.
 pub fn state(facts: &Facts, _: &Plan) -> Evidence {
     match facts.state_writable {
         None => Evidence::skip("the facts do not say"),

@@ -6,10 +6,10 @@ use crate::facts::limits::{Amount, Limit};
 use crate::findings::memlock::{self, Pinning, amount};
 use crate::plan::Plan;
 
-/// Open files for each rank of a large job.
+/// The number of open files that each rank of a large job needs.
 const FEW_FILES: u64 = 4096;
 
-/// Bytes; what threads of NCCL and of frameworks are known to be short of.
+/// In bytes; threads of NCCL and of frameworks are known to need more stack.
 const SMALL_STACK: u64 = 1024 * 1024;
 
 pub fn memlock(facts: &Facts, _: &Plan) -> Evidence {

@@ -42,8 +42,8 @@ pub fn pci_links(facts: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// Whether two cards that could be equally fast have other links, although each of them
-/// runs at what it says is its best.
+/// Whether two cards of the same possible speed have different links, although each runs at
+/// what it reports as its best.
 fn differ(facts: &Facts, plan: &Plan) -> bool {
     let links: Vec<(&Hca, &PciLink)> =
         used(facts, plan).filter_map(|(hca, _)| Some((hca, hca.pci_link.as_ref()?))).collect();

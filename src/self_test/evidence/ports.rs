@@ -1,4 +1,4 @@
-//! The ports in use, and what is said of them.
+//! The ports in use, and what their checks show.
 
 use std::vec;
 
@@ -8,7 +8,8 @@ use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::plan::{Plan, own_slots};
 use crate::text::{condensed, grouped};
 
-/// The ports that the plan uses. As a list, which makes less code of each use.
+/// The ports that the plan uses. They are a list, because an iterator would make more code at
+/// each use.
 pub fn used<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a Hca, &'a Port)> {
     let found = plan.ports.iter().filter(|verdict| verdict.used).filter_map(|verdict| {
         let hca = facts.rdma.iter().find(|hca| hca.name == verdict.hca)?;
@@ -77,7 +78,7 @@ pub fn route(facts: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
-/// A line for each thing that is said, with the ports that it is said of.
+/// One line for each text that `say` gives, with the ports that it gives it for.
 pub fn each_used(facts: &Facts, plan: &Plan, say: &dyn Fn(&Hca, &Port) -> Option<String>) -> Evidence {
     let said = grouped(used(facts, plan).filter_map(|(hca, port)| {
         let name = match hca.ports.len() {

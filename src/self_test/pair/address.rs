@@ -1,11 +1,11 @@
-//! Where a node is, or waits.
+//! The address where a node is, or waits.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use crate::resolve;
 
-/// Of TCP; chosen where nobody else's default is.
+/// The default TCP port; it is nobody else's default.
 const DEFAULT_PORT: u16 = 18516;
 
 /// A host, which may be empty, and a port.
@@ -16,12 +16,12 @@ pub struct Address {
 }
 
 impl Address {
-    /// Whether it names no host.
+    /// Whether the address names no host.
     pub fn is_empty(&self) -> bool {
         self.host.is_empty()
     }
 
-    /// Whether it can lead to nobody but this host.
+    /// Whether the address can lead to nobody but this host.
     pub fn is_loopback(&self) -> bool {
         let literal = self.host.parse::<IpAddr>();
         literal.map_or_else(
@@ -31,7 +31,7 @@ impl Address {
     }
 
     /// # Errors
-    /// As of [`resolve::addresses`].
+    /// As for [`resolve::addresses`].
     pub fn sockets(&self, until: Instant) -> Result<Vec<SocketAddr>, String> {
         let host = if self.host.is_empty() { "localhost" } else { &self.host };
         resolve::addresses(host, self.port, until)
@@ -58,7 +58,7 @@ impl std::str::FromStr for Address {
         let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((host, "")) => (host, None),
             Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or("none"))),
-            // Of an IPv6 address the last part is no port.
+            // The last part of an IPv6 address is not a port.
             None if text.matches(':').count() > 1 => (text, None),
             None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
         };

@@ -7,7 +7,7 @@ use super::found::Found;
 use super::message::Node;
 use crate::text::counted;
 
-/// What must be the same, in the order in which it is shown.
+/// The properties that must be the same on both nodes, in the order in which they are shown.
 pub fn checks(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Check> {
     vec![
         count(mine, theirs),
@@ -30,7 +30,7 @@ pub fn checks(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Check> {
     ]
 }
 
-/// Why no data can go over two rails.
+/// Why no data can go between these two rails.
 pub fn why_not(near: &Rail, far: &Rail) -> Option<String> {
     if near.link_layer != far.link_layer {
         Some(format!("one end is {}, the other {}", near.link_layer, far.link_layer))
@@ -60,7 +60,7 @@ fn count(mine: &Node, theirs: &Node) -> Check {
     }
 }
 
-/// A property of each rail.
+/// Compares one property of each rail.
 fn rails(id: &str, mine: &Node, theirs: &Node, value: fn(&Rail) -> Option<String>, fix: &str) -> Check {
     let shown = |rail: &Rail| value(rail).unwrap_or_else(|| "none".to_owned());
     let pairs = || mine.rails.iter().zip(&theirs.rails);
@@ -88,7 +88,7 @@ fn verdict(id: &str, odd: Vec<String>, same: Vec<String>, fix: &str) -> Check {
     }
 }
 
-/// Of the interface, and what the ports work with.
+/// Compares the MTUs of the interfaces, and those that the ports work with.
 fn mtu(mine: &Node, theirs: &Node, found: &[Found]) -> Check {
     let (mut odd, mut same) = (Vec::new(), Vec::new());
     for (index, (near, far)) in mine.rails.iter().zip(&theirs.rails).enumerate() {
@@ -149,7 +149,7 @@ mod tests {
         Node { host: host.into(), nccl: Some("2.27.7".into()), rails: (0..rails).map(rail).collect() }
     }
 
-    /// The ids of what failed, with the messages.
+    /// The ids of the checks that failed, with their messages.
     fn failed(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<(String, String)> {
         let checks = checks(mine, theirs, found).into_iter();
         let failed = checks.filter(|check| check.outcome == Outcome::Failed);

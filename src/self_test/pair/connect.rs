@@ -1,4 +1,4 @@
-//! Going to the other node, which may come up later.
+//! Connecting to the other node, which may come up later.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -12,18 +12,18 @@ use super::wire::Wire;
 use super::{Meeting, time};
 use crate::verbs::rail::Side;
 
-/// Between two tries to reach a node that is not there yet.
+/// The pause between two tries to reach a node that is not there yet.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// For one try: a node that is off does not answer at all.
+/// The time for one try: a node that is off does not answer at all.
 const TRY: Duration = Duration::from_secs(5);
 
-/// A connection that is closed, or stays silent, before the other end has proven anything
-/// is one to a proxy whose node is not up yet, or to a node that many others have come to;
-/// so another one is made.
+/// Connects until a node has proven to be ours. A connection that is closed or stays silent
+/// before that may lead to a proxy whose node is not up yet, or to a node to which many others
+/// have come; so another one is made.
 ///
 /// # Errors
-/// In words: it cannot be reached, or is no node of ours.
+/// A sentence: the node cannot be reached, or is not ours.
 pub fn go_to(
     address: &Address,
     meeting: &Meeting,
@@ -75,7 +75,7 @@ fn prove(mut connection: Connection, meeting: &Meeting, end: Instant) -> Result<
 }
 
 /// # Errors
-/// Why it cannot be reached.
+/// Why the address cannot be reached.
 fn reach(address: &Address, end: Instant, say: &mut dyn FnMut(&str)) -> Result<Connection, String> {
     loop {
         match once(address, end) {
@@ -104,7 +104,8 @@ fn once(address: &Address, end: Instant) -> Result<Connection, String> {
     Err(last.map_or_else(|| "the name has no address".to_owned(), |error| error.to_string()))
 }
 
-/// TCP connects a socket to itself where it is told to, on a port of its own choice.
+/// TCP can connect a socket to itself, if the port that the kernel has chosen for it is the one
+/// to connect to.
 fn is_itself(stream: &TcpStream) -> bool {
     matches!((stream.local_addr(), stream.peer_addr()), (Ok(near), Ok(far)) if near == far)
 }

@@ -13,21 +13,21 @@ use super::stranger::{Fault, Stranger};
 pub struct Connection {
     stream: TcpStream,
     address: String,
-    /// What has come and was not asked for yet.
+    /// What has arrived and was not asked for yet.
     came: Vec<u8>,
 }
 
 impl Connection {
     /// # Errors
-    /// It cannot be kept from blocking.
+    /// The connection cannot be made non-blocking.
     pub fn new(stream: TcpStream, address: String) -> std::io::Result<Connection> {
         stream.set_nonblocking(true)?;
-        // Without it a message would come a little later.
+        // Without this option a message would come a little later.
         let _ = stream.set_nodelay(true);
         Ok(Connection { stream, address, came: Vec::new() })
     }
 
-    /// Whom it leads to.
+    /// The address that the connection leads to.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -36,10 +36,10 @@ impl Connection {
         self.stream.as_fd()
     }
 
-    /// Waits for the kernel to take it, but no longer than that.
+    /// Waits until the kernel has taken the line, but no longer than this.
     ///
     /// # Errors
-    /// With the reason.
+    /// The reason.
     pub fn send(&mut self, mut line: &[u8], patience: Duration) -> Result<(), Stranger> {
         let end = Instant::now() + patience;
         while !line.is_empty() {
@@ -58,10 +58,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for the next line, but no longer than that.
+    /// Waits for the next line, but no longer than this.
     ///
     /// # Errors
-    /// With what came instead.
+    /// What came instead.
     pub fn line(&mut self, longest: usize, patience: Duration) -> Result<Vec<u8>, Stranger> {
         let end = Instant::now() + patience;
         loop {
@@ -74,10 +74,10 @@ impl Connection {
         }
     }
 
-    /// The next line, where all of it has come.
+    /// The next line, if all of it has arrived.
     ///
     /// # Errors
-    /// With what came instead.
+    /// What came instead.
     pub fn line_if_there(&mut self, longest: usize) -> Result<Option<Vec<u8>>, Stranger> {
         let mut buffer = [0; 4096];
         loop {
@@ -113,7 +113,7 @@ impl Connection {
 
     fn broken(&self, error: &Error) -> Stranger {
         match error.kind() {
-            // The same, with something that it had not read.
+            // The other end has closed, with something that it had not read.
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => self.gone(""),
             _ => {
                 let why = format!("the connection to {} broke: {error}.", self.address);
@@ -123,12 +123,12 @@ impl Connection {
     }
 }
 
-/// A greeting, or a code.
+/// Whether this is the start of a greeting or of a code.
 fn is_start_of_ours(bytes: &[u8]) -> bool {
     bytes.starts_with(b"{") || bytes.iter().take(64).all(u8::is_ascii_hexdigit)
 }
 
-/// Whether something happened before that time.
+/// Whether something happened before this time.
 fn wait(fd: BorrowedFd, what: PollFlags, end: Instant) -> bool {
     let left = end.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -139,7 +139,7 @@ fn wait(fd: BorrowedFd, what: PollFlags, end: Instant) -> bool {
     true
 }
 
-/// The rest of a millisecond is waited for, not spun.
+/// Rounded up: the rest of a millisecond is waited for, not spun.
 pub fn timeout(left: Duration) -> PollTimeout {
     PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
 }

@@ -2,13 +2,13 @@
 
 use super::message::Moved;
 
-/// What came of a pair of rails.
+/// The result for a pair of rails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// What the port works with, here and there, in bytes.
+    /// In bytes: the MTU that the port works with, on this node and on the other one.
     pub mtu: [Option<u32>; 2],
     pub mine: Moved,
     pub theirs: Moved,
-    /// Why it was not tried.
+    /// Why the pair was not tried.
     pub left_out: Option<String>,
 }

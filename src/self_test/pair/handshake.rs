@@ -1,10 +1,10 @@
-//! Proving to each other that both have the same token, without sending it. No I/O: lines
-//! in, lines out.
+//! Two nodes prove to each other that both have the same token, without sending it. No I/O:
+//! lines in, lines out.
 //!
-//! Both greet, the first side first. From then on every message has a code that only a
-//! holder of the token can make, and the first such message is the proof. The second side
-//! says nothing that depends on the token before it has seen the first side's proof, so
-//! whoever goes to it without the token learns nothing to try tokens on.
+//! Both greet, the first side first. From then on every message has a code that only a holder
+//! of the token can make, and the first such message is the proof. The second side says nothing
+//! that depends on the token before it has seen the first side's proof. So somebody who
+//! connects to it without the token learns nothing to try tokens on.
 
 use std::time::{Duration, Instant};
 
@@ -17,52 +17,53 @@ use crate::sys::random;
 use crate::text::{shortened, visible};
 use crate::verbs::rail::Side;
 
-/// Bytes of a line until both know each other.
+/// In bytes: the longest line until both nodes have proven themselves.
 pub const LONGEST: usize = 1024;
 
-/// For all of it.
+/// The time for the whole handshake.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a message may take beside what its sender says.
+/// What a message may take in addition to the time that its sender has told.
 const MORE: Duration = Duration::from_secs(10);
 
-/// Longer than this only a node is waited for that may as well wait for us so long.
+/// A node may only ask for a wait longer than this if it is ready to wait for us as long.
 const USUAL: Duration = Duration::from_secs(60);
 
-/// So much is shown of what is no message.
+/// The number of bytes that are shown of a line that is not a message.
 const SHOWN: usize = 60;
 
-/// How long one handshake may take: who comes at the last moment still has one.
+/// How long one handshake may take: a node that comes at the last moment still gets the time
+/// for one.
 pub fn patience(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now()).clamp(LEAST_PATIENCE, PATIENCE)
 }
 
-/// What to do next.
+/// What to do next in the handshake.
 pub enum Step {
-    /// Send this, and hear the next line.
+    /// Send this line, and wait for the next one.
     Send(Vec<u8>),
-    /// Send this, unless it is empty: each knows the other. The other node's messages may
-    /// take so long.
+    /// Send this line, unless it is empty. Both nodes have proven themselves; the messages of
+    /// the other node may take this long.
     Proven(Vec<u8>, Session, Duration),
 }
 
 pub struct Handshake<'a> {
     side: Side,
     token: &'a [u8],
-    /// How long each of our messages may take.
+    /// The longest time that each of our messages may take.
     longest: Duration,
-    /// Of the other one, for sentences.
+    /// The address of the other node, for sentences.
     address: String,
-    /// The line.
+    /// The line with which this node greets.
     greeting: Vec<u8>,
-    /// Once the other one has greeted.
+    /// Set once the other node has greeted.
     session: Option<Session>,
 }
 
 impl<'a> Handshake<'a> {
     /// # Errors
-    /// In words: the kernel gives no random number.
+    /// A sentence: the kernel gives no random number.
     pub fn new(
         side: Side,
         token: &'a str,
@@ -90,10 +91,10 @@ impl<'a> Handshake<'a> {
         self.session.is_some()
     }
 
-    /// What comes from the other one.
+    /// Takes a line of the other node.
     ///
     /// # Errors
-    /// It is no node of ours.
+    /// The other end is not a node of ours.
     pub fn hear(&mut self, line: &[u8]) -> Result<Step, Stranger> {
         match self.session.take() {
             None => self.greeted(line),
@@ -101,7 +102,7 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    /// A last word to one that is no node of ours, so that it can say why.
+    /// A last line to an end that is not a node of ours, so that it can say why.
     pub fn farewell(&self, fault: Fault) -> Option<Vec<u8>> {
         match (self.side, fault) {
             (Side::Second, Fault::Version) => Some(self.greeting.clone()),
@@ -173,7 +174,7 @@ impl<'a> Handshake<'a> {
     }
 }
 
-/// Something that no node of ours would send.
+/// The other end has sent something that no node of ours would send.
 pub fn not_ours(address: &str, bytes: &[u8]) -> Stranger {
     let start = bytes.get(..bytes.len().min(SHOWN)).unwrap_or_default().trim_ascii_end();
     let start = visible(&String::from_utf8_lossy(start));
@@ -209,7 +210,7 @@ mod tests {
         result.err().expect("it is refused").fault
     }
 
-    /// Each side's patience with the other, or what is wrong.
+    /// How long each side waits for the other, or what is wrong.
     fn both(first: &str, second: &str) -> Result<[Duration; 2], Stranger> {
         let (mut first, mut second) = (at(Side::First, first, 1), at(Side::Second, second, 20));
         let greeting = sent(second.hear(first.greeting())?);
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_proof_is_of_one_connection() {
-        // As somebody in between has heard them before.
+        // Replays lines that somebody in between has heard before.
         let (mut first, mut second) = (at(Side::First, TOKEN, 1), at(Side::Second, TOKEN, 1));
         let greeting = first.greeting().to_vec();
         let hello = sent(first.hear(&sent(second.hear(&greeting).unwrap())).unwrap());

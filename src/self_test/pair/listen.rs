@@ -1,4 +1,4 @@
-//! Waiting for the other node, and whoever else comes meanwhile.
+//! Waiting for the other node, and dealing with everybody else who comes meanwhile.
 
 use std::io::{Error, ErrorKind};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener};
@@ -19,25 +19,25 @@ use super::stranger::{Fault, Stranger, Strangers};
 use super::wire::Wire;
 use crate::verbs::rail::Side;
 
-/// Connections whose other end has not proven anything yet.
+/// The most connections whose other end has not proven anything yet.
 const MOST: usize = 64;
 
-/// Connections that are taken before the others are heard again.
+/// The most connections that are accepted before the others are heard again.
 const AT_ONCE: usize = 16;
 
-/// That the kernel keeps for us, as far as net.core.somaxconn allows.
+/// The most connections that the kernel keeps for us, as far as net.core.somaxconn allows.
 const BACKLOG: i32 = 128;
 
-/// Where another node is waited for.
+/// A socket on which another node is waited for.
 pub struct Waiting {
     listener: TcpListener,
-    /// This end, as the kernel knows it.
+    /// The address of this end, as the kernel knows it.
     pub own: SocketAddr,
 }
 
 impl Waiting {
     /// # Errors
-    /// In words: the address cannot be used.
+    /// A sentence: the address cannot be used.
     pub fn at(address: &Address, until: Instant) -> Result<Waiting, String> {
         let failed = |error: Error| format!("cannot listen on {address}: {error}.");
         let listener = match address.is_empty() {
@@ -54,12 +54,12 @@ impl Waiting {
         Ok(Waiting { listener, own })
     }
 
-    /// The first node that proves to be ours, and how long its messages may take; `None`
-    /// when the time is over. All who have come are heard at once, so that nobody keeps
-    /// it out by saying nothing.
+    /// The first node that proves to be ours, and how long its messages may take; `None` when
+    /// the time is over. All connections are heard at once, so that nobody keeps the node out
+    /// by saying nothing.
     ///
     /// # Errors
-    /// In words: nobody can come any more.
+    /// A sentence: nobody can connect any more.
     pub fn first(
         &self,
         token: &str,
@@ -93,7 +93,7 @@ impl Waiting {
         }
     }
 
-    /// Who has come by now.
+    /// Accepts the connections that have come by now.
     fn accept<'a>(
         &self,
         guests: &mut Vec<Guest<'a>>,
@@ -114,11 +114,11 @@ impl Waiting {
                     let patience = handshake::patience(end);
                     guests.push(Guest { connection, handshake, patience, until: Instant::now() + patience });
                 }
-                // Who has gone again before was none.
+                // A connection that was closed before it was accepted does not count.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // No more descriptors.
+                // There are no more descriptors.
                 Err(_) if !guests.is_empty() => strangers.add(push_out(guests)),
                 Err(error) => return Err(format!("cannot listen on {} any longer: {error}.", self.own)),
             }
@@ -126,7 +126,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// Until somebody comes, says something, or has had time enough.
+    /// Waits until somebody connects or says something, or a guest's time is over.
     fn sleep(&self, guests: &[Guest], end: Option<Instant>) {
         let until = guests.iter().map(|guest| guest.until).chain(end).min();
         let left = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
@@ -138,7 +138,7 @@ impl Waiting {
     }
 }
 
-/// One that has come and not yet proven to be ours.
+/// A connection whose other end has not yet proven to be ours.
 struct Guest<'a> {
     connection: Connection,
     handshake: Handshake<'a>,
@@ -147,10 +147,11 @@ struct Guest<'a> {
 }
 
 impl Guest<'_> {
-    /// All that it has said by now.
+    /// Hears all that the other end has said by now.
     fn hear(&mut self) -> Result<Option<(super::session::Session, Duration)>, Stranger> {
         while let Some(line) = self.connection.line_if_there(handshake::LONGEST)? {
-            // Its queue is empty: what does not fit is for nobody.
+            // The connection's queue is empty, so a line that does not fit was not read by
+            // anybody.
             match self.handshake.hear(&line) {
                 Ok(Step::Send(line)) => self.connection.send(&line, Duration::ZERO)?,
                 Ok(Step::Proven(line, session, patience)) => {
@@ -172,7 +173,7 @@ impl Guest<'_> {
     }
 }
 
-/// The one that has been there longest, of those that have not even greeted if there is any.
+/// Closes the connection that is the oldest; one that has not even greeted goes first.
 fn push_out(guests: &mut Vec<Guest>) -> Stranger {
     let index = guests.iter().position(|guest| !guest.handshake.has_greeted()).unwrap_or(0);
     let guest = guests.remove(index);
@@ -181,8 +182,8 @@ fn push_out(guests: &mut Vec<Guest>) -> Stranger {
     Stranger { fault: Fault::PushedOut, why }
 }
 
-/// Of IPv6 and IPv4, whatever `net.ipv6.bindv6only` says; of IPv4 alone where there is
-/// no other.
+/// Listens on IPv6 and IPv4, whatever `net.ipv6.bindv6only` says; on IPv4 alone if there is no
+/// IPv6.
 fn every_address(port: u16) -> Result<TcpListener, Error> {
     let both = || -> nix::Result<TcpListener> {
         let fd = socket(AddressFamily::Inet6, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;

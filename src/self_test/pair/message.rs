@@ -7,16 +7,17 @@ use super::super::report::Rail;
 use crate::text::{shortened, visible};
 use crate::verbs::talk::End;
 
-/// The version of all that follows the greeting.
+/// The version of everything that follows the greeting.
 pub const SCHEMA: &str = "rdma-init/pair/2";
 
-/// What anybody may have written. Nothing of it is believed but that the two cannot go on.
+/// Messages that anybody may have written. They are not believed, except that the two nodes
+/// cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Plain {
     Greeting {
         schema: String,
         program: String,
-        /// Random; see [`super::session`].
+        /// A random number; see [`super::session`].
         nonce: Nonce,
     },
     /// The other node's proof was wrong.
@@ -25,20 +26,20 @@ pub enum Plain {
 
 pub type Nonce = [u8; 16];
 
-/// Both nodes send each of these, in this order.
+/// The messages of the protocol. Both nodes send each of these, in this order.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Message {
-    /// The code of this one proves that its sender has the token.
+    /// The first message with a code, which proves that its sender has the token.
     Hello {
-        /// Milliseconds: how long the sender may take for each of its next messages.
+        /// In milliseconds: how long the sender may take for each of its next messages.
         longest_ms: u64,
     },
     Node(Node),
-    /// For each rail, where that could be made.
+    /// The end of each rail, if one could be made.
     Ends(Vec<Option<End>>),
-    /// For each rail, whether it can receive.
+    /// Whether each rail can receive.
     Ready(Vec<bool>),
-    /// For each rail.
+    /// The result of each rail.
     Done(Vec<Moved>),
 }
 
@@ -54,7 +55,7 @@ impl Message {
     }
 }
 
-/// What a node is.
+/// The description of a node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     pub host: String,
@@ -64,7 +65,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Without what a terminal or a reader should not get from a stranger.
+    /// Removes what a terminal or a reader should not get from a stranger.
     pub fn presentable(mut self) -> Node {
         let rails = self.rails.iter_mut().flat_map(|rail| {
             let texts = [&mut rail.hca, &mut rail.link_layer, &mut rail.rate];
@@ -77,16 +78,16 @@ impl Node {
     }
 }
 
-/// What came of one rail at one node.
+/// The result of one rail at one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
-    /// Whether all that came was what the other node had sent.
+    /// Whether all data that arrived is what the other node had sent.
     pub verified: bool,
     pub latency_ns: Option<u64>,
-    /// Mbit/s, to the other node.
+    /// In Mbit/s, to the other node.
     pub bandwidth_mbps: Option<u64>,
     /// What failed, and how.
     pub error: Option<String>,
-    /// Why it was not tried.
+    /// Why the rail was not tried.
     pub skipped: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What came of the data between two nodes, as checks and as figures. Pure.
+//! The result of the data between two nodes, as checks and as figures. Pure.
 
 use super::super::check::{Check, Outcome};
 use super::super::kinds;
@@ -12,7 +12,7 @@ use crate::verbs::rail::WAITING;
 
 const DATA: &str = "pair-data";
 
-/// One for each pair of rails.
+/// One check for each pair of rails.
 pub fn checks(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Check> {
     let rails = mine.rails.iter().zip(&theirs.rails).zip(found);
     rails.map(|((near, far), found)| check(near, far, &theirs.host, found)).collect()
@@ -48,8 +48,8 @@ fn check(near: &Rail, far: &Rail, host: &str, found: &Found) -> Check {
     Check { message: Some(message), fix: fix(&errors).map(str::to_owned), ..of(Outcome::Failed) }
 }
 
-/// Of what both ends say, by the cause: that nothing came from the other end is the
-/// consequence of what happened there.
+/// The fix for the cause, found in what both ends say: when nothing came from the other end,
+/// the cause is there.
 fn fix(errors: &[String]) -> Option<&'static str> {
     let is_cause = |error: &&String| !error.starts_with(WAITING);
     let error = errors.iter().find(is_cause).or(errors.first())?;
@@ -68,7 +68,7 @@ fn fix(errors: &[String]) -> Option<&'static str> {
     }
 }
 
-/// The rails that work.
+/// The figures of the rails that work.
 pub fn figures(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Figures> {
     let rails = mine.rails.iter().zip(&theirs.rails).zip(found);
     let figures = rails.filter(|(_, found)| found.mine.verified && found.theirs.verified).filter_map(

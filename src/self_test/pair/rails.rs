@@ -1,5 +1,5 @@
-//! Every rail to its counterpart: a process for each, which tells what its end is, hears
-//! of the other end from here, and moves data.
+//! Connects every rail to its counterpart. Each rail has a process, which tells its own end,
+//! gets the other end from here, and moves data.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use crate::verbs::talk::End;
 
 const NUMBER: &str = "it reports another number of rails";
 
-/// Longer than all steps together, of which each has its own time.
+/// Longer than all steps together; each step has a limit of its own.
 const ALL: Duration = Duration::from_secs(3600);
 
 /// # Errors
-/// In words: the other node has gone, or does not keep to the protocol.
+/// A sentence: the other node has gone, or does not keep to the protocol.
 pub fn run(
     met: &mut Met,
     wanted: &[PortTest],
@@ -42,7 +42,7 @@ pub fn run(
     let mut children = Children::start(&tried, ALL, work);
     let ends = connect(met, &mut children, &far, extent.each);
     if ends.is_err() {
-        // They wait for what will not come.
+        // The children wait for something that will not come.
         children.list().iter_mut().for_each(|child| child.answer(None));
     }
     children.until(extent.each, |_| false);
@@ -59,7 +59,7 @@ pub fn run(
     Ok(found.collect())
 }
 
-/// Tells what came of each rail, and hears it of the other end.
+/// Tells the other node the result of each rail, and gets its results.
 fn done(met: &mut Met, results: &[Moved]) -> Result<Vec<Moved>, String> {
     met.wire.send(&Message::Done(results.to_vec()))?;
     match met.wire.receive(met.patience)? {
@@ -69,7 +69,7 @@ fn done(met: &mut Met, results: &[Moved]) -> Result<Vec<Moved>, String> {
     }
 }
 
-/// Lets each rail know its counterpart of `rails`. Gives the ends, here and there.
+/// Tells each rail its counterpart of `rails`. Gives our ends and the other node's.
 fn connect(
     met: &mut Met,
     children: &mut Children,
@@ -128,7 +128,7 @@ fn moved(result: ProbeResult) -> Moved {
     }
 }
 
-/// What the port has become meanwhile.
+/// What to add to the error if the port has gone down meanwhile.
 fn down(probe: &DeviceProbe, error: &str) -> String {
     match probe.state.as_deref() {
         Some(state) if state != "ACTIVE" && !error.contains("the port is") => {

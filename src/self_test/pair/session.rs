@@ -1,10 +1,10 @@
-//! Messages that nobody without the token can make, change, repeat, leave out, or send
-//! back. Pure.
+//! Messages that nobody without the token can make, change, repeat, leave out, or send back.
+//! Pure.
 //!
-//! Both keys, one for each direction, come from the token and from all that the two
-//! greetings said, each with a random number of its sender: keys of no other connection,
-//! and of no other side. The code of a message is over its number as well, so it counts
-//! in its place alone. Nothing is encrypted.
+//! There is a key for each direction. Both come from the token and from the two greetings, each
+//! of which has a random number of its sender, so no other connection and no other side has the
+//! same keys. The code of a message also covers its number, so a message counts only in its
+//! place. Nothing is encrypted.
 
 use hmac_sha256::{HKDF, HMAC, Hash};
 
@@ -12,7 +12,7 @@ use super::message::{Message, SCHEMA};
 use crate::json;
 use crate::verbs::rail::Side;
 
-/// Digits of a code.
+/// The number of digits of a code.
 const DIGITS: usize = 64;
 
 pub struct Session {
@@ -20,16 +20,16 @@ pub struct Session {
     into: Chain,
 }
 
-/// Messages of one direction.
+/// The messages of one direction.
 struct Chain {
     key: [u8; 32],
-    /// Of the next message.
+    /// The number of the next message.
     number: u64,
 }
 
 impl Session {
-    /// For the node at one side. `greetings` are the lines that both have sent, that of
-    /// the first side first.
+    /// The session of the node at one side. `greetings` are the lines that both nodes have
+    /// sent, the first side's first.
     pub fn new(token: &[u8], side: Side, greetings: [&[u8]; 2]) -> Session {
         let secret = HKDF::extract(SCHEMA, token);
         let hashes = greetings.map(Hash::hash);
@@ -46,10 +46,10 @@ impl Session {
         Session { out: chain(side), into: chain(side.other()) }
     }
 
-    /// A line.
+    /// Makes the line of a message.
     ///
     /// # Errors
-    /// Of JSON.
+    /// Those of JSON.
     pub fn seal(&mut self, message: &Message) -> std::io::Result<Vec<u8>> {
         let mut text = Vec::new();
         json::write_line(&mut text, message)?;
@@ -61,8 +61,7 @@ impl Session {
         Ok(line)
     }
 
-    /// The text of a line, for whoever reads it; `None` where the other node has not
-    /// sent this as its next one.
+    /// The text of a line; `None` if the other node has not sent this line as its next one.
     pub fn open<'a>(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
         let (code, text) = line.strip_suffix(b"\n")?.split_at_checked(DIGITS)?;
         let text = text.strip_prefix(b" ")?;
@@ -141,7 +140,7 @@ mod tests {
             for bit in 0..8 {
                 let mut changed = line.clone();
                 changed[place] ^= 1 << bit;
-                // A digit in upper case is the same digit.
+                // The same digit in upper case is no change.
                 if place >= DIGITS || !changed.eq_ignore_ascii_case(&line) {
                     assert!(second.open(&changed).is_none(), "{place}, {bit}");
                 }

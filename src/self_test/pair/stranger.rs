@@ -1,22 +1,22 @@
-//! Who came and is no node of ours: counted, and told of in a few lines, however many
-//! there are.
+//! Strangers, that is ends that are no node of ours. They are counted, and told in a few lines,
+//! however many there are.
 
-/// What is wrong with one, by how much that helps whoever reads it: the last tells the
-/// most.
+/// What is wrong with a stranger, ordered by how much that helps a reader: the last one tells
+/// the most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// It closed the connection.
+    /// The stranger closed the connection.
     Gone,
-    /// Others came, of whom there was no room for all.
+    /// There was no room for all connections, and this one was closed.
     PushedOut,
     Silent,
-    /// It is something else.
+    /// The stranger is something else than rdma-init.
     NotOurs,
     Version,
     Token,
 }
 
-/// One, with a sentence on it.
+/// A stranger, with a sentence about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stranger {
     pub fault: Fault,
@@ -26,10 +26,10 @@ pub struct Stranger {
 pub struct Strangers<'a> {
     say: &'a dyn Fn(&str),
     count: u64,
-    /// The count that was said last.
+    /// The count that was told last.
     said: u64,
     told: Vec<Fault>,
-    /// The last of those that tell the most.
+    /// The last of the strangers that tell the most.
     telling: Option<Stranger>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Strangers<'a> {
         Strangers { say, count: 0, said: 0, told: Vec::new(), telling: None }
     }
 
-    /// The first of each fault is told of, then every tenth, hundredth, thousandth time.
+    /// Tells the first stranger of each fault, then every tenth, hundredth, thousandth.
     pub fn add(&mut self, stranger: Stranger) {
         self.count += 1;
         let Stranger { fault, why } = &stranger;
@@ -55,14 +55,14 @@ impl<'a> Strangers<'a> {
         }
     }
 
-    /// Says how many there were, where that was not said.
+    /// Says how many strangers there were, unless that was said.
     pub fn close(&self) {
         if self.count > self.said {
             (self.say)(&self.counted());
         }
     }
 
-    /// That no node of ours has come there, and who has.
+    /// Says that no node of ours has come to this address, and who came instead.
     pub fn instead(&self, own: &str, within: &str) -> String {
         match &self.telling {
             None => format!("the other node has not come to {own} within {within}."),

@@ -1,18 +1,18 @@
-//! Whom the other node must be. Pure.
+//! Who the other node must be. Pure.
 
 use super::{Address, Role};
 use crate::config::TOKEN_VARIABLE;
 
-/// Bytes of a token; whoever has seen a proof can try shorter ones without asking anybody.
+/// In bytes. Whoever has seen a proof can try all shorter tokens without asking anybody.
 const SHORTEST: usize = 16;
 
-/// How to make a token.
+/// The command that makes a token.
 const MAKE: &str = "openssl rand -hex 16";
 
-/// The secret that the other node must have as well; empty where it may be anybody.
+/// The secret that the other node must have as well; empty if the other node may be anybody.
 ///
 /// # Errors
-/// In words: the token could be guessed, or there is none and nobody has said that this is
+/// A sentence: the token could be guessed; or there is none, and nobody has said that this is
 /// meant.
 pub fn token<'a>(token: &'a str, any_peer: bool, role: &Role) -> Result<&'a str, String> {
     let (Role::Listen(address) | Role::Connect(address)) = role;
@@ -37,15 +37,15 @@ pub fn token<'a>(token: &'a str, any_peer: bool, role: &Role) -> Result<&'a str,
              random text, from `{MAKE}` for example"
         ));
     }
-    // Of an environment that is no UTF-8; several texts become one.
+    // The environment was not UTF-8; several texts become this one.
     if token.contains(char::REPLACEMENT_CHARACTER) {
         return Err(format!("{TOKEN_VARIABLE} is not UTF-8 text: use a text from `{MAKE}` for example"));
     }
     Ok(token)
 }
 
-/// Whether only processes of this host are at the other end. Who listens without an
-/// address listens on all of them.
+/// Whether only processes of this host are at the other end. A listener without an address
+/// listens on all addresses.
 fn is_own(address: &Address, role: &Role) -> bool {
     match role {
         Role::Listen(_) => address.is_loopback(),

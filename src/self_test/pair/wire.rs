@@ -1,5 +1,5 @@
-//! The connection of two nodes that know each other: messages of which each is the other
-//! node's next one, as it was sent.
+//! The connection of two nodes that know each other. Each message that it gives is the other
+//! node's next one, as that node sent it.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::message::Message;
 use super::session::Session;
 use crate::json;
 
-/// Bytes: more than a node with a hundred rails has to say.
+/// In bytes; more than a node with a hundred rails has to say.
 const LONGEST: usize = 256 * 1024;
 
-/// For the kernel to take a message that the other node does not read.
+/// The time for the kernel to take a message that the other node does not read.
 const SENDING: Duration = Duration::from_secs(10);
 
 pub struct Wire {
@@ -25,22 +25,22 @@ impl Wire {
         Wire { connection, session }
     }
 
-    /// Whom it leads to.
+    /// The address that the connection leads to.
     pub fn address(&self) -> &str {
         self.connection.address()
     }
 
     /// # Errors
-    /// In words.
+    /// A sentence.
     pub fn send(&mut self, message: &Message) -> Result<(), String> {
         let line = self.session.seal(message).map_err(|error| error.to_string())?;
         self.connection.send(&line, SENDING).map_err(|stranger| stranger.why)
     }
 
-    /// Waits for the next message, but no longer than that.
+    /// Waits for the next message, but no longer than this.
     ///
     /// # Errors
-    /// In words, with what came instead.
+    /// A sentence, with what came instead.
     pub fn receive(&mut self, patience: Duration) -> Result<Message, String> {
         let line = self.connection.line(LONGEST, patience).map_err(|stranger| stranger.why)?;
         let text = self.session.open(&line).ok_or_else(|| {
@@ -53,12 +53,12 @@ impl Wire {
         json::read(text).map_err(|_| not_ours(self.address(), text).why)
     }
 
-    /// A message that comes at the wrong time.
+    /// The sentence about a message that comes at the wrong time.
     pub fn unexpected(&self, message: &Message) -> String {
         format!("{} does not keep to the protocol: it sent {} too early.", self.address(), message.kind())
     }
 
-    /// A message that says what cannot be.
+    /// The sentence about a message that says something impossible.
     pub fn wrong(&self, what: &str) -> String {
         format!("{} does not keep to the protocol: {what}.", self.address())
     }

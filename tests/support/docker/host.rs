@@ -23,7 +23,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Without RDMA devices yet.
+    /// A host without RDMA devices.
     pub fn new() -> Host {
         let host = Host { folder: tempfile::tempdir().unwrap(), options: Vec::new() };
         host.write("class/dmi/id/sys_vendor", "Example Cloud");
@@ -47,7 +47,7 @@ impl Host {
         self.folder.path().join("sys")
     }
 
-    /// Another folder of the host, for whatever is to be mounted.
+    /// Another folder of the host, for other mounts.
     pub fn folder(&self, name: &str) -> PathBuf {
         let folder = self.folder.path().join(name);
         fs::create_dir_all(&folder).unwrap();
@@ -103,7 +103,8 @@ impl Host {
         let empty = (gid(Ipv6Addr::UNSPECIFIED.into()), "");
         for (slot, (gid, kind)) in used.chain(std::iter::repeat(empty)).take(SLOTS).enumerate() {
             self.write(&format!("{port}/gids/{slot}"), &gid);
-            // The kernel shows these for empty slots too, and refuses to tell.
+            // The kernel has these files for empty slots too, and gives an error when they are
+            // read.
             if !kind.is_empty() {
                 self.write(&format!("{port}/gid_attrs/types/{slot}"), kind);
                 self.write(&format!("{port}/gid_attrs/ndevs/{slot}"), netdev);
@@ -146,7 +147,7 @@ impl Host {
     }
 }
 
-/// As the kernel writes it.
+/// A GID as the kernel writes it.
 fn gid(address: IpAddr) -> String {
     let address = match address {
         IpAddr::V4(address) => address.to_ipv6_mapped(),

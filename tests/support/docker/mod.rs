@@ -23,7 +23,7 @@ pub use self::container::Container;
 pub use self::network::Network;
 use super::{binary, repository, skip};
 
-/// The engine of this run; `None` where none answers, which skips the test.
+/// The engine of this run; `None` if no engine answers, and the test is then skipped.
 pub fn engine() -> Option<&'static Engine> {
     static ENGINE: LazyLock<Result<Engine, String>> = LazyLock::new(Engine::prepare);
     match &*ENGINE {
@@ -36,14 +36,14 @@ pub fn engine() -> Option<&'static Engine> {
 }
 
 pub struct Engine {
-    /// Marks everything that this run makes. Images that are named so, with a tag, are
+    /// The label of everything that this run makes. Images with this name, and any tag, are
     /// removed in the end.
     pub run: String,
-    /// `DOCKER_HOST`, where `docker` does not find the engine by itself.
+    /// `DOCKER_HOST`, if `docker` does not find the engine by itself.
     host: Option<String>,
-    /// The program before a busybox.
+    /// An image with the program in front of a busybox.
     pub image: String,
-    /// The program, and nothing else.
+    /// An image with the program and nothing else.
     pub bare_image: String,
     containers: AtomicU32,
 }
@@ -130,7 +130,7 @@ impl Engine {
         self.start(options, command).wait()
     }
 
-    /// As [`Engine::run`], where the engine may be unable to.
+    /// As [`Engine::run`], but the engine may be unable to run it.
     #[track_caller]
     pub fn try_run<A: AsRef<OsStr>>(&self, options: impl IntoIterator<Item = A>, command: &[&str]) -> Ended {
         self.start(options, command).end()
@@ -165,7 +165,7 @@ impl Engine {
         self.start_image(&self.image, options, command)
     }
 
-    /// The same of another image.
+    /// As [`Engine::start`], with another image.
     pub fn start_image<A: AsRef<OsStr>>(
         &self,
         image: &str,
@@ -175,7 +175,7 @@ impl Engine {
         self.launch(self.new_name(), image, options, command)
     }
 
-    /// The same of a name that others have to know.
+    /// As [`Engine::start`], with a name that other containers have to know.
     #[track_caller]
     pub fn start_as<A: AsRef<OsStr>>(
         &self,
@@ -248,8 +248,8 @@ impl Engine {
     }
 }
 
-/// Removes whatever this run has made when the test program ends, in whichever
-/// way, which closes the pipe. A run that is not killed waits for it.
+/// Starts a process that removes everything this run has made. It does so when the test program
+/// ends in any way, which closes its pipe. A run that is not killed waits for it.
 fn start_sweeper(run: &str, host: Option<&str>) {
     let script = "cat
         exec >/dev/null
@@ -257,12 +257,12 @@ fn start_sweeper(run: &str, host: Option<&str>) {
         docker network ls --quiet --filter label=$0 | xargs -r docker network rm
         docker images --format '{{.Repository}}:{{.Tag}}' $0 | xargs -r docker rmi --force";
     let mut command = Command::new("sh");
-    // Out of reach of a Ctrl-C for the tests.
+    // A Ctrl-C for the tests must not reach it.
     command.args(["-c", script, run]).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
     command.envs(host.map(|host| ("DOCKER_HOST", host)));
     *SWEEPER.lock().unwrap() = Some(command.spawn().unwrap());
-    // SAFETY: the function is a plain one. There is no other way to have something
-    // done after the last test: what is static is never dropped.
+    // SAFETY: the function is a plain one. There is no other way to do something after the last
+    // test, because statics are never dropped.
     unsafe { libc::atexit(sweep) };
 }
 

@@ -1,4 +1,4 @@
-//! libibverbs with its providers, and the other libraries.
+//! Tests of libibverbs with its providers, and of the other libraries.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn providers_are_those_that_libibverbs_would_load() {
     library(&format!("{folder}/libmlx4-rdmav25.so"));
     library(&format!("{MULTIARCH}/liberdma-rdmav34.so"));
     library("opt/vendor/libodd-rdmav34.so");
-    // Any file counts, and only `driver NAME` in it.
+    // A file of any name counts, and in it only the lines `driver NAME`.
     root.file("etc/libibverbs.d/mlx5.driver", "# comment\n\n\tdriver \t mlx5 and more\nsomething else\n");
     root.file("etc/libibverbs.d/others", "driver mlx4\ndriver erdma\ndriver siw\ndriver\n");
     nix::unistd::mkfifo(&root.path("etc/libibverbs.d/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();

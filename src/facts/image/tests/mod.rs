@@ -1,4 +1,4 @@
-//! Images, laid out as folders.
+//! Tests with images that are laid out as folders.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -25,7 +25,7 @@ const SITE: &str = "usr/local/lib/python3.10/dist-packages";
 struct Root(TempDir);
 
 impl Root {
-    /// As Debian's images are.
+    /// A root folder like that of Debian's images.
     fn new() -> Root {
         let root = Root(tempfile::tempdir().unwrap());
         fs::create_dir_all(root.path(MULTIARCH)).unwrap();
@@ -54,13 +54,13 @@ impl Root {
         self.file("etc/ld.so.cache", cache(&entries));
     }
 
-    /// Debian's package of NCCL.
+    /// Installs NCCL like Debian's package.
     fn debian(&self, version: &str) {
         self.file(&format!("{MULTIARCH}/libnccl.so.{version}"), nccl(version));
         self.link(&format!("libnccl.so.{version}"), &format!("{MULTIARCH}/libnccl.so.2"));
     }
 
-    /// The wheel of NCCL, whose library has this version.
+    /// Installs NCCL's wheel of `version`, whose library has the version `in_library`.
     fn wheel(&self, site: &str, version: &str, in_library: &str) {
         let library = nccl(in_library);
         let size = nccl(version).len();
@@ -80,7 +80,7 @@ impl Root {
     fn read<const N: usize>(&self, environment: [(&str, &str); N]) -> (Image, Vec<String>) {
         let reader = Reader::new(self.0.path());
         let image = read(&reader, Start::from(&Environment::from(environment)));
-        // What a document says is what was read.
+        // A document gives back exactly what was read.
         let json = serde_json::to_string(&image).unwrap();
         assert_eq!(serde_json::from_str::<Image>(&json).unwrap(), image);
         (
@@ -94,7 +94,7 @@ impl Root {
     }
 }
 
-/// `version: how, how; ...` of all, and the version of the one that the job takes.
+/// `version: how, how; ...` of every library, and the version of the one that the job takes.
 fn shown(image: &Image) -> (Vec<String>, Option<&str>) {
     let each = image.nccl.iter().map(|library| {
         let reached: Vec<String> =
@@ -109,7 +109,7 @@ fn only_version(image: &Image) -> (Option<&str>, Option<VersionFrom>) {
     (image.nccl[0].version.as_deref(), image.nccl[0].version_from)
 }
 
-/// A libibverbs, which has the folder of its providers in its texts.
+/// A libibverbs whose texts name the folder of its providers.
 fn verbs(folder: &str, abi: u32) -> Vec<u8> {
     let texts = format!("lib%s-rdmav{abi}.so\0%s: no driver\0/{folder}/lib%s-rdmav{abi}.so\0");
     fake::Library { texts: texts.as_bytes(), ..Default::default() }.bytes()

@@ -1,8 +1,8 @@
-//! Files that are anything.
+//! Tests with files that hold any bytes.
 
 use super::*;
 
-/// Bytes that are anything, in every file whose inside is read.
+/// Every file whose content is read holds any bytes.
 #[test]
 fn mutated_files_do_no_harm() {
     let root = Root::new();
@@ -31,7 +31,7 @@ fn mutated_files_do_no_harm() {
         let mut bytes = whole[which].clone();
         for _ in 0..random.usize(1..6) {
             let at = random.usize(..bytes.len());
-            // Extremes are what sizes and offsets break on.
+            // Sizes and offsets break on extreme values.
             let any = random.u8(..);
             bytes[at] = random.choice([0, 1, 0x7f, 0x80, 0xff, any]).unwrap();
         }

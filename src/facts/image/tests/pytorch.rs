@@ -1,4 +1,4 @@
-//! The NCCL that PyTorch takes.
+//! Tests of which NCCL PyTorch takes.
 
 use super::*;
 
@@ -27,12 +27,12 @@ fn torch_takes_nccl_in_the_loaders_order() {
     assert_eq!(job(rpath(), "/opt/nccl"), "2.20.5");
     assert_eq!(job(runpath(), ""), "2.20.5");
     assert_eq!(job(runpath(), "/opt/nccl"), "2.27.3");
-    // With a RUNPATH the RPATH does not count.
+    // The RPATH does not count if there is a RUNPATH.
     assert_eq!(job(both(), ""), "2.20.5");
     assert_eq!(job(fake::Library::default(), ""), "2.21.5");
     assert_eq!(job(fake::Library::default(), "/opt/nccl"), "2.27.3");
 
-    // What is preloaded is there before any search.
+    // A preloaded library is loaded before any search.
     root.torch(SITE, &fake::Library { needed, ..rpath() });
     for preload in ["/opt/nccl/libnccl.so.2", "libnccl.so.2"] {
         let (image, _) = root.read([("LD_LIBRARY_PATH", "/opt/nccl"), ("LD_PRELOAD", preload)]);
@@ -53,7 +53,7 @@ fn an_nccl_that_only_torchs_rpath_leads_to_is_listed() {
         shown(&image),
         (vec![format!("2.23.4 TorchRpath /{site}/torch/lib/../../../../libnccl.so.2")], Some("2.23.4"))
     );
-    // And when it goes, torch has none, whatever else is there.
+    // When PyTorch's NCCL is removed, torch has none, whatever else is there.
     fs::remove_file(root.path("opt/conda/lib/libnccl.so.2")).unwrap();
     root.wheel(SITE, "2.20.5", "2.20.5");
     let (image, _) = root.read([]);
@@ -72,7 +72,7 @@ fn torch_may_have_nccl_in_itself_or_none_at_all() {
     assert!(image.nccl_of_the_job().unwrap().is_reached(Way::TorchStatic));
     assert_eq!(image.nccl_versions(), ["2.21.5", "2.14.3"]);
 
-    // The part of an older wheel that has it.
+    // In an older wheel, the other part of the library has NCCL.
     root.torch(SITE, &fake::Library::default());
     assert_eq!(root.read([]).0.torch.unwrap().linkage, Linkage::Unknown);
     let library = fake::Library { texts, ..Default::default() };
@@ -80,13 +80,13 @@ fn torch_may_have_nccl_in_itself_or_none_at_all() {
     assert_eq!(shown(&root.read([]).0).1, Some("2.14.3"));
     fs::remove_file(root.path(&format!("{SITE}/torch/lib/libtorch_cuda_cpp.so"))).unwrap();
 
-    // Broken: nothing can be told of the job's NCCL.
+    // The library is broken: nothing is known about the job's NCCL.
     root.file(&format!("{SITE}/torch/lib/libtorch_cuda.so"), "");
     let (image, errors) = root.read([]);
     assert_eq!((image.torch.as_ref().unwrap().linkage, image.nccl_of_the_job()), (Linkage::Unknown, None));
     assert_eq!(errors, [format!("/{SITE}/torch/lib/libtorch_cuda.so: is not a library")]);
 
-    // For processors only: the loader's NCCL may be for something else.
+    // A PyTorch without CUDA: the NCCL that the loader finds may be for something else.
     fs::remove_file(root.path(&format!("{SITE}/torch/lib/libtorch_cuda.so"))).unwrap();
     fs::remove_file(root.path(&format!("{SITE}/torch/version.py"))).unwrap();
     root.file(&format!("{SITE}/torch-2.4.1+cpu.dist-info/RECORD"), "");

@@ -1,4 +1,5 @@
-//! The dynamic loader: its cache, its folders, and what is no library.
+//! Tests of the dynamic loader's search: its cache, its folders, and files that are no
+//! libraries.
 
 use super::*;
 
@@ -7,7 +8,7 @@ fn each_way_is_found_and_a_file_is_listed_once() {
     let root = Root::new();
     root.debian("2.21.5");
     root.file("opt/nccl/lib/libnccl.so.2.20.3", nccl("2.20.3"));
-    // An absolute link leads below the root.
+    // An absolute link leads to a path below the root.
     root.link("/opt/nccl/lib/libnccl.so.2.20.3", "opt/nccl/lib/libnccl.so.2");
     root.cache(&[
         ("libnccl.so.2", "/lib/x86_64-linux-gnu/libnccl.so.2"),
@@ -32,12 +33,12 @@ fn each_way_is_found_and_a_file_is_listed_once() {
     assert_eq!(image.nccl_versions(), ["2.21.5", "2.20.3", "2.19.3"]);
     assert_eq!(errors, [""; 0]);
 
-    // LD_LIBRARY_PATH comes before the cache, its folders in their order.
+    // The folders of LD_LIBRARY_PATH come before the cache, in their order.
     let (image, _) = root.read([("LD_LIBRARY_PATH", "/nowhere:/opt/nccl/lib:/usr/lib/x86_64-linux-gnu")]);
     let (found, job) = shown(&image);
     assert!(found[0].starts_with("2.20.3 LdLibraryPath /opt/nccl/lib/libnccl.so.2, "), "{found:#?}");
     assert_eq!(job, Some("2.20.3"));
-    // And LD_PRELOAD before all.
+    // LD_PRELOAD comes first of all.
     let path = "/usr/lib/x86_64-linux-gnu/libnccl.so.2.21.5";
     let (image, _) = root.read([("LD_LIBRARY_PATH", "/opt/nccl/lib"), ("LD_PRELOAD", path)]);
     assert_eq!(shown(&image).1, Some("2.21.5"));
@@ -52,7 +53,7 @@ fn a_cache_after_an_old_one_counts_and_none_is_no_fault() {
     let (image, _) = root.read([]);
     assert_eq!(only_version(&image), (Some("2.27.3"), Some(VersionFrom::Text)));
     assert_eq!(image.nccl_of_the_job(), Some(&image.nccl[0]));
-    // As with musl.
+    // musl has no cache.
     fs::remove_file(root.path("etc/ld.so.cache")).unwrap();
     root.debian("2.27.3");
     assert_eq!(shown(&root.read([]).0).1, Some("2.27.3"));
@@ -93,7 +94,7 @@ fn files_that_are_no_libraries_are_passed_over() {
     root.link("/dev/nowhere", "opt/broken/libnccl.so.2");
     fs::create_dir_all(root.path("opt/fifo")).unwrap();
     nix::unistd::mkfifo(&root.path("opt/fifo/libnccl.so.2"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // Only its start is a library: no texts, and so no version.
+    // Only the header of the library is left: it has no texts, and so no version.
     put("cut", &fake::empty()[..64]);
     put("good", &nccl("2.21.5"));
     let path =

@@ -1,4 +1,4 @@
-//! Python's folders and wheels.
+//! Tests of Python's folders and wheels.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn a_wheel_that_was_written_over_is_not_believed() {
     root.wheel(SITE, "2.19.3", "2.19.3");
     let (image, _) = root.read([]);
     assert_eq!(only_version(&image), (Some("2.19.3"), Some(VersionFrom::Wheel)));
-    // It does not load by its name, and is the only one.
+    // The loader does not find this library by its name, but it is the only one.
     assert_eq!((image.nccl[0].loads_as.len(), shown(&image).1), (0, Some("2.19.3")));
     root.wheel(SITE, "2.19.3", "2.27.5-and-more");
     root.file(&format!("{SITE}/nvidia/nccl/lib/libnccl.so.2"), [nccl("2.27.5"), vec![0]].concat());

@@ -1,8 +1,8 @@
-//! What depends on how the program is started.
+//! Tests of what depends on how the program is started.
 
 use super::*;
 
-/// At start-up; the commands that print read it always.
+/// A start reads the image only if it is needed; the commands that print always read it.
 #[test]
 fn without_an_hca_the_image_is_read_only_when_asked_for() {
     let root = Root::new();
