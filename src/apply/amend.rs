@@ -9,6 +9,7 @@ use nix::unistd::{Gid, Uid};
 
 use crate::facts::reader::{Access, Failure, Links, describe, open_regular, read_all};
 use crate::state::folder::Folder;
+use crate::state::mount;
 
 /// In bytes; no file of a user is larger.
 pub const LONGEST: u64 = 1024 * 1024;
@@ -83,8 +84,9 @@ pub fn amend(
         Errno::EACCES | Errno::EPERM => true,
         _ => false,
     };
+    let is_shared = || in_place == InPlace::UnlessMounted && !lies_in_its_folder(path);
     match folder.write_for(owner, name, new.as_bytes(), mode) {
-        Err(Errno::EBUSY) if in_place == InPlace::UnlessMounted => {
+        Err(Errno::EBUSY | Errno::EACCES | Errno::EPERM) if owner.is_some() && is_shared() => {
             Err(Kept::Because("it is mounted from elsewhere, and others may share it".to_owned()))
         }
         Err(errno) if may_be_in_place(errno) && owner.is_some() => {
@@ -92,6 +94,13 @@ pub fn amend(
         }
         written => written.map_err(|errno| Kept::Because(describe(errno))),
     }
+}
+
+/// Whether a file is on the mount of its folder, and not a mount of its own.
+fn lies_in_its_folder(path: &Path) -> bool {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let [file, folder] = [path, folder].map(mount::of_path);
+    file.is_some() && file == folder
 }
 
 fn unreadable(failure: Failure) -> Kept {

@@ -22,7 +22,7 @@ use crate::state::find::find;
 /// In bytes: the longest facts document. That of a large host has some hundred thousand.
 const LONGEST: u64 = 8 * 1024 * 1024;
 
-/// The most objects of a facts document: an empty one takes two bytes in the text, and some
+/// The most objects and lists of a facts document: an empty one takes two bytes in the text, and some
 /// hundred in memory.
 const OBJECTS: usize = 100_000;
 
@@ -157,8 +157,11 @@ fn read(path: &Path) -> std::io::Result<String> {
     if bytes.len() as u64 > LONGEST {
         return Err(std::io::Error::other(format!("longer than {LONGEST} bytes")));
     }
-    if memchr::memchr_iter(b'{', &bytes).count() > OBJECTS {
-        return Err(std::io::Error::other(format!("more than {OBJECTS} objects, which no host has")));
+    // A list stands for an object with all its defaults.
+    if memchr::memchr2_iter(b'{', b'[', &bytes).count() > OBJECTS {
+        return Err(std::io::Error::other(format!(
+            "more than {OBJECTS} objects and lists, which no host has"
+        )));
     }
     String::from_utf8(bytes).map_err(|_| std::io::Error::other("not UTF-8 text"))
 }

@@ -56,7 +56,7 @@ impl Found {
     /// Says which variables were lost and how to get them; `None` if none was lost.
     pub fn loss(&self) -> Option<String> {
         let doubt = self.doubt.as_ref().filter(|_| !self.left_out.is_empty())?;
-        let names = self.left_out.join(", ");
+        let names = shortened_list(&self.left_out);
         let fix = match doubt {
             Doubt::Shared(_) if preparation::is_by_us() => {
                 format!("{OWN_PLACE}; or enter as the user and group of PID 1")
@@ -92,6 +92,17 @@ impl Found {
     }
 }
 
+/// A message names at most this many variables.
+const NAMED: usize = 16;
+
+fn shortened_list(names: &[String]) -> String {
+    let shown = names[..names.len().min(NAMED)].join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 /// What to do so that a container has a place that no other container can write to.
 pub const OWN_PLACE: &str = "Give the container a root file system that it may write to, with nothing mounted at /run (at /tmp, where it does not run as root)";
 
@@ -106,6 +117,8 @@ pub struct Without {
 struct Claim {
     folder: PathBuf,
     run: Run,
+    /// The user who can have written it: its owner, or another who can change a folder on the
+    /// way.
     owner: Uid,
     /// Whether nobody outside this container can have written the state.
     is_of_container: bool,
@@ -191,10 +204,19 @@ pub fn is_of_another_container(path: &Path) -> bool {
 
 /// The error is `None` if the folder does not exist.
 fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<Claim, Option<String>> {
-    let folder = Folder::open(path, users).map_err(|refused| match refused {
+    let refused = |refused| match refused {
         Refused::Errno(Errno::ENOENT) => None,
         other => Some(other.to_string()),
-    })?;
+    };
+    // Another user who can change a folder on the way decides what is found at its end.
+    let trusted = [Uid::effective(), Uid::from_raw(0)];
+    let (folder, of_other) = match Folder::open(path, &trusted) {
+        Ok(folder) => (folder, None),
+        Err(_) => {
+            let folder = Folder::open(path, users).map_err(refused)?;
+            (folder, users.iter().find(|user| !trusted.contains(user)).copied())
+        }
+    };
     let text = folder.read_in_place(PLAN).map_err(|errno| match errno {
         Errno::ENOENT => None,
         errno => Some(format!("{PLAN}: {}", describe(errno))),
@@ -206,7 +228,8 @@ fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<Claim, O
     if !run.by_init && !run.identity.is_container() && !run.is_running() {
         return Err(Some("the command that it was left for has ended".to_owned()));
     }
-    Ok(Claim { folder: path.to_owned(), run, owner: folder.owner(), is_of_container: folder.is_of_root() })
+    let owner = of_other.unwrap_or(folder.owner());
+    Ok(Claim { folder: path.to_owned(), run, owner, is_of_container: folder.is_of_root() })
 }
 
 /// The user who started the container, if /proc shows it.

@@ -20,6 +20,10 @@ use crate::facts::reader::describe;
 /// In bytes; each file of ours is smaller.
 const LONGEST: u64 = 4 * 1024 * 1024;
 
+/// In bytes, of a file that another container may have written: it is parsed by each process
+/// that enters.
+const LONGEST_OF_OTHERS: u64 = 512 * 1024;
+
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
@@ -238,7 +242,7 @@ impl Folder {
     pub fn read_in_place(&self, name: &str) -> Result<Vec<u8>, Errno> {
         let is_here = |file: &OwnedFd| mount::of(file) == mount::of(&self.folder);
         let check = |file: &OwnedFd| if is_here(file) { Ok(()) } else { Err(Errno::EXDEV) };
-        self.read_if(name, &[self.owner], LONGEST, check).map(|(bytes, _)| bytes)
+        self.read_if(name, &[self.owner], LONGEST_OF_OTHERS, check).map(|(bytes, _)| bytes)
     }
 
     /// The first `longest` bytes, and the permissions, of a file that belongs to one of these

@@ -29,7 +29,8 @@ pub fn of_root() -> Option<u64> {
     of_path(Path::new("/"))
 }
 
-fn of_path(path: &Path) -> Option<u64> {
+/// The number of the mount that a path lies on; a symbolic link at its end is followed.
+pub fn of_path(path: &Path) -> Option<u64> {
     of(OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()?)
 }
 

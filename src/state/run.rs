@@ -121,6 +121,9 @@ struct Kept {
     run: Option<Run>,
 }
 
+/// More variables than any start leaves: NCCL has some three hundred.
+const MOST_VARIABLES: usize = 1024;
+
 /// # Errors
 /// A sentence: the text is not a document of this kind.
 pub fn parse(text: &[u8]) -> Result<Run, String> {
@@ -128,6 +131,12 @@ pub fn parse(text: &[u8]) -> Result<Run, String> {
     match kept.run {
         _ if kept.schema != SCHEMA => Err(format!("its schema is {:?}, not {SCHEMA:?}", kept.schema)),
         None => Err("it says nothing of a start".to_owned()),
+        Some(run)
+            if [run.filled.len(), run.inherited.len(), run.reasons.len()].iter().max()
+                > Some(&MOST_VARIABLES) =>
+        {
+            Err(format!("it has more than {MOST_VARIABLES} variables"))
+        }
         Some(run) => Ok(run),
     }
 }
@@ -135,6 +144,17 @@ pub fn parse(text: &[u8]) -> Result<Run, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plan_with_more_variables_than_any_start_leaves_is_none() {
+        let run = |count: usize| {
+            let filled = (0..count).map(|number| (format!("NCCL_{number}"), String::new())).collect();
+            let run = Run { filled, ..Run::default() };
+            parse(serde_json::json!({"schema": SCHEMA, "run": run}).to_string().as_bytes())
+        };
+        assert!(run(MOST_VARIABLES).is_ok());
+        assert_eq!(run(MOST_VARIABLES + 1).unwrap_err(), "it has more than 1024 variables");
+    }
 
     #[test]
     fn only_a_plan_of_a_start_will_do() {

@@ -242,6 +242,11 @@ fn a_file_that_others_may_share_is_changed_only_when_told_to() {
         "NCCL_CONF_FILE=/run/",
     ]);
     assert_eq!(std::fs::read_to_string(&conf).unwrap(), "NCCL_DEBUG=WARN\n");
+    // A user to whom the file belongs could write to it, but not to its folder.
+    std::os::unix::fs::chown(&conf, Some(1234), None).unwrap();
+    let own = [&options[..], &["--user", "1234"]].concat();
+    engine.run(own, &["true"]).expect_code(0).expect_line(["it is mounted from elsewhere"]);
+    assert_eq!(std::fs::read_to_string(&conf).unwrap(), "NCCL_DEBUG=WARN\n");
     let told = [&options[..], &["--env", "RDMA_INIT_WRITE_NCCL_CONF=true"]].concat();
     engine.run(told, &["true"]).expect_code(0).expect_unsaid("cannot be put");
     assert!(std::fs::read_to_string(&conf).unwrap().contains("\nNCCL_IB_TC=1\n"));

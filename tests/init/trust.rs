@@ -2,6 +2,7 @@
 //! any capability and shares folders with this one, tries to decide what runs here.
 
 use std::fs;
+use std::os::unix::fs::chown;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
@@ -95,6 +96,23 @@ fn root_takes_no_code_of_another_user() {
         victim.exec(0).expect(&HARMLESS).expect_said(&["another user (uid 1234)", "Enter as uid 1234"]);
         victim.exec(1235).expect(&HARMLESS).expect_said(&["NCCL_TOPO_FILE"]);
     }
+}
+
+/// Who can change a folder on the way decides what is found at its end, whoever owns that.
+#[test]
+fn a_folder_below_one_of_another_user_counts_as_that_users() {
+    let pod = Pod::sharing(&[]).user(1234);
+    let victim = pod.start();
+    let run = victim.file("/run");
+    let folder = run.join("rdma-init");
+    // What root has left somewhere, the other user has moved here.
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("plan.json"), victim.forged().to_string()).unwrap();
+    chown(&run, Some(1234), None).unwrap();
+    victim.exec(0).expect(&HARMLESS).expect_said(&["Enter as uid 1234"]);
+    let stranger = victim.exec(1235);
+    assert!(stranger.variables.iter().all(|variable| variable.starts_with("NCCL_IB_TC=")), "{stranger:?}");
 }
 
 #[test]
