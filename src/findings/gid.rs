@@ -8,45 +8,28 @@ use crate::facts::gid::GidType;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::gid::INDEX;
 use crate::libraries::nccl::version::{SEARCHES_GIDS, Version};
-use crate::plan::Decided;
 use crate::plan::devices::Candidate;
 use crate::plan::gid::LARGEST_INDEX;
-use crate::plan::remark::Remark;
 use crate::text::counted;
 
-pub fn finding(decided: &Decided, remark: &Remark) -> Option<Finding> {
-    match remark {
-        Remark::WithoutOwnGid(names) => {
-            let rails: Vec<&Candidate> =
-                decided.ports.iter().filter(|port| names.contains(&port.name())).collect();
-            Some(missing(decided.facts, &rails))
-        }
-        Remark::GidSlotsDiffer { index, agreeing, of, rest } => {
-            let agree = format!("{agreeing} of {}", counted(*of, "port"));
-            Some(slots_differ(decided.user.version(), *index, &agree, rest))
-        }
-        Remark::PublishedGidDiffers { published, instead } => {
-            let instead = match instead {
-                Some(index) => format!("{index} is set instead"),
-                None => "it stays unset, because the right slots differ".to_owned(),
-            };
-            let name = &decided.profile.name;
-            Some(Finding::info(
-                Id::PublishedGidDiffers,
-                format!(
-                    "Profile {name} publishes {INDEX}={published}, which is not right for every HCA here; {instead}."
-                ),
-            ))
-        }
-        _ => None,
-    }
+pub fn published_differs(profile: &str, published: &str, instead: Option<u32>) -> Finding {
+    let instead = match instead {
+        Some(index) => format!("{index} is set instead"),
+        None => "it stays unset, because the right slots differ".to_owned(),
+    };
+    Finding::info(
+        Id::PublishedGidDiffers,
+        format!(
+            "Profile {profile} publishes {INDEX}={published}, which is not right for every HCA here; {instead}."
+        ),
+    )
 }
 
 /// A message shows at most this many GIDs of a port.
 const FOREIGN: usize = 4;
 
 /// The finding for ports without a GID of ours, with what is in their tables instead.
-fn missing(facts: &Facts, rails: &[&Candidate]) -> Finding {
+pub fn without_own(facts: &Facts, rails: &[&Candidate]) -> Finding {
     let list: Vec<String> = rails
         .iter()
         .map(|rail| {
@@ -101,7 +84,14 @@ fn behind(facts: &Facts, rails: &[&Candidate]) -> Option<Finding> {
 }
 
 /// The finding where the rails have their GIDs in different slots.
-fn slots_differ(version: Option<Version>, index: u32, agree: &str, rest: &[String]) -> Finding {
+/// `index` is right for so many of all ports (`agreeing`, `of`), and not for the `rest`.
+pub fn slots_differ(
+    version: Option<Version>,
+    index: u32,
+    (agreeing, of): (usize, usize),
+    rest: &[String],
+) -> Finding {
+    let agree = format!("{agreeing} of {}", counted(of, "port"));
     let (who, advice) = match version {
         Some(version) if version >= SEARCHES_GIDS => (
             format!("and no setting leads NCCL {version} to the right one on each"),

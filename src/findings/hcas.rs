@@ -3,26 +3,18 @@
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
 use crate::libraries::nccl::version::{TAKES_32_HCAS, Version};
-use crate::plan::Decided;
-use crate::plan::remark::Remark;
 use crate::text::counted;
 
-pub fn finding(decided: &Decided, remark: &Remark) -> Option<Finding> {
-    match remark {
-        Remark::DefaultRouteRails { kept, route, hcas, gpus } => Some(rails(kept, route, (*hcas, *gpus))),
-        Remark::TooManyHcas { usable, most } => Some(too_many(decided.user.version(), *usable, *most)),
-        Remark::PublishedHcasDiffer(published) => Some(Finding::info(
-            Id::PublishedHcasDiffer,
-            format!(
-                "Profile {} publishes {VARIABLE}={published}, which does not select just the HCAs to use here; the exact list is set instead.",
-                decided.profile.name
-            ),
-        )),
-        _ => None,
-    }
+pub fn published_differ(profile: &str, published: &str) -> Finding {
+    Finding::info(
+        Id::PublishedHcasDiffer,
+        format!(
+            "Profile {profile} publishes {VARIABLE}={published}, which does not select just the HCAs to use here; the exact list is set instead."
+        ),
+    )
 }
 
-fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding {
+pub fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding {
     let nccl = version.map_or("NCCL".to_owned(), |version| format!("NCCL {version}"));
     let message =
         format!("{usable} ports are usable, but {nccl} takes only the first {most} that libibverbs lists.");
@@ -35,7 +27,7 @@ fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding {
     Finding::warning(Id::TooManyHcas, message).with_fix(fix)
 }
 
-fn rails(kept: &[(String, String)], route: &str, (hcas, gpus): (usize, usize)) -> Finding {
+pub fn rails(kept: &[(String, String)], route: &str, (hcas, gpus): (usize, usize)) -> Finding {
     let list: Vec<String> = kept.iter().map(|(port, interface)| format!("{port} ({interface})")).collect();
     let list = list.join(", ");
     let hcas = counted(hcas, "HCA");

@@ -1,28 +1,20 @@
 //! What the choice of the interface for the bootstrap has shown.
 
+use crate::facts::Facts;
 use crate::finding::{Finding, Id};
-use crate::plan::Decided;
 use crate::plan::interface::{VARIABLE, candidates};
-use crate::plan::remark::Remark;
 
-pub fn finding(decided: &Decided, remark: &Remark) -> Option<Finding> {
-    match remark {
-        Remark::PublishedInterfaceDiffers { published, chosen, rule } => Some(Finding::info(
-            Id::PublishedInterfaceDiffers,
-            format!(
-                "Profile {} publishes {VARIABLE}={published}, but here {chosen} {rule}.",
-                decided.profile.name
-            ),
-        )),
-        Remark::NoInterface { published } => Some(none(decided, published.as_deref())),
-        _ => None,
-    }
+pub fn published_differs(profile: &str, published: &str, chosen: &str, rule: &str) -> Finding {
+    Finding::info(
+        Id::PublishedInterfaceDiffers,
+        format!("Profile {profile} publishes {VARIABLE}={published}, but here {chosen} {rule}."),
+    )
 }
 
-fn none(decided: &Decided, published: Option<&str>) -> Finding {
+pub fn none(facts: &Facts, published: Option<&str>) -> Finding {
     let published =
         published.map(|name| format!(", and the published {name} is not here")).unwrap_or_default();
-    let names: Vec<&str> = candidates(decided.facts).map(|interface| interface.name.as_str()).collect();
+    let names: Vec<&str> = candidates(facts).map(|interface| interface.name.as_str()).collect();
     let fix = match names.as_slice() {
         [] => {
             format!(

@@ -34,6 +34,9 @@ pub mod traffic;
 mod unreadable;
 mod values;
 
+use crate::finding::Finding;
+use crate::plan::devices::Candidate;
+use crate::plan::remark::Remark;
 use crate::plan::{Decided, Plan};
 
 /// The plan with its findings, all that need nothing but the facts.
@@ -42,9 +45,7 @@ pub fn add(decided: Decided) -> Plan {
     let context = decided.context();
     let mut findings = Vec::new();
     for remark in remarks {
-        findings.extend(hcas::finding(&decided, remark));
-        findings.extend(gid::finding(&decided, remark));
-        findings.extend(interface::finding(&decided, remark));
+        findings.push(of_remark(&decided, remark));
     }
     findings.extend(fabric::findings(&context, &plan.fabric, ports, plan.profile.as_ref()));
     findings.extend(ports::findings(ports));
@@ -67,4 +68,28 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(unreadable::findings(facts, user, &findings));
     findings.extend(parent::finding(facts));
     Plan { findings, ..decided.plan }
+}
+
+/// The finding for what deciding has shown: each remark is told.
+fn of_remark(decided: &Decided, remark: &Remark) -> Finding {
+    let Decided { facts, user, ports, profile, .. } = decided;
+    match remark {
+        Remark::DefaultRouteRails { kept, route, hcas, gpus } => hcas::rails(kept, route, (*hcas, *gpus)),
+        Remark::TooManyHcas { usable, most } => hcas::too_many(user.version(), *usable, *most),
+        Remark::PublishedHcasDiffer(published) => hcas::published_differ(&profile.name, published),
+        Remark::WithoutOwnGid(names) => {
+            let rails: Vec<&Candidate> = ports.iter().filter(|port| names.contains(&port.name())).collect();
+            gid::without_own(facts, &rails)
+        }
+        Remark::GidSlotsDiffer { index, agreeing, of, rest } => {
+            gid::slots_differ(user.version(), *index, (*agreeing, *of), rest)
+        }
+        Remark::PublishedGidDiffers { published, instead } => {
+            gid::published_differs(&profile.name, published, *instead)
+        }
+        Remark::PublishedInterfaceDiffers { published, chosen, rule } => {
+            interface::published_differs(&profile.name, published, chosen, rule)
+        }
+        Remark::NoInterface { published } => interface::none(facts, published.as_deref()),
+    }
 }

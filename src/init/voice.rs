@@ -1,8 +1,7 @@
 //! What a supervisor says: lines on standard error, without waiting for a reader.
 
 use super::orders::Voice;
-use crate::log::Log;
-use crate::log::{Format, Level};
+use crate::log::{Format, Level, Log};
 use crate::sys::stdio::Stderr;
 
 impl Voice {

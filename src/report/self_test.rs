@@ -5,8 +5,7 @@ use std::io::{self, Write};
 use crate::log;
 use crate::self_test::check::{Check, Outcome};
 use crate::self_test::kinds::{KINDS, Level};
-use crate::self_test::report::Report;
-use crate::self_test::report::{Figures, Pair};
+use crate::self_test::report::{Figures, Pair, Report};
 use crate::text::{counted, visible};
 
 /// Writes the table.

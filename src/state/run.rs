@@ -11,8 +11,7 @@ use crate::facts::identity::{Identity, started};
 use crate::facts::secret::is_secret;
 use crate::finding::Source;
 use crate::json;
-use crate::plan::SCHEMA;
-use crate::plan::{Outcome, Plan, Setting};
+use crate::plan::{Outcome, Plan, SCHEMA, Setting};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -132,8 +131,9 @@ pub fn parse(text: &[u8]) -> Result<Run, String> {
         _ if kept.schema != SCHEMA => Err(format!("its schema is {:?}, not {SCHEMA:?}", kept.schema)),
         None => Err("it says nothing of a start".to_owned()),
         Some(run)
-            if [run.filled.len(), run.inherited.len(), run.reasons.len()].iter().max()
-                > Some(&MOST_VARIABLES) =>
+            if [run.filled.len(), run.inherited.len(), run.reasons.len()]
+                .into_iter()
+                .any(|count| count > MOST_VARIABLES) =>
         {
             Err(format!("it has more than {MOST_VARIABLES} variables"))
         }
