@@ -6,12 +6,50 @@ use nix::errno::Errno;
 use nix::libc::{SIGCHLD, SIGCONT, SIGINT, SIGQUIT, SIGTERM};
 use nix::unistd::getpgrp;
 
+use super::signal_set::SignalSet;
 use super::supervisor::Supervisor;
 use super::survivors::Reach;
 use super::terminal;
 use crate::log::Level;
 use crate::sys::fork::Ended;
 use crate::sys::signals::{self, Forwarded, Received, Target};
+
+/// What was forwarded so far.
+#[derive(Default)]
+pub(super) struct Forwarding {
+    /// The signals that were sent to the main child.
+    sent: SignalSet,
+    last: Option<(i32, Instant)>,
+    /// The first signal that asks for the end, as it was forwarded, and when.
+    stop: Option<(i32, Instant)>,
+    warned_of_kill: bool,
+    warned_of_value: bool,
+}
+
+impl Forwarding {
+    pub(super) fn sent(&self) -> SignalSet {
+        self.sent
+    }
+
+    /// When somebody asked for the end.
+    pub(super) fn stop_asked_at(&self) -> Option<Instant> {
+        self.stop.map(|(_, at)| at)
+    }
+
+    /// Notes a signal if it asks for the end.
+    pub(super) fn note_stop(&mut self, received: i32, forwarded: i32) {
+        if self.stop.is_none() && (is_stop(received) || is_stop(forwarded)) {
+            self.stop = Some((forwarded, Instant::now()));
+        }
+    }
+
+    /// The signal to name in the line about the end: the one that asked for the end, or the one
+    /// that killed the command, if it was forwarded by us.
+    pub(super) fn signal_behind(&self, ended: Ended) -> Option<(i32, Instant)> {
+        let killer = self.last.filter(|(signal, _)| ended == Ended::Killed(*signal));
+        self.stop.filter(|(signal, _)| self.sent.has(*signal)).or(killer)
+    }
+}
 
 impl Supervisor {
     /// Forwards a signal, or reaps; returns how the main child ended.
@@ -30,8 +68,8 @@ impl Supervisor {
         };
         match received.forward(target, signal) {
             Ok(how) => {
-                self.forwarded.add(signal);
-                self.last_forwarded = Some((signal, Instant::now()));
+                self.forwarding.sent.add(signal);
+                self.forwarding.last = Some((signal, Instant::now()));
                 self.warn_of_value(signal, how);
             }
             // The command has ended, and its SIGCHLD is on the way.
@@ -39,20 +77,14 @@ impl Supervisor {
             Err(error) => self.warn_of_kill(signal, error),
         }
         // Noted even if the signal reached nobody: somebody asks the container to end.
-        self.note_stop(received.signal(), signal);
+        self.forwarding.note_stop(received.signal(), signal);
         None
-    }
-
-    pub(super) fn note_stop(&mut self, received: i32, forwarded: i32) {
-        if self.stop.is_none() && (is_stop(received) || is_stop(forwarded)) {
-            self.stop = Some((forwarded, Instant::now()));
-        }
     }
 
     /// Warns once. A child that changed its user can get no signal from an init without
     /// CAP_KILL, and that is no reason for the init to end.
     fn warn_of_kill(&mut self, signal: i32, error: Errno) {
-        if std::mem::replace(&mut self.warned_of_kill, true) {
+        if std::mem::replace(&mut self.forwarding.warned_of_kill, true) {
             return;
         }
         let message = format!(
@@ -66,7 +98,7 @@ impl Supervisor {
     }
 
     fn warn_of_value(&mut self, signal: i32, how: Forwarded) {
-        if how == Forwarded::Whole || std::mem::replace(&mut self.warned_of_value, true) {
+        if how == Forwarded::Whole || std::mem::replace(&mut self.forwarding.warned_of_value, true) {
             return;
         }
         let message = format!(
@@ -74,13 +106,6 @@ impl Supervisor {
             signals::name(signal)
         );
         self.orders.voice.say(Level::Warn, &message);
-    }
-
-    /// The signal to name in the line about the end: the one that asked for the end, or the one
-    /// that killed the command, if it was forwarded by us.
-    pub(super) fn signal_behind(&self, ended: Ended) -> Option<(i32, Instant)> {
-        let killer = self.last_forwarded.filter(|(signal, _)| ended == Ended::Killed(*signal));
-        self.stop.filter(|(signal, _)| self.forwarded.has(*signal)).or(killer)
     }
 }
 

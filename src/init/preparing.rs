@@ -1,18 +1,21 @@
 //! The first stage: from the fork until the child has become the command, or will
 //! not become it.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nix::libc::SIGKILL;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::Pid;
 
 use super::execed::has_never_execed;
 use super::link::{self, News, Watch};
 use super::message::Message;
 use super::note::Note;
 use super::orders::Refusal;
-use super::spawn::{cannot_start, spawn};
+use super::sealed::Sealed;
+use super::spawn::{Inheritance, cannot_start, spawn};
 use super::supervisor::Supervisor;
 use crate::exit;
 use crate::log::Level;
@@ -43,6 +46,58 @@ pub(super) enum Prepared {
     Exit(i32),
 }
 
+/// What only this stage knows, and what the preparation hands over to the later ones.
+pub(super) struct Preparation {
+    pub(super) inheritance: Inheritance,
+    pub(super) started: Instant,
+    /// The main child may not be the command yet. A child that has ended is then looked at
+    /// before it is reaped.
+    pub(super) is_running: bool,
+    /// The main child has ended, and certainly had never executed anything.
+    pub(super) never_execed: bool,
+    /// The command could not be executed, and somebody has said so.
+    not_run: bool,
+    /// The process of a preparation that was given up.
+    pub(super) replaced: Option<Pid>,
+    /// Tells whether a command that was started without preparation could be executed.
+    untouched: Option<Watch>,
+    /// The preparation's note for the end; `None` once it is known that there is none.
+    pub(super) note: Option<Rc<Note>>,
+    /// The state that the preparation has left for processes that enter, if it has left one.
+    left: Option<Rc<Sealed>>,
+}
+
+impl Preparation {
+    pub(super) fn new(inheritance: Inheritance, started: Instant, watch: &mut Watch) -> Preparation {
+        Preparation {
+            inheritance,
+            started,
+            is_running: true,
+            never_execed: false,
+            not_run: false,
+            replaced: None,
+            untouched: None,
+            note: watch.take_note(),
+            left: watch.take_state(),
+        }
+    }
+
+    /// Whether the command turned out not to be executable, which has been said already.
+    pub(super) fn could_not_run(&self) -> bool {
+        let tells = |watch: &Watch| watch.read() == News::Told(Message::NotRun);
+        self.not_run || self.untouched.as_ref().is_some_and(tells)
+    }
+
+    /// Lets go of what the preparation has not used, and returns the descriptors of the rest.
+    pub(super) fn descriptors_for_later(&mut self) -> Vec<RawFd> {
+        self.note.take_if(|note| note.traffic().is_none());
+        self.left.take_if(|left| !left.is_sealed());
+        let untouched = self.untouched.as_ref().map(Watch::raw_fds).into_iter().flatten();
+        let note = self.note.as_deref().map(Note::raw_fd);
+        untouched.chain(note).chain(self.left.as_deref().map(Sealed::raw_fd)).collect()
+    }
+}
+
 impl Supervisor {
     /// From the fork until the child has become the command, or is gone.
     pub(super) fn preparing(&mut self, watch: Watch) -> Prepared {
@@ -65,7 +120,7 @@ impl Supervisor {
                 Event::News(News::Told(Message::Orders(orders))) => self.follow(*orders),
                 // `until_child_ends` meets the same error, and says so.
                 Event::Deaf => return Prepared::Running,
-                Event::News(News::Told(Message::NotRun)) => self.not_run = true,
+                Event::News(News::Told(Message::NotRun)) => self.preparation.not_run = true,
                 Event::News(News::Nothing) => {}
                 // The exec closed the pipe; or, if the child never came to that, the child's
                 // end did.
@@ -78,7 +133,7 @@ impl Supervisor {
                         None => Prepared::Exit(self.gave_up()),
                     };
                 }
-                Event::TimeUp if self.killed.is_some() => return Prepared::Exit(self.gave_up()),
+                Event::TimeUp if self.stopping.has_killed() => return Prepared::Exit(self.gave_up()),
                 Event::TimeUp if self.kill_due().is_some_and(|(_, at)| at <= Instant::now()) => {
                     self.kill_all();
                     self.kill_command();
@@ -102,7 +157,7 @@ impl Supervisor {
         loop {
             match watch.read() {
                 News::Told(Message::Orders(orders)) => self.follow(*orders),
-                News::Told(Message::NotRun) => self.not_run = true,
+                News::Told(Message::NotRun) => self.preparation.not_run = true,
                 News::Nothing | News::Closed => return,
             }
         }
@@ -111,13 +166,13 @@ impl Supervisor {
     /// The child ended before the exec was seen.
     fn ended_early(&mut self, ended: Ended, watch: &Watch) -> Prepared {
         self.hear(watch);
-        if watch.claim_start() || self.never_execed {
+        if watch.claim_start() || self.preparation.never_execed {
             return self.ended_unprepared(ended);
         }
         match ended {
             // 126 and 127 are our own codes here, not those of a program of this name.
-            Ended::Exited(code) if self.not_run => Prepared::Exit(code),
-            ended => Prepared::Ended { ended, was_command: !self.not_run },
+            Ended::Exited(code) if self.preparation.not_run => Prepared::Exit(code),
+            ended => Prepared::Ended { ended, was_command: !self.preparation.not_run },
         }
     }
 
@@ -125,7 +180,7 @@ impl Supervisor {
     fn ended_unprepared(&mut self, ended: Ended) -> Prepared {
         match ended {
             // We have sent no such signal, so our own program failed.
-            Ended::Killed(signal) if !self.forwarded.has(signal) && self.killed.is_none() => {
+            Ended::Killed(signal) if !self.forwarding.sent().has(signal) && !self.stopping.has_killed() => {
                 self.start_untouched(&format!("the preparation was killed by {}", signals::name(signal)))
             }
             Ended::Killed(_) => Prepared::Ended { ended, was_command: false },
@@ -140,7 +195,7 @@ impl Supervisor {
     fn start_untouched(&mut self, why: &str) -> Prepared {
         let voice = self.orders.voice;
         // The decision is left only after every check that was asked for.
-        let decision = self.note.as_deref().and_then(Note::decision);
+        let decision = self.preparation.note.as_deref().and_then(Note::decision);
         let refusal = self.orders.terms.refuse;
         if let (None, Some(refusal)) = (&decision, refusal) {
             return Prepared::Exit(self.refuse(refusal, why));
@@ -165,7 +220,7 @@ impl Supervisor {
             Err(_) => (None, None),
         };
         let (before, tasks) = (self.child, self.tasks);
-        let started = spawn(&self.inheritance, before, || {
+        let started = spawn(&self.preparation.inheritance, before, || {
             if voice.json {
                 voice.start_log();
             }
@@ -180,15 +235,15 @@ impl Supervisor {
         });
         match started {
             Ok(child) => {
-                self.replaced = Some(before);
-                self.note = None;
-                self.left = None;
-                self.untouched = watch;
+                self.preparation.replaced = Some(before);
+                self.preparation.note = None;
+                self.preparation.left = None;
+                self.preparation.untouched = watch;
                 self.child = child;
                 // The new process starts with every signal blocked, so each of these counts as
                 // if it had been sent at the start: a stop is still a stop, and what the
                 // command inherits as ignored is still ignored.
-                for signal in self.forwarded.signals() {
+                for signal in self.forwarding.sent().signals() {
                     let _ = signals::kill(child, signal);
                 }
                 Prepared::Running
@@ -212,8 +267,9 @@ impl Supervisor {
     /// When the next deadline is due, that of the preparation included. No signal tells of a
     /// deadline.
     fn preparing_wakes_at(&self) -> Option<Instant> {
-        let deadline = self.orders.terms.deadline.and_then(|after| self.started.checked_add(after));
-        deadline.filter(|_| self.killed.is_none()).into_iter().chain(self.wake_at()).min()
+        let deadline =
+            self.orders.terms.deadline.and_then(|after| self.preparation.started.checked_add(after));
+        deadline.filter(|_| !self.stopping.has_killed()).into_iter().chain(self.wake_at()).min()
     }
 }
 

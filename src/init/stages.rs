@@ -8,12 +8,12 @@ use nix::libc::SIGCHLD;
 use nix::unistd::{Pid, getpgrp};
 
 use super::end::End;
-use super::link::{self, Link, News, Watch};
-use super::message::Message;
+use super::forwarding::Forwarding;
+use super::link::{self, Link, Watch};
 use super::orders::Orders;
-use super::preparing::Prepared;
-use super::signal_set::SignalSet;
+use super::preparing::{Preparation, Prepared};
 use super::spawn::{Inheritance, cannot_start, spawn};
+use super::stopping::Stopping;
 use super::supervisor::Supervisor;
 use super::survivors::Reach;
 use super::tasks::Tasks;
@@ -55,30 +55,16 @@ pub fn supervise(
     drop(link);
 
     let mut supervisor = Supervisor {
-        inheritance,
         command,
         tasks,
         reach,
         parent,
-        started,
         orders: Orders::default(),
         child,
-        forwarded: SignalSet::default(),
-        last_forwarded: None,
-        stop: None,
-        draining: None,
-        not_run: false,
-        is_preparing: true,
-        never_execed: false,
-        replaced: None,
-        untouched: None,
-        note: watch.take_note(),
-        left: watch.take_state(),
-        killed: None,
         childless: false,
-        may_not_kill: false,
-        warned_of_kill: false,
-        warned_of_value: false,
+        preparation: Preparation::new(inheritance, started, &mut watch),
+        forwarding: Forwarding::default(),
+        stopping: Stopping::default(),
     };
     supervisor.follow(orders);
     supervisor.until_the_end(watch)
@@ -98,15 +84,15 @@ impl Supervisor {
         };
         // The signal is looked up before the drain: one that comes during the drain did not
         // lead to the end.
-        let signal = self.signal_behind(ended);
+        let signal = self.forwarding.signal_behind(ended);
         self.drain();
         let end = End {
             command: was_command.then(|| self.command_name()),
             ended,
             code: self.orders.supervision.remap.of(ended.code()),
-            ran: at - self.started,
+            ran: at - self.preparation.started,
             signal: signal.map(|(signal, when)| (signal, at.saturating_duration_since(when))),
-            killed: self.killed.map(|(why, _)| why),
+            killed: self.stopping.why_killed(),
         };
         if was_command {
             self.account(end.ran);
@@ -122,14 +108,13 @@ impl Supervisor {
             Prepared::Exit(code) => Err(code),
             Prepared::Ended { ended, was_command } => Ok((ended, was_command)),
             Prepared::Running => {
-                self.is_preparing = false;
+                self.preparation.is_running = false;
                 self.leave_inherited_behind();
                 // Little of our code is in memory by now, and the loop that follows needs still
                 // less.
                 memory::forget_own_code();
                 let Some(ended) = self.until_child_ends() else { return Err(self.gave_up()) };
-                let not_run = |watch: &Watch| watch.read() == News::Told(Message::NotRun);
-                if self.not_run || self.untouched.as_ref().is_some_and(not_run) {
+                if self.preparation.could_not_run() {
                     return Err(ended.code());
                 }
                 Ok((ended, true))

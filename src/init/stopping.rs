@@ -15,12 +15,34 @@ use crate::sys::signals;
 /// and waiting for it would make the container hang, too.
 const DYING: Duration = Duration::from_secs(5);
 
+/// What this stage knows.
+#[derive(Default)]
+pub(super) struct Stopping {
+    /// When the wait for other processes than the command began.
+    draining: Option<Instant>,
+    /// When all remaining processes were killed, and why.
+    killed: Option<(Killed, Instant)>,
+    /// The command has credentials that do not let us kill it.
+    may_not_kill: bool,
+}
+
+impl Stopping {
+    pub(super) fn has_killed(&self) -> bool {
+        self.killed.is_some()
+    }
+
+    /// Why all remaining processes were killed, if they were.
+    pub(super) fn why_killed(&self) -> Option<Killed> {
+        self.killed.map(|(why, _)| why)
+    }
+}
+
 impl Supervisor {
     /// After the command has ended, asks all other processes to end, once, and waits for them.
     /// Processes that came in from outside (`docker exec`) are asked as well, but they are not
     /// our children, so nobody can wait for them.
     pub(super) fn drain(&mut self) {
-        if self.orders.supervision.drain_timeout.is_none() && self.killed.is_none() {
+        if self.orders.supervision.drain_timeout.is_none() && !self.stopping.has_killed() {
             return;
         }
         // More processes may have ended by now, without a signal for each.
@@ -33,8 +55,8 @@ impl Supervisor {
             self.orders.voice.say(Level::Error, message);
             return;
         }
-        if self.killed.is_none() {
-            self.draining = Some(Instant::now());
+        if !self.stopping.has_killed() {
+            self.stopping.draining = Some(Instant::now());
             self.reach.signal(SIGTERM);
             // A stopped process does not handle SIGTERM until it is continued.
             self.reach.signal(SIGCONT);
@@ -48,10 +70,10 @@ impl Supervisor {
                 // another process's by now.
                 Ok(Some(received)) => {
                     if let Some(signal) = self.orders.supervision.rewrite.of(received.signal()) {
-                        self.note_stop(received.signal(), signal);
+                        self.forwarding.note_stop(received.signal(), signal);
                     }
                 }
-                Ok(None) if self.killed.is_some() => return,
+                Ok(None) if self.stopping.has_killed() => return,
                 Ok(None) => {
                     self.reap();
                     if !self.childless {
@@ -65,8 +87,8 @@ impl Supervisor {
 
     /// When the next deadline is due. No signal tells of a deadline.
     pub(super) fn wake_at(&self) -> Option<Instant> {
-        match self.killed {
-            Some((_, at)) if self.may_not_kill => Some(at),
+        match self.stopping.killed {
+            Some((_, at)) if self.stopping.may_not_kill => Some(at),
             Some((_, at)) => at.checked_add(DYING),
             None => self.kill_due().map(|(_, at)| at),
         }
@@ -76,10 +98,12 @@ impl Supervisor {
     pub(super) fn kill_due(&self) -> Option<(Killed, Instant)> {
         let supervision = &self.orders.supervision;
         let of_stop = self
-            .stop
+            .forwarding
+            .stop_asked_at()
             .zip(supervision.stop_timeout)
-            .and_then(|((_, at), time)| Some((Killed::StopTimeout(time), at.checked_add(time)?)));
+            .and_then(|(at, time)| Some((Killed::StopTimeout(time), at.checked_add(time)?)));
         let of_drain = self
+            .stopping
             .draining
             .zip(supervision.drain_timeout)
             .and_then(|(at, time)| Some((Killed::DrainTimeout(time), at.checked_add(time)?)));
@@ -88,7 +112,7 @@ impl Supervisor {
 
     pub(super) fn kill_all(&mut self) {
         if let Some((why, _)) = self.kill_due() {
-            self.killed = Some((why, Instant::now()));
+            self.stopping.killed = Some((why, Instant::now()));
             self.reach.signal(SIGKILL);
         }
     }
@@ -96,14 +120,14 @@ impl Supervisor {
     /// Kills the command by its own number, which is known even if no other process can be
     /// seen. Notes whether we may kill it at all.
     pub(super) fn kill_command(&mut self) {
-        self.may_not_kill = signals::kill(self.child, SIGKILL) == Err(Errno::EPERM);
+        self.stopping.may_not_kill = signals::kill(self.child, SIGKILL) == Err(Errno::EPERM);
     }
 
     /// Gives up waiting for killed processes: one that does not go away hangs in the kernel,
     /// mostly in a driver.
     pub(super) fn gave_up(&self) -> i32 {
         let child = self.child;
-        let message = if self.may_not_kill {
+        let message = if self.stopping.may_not_kill {
             format!(
                 "process {child} may not be killed: it has changed its user, and rdma-init has no capability KILL. Ending without it."
             )

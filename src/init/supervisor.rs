@@ -3,73 +3,41 @@
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::rc::Rc;
-use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::libc::SIGKILL;
 use nix::unistd::Pid;
 
-use super::end::Killed;
 use super::execed::has_never_execed;
-use super::link::Watch;
-use super::note::Note;
+use super::forwarding::Forwarding;
 use super::orders::Orders;
-use super::sealed::Sealed;
-use super::signal_set::SignalSet;
-use super::spawn::Inheritance;
+use super::preparing::Preparation;
+use super::stopping::Stopping;
 use super::survivors::Reach;
 use super::tasks::Tasks;
 use super::terminal;
 use crate::log::Level;
 use crate::sys::fork::{self, Ended, Reaped};
-use crate::sys::signals::{self};
+use crate::sys::signals;
 use crate::sys::stdio::close_inherited;
 use crate::text::visible;
 
-/// What a supervisor knows. The stages are in modules of their own: `preparing`,
-/// `forwarding`, `stopping`.
+/// What a supervisor knows in every stage. What belongs to one stage is in the module of that
+/// stage.
 pub(super) struct Supervisor {
-    pub(super) inheritance: Inheritance,
     pub(super) command: Vec<CString>,
     pub(super) tasks: Tasks,
     pub(super) reach: Reach,
     /// The process that started us.
     pub(super) parent: Pid,
-    pub(super) started: Instant,
     pub(super) orders: Orders,
     /// The main child. Its exit code becomes ours.
     pub(super) child: Pid,
-    /// The signals that were sent to the child so far.
-    pub(super) forwarded: SignalSet,
-    pub(super) last_forwarded: Option<(i32, Instant)>,
-    /// The first signal that asks for the end, and when it was forwarded.
-    pub(super) stop: Option<(i32, Instant)>,
-    /// When the wait for other processes than the command began.
-    pub(super) draining: Option<Instant>,
-    /// The command could not be executed, and somebody has said so.
-    pub(super) not_run: bool,
-    /// The preparation still runs, so the main child may not be the command yet. A child that
-    /// has ended is then looked at before it is reaped.
-    pub(super) is_preparing: bool,
-    /// The main child has ended, and certainly had never executed anything.
-    pub(super) never_execed: bool,
-    /// The process of a preparation that was given up.
-    pub(super) replaced: Option<Pid>,
-    /// Tells whether a command that was started without preparation could be executed.
-    pub(super) untouched: Option<Watch>,
-    /// The preparation's note for the end; `None` once it is known that there is none.
-    pub(super) note: Option<Rc<Note>>,
-    /// The state that the preparation has left for processes that enter, if it has left one.
-    pub(super) left: Option<Rc<Sealed>>,
-    /// When all remaining processes were killed, and why.
-    pub(super) killed: Option<(Killed, Instant)>,
     /// There is no child left, adopted ones included.
     pub(super) childless: bool,
-    /// The command has credentials that do not let us kill it.
-    pub(super) may_not_kill: bool,
-    pub(super) warned_of_kill: bool,
-    pub(super) warned_of_value: bool,
+    pub(super) preparation: Preparation,
+    pub(super) forwarding: Forwarding,
+    pub(super) stopping: Stopping,
 }
 
 impl Supervisor {
@@ -93,7 +61,7 @@ impl Supervisor {
                         return Some(ended);
                     }
                 }
-                Ok(None) if self.killed.is_some() => return None,
+                Ok(None) if self.stopping.has_killed() => return None,
                 Ok(None) => {
                     // The child may have ended at the last moment.
                     if let Some(ended) = self.reap() {
@@ -146,7 +114,7 @@ impl Supervisor {
         }
         // A parent that was being killed may have started children that the walk of the tree
         // did not see.
-        if self.killed.is_some() && self.reach == Reach::Descendants && (orphans || main.is_some()) {
+        if self.stopping.has_killed() && self.reach == Reach::Descendants && (orphans || main.is_some()) {
             self.reach.signal(SIGKILL);
         }
         main
@@ -154,16 +122,16 @@ impl Supervisor {
 
     fn reap_one(&mut self) -> Reaped {
         let stops = self.reach == Reach::Descendants;
-        match self.is_preparing {
+        match self.preparation.is_running {
             false => fork::reap(stops),
-            true => {
-                fork::reap_after(stops, |pid| self.never_execed |= pid == self.child && has_never_execed(pid))
-            }
+            true => fork::reap_after(stops, |pid| {
+                self.preparation.never_execed |= pid == self.child && has_never_execed(pid);
+            }),
         }
     }
 
     fn tell_of_orphan(&self, pid: Pid, ended: Ended) {
-        if self.orders.supervision.warn_on_reap && self.replaced != Some(pid) {
+        if self.orders.supervision.warn_on_reap && self.preparation.replaced != Some(pid) {
             let how = match ended {
                 Ended::Exited(code) => format!("exit code {code}"),
                 Ended::Killed(signal) => signals::name(signal),
@@ -182,12 +150,8 @@ impl Supervisor {
     /// closed some day, and the working folder, which it may want unmounted. Call this only
     /// once the command runs: until then PID 1 may have to start it.
     pub(super) fn leave_inherited_behind(&mut self) {
-        self.note.take_if(|note| note.traffic().is_none());
-        let own = self.untouched.as_ref().map(Watch::raw_fds).into_iter().flatten();
-        self.left.take_if(|left| !left.is_sealed());
-        let kept = self.note.as_deref().map(Note::raw_fd).into_iter();
-        let kept = kept.chain(self.left.as_deref().map(Sealed::raw_fd));
-        close_inherited(&mut own.chain(kept).collect::<Vec<i32>>());
+        let mut kept = self.preparation.descriptors_for_later();
+        close_inherited(&mut kept);
         let _ = nix::unistd::chdir("/");
     }
 }
