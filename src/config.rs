@@ -24,11 +24,11 @@ use keys::{KEYS, Key};
 pub use keys::{Config, names};
 pub use layers::{CONFIG_VARIABLE, DEFAULT_FILE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE};
 
-/// What is asked of a thing that may fail: of pinned memory, or of the self-test.
+/// How much the user demands of the memlock limit, or of the self-test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Demand {
-    /// Nothing: it is left alone.
+    /// Leave it alone.
     Off,
     /// Do what can be done, and say what is wrong.
     Warn,
@@ -80,12 +80,11 @@ fn bad(key: &Key, value: &Value, figment: &Figment, expected: &str) -> ConfigErr
     ConfigError(format!("the key {name} has the value {value} in {source}: {expected}"))
 }
 
-/// What has to be known before the whole configuration is, where a flag or a
-/// variable says it, so that no file can change it. Bad values count as absent: they
-/// are for [`load`] to report.
+/// What flags and variables say, for PID 1, which must not read the configuration file. Bad
+/// values count as absent here: [`load`] reports them.
 pub fn early(environment: &Environment, flags: &[Flag]) -> Config {
     let mut config = Config::default();
-    // Mostly there is nothing at all.
+    // Most starts have neither flags nor variables of ours.
     if flags.is_empty() && !layers::has_variables(environment) {
         return config;
     }
@@ -98,7 +97,7 @@ pub fn early(environment: &Environment, flags: &[Flag]) -> Config {
 }
 
 impl Config {
-    /// What the init of the command goes by, and the rest of the preparation.
+    /// The orders for PID 1: terms of the preparation, supervision of the command, and voice.
     pub fn orders(&self) -> Orders {
         let asked_by = Enforcing {
             require_rdma: self.require_rdma,
@@ -132,9 +131,9 @@ impl Config {
         }
     }
 
-    /// After this the command starts without the preparation.
+    /// How long the preparation may take. PID 1 starts the command without it after this time.
     pub fn longest_preparation(&self) -> Duration {
-        // The self-test has a time of its own.
+        // `prepare-timeout` does not count the time of the self-test.
         let proof = match self.self_test {
             Demand::Off => Duration::ZERO,
             Demand::Warn | Demand::Enforce => SELF_TEST_TIME,
@@ -301,7 +300,7 @@ mod tests {
         );
     }
 
-    /// As the kubelet makes them of a Service with a named port.
+    /// The variables are those that the kubelet makes of a Service with a named port.
     #[test]
     fn variables_of_a_kubernetes_service_are_not_ours_whatever_its_name() {
         for service in ["", "_TEST", "_PROFILE", "_PORT", "_80", "_SERVICE_PORT"] {
@@ -318,7 +317,7 @@ mod tests {
                 (name("PORT_80_TCP_ADDR"), "10.0.0.1"),
                 (name("PORT_53_UDP"), "udp://10.0.0.1:53"),
                 (name("PORT_9_SCTP_ADDR"), "fd00::1"),
-                // A key beside all of that counts.
+                // A key of ours beside them still counts.
                 ("RDMA_INIT_PROFILE".to_owned(), "erdma"),
             ];
             let variables = variables.each_ref().map(|(name, value)| (name.as_str(), *value));
@@ -348,11 +347,11 @@ mod tests {
             let environment = Environment::from([(name.as_str(), "")]);
             assert_eq!(early(&environment, &[]), early(&Environment::default(), &[]), "{name}");
         }
-        // Here, nothing is nowhere.
+        // An empty folder means that no state is kept.
         assert_eq!(of(&[("RDMA_INIT_STATE_DIR", "")]).unwrap().state_dir, StateDir::Nowhere);
-        // A list can be emptied all the same.
+        // A comma alone empties a list.
         assert!(of(&[("RDMA_INIT_KEEP", ",")]).unwrap().keep.is_empty());
-        // A name that is none is still an error.
+        // An unknown key is an error, also without a value.
         assert!(of(&[("RDMA_INIT_PROFIL", "")]).unwrap_err().contains("did you mean profile?"));
     }
 }

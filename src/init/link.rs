@@ -42,11 +42,11 @@ pub enum News {
     /// The child has become the command, or is gone.
     Closed,
     Told(Message),
-    /// Nothing that can be read now.
+    /// There is nothing to read now.
     Nothing,
 }
 
-/// Can be taken once, by one of the two processes.
+/// A permit to start the command. It can be taken once, by one of the two processes.
 struct Permit(EventFd);
 
 impl Permit {
@@ -68,7 +68,7 @@ pub fn pair() -> Result<(Watch, Link), Errno> {
     Ok((watch, link))
 }
 
-/// The same where the child has nothing to leave.
+/// Both sides of a link without memory, for a child that has nothing to leave.
 ///
 /// # Errors
 /// EMFILE, ENFILE or ENOMEM.
@@ -81,7 +81,7 @@ pub fn pair_without_memory() -> Result<(Watch, Link), Errno> {
 }
 
 impl Link {
-    /// Tells PID 1 what to go by; the latest counts.
+    /// Sends PID 1 its orders; the latest count.
     pub fn give(&self, orders: &Orders) {
         self.tell(&Message::Orders(Box::new(*orders)));
     }
@@ -92,32 +92,33 @@ impl Link {
     }
 
     fn tell(&self, message: &Message) {
-        // The few messages fit into the pipe; were PID 1 gone, nobody would care.
+        // The few messages fit into the pipe. If PID 1 is gone, this process is killed anyway.
         let _ = (&self.pipe).write_all(&message.encode());
     }
 
-    /// Leaves what the end of the command needs to tell what has moved.
+    /// Leaves the counters that are needed to tell the traffic when the command has ended.
     pub fn leave_traffic(&self, note: &[u8]) {
         if let Some(memory) = self.note.as_deref() {
             memory.leave_traffic(note);
         }
     }
 
-    /// Leaves what the command is to get, should the preparation not come to its end.
+    /// Leaves the decision, with which PID 1 starts the command if the preparation does not come to
+    /// its end.
     pub fn leave_decision(&self, decision: &[u8]) {
         if let Some(memory) = self.note.as_deref() {
             memory.leave_decision(decision);
         }
     }
 
-    /// Leaves with PID 1 what whoever enters the container may believe, once it is sealed.
-    /// Gives whether there is something to seal.
+    /// Leaves the state with PID 1, for processes that enter the container. They believe it once
+    /// it is sealed. Returns whether there is memory to seal.
     #[must_use]
     pub fn leave_state(&self, state: &[u8]) -> bool {
         !state.is_empty() && self.state.as_deref().is_some_and(|memory| memory.fill(state))
     }
 
-    /// Makes it count.
+    /// Seals the state that was left, so that nobody can change it.
     pub fn seal_state(&self) {
         if let Some(memory) = self.state.as_deref() {
             memory.seal();
@@ -153,12 +154,12 @@ impl Watch {
         self.pipe.as_fd()
     }
 
-    /// What the child leaves, for the one who keeps it.
+    /// Hands over the note of the child; the supervisor keeps it.
     pub fn take_note(&mut self) -> Option<Rc<Note>> {
         self.note.take()
     }
 
-    /// What the child leaves for those who enter, for the one who keeps it.
+    /// Hands over the state of the child for processes that enter; the supervisor keeps it.
     pub fn take_state(&mut self) -> Option<Rc<Sealed>> {
         self.state.take()
     }

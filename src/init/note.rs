@@ -1,5 +1,5 @@
-//! What the child that prepares leaves with its init: memory of both. The init only keeps it,
-//! for processes that it forks later; what the bytes mean is not its business.
+//! What the child that prepares leaves with its init, in memory that both share. The init only
+//! keeps it for processes that it forks later, and does not look at what the bytes mean.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -9,23 +9,25 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 
 pub struct Note(File);
 
-/// One of the two things in a note: where its length is, where it begins, and how long it may
-/// be, in bytes. A length of 0 is nothing; an empty one has 1.
+/// The place of one of the two texts in a note. All figures are bytes.
 struct Part {
+    /// Where the length of the text plus 1 is written; 0 means that there is no text.
     length_at: u64,
+    /// Where the text begins.
     start: u64,
+    /// How long the text may be.
     longest: usize,
 }
 
-/// Some 200 bytes for each port are far less.
+/// The counters of the ports, in some 200 bytes for each port.
 const TRAFFIC: Part = Part { length_at: 0, start: 16, longest: 64 * 1024 };
 
-/// The kernel takes less as an environment, and as JSON a text is hardly longer.
+/// The decided environment as JSON. The kernel accepts no environment of this length.
 const DECISION: Part = Part { length_at: 8, start: 16 + 64 * 1024, longest: 16 * 1024 * 1024 };
 
 impl Note {
-    /// `None` before Linux 3.17: then nothing is told in the end, and a preparation that does
-    /// not come to its end leaves nothing.
+    /// `None` before Linux 3.17, which has no memfd_create(2). Then nobody tells the traffic when
+    /// the command has ended, and PID 1 does not know what a preparation that failed had decided.
     pub fn new() -> Option<Note> {
         memfd_create(c"rdma-init", MFdFlags::MFD_CLOEXEC).ok().map(|memory| Note(memory.into()))
     }
@@ -34,29 +36,30 @@ impl Note {
         self.0.as_raw_fd()
     }
 
-    /// Leaves what the end of the command needs to tell what has moved. Nothing is no note.
+    /// Leaves the counters that are needed to tell the traffic when the command has ended. Empty
+    /// bytes leave nothing.
     pub fn leave_traffic(&self, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.put(&TRAFFIC, bytes);
         }
     }
 
-    /// Leaves what was decided.
+    /// Leaves the decision, with which PID 1 can start the command itself.
     pub fn leave_decision(&self, bytes: &[u8]) {
         self.put(&DECISION, bytes);
     }
 
-    /// What the end of the command needs, if it was left.
+    /// The counters, if they were left.
     pub fn traffic(&self) -> Option<Vec<u8>> {
         self.get(&TRAFFIC)
     }
 
-    /// What was decided, if it was.
+    /// The decision, if it was left.
     pub fn decision(&self) -> Option<Vec<u8>> {
         self.get(&DECISION)
     }
 
-    /// The length comes last, so that what is there is there as a whole.
+    /// Writes the length last, so that nobody reads half a text.
     fn put(&self, part: &Part, bytes: &[u8]) {
         if bytes.len() <= part.longest && self.0.write_all_at(bytes, part.start).is_ok() {
             let length = bytes.len() as u64 + 1;
@@ -65,7 +68,7 @@ impl Note {
     }
 
     fn get(&self, part: &Part) -> Option<Vec<u8>> {
-        // From the start, wherever the child has stopped: both have one place in it.
+        // Both processes share one file position, so this reads at explicit offsets.
         let mut length = [0; 8];
         self.0.read_exact_at(&mut length, part.length_at).ok()?;
         let length = usize::try_from(u64::from_le_bytes(length)).ok()?.checked_sub(1)?;
@@ -96,13 +99,13 @@ mod tests {
         }
         for traffic in [b"mlx5_1".to_vec(), vec![b'x'; TRAFFIC.longest]] {
             note.leave_traffic(&traffic);
-            // Until the exec the command may still have to be started with that.
+            // The decision stays: until the exec, PID 1 may still have to use it.
             assert_eq!(
                 (note.traffic(), note.decision().as_deref()),
                 (Some(traffic), Some(&b"longer than that"[..]))
             );
         }
-        // What is not there as a whole.
+        // A file that was cut has no whole text.
         note.0.set_len(DECISION.start).unwrap();
         assert_eq!(note.decision(), None);
     }

@@ -1,5 +1,5 @@
-//! What a supervisor is told: by the preparation, which reads the configuration
-//! for it.
+//! The orders that a supervisor gets. The preparation reads the configuration, and makes them of
+//! it.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ pub struct Orders {
     pub voice: Voice,
 }
 
-/// What holds for a preparation that does not come to its end.
+/// What PID 1 does when the preparation does not come to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// Counted from the start; `None` for no deadline.
+    /// How long the preparation may take, from the start; `None` for no deadline.
     pub deadline: Option<Duration>,
-    /// `None` to start the command as it is.
+    /// How to refuse the command; `None` to start it without the preparation.
     pub refuse: Option<Refusal>,
 }
 
-/// A command that must not start unchecked.
+/// How the command is refused if the checks that were asked for could not be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
-    /// To exit with.
+    /// The exit code.
     pub code: i32,
     pub asked_by: Enforcing,
 }
@@ -42,7 +42,7 @@ pub struct Enforcing {
 }
 
 impl Enforcing {
-    /// Each as the configuration file has it.
+    /// The keys as the configuration file has them.
     fn keys(self) -> Vec<&'static str> {
         let all = [
             (self.require_rdma, "require-rdma"),
@@ -54,7 +54,7 @@ impl Enforcing {
 }
 
 impl Refusal {
-    /// The reason: what went wrong, and which keys do not let the command start after that.
+    /// The reason as a sentence: what went wrong, and which keys then forbid to start the command.
     pub fn because(self, what: &str) -> String {
         let keys = self.asked_by.keys();
         let (names, verb) = match &keys[..] {
@@ -71,20 +71,20 @@ impl Refusal {
 pub struct Supervision {
     /// Signals go to the command's process group.
     pub kill_group: bool,
-    /// So long after the first stop that was forwarded, all that is left is killed.
+    /// How long after the first forwarded stop signal all remaining processes are killed.
     pub stop_timeout: Option<Duration>,
-    /// So long are others waited for that outlive the command.
+    /// How long processes may outlive the command before they are killed.
     pub drain_timeout: Option<Duration>,
     pub rewrite: Rewrite,
     pub remap: Remap,
-    /// What the supervisor gets when its own parent ends.
+    /// The signal that the kernel sends to the supervisor when its own parent ends.
     pub parent_death_signal: Option<i32>,
     /// Say when a process is reaped that is not the command.
     pub warn_on_reap: bool,
 }
 
 impl Supervision {
-    /// The keys that were set, and do nothing where nobody stays to look after the command.
+    /// The keys that are set but have no effect where no supervisor stays with the command.
     pub fn without_effect_in_place(&self) -> Vec<&'static str> {
         let default = Supervision::default();
         let set = [

@@ -21,14 +21,14 @@ const LOOK: Duration = Duration::from_millis(10);
 
 pub const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Tries every port, all at once, and gives their results in the same order. None takes
-/// longer than `each`, and all together no longer than `all`, but for the second that a
-/// killed process has to end.
+/// Tries all ports at once, and returns their results in the same order. No port takes longer
+/// than `each`, and all together take no longer than `all`, plus the second that a killed process
+/// has to end.
 pub fn probe(ports: &[PortTest], each: Duration, all: Duration) -> Vec<ProbeResult> {
     run(ports, each, all, crate::verbs::probe::port)
 }
 
-/// What a child does: it says each step, and gives what it found.
+/// What a child does: it names each step, and returns what it found.
 pub type Work = fn(&PortTest, &mut dyn Talk) -> DeviceProbe;
 
 fn run(ports: &[PortTest], each: Duration, all: Duration, work: Work) -> Vec<ProbeResult> {
@@ -49,11 +49,11 @@ pub struct Children {
 }
 
 impl Children {
-    /// They have to be done after `all`.
+    /// Starts a process for each port. All of them must be done after `all`.
     pub fn start(ports: &[PortTest], all: Duration, work: Work) -> Children {
         // Where SIGCHLD is ignored, the kernel would forget how a child ended.
         let sigchld = signals::set_default(nix::libc::SIGCHLD);
-        // A time without end would be beyond what an Instant can be.
+        // An Instant cannot hold an endless time.
         let end = Instant::now() + all.min(LONGEST);
         let parent = Pid::this();
         let list = ports.iter().map(|wanted| Child::start(wanted, parent, work)).collect();
@@ -64,7 +64,8 @@ impl Children {
         &mut self.list
     }
 
-    /// Until each has told so much, or is over. None may take longer than `each` for it.
+    /// Waits until each child has told what `is_there` looks for, or is over. A child that takes
+    /// longer than `each` is killed.
     pub fn until(&mut self, each: Duration, is_there: impl Fn(&ChildReport) -> bool) {
         let deadline = (Instant::now() + each.min(LONGEST)).min(self.end);
         for child in &mut self.list {
@@ -75,23 +76,23 @@ impl Children {
         }
     }
 
-    /// What came of each. Whatever still runs counts as hung.
+    /// The result of each port. A child that still runs counts as hung.
     pub fn finish(self) -> Vec<ProbeResult> {
         self.sigchld.restore();
         self.list.into_iter().map(Child::into_result).collect()
     }
 }
 
-/// Until a child says something or ends, or until the time.
+/// Sleeps until a child says something or ends, at most until the given time.
 fn sleep(children: &[Child], until: Instant) {
     let left = until.saturating_duration_since(Instant::now());
     let blind = children.iter().any(Child::is_unseen);
     let left = if blind { left.min(LOOK) } else { left };
     let fds = children.iter().flat_map(Child::fds);
     let mut fds: Vec<PollFd> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-    // A time that is nearly over is waited for to its end, not in a loop.
+    // Poll counts whole milliseconds. Without one more, the last one would be a busy loop.
     let timeout = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
-    // An interruption is as good as an event: the caller looks again.
+    // The caller looks at every child again, also after an interruption.
     let _ = poll(&mut fds, timeout);
 }
 

@@ -1,4 +1,5 @@
-//! One child: started, listened to, told, killed when its time is up, and reaped.
+//! The life of one child: it is started, listened to, answered, killed when its time is up, and
+//! reaped.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::Shutdown;
@@ -25,8 +26,8 @@ use crate::sys::stdio::close_inherited;
 use crate::verbs::port_test::{PortTest, ProbeResult};
 use crate::verbs::talk::{End, Talk};
 
-/// So long a process that was killed may take to end. One that sleeps in the kernel, on
-/// a device that does not answer, may never.
+/// How long a killed process may take to end. A process that sleeps in the kernel, on a device
+/// that does not answer, may never end.
 const GRACE: Duration = Duration::from_secs(1);
 
 pub struct Child(State);
@@ -38,21 +39,22 @@ enum State {
 
 struct Running {
     pid: Pid,
-    /// `None` before Linux 5.3.
+    /// `None` before Linux 5.3, which has no pidfd_open(2).
     pidfd: Option<Pidfd>,
-    /// `None` from its end on.
+    /// `None` once the child has closed its side.
     socket: Option<UnixStream>,
     told: ChildReport,
-    /// What its time is counted from.
+    /// When its time began.
     since: Instant,
-    /// `None` while it waits for us.
+    /// When its time is up; `None` while it waits for us.
     deadline: Option<Instant>,
     killed: Option<Killed>,
 }
 
-/// When and why.
+/// When a child was killed, and why.
 struct Killed {
     at: Instant,
+    /// It told more than [`message::LIMIT`](super::message::LIMIT).
     for_telling: bool,
 }
 
@@ -73,7 +75,7 @@ impl Child {
         })
     }
 
-    /// Lets it go on until then.
+    /// Gives the child time until the deadline.
     pub fn allow(&mut self, deadline: Instant) {
         if let State::Running(running) = &mut self.0 {
             running.since = Instant::now();
@@ -81,8 +83,8 @@ impl Child {
         }
     }
 
-    /// Does what is to be done now; `None` when the child is over or has told enough, or
-    /// the time of what is to be done next.
+    /// Reads, kills or reaps, whichever is due. Returns when to look again, or `None` once the
+    /// child is over or has told what `is_there` looks for.
     pub fn advance(&mut self, is_there: impl Fn(&ChildReport) -> bool) -> Option<Instant> {
         let State::Running(running) = &mut self.0 else { return None };
         match running.advance() {
@@ -98,7 +100,7 @@ impl Child {
         }
     }
 
-    /// What it has told, if it still runs.
+    /// What the child has told, if it still runs.
     pub fn told(&self) -> Option<&ChildReport> {
         match &self.0 {
             State::Running(running) => Some(&running.told),
@@ -106,7 +108,7 @@ impl Child {
         }
     }
 
-    /// Gives it what it waits for, or with `None` the news that this never comes.
+    /// Sends the message that the child waits for. `None` tells it that the message never comes.
     pub fn answer(&mut self, message: Option<&Message>) {
         let State::Running(running) = &mut self.0 else { return };
         let Some(socket) = &mut running.socket else { return };
@@ -117,7 +119,7 @@ impl Child {
         }
     }
 
-    /// What to wait for.
+    /// The descriptors to poll for news of the child.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let running = match &self.0 {
             State::Running(running) => Some(running),
@@ -128,7 +130,7 @@ impl Child {
         socket.into_iter().chain(pidfd)
     }
 
-    /// Whether its end cannot be waited for.
+    /// Whether no descriptor tells of the child's end.
     pub fn is_unseen(&self) -> bool {
         matches!(&self.0, State::Running(Running { pidfd: None, .. }))
     }
@@ -142,16 +144,16 @@ impl Child {
 }
 
 impl Running {
-    /// The time to look again, or the result.
+    /// When to look again; as an error, the result.
     fn advance(&mut self) -> Result<Instant, ProbeResult> {
-        // Before the socket is read to its end, so that nothing told is missed.
+        // The child is reaped before its socket is read to the end, so that no message is missed.
         let reaped = fork::reap_child(self.pid);
         if !self.listen() {
             self.kill(true);
         }
         match reaped {
             Reaped::Ended(_, ended) => return Err(self.ended(ended)),
-            // Somebody else has reaped it.
+            // Somebody else has reaped the child.
             Reaped::Childless => return Err(self.ended(Ended::Exited(0))),
             Reaped::Running | Reaped::Stopped(..) => {}
         }
@@ -167,7 +169,7 @@ impl Running {
         }
     }
 
-    /// Takes what is in the socket. `false` when it is too much.
+    /// Reads what is in the socket. `false` if the child has told too much.
     fn listen(&mut self) -> bool {
         let Some(socket) = &mut self.socket else { return true };
         let mut buffer = [0; 4096];
@@ -189,7 +191,7 @@ impl Running {
         true
     }
 
-    /// The child is not reaped yet, so the number is still its own.
+    /// Kills the child. It is not reaped yet, so no other process can have its number.
     fn kill(&mut self, for_telling: bool) {
         if self.killed.is_none() {
             let _ = signals::kill(self.pid, SIGKILL);
@@ -213,7 +215,7 @@ impl Running {
 
     fn hung(&self, gone: bool) -> ProbeResult {
         let (during, found) = self.told.read();
-        // It had told everything, so the kernel was closing the device.
+        // The child had told its result, so the kernel was closing the device.
         let during = if found.is_some() { Some("close".to_owned()) } else { during };
         let end = self.killed.as_ref().map_or_else(Instant::now, |killed| killed.at);
         let after_ms = end.duration_since(self.since).as_millis().try_into().unwrap_or(u64::MAX);
@@ -228,14 +230,14 @@ fn start(wanted: &PortTest, parent: Pid, work: Work) -> Result<(Pid, UnixStream)
     Ok((pid, ours))
 }
 
-/// Gives the code to exit with.
+/// Does the work in the child. Returns the exit code.
 fn be_the_child(wanted: &PortTest, parent: Pid, socket: UnixStream, work: Work) -> i32 {
     // A panic must not unwind into what the parent was doing.
     let told = catch_unwind(AssertUnwindSafe(|| {
         signals::on_parent_death(SIGKILL, parent);
-        // The ends of other sockets, and what belongs to the command.
+        // These are the sockets of other children, and descriptors of the command.
         close_inherited(&mut [socket.as_raw_fd()]);
-        // A provider may print; standard output is the parent's.
+        // A provider may print something, and standard output belongs to the parent.
         if let Ok(null) = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()) {
             let _ = dup2_stdin(&null);
             let _ = dup2_stdout(&null);
@@ -250,12 +252,12 @@ fn be_the_child(wanted: &PortTest, parent: Pid, socket: UnixStream, work: Work) 
     }
 }
 
-/// Whom a child speaks with.
+/// The parent, as a child sees it.
 struct Parent(BufReader<UnixStream>);
 
 impl Parent {
     fn tell(&mut self, message: &Message) {
-        // The parent notices what is missing.
+        // The parent notices if the message is missing.
         let _ = message.write(self.0.get_mut());
     }
 

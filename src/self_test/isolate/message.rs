@@ -1,4 +1,4 @@
-//! What a child and its parent tell each other: lines of JSON.
+//! The messages between a child and its parent, each a line of JSON.
 
 use std::io::Write;
 
@@ -8,36 +8,37 @@ use crate::json;
 use crate::verbs::port_test::DeviceProbe;
 use crate::verbs::talk::End;
 
-/// Bytes; a probe tells a few thousand.
+/// The most bytes that a child may tell. A probe tells a few thousand.
 pub const LIMIT: usize = 64 * 1024;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Message {
-    /// What it does next.
+    /// From the child: the step that it takes next.
     At(String),
+    /// From the child: its result.
     Found(Box<DeviceProbe>),
-    /// Its end of a rail, or for the child that of the other node.
+    /// From the child: its own end of a rail. To the child: the other node's end.
     End(End),
-    /// It can receive, or for the child: the other node can as well.
+    /// From the child: it can receive. To the child: the other node can receive as well.
     Ready,
 }
 
 impl Message {
     /// # Errors
-    /// When nobody reads.
+    /// The other side reads no longer.
     pub fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
         out.write_all(&json::line(self))
     }
 }
 
-/// All that a child has told.
+/// Everything that a child has told so far.
 #[derive(Debug, Default)]
 pub struct ChildReport {
     bytes: Vec<u8>,
 }
 
 impl ChildReport {
-    /// Whether there is room for more.
+    /// Adds what was read. `false` if that is more than [`LIMIT`].
     #[must_use]
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let fits = self.bytes.len() + bytes.len() <= LIMIT;
@@ -47,13 +48,13 @@ impl ChildReport {
         fits
     }
 
-    /// A line that was cut is an error, and the last one.
+    /// The messages. A line that is no message, such as one that was cut, is an error.
     fn messages(&self) -> impl Iterator<Item = Result<Message, serde_json::Error>> {
         let lines = self.bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         lines.map(json::read)
     }
 
-    /// The step that it was at, and what it found.
+    /// The last step that was named, and the result.
     pub fn read(&self) -> (Option<String>, Option<Box<DeviceProbe>>) {
         let (mut at, mut found) = (None, None);
         for message in self.messages().flatten() {
@@ -77,7 +78,7 @@ impl ChildReport {
         self.messages().any(|message| matches!(message, Ok(Message::Ready)))
     }
 
-    /// Whether something is there that is no message.
+    /// Whether the child has told something that is no message.
     pub fn is_garbled(&self) -> bool {
         self.messages().any(|message| message.is_err())
     }
