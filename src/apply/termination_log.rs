@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::sys::last_words::{LastWords, Wanted};
+use crate::sys::last_words::{FileKind, LastWords};
 
 /// In bytes: Kubernetes shows this much of the file.
 const LONGEST: usize = 4096;
@@ -11,11 +11,11 @@ const LONGEST: usize = 4096;
 pub const DEFAULT: &str = "/dev/termination-log";
 
 /// The reason for the kubelet's file, which nobody needs if it is not there; or for another
-/// file (`RDMA_INIT_TERMINATION_LOG`). That file is made if it is not there, and a content that
+/// file (`RDMA_INIT_TERMINATION_LOG`). That file is created if it is not there, and a content that
 /// is not a reason of ours is never overwritten.
 pub fn last_words(reason: &str, configured: Option<&Path>) -> LastWords {
     let end = (0..=LONGEST.min(reason.len())).rev().find(|end| reason.is_char_boundary(*end));
     let path = configured.unwrap_or(Path::new(DEFAULT));
-    let file = if configured.is_some() { Wanted::Named } else { Wanted::Made };
+    let file = if configured.is_some() { FileKind::OfUser } else { FileKind::OfKubelet };
     LastWords::new(path, file, &reason[..end.unwrap_or(0)])
 }

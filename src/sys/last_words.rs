@@ -24,19 +24,20 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct LastWords {
     path: CString,
-    file: Wanted,
+    file: FileKind,
     text: Vec<u8>,
 }
 
 /// Which file may get the text. A file with several names never gets it: one of the names may
 /// be somebody else's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    /// A file that is made for this purpose, whatever is in it. If the file does not exist,
+pub enum FileKind {
+    /// The file that the kubelet mounts for this purpose: its content may be overwritten. If it does not exist,
     /// nothing is written, and that is no error.
-    Made,
-    /// A file that is empty or begins like the text. If it does not exist, it is made.
-    Named,
+    OfKubelet,
+    /// A file that the user has named: it must be empty or begin like the text. If it does not
+    /// exist, it is created.
+    OfUser,
 }
 
 /// The number of bytes at the start that a text must share with the text that it replaces.
@@ -57,7 +58,7 @@ pub enum NotWritten {
 }
 
 impl LastWords {
-    pub fn new(path: &Path, file: Wanted, text: &str) -> LastWords {
+    pub fn new(path: &Path, file: FileKind, text: &str) -> LastWords {
         // No file can have a name with a NUL byte; an empty name fails as well.
         let path = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
         LastWords { path, file, text: text.as_bytes().to_vec() }
@@ -88,11 +89,11 @@ impl LastWords {
         // whoever made it must not choose the file that is written.
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let flags = match self.file {
-            Wanted::Made => flags | OFlag::O_WRONLY,
-            Wanted::Named => flags | OFlag::O_RDWR | OFlag::O_CREAT,
+            FileKind::OfKubelet => flags | OFlag::O_WRONLY,
+            FileKind::OfUser => flags | OFlag::O_RDWR | OFlag::O_CREAT,
         };
         let file = match open(self.path.as_c_str(), flags, Mode::from_bits_truncate(0o644)) {
-            Err(Errno::ENOENT) if self.file == Wanted::Made => return Ok(()),
+            Err(Errno::ENOENT) if self.file == FileKind::OfKubelet => return Ok(()),
             file => file?,
         };
         if !self.may_replace(&file)? {
@@ -116,7 +117,7 @@ impl LastWords {
         if status.st_mode & libc::S_IFMT != libc::S_IFREG || status.st_nlink > 1 {
             return Ok(false);
         }
-        if self.file == Wanted::Made || status.st_size == 0 {
+        if self.file == FileKind::OfKubelet || status.st_size == 0 {
             return Ok(true);
         }
         let mut start = [0; IN_COMMON];
@@ -136,13 +137,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let words = |file| LastWords::new(&path, file, "rdma-init: why\n");
-        assert_eq!(words(Wanted::Made).leave(), Ok(()));
+        assert_eq!(words(FileKind::OfKubelet).leave(), Ok(()));
         assert!(!path.exists());
-        assert_eq!(words(Wanted::Named).leave(), Ok(()));
+        assert_eq!(words(FileKind::OfUser).leave(), Ok(()));
         assert_eq!(fs::read_to_string(&path).unwrap(), "rdma-init: why\n");
-        for (file, before) in
-            [(Wanted::Made, "something longer than that\n"), (Wanted::Named, "rdma-init: something else\n")]
-        {
+        for (file, before) in [
+            (FileKind::OfKubelet, "something longer than that\n"),
+            (FileKind::OfUser, "rdma-init: something else\n"),
+        ] {
             fs::write(&path, before).unwrap();
             assert_eq!(words(file).leave(), Ok(()));
             assert_eq!(fs::read_to_string(&path).unwrap(), "rdma-init: why\n");
@@ -161,9 +163,9 @@ mod tests {
         symlink(path("new"), path("link to nothing")).unwrap();
         let left = |name: &str, file| LastWords::new(&path(name), file, "rdma-init: why\n").leave();
         for name in ["other", "short", "two names"] {
-            assert_eq!(left(name, Wanted::Named), Err(NotWritten::NotForThis), "{name}");
+            assert_eq!(left(name, FileKind::OfUser), Err(NotWritten::NotForThis), "{name}");
         }
-        for file in [Wanted::Named, Wanted::Made] {
+        for file in [FileKind::OfUser, FileKind::OfKubelet] {
             assert_eq!(left("two names", file), Err(NotWritten::NotForThis));
             for name in ["link", "link to nothing"] {
                 assert_eq!(left(name, file), Err(NotWritten::Errno(Errno::ELOOP)), "{name}");
@@ -186,7 +188,7 @@ mod tests {
             (Path::new("/no/such/folder/log"), NotWritten::Errno(Errno::ENOENT)),
             (Path::new("a\0b"), NotWritten::Errno(Errno::ENOENT)),
         ] {
-            let left = LastWords::new(path, Wanted::Named, "why\n").leave();
+            let left = LastWords::new(path, FileKind::OfUser, "why\n").leave();
             assert_eq!(left, Err(why), "{}", path.display());
         }
         assert_eq!(NotWritten::Errno(Errno::ENXIO).to_string(), "ENXIO: No such device or address");
