@@ -1,5 +1,5 @@
-//! CPUs that do not fall asleep: in a virtual machine, waking one up takes longer
-//! than what is measured here.
+//! Keeps the CPUs from falling asleep while the benchmark runs. In a virtual machine, waking a
+//! sleeping CPU takes longer than what is measured here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,8 @@ use std::thread::{self, JoinHandle};
 
 use nix::libc;
 
-/// A thread for each CPU, which runs only where nothing else does.
+/// One busy thread for each CPU. The scheduler runs it only when that CPU has nothing else to
+/// do.
 pub struct Awake {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -20,7 +21,7 @@ impl Awake {
         let spin = |over: Arc<AtomicBool>| {
             move || {
                 let parameters = libc::sched_param { sched_priority: 0 };
-                // SAFETY: the structure is what the call reads; 0 is this thread.
+                // SAFETY: the call only reads the structure; 0 means the calling thread.
                 let idle = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) } == 0;
                 while idle && !over.load(Ordering::Relaxed) {
                     std::hint::spin_loop();

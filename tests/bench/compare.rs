@@ -1,4 +1,5 @@
-//! What `compare` takes for the reports of ten thousand nodes: run with `make bench`.
+//! Measures how much time and memory `compare` needs for the reports of ten thousand nodes.
+//! `make bench` runs it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,7 +17,7 @@ const HCAS: usize = 8;
 const CHECKS: usize = 40;
 const ROUNDS: usize = 5;
 
-/// What it may take.
+/// The benchmark fails when `compare` needs more time or memory than this.
 const LONGEST: Duration = Duration::from_secs(2);
 const LARGEST_MB: i64 = 500;
 
@@ -43,7 +44,8 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// All in one log as mpirun tags it, and one file for each; returns the bytes of the reports.
+/// Writes all reports into one log, with the tags that mpirun puts before each line, and each
+/// report into a file of its own. Returns how many bytes the reports have together.
 fn write_all(log: &Path, each: &Path) -> std::io::Result<usize> {
     fs::create_dir(each)?;
     let mut log = BufWriter::new(File::create(log)?);
@@ -58,7 +60,8 @@ fn write_all(log: &Path, each: &Path) -> std::io::Result<usize> {
     Ok(bytes)
 }
 
-/// One node in a hundred differs in something, and as many fail a check.
+/// Makes the report of a node. One node in a hundred has other firmware, and another one in a
+/// hundred fails a check.
 fn report(node: usize) -> Report {
     let firmware = if node.is_multiple_of(100) { "28.36.1010" } else { "28.39.1002" };
     let rail = |hca: usize| Rail {
@@ -108,7 +111,7 @@ fn compare(path: &Path) -> Duration {
     start.elapsed()
 }
 
-/// Of the largest child so far.
+/// The peak resident memory of the largest child process so far.
 fn peak_mb() -> i64 {
     getrusage(UsageWho::RUSAGE_CHILDREN).map_or(i64::MAX, |usage| usage.max_rss() / 1024)
 }

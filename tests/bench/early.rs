@@ -1,5 +1,5 @@
-//! SIGTERM soon after the clone: the kernel drops it where PID 1 has neither
-//! blocked nor handled it yet.
+//! Sends SIGTERM shortly after the clone and counts how often it is lost. The kernel drops a
+//! signal for PID 1 that PID 1 neither blocks nor handles yet.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ const ROUNDS: usize = 50;
 const DELAYS: std::ops::RangeInclusive<u64> = 0..=1200;
 const STEP: usize = 100;
 
-/// Longer than any of them takes to end. One that has not ended by then has lost
-/// the signal, for good.
+/// Every init ends sooner than this after a SIGTERM. One that still runs has lost the signal,
+/// and would run forever.
 const LOST: Duration = Duration::from_millis(60);
 
 pub fn measure(peers: &[Peer]) -> String {
@@ -30,7 +30,7 @@ pub fn measure(peers: &[Peer]) -> String {
         for &(delay, peer) in &order {
             let trial = Trial::start(&arguments[peer], &sink);
             let until = trial.started + Duration::from_micros(delays[delay]);
-            // Not a sleep, which would be late by more than a step.
+            // This loop spins, because a sleep would end later than one step of the delays.
             while Instant::now() < until {
                 std::hint::spin_loop();
             }

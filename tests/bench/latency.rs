@@ -1,4 +1,5 @@
-//! From the kill of PID 1 to the signal in the command.
+//! Measures the time from the moment when PID 1 is sent a signal until the command has received
+//! it.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Instant;
@@ -10,15 +11,17 @@ use super::peers::Peer;
 use super::table::{median, table};
 use super::trial::{Sink, Trial};
 
-/// The argument that makes this program the command: it answers each signal.
+/// With this argument, this program acts as the command, which answers each signal.
 pub const ECHO: &str = "--echo-signals";
 
 const ROUNDS: usize = 60;
 const SIGNALS: usize = 200;
 
-/// Answers on standard input, which is a socket here, as no init touches it.
+/// Answers each signal with a byte on standard input, which is a socket here. No init touches
+/// standard input, so the answer takes the same way under each of them.
 pub fn echo() -> ! {
-    // Not every init hands the mask on.
+    // The command blocks the signal itself, because not every init passes on the mask of its
+    // parent.
     let wanted = block();
     let stdin = std::io::stdin();
     let answer = || nix::unistd::write(stdin.as_fd(), b".");
@@ -46,10 +49,10 @@ pub fn measure(peers: &[Peer]) -> String {
         for &peer in &order {
             let (near, far) = std::os::unix::net::UnixStream::pair().expect("sockets");
             let stdin = nix::unistd::dup(std::io::stdin()).expect("standard input is open");
-            // SAFETY: standard input is ours to replace and to put back.
+            // SAFETY: only this thread uses standard input, and it is put back below.
             unsafe { libc::dup2(far.as_raw_fd(), 0) };
             let trial = Trial::start(&peers[peer].start(&[own, ECHO]), &sink);
-            // SAFETY: as above.
+            // SAFETY: as above; this puts the original standard input back.
             unsafe { libc::dup2(stdin.as_raw_fd(), 0) };
             drop(far);
             let mut byte = [0];

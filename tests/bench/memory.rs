@@ -1,4 +1,4 @@
-//! What PID 1 keeps in memory beside a command that sleeps.
+//! Measures how much memory PID 1 holds while its command sleeps.
 
 use std::fs;
 use std::time::Duration;
@@ -18,7 +18,8 @@ pub fn measure(peers: &[Peer]) -> String {
     let mut order: Vec<usize> = (0..peers.len()).collect();
     for _ in 0..ROUNDS {
         fastrand::shuffle(&mut order);
-        // All at once, so that what is shared is shared as in each other's company.
+        // All peers run at the same time, so that Pss divides a page that several share among
+        // the same sharers.
         let trials: Vec<(usize, Trial)> = order
             .iter()
             .map(|&peer| (peer, Trial::start(&peers[peer].start(&["/bin/sleep", "1000"]), &sink)))
@@ -63,8 +64,8 @@ pub fn measure(peers: &[Peer]) -> String {
     )
 }
 
-/// Waits until the command runs, and PID 1 sleeps with nothing left to do: nothing
-/// tells of that, so it has to have slept through a while.
+/// Waits until the command runs, and PID 1 sleeps with nothing left to do. No event tells of
+/// this. PID 1 counts as settled when it was not scheduled once in a short while.
 fn settle(pid: i32) {
     let switches = || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

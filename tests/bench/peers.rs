@@ -1,4 +1,4 @@
-//! The programs that are compared.
+//! The init programs that the benchmark compares.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use tempfile::TempDir;
 /// A way to start a command as the first process of a container.
 pub struct Peer {
     pub name: &'static str,
-    /// `None` for the command alone.
+    /// The path of the init; `None` where the command runs without one.
     program: Option<PathBuf>,
     package: Option<&'static str>,
-    /// Where it was installed, until the end of the run.
+    /// The temporary folder that holds a copied program; it is removed at the end of the run.
     _folder: Option<TempDir>,
 }
 
-/// Those to compare with, and the Debian package of each.
+/// The name, path and Debian package of each other init.
 const OTHERS: &[(&str, &str, &str)] = &[
     ("tini", "/usr/bin/tini", "tini"),
     ("tini-static", "/usr/bin/tini-static", "tini"),
@@ -28,7 +28,7 @@ pub const BARE: &str = "bare";
 pub const OURS: &str = "rdma-init";
 
 impl Peer {
-    /// The command alone, ours, and the others.
+    /// Returns the command without an init, rdma-init, and the other inits.
     pub fn all() -> Result<Vec<Peer>, String> {
         let ours = std::env::var_os("RDMA_INIT_TEST_BINARY")
             .map_or_else(|| env!("CARGO_BIN_EXE_rdma-init").into(), PathBuf::from);
@@ -46,13 +46,13 @@ impl Peer {
         Ok(peers)
     }
 
-    /// The arguments to start `command` with.
+    /// Returns the arguments that start `command` under this init.
     pub fn start(&self, command: &[&str]) -> Vec<CString> {
         let program = self.program.iter().flat_map(|path| [path.to_str().expect("a plain path"), "--"]);
         program.chain(command.iter().copied()).map(|text| CString::new(text).expect("no NUL")).collect()
     }
 
-    /// Name and version, for the record.
+    /// The name and version of this init, for the table's heading.
     pub fn version(&self) -> Option<String> {
         let version = match (self.package, &self.program) {
             (Some(package), _) => {
@@ -70,8 +70,9 @@ impl Peer {
     }
 }
 
-/// As the others are, by a plain copy. What the linker has written lies in the page
-/// cache in small pieces, each of which costs at every start.
+/// Copies rdma-init to a fresh file, as a package manager installs the other inits. A file
+/// fresh from the linker lies in the page cache in small pieces, and these slow down every
+/// start.
 fn install(program: &Path) -> std::io::Result<(PathBuf, TempDir)> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join(OURS);

@@ -1,7 +1,9 @@
-//! What PID 1 costs, beside the inits that people use: run with `make bench`.
+//! Compares the cost of rdma-init as PID 1 with that of the inits that people use. `make bench`
+//! runs it.
 //!
-//! Everything is compared within one run, in an order that is drawn anew each
-//! time, and shown as ratios: the figures of a machine and of an hour say little.
+//! All inits are measured within one run, in an order that is shuffled for each round, and
+//! shown as ratios, because absolute figures depend on the machine and on its load at that
+//! hour.
 
 mod awake;
 mod early;
@@ -21,7 +23,7 @@ fn main() -> ExitCode {
     if arguments.iter().any(|argument| argument == latency::ECHO) {
         latency::echo();
     }
-    // `cargo bench` adds this; the rest are the parts that are asked for.
+    // `cargo bench` adds `--bench`; the other arguments name the parts to measure.
     let wanted: Vec<&str> = arguments.iter().map(String::as_str).filter(|a| *a != "--bench").collect();
     let wants = |part: &str| wanted.is_empty() || wanted.contains(&part);
     let peers = match Peer::all() {

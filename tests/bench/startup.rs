@@ -1,4 +1,4 @@
-//! The time from the clone to the end of `true`.
+//! Measures the time from the clone of PID 1 until its command, `true`, has ended.
 
 use super::peers::Peer;
 use super::table::{median, table};

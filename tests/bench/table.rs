@@ -1,4 +1,4 @@
-//! Markdown, for people and for the record.
+//! Writes the results as Markdown tables, which people read and tests/bench/results keeps.
 
 use std::fmt::Write;
 use std::fs;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::peers::{Peer, output};
 
-/// A table; the first column is aligned to the left.
+/// Returns a table whose first column is aligned to the left, and all others to the right.
 pub fn table(title: &str, note: &str, head: &[&str], rows: &[Vec<String>]) -> String {
     let mut text = format!("\n## {title}\n\n{note}\n\n");
     let _ = writeln!(text, "| {} |", head.join(" | "));
@@ -17,7 +17,7 @@ pub fn table(title: &str, note: &str, head: &[&str], rows: &[Vec<String>]) -> St
     text
 }
 
-/// On what this was measured.
+/// Returns a heading that names the machine and the versions of the inits.
 pub fn machine(peers: &[Peer]) -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");

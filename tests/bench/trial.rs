@@ -1,4 +1,4 @@
-//! One process as PID 1 of a PID namespace of its own.
+//! Runs one process as PID 1 of a PID namespace of its own.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -10,7 +10,8 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 
-/// What the programs print is read and thrown away, as by a container engine.
+/// A pipe for the output of the programs, which is read and thrown away, as a container engine
+/// reads it.
 pub struct Sink(File, OwnedFd);
 
 impl Sink {
@@ -34,7 +35,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Clones and executes. The environment is empty but for the PATH.
+    /// Clones a process and executes the program in it. Its environment has only PATH.
     pub fn start(arguments: &[CString], output: &Sink) -> Trial {
         let mut argv: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
         argv.push(std::ptr::null());
@@ -43,11 +44,11 @@ impl Trial {
         let (mut pidfd, output) = (-1i32, output.1.as_raw_fd());
         let flags = libc::CLONE_NEWPID | libc::CLONE_PIDFD | libc::SIGCHLD;
         let started = Instant::now();
-        // SAFETY: without CLONE_VM this is a fork; the child makes only system calls,
-        // with data that was laid out before.
+        // SAFETY: without CLONE_VM this is a fork; the child makes only system calls, with data
+        // that was prepared before the fork.
         let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, &raw mut pidfd, 0, 0) };
         if pid == 0 {
-            // SAFETY: as above.
+            // SAFETY: as above; these are the child's system calls.
             unsafe {
                 libc::dup2(output, 1);
                 libc::dup2(output, 2);
@@ -62,21 +63,22 @@ impl Trial {
     }
 
     pub fn kill(&self, signal: i32) {
-        // SAFETY: plain numbers; the process has not been waited for.
+        // SAFETY: kill takes plain numbers; the process has not been reaped, so its number is
+        // still its own.
         unsafe { libc::kill(self.pid, signal) };
     }
 
-    /// Whether it ends in time.
+    /// Returns whether the process ends within this time.
     pub fn ends_within(&self, time: Duration) -> bool {
         let mut fds = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];
         let timeout = PollTimeout::try_from(time).expect("a short time");
         matches!(poll(&mut fds, timeout), Ok(1))
     }
 
-    /// Waits for the end; gives the time from the clone on, and the wait status.
+    /// Waits for the end of the process. Returns the time since the clone, and the wait status.
     pub fn end(self) -> (Duration, i32) {
         let mut status = 0;
-        // SAFETY: the place is valid, the child is ours.
+        // SAFETY: the pointer is valid, and the process is our child.
         let waited = unsafe { libc::waitpid(self.pid, &mut status, 0) };
         assert_eq!(waited, self.pid);
         (self.started.elapsed(), status)
