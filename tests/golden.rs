@@ -1,6 +1,7 @@
-//! Golden hosts: this host, this environment, in; these settings, reasons, findings and
-//! checks, out. Each folder of tests/cases is a test of its name, and some more tests are of
-//! all hosts together. See tests/cases/README.md for how to add a host.
+//! Golden hosts: for the facts and the environment of a host, the test checks the settings,
+//! reasons, findings and self-test checks that come out. Each folder of tests/cases is a test
+//! of its name, and some more tests check all hosts together. tests/cases/README.md says how to
+//! add a host.
 
 mod support;
 
@@ -28,7 +29,7 @@ fn main() {
     let hosts = support::golden::hosts().into_iter().map(|host| {
         Trial::test(host.name.clone(), move |_| one::comes_out_as_written(&host).map_err(RunError::fail))
     });
-    // Nothing is captured, and the harness would refuse the option.
+    // This harness never captures output, and does not know the option.
     let arguments = std::env::args_os().filter(|argument| argument != "--nocapture");
     Harness::with_args(arguments).discover(hosts.chain(of_all)).main()
 }

@@ -1,4 +1,4 @@
-//! What holds for all golden hosts together.
+//! Checks what must hold for all golden hosts together.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,12 @@ use serde_json::Value;
 use super::one::run;
 use crate::support::golden::{Case, Host, hosts};
 
-/// Where the start-up does not read the network, it decides as if it had.
+/// Where the start-up does not need to read the network, it decides the same as if it had read
+/// it.
 pub fn what_is_not_read_decides_nothing() {
     let mut without_need = Vec::new();
     for Case { name, facts: all, profiles, config } in hosts().iter().map(Host::read) {
-        // With the HCAs of the host, and as if there were none.
+        // Each host is checked with its HCAs, and once more as if it had none.
         for all in [Facts { rdma: Vec::new(), ..all.clone() }, all] {
             let devices: Vec<String> = all.net.interfaces.iter().map(|i| i.name.clone()).collect();
             if !plan::needs_network(&all, &devices, &profiles, &config.plan_options()) {
@@ -32,8 +33,9 @@ pub fn what_is_not_read_decides_nothing() {
     assert!(without_need.len() > 50, "{without_need:?}");
 }
 
-/// Hosts that fail the self-test, and that `require-rdma` lets start. (Beside those where
-/// memory cannot be pinned, which is no part of this decision: `memlock` is a key of its own.)
+/// Hosts that fail the self-test although `require-rdma` lets their job start, each with the
+/// reason. Hosts that cannot pin memory are not listed: another key, `memlock`, decides about
+/// them.
 const NOT_FOR_LACK_OF_RDMA: [(&str, &str); 4] = [
     ("image-provider-for-some", "the other HCAs have their provider, and carry the job"),
     ("rails-without-addresses", "the other rails carry the job, and are fewer than the GPUs"),
@@ -41,7 +43,8 @@ const NOT_FOR_LACK_OF_RDMA: [(&str, &str); 4] = [
     ("user-comm-id-inverted", "the processes may meet elsewhere, and RDMA is used then"),
 ];
 
-/// A self-test passes only where the job gets RDMA, and `require-rdma` says the same.
+/// The self-test passes exactly where the job gets RDMA, and `require-rdma` agrees with it but
+/// for the listed hosts.
 pub fn the_self_test_and_require_rdma_agree() {
     let mut wrong = Vec::new();
     let mut refused = Vec::new();
@@ -54,13 +57,16 @@ pub fn the_self_test_and_require_rdma_agree() {
         assert_eq!(report.passed, failed.is_empty(), "{name}");
         assert_eq!(report.passed, self_test::gate::reason(&report).is_none(), "{name}");
 
-        // What the model of NCCL says, and not the words that the program has for it.
+        // Whether the job gets no RDMA follows from the model of NCCL here, and not from the
+        // program's findings.
         let none = |forecast: &plan::Forecast| match &forecast.prediction.transport {
-            // RDMA without verbs is sockets for NCCL.
+            // Where the fabric has no verbs, the job uses it through sockets, and that is
+            // right.
             Transport::Sockets { .. } => !matches!(plan.fabric, Fabric::Interface(_)),
             Transport::Fails(_) => true,
             Transport::Verbs(ports) => ports.iter().any(|port| match port.gid {
-                // A slot for old releases alone, and perhaps the job's is none of them.
+                // Only old releases of NCCL read a negative index as a slot. Where the release
+                // is not known, the job may have a newer one.
                 Some(GidUse::Slot { index: ..0, gid: None }) => plan.nccl.is_some(),
                 Some(GidUse::Fails(_) | GidUse::Slot { gid: None, .. }) => true,
                 _ => false,
@@ -79,7 +85,7 @@ pub fn the_self_test_and_require_rdma_agree() {
             let check = failed.iter().find(|check| check.id == kind.id);
             assert!(check.is_some(), "{name}: {obstacle:?}, and the check has not failed");
         }
-        // Of each error, somebody is told by a check.
+        // Each error is told by a check that failed.
         for finding in plan.findings.iter().filter(|finding| finding.severity == Severity::Error) {
             let is_told = |check: &&Check| {
                 check.message.as_ref().is_some_and(|message| message.contains(&finding.message))
@@ -101,14 +107,14 @@ pub fn the_self_test_and_require_rdma_agree() {
     }
 }
 
-/// Whatever the program finds is told by a self-test, too.
+/// Each kind of finding belongs to a check of the self-test.
 pub fn every_finding_has_a_check() {
     let without: Vec<Id> =
         Id::ALL.iter().copied().filter(|id| self_test::kinds::of_finding(*id).is_none()).collect();
     assert_eq!(without, [OF_THE_END], "add them to a check in src/self_test/kinds.rs");
 }
 
-/// What this program can find has a host where it does.
+/// Each kind of finding is found on some golden host.
 pub fn every_finding_has_a_case() {
     let mut seen = BTreeSet::new();
     for host in hosts() {
@@ -121,5 +127,5 @@ pub fn every_finding_has_a_case() {
     assert!(without.is_empty(), "no golden host has these: {without:?}");
 }
 
-/// Of what a job has moved when it has ended, which no plan knows.
+/// The finding about the traffic that a job has moved by its end; no plan can contain it.
 const OF_THE_END: Id = Id::NoTraffic;

@@ -1,4 +1,4 @@
-//! One golden host: what the program says of it, against what is written.
+//! Compares what the program says about one golden host with what the files of its folder say.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,8 @@ use std::path::Path;
 use crate::support::golden::Host;
 use crate::support::{process, repository};
 
-/// What a folder may hold. A name that nobody reads is a slip.
+/// The files that a golden host's folder may hold. Any other name is a typing error, because
+/// nobody reads the file.
 const FILES: &[&str] = &[
     "about.txt",
     "checks.txt",
@@ -18,8 +19,10 @@ const FILES: &[&str] = &[
     "plan.txt",
 ];
 
+/// Checks one golden host.
+///
 /// # Errors
-/// All that is wrong, with what was wanted and what was found.
+/// Lists everything that is wrong, with what was wanted and what was found.
 pub fn comes_out_as_written(host: &Host) -> Result<(), String> {
     let mut wrong = unknown_files(host);
     wrong.extend(variables(host));
@@ -43,7 +46,8 @@ fn unknown_files(host: &Host) -> Vec<String> {
     unknown.map(|name| format!("nobody reads {}", host.folder.join(name).display())).collect()
 }
 
-/// `expected.env` is written by hand, from what is right: what must be set, and nothing else.
+/// Compares the variables with `expected.env`, which is written by hand and names exactly those
+/// that must be set.
 fn variables(host: &Host) -> Option<String> {
     let file = host.folder.join("expected.env");
     let expected = match fs::read_to_string(&file) {
@@ -60,8 +64,8 @@ fn variables(host: &Host) -> Option<String> {
     (wanted != found).then(|| format!("The variables differ.\n--- wanted\n{wanted}\n--- found\n{found}"))
 }
 
-/// Runs a command of the program with the environment of the host alone, and lets it end with
-/// one of these codes.
+/// Runs a command of the program with the environment of the host alone. Panics unless it ends
+/// with one of these exit codes.
 pub fn run(host: &Host, arguments: &[&str], codes: &[i32]) -> String {
     let facts = host.facts();
     let mut command = process::rdma_init(arguments);
@@ -71,18 +75,19 @@ pub fn run(host: &Host, arguments: &[&str], codes: &[i32]) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let ended = output.status.code().is_some_and(|code| codes.contains(&code));
     assert!(ended, "{} {arguments:?}: {}, {stderr}", host.name, output.status);
-    // No path of this machine.
+    // The path of the facts is that of this machine, so it is replaced.
     String::from_utf8(output.stdout).unwrap().replace(facts.to_str().unwrap(), "facts.json")
 }
 
-/// Without the version, which changes with each release.
+/// Replaces the version in the title, which changes with each release.
 fn masked(report: &str) -> String {
     let title = concat!("rdma-init ", env!("CARGO_PKG_VERSION"));
     report.strip_prefix(title).map_or_else(|| panic!("{report}"), |rest| format!("rdma-init VERSION{rest}"))
 }
 
-/// What of a self-test is the same each time: without durations. And without checks that do
-/// not apply, so that a new check changes only the hosts that it has something to say of.
+/// Keeps of a self-test's output what is the same in each run, so without durations. Checks
+/// that do not apply are left out as well, so that a new check changes only the hosts for which
+/// it has a result.
 fn outcome(report: &str) -> String {
     let mut lines = report.lines();
     let (title, counted) = lines.next().and_then(|line| line.rsplit_once(" (")).expect("a title");
@@ -96,7 +101,8 @@ fn outcome(report: &str) -> String {
     text
 }
 
-/// A row of the table without its third column, which is eight wide and ends with a unit.
+/// Removes the duration from a row of the table. It is the third column, which is eight
+/// characters wide and ends with a unit.
 fn without_duration(row: &str) -> String {
     let is_check = ["  ok  ", "  warning  ", "  FAILED  "].iter().any(|word| row.starts_with(word));
     let ends = [" us  ", " ms  ", " s  "].iter().filter_map(|unit| Some(row.find(unit)? + unit.len() - 2));
@@ -106,7 +112,7 @@ fn without_duration(row: &str) -> String {
     }
 }
 
-/// Compares with a file, or writes it when asked to.
+/// Compares a file with what was found, or writes the file where `UPDATE_CASES` is set.
 fn compare(file: &Path, found: &str) -> Option<String> {
     if std::env::var_os("UPDATE_CASES").is_some() {
         fs::write(file, found).unwrap();

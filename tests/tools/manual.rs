@@ -1,4 +1,5 @@
-//! The man pages and the completions of shells, from the definition of the command line.
+//! Writes the man pages and the shell completions, which it makes from the definition of the
+//! command line.
 //!
 //!     cargo run --release --example manual -- FOLDER
 
@@ -23,7 +24,8 @@ pub fn write(folder: &Path) -> io::Result<()> {
         generate_to(shell, &mut Cli::command(), "rdma-init", folder)?;
     }
     let bash = generate_to(Shell::Bash, &mut Cli::command(), "rdma-init", folder)?;
-    // It spells a program's name with a hyphen in two ways: clap issue 6421.
+    // clap_complete spells this function's name in two ways where the program's name has a
+    // hyphen (clap issue 6421).
     let text = std::fs::read_to_string(&bash)?.replace("rdma__subcmd__init", "rdma__init");
     std::fs::write(bash, text)
 }
