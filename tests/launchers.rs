@@ -1,7 +1,7 @@
-//! The program as the init of real launchers: torchrun and Open MPI's mpirun.
+//! Runs the program as the init of real launchers: torchrun and Open MPI's mpirun.
 //!
-//! PyTorch is too large for every run: `make test-torch` installs it and runs the
-//! tests that are ignored otherwise.
+//! PyTorch is too large to install for every run, so the tests of torchrun are ignored by
+//! default. `make test-torch` installs PyTorch and runs them.
 
 mod support;
 

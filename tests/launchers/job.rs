@@ -1,4 +1,4 @@
-//! A launcher with two workers, each of which writes down what happens to it.
+//! Runs a launcher with two workers, each of which writes down what happens to it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 use crate::support::running::{Ended, Running, as_pid_1, children, in_place, rdma_init, send, status};
 use crate::support::{poll_for, status_field};
 
-/// Two cores that are busy with something else need this long to import PyTorch thrice.
+/// Two cores that are busy with something else need this long to import PyTorch three times.
 const START: Duration = Duration::from_secs(180);
 
-/// How the program looks after the launcher.
+/// Whether the program runs as PID 1 or as a subreaper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Init {
     Pid1,
@@ -26,14 +26,14 @@ impl Init {
     pub const BOTH: [Init; 2] = [Init::Pid1, Init::Subreaper];
 }
 
-/// A launcher under the program, and the folder where its workers write.
+/// A launcher that runs under the program, and the folder into which its workers write.
 pub struct Job {
     everybody: Everybody,
     pub running: Running,
     folder: TempDir,
 }
 
-/// How it ended, and how long this took since it was asked to.
+/// How a job ended, and how much time passed from the request to end until it had ended.
 pub struct Outcome {
     pub ended: Ended,
     pub took: Duration,
@@ -41,7 +41,7 @@ pub struct Outcome {
 }
 
 impl Job {
-    /// Starts the launcher, whose arguments may depend on the folder.
+    /// Starts the launcher. Its arguments may depend on the folder.
     pub fn start<A: AsRef<OsStr>>(
         init: Init,
         options: &[&str],
@@ -62,7 +62,8 @@ impl Job {
         Job { everybody: Everybody { init: running.pid, seen: Vec::new() }, running, folder }
     }
 
-    /// Waits until both workers have written so many lines of this.
+    /// Waits until each of the two workers has written at least `count` lines to its file
+    /// `what`.
     #[track_caller]
     pub fn wait_for(mut self, what: &str, count: usize) -> Job {
         let there = poll_for(START, || {
@@ -80,12 +81,13 @@ impl Job {
         panic!("not {count} lines {what:?} of both workers: {found:#?}, {:#?}", running.end());
     }
 
-    /// What a worker has written under this name.
+    /// Returns the lines that a worker has written to its file `what`.
     pub fn lines(&self, what: &str, rank: usize) -> Vec<String> {
         lines(self.folder.path(), what, rank)
     }
 
-    /// Does something that leads to the end, and waits for it. Nothing may be left.
+    /// Does what makes the job end, and waits for the end. Fails if any process of the job is
+    /// left.
     #[track_caller]
     pub fn end_by(self, act: impl FnOnce(&Running)) -> Outcome {
         let Job { mut everybody, running, folder } = self;
@@ -105,7 +107,7 @@ impl Job {
         self.end_by(|running| running.kill(signal))
     }
 
-    /// As [`Job::end_by`]; the launcher is killed.
+    /// As [`Job::end_by`], where the launcher is killed.
     #[track_caller]
     pub fn end_by_killing_the_launcher(self) -> Outcome {
         self.end_by(|running| send(running.command(), libc::SIGKILL))
@@ -119,7 +121,7 @@ impl Outcome {
         self
     }
 
-    /// The last line that the program itself has written.
+    /// Checks the last line that the program itself has written.
     #[track_caller]
     pub fn expect_end_line<const N: usize>(self, parts: [&str; N]) -> Outcome {
         let last = self.ended.stderr.lines().rfind(|line| line.starts_with("rdma-init: "));
@@ -128,14 +130,15 @@ impl Outcome {
         self
     }
 
-    /// Nothing had to be killed by the program.
+    /// Checks that the program did not have to kill any process.
     #[track_caller]
     pub fn expect_nobody_killed(self) -> Outcome {
         assert!(!self.ended.stderr.contains("what was left"), "{:#?}", self.ended);
         self
     }
 
-    /// Each of the workers has written just so many lines of this.
+    /// Checks that each of the two workers has written exactly `count` lines to its file
+    /// `what`.
     #[track_caller]
     pub fn expect_of_both(self, what: &str, count: usize) -> Outcome {
         for rank in [0, 1] {
@@ -153,7 +156,7 @@ impl Outcome {
     }
 }
 
-/// The processes below the program. Those that a failed test leaves behind are killed.
+/// The processes below the program. They are killed if a failed test leaves them behind.
 struct Everybody {
     init: i32,
     seen: Vec<i32>,
@@ -177,7 +180,8 @@ impl Drop for Everybody {
     }
 }
 
-/// A search path, and a folder for everything that a launcher would leave in /tmp.
+/// Sets the search path, and makes `folder` the place for everything that a launcher would
+/// leave in /tmp.
 pub fn surroundings(command: &mut Command, path: &str, folder: &Path) {
     command.env("PATH", path).env("TMPDIR", folder).env("HOME", folder);
 }
@@ -187,7 +191,7 @@ fn lines(folder: &Path, what: &str, rank: usize) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// For messages: all that the workers have written.
+/// Returns everything that the workers have written, for the message of a failure.
 fn written(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).unwrap().filter_map(Result::ok);
     let files = files.filter_map(|file| {
@@ -196,12 +200,12 @@ fn written(folder: &Path) -> Vec<String> {
     files.collect()
 }
 
-/// Whether a process is still there, but for its parent's look at how it ended.
+/// Returns whether a process still runs; a zombie does not.
 fn lives(pid: i32) -> bool {
     status_field(&status(pid), "State").is_some_and(|state| !state.starts_with('Z'))
 }
 
-/// All processes below this one.
+/// Returns all processes below this one.
 fn descendants(pid: i32) -> Vec<i32> {
     let below = children(pid);
     let further: Vec<i32> = below.iter().flat_map(|child| descendants(*child)).collect();

@@ -1,7 +1,7 @@
-//! Open MPI's mpirun with two ranks. How it stops them is its own: SIGCONT, SIGTERM
-//! after a time (odls_base_sigkill_timeout), and SIGKILL after as long again. It counts
-//! full seconds of the clock, so that its default of 1 may leave a rank next to nothing.
-//! It then ends with 1, whatever the ranks end with.
+//! Runs Open MPI's mpirun with two ranks. After a SIGTERM, mpirun stops its ranks in a way of
+//! its own: it sends SIGCONT, then SIGTERM after some seconds (odls_base_sigkill_timeout), then
+//! SIGKILL after as many seconds again. It counts full seconds of the clock, so its default of
+//! 1 may leave a rank almost no time. Then it ends with code 1, whatever the ranks' codes are.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use nix::libc;
 use super::job::{Init, Job};
 use crate::support::{binary, repository, skip};
 
-/// Time for the ranks of a busy machine to take a SIGTERM: mpirun sends it 2 to 3 seconds
-/// after its own, and a SIGKILL as long after that.
+/// Gives the ranks of a busy machine enough time to handle a SIGTERM: mpirun sends theirs 2 to
+/// 3 seconds after it got its own, and SIGKILL as long after that.
 const PATIENT: [&str; 3] = ["--mca", "odls_base_sigkill_timeout", "3"];
 
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -35,7 +35,8 @@ fn mpirun(
     Some(job)
 }
 
-/// The same with ranks that run until they are asked to end.
+/// Starts mpirun with ranks that run until they are asked to end, and waits until they are
+/// ready.
 fn ranks(init: Init, options: &[&str], mca: &[&str], more: &[&str]) -> Option<Job> {
     let script = repository("tests/launchers/rank.sh").display().to_string();
     let rank = |folder: &Path| {
@@ -70,11 +71,12 @@ fn usr1_reaches_every_rank_and_the_job_goes_on() {
     }
 }
 
-/// Where mpirun is given longer than the container has, the container's time counts.
+/// If mpirun gives its ranks more time than the stop timeout has, the stop timeout ends them.
 #[test]
 fn ranks_that_ignore_a_stop_are_gone_after_the_stop_timeout() {
     for init in Init::BOTH {
-        // It asks them after 5 to 6 seconds, and would kill them after 10 to 12.
+        // mpirun asks the ranks to end after 5 to 6 seconds, and would kill them after 10 to
+        // 12.
         let mca = ["--mca", "odls_base_sigkill_timeout", "6"];
         let Some(job) = ranks(init, &["--stop-timeout", "8s"], &mca, &["stubborn"]) else { return };
         job.end_by_signal(libc::SIGTERM)
@@ -85,7 +87,7 @@ fn ranks_that_ignore_a_stop_are_gone_after_the_stop_timeout() {
     }
 }
 
-/// A kill leaves the ranks behind, each in a process group of its own.
+/// An mpirun that is killed leaves its ranks behind, each in a process group of its own.
 #[test]
 fn ranks_whose_mpirun_was_killed_are_asked_once_and_end() {
     for init in Init::BOTH {
@@ -94,7 +96,8 @@ fn ranks_whose_mpirun_was_killed_are_asked_once_and_end() {
     }
 }
 
-/// The rank is the process that mpirun has started, with the variables and the exit code.
+/// The program becomes the rank: it keeps the process that mpirun has started, its variables
+/// and its exit code.
 #[test]
 fn in_front_of_each_rank_the_program_becomes_the_rank() {
     let script = r#"rank=$OMPI_COMM_WORLD_RANK

@@ -1,13 +1,13 @@
 #!/bin/sh
-# A rank of mpirun, which writes what happens to it to files of a folder.
+# A rank of mpirun. It writes what happens to it to files in FOLDER.
 #
-#   rank.sh FOLDER [stubborn]
+#     rank.sh FOLDER [stubborn]
 folder=$1
 rank=$OMPI_COMM_WORLD_RANK
 leave=exit
 [ "${2:-}" = stubborn ] && leave=:
-# The shell tells of a `sleep` that was terminated, and would die of that itself
-# where mpirun is gone, which reads it.
+# The shell reports a `sleep` that was terminated. Without an mpirun that reads this report,
+# writing it would kill the shell.
 exec >/dev/null 2>&1
 trap 'echo USR1 >>"$folder/usr1-$rank"' USR1
 trap 'echo TERM >>"$folder/asked-$rank"; $leave' TERM

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes sure that target/torch is a virtual environment with PyTorch, and prints the
-# folder of its programs.
+# Makes sure that target/torch is a virtual environment with PyTorch, and prints the folder of
+# its programs.
 set -eu
 
 version=2.15.0
@@ -9,7 +9,8 @@ torch=$here/../../target/torch
 sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
 
-# Written last: an installation that was cut off is made anew.
+# The file "complete" is written last. Where it is missing, an installation was cut off, and is
+# made anew.
 if ! [ -e "$torch/complete-$version" ]; then
     rm -rf "$torch"
     mkdir -p "${torch%/*}"
@@ -21,8 +22,8 @@ if ! [ -e "$torch/complete-$version" ]; then
         python3 -m venv "$torch" >&2
     }
     pip() { "$torch/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check "$@" >&2; }
-    # The build for CPUs has an index of its own. The one of PyPI works as well; it
-    # brings CUDA, and takes more than 5 GB.
+    # The build for CPUs comes from an index of PyTorch's own. The build of PyPI works as well,
+    # but brings CUDA and takes more than 5 GB.
     pip --retries 0 --index-url https://download.pytorch.org/whl/cpu "torch==$version" 2>/dev/null ||
         pip "torch==$version"
     touch "$torch/complete-$version"

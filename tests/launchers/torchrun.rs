@@ -1,5 +1,5 @@
-//! torchrun with two workers that train together over gloo, each in a session of its
-//! own, as torchrun starts them.
+//! Runs torchrun with two workers that train together over gloo. torchrun starts each worker in
+//! a session of its own.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use super::job::{Init, Job, surroundings};
 use crate::support::running::{as_pid_1, from_scratch};
 use crate::support::{DEADLINE, binary, poll_for, repository};
 
-/// The folder of the programs of an installation of PyTorch.
+/// The folder with the programs of the PyTorch installation.
 static PROGRAMS: LazyLock<String> = LazyLock::new(|| {
     let setup = repository("tests/launchers/torch.sh");
     let setup = Command::new(setup).stderr(Stdio::inherit()).output().unwrap();
@@ -25,7 +25,7 @@ fn path() -> String {
     format!("{}:/usr/local/bin:/usr/bin:/bin", *PROGRAMS)
 }
 
-/// What the workers do when they are asked to end.
+/// The two modes of worker.py: what the workers do when they are asked to end.
 const SAVE: &str = "save";
 const IGNORE: &str = "ignore";
 
@@ -72,14 +72,14 @@ fn workers_that_ignore_a_stop_are_gone_after_the_stop_timeout() {
             .expect_code(137)
             .expect_of_both("asked", 1)
             .expect_of_both("saved", 0)
-            // torchrun itself would wait for 30.
+            // torchrun itself would give its workers 30 seconds.
             .expect_time(Duration::from_secs(2)..Duration::from_secs(10))
             .expect_end_line(["torchrun was killed by SIGKILL", "after the stop-timeout of 2s was killed"]);
     }
 }
 
-/// It handles signals only once it has workers: as PID 1 itself, it does not hear of a
-/// stop while it waits for another node.
+/// torchrun handles signals only once it has workers. If torchrun were PID 1 itself, the kernel
+/// would drop a stop that arrives while it waits for another node.
 #[test]
 #[ignore = "needs PyTorch: make test-torch"]
 fn a_stop_while_torchrun_waits_for_other_nodes_ends_the_container() {
@@ -157,7 +157,7 @@ fn without_a_drain_the_container_ends_with_torchrun() {
         .expect_time(..SAVING);
 }
 
-/// torchrun passes USR1 to nobody, and dies of it.
+/// torchrun passes SIGUSR1 on to nobody, and dies of it.
 #[test]
 #[ignore = "needs PyTorch: make test-torch"]
 fn usr1_kills_torchrun_and_the_workers_are_drained() {
@@ -187,7 +187,7 @@ fn the_workers_have_the_variables() {
     }
 }
 
-/// The NCCL that is found without loading anything is the one that PyTorch loads.
+/// `inspect` finds the same NCCL library that PyTorch loads, without loading anything.
 #[test]
 #[ignore = "needs PyTorch: make test-torch"]
 fn the_nccl_that_is_found_is_pytorch_s() {
