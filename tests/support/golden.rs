@@ -1,4 +1,4 @@
-//! The golden hosts of tests/cases: what is in their folders. See tests/cases/README.md.
+//! Reads the golden hosts from the folders of tests/cases. See tests/cases/README.md.
 
 use std::ffi::CString;
 use std::fs;
@@ -22,7 +22,7 @@ pub struct Host {
     pub folder: PathBuf,
 }
 
-/// All of them, by name.
+/// Returns all golden hosts, sorted by name.
 pub fn hosts() -> Vec<Host> {
     let mut names: Vec<String> = fs::read_dir(repository("tests/cases"))
         .unwrap()
@@ -38,7 +38,7 @@ pub fn host(name: &str) -> Host {
     Host { name: name.to_owned(), folder: repository("tests/cases").join(name) }
 }
 
-/// The facts of a golden host, as an argument for `--facts`.
+/// Returns the path of a golden host's facts, as an argument for `--facts`.
 pub fn facts(name: &str) -> String {
     host(name).facts().into_os_string().into_string().unwrap()
 }
@@ -84,7 +84,7 @@ impl Host {
         if config.exists() { config } else { "/dev/null".into() }
     }
 
-    /// What the user sets, as `KEY=VALUE`, and where the configuration is.
+    /// What the user sets, as lines `KEY=VALUE`, and a variable that names the configuration.
     pub fn environment(&self) -> Vec<String> {
         let text = fs::read_to_string(self.folder.join("environment")).unwrap_or_default();
         let config = format!("RDMA_INIT_CONFIG={}", self.config().display());

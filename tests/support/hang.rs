@@ -30,12 +30,13 @@ pub struct Hang {
 }
 
 impl Hang {
-    /// The call hangs until a signal arrives that has a handler or kills.
+    /// Makes a call that hangs until its process gets a signal that has a handler or kills.
     pub fn interruptible(path: &str) -> Hang {
         Hang::new(path, 0)
     }
 
-    /// The call hangs until a signal arrives that kills, as on NFS, FUSE and autofs.
+    /// Makes a call that hangs until its process gets a signal that kills, as on NFS, FUSE and
+    /// autofs.
     pub fn killable(path: &str) -> Hang {
         Hang::new(path, libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
     }
@@ -60,12 +61,13 @@ impl Hang {
             .unwrap_or_else(|_| panic!("nobody opened or executed one of {:?}", self.paths))
     }
 
-    /// Lets all calls that hang go on, and all later ones.
+    /// Lets all calls go on that hang, and all later ones.
     pub fn release(&self) {
         self.released.write(1).unwrap();
     }
 
-    /// Installs the filter. Call the result in the thread that then starts the program.
+    /// Returns a function that installs the filter. It has to be called in the thread that then
+    /// starts the program.
     pub fn filter(&self) -> impl FnOnce() + Send + use<> {
         let (paths, flags) = (self.paths.clone(), self.flags);
         let mut calls = Calls { paths, hit: self.hit.clone(), hanging: Vec::new() };
@@ -114,7 +116,7 @@ const fn request(number: u64, size: usize) -> libc::c_ulong {
     3 << 30 | (size as u64) << 16 | (b'!' as u64) << 8 | number
 }
 
-/// The paths that are to hang, and the calls that do.
+/// The paths that have to hang, and the calls that hang now.
 struct Calls {
     /// Empty once the paths are released.
     paths: Vec<String>,
@@ -142,7 +144,7 @@ impl Calls {
         if !has_come(&fds[0]) {
             return Ok(false);
         }
-        // SAFETY: it is plain data, of the size that the request names.
+        // SAFETY: the structure is plain data, and has the size that the request names.
         let call = unsafe {
             let mut call: libc::seccomp_notif = zeroed();
             if libc::ioctl(listener.as_raw_fd(), RECEIVE, &mut call) == -1 {
@@ -173,7 +175,7 @@ fn go_on(listener: &OwnedFd, call: u64) {
     }
 }
 
-/// The path, read from the memory of the calling process.
+/// The path that the call names, read from the memory of the calling process.
 fn opened(call: &libc::seccomp_notif) -> Option<Vec<u8>> {
     let memory = fs::File::open(format!("/proc/{}/mem", call.pid)).ok()?;
     let mut path = vec![0; 256];

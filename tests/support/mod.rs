@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 /// Longer than anything here takes on a busy machine: something that takes longer hangs.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The program under test: the release binary that was built along with the
-/// tests, or another one.
+/// The path of the program under test: the binary that cargo has built along with the tests, or
+/// the one that RDMA_INIT_TEST_BINARY names.
 pub fn binary() -> PathBuf {
     match std::env::var_os("RDMA_INIT_TEST_BINARY") {
         Some(path) => path.into(),
@@ -26,13 +26,13 @@ pub fn binary() -> PathBuf {
     }
 }
 
-/// A file of the repository.
+/// Returns the path of a file of the repository.
 pub fn repository(path: impl AsRef<Path>) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Says that a test cannot run here, and why. In CI nothing may be skipped:
-/// there it fails instead.
+/// Says that a test cannot run here, and why. In CI the test fails instead, because nothing may
+/// be skipped there.
 pub fn skip(why: &str) {
     assert!(std::env::var_os("CI").is_none(), "cannot be skipped in CI: {why}");
     eprintln!("SKIPPED: {why}");
@@ -46,7 +46,7 @@ pub fn poll_until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// As [`poll_until`], but only for this time.
+/// As [`poll_until`], but looks for this time only, and returns `None` after it.
 pub fn poll_for<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let until = Instant::now() + time;
     loop {

@@ -28,7 +28,7 @@ pub fn libraries() -> Vec<Library> {
         .collect()
 }
 
-/// Some of these libraries, and the newest one, for a case that takes long.
+/// Returns the libraries of these versions, and the newest one, for a test that takes long.
 pub fn some(versions: &[&str]) -> Vec<Library> {
     let mut libraries = libraries();
     let newest = libraries.len().saturating_sub(1);
@@ -37,7 +37,8 @@ pub fn some(versions: &[&str]) -> Vec<Library> {
     libraries
 }
 
-/// The folder with the driver and its libibverbs, built from what is there now.
+/// Returns the folder with the driver and its libibverbs, which are built from the present
+/// source.
 pub fn driver() -> PathBuf {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
         let built = Command::new(repository("tests/nccl/setup.sh")).arg("build").status().unwrap();
@@ -47,7 +48,7 @@ pub fn driver() -> PathBuf {
     BUILT.clone()
 }
 
-/// What the driver uses and the library does not export.
+/// Functions and variables that the driver uses, and that the library does not export.
 const INTERNAL: &[&str] = &[
     "bootstrapNetIfAddr",
     "bootstrapNetIfName",
@@ -66,7 +67,8 @@ impl Library {
         numbers(&self.version) >= numbers(version)
     }
 
-    /// `NAME=OFFSET` for what the driver needs; a tenth of a second.
+    /// Returns `NAME=OFFSET` for each symbol that the driver needs. It takes a tenth of a
+    /// second.
     pub fn symbols(&self) -> Vec<String> {
         let output = Command::new("nm").arg(&self.path).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -80,7 +82,8 @@ impl Library {
         let mut symbols: Vec<String> =
             INTERNAL.iter().map(|name| find(name, "").unwrap_or_else(|why| panic!("{why}"))).collect();
         if self.is_at_least("2.21") {
-            // In 2.21 only the search is left of it; its callers do the rest.
+            // In 2.21 the compiler has put the rest of this function into its callers, and only
+            // its search is left, as a clone named `.part.`.
             let found = find(FIND_GID, "").or_else(|_| find(FIND_GID, ".part."));
             symbols.push(found.unwrap_or_else(|why| panic!("{why}")));
         }
@@ -88,8 +91,8 @@ impl Library {
     }
 }
 
-/// Whether a symbol is this function or variable, or that clone of it: `_Z10ncclIbInit...`,
-/// `_ZL10...` where it is static.
+/// Returns whether a mangled symbol is this function or variable, or this clone of it:
+/// `_Z10ncclIbInit...`, or `_ZL10ncclIbInit...` where it is static.
 fn is_of(mangled: &str, name: &str, clone: &str) -> bool {
     let Some(rest) = mangled.strip_prefix("_ZL").or_else(|| mangled.strip_prefix("_Z")) else {
         return false;

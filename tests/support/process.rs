@@ -1,4 +1,4 @@
-//! Starting programs without what the test process itself has inherited.
+//! Starts programs without what the test process itself has inherited.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
@@ -8,25 +8,25 @@ use nix::libc;
 
 use super::binary;
 
-/// The program with arguments and an environment of its own: neither a
-/// configuration nor a variable of the machine that runs the test counts.
+/// Makes the command for the program with these arguments. It sees neither the configuration
+/// nor the variables of the machine that runs the test.
 pub fn rdma_init<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
     program(binary(), arguments)
 }
 
-/// The same for any program.
+/// As [`rdma_init`], for any program.
 pub fn program<A: AsRef<OsStr>>(path: impl AsRef<OsStr>, arguments: impl IntoIterator<Item = A>) -> Command {
     let mut command = Command::new(path);
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
-    // Not of this machine.
+    // The program must neither use nor write files of this machine.
     command.env("RDMA_INIT_STATE_DIR", "").env("RDMA_INIT_WRITE_NCCL_CONF", "false");
     command.args(arguments);
     from_scratch(&mut command);
     command
 }
 
-/// Keeps from a program what the process that runs the tests may have inherited
-/// itself: open descriptors, and signals that are ignored.
+/// Keeps what the test process may have inherited itself from a program: open descriptors, and
+/// ignored signals.
 pub fn from_scratch(command: &mut Command) {
     // SAFETY: system calls with constants; both are async-signal-safe.
     unsafe {

@@ -1,5 +1,5 @@
-//! Starting the program as PID 1 of a PID namespace with a /proc of its own, or
-//! in place, and watching it.
+//! Starts the program, either as PID 1 of a PID namespace with a /proc of its own, or in place,
+//! and watches it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,19 +17,19 @@ use super::hang::Hang;
 pub use super::process::from_scratch;
 use super::{DEADLINE, poll_for, poll_until, process, status_field};
 
-/// The program with arguments and an environment of its own, and its output kept.
+/// As [`process::rdma_init`], with its output kept.
 pub fn rdma_init<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
     let mut command = process::rdma_init(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// The program in front of a shell script.
+/// Makes the command for the program that starts a shell script.
 pub fn shell(script: &str) -> Command {
     rdma_init(["--", "sh", "-c", script])
 }
 
-/// The same program, started by another one that first changes something.
+/// Makes a shell that runs `first` and then becomes this command.
 pub fn after(first: &str, command: Command) -> Command {
     let mut shell = Command::new("/bin/sh");
     shell.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -39,7 +39,7 @@ pub fn after(first: &str, command: Command) -> Command {
     shell
 }
 
-/// How it ended.
+/// How a program ended.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
@@ -55,7 +55,7 @@ impl Ended {
     }
 }
 
-/// A running program; killed, with its whole PID namespace, when it goes.
+/// A running program. It is killed, with its whole PID namespace, when this value is dropped.
 pub struct Running {
     pub pid: i32,
     stdout: Stream,
@@ -64,26 +64,26 @@ pub struct Running {
     ended: Option<ExitStatus>,
 }
 
-/// As PID 1.
+/// Starts a program as PID 1.
 pub fn as_pid_1(command: Command) -> Running {
     start(command, true, None)
 }
 
-/// Flags, and how the program is started with them.
+/// Flags of the program, and a function that starts it with them.
 pub type Way = (&'static [&'static str], fn(Command) -> Running);
 
-/// Beside the test, not as PID 1.
+/// Starts a program in place, so not as PID 1.
 pub fn in_place(command: Command) -> Running {
     start(command, false, None)
 }
 
-/// As PID 1 or in place, where one system call hangs.
+/// Starts a program as PID 1 or in place, where opening or executing certain paths hangs.
 pub fn hanging(command: Command, as_pid_1: bool, hang: &Hang) -> Running {
     start(command, as_pid_1, Some(hang))
 }
 
-/// The thread that starts the program also waits for it: PID namespaces and
-/// seccomp filters belong to threads, and the parent-death signal comes from one.
+/// One thread starts the program and waits for it. PID namespaces and seccomp filters belong to
+/// a thread, and the parent-death signal is sent when that thread ends.
 fn start(mut command: Command, as_pid_1: bool, hang: Option<&Hang>) -> Running {
     let parent = std::process::id();
     // SAFETY: the closure makes system calls only, with constants.
@@ -103,7 +103,7 @@ fn start(mut command: Command, as_pid_1: bool, hang: Option<&Hang>) -> Running {
     let (send_status, status) = channel();
     thread::spawn(move || {
         if as_pid_1 {
-            // SAFETY: system calls with constants, for this thread alone.
+            // SAFETY: system calls with constants, which affect this thread alone.
             unsafe {
                 let root = c"/".as_ptr();
                 check(libc::unshare(libc::CLONE_NEWPID | libc::CLONE_NEWNS))
@@ -119,7 +119,7 @@ fn start(mut command: Command, as_pid_1: bool, hang: Option<&Hang>) -> Running {
         let mut child = command.spawn().expect("the program starts");
         let pid = child.id().cast_signed();
         let _ = send_child.send((pid, child.stdout.take(), child.stderr.take()));
-        // Closes our ends of what it was given.
+        // This closes the test's copies of the descriptors that the program was given.
         drop(command);
         let _ = send_status.send(child.wait().expect("it can be waited for"));
     });
@@ -132,7 +132,7 @@ fn check(result: i32) -> io::Result<()> {
 }
 
 impl Running {
-    /// Waits until this is on standard output.
+    /// Waits until standard output contains this text.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) {
         if let Err(found) = self.stdout.wait_for(text) {
@@ -141,7 +141,7 @@ impl Running {
         }
     }
 
-    /// Waits until this is on standard error.
+    /// Waits until standard error contains this text.
     #[track_caller]
     pub fn wait_for_error(&mut self, text: &str) {
         if let Err(found) = self.stderr.wait_for(text) {
@@ -154,13 +154,13 @@ impl Running {
         send(self.pid, signal);
     }
 
-    /// The process that PID 1 started, once it is there.
+    /// Returns the process that PID 1 has started, and waits until it exists.
     #[track_caller]
     pub fn child(&self) -> i32 {
         poll_until("PID 1 has a child", || children(self.pid).first().copied())
     }
 
-    /// The process that PID 1 started, once it has become the command.
+    /// Returns the process that PID 1 has started, and waits until it has become the command.
     #[track_caller]
     pub fn command(&self) -> i32 {
         command_of(self.pid)
@@ -172,13 +172,13 @@ impl Running {
         rests(self.pid);
     }
 
-    /// How it ended, if it has.
+    /// Returns whether the program has ended, without waiting.
     pub fn has_ended(&mut self) -> bool {
         self.ended = self.ended.or_else(|| self.status.try_recv().ok());
         self.ended.is_some()
     }
 
-    /// Waits for the end, as long as this takes at most.
+    /// Waits for the end, at most for this time. Returns whether the program has ended.
     pub fn ends_within(&mut self, time: Duration) -> bool {
         if self.ended.is_none() {
             self.ended = self.status.recv_timeout(time).ok();
@@ -186,7 +186,7 @@ impl Running {
         self.ended.is_some()
     }
 
-    /// Waits for the end.
+    /// Waits for the end. Panics after [`DEADLINE`].
     #[track_caller]
     pub fn end(mut self) -> Ended {
         let in_time = self.ends_within(DEADLINE);
@@ -210,7 +210,7 @@ impl Drop for Running {
     }
 }
 
-/// The process that an init started, once it has become the command.
+/// Returns the process that an init has started, and waits until it has become the command.
 #[track_caller]
 pub fn command_of(init: i32) -> i32 {
     let own = fs::read_link(format!("/proc/{init}/exe")).expect("the init runs");
@@ -221,8 +221,8 @@ pub fn command_of(init: i32) -> i32 {
     })
 }
 
-/// Waits until an init has nothing left to do but wait for signals: the kernel
-/// shows none as blocked while a process waits for it.
+/// Waits until an init has nothing left to do but wait for signals. The kernel shows no signal
+/// as blocked while a process waits for it.
 #[track_caller]
 pub fn rests(init: i32) {
     poll_until("the init waits for signals", || {
@@ -233,7 +233,8 @@ pub fn rests(init: i32) {
 }
 
 pub fn send(pid: i32, signal: i32) {
-    // SAFETY: plain numbers; a process is reaped only by the thread that sends its status.
+    // SAFETY: kill takes plain numbers. A process is reaped only by the thread that then sends
+    // its status.
     unsafe { libc::kill(pid, signal) };
 }
 
@@ -246,7 +247,7 @@ pub fn children(pid: i32) -> Vec<i32> {
     children.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
-/// Open descriptors, with what they are.
+/// Returns the open descriptors of a process, each with what it leads to.
 pub fn descriptors(pid: i32) -> Vec<(i32, String)> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().filter_map(Result::ok);
     let mut found: Vec<(i32, String)> = entries
@@ -259,8 +260,8 @@ pub fn descriptors(pid: i32) -> Vec<(i32, String)> {
     found
 }
 
-/// Waits until a process has just these descriptors; a program that starts has others
-/// for a moment. The error says what it has.
+/// Waits until a process has exactly these descriptors, because a program that starts has
+/// others for a moment. The error names those that it has.
 pub fn has_descriptors(pid: i32, numbers: &[i32]) -> Result<(), String> {
     let has = |pid| descriptors(pid).iter().map(|(number, _)| *number).eq(numbers.iter().copied());
     let settled = poll_for(Duration::from_secs(5), || has(pid).then_some(()));
@@ -279,7 +280,7 @@ pub fn signal_of(status: ExitStatus) -> Option<i32> {
     status.signal()
 }
 
-/// What arrives on a pipe, read by a thread of its own.
+/// The text that arrives on a pipe. A thread of its own reads the pipe.
 struct Stream {
     pieces: Receiver<Vec<u8>>,
     text: Vec<u8>,
@@ -320,7 +321,7 @@ impl Stream {
         }
     }
 
-    /// Everything until the other end is closed, by all that have it.
+    /// Returns everything up to the moment when the last process has closed the pipe.
     fn all(&mut self) -> String {
         let until = Instant::now() + DEADLINE;
         loop {

@@ -1,4 +1,4 @@
-//! A terminal with a session of its own, and somebody in front of it.
+//! A terminal with a session of its own, and the person in front of it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ use super::{DEADLINE, poll_until};
 pub struct Screen {
     pub master: File,
     pieces: Receiver<Vec<u8>>,
-    /// What is shown, after what was waited for.
+    /// What the terminal has shown since the last text that was waited for.
     pub text: String,
 }
 
@@ -31,7 +31,7 @@ pub fn on_a_terminal(mut command: Command) -> (Running, Screen) {
     let end = |slave: &OwnedFd| slave.try_clone().unwrap();
     command.stdin(end(&pty.slave)).stdout(end(&pty.slave)).stderr(pty.slave);
     let other_side = pty.master.as_raw_fd();
-    // SAFETY: three system calls with plain numbers.
+    // SAFETY: the closure makes three system calls with plain numbers.
     unsafe {
         command.pre_exec(move || {
             libc::close(other_side);
@@ -61,7 +61,7 @@ impl Screen {
         self.master.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until this is shown, after what was waited for before.
+    /// Waits until the terminal shows this text, after the text that was waited for before.
     #[track_caller]
     pub fn shows(&mut self, text: &str) {
         let until = Instant::now() + DEADLINE;
@@ -79,11 +79,11 @@ impl Screen {
 
     pub fn resize(&self, rows: u16) {
         let size = Winsize { ws_row: rows, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-        // SAFETY: the structure is what the request reads.
+        // SAFETY: the request only reads the structure.
         unsafe { libc::ioctl(self.master.as_raw_fd(), libc::TIOCSWINSZ, &size) };
     }
 
-    /// Waits until this process group is in the foreground.
+    /// Waits until this process group is in the foreground of the terminal.
     #[track_caller]
     pub fn is_given_to(&self, group: i32) {
         poll_until(&format!("the terminal is given to {group}"), || {

@@ -7,14 +7,14 @@ use nix::libc;
 
 use super::status_field;
 
-/// What a parent leaves to the program.
+/// The signal state that a parent leaves to the program.
 #[derive(Debug, Clone, Copy)]
 pub struct State {
     pub name: &'static str,
-    /// Bit n-1 for signal n.
+    /// Bit n-1 stands for signal n.
     pub blocked: u64,
     pub ignored: &'static [i32],
-    /// Sent to itself just before the exec; has to be blocked.
+    /// This signal is sent to the process just before the exec, where it has to be blocked.
     pub pending: Option<i32>,
 }
 
@@ -55,7 +55,8 @@ pub const STATES: &[State] = &[
     },
 ];
 
-/// The kernel's own layout, for signals that libc keeps for itself.
+/// The kernel's own layout of sigaction. libc's functions refuse the signals that libc keeps
+/// for itself, so the tests make the system call.
 #[repr(C)]
 struct KernelAction {
     handler: usize,
@@ -83,7 +84,7 @@ pub fn inherit(command: &mut Command, state: &State) {
     }
 }
 
-/// The part of a status file that has to be the same.
+/// The lines of a status file that have to be the same with and without the program.
 pub fn shown(status: &str) -> String {
     let field = |name| status_field(status, name).unwrap_or("?");
     ["SigBlk", "SigIgn", "SigCgt"].map(|name| format!("{name} {}", field(name))).join(", ")

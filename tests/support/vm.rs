@@ -1,18 +1,18 @@
-//! Scripts in a virtual machine whose kernel has soft-RoCE. See tests/vm/run.sh.
+//! Runs scripts in a virtual machine whose kernel has soft-RoCE. See tests/vm/run.sh.
 
 use std::path::Path;
 use std::process::Command;
 
 use super::{repository, skip};
 
-/// Runs a script of tests/vm/guest in a machine of its own, and gives what it said.
-/// `None` where there can be no such machine.
+/// Runs a script of tests/vm/guest in a virtual machine of its own, and returns its output.
+/// `None` where no such machine can be set up here.
 pub fn guest(script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
     guest_with(&[], script, arguments)
 }
 
-/// The same with network cards, each of which is joined to another machine's: the UDP
-/// ports of the two ends.
+/// As [`guest`], with a network card for each pair of UDP ports. A card is joined to a card of
+/// another machine, which has the same two ports the other way round.
 pub fn guest_with(links: &[(u16, u16)], script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
     let setup = Command::new(repository("tests/vm/setup.sh")).status().unwrap();
     if !setup.success() {

@@ -1,4 +1,4 @@
-//! A `docker` command whose output is read, and how it ended.
+//! Runs a `docker` command, reads its output, and tells how it ended.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::support::DEADLINE;
 
-/// How a command ended.
+/// How a `docker` command ended.
 #[derive(Debug)]
 pub struct Ended {
     pub code: Option<i32>,
@@ -23,8 +23,8 @@ impl Ended {
         self
     }
 
-    /// A line on standard error that holds all of this. What the wording is,
-    /// other suites pin down.
+    /// Checks that one line on standard error holds all of these parts. The exact wording is
+    /// checked by other suites.
     #[track_caller]
     pub fn expect_line<const N: usize>(self, parts: [&str; N]) -> Ended {
         let holds_all = |line: &str| parts.iter().all(|part| line.contains(part));
@@ -54,7 +54,7 @@ impl Ended {
         self.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// Whether the engine, and not the program, failed. Both use the code 125.
+    /// Returns whether the engine failed, and not the program. Both use exit code 125.
     pub fn engine_failed(&self) -> bool {
         self.code == Some(125) && self.stderr.contains("docker: ")
     }
@@ -92,7 +92,7 @@ impl Attached {
         Attached { child, lines, stdout: String::new(), stderr }
     }
 
-    /// Reads on until a line is this text.
+    /// Reads lines until one equals this text.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) {
         let until = Instant::now() + DEADLINE;
@@ -112,7 +112,7 @@ impl Attached {
         }
     }
 
-    /// Reads on to the end.
+    /// Reads the output to its end, and waits for the process.
     #[track_caller]
     pub fn wait(mut self) -> Ended {
         let until = Instant::now() + DEADLINE;

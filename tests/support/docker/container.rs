@@ -1,11 +1,11 @@
-//! One container.
+//! A container of the engine.
 
 use std::net::Ipv4Addr;
 
 use super::attached::{Attached, Ended};
 use super::{Engine, Network};
 
-/// A container; removed, running or not, when this goes.
+/// A container. It is removed, running or not, when this value is dropped.
 pub struct Container<'a> {
     pub(super) engine: &'a Engine,
     pub name: String,
@@ -25,13 +25,13 @@ impl Container<'_> {
         self.attached = Some(Attached::start(command));
     }
 
-    /// Waits for a line of the command.
+    /// Waits until the command prints this line.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) {
         self.attached.as_mut().unwrap().wait_for(text);
     }
 
-    /// A process of our machine: the client that is attached.
+    /// The process on this machine that is attached to the container: the docker client.
     pub fn client(&self) -> u32 {
         self.attached.as_ref().unwrap().child.id()
     }
@@ -55,7 +55,7 @@ impl Container<'_> {
         self.attached.take().unwrap().wait()
     }
 
-    /// `docker COMMAND... CONTAINER MORE...`
+    /// Runs `docker COMMAND... CONTAINER MORE...`.
     pub fn docker<const N: usize>(&self, command: [&str; N], more: &[&str]) -> Ended {
         self.engine.docker(command.iter().chain(&[self.name.as_str()]).chain(more))
     }
@@ -64,12 +64,12 @@ impl Container<'_> {
         self.docker(["exec"], command)
     }
 
-    /// `docker kill --signal`.
+    /// Sends a signal to PID 1 of the container with `docker kill --signal`.
     pub fn signal(&self, signal: &str) {
         self.docker(["kill", "--signal", signal], &[]).expect_code(0);
     }
 
-    /// `docker inspect --format`.
+    /// Returns what `docker inspect --format` says.
     pub fn inspect(&self, format: &str) -> String {
         let said = self.docker(["inspect", "--format", format], &[]).expect_code(0).stdout;
         said.trim_end().to_owned()

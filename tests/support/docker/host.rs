@@ -1,5 +1,5 @@
-//! A made-up RDMA host for a real container: a folder laid out as /sys, and
-//! device nodes.
+//! Makes up an RDMA host for a real container: a folder that is laid out like /sys, and device
+//! nodes.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,13 +10,14 @@ use tempfile::TempDir;
 
 use super::{Engine, Network};
 
-/// The slots of each made-up GID table.
+/// The number of slots in each made-up GID table.
 const SLOTS: usize = 16;
 
-/// The slot in which a container's own RoCE v2 GID is: the host's came first.
+/// The slot that holds the RoCE v2 GID of the container's own address. The slots before it hold
+/// the GIDs of the host.
 pub const OWN_SLOT: &str = "5";
 
-/// A host whose RDMA devices a container sees.
+/// A made-up host, whose RDMA devices a container sees.
 pub struct Host {
     folder: TempDir,
     options: Vec<String>,
@@ -35,19 +36,19 @@ impl Host {
         host.option("--volume", &format!("{}:/sys:ro", sys.display()))
     }
 
-    /// One HCA, mlx5_0, on the container's only network.
+    /// A host with one HCA, mlx5_0, on the only network of the container.
     pub fn with_one_hca(engine: &Engine) -> Host {
         let network = engine.network();
         let address = network.address();
         Host::new().on(network, address).hca(0, "eth0", network, address).allot(0)
     }
 
-    /// What the container sees as /sys.
+    /// The folder that the container sees as /sys.
     pub fn sys(&self) -> PathBuf {
         self.folder.path().join("sys")
     }
 
-    /// Another folder of the host, for other mounts.
+    /// Makes another folder of the host, for another mount.
     pub fn folder(&self, name: &str) -> PathBuf {
         let folder = self.folder.path().join(name);
         fs::create_dir_all(&folder).unwrap();
@@ -65,13 +66,13 @@ impl Host {
         self
     }
 
-    /// The container's network and its address there.
+    /// Puts the container on this network, with this address.
     pub fn on(self, network: &Network, address: Ipv4Addr) -> Host {
         self.option("--network", &network.name).option("--ip", &address.to_string())
     }
 
-    /// An ACTIVE RoCE port, mlx5_N, of an interface which the host and the
-    /// container share: the host's address came first.
+    /// Adds mlx5_N, an HCA with one ACTIVE RoCE port. The host and the container share its
+    /// interface, and the GIDs of the host's address come first in its table.
     pub fn hca(self, number: u8, netdev: &str, network: &Network, own: Ipv4Addr) -> Host {
         let device = format!("class/infiniband/mlx5_{number}");
         let port = format!("{device}/ports/1");
@@ -119,7 +120,7 @@ impl Host {
         self.option("--device", &format!("/dev/null:/dev/infiniband/uverbs{number}"))
     }
 
-    /// Says which kernel driver an HCA has.
+    /// Sets the kernel driver of an HCA.
     pub fn driver(self, number: u8, name: &str) -> Host {
         let device = self.sys().join(format!("class/infiniband/mlx5_{number}/device"));
         fs::create_dir_all(&device).unwrap();
@@ -127,21 +128,21 @@ impl Host {
         self
     }
 
-    /// Takes the cable out.
+    /// Sets the port of an HCA to DOWN, as if somebody had pulled the cable.
     pub fn unplug(self, number: u8) -> Host {
         self.write(&format!("class/infiniband/mlx5_{number}/ports/1/state"), "1: DOWN");
         self.write(&format!("class/infiniband/mlx5_{number}/ports/1/phys_state"), "3: Disabled");
         self
     }
 
-    /// Lets the container have this folder as /dev/infiniband.
+    /// Mounts this folder of the host into the container as /dev/infiniband.
     pub fn mount_nodes(self, folder: &str) -> Host {
         let folder = self.folder(folder);
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         self.option("--volume", &format!("{}:/dev/infiniband", folder.display()))
     }
 
-    /// The options of `docker run`, and more of them.
+    /// Returns the options of `docker run` for this host, followed by `more`.
     pub fn options<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         self.options.iter().map(String::as_str).chain(more.iter().copied()).collect()
     }

@@ -1,4 +1,4 @@
-//! The Docker engine, the images and networks of this run, and the containers.
+//! The Docker engine, and the images, networks and containers that this run makes.
 
 mod attached;
 mod container;
@@ -48,7 +48,7 @@ pub struct Engine {
     containers: AtomicU32,
 }
 
-/// What the image's commands are; all of them are busybox.
+/// The commands of the image; all of them are busybox.
 const COMMANDS: &[&str] = &[
     "cat", "env", "grep", "ls", "mkdir", "mkfifo", "mknod", "mount", "rm", "setsid", "sh", "sleep", "stty",
     "true",
@@ -97,13 +97,13 @@ impl Engine {
             "FROM scratch\nCOPY root /\nENTRYPOINT [\"/rdma-init\", \"--\"]\n",
         )
         .unwrap();
-        // The older builder is in every version and needs no plug-in.
+        // The older builder is in every version of Docker and needs no plug-in.
         let mut build = self.command(["build", "--quiet", "--label", &self.run, "--tag", image]);
         build.env("DOCKER_BUILDKIT", "0").arg(folder.path());
         self.finish(build).expect_code(0);
     }
 
-    /// `docker`, without a command yet.
+    /// Returns the command `docker`, without a subcommand yet.
     pub fn client(&self) -> Command {
         self.command::<&str>([])
     }
@@ -115,7 +115,7 @@ impl Engine {
         command
     }
 
-    /// A `docker` command that has to come to its end soon.
+    /// Runs a `docker` command that has to end soon.
     pub fn docker<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Ended {
         self.finish(self.command(arguments))
     }
@@ -124,26 +124,26 @@ impl Engine {
         Attached::start(command).wait()
     }
 
-    /// `docker run` with options, up to its end.
+    /// Runs `docker run` with options, and waits for its end.
     #[track_caller]
     pub fn run<A: AsRef<OsStr>>(&self, options: impl IntoIterator<Item = A>, command: &[&str]) -> Ended {
         self.start(options, command).wait()
     }
 
-    /// As [`Engine::run`], but the engine may be unable to run it.
+    /// As [`Engine::run`], for a container that the engine may be unable to start.
     #[track_caller]
     pub fn try_run<A: AsRef<OsStr>>(&self, options: impl IntoIterator<Item = A>, command: &[&str]) -> Ended {
         self.start(options, command).end()
     }
 
-    /// `docker run` with options, and this script for the container's shell.
+    /// Runs a script in the shell of a new container, and waits for its end.
     #[track_caller]
     pub fn script<A: AsRef<OsStr>>(&self, options: impl IntoIterator<Item = A>, script: &str) -> Ended {
         self.run(options, &["sh", "-c", script])
     }
 
-    /// `docker run` with options, of the program as PID 1 once the container's
-    /// root has prepared something.
+    /// Runs a new container whose root first does the preparation, and then becomes the
+    /// program, which stays PID 1.
     #[track_caller]
     pub fn after<'a>(
         &self,
@@ -155,7 +155,7 @@ impl Engine {
         self.run(options, &["-c", &format!("{preparation} && exec {program}")])
     }
 
-    /// `docker run` with options; goes on running.
+    /// Starts `docker run` with options, and does not wait for its end.
     #[track_caller]
     pub fn start<A: AsRef<OsStr>>(
         &self,
@@ -175,7 +175,7 @@ impl Engine {
         self.launch(self.new_name(), image, options, command)
     }
 
-    /// As [`Engine::start`], with a name that other containers have to know.
+    /// As [`Engine::start`], with a container name that other containers have to know.
     #[track_caller]
     pub fn start_as<A: AsRef<OsStr>>(
         &self,
@@ -199,19 +199,19 @@ impl Engine {
         Container { engine: self, name, attached: Some(Attached::start(docker)) }
     }
 
-    /// `docker run` up to and without the image.
+    /// Returns the command `docker run` with its options, without the image.
     pub fn run_command<A: AsRef<OsStr>>(&self, name: &str, options: impl IntoIterator<Item = A>) -> Command {
         let mut docker = self.command(["run", "--name", name, "--label", &self.run]);
         docker.args(options);
         docker
     }
 
-    /// `docker run` of the image that holds the program alone.
+    /// Runs `docker run` with the image that holds only the program, and waits for its end.
     pub fn run_bare<A: AsRef<OsStr>>(&self, options: impl IntoIterator<Item = A>, command: &[&str]) -> Ended {
         self.start_image(&self.bare_image, options, command).wait()
     }
 
-    /// A container that is made and not started.
+    /// Makes a container without starting it.
     pub fn create<A: AsRef<OsStr>>(
         &self,
         options: impl IntoIterator<Item = A>,
@@ -225,7 +225,7 @@ impl Engine {
         container
     }
 
-    /// A container that another command starts; it is removed in the end.
+    /// A container with a new name, which another command starts. It is removed in the end.
     pub fn named(&self) -> Container<'_> {
         Container { engine: self, name: self.new_name(), attached: None }
     }
@@ -234,14 +234,14 @@ impl Engine {
         format!("{}-{}", self.run, self.containers.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A network with a default route. All tests share it, each with addresses
-    /// of its own.
+    /// A network with a default route. All tests share it, and each test takes addresses of its
+    /// own from it.
     pub fn network(&self) -> &Network {
         static NETWORK: OnceLock<Network> = OnceLock::new();
         NETWORK.get_or_init(|| Network::new(self, "front", &[]))
     }
 
-    /// Two networks that lead nowhere else, as those of RDMA rails.
+    /// Two networks that lead nowhere else, as the networks of RDMA rails do.
     pub fn rails(&self) -> &[Network; 2] {
         static RAILS: OnceLock<[Network; 2]> = OnceLock::new();
         RAILS.get_or_init(|| ["rail1", "rail2"].map(|name| Network::new(self, name, &["--internal"])))
@@ -275,7 +275,8 @@ extern "C" fn sweep() {
     }
 }
 
-/// A file for a container to mount, and the folder that goes with it.
+/// Writes a file for a container to mount. Returns its path, and the folder that keeps it until
+/// the folder is dropped.
 pub fn file(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");

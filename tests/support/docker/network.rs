@@ -1,4 +1,4 @@
-//! A network of the engine, whose addresses the tests share out.
+//! A network of the engine. Each test takes addresses of its own from it.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,8 +16,8 @@ pub struct Network {
 impl Network {
     pub(super) fn new(engine: &Engine, name: &str, options: &[&str]) -> Network {
         let name = format!("{}-{name}", engine.run);
-        // The addresses of RFC 2544, which are nobody's; runs at the same time
-        // must not take the same.
+        // The addresses are those of RFC 2544, which nobody uses. Runs at the same time start
+        // their search at different places, so that they do not take the same subnet.
         let start = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos();
         for attempt in 0..512 {
             let [.., block, third] = ((start + attempt) % 512).to_be_bytes();
@@ -33,13 +33,13 @@ impl Network {
         panic!("every subnet is taken");
     }
 
-    /// An address that nobody has.
+    /// Returns an address that no container has yet.
     pub fn address(&self) -> Ipv4Addr {
         let host = u8::try_from(self.next.fetch_add(1, Ordering::Relaxed)).expect("a /24 is enough");
         self.at(host)
     }
 
-    /// The address that the host of the containers is made to have.
+    /// The address that the host has in the GID tables that are made up for the containers.
     pub fn host_address(&self) -> Ipv4Addr {
         self.at(2)
     }
