@@ -1,4 +1,4 @@
-//! A machine that is made of a folder.
+//! A machine for the tests of the set-up, made of a temporary folder.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use std::thread;
 
 use crate::support::repository;
 
-/// What is on any machine.
+/// Programs of this machine that are on the PATH of every made machine.
 const PROGRAMS: [&str; 17] = [
     "sh",
     "sed",
@@ -31,11 +31,11 @@ const PROGRAMS: [&str; 17] = [
     "stat",
 ];
 
-/// What the build needs, and curl.
+/// The packages that the build needs, and curl, which fetches the installer of Rust.
 pub const PACKAGES: &str = "gcc libc6-dev pkg-config file libclang-dev ca-certificates \
     libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev curl";
 
-/// The tools of a distribution. `$W` is the folder of the machine.
+/// Stubs for the tools of a distribution. `$W` is the folder of the machine.
 const STUBS: [(&str, &str); 6] = [
     ("id", r#"cat "$W/uid""#),
     (
@@ -75,14 +75,14 @@ const STUBS: [(&str, &str); 6] = [
     ("cp", r#"/bin/cp "$@""#),
 ];
 
-/// A rustup that has a toolchain once it is told to fetch one. What is the default says
-/// `$W/default`; the directory's own counts more.
+/// A rustup that has a toolchain once it was told to fetch one. The file `$W/default` names the
+/// default toolchain; the override of the directory, `$W/override`, takes precedence.
 const RUSTUP: &str = r#"
     echo "rustup $*" >>"$W/log"
     case "$1 ${2:-}" in
         'toolchain install')
             : >"$W/has-stable"
-            # As a distribution's does once it is done.
+            # A distribution's rustup fails after the installation, where it is told to update itself.
             case $* in *--no-self-update*) ;; *) echo 'rustup is not installed' >&2; exit 1 ;; esac
             ;;
         'default ') cat "$W/default" ;;
@@ -90,7 +90,8 @@ const RUSTUP: &str = r#"
         'override set') echo stable >"$W/override" ;;
     esac"#;
 
-/// What rustup puts in the PATH: the version of the toolchain that it would choose.
+/// The cargo and rustc that rustup puts into the PATH. They tell the version of the toolchain
+/// that rustup would choose.
 const PROXY: &str = r#"
     chosen=$(cat "$W/override" 2>/dev/null || cat "$W/default") || exit 1
     case $chosen in
@@ -98,7 +99,7 @@ const PROXY: &str = r#"
         *) echo "${0##*/} $chosen (f2d3ce0bd 2020-01-01)" ;;
     esac"#;
 
-/// The official installer.
+/// A stand-in for the official installer of Rust.
 const INSTALLER: &str = r#"#!/bin/sh
     echo "rustup-init $*" >>"$W/log"
     mkdir -p "$CARGO_HOME/bin"
@@ -113,17 +114,17 @@ pub struct Machine {
     variables: Vec<(String, String)>,
 }
 
-/// How a set-up ended.
+/// How a run of the set-up ended.
 #[derive(Debug)]
 pub struct Done {
     pub code: Option<i32>,
     pub said: String,
-    /// What was asked of the tools, a line for each.
+    /// What the tools were called with, one line for each call.
     pub log: Vec<String>,
 }
 
 impl Machine {
-    /// A fresh one: root, no package lists, nothing installed.
+    /// A fresh machine: its user is root, it has no package lists, and nothing is installed.
     pub fn new() -> Machine {
         let folder = tempfile::tempdir().unwrap();
         let machine = Machine { folder, variables: Vec::new() };
@@ -153,25 +154,25 @@ impl Machine {
         self
     }
 
-    /// A variable of whoever calls.
+    /// Sets a variable in the environment of the set-up.
     pub fn variable(mut self, name: &str, value: &str) -> Machine {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With everything installed, curl included, and its lists.
+    /// Makes a machine that has all packages, curl included, and package lists.
     pub fn complete(self) -> Machine {
         let all: Vec<&str> = PACKAGES.split_whitespace().collect();
         symlink("/usr/bin/curl", self.path("bin/curl")).unwrap();
         self.write("installed", &format!("{}\n", all.join("\n"))).write("lists", "")
     }
 
-    /// The distribution's package of this name is there for the asking.
+    /// Makes the distribution offer a package named rustup.
     pub fn offering_rustup(self) -> Machine {
         for name in ["cargo", "rustc"] {
             self.executable(&self.path("offered").join(name), &self.script(PROXY));
         }
-        // One package has all three.
+        // This one package brings rustup, cargo and rustc.
         let rustup = self.script(&format!(
             "for name in cargo rustc; do cp \"$W/offered/$name\" \"$W/bin/$name\"; done\n{RUSTUP}"
         ));
@@ -179,14 +180,14 @@ impl Machine {
         self.write("offers-rustup", "")
     }
 
-    /// A cargo and a rustc in the PATH that have these versions.
+    /// Puts a cargo and a rustc of these versions into the PATH.
     pub fn with_rust(self, cargo: &str, rustc: &str) -> Machine {
         self.program("cargo", &format!("echo 'cargo {cargo}'"));
         self.program("rustc", &format!("echo 'rustc {rustc}'"));
         self
     }
 
-    /// A rustup in the PATH with this default, and `cargo` and `rustc` of its own.
+    /// Puts a rustup with this default toolchain into the PATH, and its `cargo` and `rustc`.
     pub fn with_rustup(self, default: &str) -> Machine {
         self.program("rustup", RUSTUP);
         for name in ["cargo", "rustc"] {
@@ -200,12 +201,12 @@ impl Machine {
         self
     }
 
-    /// A user who is not root.
+    /// Makes the user of the machine one who is not root.
     pub fn of_user(self) -> Machine {
         self.write("uid", "1000\n")
     }
 
-    /// Downloads come from a server of the test, which has this for an installer.
+    /// Lets downloads come from a server of the test, which sends this text as the installer.
     pub fn with_server(self, installer: &str) -> Machine {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let from = format!("http://{}/rustup", listener.local_addr().unwrap());
@@ -229,7 +230,7 @@ impl Machine {
         self.variable("RUSTUP_UPDATE_ROOT", &from)
     }
 
-    /// The same with a sound installer.
+    /// As [`Machine::with_server`], with an installer that works and whose checksum is right.
     pub fn with_installer(self) -> Machine {
         let path = self.path("installer");
         fs::write(&path, INSTALLER).unwrap();
@@ -243,7 +244,7 @@ impl Machine {
         format!("#!/bin/sh\nW={}\n{body}\n", self.folder.path().display())
     }
 
-    /// A program in the PATH.
+    /// Puts a program into the PATH.
     pub fn program(&self, name: &str, body: &str) {
         self.executable(&self.path("bin").join(name), &self.script(body));
     }
@@ -253,7 +254,8 @@ impl Machine {
         fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
-    /// Runs a program there, with nothing of the machine that runs the test.
+    /// Makes the command that runs a program on this machine, with no variable of the machine
+    /// that runs the test.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env_clear().env("PATH", self.path("bin")).env("W", self.folder.path());
@@ -262,7 +264,7 @@ impl Machine {
         command
     }
 
-    /// `tests/setup.sh build`.
+    /// Runs `tests/setup.sh build`.
     pub fn set_up(&self) -> Done {
         let mut command = self.command("/bin/sh");
         self.done(command.arg(repository("tests/setup.sh")).arg("build"))
@@ -292,7 +294,7 @@ impl Done {
         self
     }
 
-    /// Asked in this order, with others between them.
+    /// Checks that the tools were called in this order, maybe with other calls in between.
     #[track_caller]
     pub fn expect_asked(self, parts: &[&str]) -> Done {
         let mut lines = self.log.iter();

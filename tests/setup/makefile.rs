@@ -1,12 +1,12 @@
-//! `make build` where the environment has something for other projects.
+//! Runs `make build` with an environment that has settings for other projects.
 
 use std::fs;
 
 use super::machine::Machine;
 use crate::support::repository;
 
-/// Cargo, as far as the Makefile wants it: it leaves a binary that tells what it was called
-/// with, where Cargo would.
+/// A stand-in for cargo, with what the Makefile needs of it: it writes down its environment,
+/// and leaves a binary where cargo would.
 const CARGO: &str = r#"case $1 in
     --version) echo 'cargo 1.95.0'; exit ;;
 esac
@@ -44,7 +44,8 @@ fn the_binary_is_where_the_readme_says_and_static_all_the_same() {
     assert!(!environment.contains("-Dwarnings"), "{environment}");
 }
 
-/// A shell that was there before rustup does not have it in its PATH.
+/// A shell that was started before the installation of rustup does not have rustup's folder in
+/// its PATH. `make build` has to find cargo nevertheless.
 #[test]
 fn a_cargo_that_was_just_installed_is_found() {
     let machine = Machine::new().complete().with_rust("0.66.0", "1.63.0").with_installer();
@@ -54,13 +55,14 @@ fn a_cargo_that_was_just_installed_is_found() {
     for file in ["Makefile", "Cargo.toml", "tests/setup.sh"] {
         fs::copy(repository(file), clone.join(file)).unwrap();
     }
-    // The installer's, which answers everything with its version.
+    // The cargo that the installer has put there answers every call with its version.
     let mut make = machine.command("/usr/bin/make");
     let done = machine.done(make.arg("build").current_dir(&clone));
     assert!(done.said.contains("\ncargo 1.95.0 (f2d3ce0bd 2026-03-21)\n"), "{done:#?}");
 }
 
-/// A Rust of 1.88, or of a distribution, uses GNU ld, which refuses what only others know.
+/// Rust 1.88, and the Rust of a distribution, use GNU ld, which refuses an option that only
+/// other linkers know.
 #[test]
 fn no_linker_of_its_own_is_asked_for() {
     let configuration = fs::read_to_string(repository(".cargo/config.toml")).unwrap();
@@ -76,7 +78,8 @@ fn a_libclang_that_is_too_new_is_not_used() {
     machine.program("file", "echo 'ELF, statically linked'");
     machine.program("gcc", "echo /gcc/include");
     machine.program("mv", "/bin/mv \"$@\"");
-    // pip brings an archive, and zipfile unpacks it.
+    // The stub of python3 stands for pip, which downloads an archive, and for zipfile, which
+    // unpacks it.
     machine.program(
         "python3",
         r#"echo "python3 $*" >>"$W/log"
@@ -103,14 +106,14 @@ fn a_libclang_that_is_too_new_is_not_used() {
     let wanted = format!("LIBCLANG_PATH={}/target/libclang\n", clone.display());
     assert_eq!(environment.matches(&wanted).count(), 2, "{environment}");
     assert!(environment.contains("BINDGEN_EXTRA_CLANG_ARGS=-I/gcc/include\n"), "{environment}");
-    // Fetched once.
+    // libclang was downloaded only once.
     let log = fs::read_to_string(machine.path("log")).unwrap();
     assert_eq!(log.matches("pip download").count(), 1, "{log}");
     assert!(log.contains("install -y --no-install-recommends python3 python3-pip"), "{log}");
 }
 
-/// cargo-deny, as far as the script wants it. `$W/offline`: nothing can be fetched;
-/// `$W/advisory`: there is one against a crate.
+/// A stand-in for cargo-deny, with what the script needs of it. Where `$W/offline` exists,
+/// nothing can be fetched; where `$W/advisory` exists, there is an advisory against a crate.
 const DENY: &str = r#"echo "cargo $*" >>"$W/log"
 case "$*" in
     'deny --locked fetch db')
@@ -121,8 +124,8 @@ case "$*" in
     *) exit 9 ;;
 esac"#;
 
-/// An advisory fails the check wherever the data base can be had; where it cannot, that is
-/// said.
+/// An advisory fails the check wherever there is a copy of the data base. Where there is none,
+/// the check says that nothing was checked.
 #[test]
 fn advisories_are_checked_or_it_is_said_that_they_are_not() {
     const UNCHECKED: &str = "advisories: NOT CHECKED: ";

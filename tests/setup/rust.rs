@@ -1,10 +1,10 @@
-//! Which Rust is taken, and what is said of it.
+//! Tests which Rust the set-up takes, and what it says about it.
 
 use super::machine::Machine;
 
 const GET: &str = "GET /rustup/archive/1.28.2/";
 
-/// Debian 12 and Ubuntu 22.04 have no package rustup.
+/// Debian 12 and Ubuntu 22.04 have no package named rustup.
 #[test]
 fn a_distribution_without_rustup_gets_the_official_installer() {
     let machine = Machine::new().with_installer();
@@ -23,14 +23,14 @@ fn a_distribution_without_rustup_gets_the_official_installer() {
             "rustup-init -q -y --no-modify-path --profile minimal",
         ])
         .expect_not_asked("(sudo)");
-    // The second time there is nothing to do.
+    // The second run has nothing to do.
     let log = std::fs::read_to_string(machine.path("log")).unwrap();
     let again = machine.set_up().expect_code(0);
     assert_eq!(again.said, "");
     assert_eq!(again.log.join("\n"), log.trim_end());
 }
 
-/// The sentence comes before the download.
+/// What will be downloaded is said before the download.
 #[test]
 fn what_is_not_the_installer_is_not_run() {
     let machine = Machine::new().complete().with_server("#!/bin/sh\ntouch \"$W/was-run\"\n");
@@ -40,7 +40,7 @@ fn what_is_not_the_installer_is_not_run() {
         .expect_said("is not rustup 1.28.2: its SHA-256 is ")
         .expect_said("It was not run.")
         .expect_asked(&[GET]);
-    // The published sum, as nobody has named another one.
+    // The published checksum is used, because the test sets no other one.
     let sums = ["20a06e644b0d9bd2", "e3853c5a252fca15"];
     assert!(sums.iter().any(|sum| done.said.contains(sum)), "{done:#?}");
     assert!(!machine.path("was-run").exists());
@@ -56,7 +56,8 @@ fn a_server_that_cannot_be_reached_is_named() {
         .expect_said("RUSTUP_DIST_SERVER");
 }
 
-/// Debian's own is found by `command -v cargo` as well.
+/// `command -v cargo` finds Debian's cargo as well, so only the version tells that it is too
+/// old.
 #[test]
 fn a_rust_that_is_too_old_is_seen_by_its_version() {
     for (cargo, rustc, is_recent) in [
@@ -79,7 +80,7 @@ fn a_rust_that_is_too_old_is_seen_by_its_version() {
     }
 }
 
-/// Debian 13 and Ubuntu 24.04.
+/// Debian 13 and Ubuntu 24.04 have a package named rustup.
 #[test]
 fn the_distribution_s_rustup_is_taken_where_there_is_one() {
     let machine = Machine::new().offering_rustup().with_installer();
@@ -96,7 +97,8 @@ fn the_distribution_s_rustup_is_taken_where_there_is_one() {
         .expect_not_asked("override");
 }
 
-/// It cannot be installed beside the distribution's own cargo.
+/// The distribution's rustup conflicts with its cargo. The set-up takes the official installer
+/// rather than remove a package.
 #[test]
 fn nothing_is_removed_for_it() {
     let machine = Machine::new().complete().offering_rustup().with_rust("1.85.0", "1.85.0");
@@ -116,7 +118,7 @@ fn a_rustup_that_is_there_fetches_what_it_lacks() {
         .expect_not_asked("rustup default stable")
         .expect_not_asked("override")
         .expect_not_asked("apt-get");
-    // The choice of a user stays, but for this folder.
+    // The default toolchain of a user stays; only this folder gets another one.
     let done = Machine::new().complete().with_rustup("1.70.0").set_up().expect_code(0);
     done.expect_asked(&["rustup toolchain install stable", "rustup override set stable --path /"])
         .expect_not_asked("rustup default stable");
@@ -139,7 +141,7 @@ fn without_root_and_sudo_it_says_what_root_has_to_do() {
     done.expect_said("only root can install what is missing, and there is no sudo")
         .expect_said("apt-get update && apt-get install --no-install-recommends gcc libc6-dev pkg-config")
         .expect_not_asked("apt-get");
-    // Rust needs no root.
+    // The installation of Rust needs no root.
     let machine = Machine::new().complete().offering_rustup().of_user().without("sudo");
     machine.with_installer().set_up().expect_code(0).expect_asked(&[GET]).expect_not_asked("apt-get");
 }
