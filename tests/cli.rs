@@ -1,5 +1,5 @@
-//! The command line and everything that happens in place, without PID 1: usage,
-//! configuration, output, and what the command finds when it starts.
+//! Tests the command line and everything that happens in place, without PID 1: usage,
+//! configuration, output, and what the command inherits when it starts.
 
 #[path = "tools/manual.rs"]
 #[allow(dead_code)]

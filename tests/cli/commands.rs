@@ -1,4 +1,4 @@
-//! The commands that print: inspect, plan, env, profiles.
+//! Tests the commands that print: inspect, plan, env, profiles.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn facts_that_cannot_be_used_are_an_error_that_says_why() {
     plan_of_text(&nested).expect_error(&["facts.json", "no \"schema\""]);
     let of_rdma = format!("{{\"schema\": \"rdma-init/facts/1\", \"rdma\": {nested}}}");
     plan_of_text(&of_rdma).expect_error(&["facts.json", "not a facts document"]);
-    // A list stands for an HCA with all its defaults, in two bytes.
+    // A list stands for an HCA with all its defaults, although it is only two bytes long.
     let many = vec!["[]"; 100_000].join(",");
     let of_many = format!("{{\"schema\": \"rdma-init/facts/1\", \"rdma\": [{many}]}}");
     plan_of_text(&of_many).expect_error(&["facts.json", "more than 100000 objects and lists"]);
@@ -47,7 +47,7 @@ fn facts_that_cannot_be_used_are_an_error_that_says_why() {
     plan_of_text("{\"schema\": \"rdma-init/facts/1\"}").expect_code(0);
 }
 
-/// Too long is not the same as broken.
+/// A facts document that is too long is not called broken.
 #[test]
 fn facts_that_are_too_long_are_an_error_that_says_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -129,14 +129,15 @@ fn what_inspect_writes_plan_reads() {
         run_with_input(rdma_init(["plan", "--json", "--facts", "-"]), facts).expect_code(0).text().to_owned()
     };
     assert_eq!(replayed(&facts), live);
-    // Fields that are unknown to this version are ignored.
+    // A field that this version does not know is ignored.
     let mut more = document;
     more["a-field-of-tomorrow"] = Value::from(1);
     assert_eq!(replayed(&more.to_string()), live);
     assert!(!with_settings(&["inspect"]).is_empty());
 }
 
-/// `inspect` tells whether a file exists that a variable names; a FIFO holds nobody up.
+/// `inspect` tells whether a file exists that a variable names. A FIFO there does not make it
+/// hang.
 #[test]
 fn files_that_variables_name_are_looked_for_and_not_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -172,8 +173,8 @@ fn files_that_variables_name_are_looked_for_and_not_read() {
     assert!(!text.contains("cannot be opened"), "{text}");
 }
 
-/// A variable may be set in several places: in the captured environment, in this one, in a
-/// file.
+/// A variable may be set in several places: in the captured environment, in the present one,
+/// and in a file.
 #[test]
 fn a_setting_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -219,7 +220,7 @@ fn env(format: &str) -> Ran {
 fn after_eval(shell: &Path, text: &str) -> Vec<(String, String)> {
     let mut command = std::process::Command::new(shell);
     command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/root").env("LC_ALL", "C.UTF-8");
-    // fish has other arguments.
+    // fish is called with other arguments.
     command.env("TEXT", text).args(["-c", "eval \"$TEXT\" && exec env -0"]);
     let ran = run(command).expect_code(0);
     let entries = ran.text().split_terminator('\0').map(|entry| entry.split_once('=').unwrap());
@@ -286,8 +287,8 @@ fn formats_of_lines_leave_out_what_they_cannot_hold_and_say_so() {
     }
 }
 
-/// People use this format without an eval. What is in it arrives, and values that a shell would
-/// change are left out.
+/// People use this format without an eval. Every value in it arrives unchanged, because values
+/// that a shell would change are left out.
 #[test]
 fn mpirun_gets_the_values_from_a_shell_that_splits() {
     if !Path::new("/usr/bin/mpirun").exists() {
@@ -376,7 +377,8 @@ fn a_broken_profile_is_named_with_file_line_and_key() {
         fs::write(&path, format!("name = \"site\"\ntitle = \"t\"\nsource = \"s\"\n{text}")).unwrap();
         let flags = ["--profile-dir", folder.path().to_str().unwrap()];
         let printed = run(rdma_init(flags.iter().chain(&["profiles"]))).expect_code(125);
-        // A start says the same: a profile of the user's own is configuration.
+        // A start fails with the same error, because a profile of the user's own is
+        // configuration.
         let ran = run(rdma_init(flags.iter().chain(&["--", "true"])));
         assert_eq!(ran.expect_code(125).stderr, printed.stderr);
         printed
@@ -398,8 +400,8 @@ fn a_broken_profile_is_named_with_file_line_and_key() {
         .expect_error(&["site.toml"]);
 }
 
-/// A document comes from somebody else: what is in it must not run here, nor look
-/// like a line of the program's own.
+/// Somebody else may have written a document. Nothing in it may run here, or look like a line
+/// of the program's own.
 #[test]
 fn a_hostile_document_does_no_harm() {
     let settings = r#"[{"variable": "NCCL_X;touch pwned;", "value": "1", "origin": "configuration"},

@@ -1,4 +1,4 @@
-//! `compare`: the odd ones out among the reports of many nodes.
+//! Tests `compare`, which finds the odd nodes out among the reports of many nodes.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn report(host: &str) -> Value {
     })
 }
 
-/// Four nodes, the last of which differs by this change.
+/// The reports of four nodes. The change makes the last one differ.
 fn with_odd_one(change: impl FnOnce(&mut Value)) -> String {
     let mut reports: Vec<Value> = (1..=4).map(|number| report(&format!("node{number:03}"))).collect();
     change(&mut reports[3]);
@@ -331,7 +331,7 @@ fn a_folder_means_its_files() {
     write("node2.log", lines(&[report("node2")]).as_bytes());
     fs::create_dir(folder.path().join("1")).unwrap();
     write("1/stdout", lines(&[report("node3")]).as_bytes());
-    // A file beside the reports need not hold one.
+    // Files beside the reports need not hold a report.
     write("1/stderr", b"");
     write("node2.err", b"a warning\n");
     write(".nfs0001", b"");

@@ -1,5 +1,5 @@
-//! Configuration: every error names the key, the value and the source, and a
-//! later layer wins.
+//! Tests the configuration: each error names the key, the value and the source, and a later
+//! layer wins.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -39,7 +39,7 @@ fn an_error_in_the_file_names_key_value_and_file() {
     with_text("memlok = \"off\"").expect_error(&["memlok", "site.toml", "did you mean memlock?"]);
     with_text("memlock = \"on\"").expect_error(&["memlock", "\"on\"", "site.toml", "off, warn, enforce"]);
     with_text("memlock = 3").expect_error(&["memlock", "3", "site.toml"]);
-    // Every short word is near every other short word.
+    // A very short word is near to every other short word, so no key is suggested.
     with_text("[x]\na = 1").expect_error(&["unknown key x", "site.toml", "; the keys are "]);
     with_text("set = 3").expect_error(&["the key set", "site.toml", "expected a table of variables"]);
     with_text(b"a = \"\xff\"").expect_error(&["cannot read the file", "site.toml", "it is not UTF-8 text"]);
@@ -94,7 +94,8 @@ fn an_error_in_a_variable_names_the_variable() {
     with_variable("RDMA_INIT_MEMLOCK", OsStr::from_bytes(b"o\xffn")).expect_error(&["RDMA_INIT_MEMLOCK"]);
 }
 
-/// Templates leave variables empty, and Kubernetes sets some for each Service.
+/// An empty variable is no error, because templates leave variables empty. Neither is a
+/// variable that Kubernetes sets for a Service.
 #[test]
 fn a_variable_that_says_nothing_is_no_error() {
     for name in ["RDMA_INIT_PROFILE", "RDMA_INIT_MEMLOCK", "RDMA_INIT_PREPARE_TIMEOUT", "RDMA_INIT_SET"] {
@@ -298,7 +299,7 @@ fn a_refusal_has_its_code_and_leaves_the_reason_behind() {
     refuse(&fifo, &[]).expect_code(121);
     refuse(Path::new("/dev/full"), &[]).expect_code(121);
 
-    // A file that is not ours loses nothing, either.
+    // A file of somebody else's keeps its content, too.
     let (other, link) = (folder.path().join("other"), folder.path().join("link"));
     fs::write(&other, "of somebody else\n").unwrap();
     std::os::unix::fs::symlink(&other, &link).unwrap();

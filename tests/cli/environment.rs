@@ -1,4 +1,4 @@
-//! The command gets its arguments and its environment byte for byte.
+//! Tests that the command gets its arguments and its environment byte for byte.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -11,22 +11,22 @@ use nix::libc;
 use super::run::{Ran, rdma_init, run, run_with_input};
 use crate::support::binary;
 
-/// In bytes: the kernel takes no longer entry of an environment (`MAX_ARG_STRLEN`).
+/// The kernel takes no longer entry of an environment (`MAX_ARG_STRLEN`), in bytes.
 const LONGEST_ENTRY: usize = 128 * 1024;
 
 fn c(bytes: &[u8]) -> CString {
     CString::new(bytes).unwrap()
 }
 
-/// The program with an environment that `Command` could not hold: duplicates,
-/// entries without `=`, in this order.
+/// Starts the program with exactly these entries in this order, which `Command` could not hold:
+/// they may be duplicates, and may have no `=`.
 fn with_entries(arguments: &[&str], entries: Vec<CString>) -> Command {
     let program = c(binary().into_os_string().as_bytes());
     let arguments: Vec<CString> =
         ["rdma-init"].iter().chain(arguments).map(|argument| c(argument.as_bytes())).collect();
     let mut command = Command::new(binary());
-    // SAFETY: the closure makes two system calls; the arrays that it hands over,
-    // which hold addresses as numbers to be Send, point into strings that it owns.
+    // SAFETY: the closure makes two system calls. The arrays that it passes point into strings
+    // that it owns; they hold addresses as numbers so that the closure is Send.
     unsafe {
         let addresses = |strings: &[CString]| -> Vec<usize> {
             strings.iter().map(|string| string.as_ptr() as usize).chain([0]).collect()
@@ -88,7 +88,7 @@ fn filling_in_changes_nothing_else() {
     assert!(!added.iter().any(|added| added.starts_with(b"T_OLD=1") || added.starts_with(b"T_OLD=2")));
 }
 
-/// The secret is removed, however the command is started; everything else stays.
+/// The command does not get the token, however the program starts it. All other variables stay.
 #[test]
 fn the_token_of_the_self_test_is_not_the_command_s() {
     let entries = entries(&[b"RDMA_INIT_TOKEN=hunter2", b"Z=1", b"RDMA_INIT_TOKEN=hunter3"]);
@@ -100,7 +100,7 @@ fn the_token_of_the_self_test_is_not_the_command_s() {
     }
 }
 
-/// A value that the user set stands, even if it is not UTF-8: NCCL sees bytes.
+/// A value that the user set stays, even if it is not UTF-8, because NCCL reads bytes.
 #[test]
 fn a_setting_that_is_not_utf8_stands() {
     let profile = tempfile::tempdir().unwrap();
@@ -128,7 +128,7 @@ fn arguments_arrive_byte_for_byte() {
     run(rdma_init([OsStr::new("--"), name.as_os_str()])).expect_code(9);
 }
 
-/// Entries of this total size, the last one short enough to be adjusted.
+/// Makes entries of this total size. The last one is short enough to be adjusted.
 fn large(bytes: usize) -> Vec<CString> {
     let mut all = entries(&[]);
     let mut left = bytes;
@@ -177,8 +177,7 @@ fn the_largest_environment_that_the_kernel_takes_is_no_obstacle() {
     run(with_entries(&arguments, largest(&arguments))).expect_code(0);
 }
 
-/// The preparation fails open: with no room left for a variable of ours, the
-/// command still starts.
+/// Without room for a variable of the program's own, the command still starts.
 #[test]
 fn no_room_for_another_variable_does_not_keep_the_command_from_starting() {
     let folder = tempfile::tempdir().unwrap();
@@ -187,7 +186,7 @@ fn no_room_for_another_variable_does_not_keep_the_command_from_starting() {
     let arguments = ["--", "/bin/true"];
     let mut all = largest(&arguments);
     let config = c(format!("RDMA_INIT_CONFIG={}", config.display()).as_bytes());
-    // The total is no longer than what was found to fit.
+    // The entries together are no longer than what was found to fit.
     let last = all.pop().unwrap();
     let spare = last.as_bytes().len().saturating_sub(config.as_bytes().len());
     all.extend([c(&last.as_bytes()[..spare.max(1)])]);

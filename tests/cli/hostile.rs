@@ -1,6 +1,6 @@
-//! Names and values that would be code, or lines of somebody's configuration, for the programs
-//! that read what a start has left. The tests let those programs read them. There are tests of
-//! secrets, too.
+//! A start leaves names and values to other programs that read them. Some of these would be
+//! code for such a program, or lines of its configuration. The tests let the real programs read
+//! them. Other tests look for secrets in what a start leaves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::run::{Ran, has_own_mounts, run};
 use crate::support::process::from_scratch;
 use crate::support::{binary, repository, skip};
 
-/// A mount namespace with its own `/etc` and `/run`, a home folder, and an sshd.
+/// Makes a mount namespace with its own `/etc` and `/run`, a home folder, and an sshd.
 const NAMESPACE: &str = r#"
     own=$1 init=$2 sshd=$3
     mkdir "$own/root" && chmod 700 "$own/root"
@@ -22,7 +22,7 @@ const NAMESPACE: &str = r#"
     echo 'Include /etc/ssh/sshd_config.d/*.conf' >/etc/ssh/sshd_config
     grep -q ^sshd: /etc/passwd || echo 'sshd:x:65111:65534::/run/sshd:/usr/sbin/nologin' >>/etc/passwd
     test -e /etc/ssh/ssh_host_ed25519_key || ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key
-    # As a container has it: nothing of the machine's.
+    # The environment is a container's, and has nothing of this machine.
     start() { env -i PATH="$PATH" HOME="$own/root" RDMA_INIT_CONFIG=/dev/null RDMA_INIT_WRITE_NCCL_CONF=true "$@"; }
     cd "$own"
 "#;
@@ -71,7 +71,7 @@ fn has(program: &str) -> bool {
     folders.iter().any(|folder| Path::new(folder).join(program).exists())
 }
 
-/// Every reader must get these values.
+/// Checks that a reader has got all of these values, and nothing of the hostile names.
 fn expect_values(what: &str, text: &str) {
     for line in
         ["NCCL_V_CODE=a;touch pwned", "NCCL_V_DOLLAR=$(touch pwned)`touch pwned`", "NCCL_V_SPACES=  two  "]
@@ -142,7 +142,8 @@ touch pwned' 'NCCL_V_QUOTE=" PermitTunnel=yes "' \
     }
 }
 
-/// A session of a real sshd, by each of the two ways that its environment can come.
+/// Logs in to a real sshd, which gets the environment in one of two ways: from SetEnv of its
+/// configuration, or from ~/.ssh/environment. The test takes both.
 #[test]
 fn what_sshd_starts_gets_the_values_and_nothing_more() {
     let Some(namespace) = namespace() else { return };
@@ -159,7 +160,7 @@ PermitRootLogin yes=1' 'NCCL_foo.bar=1' 'NCCL_V_CODE=a;touch pwned' \
                 'NCCL_V_DOLLAR=$(touch pwned)`touch pwned`' 'NCCL_V_SPACES=  two  ' 'NCCL_V_QUOTE=a "b" #c \' \
                 'NCCL_V_LINES=1
 NCCL_V_MORE=2' "$init" --propagate ssh -- true
-            # A connection without a network: sshd speaks on its standard input.
+            # The client needs no network: sshd speaks to it over standard input and output.
             ssh -F none -i key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
                 -o ProxyCommand="$sshd -i -e -o StrictModes=no -o AuthorizedKeysFile=$own/key.pub 2>>sshd-said" \
                 root@here env </dev/null
@@ -176,13 +177,13 @@ NCCL_V_MORE=2' "$init" --propagate ssh -- true
         expect_values(name, &text);
         assert!(!text.contains("NCCL_V_MORE") && !text.contains("NCCL_B"), "{name}: {text}");
     }
-    // This way takes the rest of the line, whatever is in it.
+    // In ~/.ssh/environment, everything up to the end of the line is the value.
     let quoted = "NCCL_V_QUOTE=a \"b\" #c \\";
     assert!(namespace.text("by-file").lines().any(|line| line == quoted));
     assert!(!namespace.path("pwned").exists() && !namespace.path("root/pwned").exists(), "{ran:#?}");
 }
 
-/// The command's own environment is not corrected by anybody.
+/// The command itself gets its environment unchanged, with every odd name.
 #[test]
 fn names_that_are_none_reach_the_command_as_they_are() {
     let Some(namespace) = namespace() else { return };
@@ -284,7 +285,7 @@ fn a_value_of_a_file_keeps_that_file_s_readers() {
         let public = namespace.text("public");
         assert_eq!(public.contains("/private/value"), !is_private, "{mode} {folder}: {public}");
         assert_eq!(modes, if is_private { "600\n644\n" } else { "644\n644\n" });
-        // This user may read the value, and it is told to this user.
+        // This user may read the value, so the messages to this user contain it.
         assert!(namespace.text("log").contains("/private/value"));
         assert!(namespace.text("said").contains("the command runs"));
     }

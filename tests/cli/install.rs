@@ -1,4 +1,4 @@
-//! `rdma-init install FOLDER`.
+//! Tests `rdma-init install FOLDER`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -89,7 +89,7 @@ fn any_user_who_may_write_there_can() {
         run(command)
     };
     install(0o755).expect_error(&["the user 12345 may not write to the folder (EACCES)"]);
-    // The mode with which the kubelet makes an emptyDir.
+    // The kubelet makes an emptyDir with this mode.
     install(0o777).expect_code(0);
     assert_eq!(fs::metadata(volume.join("rdma-init")).unwrap().permissions().mode() & 0o7777, 0o755);
 }

@@ -1,12 +1,13 @@
-//! The limit of pinned memory on a host without an RDMA device that needs it.
+//! Tests the limit of pinned memory on a host that has no RDMA device, and so needs no pinned
+//! memory.
 
 use std::process::Command;
 
 use super::run::run;
 use crate::support::binary;
 
-/// `ulimit -l` of the command, in KiB, after a start with 64 KiB soft and 128 KiB
-/// hard, and without the capability to raise the hard one.
+/// Starts the program with a limit of 64 KiB soft and 128 KiB hard, and without the capability
+/// to raise the hard one. Returns what `ulimit -l` says in the command, in KiB.
 fn limit_after(flags: &[&str]) -> String {
     let mut command = Command::new("setpriv");
     command.args(["--inh-caps=-all", "--bounding-set=-sys_resource", "prlimit", "--memlock=65536:131072"]);

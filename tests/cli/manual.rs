@@ -1,4 +1,4 @@
-//! The man pages and the completions, checked by the programs that read them.
+//! Lets the programs that read man pages and completions check them.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn every_command_has_a_page_that_a_formatter_takes() {
     manual::write(folder.path()).unwrap();
     let pages = ACTIONS.iter().map(|action| format!("rdma-init-{action}.1"));
     for page in pages.chain(["rdma-init.1".to_owned()]) {
-        // groff prints no page (-z), and every warning.
+        // With -z, groff prints no page, but every warning (-ww).
         let Some(said) = said("groff", &["-man", "-Tutf8", "-ww", "-z"], &folder.path().join(&page)) else {
             return;
         };

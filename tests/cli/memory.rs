@@ -1,4 +1,4 @@
-//! Files that are made to cost far more memory than they have bytes.
+//! Reads files that are made to take far more memory than they have bytes.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -12,15 +12,15 @@ use super::run::has_own_mounts;
 use crate::support::process::{from_scratch, rdma_init};
 use crate::support::{binary, skip};
 
-/// In KiB: the most memory that a preparation may take, whatever it reads.
+/// The most memory that a preparation may take, whatever it reads, in KiB.
 const MOST: i64 = 100 * 1024;
 
-/// Runs a command. Gives how it ended, and the most memory in KiB that it had at a time.
+/// Runs a command. Returns how it ended, and the peak of its resident memory in KiB.
 #[allow(clippy::zombie_processes, reason = "wait4 waits for it")]
 fn peak(mut command: Command) -> (ExitStatus, i64) {
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let pid = child.id().cast_signed();
-    // SAFETY: both places are valid for the call, and nobody else waits for this child.
+    // SAFETY: both pointers are valid for the call, and nobody else waits for this child.
     unsafe {
         let (mut status, mut usage) = (0, std::mem::zeroed::<libc::rusage>());
         assert_eq!(libc::wait4(pid, &raw mut status, 0, &raw mut usage), pid);
@@ -35,7 +35,8 @@ fn expect_little(what: &str, command: Command, code: i32) {
     assert!(peak < MOST, "{what}: {} MiB", peak / 1024);
 }
 
-/// All entries have the same name and the same path, which is as long as one may be.
+/// A loader cache in which all entries share one name and one path. The path is as long as a
+/// path may be.
 fn cache_of_one_long_path() -> Vec<u8> {
     const ENTRIES: u32 = 60_000;
     let start = 48 + ENTRIES * 24;
@@ -53,7 +54,7 @@ fn cache_of_one_long_path() -> Vec<u8> {
     [&bytes[..], name, &path].concat()
 }
 
-/// The program with this folder in place of /etc.
+/// Makes the command that runs the program with this folder in place of /etc.
 fn below(etc: &Path, arguments: &[&str]) -> Command {
     let ours = rdma_init(arguments);
     let mut command = Command::new("unshare");
@@ -101,7 +102,7 @@ fn a_configuration_costs_little_memory() {
     fs::create_dir(&profiles).unwrap();
     let items = |item: &str, bytes: usize| format!("[{}]", item.repeat(bytes / item.len()));
     let head = "name = \"site\"\ntitle = \"t\"\nsource = \"s\"\n";
-    // One content as long as is accepted, and one that is longer.
+    // One file is as long as is accepted, and one is longer.
     for bytes in [260_000, 1_000_000] {
         for item in ["1,", "{},", "[],"] {
             let config = folder.path().join("config.toml");
@@ -118,8 +119,8 @@ fn a_configuration_costs_little_memory() {
     }
 }
 
-/// A folder for the dynamic loader with many names for one library: each would be compared with
-/// all before it.
+/// A folder of the dynamic loader has many names for one library. A program that compared each
+/// name with all before it would take very long.
 #[test]
 fn a_folder_of_many_libraries_costs_little() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +143,7 @@ fn documents_of_others_cost_little_memory() {
         let output = rdma_init(program).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    // Replaces the first list of this name.
+    // Replaces the value of this key with a list of so many empty objects.
     let with = |document: &str, key: &str, count: usize| {
         let mut value: serde_json::Value = serde_json::from_str(document).unwrap();
         value[key] = serde_json::Value::String("@".to_owned());

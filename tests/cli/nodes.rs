@@ -1,5 +1,5 @@
-//! Nodes for tests of two: a process that waits for the other node, and a stranger that follows
-//! the protocol only as far as it wants to.
+//! Nodes for the tests of `self-test --listen` and `--peer`: a process that waits for the other
+//! node, and a stranger that follows the protocol only as far as it wants to.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -18,12 +18,12 @@ pub fn self_test(arguments: &[&str]) -> Command {
     rdma_init(["self-test"].iter().chain(arguments))
 }
 
-/// A process that waits for its other node.
+/// A self-test that waits for its other node.
 pub struct Waiting {
     process: Child,
     messages: BufReader<std::process::ChildStderr>,
     pub address: String,
-    /// The first line that it has written.
+    /// The first line that it has written to standard error.
     pub said: String,
 }
 
@@ -98,7 +98,7 @@ impl Stranger {
         Stranger::on(waiting.connect())
     }
 
-    /// Sends a line as it is.
+    /// Sends a line unchanged, without a code.
     pub fn put(&mut self, line: &str) {
         self.out.write_all(line.as_bytes()).unwrap();
     }
@@ -136,7 +136,8 @@ impl Stranger {
         stranger
     }
 
-    /// Connects as the first side, up to where both sides have proven themselves.
+    /// Connects as the first side, and goes on until both sides have proven that they know the
+    /// token.
     pub fn proven(waiting: &Waiting) -> Stranger {
         let mut stranger = Stranger::greeted(waiting, "");
         stranger.say(&json!({"Hello": {"longest_ms": 0}}));
@@ -159,7 +160,7 @@ fn greeting_of(schema: &str, program: &str) -> String {
     format!("{}\n", json!({"Greeting": {"schema": schema, "program": program, "nonce": nonce}}))
 }
 
-/// The keys for the first side's messages and for the second side's.
+/// Returns the keys for the messages of the first side and of the second side.
 pub fn keys(token: &str, first: &str, second: &str) -> [[u8; 32]; 2] {
     let secret = HKDF::extract("rdma-init/pair/2", token);
     let [first, second] = [first, second].map(|line| Hash::hash(line.as_bytes()));

@@ -1,5 +1,5 @@
-//! Standard output belongs to the command. Whoever reads standard error, or does not read it,
-//! cannot keep the command from starting.
+//! Tests that standard output belongs to the command, and that the reader of standard error, or
+//! the lack of one, cannot keep the command from starting.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -18,7 +18,8 @@ use super::run::{rdma_init, run};
 use crate::support::process::close;
 use crate::support::{DEADLINE, poll_for, poll_until};
 
-/// Longer than our patience with a reader, and shorter than any time limit of the preparation.
+/// This is longer than the program waits for a reader, and shorter than any time limit of the
+/// preparation.
 const PROMPTLY: Duration = Duration::from_secs(5);
 
 #[test]
@@ -45,7 +46,7 @@ fn json_is_one_object_on_each_line() {
     assert_eq!(variable.expect("T_X is reported")["value"], "quote \" and\nline");
 }
 
-/// A failure is told in JSON, too, if JSON was asked for.
+/// A failure is reported in JSON as well, if JSON was asked for.
 #[test]
 fn failures_are_json_as_well() {
     let ran = run(rdma_init(["--log-format", "json", "--", "no-such-command"])).expect_code(127);
@@ -77,7 +78,8 @@ fn level_error_is_silent_when_nothing_is_wrong() {
     }
 }
 
-/// A finding alone does not say what it is about.
+/// A report that shows only warnings also has the line with what was decided, because a warning
+/// alone does not say what it is about.
 #[test]
 fn a_warning_stands_below_what_was_decided() {
     let mut command = rdma_init(["--log-level", "warn", "--", "true"]);
@@ -89,7 +91,7 @@ fn a_warning_stands_below_what_was_decided() {
     assert!(rest.starts_with("  warning: ") && rest.contains("NCCL_IB_DISABEL"), "{ran:#?}");
 }
 
-/// Runs `echo started` with this standard error: the command must start, and soon.
+/// Runs `echo started` with this standard error, and fails unless the command starts soon.
 #[track_caller]
 fn starts_promptly(stderr: impl Into<Stdio>, flags: &[&str]) {
     let mut command = rdma_init(flags.iter().chain(&["--", "sh", "-c", "echo started"]));
@@ -103,22 +105,22 @@ fn starts_promptly(stderr: impl Into<Stdio>, flags: &[&str]) {
     assert!(start.elapsed() < PROMPTLY, "started after {:?}", start.elapsed());
 }
 
-/// Kills a process that hangs, so that the test fails instead of hanging. It no longer does so
-/// when the result is dropped.
+/// Kills a process that hangs, so that the test fails instead of hanging. The caller drops the
+/// result once the process has ended, and then nothing is killed.
 fn watch_over(child: &Child) -> Sender<()> {
     let (sender, ended) = channel();
     let pid = child.id().cast_signed();
     std::thread::spawn(move || {
         if ended.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout) {
-            // SAFETY: plain numbers; the process is not waited for to its end before
-            // the sender goes, or only just.
+            // SAFETY: kill takes plain numbers. The sender is dropped right after the process
+            // has ended, so its number is not yet another process's.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
     });
     sender
 }
 
-/// A report that is longer than any free room left in the tests below.
+/// A setting that makes the report longer than the room that the tests leave in a pipe.
 fn long() -> String {
     format!("T_LONG={}", "x".repeat(3000))
 }
@@ -138,7 +140,7 @@ fn a_broken_pipe_does_not_matter() {
     assert_eq!(command.status().unwrap().code(), Some(125));
 }
 
-/// Writes until there is no room left.
+/// Writes until the pipe has no room left.
 fn fill(writer: &OwnedFd) {
     let flags = OFlag::from_bits_retain(fcntl(writer, FcntlArg::F_GETFL).unwrap());
     fcntl(writer, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).unwrap();
@@ -154,7 +156,7 @@ fn a_full_pipe_that_nobody_reads_does_not_matter() {
         let (reader, writer) = nix::unistd::pipe().unwrap();
         fill(&writer);
         starts_promptly(writer.try_clone().unwrap(), &["--log-format", format]);
-        // Room for a part of the report.
+        // Now the pipe has room for only a part of the report.
         nix::unistd::read(&reader, &mut [0; 4096]).unwrap();
         starts_promptly(writer, &["--log-format", format, "--set", &long()]);
         drop(reader);
@@ -217,7 +219,7 @@ fn standard_descriptors_that_are_closed_stay_closed() {
     }
 }
 
-/// A closed standard error must not be replaced by the next file that is opened.
+/// Where standard error is closed, the next file that is opened must not take its place.
 #[test]
 fn messages_never_land_in_another_file() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `self-test --listen` and `--peer`: two nodes that find each other, and everybody else who
-//! may connect.
+//! Tests `self-test --listen` and `--peer`: two nodes find each other, and anybody else who
+//! connects is sent away.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -25,7 +25,7 @@ fn two_nodes_find_each_other_and_agree_that_there_is_no_rail() {
 
 #[test]
 fn whoever_comes_first_may_come_later() {
-    // A port that was free a moment ago.
+    // This port was free a moment ago, and nobody listens there.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let mut command = self_test(&["--peer", &address, "--wait", "30s"]);

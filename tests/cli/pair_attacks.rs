@@ -1,5 +1,5 @@
-//! Somebody between two nodes, or beside them, cannot speak for either of them, and cannot keep
-//! them apart.
+//! Tests that somebody between two nodes, or beside them, can neither speak for one of them nor
+//! keep them apart.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -17,7 +17,8 @@ const FORGED: &str = "FORGED-BY-MITM";
 
 const IN_BETWEEN: &str = "is not the other node's next message: somebody in between";
 
-/// An attacker whom the peer takes for the listener, and the listener for the peer.
+/// An attacker in between: the peer takes it for the listener, and the listener takes it for
+/// the peer.
 struct Between {
     listening: Option<Waiting>,
     connecting: Option<Child>,
@@ -61,7 +62,7 @@ impl Between {
         Between { listening: Some(listening), connecting: Some(connecting), listener, peer, greetings }
     }
 
-    /// What both nodes say in the end: first the listener, then the peer.
+    /// Returns the reports of both nodes at the end: first the listener's, then the peer's.
     #[track_caller]
     fn end(mut self) -> [Ran; 2] {
         drop((self.listener, self.peer));
@@ -243,7 +244,7 @@ fn who_answers_in_a_node_s_place_is_found_out() {
     let process = command.spawn().unwrap();
     let mut peer = Stranger::on(own.accept().unwrap().0);
     let first = peer.line();
-    // The peer's own message, which it would understand if it came from somebody else.
+    // The peer gets its own message back, which it would accept from the other node.
     peer.put(&first);
     let proof = peer.line();
     peer.put(&proof);

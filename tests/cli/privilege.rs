@@ -1,4 +1,4 @@
-//! A copy of the program that lends the rights of its owner to whoever starts it.
+//! Tests a copy of the program that gives the rights of its owner to whoever starts it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use super::run::{Ran, run};
 use crate::support::process::rdma_init;
 use crate::support::{binary, skip};
 
-/// A folder with a copy that everybody may execute.
+/// Makes a folder with a copy of the program that everybody may execute.
 fn copy(mode: u32) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -21,7 +21,7 @@ fn copy(mode: u32) -> (tempfile::TempDir, PathBuf) {
     (folder, program)
 }
 
-/// Starts the program as a user other than root.
+/// Starts the program as a user who is not root.
 fn by_other(program: &Path, arguments: &[&str], environment: &[(&str, &Path)]) -> Ran {
     let ours = rdma_init(arguments);
     let mut command = Command::new("setpriv");

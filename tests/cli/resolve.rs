@@ -1,5 +1,5 @@
-//! Names of hosts are looked up with the files and the servers of the container, and without
-//! any code of the image. Each test has a network and files in /etc of its own.
+//! Tests that names of hosts are looked up with the files and the servers of the container, and
+//! without any code of the image. Each test has a network and files in /etc of its own.
 
 use std::ffi::CString;
 use std::fs;
@@ -27,8 +27,8 @@ const OWN: &str = "10.9.0.1";
 const KUBERNETES: &str = "search job.svc.cluster.local svc.cluster.local cluster.local\n\
                           nameserver 10.96.0.10\noptions ndots:5\n";
 
-/// Runs this in a thread with a network namespace, which has two addresses, and a mount
-/// namespace with these files in /etc.
+/// Runs `work` in a thread with a network namespace, which has two addresses, and a mount
+/// namespace, which has these files in /etc.
 fn alone(files: &[(&str, &str)], work: impl FnOnce(&Path) + Send) {
     let done = thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -70,13 +70,14 @@ fn check(result: i32) -> io::Result<()> {
 
 fn put(file: &Path, place: &Path) {
     let [file, target] = [file, place].map(|path| CString::new(path.as_os_str().as_bytes()).unwrap());
-    // SAFETY: two texts that live longer than the call.
+    // SAFETY: the two strings live longer than the call.
     let mounted =
         check(unsafe { libc::mount(file.as_ptr(), target.as_ptr(), null(), libc::MS_BIND, null()) });
     mounted.unwrap_or_else(|error| panic!("{}: {error}", place.display()));
 }
 
-/// A server that knows one name. The names that it was asked for are kept.
+/// Starts a name server that knows one name. Returns the list of the names that it is asked
+/// for.
 fn server(known: &'static str) -> Arc<Mutex<Vec<String>>> {
     let socket = UdpSocket::bind("10.96.0.10:53").unwrap();
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -102,7 +103,8 @@ fn server(known: &'static str) -> Arc<Mutex<Vec<String>>> {
     asked
 }
 
-/// A node that waits on its address, and the run of a peer that connects to it by a name.
+/// Starts a node that waits on its address, and a peer that connects to it by a name. Returns
+/// how both ended.
 fn by_name(name: &str, change: impl FnOnce(&mut Command)) -> [Ran; 2] {
     let listen = format!("--listen={OWN}:0");
     let mut listen = self_test(&[&[&listen[..], "--wait=20s"], &ONLY[..]].concat());
@@ -123,7 +125,8 @@ fn a_pod_finds_another_by_its_short_name() {
         for ran in by_name("worker-0.job", |_| {}) {
             ran.expect_code(0);
         }
-        // Each family was asked for, for each name up to the one that exists.
+        // The server was asked for an address of each family, for each name up to the one that
+        // exists.
         let mut asked = asked.lock().unwrap().clone();
         asked.dedup();
         assert_eq!(
@@ -226,12 +229,13 @@ fn no_code_of_the_image_is_loaded() {
     });
 }
 
-/// The libraries are never loaded, and nothing in the program can even ask for them.
+/// Libraries of name services are never loaded, and nothing in the program could load them.
 #[test]
 fn glibc_s_name_services_are_not_in_the_program() {
     let program = fs::read(binary()).unwrap();
-    // A file of getaddrinfo; and, where the program has its symbols, what all the others call
-    // (getpwuid, getservbyname, gethostbyname).
+    // The first text is a file that only glibc's getaddrinfo reads. The other two are functions
+    // that all other look-ups call (getpwuid, getservbyname, gethostbyname); they are found
+    // where the program has its symbols.
     for trace in [&b"/etc/gai.conf\0"[..], b"\0__nss_lookup\0", b"\0__nss_lookup_function\0"] {
         let is_there = memchr::memmem::find(&program, trace).is_some();
         assert!(!is_there, "{}: something links name services", trace.escape_ascii());

@@ -1,5 +1,5 @@
-//! The routes and rules of real network namespaces, and the route that the kernel itself finds
-//! there for packets of an HCA.
+//! Compares what the program reads and judges in real network namespaces with the routes that
+//! the kernel itself finds there for packets of an HCA.
 
 use std::process::Command;
 
@@ -28,8 +28,9 @@ struct Made {
     answers: Vec<String>,
 }
 
-/// `None` where this machine has none to give. Each question is `DESTINATION from ADDRESS
-/// oif INTERFACE`, which is what the kernel asks itself for RoCE.
+/// Runs the script in a new network namespace. `None` where this machine cannot make one. Each
+/// question is `DESTINATION from ADDRESS oif INTERFACE`, which is what the kernel asks itself
+/// for RoCE.
 fn made(lines: &str, questions: &[&str]) -> Option<Made> {
     let able = Command::new("unshare")
         .args(["--net", "--", "ip", "link", "add", "probe", "type", "veth"])
@@ -63,7 +64,8 @@ fn made(lines: &str, questions: &[&str]) -> Option<Made> {
 }
 
 impl Made {
-    /// The routes as sorted texts: the kernel's order depends on how it keeps its tables.
+    /// The routes as sorted texts, because their order depends on how the kernel keeps its
+    /// tables.
     fn routes(&self) -> Vec<String> {
         let line = |route: &rdma_init::facts::route::Route| {
             let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
@@ -131,7 +133,7 @@ fn every_table_rule_and_next_hop_is_read() {
     );
 }
 
-/// Compares what is judged about a rail with what the kernel answers.
+/// Compares the program's judgement of a rail with the kernel's answer.
 fn compare(lines: &str, family: &str, expected: &Way, answer: &str) {
     let (address, other) = match family {
         "inet" => ("172.16.1.9", "172.16.7.7"),
@@ -148,7 +150,7 @@ fn compare(lines: &str, family: &str, expected: &Way, answer: &str) {
 #[test]
 fn the_kernel_goes_the_way_that_is_judged_for_ipv4() {
     let compare = |lines: &str, expected, answer| compare(lines, "inet", &expected, answer);
-    // There is no error and no gateway, whatever the tables say.
+    // The kernel gives neither an error nor a gateway, whatever the tables say.
     compare("", Way::OnLink, "172.16.7.7 from 172.16.1.9 dev eth1");
     compare("ip route add default via 10.1.0.1", Way::OnLink, "172.16.7.7 from 172.16.1.9 dev eth1");
     compare("ip rule add from 172.16.1.9 unreachable", Way::OnLink, "172.16.7.7 from 172.16.1.9 dev eth1");

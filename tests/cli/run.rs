@@ -1,4 +1,4 @@
-//! Running the program in place.
+//! Runs the program in place, and keeps how it ended.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -26,15 +26,15 @@ impl Ran {
         std::str::from_utf8(&self.stdout).expect("standard output is UTF-8")
     }
 
-    /// Fails with everything that is known, unless the code is this one.
+    /// Fails with everything that is known about the run, unless it ended with this code.
     #[track_caller]
     pub fn expect_code(self, code: i32) -> Ran {
         assert_eq!(self.code, Some(code), "{self:#?}");
         self
     }
 
-    /// An error of our own: one message that has all of these in it, nothing on
-    /// standard output, and no trace of a panic.
+    /// Checks for an error of the program's own: its message contains all of these parts,
+    /// standard output is empty, and nothing panicked.
     #[track_caller]
     pub fn expect_error(self, parts: &[&str]) -> Ran {
         let ran = self.expect_code(125);
@@ -47,7 +47,7 @@ impl Ran {
     }
 }
 
-/// Runs a command to its end; fails when it hangs.
+/// Runs a command to its end. Fails when the command hangs.
 #[track_caller]
 pub fn run(command: Command) -> Ran {
     run_with_input(command, "")
@@ -76,14 +76,14 @@ pub fn has_own_mounts() -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-/// Writes an executable file.
+/// Writes an executable file with this text.
 pub fn executable(path: &Path, text: &str) {
     copy_executable("/dev/stdin", path, text);
 }
 
-/// Copies an executable file, or what is put into /dev/stdin. Another process does it: had we
-/// the file open for writing, so would whatever another test starts at that moment, and the
-/// file could not be run (ETXTBSY).
+/// Copies an executable file, or writes `input` where `from` is /dev/stdin. A shell does this:
+/// if the test process had the file open for writing, a program that another test starts at
+/// that moment would inherit the descriptor, and the file could not be run (ETXTBSY).
 pub fn copy_executable(from: impl AsRef<OsStr>, to: &Path, input: &str) {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-ec", "cat \"$0\" >\"$1\"; chmod 755 \"$1\""]).arg(from).arg(to).stdin(Stdio::piped());

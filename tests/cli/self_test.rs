@@ -1,4 +1,4 @@
-//! `self-test` on captured hosts.
+//! Tests `self-test` on captured hosts.
 
 use std::fs;
 
@@ -32,7 +32,8 @@ fn a_sound_host_passes() {
     }
 }
 
-/// The evidence is mostly what is right about the other ports.
+/// A row shows no evidence that contradicts its state, because most evidence says what is right
+/// about the other ports.
 #[test]
 fn a_row_does_not_contradict_its_state() {
     for (facts, row) in [
@@ -99,7 +100,8 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
     assert!(ran.text().contains("warning: rate:"), "{}", ran.text());
 }
 
-/// A finding that is only a warning, as it may be on purpose, hides no verdict.
+/// Some findings are only warnings, because what they find may be on purpose. They do not hide
+/// that the job would get no RDMA.
 #[test]
 fn a_job_that_would_get_no_rdma_fails() {
     let tcp = "FAILED: fabric: The job will run on TCP: ";
@@ -144,7 +146,7 @@ fn values_that_do_not_mean_what_they_seem_to_are_told() {
     assert!(ran.text().contains("FAILED: variables: NCCL_PROTO=Simpel (environment)"), "{}", ran.text());
 }
 
-/// What nobody has to mend does not warn for ever.
+/// A state that nobody has to repair does not lead to a warning in every run.
 #[test]
 fn ports_that_nobody_needs_and_routes_that_nobody_misses_pass() {
     for (name, check, says) in [
@@ -237,8 +239,8 @@ fn releases_are_held_against_the_published_minimum() {
     assert!(message.contains("needs CUDA 12.1 or later, but the image has 11.8.0"), "{message}");
 }
 
-/// Every row that Alibaba Cloud publishes: eRDMA NICs by instance type, and the numbers of
-/// cards of ACS.
+/// The counts that Alibaba Cloud publishes pass: those of eRDMA NICs for each instance type,
+/// and those of cards for ACS.
 #[test]
 fn published_counts_pass_and_others_are_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -313,7 +315,7 @@ fn this_machine_can_be_tested() {
     assert!(ran.text().contains("this user may write to it"), "{}", ran.text());
 }
 
-/// On a machine without a fabric, which is most machines, the job does not start.
+/// Most machines have no fabric. There the job does not start, if the self-test is required.
 #[test]
 fn at_start_up_a_failure_is_said_or_keeps_the_command_from_starting() {
     let folder = tempfile::tempdir().unwrap();

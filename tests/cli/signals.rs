@@ -1,5 +1,5 @@
-//! In place, the command finds the signal mask and the dispositions that the
-//! program was started with.
+//! Tests that a command in place gets the signal mask and the dispositions with which the
+//! program was started.
 
 use std::process::Command;
 
@@ -8,7 +8,8 @@ use nix::libc;
 use super::run::{from_scratch, rdma_init, run};
 use crate::support::signal_states::{STATES, State, inherit, shown};
 
-/// Compares what `cat` finds when started directly and by the program.
+/// Compares what `cat` finds when it is started directly with what it finds when the program
+/// starts it.
 fn compare(state: &State) -> Option<String> {
     let mut direct = Command::new("/bin/cat");
     direct.env_clear().arg("/proc/self/status");
@@ -27,8 +28,8 @@ fn mask_and_dispositions_are_those_inherited() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// A signal that waited for the command still waits for it, and is not taken for
-/// one of our own.
+/// A signal that was pending at the start is still pending in the command, and the program does
+/// not take it for one of its own.
 #[test]
 fn a_pending_signal_stays_pending() {
     let mut lost = Vec::new();
@@ -49,7 +50,7 @@ fn a_pending_signal_stays_pending() {
     assert!(lost.is_empty(), "{}", lost.join("\n"));
 }
 
-/// An interval timer belongs to the command and goes on over an exec.
+/// An interval timer survives an exec, so it reaches the command.
 #[test]
 fn an_interval_timer_goes_on() {
     let mut command = rdma_init(["--", "sleep", "1000"]);

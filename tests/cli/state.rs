@@ -1,4 +1,4 @@
-//! What a start without an init leaves for `exec`, `env` and `status`.
+//! Tests what a start without an init leaves for `exec`, `env` and `status`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use std::process::Command;
 use super::run::{Ran, rdma_init, run};
 use crate::support::{binary, skip};
 
-/// A folder for the state, below one that only we may write to.
+/// A folder for the state, below a folder that only the user of the tests may write to.
 struct StateDir {
     folder: tempfile::TempDir,
 }
@@ -32,7 +32,7 @@ impl StateDir {
         command
     }
 
-    /// A script that the program starts, with `$0` for the program.
+    /// Runs a script as the command of a start. The script finds the program's path in `$0`.
     fn script(&self, script: &str) -> Ran {
         let mut command =
             self.command(&["--set", "NCCL_IB_TC=106", "--", "sh", "-c", script, binary().to_str().unwrap()]);
@@ -49,14 +49,14 @@ fn a_command_finds_what_it_was_started_with() {
     let lines: Vec<&str> = ran.text().lines().collect();
     assert!(lines[0].starts_with("prepared ") && lines[0].ends_with("; 1 variable filled in"), "{ran:#?}");
     assert_eq!(lines[1..], ["the command runs", "export NCCL_IB_TC=106", "106"]);
-    // Whoever enters may want another value, and flags ask for a decision of their own.
+    // A process that enters may set another value, and flags ask for a new decision.
     let ran = place
         .script("NCCL_IB_TC=1 $0 exec -- sh -c 'echo $NCCL_IB_TC'; $0 env --set NCCL_IB_SL=3")
         .expect_code(0);
     assert!(ran.text().starts_with("1\n") && ran.text().contains("export NCCL_IB_SL=3"), "{ran:#?}");
 }
 
-/// On any machine, a profile by name has constants to fill in.
+/// A profile that is chosen by name has constants to fill in on any machine.
 #[test]
 fn what_was_filled_in_is_not_called_the_user_s() {
     let place = StateDir::new();
@@ -67,8 +67,8 @@ fn what_was_filled_in_is_not_called_the_user_s() {
         command.env("NCCL_DEBUG", "WARN").envs(profile.map(|name| ("RDMA_INIT_PROFILE", name)));
         run(command).expect_code(0)
     };
-    // The profile was a flag of the start, and is not known later; or it was a variable, and
-    // is.
+    // In the first case the profile is a flag of the start, which is not known later. In the
+    // second it is a variable, which is.
     for (flags, variable) in [(&["--profile", "baidu-cce"][..], None), (&[], Some("baidu-cce"))] {
         let asked = |command: &str| script(flags, variable, &format!("exec $0 {command}"));
         let plan = asked("plan");
@@ -89,13 +89,13 @@ fn what_was_filled_in_is_not_called_the_user_s() {
         ] {
             assert!(why.text().contains(part), "no {part:?} in {why:#?}");
         }
-        // If somebody asks for another profile, `env` tells its variables, and the command gets
-        // them.
+        // If somebody asks for another profile, `env` prints its variables, and the command
+        // gets them.
         let other = asked("env --profile none --all");
         assert!(!other.text().contains("NCCL_IB_TIMEOUT"), "{other:#?}");
         let command = asked("--profile none -- env");
         assert!(!command.text().contains("NCCL_IB_TIMEOUT="), "{command:#?}");
-        // Otherwise the first decision stands.
+        // Without such a request, the decision of the start stands.
         assert!(asked("-- env").text().contains("\nNCCL_IB_TIMEOUT="));
         let captured = asked("plan --facts demo:infiniband");
         let of_here = ["yours  NCCL_IB_", "when this container started"];
@@ -105,7 +105,7 @@ fn what_was_filled_in_is_not_called_the_user_s() {
     let why =
         script(&["--profile", "baidu-cce"], None, "NCCL_IB_TIMEOUT=7 exec $0 plan --why NCCL_IB_TIMEOUT");
     assert!(why.text().starts_with("NCCL_IB_TIMEOUT=7, set by you, and stands\n"), "{why:#?}");
-    // So does a value that the configuration had set.
+    // A value that the configuration has set counts as set by the user, too.
     let why = script(&["--set", "NCCL_IB_TIMEOUT=9"], None, "exec $0 plan --why NCCL_IB_TIMEOUT");
     assert!(why.text().starts_with("NCCL_IB_TIMEOUT=9, set by you, and stands\n"), "{why:#?}");
 }

@@ -1,4 +1,4 @@
-//! Usage, exit codes, and how the command is found.
+//! Tests usage messages, exit codes, and how the command is found.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -102,8 +102,8 @@ fn everything_after_the_dashes_is_the_command_s() {
     assert_eq!(ran.text(), "--|--help||plan|a b|");
 }
 
-/// The command line is read by the argparse of this machine's Python, as torchrun does; all
-/// versions since 3.6 do the same.
+/// The argparse of this machine's Python reads the command line, as in torchrun. All versions
+/// since 3.6 treat dashes in the same way.
 #[test]
 fn dashes_that_argparse_takes_away_can_be_written_twice() {
     let script = "import argparse, subprocess, sys
@@ -182,7 +182,7 @@ fn an_interpreter_that_is_missing_is_named() {
     // The script is in the PATH, but the kernel gives the same error as for a missing file.
     let by_name = said("#!/no/such/interpreter -x\n", "script");
     assert!(by_name.contains("names the interpreter /no/such/interpreter"), "{by_name}");
-    // A path that starts at the working folder.
+    // The script is named by a path that is relative to the working folder.
     let relative = |text: &str, command: &str| {
         executable(&script, text);
         let mut program = rdma_init(["--", command]);
@@ -272,7 +272,7 @@ fn death_by_a_signal_is_passed_on() {
 #[test]
 fn the_command_takes_the_place_of_the_program() {
     let command = rdma_init(["--", "sh", "-c", "echo $$ $PPID"]);
-    // The shell tells its own process number, and then becomes the program.
+    // The shell prints its own process number, and then becomes the program.
     let mut shell = std::process::Command::new("/bin/sh");
     shell.env_clear().env("PATH", "/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
     shell

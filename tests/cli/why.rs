@@ -1,11 +1,11 @@
-//! `plan --why VARIABLE`.
+//! Tests `plan --why VARIABLE`.
 
 use serde_json::Value;
 
 use super::run::{rdma_init, run};
 use crate::support::golden;
 
-/// The output for a variable on this host, with these variables in the environment.
+/// Returns the explanation of a variable on this host, with these variables in the environment.
 fn why(host: &str, variable: &str, environment: &[(&str, &str)]) -> String {
     let mut command = rdma_init(["plan", "--facts", host, "--why", variable]);
     command.envs(environment.iter().copied());
