@@ -1,5 +1,5 @@
-//! A preparation that has come to its decision, but not to its end: the command gets what was
-//! decided.
+//! Tests a preparation that hangs after it has decided: the command gets the variables that
+//! were decided.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use nix::libc;
 use crate::support::hang::Hang;
 use crate::support::running::{after, hanging, rdma_init, send};
 
-/// The last part of the path to the state, as the program opens it.
+/// The last part of the path to the state's folder, as the program opens it.
 const STATE: &str = "a-state-that-hangs";
 
-/// Long enough for the way to the decision, even on a busy machine.
+/// This is long enough for the decision, even on a busy machine.
 const TIME: &str = "2s";
 
 fn command(state: &std::path::Path, flags: &[&str]) -> std::process::Command {
@@ -29,7 +29,7 @@ fn after_the_timeout_the_command_has_the_variables_of_the_report() {
     for (as_pid_1, flags) in [
         (true, &["--prepare-timeout", TIME][..]),
         (false, &["--prepare-timeout", TIME]),
-        // The decision came after the checks.
+        // In these cases the decision comes after the checks.
         (true, &["--prepare-timeout", TIME, "--memlock", "enforce"]),
         (false, &["--prepare-timeout", TIME, "--memlock", "enforce"]),
     ] {
@@ -97,7 +97,7 @@ fn variables_that_have_no_room_do_not_keep_the_command_from_its_start_or_refuse_
     }
 }
 
-/// The state answers at once, so even the longest of these times holds nothing up.
+/// The state's folder answers at once, so even the default time, which is long, delays nothing.
 #[test]
 fn a_state_that_answers_changes_nothing() {
     let place = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! How the container ends: the command's code, death by a signal, and a stop
-//! that comes early.
+//! Tests how the container ends: with the command's code, by a signal, and by a stop that comes
+//! early.
 
 use std::time::Duration;
 
@@ -74,14 +74,14 @@ fn kill_from_inside_does_nothing_and_from_outside_ends_everything() {
     assert_eq!(signal_of(running.end().status), Some(libc::SIGKILL));
 }
 
-/// Waits until PID 1 has blocked signals, or has forked.
+/// Returns whether PID 1 has blocked signals or has forked.
 fn is_in_main(running: &Running) -> bool {
     let status = status(running.pid);
     let blocks = status_field(&status, "SigBlk").is_some_and(|mask| mask != "0000000000000000");
     blocks || !children(running.pid).is_empty()
 }
 
-/// No stop is lost, from the first moment of PID 1 on.
+/// No stop is lost once PID 1 has reached its `main`.
 #[test]
 fn a_stop_is_kept_from_the_first_moment_on() {
     for _ in 0..100 {
@@ -92,8 +92,8 @@ fn a_stop_is_kept_from_the_first_moment_on() {
     }
 }
 
-/// The container ends whenever the stop comes. Before `main`, the kernel itself drops what is
-/// sent to a PID 1 without a handler, and then a second stop must do.
+/// The container ends, whenever the stop comes. Before `main`, the kernel drops a signal that
+/// is sent to a PID 1 without a handler. Then a second stop must end it.
 #[test]
 fn a_stop_at_any_moment_ends_the_container() {
     let mut lost = Vec::new();
@@ -148,7 +148,7 @@ fn it_needs_no_privilege() {
     assert_eq!(ended.expect_code(3).stdout, "65533\n1\n");
 }
 
-/// No /proc, no /sys, no /dev, nothing on standard input: the command still starts.
+/// The command starts even without /proc, /sys, /dev and standard input.
 #[test]
 fn it_needs_no_file_system() {
     let first = "for folder in /sys /dev /proc; do mount -t tmpfs none $folder; done; exec <&-; exec";

@@ -1,10 +1,10 @@
-//! The line that says how the command ended.
+//! Tests the line that says how the command ended.
 
 use nix::libc;
 
 use crate::support::running::{as_pid_1, in_place, rdma_init, shell};
 
-/// The last line after the report of the start.
+/// Returns the last line, which comes after the report of the start.
 fn last_line(stderr: &str) -> &str {
     stderr.lines().last().unwrap_or_default()
 }
@@ -17,7 +17,7 @@ fn a_code_that_is_not_0_is_told() {
     assert!(!line.contains("forwarded"), "{line}");
     let ended = as_pid_1(shell("exit 0")).end().expect_code(0);
     assert!(!ended.stderr.contains("ended"), "{ended:#?}");
-    // Without an init, nobody is left to say it.
+    // Without an init, no process is left that could write the line.
     let ended = in_place(shell("exit 3")).end().expect_code(3);
     assert!(!ended.stderr.contains("ended"), "{ended:#?}");
 }
@@ -42,8 +42,8 @@ fn the_signal_that_was_forwarded_is_named() {
     assert!(last_line(&ended.stderr).contains("SIGTERM was forwarded"), "{ended:#?}");
 }
 
-/// A signal that does not ask for the end is not named: a window that was resized an hour ago
-/// did not end the command.
+/// A signal that asks for no end is named only if it kills the command. A window that was
+/// resized an hour ago is no cause of the end.
 #[test]
 fn other_signals_are_named_only_where_they_kill() {
     let script = "trap : WINCH; trap 'exit 3' HUP; echo ready; while :; do sleep 0.02; done";

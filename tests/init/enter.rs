@@ -1,4 +1,4 @@
-//! `rdma-init exec` while the container is still prepared.
+//! Tests `rdma-init exec` in a container whose preparation still runs.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,8 +10,8 @@ use crate::support::{binary, poll_until};
 const HANGS: &str = "/sys/class/infiniband";
 const ENTERS: [&str; 4] = ["exec", "--", "env", "ENTERED=1"];
 
-/// PID 1, whose preparation hangs, and a process that enters beside it. Both know `timeout` as
-/// the time of the preparation.
+/// Starts a PID 1 whose preparation hangs, and a process that enters its container. Both have
+/// `timeout` as the time for the preparation.
 fn start(state: &Path, hang: &Hang, timeout: &str) -> (Running, Child) {
     let mut init = shell("echo ready; exec sleep 1000");
     init.env("RDMA_INIT_STATE_DIR", state).env("RDMA_INIT_PREPARE_TIMEOUT", timeout);
@@ -25,7 +25,7 @@ fn start(state: &Path, hang: &Hang, timeout: &str) -> (Running, Child) {
     (init, enter.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
 }
 
-/// The environment that the entering process got, and its messages.
+/// Returns the NCCL variables that the entering process has got, and its messages.
 fn end(enters: Child) -> (Vec<String>, String) {
     let output = enters.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -38,7 +38,7 @@ fn end(enters: Child) -> (Vec<String>, String) {
 
 #[test]
 fn it_waits_for_a_start_that_is_not_done() {
-    // The second time is longer than any clock can tell.
+    // The second time is longer than any clock can show.
     for timeout in ["20s", "580000000000y"] {
         let place = tempfile::tempdir().unwrap();
         let hang = Hang::interruptible(HANGS);
@@ -61,7 +61,7 @@ fn it_waits_no_longer_than_the_start_may_take() {
     init.wait_for("ready");
 }
 
-/// Whether nsenter's child has become rdma-init.
+/// Returns whether nsenter's child has become rdma-init with these arguments.
 pub fn is_us(nsenter: u32, arguments: &[&str]) -> bool {
     let children =
         std::fs::read_to_string(format!("/proc/{nsenter}/task/{nsenter}/children")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A command that could not be executed, and a command that ends with the same code.
+//! Tests a command that could not be executed, and a command that ends with the same code.
 
 use crate::support::hang::Hang;
 use crate::support::running::{Running, as_pid_1, hanging, in_place, rdma_init};
@@ -36,7 +36,7 @@ fn a_program_that_ends_with_126_or_127_did_run() {
     }
 }
 
-/// `remap-exit` is for codes of the command.
+/// `remap-exit` changes only codes of the command, and not those of the program itself.
 #[test]
 fn codes_of_our_own_are_not_remapped() {
     let all = ["--remap-exit", "127", "--remap-exit", "126", "--remap-exit", "125", "--remap-exit", "121"];
@@ -52,7 +52,8 @@ fn codes_of_our_own_are_not_remapped() {
     }
 }
 
-/// The same if PID 1 starts the command itself.
+/// The error is told apart from the command's code in the same way if PID 1 starts the command
+/// itself.
 #[test]
 fn it_is_told_apart_without_the_preparation() {
     for (command, code, message) in [

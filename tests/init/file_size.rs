@@ -1,5 +1,5 @@
-//! A limit on the size of files (`ulimit -f`). Writing more gives an error, and also SIGXFSZ,
-//! which ends a process that has no handler for it.
+//! Tests a limit on the size of files (`ulimit -f`). A write beyond the limit fails, and also
+//! raises SIGXFSZ, which ends a process that has no handler for it.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::support::hang::Hang;
 use crate::support::running::{Way, after, as_pid_1, in_place, rdma_init, send, shell};
 use crate::support::signal_states::{State, inherit};
 
-/// The program under a limit of 0, and a place to write to.
+/// Makes the program run under a limit of 0, with this place for its state.
 fn limited(place: &tempfile::TempDir, mut ours: Command) -> Command {
     ours.env("RDMA_INIT_STATE_DIR", place.path());
     after("ulimit -f 0; exec", ours)
@@ -29,7 +29,8 @@ fn a_limit_of_nothing_does_not_keep_the_command_from_its_start() {
     }
 }
 
-/// Only the user decides what the command does with the signal.
+/// The command inherits the disposition of SIGXFSZ from the program's parent, and not from the
+/// program.
 #[test]
 fn the_command_inherits_what_there_was() {
     let place = tempfile::tempdir().unwrap();
@@ -50,7 +51,8 @@ fn the_command_inherits_what_there_was() {
     }
 }
 
-/// A signal that PID 1 raises by writing its own messages must not reach the command.
+/// The messages of PID 1 go beyond the limit. The signal that this raises must end neither PID
+/// 1 nor the command.
 #[test]
 fn words_that_have_no_room_end_nobody() {
     let folder = tempfile::tempdir().unwrap();
@@ -63,7 +65,7 @@ fn words_that_have_no_room_end_nobody() {
     assert_eq!(fs::read_to_string(&log).unwrap(), "");
 }
 
-/// A signal that somebody sends does what it would do without us.
+/// A SIGXFSZ that another process sends has the same effect as without the program.
 #[test]
 fn the_signal_of_somebody_else_does_what_it_does() {
     const HANGS: &str = "/sys/class/infiniband";

@@ -1,4 +1,4 @@
-//! What the command inherits, and what PID 1 closes.
+//! Tests what the command inherits, and which descriptors PID 1 closes.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -39,7 +39,8 @@ fn the_command_gets_the_mask_and_dispositions_that_pid_1_had() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Whatever was inherited, PID 1 notices the end of the command and reaps orphans.
+/// Whatever signal state PID 1 has inherited, it notices the end of the command and reaps
+/// orphans.
 #[test]
 fn no_inherited_state_makes_pid_1_hang() {
     for state in STATES {
@@ -50,7 +51,7 @@ fn no_inherited_state_makes_pid_1_hang() {
     }
 }
 
-/// A signal that was sent before the start goes on to the command.
+/// A signal that was pending at the start reaches the command.
 #[test]
 fn a_pending_signal_reaches_the_command() {
     let mut command = rdma_init(["--", "sleep", "1000"]);
@@ -64,7 +65,7 @@ fn a_pending_signal_reaches_the_command() {
     });
 }
 
-/// Keeps a copy of the file open at a high number, over the exec.
+/// Duplicates the file's descriptor to a number from 300 up, which stays open over the exec.
 fn keep_open(command: &mut Command, file: &File) {
     let fd = file.as_raw_fd();
     // SAFETY: fcntl is async-signal-safe, and the file outlives the start.
@@ -133,9 +134,9 @@ fn standard_descriptors_that_are_closed_stay_closed() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What PID 1 and the preparation open for themselves must never take the place
-/// of a closed standard descriptor: a message would then be written into it. (An
-/// eventfd there makes Linux before 6.9 take a message for a number.)
+/// What PID 1 and the preparation open for themselves must never take the place of a closed
+/// standard descriptor, because a message would then be written into it. (An eventfd there
+/// makes Linux before 6.9 take a message for a number.)
 #[test]
 fn our_own_descriptors_never_take_the_place_of_standard_ones() {
     let mut wrong = Vec::new();
@@ -163,7 +164,7 @@ fn nobody_at_standard_error_does_not_matter() {
     assert_eq!(as_pid_1(command).end().expect_code(0).stdout, "started 1\n");
 
     let (_reader, writer) = nix::unistd::pipe().unwrap();
-    // SAFETY: a plain flag of our own pipe, for the time of filling it.
+    // SAFETY: fcntl sets a flag of our own pipe; it is cleared once the pipe is full.
     unsafe {
         libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK);
         while nix::unistd::write(&writer, &[b'.'; 4096]).is_ok() {}
@@ -177,7 +178,7 @@ fn nobody_at_standard_error_does_not_matter() {
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
-/// A broken pipe must not make PID 1's own messages end anything, either.
+/// PID 1 writes a message into a broken pipe, and nothing ends by that.
 #[test]
 fn pid_1_may_speak_into_a_broken_pipe() {
     let mut command = rdma_init(["--prepare-timeout", "1ns", "--", "sh", "-c", "echo started"]);

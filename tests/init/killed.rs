@@ -1,5 +1,5 @@
-//! A child that is killed when it has the permit to become the command, but is not the command
-//! yet: PID 1 still starts the command. A child that was the command is never started again.
+//! Tests a child that is killed after PID 1 has permitted it to become the command. If it was
+//! not the command yet, PID 1 starts the command; if it was, PID 1 never starts it again.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use crate::support::hang::Hang;
 use crate::support::poll_until;
 use crate::support::running::{Ended, Running, Way, as_pid_1, children, hanging, in_place, rdma_init, send};
 
-/// A command with a name of its own, so that its execution can be made to hang.
+/// Makes a command with a path of its own, so that its execution can be made to hang.
 fn command() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("command");
@@ -20,7 +20,7 @@ fn command() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// A child that hangs in its execve.
+/// Starts a program whose child hangs in its execve.
 fn about_to_exec(flags: &[&str], is_pid_1: bool) -> (tempfile::TempDir, Hang, Running) {
     let (folder, path) = command();
     let path = path.to_str().unwrap();
@@ -44,7 +44,8 @@ fn the_command_is_started_with_what_was_decided() {
             let (_folder, hang, running) = about_to_exec(flags, is_pid_1);
             let child = running.child();
             send(child, signal);
-            // Otherwise the child could still come to its exec.
+            // The child must be gone before the hang is released, because otherwise it could
+            // still execute the command.
             poll_until("the child is gone", || (!children(running.pid).contains(&child)).then_some(()));
             hang.release();
             let ended = running.end().expect_code(7);
@@ -79,10 +80,10 @@ fn a_command_that_is_killed_is_not_started_again() {
     }
 }
 
-/// The child is killed at every moment of its way to the exec.
+/// The child is killed at different moments of its way to the exec.
 #[test]
 fn a_kill_at_any_time_starts_nothing_twice() {
-    // The command runs long enough to be killed before its own end.
+    // The command runs long enough that the kill comes before its own end.
     let script = "echo ran; exec sleep 0.2";
     let mut untouched = 0;
     for microseconds in (0..10_000).step_by(200) {
@@ -94,7 +95,7 @@ fn a_kill_at_any_time_starts_nothing_twice() {
         let ran = ended.stdout.matches("ran").count();
         assert!(ran <= 1, "{microseconds}: {ended:#?}");
         let code = ended.status.code();
-        // A command that was started in the child's place comes to its own end.
+        // A command that PID 1 has started in place of the killed child comes to its own end.
         assert!(code == Some(137) || code == Some(0) && ran == 1, "{microseconds}: {ended:#?}");
         untouched += usize::from(code == Some(0));
     }

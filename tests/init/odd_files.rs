@@ -1,5 +1,5 @@
-//! A file of the image may be something else: a FIFO that nobody writes to, a device, a folder,
-//! a file without end. None of them delays a start.
+//! Tests files of the image that are something else: a FIFO that nobody writes to, a device, a
+//! folder, or a file without end. None of them delays a start.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use nix::unistd::mkfifo;
 
 use crate::support::running::{Ended, after, as_pid_1, from_scratch, in_place, rdma_init};
 
-/// The kinds of things in place of a file.
+/// What the tests put in place of a file.
 const ODD: [&str; 6] = ["fifo", "link to a fifo", "link to /dev/zero", "zeros", "folder", "sparse"];
 
 fn put(path: &Path, what: &str) {
@@ -35,7 +35,7 @@ fn put(path: &Path, what: &str) {
     }
 }
 
-/// Starts a command where `etc` is the /etc of the container.
+/// Starts a command in a mount namespace where `etc` is /etc.
 fn start(etc: &Path, is_pid_1: bool, environment: &[(&str, &str)]) -> (Ended, Duration) {
     let script = "echo \"${T_X:-unprepared} ${NCCL_IB_TC:-without}\"";
     let mut ours = rdma_init(["--set", "T_X=prepared", "--set", "NCCL_IB_TC=7", "--", "sh", "-c", script]);
@@ -75,14 +75,14 @@ fn nccl_conf_may_be_anything() {
             expect_prepared(&ended, took, what);
             let told = "the variables cannot be put into /etc/nccl.conf";
             assert!(ended.stderr.contains(told), "{what}: {ended:#?}");
-            // Nobody has written into it, or has put a file in its place.
+            // The program has neither written into it nor put a file in its place.
             let is_file = fs::symlink_metadata(etc.join("nccl.conf")).unwrap().is_file();
             assert_eq!(is_file, what == "sparse", "{what}");
         }
     }
 }
 
-/// What `propagate` reads and writes.
+/// The files that `propagate` reads and writes may be odd, too.
 #[test]
 fn so_may_the_files_of_other_programs() {
     for what in ODD {
@@ -108,7 +108,7 @@ fn so_may_the_files_of_other_programs() {
     }
 }
 
-/// The files of the state replace other things that have their names.
+/// Where something else has the name of a file of the state, the file replaces it.
 #[test]
 fn so_may_the_files_of_the_state() {
     for what in ODD {
@@ -123,7 +123,7 @@ fn so_may_the_files_of_the_state() {
             let status = fs::symlink_metadata(state.join(name)).unwrap();
             status.is_file() && status.len() < 1 << 20
         });
-        // A folder is moved out of the way; everything else is replaced.
+        // A folder was moved out of the way, and anything else was replaced.
         assert_eq!(made, [true; 4], "{what}: {ended:#?}");
     }
 }

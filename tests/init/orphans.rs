@@ -1,4 +1,4 @@
-//! Reaping, and the quiet of an init that has nothing to do.
+//! Tests that an init reaps orphans, and does nothing when there is nothing to do.
 
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ fn a_child_that_may_not_be_signalled_is_warned_of_once() {
     let child = running.child();
     for _ in 0..3 {
         running.kill(libc::SIGTERM);
-        // PID 1 takes the signal, so that the next one is a new one.
+        // PID 1 must have taken the signal, so that the next one is not merged with it.
         poll_until("PID 1 has taken the signal", || {
             let status = status(running.pid);
             let sleeps = status_field(&status, "State")?.starts_with('S');

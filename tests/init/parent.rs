@@ -1,4 +1,4 @@
-//! PID 1 of the container is a shell, and the program is its child.
+//! Tests a container whose PID 1 is a shell, and the program is a child of the shell.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::support::{binary, poll_until, skip, status_field};
 
 const NOTE: &str = "note: PID 1 of this container is a shell (";
 
-/// A shell, whose script has the program as `$0`.
+/// Makes the command for a shell whose script finds the program's path in `$0`.
 fn shell(words: &[&str], script: &str) -> Command {
     let mut command = program(words[0], &words[1..]);
     command.args(["-c", script]).arg(binary());
@@ -20,7 +20,7 @@ fn shell(words: &[&str], script: &str) -> Command {
     command
 }
 
-/// How often the note was told.
+/// Returns how often the program has written the note about the shell.
 fn told(ended: &Ended) -> usize {
     assert_eq!(ended.stdout, "started\n", "{ended:#?}");
     ended.stderr.matches(NOTE).count()
@@ -40,23 +40,23 @@ fn a_shell_that_runs_us_is_told_of_and_one_that_becomes_us_is_not() {
         assert_eq!(told(&ended), 1, "{words:?}: {ended:#?}");
         assert!(ended.stderr.contains(&format!("{NOTE}{name}), and rdma-init is its child.")), "{ended:#?}");
         assert!(ended.stderr.contains("fix: Start rdma-init in place of the shell, with exec"), "{ended:#?}");
-        // With an init of ours in between, signals do not reach that init, either.
+        // With another rdma-init in between, signals do not reach that one, either.
         let ended = run("$0 --supervise -- echo started; true");
         assert_eq!(told(&ended), 1, "{words:?}: {ended:#?}");
         for script in [
             "exec $0 -- echo started",
             "exec $0 --supervise -- echo started",
-            // The shell's trap may pass signals on.
+            // The shell has a trap, which may pass signals on.
             "trap 'kill $child' TERM; $0 -- echo started & child=$!; wait $child",
             "trap 'kill $child' TERM; $0 --supervise -- echo started & child=$!; wait $child",
-            // The program starts nothing that could get a signal.
+            // `plan` starts no command that could miss a signal.
             "$0 plan 2>&1; echo started; true",
         ] {
             let ended = run(script);
             assert!(!(ended.stdout + &ended.stderr).contains(NOTE), "{words:?}: {script}");
         }
     }
-    // Some shells become the last command by themselves.
+    // bash becomes its last command without an exec.
     if Path::new("/bin/bash").exists() {
         let ended = as_pid_1(shell(&["/bin/bash"], "$0 -- echo started")).end().expect_code(0);
         assert_eq!(told(&ended), 0, "{ended:#?}");
@@ -77,7 +77,7 @@ fn a_script_is_a_shell_and_one_at_a_terminal_is_none_of_those() {
     let mut command = started(program::<&str>(&script, []));
     command.stdin(Stdio::null());
     assert_eq!(told(&as_pid_1(command).end().expect_code(0)), 1);
-    // Somebody types the commands: they come from standard input.
+    // Here somebody types the commands, so the shell reads them from standard input.
     let mut input = tempfile::tempfile().unwrap();
     input.write_all(text.as_bytes()).unwrap();
     std::io::Seek::rewind(&mut input).unwrap();
@@ -86,7 +86,7 @@ fn a_script_is_a_shell_and_one_at_a_terminal_is_none_of_those() {
     assert_eq!(told(&as_pid_1(command).end().expect_code(0)), 0);
 }
 
-/// A shell that enters, as with `docker exec CONTAINER sh -c ...`.
+/// This shell has entered the container, as with `docker exec CONTAINER sh -c ...`.
 #[test]
 fn a_shell_that_enters_is_not_pid_1() {
     let mut init = as_pid_1(shell(&["/bin/sh"], "echo ready; sleep 1000; true"));
@@ -99,7 +99,7 @@ fn a_shell_that_enters_is_not_pid_1() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && output.stdout == b"started\n", "{said}");
     assert!(!said.contains(NOTE), "{said}");
-    // A shell that starts the program on the machine itself is not told of, either.
+    // The note is not written about a shell on the machine itself, either.
     let ended = in_place(shell(&["/bin/sh"], "$0 -- echo started; true")).end().expect_code(0);
     assert_eq!(told(&ended), 0);
 }

@@ -1,4 +1,5 @@
-//! Known places in which others have put something before the start.
+//! Tests the known places of the state when somebody else has put something there before the
+//! start.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -7,7 +8,7 @@ use super::pod::{Pod, beside};
 
 const NCCL_CONF: &str = "NCCL_NET_PLUGIN=/tmp/evil.so\n";
 
-/// An emptyDir that everybody may write to.
+/// An emptyDir lets everybody write to it.
 #[test]
 fn what_is_not_ours_in_a_folder_of_ours_goes() {
     let pod = Pod::sharing(&["/run/rdma-init"]);
@@ -28,7 +29,8 @@ fn what_is_not_ours_in_a_folder_of_ours_goes() {
     assert_eq!(fs::metadata(&shared).unwrap().mode() & 0o7777, 0o755);
 }
 
-/// Folders of others, with files that a shell or NCCL may have been told to read.
+/// The folder belongs to somebody else, and holds files that a shell or NCCL may have been told
+/// to read.
 #[test]
 fn a_folder_that_is_not_ours_is_an_error_and_not_used() {
     for (mount, mode, user) in [("/run", 0o1777, 0), ("/run/rdma-init", 0o777, 1234)] {
@@ -48,14 +50,14 @@ fn a_folder_that_is_not_ours_is_an_error_and_not_used() {
         victim.init.wait_for_error("error: /run/rdma-init holds files that this start has not written, and somebody else may have (env.sh)");
         assert_eq!(fs::read_to_string(folder.join("env.sh")).unwrap(), "touch /tmp/evil\n");
         assert!(!folder.join("plan.json").exists());
-        // Our own state is in another place.
+        // The program's own state is in another place.
         victim.exec(user).expect(&["NCCL_IB_TC=106", "NCCL_TOPO_FILE=/topology.xml"]);
         let other = victim.file(&format!("/tmp/rdma-init-{user}/env.sh"));
         assert!(fs::read_to_string(other).unwrap().contains("NCCL_IB_TC=106"));
     }
 }
 
-/// Other files of the user in such a folder stay.
+/// Files of the user with other names stay in the folder.
 #[test]
 fn what_has_other_names_stays() {
     let pod = Pod::sharing(&["/run/rdma-init"]);

@@ -1,5 +1,6 @@
-//! A container with a root file system of its own, and another one beside it. The root of that
-//! one has no capability, and it shares folders with the first, as the containers of a Pod may.
+//! A container with a root file system of its own, the victim, and another container beside it.
+//! Root of the other one has no capability, and it shares folders with the victim, as the
+//! containers of a Pod may.
 
 use std::fs;
 use std::io::Write;
@@ -13,11 +14,11 @@ use crate::support::hang::Hang;
 use crate::support::running::{Running, after, as_pid_1, children, hanging, in_place, rdma_init};
 use crate::support::{binary, poll_until};
 
-/// What the victim's start is told to set. Only the first variable is harmless: it names no
-/// file.
+/// What the victim's start is told to set. The first variable is harmless. The second one is
+/// not, because it names a file.
 pub const SET: &str = "NCCL_IB_TC=106\nNCCL_TOPO_FILE=/topology.xml";
 
-/// The variables that the other container wants the victim to have.
+/// The variables that the other container tries to give to the victim's processes.
 const EVIL: [(&str, &str); 8] = [
     ("LD_PRELOAD", "/tmp/evil.so"),
     ("BASH_ENV", "/tmp/evil.sh"),
@@ -41,7 +42,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// A Pod whose containers share what is at these places.
+    /// Makes a Pod whose containers share the folders at these paths.
     pub fn sharing(mounts: &[&'static str]) -> Pod {
         let shared = tempfile::tempdir_in("/dev/shm").unwrap();
         fs::set_permissions(shared.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -69,23 +70,23 @@ impl Pod {
         Pod { is_rootless: true, ..self }
     }
 
-    /// The user of the victim's PID 1.
+    /// Sets the user of the victim's PID 1.
     pub fn user(self, user: u32) -> Pod {
         Pod { user, ..self }
     }
 
-    /// What the containers share at this place.
+    /// Returns the folder that the containers share at this path.
     pub fn shared(&self, mount: &str) -> PathBuf {
         self.shared.path().join(mount.trim_start_matches('/').replace('/', "-"))
     }
 
-    /// Makes the shared place with this mode, as a volume driver does.
+    /// Makes the folder at this path with this mode, as a volume driver does.
     pub fn make(&self, mount: &str, mode: u32) {
         fs::create_dir_all(self.shared(mount)).unwrap();
         fs::set_permissions(self.shared(mount), PermissionsExt::from_mode(mode)).unwrap();
     }
 
-    /// The victim, whose command says "ready".
+    /// Starts the victim, and waits until its command says "ready".
     pub fn start(&self) -> Victim<'_> {
         let mut init = match self.is_rootless {
             true => in_place(self.command()),
@@ -117,7 +118,8 @@ impl Pod {
         }
     }
 
-    /// A script that makes the root and enters it; the program follows, by its path outside.
+    /// Returns a script that makes the victim's root and enters it. The program's path outside
+    /// and its arguments follow the script.
     fn setup(&self) -> String {
         let root = self.folder.path().display();
         let mut script = format!(
@@ -158,7 +160,7 @@ pub struct Victim<'a> {
     pub pid: i32,
 }
 
-/// The variables that an entering process got, and its messages.
+/// The variables that an entering process has got, and its messages.
 #[derive(Debug)]
 pub struct Got {
     pub variables: Vec<String>,
@@ -166,7 +168,8 @@ pub struct Got {
 }
 
 impl Got {
-    /// Expects these variables of interest, ordered by name, and no others.
+    /// Checks that the process has got exactly these of the variables that the tests look at,
+    /// sorted by name.
     #[track_caller]
     pub fn expect(self, wanted: &[&str]) -> Got {
         assert_eq!(self.variables, wanted, "{self:#?}");
@@ -182,19 +185,19 @@ impl Got {
 }
 
 impl Victim<'_> {
-    /// What `exec` gives to a process of this user that enters the container.
+    /// Returns what `exec` gives to a process of this user that enters the container.
     #[track_caller]
     pub fn exec(&self, user: u32) -> Got {
         got(self.enter(user, &["exec", "--", "/bin/busybox", "env"]))
     }
 
-    /// What `env` gives to such a process.
+    /// Returns what `env` prints for such a process.
     #[track_caller]
     pub fn env(&self, user: u32) -> Got {
         got(self.enter(user, &["env", "--format", "docker"]))
     }
 
-    /// The program in the victim, as `kubectl exec` starts it.
+    /// Makes the command that runs the program in the victim, as `kubectl exec` does.
     pub fn enter(&self, user: u32, arguments: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         let init = self.pid.to_string();
@@ -209,13 +212,13 @@ impl Victim<'_> {
         command
     }
 
-    /// A file of the victim.
+    /// Returns the path of a file of the victim, as seen from here.
     pub fn file(&self, path: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{path}", self.pid))
     }
 
-    /// A forged state that has everything that tells this start from others, and the evil
-    /// variables.
+    /// Returns a forged state. It has everything by which a start knows its own state, and the
+    /// evil variables.
     pub fn forged(&self) -> Value {
         let link = |kind: &str| {
             let link = fs::read_link(format!("/proc/{}/ns/{kind}", self.pid)).unwrap();
@@ -265,19 +268,19 @@ impl Victim<'_> {
     }
 }
 
-/// Runs a script in the other container, with `$0` for the path.
+/// Runs a script in the other container, with the path as `$0`.
 pub fn beside(script: &str, path: &Path, input: &[u8]) {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--pid", "--fork", "--mount-proc", "setpriv", "--no-new-privs"]);
     command.args(["--bounding-set=-all", "--inh-caps=-all", "sh", "-c", script]).arg(path);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    // If the script may not write, it does not read its input.
+    // A script that may not write does not read its input, either.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait().unwrap();
 }
 
-/// Runs what enters, to its end.
+/// Runs an entering process to its end. Returns what it has got.
 #[track_caller]
 pub fn got(mut command: Command) -> Got {
     let output = command.output().unwrap();
@@ -294,7 +297,7 @@ pub fn got(mut command: Command) -> Got {
     Got { variables, said }
 }
 
-/// The environment that the container's image would set.
+/// Sets what the container's image would set.
 fn of_container(command: &mut Command) {
     command.env_remove("RDMA_INIT_STATE_DIR").env_remove("RDMA_INIT_WRITE_NCCL_CONF");
     command.env("PATH", "/usr/bin:/bin").env_remove("RDMA_INIT_CONFIG");
@@ -306,7 +309,7 @@ fn relative(path: &Path) -> String {
     path.display().to_string().trim_start_matches('/').to_owned()
 }
 
-/// When a process was started, in ticks since the machine was started.
+/// Returns when a process was started, in clock ticks since the boot.
 fn started(pid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     text.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap()

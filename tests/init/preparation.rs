@@ -1,5 +1,5 @@
-//! A preparation that hangs, crashes, or is stopped: the command starts all the
-//! same, once, and a stop of the container is a stop.
+//! Tests a preparation that hangs, crashes, or is stopped. The command starts nevertheless,
+//! once, and a stop of the container still stops it.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -16,7 +16,8 @@ use crate::support::{poll_until, status_field};
 /// The program opens this path in every preparation; the command never does.
 const HANGS: &str = "/sys/class/infiniband";
 
-/// A command that prints a variable, which is set only if the preparation came to its end.
+/// Makes a command that prints a variable. The variable is set only if the preparation came to
+/// its end.
 fn command(timeout: &str) -> Command {
     let script = "echo \"ran $$ ${T_X:-unprepared}\"; exit 7";
     rdma_init(["--prepare-timeout", timeout, "--set", "T_X=prepared", "--", "sh", "-c", script])
@@ -55,8 +56,8 @@ fn after_the_timeout_the_command_starts_in_place() {
     assert!(start.elapsed() >= Duration::from_millis(700), "{:?}: {ended:#?}", start.elapsed());
 }
 
-/// The time counts from the start, even if reading the configuration hangs, and a flag for the
-/// time holds then as well.
+/// The time counts from the start, even if reading the configuration hangs. A flag that sets
+/// the time holds then as well.
 #[test]
 fn a_configuration_that_hangs_does_not_outlast_the_flag() {
     for as_pid_1 in [true, false] {
@@ -88,8 +89,8 @@ fn a_stop_while_the_preparation_hangs_ends_the_container() {
     }
 }
 
-/// A preparation that hangs and is stopped, which comes close to an uninterruptible call:
-/// signals that PID 1 forwards to it stay pending.
+/// Starts a program whose preparation hangs and is stopped. This is close to an uninterruptible
+/// call, because signals that PID 1 forwards stay pending.
 fn stopped(timeout: &str) -> (Hang, Running, i32) {
     let hang = Hang::interruptible(HANGS);
     let script = "echo started; exec sleep 1000";
@@ -115,8 +116,8 @@ fn forward(running: &Running, signals: &[i32]) {
     }
 }
 
-/// A stop that the preparation could not take must not be forgotten when the time is up,
-/// whatever signals came after it.
+/// PID 1 has forwarded a stop that the preparation could not take. When the time is up, PID 1
+/// still obeys the stop, whatever signals came after it.
 #[test]
 fn a_stop_is_not_forgotten_when_the_time_is_up() {
     for signals in [&[libc::SIGTERM][..], &[libc::SIGTERM, libc::SIGWINCH]] {
@@ -139,7 +140,8 @@ fn a_signal_that_is_ignored_is_no_stop() {
     expect_untouched(running.end(), "prepare-timeout");
 }
 
-/// A preparation that a forwarded stop has ended did not crash, whatever else was forwarded.
+/// A preparation that ends by a forwarded stop is not reported as crashed, whatever else was
+/// forwarded.
 #[test]
 fn a_stop_among_other_signals_is_a_stop() {
     for signals in [&[libc::SIGTERM, libc::SIGWINCH][..], &[libc::SIGHUP, libc::SIGURG]] {
@@ -188,8 +190,8 @@ fn a_preparation_that_was_given_up_is_reaped() {
     running.end().expect_code(143);
 }
 
-/// The times lie around the time that a preparation takes: the preparation or the deadline
-/// wins, never both.
+/// The timeouts lie around the time that a preparation takes. Either the preparation or the
+/// deadline wins, never both.
 #[test]
 fn the_command_runs_once_wherever_the_timeout_falls() {
     let mut untouched = 0;
@@ -216,7 +218,7 @@ fn the_command_runs_once_wherever_the_timeout_falls_in_place() {
     println!("in place, {untouched} of 119 were started as they are");
 }
 
-/// Our own commands have no command to start in their place, so none of these times ends them.
+/// The program's own commands have no other command to start instead, so no timeout ends them.
 #[test]
 fn a_command_of_our_own_has_no_timeout_and_can_be_stopped() {
     const CONFIG: &str = "/a/dead/mount/config.toml";
@@ -236,7 +238,7 @@ fn a_command_of_our_own_has_no_timeout_and_can_be_stopped() {
     }
 }
 
-/// PID 1 keeps what it may still need until the command runs.
+/// PID 1 keeps the working folder and the descriptors that the command may still need.
 #[test]
 fn a_command_that_pid_1_starts_has_its_folder_and_descriptors() {
     let folder = tempfile::tempdir().unwrap();

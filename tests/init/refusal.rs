@@ -1,4 +1,4 @@
-//! A command that must not start without the checks does not start, however the
+//! Tests a command that must not start without the checks: it does not start, however the
 //! preparation ends.
 
 use std::fs;
@@ -11,7 +11,8 @@ use crate::support::running::{Ended, after, as_pid_1, hanging, in_place, rdma_in
 
 const HANGS: &str = "/sys/class/infiniband";
 
-/// How a run ended whose time was up, and the content of the termination log.
+/// Returns how a run ended whose preparation took too long, and the content of its termination
+/// log.
 fn timed_out(as_pid_1: bool, keys: &[(&str, &str)]) -> (Ended, String) {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
@@ -48,7 +49,7 @@ fn a_timeout_refuses_where_a_key_asks_for_it_and_names_that_key() {
     }
 }
 
-/// The time for a self-test comes on top of the time for the preparation.
+/// The time for a self-test is added to the time for the preparation.
 #[test]
 fn a_timeout_refuses_where_the_self_test_is_enforced() {
     let wait = Instant::now();
@@ -60,7 +61,7 @@ fn a_timeout_refuses_where_the_self_test_is_enforced() {
     }
 }
 
-/// The kubelet's termination log, when no other file is named.
+/// The reason goes to the termination log of the kubelet if no other file is named.
 #[test]
 fn the_reason_goes_to_dev_termination_log() {
     let folder = tempfile::tempdir().unwrap();
@@ -80,7 +81,7 @@ fn the_reason_goes_to_dev_termination_log() {
     }
 }
 
-/// A termination log that hangs as well does not keep the container from its end.
+/// A termination log that hangs as well does not keep the container from ending.
 #[test]
 fn a_termination_log_that_hangs_or_fails_does_not_outlast_its_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -89,7 +90,7 @@ fn a_termination_log_that_hangs_or_fails_does_not_outlast_its_time() {
     let hanging_log = || Hang::killable(HANGS).and(log.to_str().unwrap());
     for as_pid_1 in [true, false] {
         for (path, hang) in [(&log, hanging_log()), (&fifo, Hang::interruptible(HANGS))] {
-            // Without an init, a wait that only SIGKILL can end lasts longer than the time.
+            // Without an init, a call that only SIGKILL can end would hang beyond this time.
             let hang = if as_pid_1 || path == &fifo {
                 hang
             } else {
@@ -130,12 +131,13 @@ fn a_crash_refuses_where_pinned_memory_is_enforced() {
     );
 }
 
-/// If the kernel had no room for the variables, the command would start without them.
+/// Without a key that asks for a refusal, the command starts without the variables for which
+/// the kernel has no room.
 #[test]
 fn no_room_in_the_environment_refuses_where_a_key_asks_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let (config, log) = (folder.path().join("c.toml"), folder.path().join("log"));
-    // In bytes: more than the kernel takes for one variable (MAX_ARG_STRLEN).
+    // The value is longer than the kernel takes for one variable (MAX_ARG_STRLEN), in bytes.
     fs::write(&config, format!("[set]\nT_FILLED = \"{}\"\n", "y".repeat(200_000))).unwrap();
     for is_pid_1 in [true, false] {
         let start = |enforced: bool| {
@@ -161,7 +163,8 @@ fn no_room_in_the_environment_refuses_where_a_key_asks_for_it() {
     }
 }
 
-/// The deadline comes at any time: the two ends of the preparation must not both count.
+/// The deadline may come at the moment when the preparation ends. Only one of the two must
+/// count.
 #[test]
 fn a_refused_command_is_not_started_at_the_timeout() {
     for micros in (0..6000).step_by(300) {

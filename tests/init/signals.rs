@@ -1,4 +1,4 @@
-//! Forwarding: every signal, each one, with its value.
+//! Tests that each signal is forwarded, every time that it is sent, with its value.
 
 use std::io;
 use std::mem::zeroed;
@@ -11,7 +11,8 @@ use crate::support::poll_until;
 use crate::support::running::{Running, as_pid_1, rdma_init};
 use crate::support::signal_states::{State, inherit};
 
-/// A command that blocks all signals, so that they stay pending and can be looked at.
+/// Starts a command that blocks all signals, so that they stay pending and the test can read
+/// them.
 fn collector() -> (Running, Tracee) {
     let mut command = rdma_init(["--", "sleep", "1000"]);
     inherit(&mut command, &State { name: "all blocked", blocked: u64::MAX, ignored: &[], pending: None });
@@ -20,7 +21,7 @@ fn collector() -> (Running, Tracee) {
     (running, tracee)
 }
 
-/// A stopped process, whose pending signals can be read without taking them.
+/// A traced process that is stopped. Its pending signals can be read without taking them.
 struct Tracee(i32);
 
 /// A signal that arrived: its number, how it was sent, and its value.
@@ -64,7 +65,8 @@ impl Tracee {
         }
     }
 
-    /// Waits until this many signals have arrived; no more may come after that.
+    /// Waits until this many signals have arrived, and a moment longer for those that must not
+    /// come.
     #[track_caller]
     fn expect(&self, number: usize) -> Vec<Arrived> {
         poll_until(&format!("{number} signals arrive"), || (self.pending().len() >= number).then_some(()));
@@ -75,12 +77,13 @@ impl Tracee {
 
 impl Drop for Tracee {
     fn drop(&mut self) {
-        // SAFETY: as above; if the process is gone, nothing happens.
+        // SAFETY: as above; the call fails if the process is gone.
         unsafe { libc::ptrace(libc::PTRACE_DETACH, self.0, 0, 0) };
     }
 }
 
-/// Waits for each signal, so that none is merged with another one or cancels it.
+/// The test waits for each signal to arrive, so that no signal is merged with another one or
+/// cancels it.
 #[test]
 fn every_signal_is_forwarded() {
     let stops = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
@@ -98,7 +101,7 @@ fn every_signal_is_forwarded() {
     }
 }
 
-/// SIGCHLD tells of PID 1's own children, whoever sends it.
+/// SIGCHLD tells PID 1 of its own children, so it is never forwarded, whoever sends it.
 #[test]
 fn sigchld_is_not_forwarded() {
     let (running, tracee) = collector();
@@ -111,7 +114,7 @@ fn sigchld_is_not_forwarded() {
 
 fn queue(pid: i32, signal: i32, value: usize) {
     let value = libc::sigval { sival_ptr: std::ptr::without_provenance_mut(value) };
-    // SAFETY: the value is a number that nobody follows.
+    // SAFETY: the value is a number, and nobody uses it as a pointer.
     let result = unsafe { libc::sigqueue(pid, signal, value) };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }
@@ -160,8 +163,8 @@ fn a_burst_during_the_preparation_arrives_whole() {
     }
 }
 
-/// The value goes to the group of the command if the kernel can do that (Linux 6.9); the signal
-/// goes there in any case.
+/// With a process group, the value is kept if the kernel can send it to a group (Linux 6.9).
+/// The signal itself arrives in any case.
 #[test]
 fn the_value_is_kept_for_a_group_or_said_to_be_lost() {
     let mut command = rdma_init(["--kill-group", "--", "sleep", "1000"]);
@@ -177,7 +180,7 @@ fn the_value_is_kept_for_a_group_or_said_to_be_lost() {
     running.wait_for_error("the value that came with signal 40 was not forwarded");
 }
 
-/// Refuses the system call by which an init waits for signals.
+/// Installs a filter that refuses the system call by which an init waits for signals.
 fn deafen(command: &mut std::process::Command) {
     let jump = |k, jt, jf| libc::sock_filter {
         code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
@@ -204,7 +207,7 @@ fn deafen(command: &mut std::process::Command) {
     }
 }
 
-/// The init does not spin, and the container ends with the command.
+/// An init that cannot wait for signals does not spin, and the container ends with the command.
 #[test]
 fn an_init_that_may_not_wait_for_signals_still_reaps() {
     let mut command = rdma_init(["--", "sh", "-c", "(true &); echo ready; read -r line; exit 5"]);

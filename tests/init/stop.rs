@@ -1,5 +1,5 @@
-//! The two deadlines: one after a stop that is not followed, and one for processes that outlive
-//! the command. Each test runs with PID 1 and with a subreaper.
+//! Tests the two deadlines: one for a command that does not follow a stop, and one for
+//! processes that outlive the command. Each test runs with PID 1 and with a subreaper.
 
 use std::time::{Duration, Instant};
 
@@ -8,18 +8,18 @@ use nix::libc;
 use crate::support::running::{Running, after, as_pid_1, in_place, rdma_init, send, status};
 use crate::support::{poll_until, status_field};
 
-/// The program with options and a shell script, as PID 1 and as a subreaper.
+/// Starts the program with options and a shell script, as PID 1 and as a subreaper.
 fn both(options: &[&str], script: &str) -> [Running; 2] {
     let command = |more: &[&str]| rdma_init([options, more, &["--", "sh", "-c", script]].concat());
     [as_pid_1(command(&[])), in_place(command(&["--supervise"]))]
 }
 
-/// Whether a process still runs. One that has ended and was not reaped does not.
+/// Returns whether a process still runs; a zombie does not.
 fn lives(pid: i32) -> bool {
     status_field(&status(pid), "State").is_some_and(|state| !state.starts_with('Z'))
 }
 
-/// All processes below this one.
+/// Returns all processes below this one.
 fn descendants(pid: i32) -> Vec<i32> {
     let children = crate::support::running::children(pid);
     let below = children.iter().flat_map(|child| descendants(*child));
@@ -34,7 +34,7 @@ const STUBBORN: &str = "trap '' TERM INT QUIT
     echo ready
     while :; do wait; done";
 
-/// Waits for the three sleepers and the shell.
+/// Waits for the three sleepers and the shell, and returns all processes.
 fn wait_for_all(running: &mut Running) -> Vec<i32> {
     running.wait_for("ready");
     poll_until("the command and three sleepers run", || {
@@ -102,7 +102,8 @@ fn other_signals_start_no_deadline() {
     }
 }
 
-/// The signal that was asked for counts, not the one that the command gets.
+/// The stop deadline counts from the signal that PID 1 was sent, even if the command gets
+/// another one.
 #[test]
 fn a_stop_that_is_rewritten_is_a_stop() {
     let script = "trap 'echo checkpoint' USR1; echo ready; while :; do sleep 0.02; done";
@@ -114,7 +115,7 @@ fn a_stop_that_is_rewritten_is_a_stop() {
     }
 }
 
-/// A stop may also come before the command runs; the preparation then ends by it.
+/// A stop may come before the command runs. Then it ends the preparation.
 #[test]
 fn a_stop_during_the_preparation_needs_no_deadline() {
     let hang = crate::support::hang::Hang::interruptible("/sys/class/infiniband");
@@ -126,7 +127,7 @@ fn a_stop_during_the_preparation_needs_no_deadline() {
     assert!(ended.stderr.contains("the preparation of the command was killed by SIGTERM"), "{ended:#?}");
 }
 
-/// A preparation that cannot even take the stop is killed, and no command is started.
+/// A preparation that cannot even receive the stop is killed, and no command is started.
 #[test]
 fn a_preparation_that_does_not_stop_is_killed() {
     let hang = crate::support::hang::Hang::interruptible("/sys/class/infiniband");
@@ -143,7 +144,7 @@ fn a_preparation_that_does_not_stop_is_killed() {
     assert_eq!(ended.stdout, "", "{ended:#?}");
 }
 
-/// A worker in a session of its own that saves something when it is asked to end.
+/// A worker in a session of its own, which saves something when it is asked to end.
 const SAVER: &str = "setsid sh -c 'trap \"sleep 0.5; echo saved; exit\" TERM; echo ready; \
                      while :; do sleep 0.02; done' &
                      read -r line";
@@ -204,7 +205,7 @@ fn the_drain_asks_once_and_kills_at_its_deadline() {
     }
 }
 
-/// A stopped process gets the signal, too.
+/// The drain's signal reaches a stopped process as well.
 #[test]
 fn the_drain_wakes_those_who_were_stopped() {
     let script = "setsid sh -c 'echo $$ ready; kill -STOP $$; sleep 1000' & read -r line; exit 4";
@@ -230,7 +231,7 @@ fn a_drain_with_nobody_left_takes_no_time() {
     }
 }
 
-/// The earlier of the two deadlines holds.
+/// Of the two deadlines, the earlier one holds.
 #[test]
 fn a_stop_during_the_drain_starts_its_own_deadline() {
     let script = "setsid sh -c 'trap \"echo asked\" TERM; echo ready; while :; do sleep 0.02; done' &
@@ -247,7 +248,7 @@ fn a_stop_during_the_drain_starts_its_own_deadline() {
     }
 }
 
-/// Processes that are born while the others are killed do not survive, either.
+/// Processes that are started while the others are killed do not survive, either.
 #[test]
 fn a_fork_bomb_does_not_outlast_the_kill() {
     let script = "trap '' TERM; echo ready; b() { while :; do (sleep 0.01; setsid sleep 1000) & sleep 0.002; done; }; b";
@@ -261,7 +262,7 @@ fn a_fork_bomb_does_not_outlast_the_kill() {
     }
 }
 
-/// The end line tells what led to the end, not what came after it.
+/// The end line names what led to the end, and not a signal that came after it.
 #[test]
 fn a_stop_during_the_drain_is_not_behind_the_end() {
     let script = "setsid sh -c 'trap \"echo asked\" TERM; echo ready; while :; do sleep 0.02; done' &
@@ -277,7 +278,8 @@ fn a_stop_during_the_drain_is_not_behind_the_end() {
     }
 }
 
-/// The reason is the right one, and nothing is waited for that cannot come.
+/// The message gives the right reason, and the program does not wait for an end that cannot
+/// come.
 #[test]
 fn a_command_that_may_not_be_killed_is_not_waited_for() {
     let ours = rdma_init(

@@ -1,4 +1,5 @@
-//! A command that is looked after by a process that is not PID 1, and options for both cases.
+//! Tests a command that is looked after by a process that is not PID 1, and options for both
+//! cases.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -57,7 +58,8 @@ fn the_file_and_the_variable_ask_for_it_as_well() {
     assert!(ended.stderr.contains("RDMA_INIT_REMAP_EXIT") && ended.stdout.is_empty(), "{ended:#?}");
 }
 
-/// If something is asked for that only an init can do, the program says that it is not done.
+/// If an option needs an init and there is none, the program says that the option has no
+/// effect.
 #[test]
 fn in_place_what_takes_an_init_is_said_to_be_lost() {
     for option in [
@@ -93,7 +95,8 @@ fn the_supervisor_keeps_nothing_that_is_the_command_s() {
     running.end().expect_code(143);
 }
 
-/// With PID 1 and without: the command gets the signal when the parent of its init ends.
+/// The command gets the signal when the parent of its init ends, whether or not that init is
+/// PID 1.
 #[test]
 fn the_parent_death_signal_reaches_the_command() {
     for option in [&["--supervise"][..], &[]] {
@@ -112,7 +115,8 @@ fn the_parent_death_signal_reaches_the_command() {
         );
         let mut parent = Command::new("/bin/sh");
         parent.env_clear().envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        // The program is not the shell's last command, because the shell would become that one.
+        // The program is not the shell's last command, because the shell would execute that one
+        // in its own place.
         parent.args(["-c", "\"$@\"; exit 1", "sh"]).arg(ours.get_program()).args(ours.get_args());
         parent.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         from_scratch(&mut parent);

@@ -1,4 +1,4 @@
-//! A command with a terminal, as with `docker run -it`.
+//! Tests a command that has a terminal, as with `docker run -it`.
 
 use std::os::fd::AsRawFd;
 
@@ -16,7 +16,7 @@ fn on_a_terminal(command: &[&str]) -> (Running, Screen) {
 }
 
 /// A script that counts the signals that it gets, and ends with the counts when a line is
-/// typed. It looks every now and then, because perl runs a handler only between two of its own
+/// typed. It wakes up every 20 ms, because perl runs a handler only between two of its own
 /// steps.
 const COUNTER: &[&str] = &[
     "perl",
@@ -79,7 +79,8 @@ fn interrupting_a_plain_command_gives_130() {
 fn the_end_of_the_terminal_is_the_end_of_the_command() {
     let (running, mut screen) = on_a_terminal(&["sh", "-c", "echo ready; exec sleep 1000"]);
     screen.shows("ready");
-    // SAFETY: a request without an argument, at the side that ends the terminal.
+    // SAFETY: the request takes no argument; the descriptor is the master's, where a hang-up
+    // can be made.
     unsafe { libc::ioctl(screen.master.as_raw_fd(), libc::TIOCVHANGUP) };
     running.kill(libc::SIGHUP);
     running.end().expect_code(129);
@@ -91,7 +92,7 @@ fn an_interactive_shell_has_job_control() {
     screen.types("PS1=; echo flags=$-\n");
     screen.shows("flags=$-");
     screen.shows("flags=");
-    // `m` shows that the shell has found a terminal that it may control.
+    // The flag `m` shows that the shell has found a terminal that it may control.
     screen.shows("m");
     screen.types("sh -c 'echo job-\"\"ready; exec sleep 1000'\n");
     screen.shows("job-ready");
@@ -113,7 +114,7 @@ fn an_interactive_shell_has_job_control() {
     running.end().expect_code(6);
 }
 
-/// The command is suspended, and continued through PID 1.
+/// The terminal suspends the command, and SIGCONT to PID 1 continues it.
 #[test]
 fn a_suspended_command_goes_on() {
     let (running, mut screen) =
@@ -130,7 +131,7 @@ fn a_suspended_command_goes_on() {
     running.end().expect_code(4);
 }
 
-/// Standard input is redirected; the terminal is still there for the output.
+/// The command redirects its standard input. The terminal still takes its output.
 #[test]
 fn a_terminal_for_the_output_alone_is_no_hang() {
     let (running, mut screen) =
@@ -139,7 +140,8 @@ fn a_terminal_for_the_output_alone_is_no_hang() {
     running.end().expect_code(3);
 }
 
-/// Standard input is redirected from the start; ^C still comes from the terminal, once.
+/// Standard input is redirected from the start. ^C still comes from the terminal, and only
+/// once.
 #[test]
 fn without_it_on_standard_input_the_terminal_is_the_command_s_too() {
     let script = "trap 'echo got-INT' INT; trap 'exit 5' TERM; echo ready; while :; do sleep 0.02; done";
@@ -149,7 +151,8 @@ fn without_it_on_standard_input_the_terminal_is_the_command_s_too() {
     running.rests();
     screen.types("\x03");
     screen.shows("got-INT");
-    // A signal that PID 1 had forwarded a second time would have come before this one.
+    // If PID 1 had forwarded the signal a second time, that one would have come before this
+    // one.
     running.kill(libc::SIGTERM);
     running.end().expect_code(5);
     assert!(!screen.text.contains("got-INT"), "{}", screen.text);

@@ -1,5 +1,6 @@
-//! Whose state `exec` and `env` believe. A process of another container, which is root without
-//! any capability and shares folders with this one, tries to decide what runs here.
+//! Tests whose state `exec` and `env` believe. A process of another container, which is root
+//! without any capability and shares folders with this container, tries to decide what runs
+//! here.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -21,7 +22,7 @@ const EVERYWHERE: [&str; 3] = ["/dev/shm", "/run", "/tmp"];
 fn what_is_on_the_root_file_system_is_believed_by_everybody() {
     for shared in [&["/dev/shm"][..], &["/dev/shm", "/tmp"], &["/dev/shm", "/run"]] {
         let pod = Pod::sharing(shared);
-        // On the way to /run/rdma-init, only the owner may be able to write.
+        // If others may write to /run, then /run/rdma-init is not believed.
         if shared.contains(&"/run") {
             pod.make("/run", 0o777);
         }
@@ -70,7 +71,7 @@ fn where_nothing_can_be_written_pid_1_has_it() {
     victim.exec(1234).expect(&[]).expect_said(&["decided anew"]);
 }
 
-/// A user who may not look into PID 1 only has the folder.
+/// A user who may not look into PID 1 has only the state in the folder.
 #[test]
 fn others_get_only_what_is_harmless_and_are_told() {
     let pod = Pod::sharing(&EVERYWHERE).read_only();
@@ -78,7 +79,7 @@ fn others_get_only_what_is_harmless_and_are_told() {
     let said = ["left out", "NCCL_TOPO_FILE", "/run/rdma-init", "enter as the user and group of PID 1"];
     victim.exec(1234).expect(&HARMLESS).expect_said(&said);
     victim.env(1234).expect(&HARMLESS).expect_said(&said);
-    // Whoever can write to that folder decides no more than that.
+    // Somebody who can write to that folder decides only harmless values.
     victim.plant(&victim.forged());
     let left_out = ["LD_PRELOAD", "BASH_ENV", "PYTHONPATH", "NCCL_NET_PLUGIN", "NCCL_CONF_FILE"];
     victim.exec(1234).expect(&["NCCL_IB_TC=66"]).expect_said(&left_out);
@@ -86,7 +87,7 @@ fn others_get_only_what_is_harmless_and_are_told() {
     victim.exec(0).expect(&OWN);
 }
 
-/// Another user of the same container must not make root run code.
+/// Root must not run code that another user of the same container has named.
 #[test]
 fn root_takes_no_code_of_another_user() {
     for pod in [Pod::sharing(&["/dev/shm"]), Pod::sharing(&EVERYWHERE).read_only()] {
@@ -98,14 +99,16 @@ fn root_takes_no_code_of_another_user() {
     }
 }
 
-/// Who can change a folder on the way decides what is found at its end, whoever owns that.
+/// A user who can write to a folder on the way to the state decides which state is found,
+/// whoever owns it.
 #[test]
 fn a_folder_below_one_of_another_user_counts_as_that_users() {
     let pod = Pod::sharing(&[]).user(1234);
     let victim = pod.start();
     let run = victim.file("/run");
     let folder = run.join("rdma-init");
-    // What root has left somewhere, the other user has moved here.
+    // The state belongs to root, and another user, who owns the folder above it, may have moved
+    // it here.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("plan.json"), victim.forged().to_string()).unwrap();
@@ -123,7 +126,7 @@ fn the_start_says_what_those_who_enter_will_not_get() {
         "processes of any user but uid 0 that enter the container later will not get NCCL_TOPO_FILE",
     );
     victim.init.wait_for_error("Give the container a root file system that it may write to");
-    // The advice never tells anybody to read files that others may write.
+    // The advice must not tell anybody to read files that others may write.
     victim.init.wait_for_error("cannot be put into /etc/nccl.conf");
     victim.init.kill(nix::libc::SIGKILL);
     let said = victim.init.end().stderr;
@@ -158,14 +161,14 @@ fn what_is_planted_before_ours_is_written_is_not_believed() {
     }
 }
 
-/// In a PID namespace that several containers share, PID 1 belongs to another container. Here
-/// it even runs the same program and holds a state of its own, and that container forges a
-/// state of this one.
+/// Several containers share a PID namespace, so PID 1 belongs to another container. That PID 1
+/// even runs the same program and holds a state of its own, and its container forges a state of
+/// this one.
 #[test]
 fn the_pid_1_of_another_container_vouches_for_nobody() {
     let pod = Pod::sharing(&EVERYWHERE).read_only();
     let other = pod.start();
-    // A container that shares its processes has mounts of its own.
+    // The container that shares the processes has mounts of its own.
     let mut command = entered(other.pid, &["/bin/busybox", "unshare", "-m"]);
     command.args(["/bin/busybox", "sh", "-c", "echo ready; exec sleep 1000"]);
     let mut own = in_place(command);
@@ -183,7 +186,7 @@ fn the_pid_1_of_another_container_vouches_for_nobody() {
     exec().expect(&["NCCL_IB_TC=66"]).expect_said(&["LD_PRELOAD", "/run/rdma-init"]);
 }
 
-/// A command as root in the container of a process.
+/// Makes a command that runs as root in the container of this process.
 fn entered(pid: i32, arguments: &[&str]) -> Command {
     let mut enter = Command::new("nsenter");
     enter.args(["--target", &pid.to_string(), "--pid", "--mount", "--root", "--wd=/"]).args(arguments);
@@ -213,7 +216,7 @@ fn a_state_of_another_start_is_none() {
         victim.plant(&state);
         victim.env(1234).expect(&[]);
     }
-    // The state of the start before, in the same folder.
+    // Now the folder holds the state of the previous start.
     drop(victim);
     let again = pod.start();
     again.exec(0).expect(&OWN);
