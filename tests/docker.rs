@@ -1,7 +1,7 @@
-//! Real containers of a Docker engine, from images that hold nothing but the
-//! program and a busybox; the RDMA host that they see is made up.
+//! Tests real containers of a Docker engine. Their images hold only the program, or the program
+//! and a busybox. The RDMA host that they see is made up.
 //!
-//! An engine is set up where there is none. See tests/docker/setup.sh.
+//! Where there is no engine, tests/docker/setup.sh sets one up.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Processes that enter a running container: they get what its command got.
+//! Tests that processes that enter a running container get the same variables as its command.
 
 use crate::support::docker::host::Host;
 use crate::support::docker::{Container, Ended, Engine, engine, file};
@@ -13,7 +13,7 @@ fn started<'a>(engine: &'a Engine, host: &Host, options: &[&str]) -> Container<'
     container
 }
 
-/// The lines about NCCL, sorted.
+/// Returns the lines about NCCL's variables, sorted.
 fn about_nccl(ended: &Ended) -> Vec<String> {
     let lines = ended.stdout.lines().filter(|line| line.starts_with("NCCL_"));
     let mut lines: Vec<String> = lines.map(str::to_owned).collect();
@@ -34,7 +34,7 @@ fn exec_gives_what_the_command_got() {
     let env = container.exec(&["/rdma-init", "exec", "--", "env"]).expect_code(0);
     assert_eq!(about_nccl(&env), WANTED);
     assert_eq!(env.stderr, "");
-    // The same for any user; a variable that the user has set stands.
+    // A process of any user gets the same. A variable that the user sets for the process stays.
     let other =
         container.docker(["exec", "--user", "1234"], &["/rdma-init", "exec", "--", "env"]).expect_code(0);
     assert_eq!(about_nccl(&other), WANTED);
@@ -77,7 +77,8 @@ fn a_shell_of_the_command_is_told_who_filled_them_in() {
     shows(&why, "where it is set\n  rdma-init, when this container started: \"=mlx5_0\"\n");
     shows(&shell("/rdma-init plan --why NCCL_IB_TIMEOUT"), "NCCL_IB_TIMEOUT=22, set by you, and stands\n");
     shows(&shell("NCCL_IB_HCA=mlx5_0 /rdma-init plan --why NCCL_IB_HCA"), "set by you, and stands\n");
-    // A start in a start comes to the same, and `env` to what asks it for something else.
+    // A second start inside the container fills in the same variables. `env` with a flag makes
+    // a decision of its own.
     assert_eq!(
         about_nccl(&shell("/rdma-init -- env")),
         [WANTED[0], WANTED[1], "NCCL_IB_TIMEOUT=22", WANTED[2]]
@@ -91,7 +92,7 @@ fn nccl_finds_the_variables_in_every_process() {
     let Some(engine) = engine() else { return };
     let host = Host::with_one_hca(engine);
     let (_folder, conf) = file("NCCL_DEBUG=WARN\nNCCL_SOCKET_IFNAME=eth9");
-    // The container has a file of its own, as if it were in the image.
+    // The container has its own copy of the file, as if the file were in the image.
     let copy = format!("cp {conf}.in /etc/nccl.conf");
     let volume = format!("{conf}:{conf}.in:ro");
     let options = host.options(&["--volume", &volume, "--entrypoint", "/bin/sh"]);
@@ -103,7 +104,7 @@ fn nccl_finds_the_variables_in_every_process() {
     for line in [WANTED[0], WANTED[1]] {
         assert!(conf.lines().any(|found| found == line), "{conf}");
     }
-    // The user's own line came first, and stands.
+    // The user's own line was there first, and stays.
     assert!(!conf.contains(WANTED[2]), "{conf}");
     // Lines of an earlier start are not a setting of the user at the next start.
     container.docker(["restart", "--time", "1"], &[]).expect_code(0);
@@ -127,8 +128,8 @@ fn where_little_can_be_written_the_state_is_found_all_the_same() {
         assert_eq!(about_nccl(&root), WANTED, "{options:?}");
         shows(&container.exec(&["/rdma-init", "status"]).expect_code(0), "the command runs");
         container.signal("KILL");
-        // It was told at the start what could not be done, and what helps; not to read what
-        // others may be able to write.
+        // The start said what could not be done, and what helps. It did not advise the user to
+        // read files that others may write.
         container
             .wait()
             .expect_line(["cannot be put into /etc/nccl.conf", "Start them with rdma-init exec"])
@@ -166,7 +167,8 @@ fn status_is_for_probes() {
 fn what_pid_1_had_of_nccl_reaches_those_who_enter() {
     let Some(engine) = engine() else { return };
     let host = Host::with_one_hca(engine);
-    // The platform sets these variables without telling the engine.
+    // A platform sets these variables without telling the engine, so an entering process does
+    // not have them.
     let script = "NCCL_IB_TIMEOUT=22 NCCL_SOCKET_IFNAME=eth0 TOKEN=hunter2 exec /rdma-init -- sh -c 'echo ready; exec sleep 1000'";
     let mut container = engine.start(host.options(&["--entrypoint", "/bin/sh"]), &["-c", script]);
     container.wait_for("ready");
@@ -181,7 +183,7 @@ fn what_pid_1_had_of_nccl_reaches_those_who_enter() {
     assert_eq!(env(&["--all"]), all);
     assert_eq!(env(&["--changed-only"]), [WANTED[0]]);
     assert_eq!(env(&["--all", "--changed-only"]), [WANTED[0], "NCCL_IB_TIMEOUT=22", WANTED[2]]);
-    // Only the variables that were filled in are there.
+    // This file has only the variables that were filled in.
     assert_eq!(
         about_nccl(&container.exec(&["cat", "/run/rdma-init/nccl.conf"]).expect_code(0)),
         [WANTED[0], WANTED[1]]
@@ -195,7 +197,8 @@ fn containers_that_share_a_folder_keep_each_their_own() {
     let Some(engine) = engine() else { return };
     let name = engine.named();
     let places = ["shareable".to_owned(), format!("container:{}", name.name)];
-    // As in a Pod, /dev/shm is shared, and there is no other place to write to.
+    // The containers share /dev/shm, as in a Pod, and there is no other place that they can
+    // write to.
     let start = |place: &str, value: &str| {
         let setting = format!("RDMA_INIT_SET=NCCL_IB_TC={value}");
         let options = ["--user", "1234", "--ipc", place, "--env", &setting, "--entrypoint", "/rdma-init"];
@@ -217,7 +220,7 @@ fn containers_that_share_a_folder_keep_each_their_own() {
 #[test]
 fn a_start_by_hand_leaves_that_of_the_container_alone() {
     let Some(engine) = engine() else { return };
-    // The engine's own init is PID 1.
+    // PID 1 is the engine's own init here.
     let options = ["--init", "--env", "RDMA_INIT_SET=NCCL_IB_TC=1"];
     let mut container = engine.start(options, &JOB);
     container.wait_for("ready");
@@ -242,7 +245,8 @@ fn a_file_that_others_may_share_is_changed_only_when_told_to() {
         "NCCL_CONF_FILE=/run/",
     ]);
     assert_eq!(std::fs::read_to_string(&conf).unwrap(), "NCCL_DEBUG=WARN\n");
-    // A user to whom the file belongs could write to it, but not to its folder.
+    // Now the file belongs to the user of the container, who could write to it, but not to its
+    // folder.
     std::os::unix::fs::chown(&conf, Some(1234), None).unwrap();
     let own = [&options[..], &["--user", "1234"]].concat();
     engine.run(own, &["true"]).expect_code(0).expect_line(["it is mounted from elsewhere"]);
@@ -250,7 +254,8 @@ fn a_file_that_others_may_share_is_changed_only_when_told_to() {
     let told = [&options[..], &["--env", "RDMA_INIT_WRITE_NCCL_CONF=true"]].concat();
     engine.run(told, &["true"]).expect_code(0).expect_unsaid("cannot be put");
     assert!(std::fs::read_to_string(&conf).unwrap().contains("\nNCCL_IB_TC=1\n"));
-    // At a later start the folder is read-only: the file is still there, and NCCL reads it.
+    // At a later start the file's folder is read-only, but the file still has the earlier
+    // lines, and NCCL reads them.
     let later = ["--volume", &volume, "--env", "RDMA_INIT_SET=NCCL_IB_TC=2"];
     engine
         .run(later, &["true"])

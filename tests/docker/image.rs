@@ -1,5 +1,5 @@
-//! What the image has of NCCL, libibverbs and its providers: the real libraries, in a
-//! container that has nothing else.
+//! Tests what the program says about NCCL, libibverbs and its providers in an image. The real
+//! libraries are mounted into a container that has nothing else.
 
 use crate::support::docker::host::Host;
 use crate::support::docker::{Ended, Engine, engine};
@@ -7,11 +7,11 @@ use crate::support::repository;
 
 const RELEASE: &str = "2.27.7";
 
-/// A folder that the dynamic loader searches by itself.
+/// The dynamic loader searches this folder by default.
 const FOLDER: &str = "/usr/lib/x86_64-linux-gnu";
 
-/// Runs a container with one HCA of mlx5 and these files of this machine at the same
-/// path, and NCCL.
+/// Runs a container with NCCL, with one HCA that has the driver mlx5_core, and with these files
+/// of this machine at the same paths.
 fn run(engine: &Engine, paths: &[&str], more: &[&str], command: &[&str]) -> Ended {
     let host = Host::with_one_hca(engine).driver(0, "mlx5_core");
     let library = repository(format!("target/nccl/{RELEASE}/libnccl.so.2"));
@@ -25,7 +25,7 @@ fn run(engine: &Engine, paths: &[&str], more: &[&str], command: &[&str]) -> Ende
     engine.run(options.iter().map(String::as_str), command)
 }
 
-/// The file that libibverbs' link to the provider leads to.
+/// The path of the file to which the link to the mlx5 provider leads.
 fn mlx5() -> String {
     let link = format!("{FOLDER}/libibverbs/libmlx5-rdmav34.so");
     std::fs::canonicalize(link).unwrap().display().to_string()

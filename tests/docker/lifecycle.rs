@@ -1,4 +1,5 @@
-//! PID 1 of a real container, also beside another one: exit codes, signals, orphans.
+//! Tests the program in a real container, as PID 1 and beside another PID 1: exit codes,
+//! signals, orphans.
 
 use std::fs;
 use std::io::Write;
@@ -12,14 +13,14 @@ use crate::support::docker::host::Host;
 use crate::support::docker::{Container, Engine, engine};
 use crate::support::{DEADLINE, poll_until};
 
-/// A command that says which signals it gets, and goes on.
+/// A command that prints the signals that it gets, and goes on.
 const LISTENER: &str =
     "for signal in HUP INT USR1 USR2 WINCH TERM; do trap \"echo got $signal\" $signal; done
     trap 'echo got TERM; exit 7' TERM
     echo ready
     while :; do sleep 1000 & wait $!; done";
 
-/// A container whose command sleeps.
+/// Starts a container whose command sleeps.
 fn sleeper(engine: &Engine) -> Container<'_> {
     let mut container = engine.start::<&str>([], &["sh", "-c", "echo ready; exec sleep 1000"]);
     container.wait_for("ready");
@@ -77,7 +78,8 @@ fn docker_stop_ends_the_container_at_once() {
     container.wait().expect_code(143);
 }
 
-/// Stops the container. The engine would wait for a minute before it kills.
+/// Stops the container. The engine would wait for a minute before it kills the container, so
+/// the stop must end it sooner.
 #[track_caller]
 fn stop(container: &Container) {
     let start = Instant::now();
@@ -101,8 +103,8 @@ fn a_stop_right_after_the_start_is_not_lost() {
     for _ in 0..3 {
         let container = engine.create::<&str>([], &["sleep", "1000"]);
         container.docker(["start"], &[]).expect_code(0);
-        // Until the engine's own process has become the program, the kernel drops
-        // signals to PID 1, whatever the program is.
+        // The kernel drops signals to PID 1 as long as the engine's own process has not become
+        // the program.
         let comm = format!("/proc/{}/comm", container.inspect("{{.State.Pid}}"));
         poll_until("the program runs", || (fs::read_to_string(&comm).ok()? == "rdma-init\n").then_some(()));
         stop(&container);
@@ -113,7 +115,7 @@ fn a_stop_right_after_the_start_is_not_lost() {
 #[test]
 fn another_stop_signal_reaches_the_command() {
     let Some(engine) = engine() else { return };
-    // The real-time signal that ends a systemd.
+    // Signal 37 is the real-time signal that ends a systemd.
     let mut container = engine.start(
         ["--stop-signal", "37"],
         &["sh", "-c", "trap 'echo got 37; exit 0' 37\necho ready\nsleep 1000 & wait"],
@@ -154,8 +156,8 @@ fn docker_kill_and_the_client_s_ctrl_c_end_the_container() {
 #[test]
 fn orphans_are_reaped() {
     let Some(engine) = engine() else { return };
-    // The parents of these end before them, so that PID 1 inherits them. The
-    // shell looks until none is left, dead or alive.
+    // The parents of these processes end before them, so PID 1 adopts them. The shell waits
+    // until none is left, neither running nor as a zombie.
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do (sh -c 'exit 3' & sleep 0 &); done
         until [ \"$(ls -d /proc/[0-9]* | grep -cv -e '/1$' -e \"/$$\\$\")\" -le 2 ]; do :; done
         echo clean
@@ -193,7 +195,7 @@ fn the_command_starts_as_the_engine_would_have_started_it() {
         .expect_code(0)
         .expect_stdout(&plain.stdout)
         .expect_said("PPid:\t1")
-        // PID 1 itself does not keep a folder busy.
+        // The working folder of PID 1 is /, so that PID 1 keeps no other folder busy.
         .expect_said("/proc/1/cwd -> /");
 }
 

@@ -1,4 +1,4 @@
-//! Pinned memory, and refusing to start.
+//! Tests pinned memory, and that a start is refused.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::support::{binary, skip};
 
 const LOW: [&str; 2] = ["--ulimit", "memlock=65536:65536"];
 
-/// A container with an HCA prints the limit that the command has, in KiB.
+/// Runs a container with an HCA, whose command prints its limit of pinned memory, in KiB.
 #[track_caller]
 fn limit(options: &[&str]) -> Option<Ended> {
     let engine = engine()?;
@@ -16,9 +16,8 @@ fn limit(options: &[&str]) -> Option<Ended> {
     Some(engine.script(host.options(options), "ulimit -l"))
 }
 
-/// Whether the engine of this machine may start such a container at all. In a
-/// virtual machine that itself lacks the capability SYS_RESOURCE it may not, and
-/// no set-up helps.
+/// Returns whether the engine of this machine may start such a container at all. An engine in a
+/// virtual machine without the capability SYS_RESOURCE may not, and no set-up helps.
 fn could_start(ended: &Ended) -> bool {
     let could = !(ended.engine_failed() && ended.stderr.contains("operation not permitted"));
     if !could {
@@ -64,7 +63,7 @@ fn the_capability_that_does_not_reach_another_user_is_explained() {
         .expect_line(["fix:", "setcap cap_ipc_lock+p"]);
 }
 
-/// Applies the fix of the test before.
+/// This is the fix that the report of the previous test advises.
 #[test]
 fn a_file_capability_on_the_program_reaches_another_user_and_its_command() {
     let Some(engine) = engine() else { return };
@@ -207,7 +206,8 @@ fn required_rdma_that_will_not_connect_refuses() {
 fn required_rdma_refuses_where_nccl_would_end() {
     let Some(engine) = engine() else { return };
     let host = Host::with_one_hca(engine);
-    // The prediction needs a known release: 2.29 takes another interface.
+    // A prediction needs a known release, and this one is set. A release from 2.29 on takes
+    // another interface instead.
     let known = ["--env", "NCCL_VERSION=2.27.7", "--env", "NCCL_COMM_ID=192.0.2.1:4000"];
     let environment = [&known[..], &["--env", "RDMA_INIT_REQUIRE_RDMA=true"]].concat();
     engine
@@ -217,12 +217,12 @@ fn required_rdma_refuses_where_nccl_would_end() {
         .expect_stdout("");
 }
 
-/// If the kernel has no room for the variables, the command would not get what was decided.
+/// Where the kernel has no room for the variables, the command would not get what was decided.
 #[test]
 fn required_rdma_refuses_where_the_variables_have_no_room() {
     let Some(engine) = engine() else { return };
     let host = Host::with_one_hca(engine);
-    // In bytes: more than the kernel takes for one variable (MAX_ARG_STRLEN).
+    // The value is longer than the kernel takes for one variable (MAX_ARG_STRLEN), in bytes.
     let (_folder, config) = file(&format!("[set]\nT_FILLED = \"{}\"\n", "y".repeat(200_000)));
     let (_folder, log) = file("");
     let mounts = [format!("{config}:/etc/rdma-init.toml"), format!("{log}:/dev/termination-log")];

@@ -1,4 +1,4 @@
-//! Containers that may do little and see little.
+//! Tests containers that may do little and see little.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -52,7 +52,7 @@ fn a_bare_image_works() {
     engine.run_bare::<&str>([], &["sh"]).expect_code(127).expect_said("cannot run sh");
 }
 
-/// What takes /proc away from a container.
+/// This command hides /proc in a container that may mount.
 const HIDE_PROC: &str = "mount -t tmpfs none /proc";
 const MAY_MOUNT: [&str; 4] = ["--cap-add", "SYS_ADMIN", "--security-opt", "apparmor=unconfined"];
 
@@ -96,7 +96,8 @@ fn a_sys_that_the_user_may_not_read_is_named() {
         .expect_line(["/sys/class/infiniband", "EACCES"]);
 }
 
-/// The files of the interfaces cannot be read either, however many interfaces there are.
+/// No file below /sys can be read, so neither can those of the interfaces, however many
+/// interfaces there are.
 #[test]
 fn what_may_not_be_read_is_not_called_absent() {
     let Some(engine) = engine() else { return };
@@ -121,7 +122,8 @@ fn without_proc_the_command_starts() {
     filled(engine.after(HIDE_PROC, host.options(&MAY_MOUNT), "/rdma-init -- env"));
 }
 
-/// Locking more memory than the limit proves what no file tells.
+/// Without /proc, no file tells of the capability. The program proves it by locking more memory
+/// than the limit.
 #[test]
 fn without_proc_the_capability_still_counts() {
     let Some(engine) = engine() else { return };
@@ -133,7 +135,7 @@ fn without_proc_the_capability_still_counts() {
         .expect_unsaid("no CAP_IPC_LOCK");
 }
 
-/// A seccomp profile that denies these system calls.
+/// Writes a seccomp profile that denies these system calls. Returns the option that names it.
 fn denying(calls: &str) -> (tempfile::TempDir, String) {
     let (folder, path) = file(&format!(
         r#"{{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{{"names": [{calls}], "action": "SCMP_ACT_ERRNO"}}]}}"#
@@ -166,7 +168,8 @@ fn addresses_that_cannot_be_listed_are_not_called_missing() {
 #[test]
 fn two_processes_are_enough_and_one_is_said_to_be_too_few() {
     let Some(engine) = engine() else { return };
-    // The engine's own threads, which become our PID 1, count until the kernel lets go of them.
+    // PID 1 starts as a process of the engine. The threads of that process count towards the
+    // limit until the kernel has released them, so the first tries may fail.
     poll_until("two are enough", || {
         let ended = engine.run(["--pids-limit", "2"], &["true"]);
         (ended.code == Some(0)).then_some(())

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Makes sure that a Docker engine answers, that there is a static busybox to
-# build images from, and the few tools that the tests use; installs and starts
-# only what is missing.
+# Makes sure that a Docker engine answers, that there is a static busybox to build images from,
+# and that there are the few tools that the tests use. It installs and starts only what is
+# missing.
 #
-#   tests/docker/setup.sh
+#     tests/docker/setup.sh
 #
-# Where the engine is not the one that `docker` finds by itself, it prints
-# DOCKER_HOST=... for the caller to export. That engine goes on running for the
-# next caller: kill $(cat /run/rdma-init-docker/pid) ends it, and
-# rm -r /run/rdma-init-docker /var/lib/rdma-init-docker removes its traces.
+# Where the engine is not the one that `docker` finds by itself, the script prints
+# DOCKER_HOST=... for the caller to export. That engine goes on running for the next caller.
+# `kill $(cat /run/rdma-init-docker/pid)` ends it, and `rm -r /run/rdma-init-docker
+# /var/lib/rdma-init-docker` removes its files.
 set -eu
 
 run=/run/rdma-init-docker
@@ -21,7 +21,7 @@ sudo=
 say() { echo "docker setup: $*" >&2; }
 die() { say "$*"; exit 1; }
 
-# install PACKAGE...: tries the package lists that are there first.
+# install PACKAGE...: installs packages. It first tries the package lists that are there.
 install() {
     command -v apt-get >/dev/null || die "install $*, or what is called so here"
     say "installing $*"
@@ -39,9 +39,10 @@ answers() { timeout 20 docker "$@" version >/dev/null 2>&1; }
 start_engine() {
     say "starting an engine on $socket"
     $sudo mkdir -p "$run" "$data"
-    # The machine's own configuration is for another engine.
+    # The configuration of this machine is meant for another engine, so this one gets an empty
+    # one.
     echo '{}' | $sudo tee "$run/daemon.json" >/dev/null
-    # In a session of its own, so that a Ctrl-C for the tests does not end it.
+    # The engine runs in a session of its own, so that a Ctrl-C for the tests does not end it.
     $sudo setsid sh -c 'exec dockerd --config-file "$0/daemon.json" --host "$1" --group "$2" \
         --pidfile "$0/pid" --exec-root "$0/exec" --data-root "$3" >"$0/log" 2>&1' \
         "$run" "$socket" "$(id -g)" "$data" </dev/null 9>&- &
@@ -57,18 +58,18 @@ start_engine() {
     done
 }
 
-# An administrator's programs may be outside a user's search path.
+# An administrator's programs may be in folders that are not in a user's search path.
 PATH=$PATH:/usr/sbin:/sbin
 
 missing=
-# A busybox that needs a loader is of no use in an image without one.
+# An image without a dynamic loader needs a busybox that is linked statically.
 [ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || missing=busybox-static
 command -v setcap >/dev/null || missing="$missing libcap2-bin"
 command -v ps >/dev/null || missing="$missing procps"
 # shellcheck disable=SC2086
 [ -z "$missing" ] || install $missing
 
-# Test programs that run at once must not start two engines.
+# Two test programs that run at the same time must not start two engines.
 exec 9>"${TMPDIR:-/tmp}/rdma-init-docker-$(id -u).lock"
 flock 9
 
@@ -76,11 +77,10 @@ if command -v docker >/dev/null && answers; then
     exit 0
 fi
 if ! command -v dockerd >/dev/null || ! command -v docker >/dev/null; then
-    # Some releases have the client in a package of its own, which docker.io
-    # only recommends.
+    # Some releases have the client in a package of its own, which docker.io only recommends.
     client=$(apt-cache -q show docker-cli 2>/dev/null | grep -m1 '^Package: docker-cli$' || :)
     install docker.io ca-certificates iptables ${client:+docker-cli}
-    # Where there is a service manager, it has started the engine.
+    # Where there is a service manager, the installation has started the engine.
     answers && exit 0
 fi
 answers --host "$socket" || start_engine

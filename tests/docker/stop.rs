@@ -1,16 +1,16 @@
-//! What `docker stop` leads to with deadlines, and what `docker logs` shows of the end.
+//! Tests `docker stop` with the deadlines, and what `docker logs` shows of the end.
 
 use std::time::{Duration, Instant};
 
 use crate::support::DEADLINE;
 use crate::support::docker::{Container, Ended, Engine, engine};
 
-/// A command and a worker in a session of its own, neither of which ends when it is asked.
+/// A command, and a worker in a session of its own. Neither of them ends when it is asked to.
 const STUBBORN: &str = "trap 'echo command asked' TERM
     setsid sh -c 'trap \"echo worker asked\" TERM; echo worker; while :; do sleep 1000 & wait $!; done' &
     while :; do wait; done";
 
-/// A command that ends when it is asked, and a worker that then saves something.
+/// A command that ends when it is asked to, and a worker that saves something before it ends.
 const SAVER: &str = "setsid sh -c 'trap \"echo worker asked; sleep 2; echo saved; exit\" TERM
         echo worker; while :; do sleep 1000 & wait $!; done' &
     exec sleep 1000";
@@ -23,19 +23,20 @@ fn start<'a>(engine: &'a Engine, settings: &[&str], script: &str) -> Container<'
     container
 }
 
-/// Runs `docker stop`, with a minute until the engine kills. Gives how long it took.
+/// Runs `docker stop`, which gives the container a minute before the engine kills it. Returns
+/// how long it took.
 fn stop(container: &Container) -> Duration {
     let start = Instant::now();
     container.docker(["stop", "-t", "60"], &[]).expect_code(0);
     start.elapsed()
 }
 
-/// What the container has left in the engine's logs.
+/// Returns what `docker logs` shows of the container.
 fn logs(container: &Container) -> Ended {
     container.docker(["logs"], &[]).expect_code(0)
 }
 
-/// A container that `docker stop` has ended, and that still exists.
+/// Returns a container that `docker stop` has ended, and that was not removed.
 fn stopped<'a>(engine: &'a Engine, settings: &[&str]) -> Container<'a> {
     let settings = settings.iter().flat_map(|setting| ["--env", setting]);
     let mut container = engine.create(settings, &["sh", "-c", "echo ready; exec sleep 1000"]);
@@ -55,12 +56,13 @@ fn after_the_stop_timeout_the_engine_need_not_kill() {
     container
         .wait()
         .expect_code(137)
-        // The command has to ask the worker to end; PID 1 did not.
+        // The command would have to ask the worker to end, because PID 1 forwards the stop to
+        // the command only.
         .expect_stdout("worker\ncommand asked\n")
         .expect_line(["sh was killed by SIGKILL", "after the stop-timeout of 2s was killed"]);
 }
 
-/// When the engine itself kills the container, nobody is left to say so.
+/// When the engine itself kills the container, no process is left to say so.
 #[test]
 fn without_a_stop_timeout_the_engine_kills() {
     let Some(engine) = engine() else { return };

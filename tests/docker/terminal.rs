@@ -1,4 +1,4 @@
-//! `docker run -t` and `-it`, through a pseudo-terminal as a person has it.
+//! Tests `docker run -t` and `-it` through a pseudo-terminal, like that of a person.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,12 +15,12 @@ use nix::unistd::{Pid, ttyname};
 use crate::support::DEADLINE;
 use crate::support::docker::{Container, Engine, engine};
 
-/// A client of the engine in a terminal.
+/// A client of the engine in a terminal of its own.
 struct Terminal {
     client: Child,
     keyboard: File,
     screen: Receiver<Vec<u8>>,
-    /// What has appeared and was not waited for yet.
+    /// What has appeared since the last text that was waited for.
     shown: String,
     all: String,
     /// The descriptor with which the size of the window is changed.
@@ -33,14 +33,15 @@ impl Terminal {
         let pty = openpty(&size, None).unwrap();
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
         let client = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-        // The command keeps its copies of the terminal, which would never close.
+        // The command keeps its copies of the terminal's descriptors, and the terminal would
+        // never close.
         drop(command);
         let keyboard = File::from(pty.master);
         let mut from = keyboard.try_clone().unwrap();
         let (sender, screen) = channel();
         thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // The read gives EIO when everybody has closed the terminal.
+            // The read fails with EIO when every process has closed the terminal.
             while let Ok(length @ 1..) = from.read(&mut buffer) {
                 if sender.send(buffer[..length].to_vec()).is_err() {
                     return;
@@ -91,8 +92,8 @@ impl Terminal {
         let client = Pid::from_raw(self.client.id().try_into().unwrap());
         let until = Instant::now() + DEADLINE;
         while Instant::now() < until {
-            // The kernel sends this to the terminal's foreground, which our client
-            // is not. The client may miss it while it starts.
+            // The kernel sends SIGWINCH to the terminal's foreground group, in which the client
+            // is not. The client may miss a signal while it starts.
             kill(client, Signal::SIGWINCH).unwrap();
             if self.appears(text, Duration::from_millis(200)) {
                 return;
@@ -101,7 +102,7 @@ impl Terminal {
         panic!("{text:?} did not appear: {:?}", self.all);
     }
 
-    /// Waits for the end. Gives the code and everything that was shown.
+    /// Waits for the end. Returns the exit code and everything that was shown.
     #[track_caller]
     fn close(mut self) -> (Option<i32>, String) {
         drop(std::mem::replace(&mut self.window, File::open("/dev/null").unwrap().into()));
@@ -125,7 +126,7 @@ impl Drop for Terminal {
     }
 }
 
-/// `docker run -it`.
+/// Starts `docker run -it`.
 fn open<'a>(engine: &'a Engine, command: &[&str]) -> (Terminal, Container<'a>) {
     let container = engine.named();
     let mut docker = engine.run_command(&container.name, ["--interactive", "--tty"]);
@@ -164,7 +165,7 @@ fn ctrl_c_ends_the_command() {
     terminal.type_in("\x03");
     let (code, shown) = terminal.close();
     assert_eq!(code, Some(130), "{shown}");
-    // The terminal has sent the signal to the command, not through PID 1.
+    // The terminal itself has sent the signal to the command; PID 1 has not forwarded it.
     assert!(shown.contains("was killed by SIGINT (exit code 130)"), "{shown}");
     assert!(!shown.contains("forwarded"), "{shown}");
 }
@@ -180,7 +181,8 @@ fn one_ctrl_c_arrives_once() {
         terminal.type_in("\x03");
         terminal.wait_for("interrupted");
     }
-    // A signal that PID 1 had forwarded a second time would have come before this one.
+    // If PID 1 had forwarded the signal a second time, that one would have come before this
+    // one.
     container.signal("TERM");
     let (code, shown) = terminal.close();
     assert_eq!((code, shown.matches("interrupted").count()), (Some(9), 5), "{shown}");
@@ -191,7 +193,8 @@ fn a_shell_has_job_control() {
     let Some(engine) = engine() else { return };
     let (mut terminal, _container) = open(engine, &["sh"]);
     terminal.wait_for("/ # ");
-    // Says when it has the terminal; `sleep` itself is in the background of it.
+    // The trap in the job tells when the job has the terminal again. `sleep` runs in the job's
+    // background.
     let job = "sh -c 'trap \"echo res\"umed CONT; echo st\"\"arted; sleep 1000 & while :; do wait; done'\n";
     terminal.type_in(job);
     terminal.wait_for("started\r\n");

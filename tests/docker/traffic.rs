@@ -1,11 +1,11 @@
-//! What a job has moved, told from counters that are made up.
+//! Tests what is said about the traffic of a job, with made-up counters.
 
 use crate::support::docker::host::Host;
 use crate::support::docker::{Container, Engine, engine};
 
 const PORT: &str = "class/infiniband/mlx5_0/ports/1";
 
-/// The counters of mlx5, which are words of four bytes.
+/// Sets the counters of mlx5. The counters of data count words of four bytes.
 fn count(host: &Host, words: u64, packets: u64) {
     for (counter, value) in [
         ("port_xmit_data", words),
@@ -31,7 +31,7 @@ fn it_is_told_at_the_end() {
     let container = started(engine, &host);
     count(&host, 1000 + (3 << 18), 4010);
     container.signal("KILL");
-    // The engine kills all processes, so nobody is left to tell.
+    // The engine kills all processes, so no process is left to say it.
     container.wait().expect_code(137).expect_unsaid("sent");
 
     let container = started(engine, &host);

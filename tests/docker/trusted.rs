@@ -1,4 +1,4 @@
-//! Containers of the engine beside a container in which they want to run code.
+//! Tests containers that try to run code in another container of the engine.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -27,7 +27,7 @@ fn victim<'a>(engine: &'a Engine, name: &str, options: &[&str]) -> Container<'a>
     container
 }
 
-/// The variables that a process of this user gets when it enters, and its messages.
+/// Returns the variables that a process of this user gets when it enters, and its messages.
 fn given(container: &Container, user: &str) -> (String, String) {
     let exec = ["/rdma-init", "exec", "--", "sh", "-c", "env | grep -E 'NCCL|PRELOAD|ENV=' || true"];
     let ended = container.docker(["exec", "--user", user], &exec).expect_code(0);
@@ -36,7 +36,8 @@ fn given(container: &Container, user: &str) -> (String, String) {
     (lines.iter().map(|line| format!("{line}\n")).collect(), ended.stderr)
 }
 
-/// The victim's own state, as far as an attacker can have it, with evil variables added.
+/// Returns the victim's own state, as far as an attacker can read it, with evil variables
+/// added.
 fn forged(container: &Container) -> String {
     let script = "cat /run/rdma-init/plan.json /dev/shm/rdma-init-*/plan.json 2>/dev/null";
     let text = container.exec(&["sh", "-c", script]).stdout;
@@ -45,7 +46,8 @@ fn forged(container: &Container) -> String {
     text.replace("\"filled\": {", evil)
 }
 
-/// Puts a text into files, from a container that shares what the options say.
+/// Writes a text into files. A container with these options does it, which say what it shares
+/// with the victim.
 fn attack(engine: &Engine, options: &[&str], text: &str, files: &[&str]) {
     let script = "for file; do mkdir -p ${file%/*}; echo \"$TEXT\" >$file; done";
     let text = format!("TEXT={text}");
@@ -82,7 +84,8 @@ fn a_container_that_shares_the_ipc_namespace_runs_no_code() {
     }
 }
 
-/// An emptyDir at /run and a shared PID namespace, where PID 1 is the other one's.
+/// The containers share an emptyDir at /run and a PID namespace, whose PID 1 belongs to the
+/// other container.
 #[test]
 fn a_container_that_shares_run_and_processes_runs_no_code() {
     let Some(engine) = engine() else { return };
@@ -97,7 +100,8 @@ fn a_container_that_shares_run_and_processes_runs_no_code() {
     let name = engine.named();
     let shared = ["--volume", &volume, "--pid", &pid];
     let victim = victim(engine, &name.name, &[&shared[..], &["--read-only"]].concat());
-    // Nothing vouches for the state, and the program says so.
+    // PID 1 belongs to another container, so nothing vouches for the state, and the program
+    // says so.
     let (found, said) = given(&victim, "0");
     assert_eq!(found, HARMLESS);
     assert!(said.contains("left out") && said.contains("NCCL_TOPO_FILE"), "{said}");
