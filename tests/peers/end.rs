@@ -1,9 +1,9 @@
-//! With which code the init ends, and when.
+//! Tests when the init ends, and with which code.
 
 use nix::libc;
 
 use super::peer::{
-    Feature, Init, PLACES, SHELL_THAT_STAYS, StateDir, below, is_over, start, state, wait_until_over,
+    Feature, Init, PLACES, Place, SHELL_THAT_STAYS, below, is_over, start, state, wait_until_over,
 };
 use crate::support::poll_until;
 use crate::support::running::children;
@@ -31,11 +31,11 @@ fn death_by_a_signal_gives_128_and_its_number() {
 fn every_exit_code_can_become_0() {
     for code in 0..=255 {
         let Some(init) = Init::with(&[Feature::RemapExit(code)]) else { return };
-        init.shell(StateDir::Pid1, &format!("exit {code}")).end().expect_code(0);
+        init.shell(Place::Pid1, &format!("exit {code}")).end().expect_code(0);
     }
     for code in [0, 1, 143, 255] {
         let Some(init) = Init::with(&[Feature::RemapExit(code)]) else { return };
-        init.shell(StateDir::ByOption, &format!("exit {code}")).end().expect_code(0);
+        init.shell(Place::ByOption, &format!("exit {code}")).end().expect_code(0);
     }
 }
 
@@ -49,7 +49,7 @@ fn only_the_code_that_was_named_becomes_0() {
     }
 }
 
-/// A stop that the orchestrator takes for a success.
+/// An orchestrator then takes this stop for a success.
 #[test]
 fn the_code_of_a_signal_can_become_0() {
     let Some(init) = Init::with(&[Feature::RemapExit(143)]) else { return };
@@ -69,16 +69,16 @@ fn the_init_ends_with_the_command_whoever_is_left() {
     }
 }
 
-/// Seen from outside: the one in the background lives on, where there is somebody who
-/// adopts it.
+/// A process in the background lives on after a subreaper has ended, if PID 1 adopts it. The
+/// test sees this from outside.
 #[test]
 fn a_process_in_the_background_outlives_a_subreaper() {
     let script = "sleep 1000 & echo ready; read -r line; exit 6";
     let (reader, writer) = nix::unistd::pipe().unwrap();
-    let arguments = Init::plain().arguments(StateDir::ByOption, &["sh", "-c", script]);
+    let arguments = Init::plain().arguments(Place::ByOption, &["sh", "-c", script]);
     let mut command = below(SHELL_THAT_STAYS, &arguments);
     command.stdin(reader);
-    let mut started = start(StateDir::ByOption, command);
+    let mut started = start(Place::ByOption, command);
     started.is_ready();
     let (init, command) = (started.init(), started.command());
     let background = poll_until("something runs in the background", || children(command).first().copied());

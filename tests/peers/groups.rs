@@ -1,23 +1,23 @@
-//! Signals for the command alone, or for its process group.
+//! Tests that a signal goes to the command alone, or to its process group.
 
 use nix::libc;
 
 use super::peer::{
-    Feature, Init, PLACES, SHELL_THAT_STAYS, Started, StateDir, below, bit, is_over, pending, start, state,
+    Feature, Init, PLACES, Place, SHELL_THAT_STAYS, Started, below, bit, is_over, pending, start, state,
     wait_until_over,
 };
 use crate::support::poll_until;
 use crate::support::running::children;
 
-/// A process that ignores USR1, in front of one that does not (`default`), or that
-/// keeps it to be looked at (`block`).
+/// A process that ignores SIGUSR1, and its child. With `default`, the child dies of the signal;
+/// with `block`, the signal stays pending in the child, where the test can read it.
 const FAMILY: &str = "use strict; use POSIX; $| = 1; my $n = SIGUSR1; my $pid; $SIG{USR1} = 'IGNORE'; \
      if (!($pid = fork)) { \
        sigprocmask(SIG_BLOCK, POSIX::SigSet->new($n)) if $ARGV[0] eq 'block'; \
        $SIG{USR1} = 'DEFAULT'; print \"ready\\n\"; sleep 1000; exit } \
      waitpid($pid, 0); print 'the grandchild died of ', $? & 127, \"\\n\"; exit 7";
 
-fn family(init: &Init, place: StateDir, grandchild: &str) -> Started {
+fn family(init: &Init, place: Place, grandchild: &str) -> Started {
     let mut started = init.start(place, &["perl", "-e", FAMILY, grandchild]);
     started.is_ready();
     started
@@ -43,7 +43,8 @@ fn without_the_group_a_signal_is_for_the_command_alone() {
             let grandchild = children(started.command())[0];
             started.rests();
             started.kill(libc::SIGUSR1);
-            // What it sends is sent before it waits for the next.
+            // The init sends a signal before it waits for the next one, so by now it has sent
+            // this one.
             started.rests();
             let got = pending(grandchild) & bit(libc::SIGUSR1) != 0;
             assert_eq!(got, reaches, "{place:?}, {features:?}");
@@ -51,12 +52,12 @@ fn without_the_group_a_signal_is_for_the_command_alone() {
     }
 }
 
-/// A shell with two pipelines in the background, which makes six processes with the
-/// init; gives the four of the pipelines.
+/// Starts a shell with two pipelines in the background. Together with the init these are six
+/// processes. Returns the four processes of the pipelines.
 fn six_processes(init: &Init) -> (Started, Vec<i32>) {
     let script = "sleep 1000 | cat & sleep 1000 | cat >&2 & echo ready; wait";
-    let arguments = init.arguments(StateDir::ByOption, &["sh", "-c", script]);
-    let mut started = start(StateDir::ByOption, below(SHELL_THAT_STAYS, &arguments));
+    let arguments = init.arguments(Place::ByOption, &["sh", "-c", script]);
+    let mut started = start(Place::ByOption, below(SHELL_THAT_STAYS, &arguments));
     started.is_ready();
     let command = started.command();
     let four = poll_until("the two pipelines run", || {
@@ -88,7 +89,7 @@ fn without_the_group_a_stop_leaves_the_others_of_a_pipeline() {
     started.wait_for("ended with 143");
     wait_until_over(init);
     wait_until_over(command);
-    // Whoever had got the signal would be gone, or about to go.
+    // A process that had got the signal would have ended by now, or would have it pending.
     for pid in four {
         assert!(!is_over(state(pid)) && pending(pid) == 0, "process {pid} was ended as well");
     }

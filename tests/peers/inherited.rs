@@ -1,11 +1,11 @@
-//! What the command keeps of what the init was started with.
+//! Tests which inherited state of the init reaches the command.
 
 use std::fs;
 use std::path::Path;
 
 use nix::libc;
 
-use super::peer::{Init, PLACES, SHELL_ABOVE, StateDir, below, bit, first_process, is_not_for_tini, start};
+use super::peer::{Init, PLACES, Place, SHELL_ABOVE, below, bit, first_process, is_not_for_tini, start};
 use crate::support::running::as_pid_1;
 use crate::support::signal_states::{State, inherit, shown};
 use crate::support::{poll_until, status_field};
@@ -22,7 +22,7 @@ fn signals_that_were_ignored_or_blocked_stay_so() {
     const CAT: [&str; 2] = ["cat", "/proc/self/status"];
     for place in PLACES {
         let mut direct = match place {
-            StateDir::Pid1 => first_process(CAT[0], &CAT[1..]),
+            Place::Pid1 => first_process(CAT[0], &CAT[1..]),
             _ => below(SHELL_ABOVE, &CAT.map(Into::into)),
         };
         inherit(&mut direct, &STATE);

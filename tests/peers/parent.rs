@@ -1,12 +1,12 @@
-//! The end of the init's own parent.
+//! Tests what happens when the init's own parent ends.
 
 use nix::libc;
 
-use super::peer::{Feature, Init, Started, StateDir, below, is_over, start, state, wait_until_over};
+use super::peer::{Feature, Init, Place, Started, below, is_over, start, state, wait_until_over};
 use crate::support::running::{children, command_of, rests, send, status};
 use crate::support::{poll_until, status_field};
 
-/// The init and its command, below a shell that can be killed.
+/// The init and its command, below a shell that the test can kill.
 struct Family {
     started: Started,
     parent: i32,
@@ -14,11 +14,12 @@ struct Family {
     command: i32,
 }
 
-/// PID 1 is another shell, which stays.
+/// Starts the init below two shells: PID 1 is a shell that stays, and its child, the init's
+/// parent, is another one.
 fn family(init: &Init, script: &str) -> Family {
     let shells = "sh -c '\"$@\"; exit $?' sh \"$@\"; echo the parent ended; exec sleep 1000";
-    let arguments = init.arguments(StateDir::ByOption, &["sh", "-c", script]);
-    let mut started = start(StateDir::ByOption, below(shells, &arguments));
+    let arguments = init.arguments(Place::ByOption, &["sh", "-c", script]);
+    let mut started = start(Place::ByOption, below(shells, &arguments));
     started.wait_for("ready");
     let parent = started.child();
     let init = children(parent)[0];
@@ -31,7 +32,8 @@ const TELLS: &str = "trap 'echo got USR1' USR1; trap 'echo got USR2; exit 3' USR
                      while :; do sleep 0.02; done";
 
 impl Family {
-    /// Kills the parent, and waits until the kernel has told the init so, if it does.
+    /// Kills the parent, and waits until the kernel has given the init another one. If the
+    /// kernel signals that to the init, it has done so by then.
     fn kill_parent(&mut self) {
         send(self.parent, libc::SIGKILL);
         self.started.wait_for("the parent ended");
@@ -50,7 +52,7 @@ fn the_command_hears_of_the_end_of_the_init_s_parent() {
     family.kill_parent();
     family.started.wait_for("got USR1");
     assert!(!is_over(state(family.init)) && !is_over(state(family.command)));
-    // Nothing else has changed.
+    // Nothing else has changed: other signals still arrive.
     send(family.init, libc::SIGUSR2);
     family.started.wait_for("got USR2");
     wait_until_over(family.init);
@@ -69,7 +71,7 @@ fn the_command_ends_with_the_init_s_parent() {
 fn without_the_option_the_end_of_the_parent_changes_nothing() {
     let mut family = family(&Init::plain(), TELLS);
     family.kill_parent();
-    // Would come first, had there been one.
+    // A signal for the parent's end would have been written before this one.
     send(family.init, libc::SIGUSR2);
     family.started.wait_for("got USR2");
     wait_until_over(family.init);

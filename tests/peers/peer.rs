@@ -1,4 +1,4 @@
-//! The init under test, ours or another one, and its options.
+//! The init under test, which is rdma-init or another one, and its options.
 
 use std::ffi::{OsStr, OsString};
 use std::ops::{Deref, DerefMut};
@@ -14,7 +14,7 @@ pub enum Peer {
     Tini,
 }
 
-/// Which one it is, as `RDMA_INIT_TEST_PEER` says.
+/// Returns the init under test, as `RDMA_INIT_TEST_PEER` names it.
 pub fn peer() -> Peer {
     match std::env::var("RDMA_INIT_TEST_PEER").as_deref() {
         Err(_) | Ok("" | "rdma-init") => Peer::Ours,
@@ -36,7 +36,7 @@ impl Peer {
     }
 }
 
-/// What an init can be asked for.
+/// Features of an init that a case may need.
 #[derive(Debug, Clone, Copy)]
 pub enum Feature<'a> {
     KillGroup,
@@ -45,12 +45,12 @@ pub enum Feature<'a> {
     RemapExit(u8),
     ParentDeath(&'a str),
     WarnOnReap,
-    /// From one signal to another, as `A:B`.
+    /// One signal is forwarded as another one: `A:B`.
     Rewrite(&'a str),
 }
 
 impl Feature<'_> {
-    /// The flags for it; `None` where there are none.
+    /// The flags that turn the feature on; `None` where this init has none.
     fn flags(self, peer: Peer) -> Option<Vec<String>> {
         let flags: &[&str] = match (peer, self) {
             (Peer::Ours, Feature::KillGroup) => &["--kill-group"],
@@ -58,7 +58,7 @@ impl Feature<'_> {
             (Peer::Ours, Feature::RemapExit(code)) => &["--remap-exit", &code.to_string()],
             (Peer::Ours, Feature::ParentDeath(signal)) => &["--parent-death-signal", signal],
             (Peer::Ours, Feature::WarnOnReap) => &["--warn-on-reap"],
-            // In one word: it may start with a dash.
+            // The flag and its value are one argument, because the value may start with a dash.
             (Peer::Ours, Feature::Rewrite(rewrite)) => &[&format!("--rewrite-signal={rewrite}")],
             (Peer::Tini, Feature::KillGroup) => &["-g"],
             (Peer::Tini, Feature::Supervise) => &["-s"],
@@ -71,7 +71,8 @@ impl Feature<'_> {
     }
 }
 
-/// Says that a case means nothing for this peer, where it is tini.
+/// Returns whether the init under test is tini, for which a case means nothing. Says so in this
+/// case.
 pub fn is_not_for_tini(why: &str) -> bool {
     let skipped = peer() == Peer::Tini;
     if skipped {
@@ -80,27 +81,29 @@ pub fn is_not_for_tini(why: &str) -> bool {
     skipped
 }
 
-/// Where the init runs.
+/// Where the init runs, and what makes it a subreaper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StateDir {
-    /// The first process of a PID namespace.
+pub enum Place {
+    /// The init is the first process of a PID namespace.
     Pid1,
-    /// Below a shell that is, as a subreaper because an option says so.
+    /// A shell is the first process, and an option makes the init below it a subreaper.
     ByOption,
-    /// The same, because a variable says so.
+    /// The same, but a variable makes the init a subreaper.
     ByVariable,
 }
 
-/// The two that differ in what the kernel does for an init.
-pub const PLACES: [StateDir; 2] = [StateDir::Pid1, StateDir::ByOption];
+/// The two places in which the kernel treats an init differently.
+pub const PLACES: [Place; 2] = [Place::Pid1, Place::ByOption];
 
-/// For an init that is not PID 1: a shell that is, so that nothing outlives the test.
+/// The script of the shell above an init that is not PID 1. The shell is PID 1, so that no
+/// process outlives the test.
 pub const SHELL_ABOVE: &str = "\"$@\"; exit $?";
 
-/// The same, but it stays, so that it can be seen what is left.
+/// As [`SHELL_ABOVE`], but the shell stays after the init's end, so that the test can see which
+/// processes are left.
 pub const SHELL_THAT_STAYS: &str = "\"$@\"; echo \"ended with $?\"; exec sleep 1000";
 
-/// The init with some features.
+/// An init with the flags for some features.
 #[derive(Debug, Clone, Default)]
 pub struct Init {
     flags: Vec<String>,
@@ -111,7 +114,8 @@ impl Init {
         Init::default()
     }
 
-    /// `None`, and a line that says so, where the peer lacks one of them.
+    /// Makes an init with these features. `None`, after a line that says so, where the init
+    /// under test lacks one of them.
     pub fn with(features: &[Feature]) -> Option<Init> {
         let mut init = Init::plain();
         for feature in features {
@@ -124,9 +128,9 @@ impl Init {
         Some(init)
     }
 
-    /// Program and arguments to start the command with.
-    pub fn arguments(&self, place: StateDir, command: &[&str]) -> Vec<OsString> {
-        let supervise = (place == StateDir::ByOption).then(|| Feature::Supervise.flags(peer())).flatten();
+    /// Returns the program and the arguments that start the command under the init.
+    pub fn arguments(&self, place: Place, command: &[&str]) -> Vec<OsString> {
+        let supervise = (place == Place::ByOption).then(|| Feature::Supervise.flags(peer())).flatten();
         let flags = supervise.iter().flatten().chain(&self.flags).map(OsString::from);
         let command = command.iter().map(OsString::from);
         std::iter::once(peer().program().into())
@@ -136,13 +140,14 @@ impl Init {
             .collect()
     }
 
-    /// The container's first process, with the init in front of the command.
-    pub fn command(&self, place: StateDir, command: &[&str]) -> Command {
+    /// Makes the command for the first process of the namespace, with the init in front of this
+    /// command.
+    pub fn command(&self, place: Place, command: &[&str]) -> Command {
         let arguments = self.arguments(place, command);
         match place {
-            StateDir::Pid1 => first_process(&arguments[0], &arguments[1..]),
-            StateDir::ByOption => below(SHELL_ABOVE, &arguments),
-            StateDir::ByVariable => {
+            Place::Pid1 => first_process(&arguments[0], &arguments[1..]),
+            Place::ByOption => below(SHELL_ABOVE, &arguments),
+            Place::ByVariable => {
                 let (name, value) = match peer() {
                     Peer::Ours => ("RDMA_INIT_SUPERVISE", "1"),
                     Peer::Tini => ("TINI_SUBREAPER", ""),
@@ -155,18 +160,18 @@ impl Init {
     }
 
     #[track_caller]
-    pub fn start(&self, place: StateDir, command: &[&str]) -> Started {
+    pub fn start(&self, place: Place, command: &[&str]) -> Started {
         start(place, self.command(place, command))
     }
 
-    /// In front of a shell script.
+    /// Starts a shell script under the init.
     #[track_caller]
-    pub fn shell(&self, place: StateDir, script: &str) -> Started {
+    pub fn shell(&self, place: Place, script: &str) -> Started {
         self.start(place, &["sh", "-c", script])
     }
 }
 
-/// A program with an environment of its own, and its output kept.
+/// Makes the command for a program with an environment of its own, and with its output kept.
 pub fn first_process<A: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     arguments: impl IntoIterator<Item = A>,
@@ -176,35 +181,36 @@ pub fn first_process<A: AsRef<OsStr>>(
     command
 }
 
-/// A shell script that finds these as its arguments. (Of bash, because dash empties
-/// the mask of signals that it was started with.)
+/// Makes the command for a shell script that gets these arguments. The shell is bash, because
+/// dash empties the signal mask that it was started with.
 pub fn below(script: &str, arguments: &[OsString]) -> Command {
     let mut command = first_process("/bin/bash", ["-c", script, "bash"]);
     command.args(arguments);
     command
 }
 
-/// An init that runs in a PID namespace; killed with everything in it when it goes.
+/// An init that runs in a PID namespace. It is killed with all its processes when this value is
+/// dropped.
 pub struct Started {
-    place: StateDir,
+    place: Place,
     running: Running,
 }
 
-pub fn start(place: StateDir, command: Command) -> Started {
+pub fn start(place: Place, command: Command) -> Started {
     Started { place, running: as_pid_1(command) }
 }
 
 impl Started {
-    /// The init itself.
+    /// The process of the init itself.
     #[track_caller]
     pub fn init(&self) -> i32 {
         match self.place {
-            StateDir::Pid1 => self.running.pid,
+            Place::Pid1 => self.running.pid,
             _ => self.running.child(),
         }
     }
 
-    /// What the init started, once it has become the command.
+    /// The process that the init has started, once it has become the command.
     #[track_caller]
     pub fn command(&self) -> i32 {
         command_of(self.init())
@@ -216,7 +222,7 @@ impl Started {
         send(self.init(), signal);
     }
 
-    /// Waits until the command says that it is ready, and the init rests.
+    /// Waits until the command says that it is ready, and the init has nothing left to do.
     #[track_caller]
     pub fn is_ready(&mut self) {
         self.wait_for("ready");
@@ -228,7 +234,7 @@ impl Started {
         rests(self.init());
     }
 
-    /// The children of the init but the command, once there are so many.
+    /// Waits until the init has so many children beside the command, and returns them.
     #[track_caller]
     pub fn orphans(&self, number: usize) -> Vec<i32> {
         let (init, command) = (self.init(), self.command());
@@ -264,7 +270,7 @@ pub fn inner(pid: i32) -> i32 {
     numbers.split_whitespace().next_back().unwrap().parse().unwrap()
 }
 
-/// The first letter of a process's state; `None` where it is gone.
+/// The first letter of a process's state; `None` where the process is gone.
 pub fn state(pid: i32) -> Option<char> {
     status_field(&status(pid), "State")?.chars().next()
 }
@@ -288,7 +294,7 @@ pub fn wait_until_stopped(pid: i32) {
     wait_for_state(pid, "is stopped", |state| state == Some('T'));
 }
 
-/// The signals that wait for a process: bit n-1 for signal n.
+/// The signals that are pending for a process: bit n-1 stands for signal n.
 pub fn pending(pid: i32) -> u64 {
     let status = status(pid);
     let mask = status_field(&status, "ShdPnd").unwrap_or_else(|| panic!("process {pid} is gone"));
@@ -299,7 +305,7 @@ pub fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// A command for which every signal waits, to be looked at.
+/// A command that blocks all signals, so that they stay pending and the test can read them.
 pub const COLLECTOR: &[&str] = &[
     "perl",
     "-e",

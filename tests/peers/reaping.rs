@@ -1,15 +1,16 @@
-//! Processes whose parent is gone: adopted, reaped, and told of where that is asked for.
+//! Tests that processes whose parent has ended are adopted, reaped, and reported where that is
+//! asked for.
 
 use nix::libc;
 
 use super::peer::{
-    Feature, Init, PLACES, Peer, SHELL_ABOVE, Started, StateDir, below, inner, is_not_for_tini, is_over,
-    peer, start, state, wait_until_stopped,
+    Feature, Init, PLACES, Peer, Place, SHELL_ABOVE, Started, below, inner, is_not_for_tini, is_over, peer,
+    start, state, wait_until_stopped,
 };
 use crate::support::running::{children, send, status};
 use crate::support::{poll_until, status_field};
 
-/// A hundred processes that nobody else waits for end at once.
+/// A hundred orphans end at once, and the init reaps all of them.
 #[track_caller]
 fn expect_a_hundred_orphans_to_be_reaped(mut started: Started) {
     started.is_ready();
@@ -28,37 +29,37 @@ const LEAVES_A_HUNDRED: &str =
 
 #[test]
 fn a_hundred_orphans_are_reaped_by_pid_1() {
-    expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(StateDir::Pid1, LEAVES_A_HUNDRED));
+    expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(Place::Pid1, LEAVES_A_HUNDRED));
 }
 
 #[test]
 fn a_hundred_orphans_are_reaped_by_a_subreaper_that_an_option_makes() {
-    expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(StateDir::ByOption, LEAVES_A_HUNDRED));
+    expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(Place::ByOption, LEAVES_A_HUNDRED));
 }
 
 #[test]
 fn a_hundred_orphans_are_reaped_by_a_subreaper_that_a_variable_makes() {
-    expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(StateDir::ByVariable, LEAVES_A_HUNDRED));
+    expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(Place::ByVariable, LEAVES_A_HUNDRED));
 }
 
-/// Whoever starts the init may have made it a subreaper before. (Ours still has to be
-/// asked to look after the command; tini always does.)
+/// The process that starts the init may have made itself a subreaper before. rdma-init still
+/// needs the option to look after the command; tini always does that.
 #[test]
 fn a_hundred_orphans_are_reaped_by_what_is_a_subreaper_already() {
     let make =
         format!("syscall({}, {}, 1, 0, 0, 0); exec @ARGV", libc::SYS_prctl, libc::PR_SET_CHILD_SUBREAPER);
     let mut arguments: Vec<_> = ["perl", "-e", &make].map(Into::into).into();
-    let place = if peer() == Peer::Ours { StateDir::ByOption } else { StateDir::ByVariable };
+    let place = if peer() == Peer::Ours { Place::ByOption } else { Place::ByVariable };
     arguments.extend(Init::plain().arguments(place, &["sh", "-c", LEAVES_A_HUNDRED]));
     expect_a_hundred_orphans_to_be_reaped(start(place, below(SHELL_ABOVE, &arguments)));
 }
 
-/// Not PID 1, and not asked for anything: orphans are somebody else's.
+/// An init that is not PID 1 and has no option does not adopt orphans.
 #[test]
 fn without_being_asked_nothing_but_pid_1_adopts() {
     let arguments = Init::plain()
-        .arguments(StateDir::ByVariable, &["sh", "-c", "(sleep 1000 &); echo ready; exec sleep 1000"]);
-    let mut started = start(StateDir::ByOption, below(SHELL_ABOVE, &arguments));
+        .arguments(Place::ByVariable, &["sh", "-c", "(sleep 1000 &); echo ready; exec sleep 1000"]);
+    let mut started = start(Place::ByOption, below(SHELL_ABOVE, &arguments));
     started.wait_for("ready");
     let first = started.pid;
     let adopted = poll_until("PID 1 adopts the orphan", || children(first).get(1).copied());
@@ -68,7 +69,7 @@ fn without_being_asked_nothing_but_pid_1_adopts() {
     }
 }
 
-/// The line that tells of a reaped process has its number in it.
+/// Returns whether this line reports that the process was reaped.
 fn tells_of(line: &str, pid: i32) -> bool {
     line.contains("eaped") && line.split(|c: char| !c.is_ascii_digit()).any(|word| word == pid.to_string())
 }
@@ -88,7 +89,7 @@ fn the_warning_on_reaping_names_the_process() {
         let ended = started.end().expect_code(143);
         let told = ended.stderr.lines().filter(|line| tells_of(line, number)).count();
         assert_eq!(told, 1, "{place:?}, process {number}: {ended:#?}");
-        // The command's own end is no orphan's.
+        // The end of the command itself is not reported as that of an orphan.
         assert_eq!(ended.stderr.matches("eaped").count(), 1, "{place:?}: {ended:#?}");
     }
 }
@@ -106,7 +107,7 @@ fn without_the_option_reaping_is_silent() {
     }
 }
 
-/// Three ends while the init cannot run: it gets one SIGCHLD for all.
+/// Three children end while the init is stopped, so it gets one SIGCHLD for all of them.
 #[test]
 fn three_children_that_end_at_once_are_all_reaped() {
     for place in PLACES {
@@ -131,7 +132,8 @@ fn three_children_that_end_at_once_are_all_reaped() {
     }
 }
 
-/// The command is among those that ended: its code counts, and nobody is left behind.
+/// The command is among the processes that ended. Its code counts, and all others are reaped as
+/// well.
 #[test]
 fn the_command_s_end_is_seen_among_others() {
     for place in PLACES {
@@ -174,15 +176,15 @@ fn a_grandchild_whose_parent_is_gone_is_reaped() {
     }
 }
 
-/// As the command itself sees it.
+/// The command itself looks for zombies.
 #[test]
 fn many_children_that_end_leave_no_zombie() {
     let script = "i=0; while [ $i -lt 200 ]; do (true &); i=$((i+1)); done; \
                   while cat /proc/[0-9]*/stat 2>/dev/null | grep -q ') Z '; do sleep 0.02; done; exit 4";
-    Init::plain().shell(StateDir::Pid1, script).end().expect_code(4);
+    Init::plain().shell(Place::Pid1, script).end().expect_code(4);
 }
 
-/// Those that come and go while others stay.
+/// Some orphans come and go while others stay.
 #[test]
 fn an_orphan_that_stays_does_not_hide_those_that_end() {
     for place in PLACES {
@@ -198,14 +200,14 @@ fn an_orphan_that_stays_does_not_hide_those_that_end() {
     }
 }
 
-/// Ours says when it was asked to look after the command where it cannot.
+/// rdma-init says that it cannot report orphans where it does not look after the command.
 #[test]
 fn what_is_lost_in_place_is_said() {
     if is_not_for_tini("it looks after the command wherever it runs") {
         return;
     }
     let Some(init) = Init::with(&[Feature::WarnOnReap]) else { return };
-    let arguments = init.arguments(StateDir::ByVariable, &["true"]);
-    let ended = start(StateDir::ByOption, below(SHELL_ABOVE, &arguments)).end().expect_code(0);
+    let arguments = init.arguments(Place::ByVariable, &["true"]);
+    let ended = start(Place::ByOption, below(SHELL_ABOVE, &arguments)).end().expect_code(0);
     assert!(ended.stderr.contains("Add --supervise"), "{ended:#?}");
 }

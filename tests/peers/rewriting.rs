@@ -1,15 +1,15 @@
-//! Another signal in the place of the one that was sent.
+//! Tests that another signal is forwarded in place of the one that was sent.
 
 use nix::libc;
 
 use super::peer::{
-    COLLECTOR, Feature, Init, PLACES, StateDir, bit, first_process, is_not_for_tini, pending, start,
+    COLLECTOR, Feature, Init, PLACES, Place, bit, first_process, is_not_for_tini, pending, start,
     wait_until_stopped,
 };
 use crate::support::poll_until;
 
-/// Sends these to an init that rewrites, and looks at what waits for the command.
-/// Each list is what arrives in the end, at the latest with the last that is sent.
+/// Sends these signals to an init that rewrites them, and checks that exactly the signals of
+/// `arrives` are pending in the command afterwards.
 fn expect(rewrites: &[&str], sent: &[i32], arrives: &[i32]) {
     let features: Vec<_> = rewrites.iter().map(|rewrite| Feature::Rewrite(rewrite)).collect();
     let Some(init) = Init::with(&features) else { return };
@@ -84,9 +84,9 @@ fn a_signal_that_is_rewritten_decides_on_the_code() {
     }
 }
 
-/// The command may be faster than the init, which then finds its orders and a signal
-/// at the same time. It takes the preparation a while to read this configuration, so
-/// that the init can be stopped before the orders are given.
+/// The command may be faster than the init, which then reads its orders and a signal at the
+/// same time. The preparation takes a while to read this long configuration, so that the test
+/// can stop the init before it gets its orders.
 #[test]
 fn a_signal_right_after_the_start_is_rewritten() {
     if is_not_for_tini("it does not rewrite") {
@@ -96,9 +96,9 @@ fn a_signal_right_after_the_start_is_rewritten() {
     let config = folder.path().join("config.toml");
     std::fs::write(&config, format!("rewrite-signal = [{}]\n", "\"TERM:INT\", ".repeat(20_000))).unwrap();
     let script = "trap 'echo interrupted; exit 4' INT; echo ready; while :; do sleep 0.02; done";
-    let mut command = Init::plain().command(StateDir::Pid1, &["sh", "-c", script]);
+    let mut command = Init::plain().command(Place::Pid1, &["sh", "-c", script]);
     command.env("RDMA_INIT_CONFIG", &config);
-    let mut started = start(StateDir::Pid1, command);
+    let mut started = start(Place::Pid1, command);
     started.child();
     started.kill(libc::SIGSTOP);
     wait_until_stopped(started.init());
@@ -164,8 +164,8 @@ fn an_option_without_its_rewrite_is_refused() {
     if is_not_for_tini("it does not rewrite") {
         return;
     }
-    let mut arguments = Init::plain().arguments(StateDir::Pid1, &["true"]);
+    let mut arguments = Init::plain().arguments(Place::Pid1, &["true"]);
     arguments.insert(1, "--rewrite-signal".into());
-    let ended = start(StateDir::Pid1, first_process(&arguments[0], &arguments[1..])).end().expect_code(125);
+    let ended = start(Place::Pid1, first_process(&arguments[0], &arguments[1..])).end().expect_code(125);
     assert!(ended.stderr.contains("--rewrite-signal"), "{ended:#?}");
 }

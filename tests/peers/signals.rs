@@ -1,4 +1,4 @@
-//! From the init to the command.
+//! Tests that signals go from the init to the command.
 
 use nix::libc;
 
@@ -18,8 +18,8 @@ fn a_signal_that_the_command_dies_of_gives_128_and_its_number() {
     }
 }
 
-/// What tells of the init's own faults tini leaves to the kernel, and TTIN and TTOU it
-/// ignores.
+/// tini does not handle the signals that a fault of its own raises, and ignores SIGTTIN and
+/// SIGTTOU.
 const NOT_BY_TINI: [i32; 9] = [
     libc::SIGFPE,
     libc::SIGILL,
@@ -32,8 +32,8 @@ const NOT_BY_TINI: [i32; 9] = [
     libc::SIGTTOU,
 ];
 
-/// All that a process can get, but SIGCHLD, which is about the init's own children,
-/// and those that belong to libc's threads.
+/// Returns all signals that the init has to forward. SIGCHLD is about the init's own children,
+/// and 32 and 33 belong to libc's threads.
 fn forwarded() -> impl Iterator<Item = i32> {
     let never = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD, 32, 33];
     let not_by_peer: &[i32] = if peer() == Peer::Tini { &NOT_BY_TINI } else { &[] };
@@ -52,7 +52,7 @@ fn every_signal_is_proxied() {
                 (pending(command) & bit(signal) != 0).then_some(())
             });
         }
-        // A stop and a SIGCONT take each other back; all others are still there.
+        // A stop signal and a SIGCONT cancel each other; all other signals are still pending.
         let job_control = [libc::SIGCONT, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
         let others = forwarded().filter(|signal| !job_control.contains(signal));
         let others = others.fold(0, |mask, signal| mask | bit(signal));
@@ -60,7 +60,7 @@ fn every_signal_is_proxied() {
     }
 }
 
-/// The command has handlers for the usual ones, and says which it got.
+/// The command has handlers for the usual signals, and prints which ones it has got.
 #[test]
 fn a_command_that_handles_signals_gets_each_of_them() {
     let names = ["HUP", "INT", "QUIT", "USR1", "ALRM", "TERM", "CONT", "WINCH", "USR2", "PIPE"];

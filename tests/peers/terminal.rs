@@ -1,11 +1,12 @@
-//! A terminal: the init as its first process, and the init as a job of a shell.
+//! Tests terminals: the init as the first process of a terminal, and the init as a job of a
+//! shell.
 
 use std::ffi::OsStr;
 
 use nix::libc;
 
 use super::peer::{
-    Init, StateDir, first_process, is_not_for_tini, is_over, state, wait_for_state, wait_until_over,
+    Init, Place, first_process, is_not_for_tini, is_over, state, wait_for_state, wait_until_over,
     wait_until_stopped,
 };
 use crate::support::poll_until;
@@ -18,9 +19,9 @@ const CTRL_Z: &str = "\x1a";
 
 const BASH: [&str; 4] = ["bash", "--norc", "--noprofile", "--noediting"];
 
-/// The init as PID 1, in front of a command.
+/// Starts the init as PID 1 on a terminal, in front of a command.
 fn first(command: &[&str]) -> (Running, Screen) {
-    on_a_terminal(Init::plain().command(StateDir::Pid1, command))
+    on_a_terminal(Init::plain().command(Place::Pid1, command))
 }
 
 #[test]
@@ -50,7 +51,7 @@ fn typing_exit_ends_a_shell() {
     running.end().expect_code(3);
 }
 
-/// Suspends and resumes a job of the shell that is the command.
+/// The command is a shell, and a job of this shell is suspended and resumed.
 #[track_caller]
 fn expect_job_control(flag: &str) {
     let (running, mut screen) = first(&[&BASH[..], &[flag]].concat());
@@ -95,7 +96,7 @@ struct AtAShell {
     shell: i32,
 }
 
-/// The init, as it runs as a job: it gave the terminal to the command.
+/// An init that runs as a job of the shell and has given the terminal to its command.
 struct Job {
     init: i32,
     command: i32,
@@ -112,10 +113,10 @@ impl AtAShell {
         AtAShell { running, screen, shell }
     }
 
-    /// The line that runs a command under the init.
+    /// Returns the line to type that runs a script under the init.
     fn line(script: &str) -> String {
         let quoted = |text: &OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));
-        let words = Init::plain().arguments(StateDir::ByOption, &["sh", "-c", script]);
+        let words = Init::plain().arguments(Place::ByOption, &["sh", "-c", script]);
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }
 
@@ -124,7 +125,7 @@ impl AtAShell {
         Job { init, command: command_of(init) }
     }
 
-    /// Starts a job in the foreground, which says that it is ready.
+    /// Starts a job in the foreground, and waits until it says that it is ready.
     fn runs(&mut self, script: &str) -> Job {
         self.screen.types(&format!("{}\n", AtAShell::line(script)));
         self.screen.shows("ready");
@@ -133,8 +134,7 @@ impl AtAShell {
         job
     }
 
-    /// Waits until the job has the terminal: the init, which passes on what is typed,
-    /// or the command.
+    /// Waits until the init, which passes on what is typed, or its command has the terminal.
     fn has_in_front(&self, job: &Job) {
         poll_until("the job is in the foreground", || {
             let group = nix::unistd::tcgetpgrp(&self.screen.master).ok()?.as_raw();
@@ -142,7 +142,7 @@ impl AtAShell {
         });
     }
 
-    /// Types ^Z, after which the shell has the terminal again.
+    /// Types ^Z, and waits until the shell has the terminal again.
     fn suspends(&mut self, job: &Job) {
         self.screen.types(CTRL_Z);
         self.screen.shows("Stopped");
@@ -151,7 +151,7 @@ impl AtAShell {
         self.screen.is_given_to(self.shell);
     }
 
-    /// Ends the job by ^C, and the shell with it.
+    /// Ends the job with ^C, and then the shell.
     fn interrupts(mut self, job: &Job) {
         self.screen.types(CTRL_C);
         wait_until_over(job.command);
@@ -231,7 +231,7 @@ fn bg_resumes_both_and_the_shell_keeps_the_terminal() {
     shell.interrupts(&job);
 }
 
-/// As before it: `bg` and `fg` have changed who has the terminal.
+/// `bg` and `fg` have changed who has the terminal, and ^Z still works as before.
 #[test]
 fn a_job_that_went_on_in_the_background_can_be_suspended_again() {
     if is_not_for_tini(NO_STOP) {
@@ -248,7 +248,8 @@ fn a_job_that_went_on_in_the_background_can_be_suspended_again() {
     shell.suspends(&job);
 }
 
-/// A shell stops a job of the background that wants to read, and says so.
+/// The terminal stops a job in the background that wants to read. The job reads on when `fg`
+/// has given it the terminal.
 #[test]
 fn a_command_that_reads_in_the_background_is_stopped_until_fg() {
     if is_not_for_tini(NO_STOP) {
@@ -270,7 +271,8 @@ fn a_command_that_reads_in_the_background_is_stopped_until_fg() {
     shell.screen.shows("code=4.");
 }
 
-/// Nobody stopped it, so nobody resumes it: it has to be given the terminal by `fg`.
+/// This job was started in the background and never had the terminal. `fg` gives it the
+/// terminal.
 #[test]
 fn a_command_that_was_started_in_the_background_comes_to_the_front() {
     if is_not_for_tini(NO_STOP) {
@@ -289,7 +291,7 @@ fn a_command_that_was_started_in_the_background_comes_to_the_front() {
     shell.screen.is_given_to(shell.shell);
 }
 
-/// The whole job stops, whoever else is part of it.
+/// ^Z stops the whole job, with all processes of the pipeline.
 #[test]
 fn suspending_a_pipeline_at_a_shell_stops_all_of_it() {
     if is_not_for_tini(NO_STOP) {
@@ -312,10 +314,10 @@ fn suspending_a_pipeline_at_a_shell_stops_all_of_it() {
     shell.screen.is_given_to(shell.shell);
 }
 
-/// As a supervisor suspends it, not a terminal.
+/// Here a supervisor suspends the init, and not a terminal.
 #[test]
 fn a_stop_signal_to_the_init_suspends_the_command() {
-    let mut started = Init::plain().shell(StateDir::ByOption, "echo ready; exec sleep 1000");
+    let mut started = Init::plain().shell(Place::ByOption, "echo ready; exec sleep 1000");
     started.is_ready();
     let command = started.command();
     started.kill(libc::SIGTSTP);

@@ -1,11 +1,11 @@
-//! The command line, and how the command is found.
+//! Tests the command line, and how the command is found.
 
 use std::io::Write;
 
-use super::peer::{Feature, Init, PLACES, Peer, StateDir, first_process, is_not_for_tini, peer, start};
+use super::peer::{Feature, Init, PLACES, Peer, Place, first_process, is_not_for_tini, peer, start};
 use crate::support::running::{Ended, as_pid_1};
 
-/// As PID 1, with these arguments.
+/// Runs the init as PID 1 with these arguments.
 fn run(arguments: &[&str]) -> Ended {
     as_pid_1(first_process(peer().program(), arguments)).end()
 }
@@ -45,8 +45,8 @@ fn what_is_no_option_is_an_error() {
     assert!(!ended.stderr.is_empty());
 }
 
-/// tini takes the first argument that is no option for the command; ours could not
-/// tell it from a command of its own, and asks for the dashes.
+/// tini takes the first argument that is no option as the command. rdma-init could not tell it
+/// from one of its own commands, and so demands the dashes.
 #[test]
 fn a_command_without_dashes_is_run_by_tini_and_refused_by_ours() {
     match peer() {
@@ -76,8 +76,8 @@ fn a_command_that_is_missing_gives_127_and_a_message() {
     }
 }
 
-/// Whichever of the two is faster, the init or the process that could not become the
-/// command.
+/// The init and the process that could not become the command race, and the result is the same
+/// whichever is faster.
 #[test]
 fn a_command_that_never_ran_is_not_told_of_as_if_it_had() {
     if is_not_for_tini("it says nothing about the end of its command") {
@@ -91,7 +91,8 @@ fn a_command_that_never_ran_is_not_told_of_as_if_it_had() {
     }
 }
 
-/// The codes that are turned into others are the command's; tini turns its own, too.
+/// rdma-init changes only codes of the command. tini changes the codes of its own failures,
+/// too.
 #[test]
 fn the_code_of_a_command_that_never_ran_is_not_remapped_by_ours() {
     let Some(init) = Init::with(&[Feature::RemapExit(127)]) else { return };
@@ -126,10 +127,10 @@ fn what_is_piped_in_reaches_the_command() {
     }
 }
 
-/// The dashes end the options; what comes after is the command's.
+/// The dashes end the options of the init, and everything after them belongs to the command.
 #[test]
 fn the_command_s_own_options_are_left_alone() {
-    for place in [StateDir::Pid1, StateDir::ByOption, StateDir::ByVariable] {
+    for place in [Place::Pid1, Place::ByOption, Place::ByVariable] {
         let ended =
             Init::plain().start(place, &["printf", "%s|", "-g", "--", "--version"]).end().expect_code(0);
         assert_eq!(ended.stdout, "-g|--|--version|");
