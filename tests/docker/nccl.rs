@@ -1,4 +1,4 @@
-//! NCCL itself, started by a shell that knows nothing of rdma-init.
+//! Runs NCCL itself in a container. A shell that knows nothing of rdma-init starts it.
 
 use std::path::Path;
 
@@ -6,8 +6,9 @@ use crate::support::docker::engine;
 use crate::support::docker::host::Host;
 use crate::support::nccl::{driver, some};
 
-/// The interface that NCCL meets the other processes through, in a container whose first
-/// one is a rail, and the second has the default route; with an option, too.
+/// Returns for each library the interface through which NCCL meets the other processes. The
+/// first interface of the container is a rail, and the second one has the default route.
+/// `option` is one more option of the engine.
 fn bootstrap(option: &[&str]) -> Option<Vec<String>> {
     let engine = engine()?;
     let (front, rail) = (engine.network(), &engine.rails()[0]);
@@ -23,7 +24,8 @@ fn bootstrap(option: &[&str]) -> Option<Vec<String>> {
     let mut options = host.options(option);
     options.extend(volumes.iter().flat_map(|volume| ["--volume", volume]));
     options.extend(["--entrypoint", "/bin/sh"]);
-    // The engine is free to choose the order of networks that are there at the start.
+    // The second network is attached later, because the engine would choose the order of
+    // networks that are there at the start.
     let script =
         "mkfifo /go; echo first; read -r _ </go; exec /rdma-init -- sh -c 'echo ready; exec sleep 1000'";
     let mut container = engine.start(options, &["-c", script]);
@@ -38,7 +40,7 @@ fn bootstrap(option: &[&str]) -> Option<Vec<String>> {
             library.symbols().join(" ")
         );
         let told = container.exec(&["sh", "-c", &script]).expect_code(0);
-        // bootstrap CODE LOG-START LOG-END NAME-IN-HEX ADDRESS
+        // The driver prints: bootstrap CODE LOG-START LOG-END NAME-IN-HEX ADDRESS
         let line = told.stdout.lines().find(|line| line.starts_with("bootstrap ")).unwrap().to_owned();
         let words: Vec<&str> = line.split(' ').collect();
         assert_eq!((words[1], words.len()), ("0", 6), "{told:#?}");
