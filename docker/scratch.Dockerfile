@@ -1,6 +1,7 @@
-# The same image as docker/Dockerfile's, of a binary that `make build` has built:
-#   tar -c -C target/x86_64-unknown-linux-gnu/release rdma-init -C "$PWD" docker/scratch.Dockerfile |
-#     docker build -f docker/scratch.Dockerfile -t rdma-init -
+# Makes the same image as docker/Dockerfile, from a binary that `make build` has built:
+#
+#     tar -c -C target/x86_64-unknown-linux-gnu/release rdma-init -C "$PWD" docker/scratch.Dockerfile |
+#       docker build -f docker/scratch.Dockerfile -t rdma-init -
 FROM scratch
 COPY rdma-init /rdma-init
 ENTRYPOINT ["/rdma-init"]
