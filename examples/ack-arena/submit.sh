@@ -1,9 +1,10 @@
 #!/bin/sh
-# Submits a PyTorch job on two nodes with 8 GPUs and one eRDMA device each.
+# Submits a PyTorch job on two nodes, each with 8 GPUs and one eRDMA device.
 set -eu
 
-# Arena has a shell run the command in each Pod. The shell becomes rdma-init (exec), which is then
-# PID 1, and is stopped within the 30 s that a Pod gets. The variables are the Pod's.
+# Arena lets a shell run the command in each Pod. The shell becomes rdma-init (exec), so
+# rdma-init is PID 1. Its stop timeout ends the job within the 30 s that a Pod gets to stop. The
+# Pod sets the variables of the command, so this shell must not expand them.
 # shellcheck disable=SC2016
 command='exec /rdma-init --stop-timeout=25s --drain-timeout=10s --
     torchrun --nnodes=$WORLD_SIZE --node-rank=$RANK --nproc-per-node=8

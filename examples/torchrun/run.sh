@@ -1,5 +1,5 @@
 #!/bin/sh
-# Starts this node's part of a job on two nodes; run it on both, with rank 0 and rank 1.
+# Starts one node's part of a job on two nodes. Run it on both nodes, with rank 0 and rank 1.
 #
 #   run.sh RANK ADDRESS_OF_RANK_0 [SCRIPT [ARGUMENT]...]
 set -eu
@@ -11,7 +11,7 @@ master=$2
 shift 2
 [ $# -gt 0 ] || set -- train.py
 
-# docker stop waits for longer than the stop-timeout of the image.
+# docker stop waits longer than the stop-timeout of the image.
 exec docker run --rm --name "train-$rank" --stop-timeout 60 \
     --network host --gpus all --shm-size 64g \
     --device /dev/infiniband --cap-add IPC_LOCK --ulimit memlock=-1:-1 \
