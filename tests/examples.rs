@@ -1,8 +1,8 @@
-//! What examples/ and docker/ show, tried with the tools that read it: manifests against
-//! Kubernetes' schemas, Dockerfiles built, scripts run, and everything that they start really
-//! started, in containers of a Docker engine.
+//! Tries what examples/ and docker/ show with the tools that read it: manifests are checked
+//! against Kubernetes' schemas, Dockerfiles are built, scripts are run, and everything that
+//! they start is started in containers of a Docker engine.
 //!
-//! What is needed is set up where it is not there. See tests/examples/setup.sh.
+//! tests/examples/setup.sh installs what is missing for this.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! What Arena is told to submit, and what its Pods then run.
+//! Tests what Arena is told to submit, and what its Pods then run.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use super::started::{arguments, is_child_of_pid_1, stand_ins, with_host};
 use crate::support::docker::host::OWN_SLOT;
 use crate::support::repository;
 
-/// The flags of `arena submit pytorch` of which some are used here.
+/// Flags that `arena submit pytorch` knows. The script may use no other ones.
 const FLAGS: &[&str] = &[
     "annotation",
     "clean-task-policy",
@@ -41,7 +41,7 @@ const FLAGS: &[&str] = &[
     "workers",
 ];
 
-/// Runs the script with a stand-in for Arena that prints its arguments, one on each line.
+/// Runs the script with a stand-in for Arena, which prints each of its arguments on a line.
 fn submit() -> Output {
     let folder = tempfile::tempdir().unwrap();
     let arena = folder.path().join("arena");
@@ -65,7 +65,7 @@ fn each_pod_starts_torchrun_with_the_variables() {
     assert!(flags.all(|(flag, value)| FLAGS.contains(&flag) && !value.is_empty()), "{given:?}");
     assert!(given.contains(&"--device=aliyun/erdma=1"), "{given:?}");
 
-    // As Arena's chart has it: a shell runs the command, and the variables are the operator's.
+    // As in Arena's chart, a shell runs the command, and the operator sets these variables.
     let mut options: Vec<_> = stand_ins().chain(["--entrypoint", "sh"].map(str::to_owned)).collect();
     let operator = ["MASTER_ADDR=train-master-0", "MASTER_PORT=23456", "WORLD_SIZE=2", "RANK=1"];
     let ours = given.iter().filter_map(|word| word.strip_prefix("--env="));
@@ -79,6 +79,6 @@ fn each_pod_starts_torchrun_with_the_variables() {
     assert_eq!(arguments(&ended).join(" "), torchrun);
     is_child_of_pid_1(&ended);
     assert_eq!(ended.variable("NCCL_IB_GID_INDEX"), Some(OWN_SLOT));
-    // What ACK publishes, by the profile's name.
+    // ACK publishes this value, which the profile named in the example fills in.
     assert_eq!(ended.variable("NCCL_ALGO"), Some("Ring"), "{ended:#?}");
 }

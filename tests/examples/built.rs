@@ -1,4 +1,4 @@
-//! Images that are built from Dockerfiles of the repository.
+//! Builds images from Dockerfiles of the repository.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,19 +10,19 @@ use super::started::STANDINS;
 use crate::support::docker::Engine;
 use crate::support::{binary, repository};
 
-/// Where an image builds on.
+/// The image that a Dockerfile builds on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
     /// Debian, with its package manager.
     Debian,
     /// A busybox with the stand-ins, without an entrypoint.
     Training,
-    /// The same with an entrypoint.
+    /// The same with an entrypoint of its own.
     Serving,
 }
 
 impl Base {
-    /// `None` skips the test.
+    /// Returns the name of the image. `None` skips the test.
     pub fn image(self, engine: &Engine) -> Option<String> {
         Some(match self {
             Base::Debian => debian()?.to_owned(),
@@ -35,7 +35,7 @@ impl Base {
     }
 }
 
-/// Images that stand in for what a registry has.
+/// Images that stand in for those of a registry.
 struct Bases {
     debian: String,
     rust: String,
@@ -49,7 +49,7 @@ fn bases() -> Option<&'static Bases> {
     BASES.as_ref()
 }
 
-/// What stands in for rust:1-bookworm.
+/// Returns the image that stands in for rust:1-bookworm.
 pub fn rust() -> Option<&'static str> {
     Some(&bases()?.rust)
 }
@@ -58,8 +58,8 @@ pub fn debian() -> Option<&'static str> {
     Some(&bases()?.debian)
 }
 
-/// A `docker build` that stays in the engine's cache beyond this run, as some of them take
-/// minutes. Of what an earlier run has built in this place, nothing remains.
+/// A `docker build` whose steps stay in the engine's cache beyond this run, because some of
+/// them take minutes. The image that an earlier run has built under this name is removed.
 pub struct Build<'e> {
     engine: &'e Engine,
     name: String,
@@ -85,8 +85,8 @@ impl<'e> Build<'e> {
         self
     }
 
-    /// With a folder or, of `-`, standard input as the context. The name of the image, and
-    /// what the builder said.
+    /// Builds with a folder as the context, or, where `context` is `-`, with standard input.
+    /// Returns the name of the image, and what the builder said.
     #[track_caller]
     pub fn of(mut self, context: &str, input: Option<Stdio>) -> (String, String) {
         self.docker.arg(context).stdin(input.unwrap_or_else(Stdio::null));
@@ -104,18 +104,18 @@ impl<'e> Build<'e> {
     }
 }
 
-/// Of all images here; and the name of those that stay.
+/// The label of all images that this module builds, and the repository name of those that stay.
 const LABEL: &str = "rdma-init-examples";
 
 static BUILT: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
-/// An image, built once in a run.
+/// Builds an image, but only once in a run.
 fn once(name: &str, build: impl FnOnce() -> String) -> String {
     let mut built = BUILT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     built.entry(name.to_owned()).or_insert_with(build).clone()
 }
 
-/// The program under test alone, by docker/scratch.Dockerfile.
+/// Returns the image of docker/scratch.Dockerfile, which holds only the program under test.
 pub fn program(engine: &Engine) -> String {
     once("scratch", || {
         let binary = binary();
@@ -130,7 +130,7 @@ pub fn program(engine: &Engine) -> String {
     })
 }
 
-/// A training image that starts this.
+/// Builds a training image with stand-ins, which starts as these lines of its Dockerfile say.
 fn stand_in(engine: &Engine, name: &str, starts: &str) -> String {
     once(name, || {
         let folder = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ fn stand_in(engine: &Engine, name: &str, starts: &str) -> String {
     })
 }
 
-/// The image of an example's Dockerfile; `None` skips the test.
+/// Builds an example's Dockerfile. `None` skips the test.
 pub fn example(engine: &Engine, dockerfile: &str, base: Base) -> Option<String> {
     let base = base.image(engine)?;
     let program = program(engine);

@@ -1,13 +1,12 @@
-//! No example is left out.
+//! Tests that no example is left out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::repository;
 
-/// Each folder, and its files with the module that tries them. Manifests go through
-/// manifests.rs and pods.rs, Dockerfiles through images.rs, and scripts through
-/// scripts.rs as well.
+/// Each folder of examples/, its files, and the module that tries them. Besides, manifests.rs
+/// and pods.rs try all manifests, images.rs all Dockerfiles, and scripts.rs all scripts.
 const EXAMPLES: &[(&str, &[&str])] = &[
     ("ack-arena", &["submit.sh"]),                            // arena.rs
     ("acs-type1", &["deployment.yaml"]),                      // decided.rs
@@ -31,7 +30,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The files of all examples whose name ends so, as paths in the repository.
+/// Returns the paths of all examples' files whose name ends in one of these ways.
 pub fn files(ends: &[&str]) -> Vec<PathBuf> {
     let all = EXAMPLES.iter().flat_map(|(folder, files)| files.iter().map(move |file| (folder, file)));
     let these = all.filter(|(_, file)| ends.iter().any(|end| file.ends_with(end)));

@@ -1,5 +1,5 @@
-//! What is decided for the manifests, and for what Arena and DLC start, on the hosts that the
-//! platforms have: captured ones, with the variables of the example.
+//! Tests what is decided for the manifests, and for what Arena and DLC start. The hosts are
+//! captured ones of the platforms, with the variables of the example.
 
 use std::fs;
 use std::process::Command;
@@ -11,7 +11,8 @@ use super::started::{containers, strings};
 use crate::support::process::rdma_init;
 use crate::support::repository;
 
-/// A plan on a demo host, where these variables are set, with these of the program's own.
+/// Returns the plan for a demo host. Variables of the program itself are set in its
+/// environment, and all others in the captured one.
 #[track_caller]
 fn plan(demo: &str, environment: &[(&str, &str)], flags: &[&str]) -> Value {
     let host = fs::read_to_string(repository(format!("src/demo/{demo}.json"))).unwrap();
@@ -34,7 +35,7 @@ fn plan(demo: &str, environment: &[(&str, &str)], flags: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The flags of the program in the command of the only kind of container that a manifest has.
+/// Returns the plan for the first container of an example, with the flags of its command.
 #[track_caller]
 fn plan_of(example: &str, demo: &str, more: &[(&str, &str)]) -> Option<Value> {
     let manifest = manifests()?.iter().find(|manifest| manifest.example() == example).unwrap();
@@ -74,7 +75,7 @@ fn acs_type_2() {
     expect(&plan, "acs-type2", &values);
 }
 
-/// With what the container runtime injects, and without.
+/// The plan is checked with the variables that the container runtime injects, and without them.
 #[test]
 fn cce() {
     let hcas: Vec<_> = (1..=8).map(|number| format!("mlx5_{number}")).collect();
@@ -117,7 +118,7 @@ fn arena() {
     expect(&plan, "ack-erdma", &[("NCCL_ALGO", "Ring"), ("NCCL_SOCKET_IFNAME", "eth0")]);
 }
 
-/// As many cards as the platform has RDMA for.
+/// Each Pod asks for a number of cards for which the platform has RDMA.
 #[test]
 fn acs_pods_ask_for_the_cards_that_have_rdma() {
     let Some(manifests) = manifests() else { return };

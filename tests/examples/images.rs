@@ -1,4 +1,4 @@
-//! The Dockerfiles, built and run.
+//! Builds the Dockerfiles and runs their images.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,7 @@ use super::started::{arguments, is_child_of_pid_1};
 use crate::support::docker::host::Host;
 use crate::support::docker::{Engine, engine};
 
-/// The examples that are Dockerfiles, and what they are built on.
+/// The examples that are Dockerfiles, and the image that each is built on.
 pub const EXAMPLES: &[(&str, Base)] = &[
     ("examples/dockerfile/Dockerfile", Base::Training),
     ("examples/dockerfile/entrypoint.Dockerfile", Base::Serving),
@@ -22,7 +22,7 @@ pub fn image(engine: &Engine, dockerfile: &str) -> Option<String> {
     example(engine, dockerfile, *base)
 }
 
-/// The files of an image, but for those that the engine puts into every container.
+/// Returns the files of an image, without those that the engine puts into every container.
 fn files(engine: &Engine, image: &str) -> Vec<String> {
     let container = engine.named();
     engine.docker(["create", "--name", &container.name, image]).expect_code(0);
@@ -38,7 +38,8 @@ fn files(engine: &Engine, image: &str) -> Vec<String> {
     listed.lines().filter(|file| !engine_s(file)).map(str::to_owned).collect()
 }
 
-/// It is an image to COPY --from, and to run a command of.
+/// Checks that the image holds only the program, that the program is there for COPY --from, and
+/// that it runs.
 fn is_the_program_alone(engine: &Engine, image: &str) {
     assert_eq!(files(engine, image), ["rdma-init"]);
     let version = engine.start_image::<&str>(image, [], &["--version"]).wait().expect_code(0);
@@ -59,12 +60,12 @@ fn a_clean_checkout_makes_an_image() {
     let Some(rust) = rust() else { return };
     let dockerfile = ["--file", "docker/Dockerfile"];
     let target = ["--target", "build"];
-    // The stage that takes minutes has a name of its own, so that it stays in the cache.
+    // The stage that takes minutes gets a name of its own, so that it stays in the cache.
     Build::new(engine, "build").options(dockerfile).options(target).argument("BASE", rust).of(".", None);
     let (image, said) =
         Build::new(engine, "rdma-init").options(dockerfile).argument("BASE", rust).of(".", None);
     is_the_program_alone(engine, &image);
-    // Neither target/ nor .git is sent.
+    // Neither target/ nor .git is sent to the engine.
     let sent = said.lines().find_map(|line| line.strip_prefix("Sending build context to Docker daemon"));
     let sent = sent.and_then(|text| text.split('\r').next_back()).unwrap().trim();
     let size = sent.strip_suffix("MB").map_or(0.0, |size| size.rsplit(' ').next().unwrap().parse().unwrap());
@@ -84,7 +85,7 @@ fn the_example_image_says_what_it_decided() {
         let ended = engine.start_image(&image, options, &[]).wait().expect_code(0);
         assert!(ended.stdout.contains("RoCE, 1 port"), "{ended:#?}");
         assert!(ended.stdout.contains("the command runs"), "{ended:#?}");
-        // What NCCL loads is in the image.
+        // The libraries that NCCL loads are in the image, so no finding is about libibverbs.
         ended.expect_unsaid("libibverbs");
     }
 }
@@ -103,7 +104,7 @@ fn an_image_with_the_entrypoint_fills_in_whatever_it_starts() {
     }
 }
 
-/// Without arguments, and with some, as before rdma-init was in front of it.
+/// With arguments and without them, the image starts what its base image starts.
 #[test]
 fn an_image_starts_what_its_base_image_started() {
     let Some(engine) = engine() else { return };
@@ -126,7 +127,8 @@ fn an_image_starts_what_its_base_image_started() {
     }
 }
 
-/// What comes of the wrong one of the two, and of no CMD, is told with what to write.
+/// An image that was built from the wrong one of the two Dockerfiles, or without a CMD, says
+/// what to write instead.
 #[test]
 fn an_entrypoint_that_was_lost_is_hinted_at() {
     let Some(engine) = engine() else { return };

@@ -1,4 +1,4 @@
-//! The manifests are what Kubernetes, and the operators that read them, take.
+//! Tests that Kubernetes, and the operators that read the manifests, accept them.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::covered::files;
 use super::setup::{prepared, value};
 use crate::support::repository;
 
-/// A file, its documents, and what is refused of them.
+/// A manifest, its documents, and what the schemas refuse in them.
 #[derive(Debug)]
 pub struct Manifest {
     pub path: String,
@@ -19,7 +19,7 @@ pub struct Manifest {
     errors: Vec<String>,
 }
 
-/// All manifests; `None` skips the test.
+/// Returns all manifests. `None` skips the test.
 pub fn manifests() -> Option<&'static [Manifest]> {
     static ALL: LazyLock<Option<Vec<Manifest>>> = LazyLock::new(|| {
         let paths = files(&[".yaml"]);
@@ -59,7 +59,7 @@ fn kubernetes_and_the_operators_refuse_nothing() {
     }
 }
 
-/// A slip in any part of any of them is found: in what is an operator's, and in the Pods.
+/// A mistake in any part of a manifest is found, in the fields of an operator and in the Pods.
 #[test]
 fn slips_are_found() {
     let slips = [

@@ -1,5 +1,5 @@
-//! The MPIJob with the real sshd and mpirun: workers and launcher are containers, with what
-//! the operator mounts and sets.
+//! Runs the MPIJob with the real sshd and mpirun. Workers and launcher are containers, which
+//! get what the operator mounts and sets.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -28,7 +28,7 @@ fn worker_name(number: u8) -> String {
     format!("train-worker-{number}.train.default.svc")
 }
 
-/// The Secret and the ConfigMap of the operator.
+/// Makes the folders of the operator's Secret and ConfigMap.
 fn mounted(folder: &Path) {
     let ssh = folder.join("ssh");
     fs::create_dir(&ssh).unwrap();
@@ -36,7 +36,7 @@ fn mounted(folder: &Path) {
     keygen.args(["-q", "-t", "rsa", "-N", "", "-f"]).arg(ssh.join("id_rsa"));
     assert!(keygen.status().unwrap().success());
     fs::copy(ssh.join("id_rsa.pub"), ssh.join("authorized_keys")).unwrap();
-    // The folder of a Secret is everybody's.
+    // Everybody may write to the folder of a Secret.
     fs::set_permissions(&ssh, fs::Permissions::from_mode(0o1777)).unwrap();
     fs::create_dir(folder.join("mpi")).unwrap();
     let hosts: String = (0..2).map(|number| format!("{} slots={SLOTS}\n", worker_name(number))).collect();
@@ -65,7 +65,7 @@ fn start<'e>(
     Some(engine.start_image(&image, host.options(&options), &texts(&arguments)))
 }
 
-/// The two workers have HCAs of different names.
+/// Makes a worker's host. The two workers have HCAs of different names.
 fn worker_host(engine: &Engine, number: u8) -> Host {
     let network = engine.network();
     let address = network.address();

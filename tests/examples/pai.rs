@@ -1,4 +1,4 @@
-//! The image for DLC, and the start command in it.
+//! Tests the image for DLC, and the start command in it.
 
 use super::images::image;
 use super::started::{arguments, stand_ins};
@@ -17,7 +17,7 @@ fn the_start_command_starts_torchrun_with_the_variables() {
     let stand_ins: Vec<_> = stand_ins().collect();
     let mut base: Vec<_> = stand_ins.iter().map(String::as_str).collect();
     base.extend(DLC.iter().flat_map(|variable| ["--env", variable]));
-    // As PID 1, and below a shell that stays.
+    // The command runs once as PID 1, and once below a shell that stays.
     let below = format!("(\n{command}\n); exit $?");
     for (command, pid_1) in [(&command, true), (&below, false)] {
         let host = Host::with_one_hca(engine);

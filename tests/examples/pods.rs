@@ -1,4 +1,4 @@
-//! What each container of each manifest starts, in a real container.
+//! Tests what each container of each manifest starts, in a real container.
 
 use serde_json::Value;
 
@@ -6,7 +6,8 @@ use super::manifests::manifests;
 use super::started::{Described, arguments, containers, is_child_of_pid_1, strings, with_host};
 use crate::support::docker::host::{Host, OWN_SLOT};
 
-/// The container, what its platform adds to the environment, and what is started in it.
+/// The name of a container, what its platform adds to the environment, and the command that is
+/// started in it.
 type Case = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
 
 const CASES: &[Case] = &[
@@ -68,7 +69,7 @@ fn every_container_starts_its_command_with_the_variables() {
             host = Host::new().on(network, network.address());
         }
         let mut platform = platform.to_vec();
-        // The devices of this host cannot be opened.
+        // The devices of this host cannot be opened, so an enforced self-test fails.
         let enforces = described.environment().contains(&("RDMA_INIT_SELF_TEST", "enforce"));
         if enforces {
             let refused = described.start(engine, &host, &platform).wait().expect_code(121);
@@ -88,14 +89,15 @@ fn every_container_starts_its_command_with_the_variables() {
         let filled = has_devices.then_some("=mlx5_0");
         assert_eq!(ended.variable("NCCL_IB_HCA"), filled, "{name}: {ended:#?}");
         assert_eq!(ended.variable("NCCL_IB_GID_INDEX"), has_devices.then_some(OWN_SLOT), "{name}");
-        // The host of this test is not the one that a Pod of type 2 would be on.
+        // A Pod of type 2 would be on another kind of host than this one, so an error is right
+        // there.
         if *name != "acs-type2/train" {
             ended.expect_unsaid("error:");
         }
     }
 }
 
-/// A Pod is given longer to end than the program gives what runs in it.
+/// A Pod gets more time to stop than the program gives to what runs in it.
 #[test]
 fn the_stop_timeout_is_shorter_than_the_grace_period() {
     let Some(manifests) = manifests() else { return };
@@ -114,7 +116,7 @@ fn the_stop_timeout_is_shorter_than_the_grace_period() {
     assert!(seen >= 5, "{seen}");
 }
 
-/// What a training container cannot do without.
+/// A training container needs shared memory, and the capability to pin memory.
 #[test]
 fn shared_memory_and_pinned_memory_are_provided_for() {
     let Some(manifests) = manifests() else { return };
@@ -128,7 +130,7 @@ fn shared_memory_and_pinned_memory_are_provided_for() {
         let volumes = pod["volumes"].as_array().unwrap();
         let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).unwrap();
         assert_eq!(volume["emptyDir"]["medium"], "Memory", "{name}");
-        // There, RDMA goes without verbs: no memory is pinned by the container.
+        // On ACS of type 2, RDMA goes without verbs, so the container pins no memory.
         if name != "acs-type2/train" {
             let added = &container["securityContext"]["capabilities"]["add"];
             assert_eq!(added, &Value::from(vec!["IPC_LOCK"]), "{name}");

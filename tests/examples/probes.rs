@@ -1,4 +1,4 @@
-//! The probes of the manifests, as the kubelet runs them: in the container.
+//! Runs the probes of the manifests in the container, as the kubelet does.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::pods::case;
 use super::started::{containers, strings, with_host};
 use crate::support::docker::Container;
 
-/// Commands of all probes of a container.
+/// Returns the commands of all probes of a container.
 fn probes(container: &Value) -> Vec<Vec<&str>> {
     let all = ["startupProbe", "readinessProbe", "livenessProbe"].map(|probe| &container[probe]["exec"]);
     all.into_iter().map(|exec| strings(&exec["command"])).filter(|command| !command.is_empty()).collect()
@@ -45,8 +45,8 @@ fn a_probe_passes_when_the_container_is_prepared_and_not_before() {
     assert!(seen >= 5, "{seen}");
 }
 
-/// The kubelet waits for longer than a preparation may take: 10 s where nothing is said,
-/// and 15 s more for a self-test.
+/// The kubelet waits for longer than a preparation may take. That is 10 s unless the manifest
+/// says otherwise, and 15 s more for a self-test.
 #[test]
 fn a_startup_probe_outlasts_the_preparation() {
     let Some(manifests) = manifests() else { return };

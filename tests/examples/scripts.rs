@@ -1,4 +1,4 @@
-//! The shell scripts, as the shell and shellcheck read them.
+//! Lets the shell and shellcheck read the shell scripts.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,10 +1,11 @@
-//! What tests/examples/setup.sh prepares.
+//! Runs tests/examples/setup.sh.
 
 use std::process::{Command, Stdio};
 
 use crate::support::{repository, skip};
 
-/// The values of what it says in lines `NAME=VALUE`; `None` skips the test.
+/// Returns the names and values of the lines `NAME=VALUE` that the script prints. `None` skips
+/// the test.
 pub fn prepared(what: &str) -> Option<Vec<(String, String)>> {
     let setup = repository("tests/examples/setup.sh");
     let setup = Command::new(setup).arg(what).stderr(Stdio::inherit()).output().unwrap();

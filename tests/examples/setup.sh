@@ -1,14 +1,16 @@
 #!/bin/sh
-# Makes sure that what the examples are tried with is there, and says where, in lines NAME=VALUE:
+# Makes sure that what the tests of the examples need is there, and says where it is, in lines
+# NAME=VALUE:
 #
-#   tests/examples/setup.sh manifests    PYTHON, with Kubernetes' schemas
-#   tests/examples/setup.sh images       DEBIAN and RUST, images to build on
-#   tests/examples/setup.sh              both
+#     tests/examples/setup.sh manifests    PYTHON, with Kubernetes' schemas
+#     tests/examples/setup.sh images       DEBIAN and RUST, images to build on
+#     tests/examples/setup.sh              both
 #
-# No registry is asked. The images are Debian's by debootstrap, with the certificates of this
-# machine; RUST, which stands in for rust:1-bookworm, has the Rust of this machine as well. They
-# stay, as what is built on them: `docker rmi $(docker images
-# --format '{{.Repository}}:{{.Tag}}' rdma-init-examples)` removes them.
+# The script uses no image registry. debootstrap makes the images from Debian's packages, and
+# they get the certificates of this machine. RUST, which stands in for rust:1-bookworm, gets the
+# Rust of this machine as well. These images, and those that are built on them, are kept. To
+# remove them: docker rmi $(docker images --format '{{.Repository}}:{{.Tag}}'
+# rdma-init-examples)
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -17,12 +19,13 @@ suite=bookworm
 sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
 
-# An administrator's programs may be outside a user's search path.
+# An administrator's programs may be in folders that are not in a user's search path.
 PATH=$PATH:/usr/sbin:/sbin
 
 say() { echo "examples setup: $*" >&2; }
 
-# install PROGRAM PACKAGE: tries the package lists that are there first.
+# install PROGRAM PACKAGE: installs the package if the program is missing. It first tries the
+# package lists that are there.
 install() {
     command -v "$1" >/dev/null && return 0
     say "installing $2"
@@ -32,7 +35,7 @@ install() {
     apt_install "$2" 2>/dev/null || { $sudo apt-get update -qq >&2; apt_install "$2" >&2; }
 }
 
-# Test programs that run at once must not make the same things.
+# Two test programs that run at the same time must not make the same things.
 mkdir -p "$cache"
 exec 9>"$cache/lock"
 flock 9
@@ -40,21 +43,22 @@ flock 9
 manifests() {
     wanted=$(cksum <"$here/requirements.txt" | tr ' ' -)
     venv=$cache/venv
-    # Written last: an installation that was cut off is made anew.
+    # The file "complete" is written last. Where it is missing, an installation was cut off, and
+    # is made anew.
     if ! [ -e "$venv/complete-$wanted" ]; then
         say "installing Kubernetes' schemas in target/examples"
         make_venv() { rm -rf "$venv"; python3 -m venv "$venv" >/dev/null 2>&1; }
         make_venv || { install pyvenv python3-venv; make_venv; }
         pip() { "$venv/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check "$@" >&2; }
         pip --requirement "$here/requirements.txt"
-        # Its models are read as text: what it depends on is not needed.
+        # Only the source of its models is read, so its dependencies are not needed.
         pip --no-deps kubeflow-training==1.9.4
         touch "$venv/complete-$wanted"
     fi
     echo "PYTHON=$venv/bin/python"
 }
 
-# import IMAGE FOLDER: a root file system.
+# import IMAGE FOLDER: makes an image of a root file system.
 import() {
     $sudo tar -C "$2" -c . | docker import --message rdma-init-examples \
         --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' - "$1" >/dev/null
@@ -83,7 +87,7 @@ images() {
         $sudo rm -f "$root"/var/cache/apt/archives/*.deb
         [ ! -e $certificates ] || $sudo cp $certificates "$root$certificates"
         import "$debian" "$root"
-        # What is in the official image, too.
+        # The official image of Rust has these packages, too.
         $sudo chroot "$root" sh -c 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
             apt-get install -qq -y --no-install-recommends gcc libc6-dev make pkg-config file' >/dev/null 2>&1
         $sudo rm -f "$root"/var/cache/apt/archives/*.deb
@@ -93,7 +97,7 @@ images() {
         $sudo cp -a "$sysroot/lib/rustlib/x86_64-unknown-linux-gnu" "$root/usr/local/lib/rustlib"
         import "$rust" "$root"
         $sudo rm -rf "$root"
-        # Those of another Rust, or with other certificates.
+        # Removes the images of another Rust, or with other certificates.
         docker images --format '{{.Repository}}:{{.Tag}}' rdma-init-examples |
             grep -E ':(debian|rust)-' | grep -vxF -e "$debian" -e "$rust" |
             xargs -r docker rmi --no-prune >/dev/null || :

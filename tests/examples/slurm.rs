@@ -1,5 +1,5 @@
-//! The batch script, on a real Slurm cluster of two nodes, which are containers. Only pyxis,
-//! the image and the devices are made up.
+//! Runs the batch script on a real Slurm cluster of two nodes, which are containers. Only
+//! pyxis, the image and the devices are made up.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::support::{binary, poll_until, repository};
 
 const NODES: usize = 2;
 
-/// Starts a node of the cluster; the first one has the controller.
+/// Starts a node of the cluster. The first node has the controller as well.
 fn node<'e>(engine: &'e Engine, image: &str, host: &Host, name: &str, shared: &Path) -> Container<'e> {
     let shared = format!("{}:/shared", shared.display());
     let volumes = [
@@ -19,7 +19,8 @@ fn node<'e>(engine: &'e Engine, image: &str, host: &Host, name: &str, shared: &P
         (binary(), "/usr/local/bin/rdma-init"),
     ];
     let volumes = volumes.map(|(from, to)| format!("{}:{to}:ro", from.display()));
-    // A node's daemon does not start without control groups.
+    // A node's daemon does not start without control groups, so the node gets those of this
+    // machine.
     let mut options = vec!["--hostname", name, "--network-alias", name, "--cap-add", "IPC_LOCK"];
     options.extend(["--volume", "/sys/fs/cgroup:/sys/fs/cgroup:ro", "--volume", &shared]);
     options.extend(volumes.iter().flat_map(|volume| ["--volume", volume]));
@@ -28,7 +29,7 @@ fn node<'e>(engine: &'e Engine, image: &str, host: &Host, name: &str, shared: &P
     node
 }
 
-/// Runs the script to its end: its exit code, and what it wrote.
+/// Runs the script to its end. Returns its exit code and its output.
 fn submit(node: &Container) -> (Option<i32>, String) {
     let submitted = node.exec(&["sbatch", "--wait", "--chdir=/shared", "--output=/job", "/train.sbatch"]);
     (submitted.code, node.exec(&["cat", "/job"]).expect_code(0).stdout)
@@ -40,7 +41,7 @@ fn the_job_runs_on_nodes_that_are_fit_and_on_no_others() {
     let Some(debian) = debian() else { return };
     let (image, _) = Build::new(engine, "slurm").argument("BASE", debian).of("tests/examples/slurm", None);
     let [first, second] = [(); 2].map(|()| Host::with_one_hca(engine));
-    // As the nodes of a cluster have their homes.
+    // The nodes share this folder, as the nodes of a cluster share home folders.
     let shared = tempfile::tempdir().unwrap();
     let controller = node(engine, &image, &first, "slurm1", shared.path());
     let other = node(engine, &image, &second, "slurm2", shared.path());

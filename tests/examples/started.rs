@@ -1,4 +1,4 @@
-//! A container of a Pod, as the manifest describes it, in the Docker engine.
+//! Runs a container of a Pod, as the manifest describes it, in the Docker engine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use crate::support::docker::host::Host;
 use crate::support::docker::{Container, Ended, Engine, engine};
 use crate::support::repository;
 
-/// What says what it is started with, and stands in for these.
+/// The paths at which standin.sh takes the place of the real programs.
 pub const STANDINS: &[&str] = &[
     "/usr/local/bin/mpirun",
     "/usr/local/bin/python",
@@ -22,13 +22,13 @@ pub const STANDINS: &[&str] = &[
 /// A container of a Pod.
 #[derive(Debug)]
 pub struct Described<'a> {
-    /// Example and name.
+    /// The names of the example and of the container, with a slash in between.
     pub name: String,
     pub pod: &'a Value,
     pub container: &'a Value,
 }
 
-/// Every container of the Pods of a manifest, whatever makes them.
+/// Returns the containers of all Pods of a manifest, whatever kind of object makes the Pods.
 pub fn containers(manifest: &Manifest) -> Vec<Described<'_>> {
     let mut found = Vec::new();
     for document in &manifest.documents {
@@ -51,19 +51,19 @@ fn look<'a>(value: &'a Value, example: &str, found: &mut Vec<Described<'a>>) {
     }
 }
 
-/// The strings of a list; none where there is no list.
+/// Returns the strings of a list, or none where there is no list.
 pub fn strings(list: &Value) -> Vec<&str> {
     list.as_array().into_iter().flatten().map(|text| text.as_str().unwrap()).collect()
 }
 
 impl Described<'_> {
-    /// Its variables, as the manifest gives them.
+    /// Returns the variables that the manifest gives to the container.
     pub fn environment(&self) -> Vec<(&str, &str)> {
         let pairs = self.container["env"].as_array().into_iter().flatten();
         pairs.map(|pair| (pair["name"].as_str().unwrap(), pair["value"].as_str().unwrap())).collect()
     }
 
-    /// Command and arguments, with `$(VARIABLE)` replaced as the kubelet does.
+    /// Returns command and arguments, with `$(VARIABLE)` replaced as the kubelet does it.
     fn words(&self, environment: &[(&str, &str)]) -> Vec<String> {
         let words = [strings(&self.container["command"]), strings(&self.container["args"])].concat();
         let replaced = |word: &str| {
@@ -76,8 +76,8 @@ impl Described<'_> {
         words.into_iter().map(replaced).collect()
     }
 
-    /// The options of `docker run` and the arguments that make this container, with what the
-    /// platform adds to its environment.
+    /// Returns the options of `docker run` and the arguments that make this container. The
+    /// platform adds some variables to its environment.
     pub fn docker_run(&self, platform: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let environment = [&self.environment(), platform].concat();
         let mut words = self.words(&environment);
@@ -91,8 +91,8 @@ impl Described<'_> {
         (options, words)
     }
 
-    /// Runs the init containers of its Pod, one after the other, each in an image that holds
-    /// nothing but the program. The volumes that they leave, as options for this container.
+    /// Runs the init containers of the Pod one after the other, each in an image that holds
+    /// only the program. Returns the options that give their volumes to this container.
     fn prepare(&self, engine: &Engine, host: &Host) -> Vec<String> {
         let first: Vec<&Value> = self.pod["initContainers"].as_array().into_iter().flatten().collect();
         if first.is_empty() {
@@ -106,12 +106,13 @@ impl Described<'_> {
             let ended = engine.start_image(&engine.bare_image, &options, &words[1..]).wait().expect_code(0);
             assert!(ended.stderr.is_empty(), "{}: {ended:#?}", self.name);
         }
-        // What the image has of the program does not count: it could not be rebuilt.
+        // This image could not be rebuilt, so a program that is in it does not count.
         let hidden = ["--volume", "/dev/null:/rdma-init:ro"].map(str::to_owned);
         self.volumes(self.container, host).into_iter().chain(hidden).collect()
     }
 
-    /// The folders of the host that are the emptyDirs of the Pod, where a container has them.
+    /// Returns the options that mount the Pod's emptyDirs, which are folders of the host, into
+    /// a container.
     fn volumes(&self, container: &Value, host: &Host) -> Vec<String> {
         let all = self.pod["volumes"].as_array().unwrap();
         let is_folder = |mount: &&Value| {
@@ -123,7 +124,7 @@ impl Described<'_> {
             .flat_map(|mount| {
                 let text = |field: &str| mount[field].as_str().unwrap();
                 let folder = host.folder(text("name"));
-                // As the kubelet makes it.
+                // The kubelet makes an emptyDir with this mode.
                 fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
                 let mode = if mount["readOnly"] == true { "ro" } else { "rw" };
                 let volume = format!("{}:{}:{mode}", folder.display(), text("mountPath"));
@@ -132,7 +133,7 @@ impl Described<'_> {
             .collect()
     }
 
-    /// Starts it with stand-ins for what it starts.
+    /// Starts the container, with stand-ins for the programs that it starts.
     pub fn start<'e>(&self, engine: &'e Engine, host: &Host, platform: &[(&str, &str)]) -> Container<'e> {
         let (mut options, arguments) = self.docker_run(platform);
         options.extend(self.prepare(engine, host));
@@ -141,7 +142,7 @@ impl Described<'_> {
     }
 }
 
-/// The options that a container's security context comes to.
+/// Returns the options of `docker run` that have the effect of a container's security context.
 fn security(container: &Value) -> Vec<String> {
     let context = &container["securityContext"];
     let mut options = Vec::new();
@@ -166,7 +167,7 @@ pub fn texts(strings: &[String]) -> Vec<&str> {
     strings.iter().map(String::as_str).collect()
 }
 
-/// The options that put the stand-ins into a container.
+/// Returns the options that put the stand-ins into a container.
 pub fn stand_ins() -> impl Iterator<Item = String> {
     let script = repository("tests/examples/standin.sh");
     STANDINS.iter().flat_map(move |path| ["--volume".to_owned(), format!("{}:{path}:ro", script.display())])
@@ -178,12 +179,12 @@ pub fn with_host() -> Option<(&'static Engine, Host)> {
     Some((engine, Host::with_one_hca(engine)))
 }
 
-/// What a stand-in said that it was started with.
+/// Returns the arguments with which a stand-in said that it was started.
 pub fn arguments(ended: &Ended) -> Vec<&str> {
     ended.stdout.lines().filter_map(|line| line.strip_prefix("argument ")).collect()
 }
 
-/// It was the program that started it, as PID 1, and nothing in between.
+/// Checks that the stand-in's parent is the program as PID 1, with no process in between.
 #[track_caller]
 pub fn is_child_of_pid_1(ended: &Ended) {
     assert!(ended.stdout.lines().any(|line| line == "parent 1 rdma-init"), "{ended:#?}");

@@ -1,5 +1,5 @@
-//! The script that starts torchrun on two nodes, with the real `docker run` less what this
-//! machine has no hardware for.
+//! Runs the script that starts torchrun on two nodes. It uses the real `docker run`, without
+//! the options that need hardware which this machine does not have.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,8 +9,9 @@ use super::images::image;
 use crate::support::docker::engine;
 use crate::support::repository;
 
-/// Refuses what Docker refuses. The GPUs, the devices and the names of the two nodes are not
-/// for containers of this machine, and an engine in a sandbox cannot raise a limit.
+/// Passes everything else to docker, so that what Docker refuses is refused. It drops the GPUs,
+/// the devices and the containers' names, which this machine cannot give, and lowers the limit,
+/// which an engine in a sandbox cannot raise.
 const DOCKER: &str = r#"#!/bin/sh
 n=$#
 while [ $n -gt 0 ]; do

@@ -20,7 +20,8 @@ from kubernetes_validate.utils import all_versions
 
 RELEASES = [all_versions()[0], all_versions()[-1]]
 
-# The operator's model of v2beta1 is in no package. What is below these fields is as in v1.
+# No package has the operator's model of v2beta1. What is below these fields is the same as in
+# v1.
 MPI_JOB = {
     "apiVersion": "str",
     "kind": "str",
@@ -65,7 +66,7 @@ def job(template):
     yield from core({**template, "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}})
 
 
-# The types of core Kubernetes, as the models call them.
+# The types of core Kubernetes, under the names that the models use for them.
 CORE = {
     "V1ObjectMeta": metadata,
     "V1PodTemplateSpec": pod,
@@ -139,7 +140,7 @@ def job_set(document):
     from pydantic import ValidationError
 
     yield from typed(JobsetV1alpha2JobSet, document, "JobSet")
-    # The model's own idea of a quantity is that of a table.
+    # The model takes a quantity for a table, so the Pods are left out here.
     jobs = [{**job, "template": {}} for job in document["spec"]["replicatedJobs"]]
     try:
         JobsetV1alpha2JobSet.model_validate(
