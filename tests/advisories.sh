@@ -1,10 +1,11 @@
 #!/bin/sh
-# What is known against the crates (rustsec.org): an advisory fails this. Where the data base
-# cannot be fetched, the copy of an earlier day is asked; where there is none, that is said, and
-# is no failure: a machine without GitHub is to build as well.
+# Checks the crates for known advisories (rustsec.org), and fails if there is one. Where the
+# data base cannot be fetched, it asks the copy of an earlier day. Without a copy, it says that
+# nothing was checked and does not fail, because a machine that cannot reach GitHub has to build
+# as well.
 set -eu
 
-# cargo-deny's own place.
+# cargo-deny keeps its copies of the data base here.
 copies=${CARGO_HOME:-$HOME/.cargo}/advisory-dbs
 
 if why=$(timeout 300 cargo deny --locked fetch db 2>&1); then

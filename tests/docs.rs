@@ -1,4 +1,4 @@
-//! README and manual: the parts that are made from the code are up to date, they name
+//! Tests README and manual: the parts that are made from the code are up to date, they name
 //! everything that exists, and their links lead somewhere. `UPDATE_DOCS=1 cargo test --test
 //! docs` writes the parts that are made from the code.
 
