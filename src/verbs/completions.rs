@@ -1,4 +1,4 @@
-//! A completion queue, and waiting for its completions.
+//! A completion queue, and the waiting for its completions.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -18,8 +18,8 @@ use rdma_sys::{
 use super::device::Context;
 use super::failure::{Failure, done, made};
 
-/// For this long the queue is polled before the process sleeps. A device completes a small
-/// request in a few microseconds; a wake-up takes longer.
+/// The time for which the queue is polled before the process sleeps. A device completes a small
+/// request in a few microseconds, and waking the process takes longer.
 const SPIN: Duration = Duration::from_micros(50);
 
 pub struct Completions<'a> {
@@ -35,16 +35,17 @@ struct Channel<'a> {
 
 impl Drop for Channel<'_> {
     fn drop(&mut self) {
-        // SAFETY: destroyed only here, after its queue.
+        // SAFETY: the channel is destroyed only here, after its queue.
         unsafe { ibv_destroy_comp_channel(self.channel.as_ptr()) };
     }
 }
 
 impl<'a> Completions<'a> {
-    /// A queue with room for this many completions (ibv_create_cq(3)).
+    /// Makes a queue with room for this many completions (ibv_create_cq(3)).
     ///
     /// # Errors
-    /// ENOMEM also if the provider cannot pin the queue's memory (RLIMIT_MEMLOCK).
+    /// ENOMEM, which may also mean that the provider cannot pin the queue's memory
+    /// (RLIMIT_MEMLOCK).
     pub fn new(device: &'a Context, room: i32) -> Result<Completions<'a>, Failure> {
         // SAFETY: the device is open, and outlives the channel by the lifetime.
         let channel = made(unsafe { ibv_create_comp_channel(device.raw()) })?;
@@ -62,7 +63,8 @@ impl<'a> Completions<'a> {
     /// Waits for one more completion.
     ///
     /// # Errors
-    /// The error of the request; or it did not end in time; or the device is gone.
+    /// The error of the request, or a sentence if no completion came in time or the device was
+    /// removed.
     pub fn next(&self, until: Instant) -> Result<(), Failure> {
         let spin = Instant::now() + SPIN;
         loop {
@@ -92,9 +94,10 @@ impl<'a> Completions<'a> {
         (0..count).try_for_each(|_| self.next(until))
     }
 
-    /// Takes a completion out of the queue (ibv_poll_cq(3)). Gives whether there was one.
+    /// Takes a completion out of the queue (ibv_poll_cq(3)). Returns whether there was one.
     fn take(&self) -> Result<bool, Failure> {
-        // SAFETY: plain data, all zeros are valid; the queue is alive.
+        // SAFETY: the completion is plain data, for which all zeros are valid; the queue is
+        // alive.
         let (count, completion) = unsafe {
             let mut completion: ibv_wc = zeroed();
             (ibv_poll_cq(self.raw(), 1, &mut completion), completion)
@@ -127,8 +130,8 @@ impl<'a> Completions<'a> {
 
     fn acknowledge(&self) -> Result<(), Failure> {
         let (mut queue, mut context) = (null_mut(), null_mut());
-        // SAFETY: the places are valid; the event is of the only queue of the channel, and
-        // is acknowledged, or destroying the queue would wait for that.
+        // SAFETY: the pointers are valid. The event is of the channel's only queue, and is
+        // acknowledged, because ibv_destroy_cq(3) would wait for that.
         unsafe {
             done(ibv_get_cq_event(self.channel.channel.as_ptr(), &mut queue, &mut context))?;
             ibv_ack_cq_events(queue, 1);
@@ -139,12 +142,13 @@ impl<'a> Completions<'a> {
 
 impl Drop for Completions<'_> {
     fn drop(&mut self) {
-        // SAFETY: destroyed only here; the queue pairs that use it borrow from this.
+        // SAFETY: the queue is destroyed only here; the queue pairs that use it borrow from
+        // this object.
         unsafe { ibv_destroy_cq(self.raw()) };
     }
 }
 
-/// libibverbs' own text, such as `transport retry counter exceeded`.
+/// Returns libibverbs' own text, such as `transport retry counter exceeded`.
 fn text(status: ibv_wc_status::Type) -> String {
     // SAFETY: the text of any number is a constant of the library.
     unsafe { CStr::from_ptr(ibv_wc_status_str(status)) }.to_string_lossy().into_owned()

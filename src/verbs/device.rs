@@ -13,10 +13,10 @@ use rdma_sys::{
 
 use super::failure::{Failure, done, made};
 
-/// `IBV_LINK_LAYER_ETHERNET`, an anonymous enumeration in verbs.h.
+/// The value of `IBV_LINK_LAYER_ETHERNET`, which is in an anonymous enumeration of verbs.h.
 const ETHERNET: u8 = 2;
 
-/// `IBV_QPF_GRH_REQUIRED` (`enum ib_port_flags` of the kernel's `ib_verbs.h`).
+/// The value of `IBV_QPF_GRH_REQUIRED` (`enum ib_port_flags` of the kernel's `ib_verbs.h`).
 const GRH_REQUIRED: u8 = 1;
 
 /// The devices that libibverbs knows (ibv_get_device_list(3)).
@@ -26,13 +26,15 @@ pub struct Devices {
 }
 
 impl Devices {
+    /// Lists the devices.
+    ///
     /// # Errors
-    /// ENOSYS without the kernel's support of RDMA, EPERM, ENOMEM.
+    /// ENOSYS if the kernel has no support of RDMA, EPERM, ENOMEM.
     pub fn list() -> Result<Devices, Failure> {
         super::providers::register();
         let mut count = 0;
-        // SAFETY: `count` is a valid place for one int; the list holds as many devices
-        // until it is freed.
+        // SAFETY: `count` is a valid place for one int; the list has that many devices until it
+        // is freed.
         let list = made(unsafe { ibv_get_device_list(&mut count) })?;
         Ok(Devices { list, count: usize::try_from(count).unwrap_or(0) })
     }
@@ -57,14 +59,15 @@ impl Devices {
     /// before: libibverbs waits for five seconds on a node that is denied.
     ///
     /// # Errors
-    /// There is no such device; and as for open(2) of its node.
+    /// A sentence if there is no such device, and the errors of open(2) of its node.
     pub fn open(&self, name: &str) -> Result<Context, Failure> {
         let Some((_, device)) = self.each().find(|(other, _)| other == name) else {
             return Err(Failure::because(format!(
                 "libibverbs has no provider for {name}, or the device is not there"
             )));
         };
-        // SAFETY: the device is of a list that is not freed yet; an open device outlives it.
+        // SAFETY: the device belongs to a list that is not freed yet; an open device outlives
+        // the list.
         made(unsafe { ibv_open_device(device) }).map(|context| Context { context })
     }
 }
@@ -99,7 +102,7 @@ pub struct Port {
     /// Whether packets need a global route: on RoCE, or if the subnet manager says so.
     pub global: bool,
     pub lid: u16,
-    /// In bytes; 0 if the number is not one that verbs.h names.
+    /// The MTU in bytes; 0 if the number is not one that verbs.h names.
     pub active_mtu: u32,
     pub max_mtu: u32,
     pub path_mtu: PathMtu,
@@ -135,12 +138,13 @@ impl Context {
         }
     }
 
-    /// The version of the firmware, and the number of ports (ibv_query_device(3)).
+    /// Returns the version of the firmware, and the number of ports (ibv_query_device(3)).
+    ///
     /// # Errors
     /// ENODEV after the device was removed, and the driver's own errors.
     pub fn device(&self) -> Result<(String, u8), Failure> {
-        // SAFETY: plain data, all zeros are valid; the device is open; the text ends
-        // within its array, as the last byte stays zero.
+        // SAFETY: the attributes are plain data, for which all zeros are valid; the device is
+        // open. The text ends within its array, because its last byte is zero.
         unsafe {
             let mut attributes: ibv_device_attr = zeroed();
             done(ibv_query_device(self.raw(), &mut attributes))?;
@@ -150,10 +154,13 @@ impl Context {
         }
     }
 
+    /// Returns what a port reports.
+    ///
     /// # Errors
-    /// EINVAL if there is no such port, and as for [`Context::device`].
+    /// EINVAL if there is no such port, and the errors of [`Context::device`].
     pub fn port(&self, number: u8) -> Result<Port, Failure> {
-        // SAFETY: plain data, all zeros are valid; the device is open.
+        // SAFETY: the attributes are plain data, for which all zeros are valid; the device is
+        // open.
         let port: ibv_port_attr = unsafe {
             let mut attributes = zeroed();
             done(___ibv_query_port(self.raw(), number, &mut attributes))?;
@@ -172,13 +179,14 @@ impl Context {
         })
     }
 
-    /// An entry of the GID table (ibv_query_gid(3)); `None` if it is empty.
+    /// Returns an entry of the GID table (ibv_query_gid(3)); `None` if it is empty.
     ///
     /// # Errors
     /// The table has no such slot.
     pub fn gid(&self, port: u8, index: u8) -> Result<Option<Ipv6Addr>, Failure> {
         let mut gid = ibv_gid { raw: [0; 16] };
-        // SAFETY: the device is open, the place valid; every bit of a GID is one of `raw`.
+        // SAFETY: the device is open, the pointer is valid, and `raw` covers every bit of a
+        // GID.
         let raw = unsafe {
             done(ibv_query_gid(self.raw(), port, i32::from(index), &mut gid))?;
             gid.raw
@@ -189,8 +197,8 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: the device is closed only here; everything that was made of it borrows from
-        // this, and is gone.
+        // SAFETY: the device is closed only here. Everything that was made of it borrows from
+        // this object, and is gone.
         unsafe { ibv_close_device(self.raw()) };
     }
 }

@@ -10,7 +10,7 @@ use crate::facts::reader::describe;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     Errno(Errno),
-    /// A sentence, if the kernel gives no number.
+    /// A sentence, where the kernel gives no errno.
     Because(String),
 }
 
@@ -35,12 +35,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The result of a call that returns null and sets errno.
+/// Returns the result of a call that returns null and sets errno when it fails.
 pub(super) fn made<T>(pointer: *mut T) -> Result<NonNull<T>, Failure> {
     NonNull::new(pointer).ok_or_else(|| Errno::last().into())
 }
 
-/// The result of a call that returns the errno. Some providers return -1 and set errno instead.
+/// Returns the result of a call that returns the errno. Some providers return -1 and set errno
+/// instead.
 pub(super) fn done(result: i32) -> Result<(), Failure> {
     match result {
         0 => Ok(()),

@@ -1,4 +1,5 @@
-//! What a connected queue pair does to the memory of the other end, and how fast.
+//! Measures and verifies how a connected queue pair reads and writes the memory of the other
+//! end.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use super::failure::Failure;
 use super::queue_pair::{DEPTH, QueuePair};
 use super::work::{Part, RemoteAddress, Request, send};
 
-/// The number of bytes that are compared: several packets of any MTU.
+/// The number of bytes that are compared. They make several packets with any MTU.
 pub const VERIFIED: usize = 16 * 1024;
 
 /// The size in bytes of each request when bandwidth is measured.
@@ -15,7 +16,8 @@ pub const MESSAGE: usize = 64 * 1024;
 
 const ROUND_TRIPS: usize = 50;
 
-/// The time for each of the two figures: soft-RoCE on a slow machine completes few messages.
+/// The time for measuring each of the two figures. Soft-RoCE on a slow machine completes few
+/// messages in it.
 const MEASURED: Duration = Duration::from_millis(200);
 
 /// A request that gets no answer fails within 2 s, see [`super::queue_pair`].
@@ -36,8 +38,8 @@ impl Link<'_> {
         self.completions.next(Instant::now() + PATIENCE)
     }
 
-    /// The median of some round trips, in nanoseconds: a write of 8 bytes, until the
-    /// far end's acknowledgement has come.
+    /// Returns the median of some round trips, in nanoseconds. A round trip is a write of 8
+    /// bytes, up to the acknowledgement of the far end.
     ///
     /// # Errors
     /// As for [`Completions::next`].
@@ -55,7 +57,7 @@ impl Link<'_> {
         Ok(median.as_nanos().try_into().unwrap_or(u64::MAX))
     }
 
-    /// Mbit/s of writes, measured for a short time.
+    /// Returns the bandwidth of writes in Mbit/s, measured for a short time.
     ///
     /// # Errors
     /// As for [`Completions::next`].

@@ -9,7 +9,7 @@ use super::memory::Region;
 use super::queue_pair::QueuePair;
 use super::work::{Part, Request, receive, send};
 
-/// Both ends, ready to send.
+/// Both ends of the loopback, ready to send.
 pub struct Loopback<'a> {
     pub completions: &'a Completions<'a>,
     pub near: &'a QueuePair<'a>,

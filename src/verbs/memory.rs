@@ -33,26 +33,28 @@ impl<'a> Domain<'a> {
 
 impl Drop for Domain<'_> {
     fn drop(&mut self) {
-        // SAFETY: freed only here; everything that was made of it borrows from this, and is
-        // gone.
+        // SAFETY: the domain is freed only here. Everything that was made of it borrows from
+        // this object, and is gone.
         unsafe { ibv_dealloc_pd(self.raw()) };
     }
 }
 
-/// Pages of this process, zeroed and not touched yet.
+/// Memory of this process, zeroed, whose pages were not touched yet.
 pub struct Buffer {
     start: NonNull<c_void>,
     size: NonZeroUsize,
 }
 
 impl Buffer {
+    /// Maps the memory.
+    ///
     /// # Errors
     /// ENOMEM if there is no address space, EINVAL for a size of 0.
     pub fn new(size: usize) -> Result<Buffer, Failure> {
         let size = NonZeroUsize::new(size).ok_or(Errno::EINVAL)?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory
-        // of ours.
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no memory of
+        // the process.
         let start = unsafe { mmap_anonymous(None, size, protection, MapFlags::MAP_PRIVATE) }?;
         Ok(Buffer { start, size })
     }
@@ -60,8 +62,8 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`; a region that uses the buffer owns it, and is dropped before
-        // it.
+        // SAFETY: the memory was mapped by `new`. A region that uses the buffer owns it, and is
+        // destroyed before it.
         let _ = unsafe { munmap(self.start, self.size.get()) };
     }
 }
@@ -84,8 +86,8 @@ impl<'a> Region<'a> {
         Region::with(domain, buffer, access)
     }
 
-    /// As [`Region::new`], but only the device itself may write: a device without reliable
-    /// connections grants that everywhere.
+    /// As [`Region::new`], but only the device itself may write. Every device grants that, even
+    /// one without reliable connections.
     ///
     /// # Errors
     /// As for [`Region::new`].
@@ -94,8 +96,8 @@ impl<'a> Region<'a> {
     }
 
     fn with(domain: &'a Domain, buffer: Buffer, access: ibv_access_flags) -> Result<Region<'a>, Failure> {
-        // SAFETY: the domain lives longer than the region, by the lifetime; the buffer
-        // lives as long, as the region owns it.
+        // SAFETY: the domain outlives the region, by the lifetime. The buffer lives as long as
+        // the region, which owns it.
         let region = made(unsafe {
             ibv_reg_mr(domain.raw(), buffer.start.as_ptr(), buffer.size.get(), access.0.cast_signed())
         })?;
@@ -110,9 +112,9 @@ impl<'a> Region<'a> {
         self.buffer.start.as_ptr() as u64 + offset as u64
     }
 
-    /// The key for our own requests, and the key for those of the other end.
+    /// Returns the key for requests of this end, and the key for those of the other end.
     pub(super) fn keys(&self) -> (u32, u32) {
-        // SAFETY: filled by `ibv_reg_mr`, and alive.
+        // SAFETY: `ibv_reg_mr` has filled the structure, which is alive.
         unsafe { (self.region.as_ref().lkey, self.region.as_ref().rkey) }
     }
 
@@ -126,18 +128,22 @@ impl<'a> Region<'a> {
         }
     }
 
+    /// Writes bytes into the region.
+    ///
     /// # Errors
-    /// EFAULT beyond the end.
+    /// EFAULT if they would reach beyond the end.
     pub fn put(&self, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
         let to = self.range(offset, bytes.len())?;
-        // SAFETY: the range is inside of the mapping, which no Rust reference points to;
-        // what the device does there is ordered by its completions.
+        // SAFETY: the range is inside the mapping, to which no Rust reference points.
+        // Completions order what the device does there.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         Ok(())
     }
 
+    /// Reads bytes from the region.
+    ///
     /// # Errors
-    /// EFAULT beyond the end.
+    /// EFAULT if they would reach beyond the end.
     pub fn get(&self, offset: usize, length: usize) -> Result<Vec<u8>, Failure> {
         let from = self.range(offset, length)?;
         let mut bytes = vec![0; length];
@@ -149,7 +155,7 @@ impl<'a> Region<'a> {
 
 impl Drop for Region<'_> {
     fn drop(&mut self) {
-        // SAFETY: deregistered only here, before the buffer is dropped.
+        // SAFETY: the region is deregistered only here, before the buffer is dropped.
         unsafe { ibv_dereg_mr(self.region.as_ptr()) };
     }
 }

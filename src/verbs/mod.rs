@@ -1,10 +1,10 @@
-//! RDMA through libibverbs: the only user of rdma-sys.
+//! RDMA through libibverbs. Only this module uses rdma-sys.
 //!
 //! A provider library may hang or crash on a broken device, so this runs only in
 //! processes that do nothing else: see `self_test/isolate.rs`.
 //!
-//! Each object borrows the one that it was made of, so that the compiler makes sure that they
-//! are destroyed in the right order: libibverbs refuses to destroy what is still in use.
+//! Each object borrows the one that it was made of, so the compiler makes sure that they are
+//! destroyed in the right order. libibverbs refuses to destroy an object that is still in use.
 #![allow(unsafe_code)]
 
 pub mod completions;

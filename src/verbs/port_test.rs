@@ -1,4 +1,4 @@
-//! What a process of its own found out about one port.
+//! A port to test, and what a process of its own found out about it.
 
 use std::time::Duration;
 
@@ -8,31 +8,31 @@ use serde::{Deserialize, Serialize};
 /// nobody raised it.
 pub const DEFAULT_SIZE: u64 = 64 * 1024 * 1024;
 
-/// In bytes: one page.
+/// The least number of bytes to register: one page.
 pub const LEAST_SIZE: u64 = 4096;
 
-/// The longest time for each port.
+/// The longest time for the test of one port.
 pub const DEFAULT_TIME: Duration = Duration::from_secs(5);
 
-/// A port to try.
+/// A port to test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortTest {
     pub device: String,
     /// Counted from 1.
     pub port: u8,
-    /// The slot of the GID table; needed on RoCE.
+    /// The slot of the GID table. RoCE needs one.
     pub gid_index: Option<u8>,
     /// The number of bytes to register.
     pub size: u64,
-    /// The longest time for this port.
+    /// The longest time for the test of this port.
     pub each: Duration,
-    /// In bytes: the largest InfiniBand MTU that fits into the interface's MTU, if that is
-    /// known.
+    /// The largest InfiniBand MTU, in bytes, that fits into the interface's MTU; `None` if that
+    /// is not known.
     pub allowed_mtu: Option<u32>,
 }
 
 impl PortTest {
-    /// `mlx5_0:1`, as NCCL writes ports.
+    /// Returns the port as NCCL writes it: `mlx5_0:1`.
     pub fn name(&self) -> String {
         format!("{}:{}", self.device, self.port)
     }
@@ -41,9 +41,9 @@ impl PortTest {
 /// One step of a probe: a call, or an exchange of data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// For example `ibv_reg_mr`.
+    /// The name of the call or exchange, for example `ibv_reg_mr`.
     pub name: String,
-    /// In microseconds.
+    /// The time that the step took, in microseconds.
     pub took_us: u64,
     /// Why the step failed, with the errno's name if the kernel gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,12 +56,13 @@ pub struct Step {
 pub struct DeviceProbe {
     pub device: String,
     pub port: u8,
-    /// In order. The first step that failed is the last one, unless the others do not need it.
+    /// The steps in their order. The first step that failed is the last one, unless the others
+    /// do not need it.
     pub steps: Vec<Step>,
     pub firmware: Option<String>,
-    /// For example `ACTIVE` or `DOWN`.
+    /// The state of the port, for example `ACTIVE` or `DOWN`.
     pub state: Option<String>,
-    /// In bytes. Queue pairs use the InfiniBand MTU `active_mtu`.
+    /// The MTU in bytes. Queue pairs use `active_mtu`.
     pub active_mtu: u32,
     pub max_mtu: u32,
     /// RLIMIT_MEMLOCK in bytes; `None` without limit.
@@ -76,7 +77,7 @@ pub struct DeviceProbe {
     pub verified: bool,
     /// The median round trip of 8 bytes, in nanoseconds.
     pub latency_ns: Option<u64>,
-    /// In Mbit/s.
+    /// The bandwidth in Mbit/s.
     pub bandwidth_mbps: Option<u64>,
 }
 

@@ -24,16 +24,16 @@ use crate::facts::reader::{describe, of_kernel};
 /// The number of bytes that [`all`] registers with each device.
 const SIZE: usize = 1024 * 1024;
 
-/// Room for the completions of both ends, of sending and of receiving.
+/// The room in a completion queue: completions of both ends, for sending and for receiving.
 pub(super) const ROOM: i32 = 4 * DEPTH as i32;
 
 /// The result for one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Probe {
     pub device: String,
-    /// Bytes of memory that could be registered; 0 after an error.
+    /// The number of bytes that could be registered; 0 after an error.
     pub registered: u64,
-    /// The step that failed, and why.
+    /// The step that failed, and why it failed.
     pub error: Option<String>,
 }
 
@@ -53,7 +53,7 @@ pub fn all() -> Vec<Probe> {
     devices.names().into_iter().map(one).collect()
 }
 
-/// For a probe whose steps nobody listens to.
+/// The other side of a probe whose steps nobody follows.
 struct Silent;
 
 impl Talk for Silent {
@@ -68,14 +68,15 @@ impl Talk for Silent {
     }
 }
 
-/// Tries one port by itself.
+/// Tests one port by itself, with a loopback.
 pub fn port(wanted: &PortTest, talk: &mut dyn Talk) -> DeviceProbe {
     begin(wanted, talk, |steps, context, port, domain, region, probe| {
         steps.loopback(context, port, wanted, domain, region, probe);
     })
 }
 
-/// Everything before a connection; `next` is called with what was made.
+/// Takes all steps before a connection, then calls `next` with the objects that these steps
+/// have made.
 pub(super) fn begin(
     wanted: &PortTest,
     talk: &mut dyn Talk,
@@ -142,7 +143,8 @@ impl Steps<'_> {
         Some(())
     }
 
-    /// libibverbs waits for five seconds on a node that is denied, so the node is opened first.
+    /// Opens a device. It first opens the device's node, because libibverbs waits for five
+    /// seconds on a node that is denied.
     fn open(&mut self, devices: &Devices, device: &str) -> Option<Context> {
         if let Some(node) = node(device) {
             self.step("open", || match open(&node, OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()) {
@@ -209,8 +211,8 @@ impl Steps<'_> {
         Some(())
     }
 
-    /// For a port that is up: the slot of its GID table, and the GID there, if the port needs
-    /// one.
+    /// For a port that is up: returns the slot of its GID table, and the GID in it, if the port
+    /// needs one.
     pub(super) fn address(
         &mut self,
         context: &Context,
@@ -234,7 +236,7 @@ impl Steps<'_> {
     }
 }
 
-/// Why two queue pairs cannot be connected on such a port by numbers alone.
+/// Returns why two queue pairs on such a port cannot be connected by their numbers alone.
 fn not_possible(context: &Context, port: &Port, wanted: &PortTest) -> Option<&'static str> {
     match context.transport() {
         Transport::InfiniBand if port.global && wanted.gid_index.is_none() => Some("no GID slot was given"),
@@ -244,7 +246,8 @@ fn not_possible(context: &Context, port: &Port, wanted: &PortTest) -> Option<&'s
     }
 }
 
-/// The device's node, such as `/dev/infiniband/uverbs0`; `None` if the kernel does not tell.
+/// Returns the device's node, such as `/dev/infiniband/uverbs0`; `None` if the kernel does not
+/// name it.
 fn node(device: &str) -> Option<PathBuf> {
     let entries = fs::read_dir("/sys/class/infiniband_verbs").ok()?.filter_map(Result::ok);
     let mut entries = entries.map(|entry| entry.path());

@@ -1,4 +1,4 @@
-//! The providers that are linked in.
+//! The providers that are linked into the program.
 
 use std::ffi::c_void;
 
@@ -6,7 +6,7 @@ unsafe extern "C" {
     fn ibv_static_providers(unused: *mut c_void, ...);
 }
 
-/// Makes a provider known for each name whose archive `build.rs` has found.
+/// Registers each provider whose archive `build.rs` has found.
 macro_rules! register {
     ($($name:literal $descriptor:ident,)*) => {$(
         #[cfg(provider = $name)]
@@ -14,8 +14,8 @@ macro_rules! register {
             unsafe extern "C" {
                 static $descriptor: c_void;
             }
-            // SAFETY: libibverbs reads the descriptor behind the address, up to the null
-            // pointer; it is a constant of the linked archive.
+            // SAFETY: libibverbs reads the arguments after the first one, up to the null pointer. The
+            // descriptor is a constant of the linked archive.
             unsafe {
                 ibv_static_providers(std::ptr::null_mut(), &raw const $descriptor, std::ptr::null::<c_void>());
             }
@@ -23,7 +23,8 @@ macro_rules! register {
     )*};
 }
 
-/// Makes the providers known to libibverbs. In a static program it finds none by itself.
+/// Registers the providers with libibverbs, which cannot find any by itself in a static
+/// program.
 pub fn register() {
     register! {
         "mlx5" verbs_provider_mlx5,

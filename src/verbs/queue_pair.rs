@@ -1,4 +1,4 @@
-//! Queue pairs of reliable connections, and connecting them.
+//! Queue pairs of reliable connections, and how they are connected.
 
 use std::marker::PhantomData;
 use std::mem::zeroed;
@@ -15,17 +15,16 @@ use super::device::PathMtu;
 use super::failure::{Failure, done, made};
 use super::memory::Domain;
 
-/// The number of requests that may be under way in either direction.
+/// The most requests that may be under way in one direction.
 pub const DEPTH: u32 = 16;
 
-/// The time until a packet is sent again is 4.096 us * 2^14 = 67 ms, and it is sent 6 times. A
-/// device may take up to four times as long (the InfiniBand specification), which is 2 s in
-/// all. The largest number, 7, means for ever on soft-RoCE
-/// (drivers/infiniband/sw/rxe/rxe_comp.c).
+/// A packet is sent again after 4.096 us * 2^14 = 67 ms, at most 6 times. A device may take up
+/// to four times as long (the InfiniBand specification), which is 2 s in all. The largest
+/// number of times, 7, means for ever on soft-RoCE (drivers/infiniband/sw/rxe/rxe_comp.c).
 const TIMEOUT: u8 = 14;
 const RETRIES: u8 = 6;
 
-/// Retries when the receiver is not ready; 7 would mean for ever.
+/// The number of retries when the receiver is not ready; 7 would mean for ever.
 const RECEIVER_NOT_READY: u8 = 6;
 
 /// The wait before such a retry: 0.64 ms (`min_rnr_timer`, ibv_modify_qp(3)).
@@ -39,23 +38,24 @@ pub struct QueuePair<'a> {
 /// How packets get to the other end.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
-    /// Our own port, counted from 1.
+    /// The port of this end, counted from 1.
     pub port_number: u8,
     pub path_mtu: PathMtu,
     /// The LID of the other end.
     pub lid: u16,
-    /// The slot of our GID table, and the GID of the other end: always set on RoCE.
+    /// The slot of this end's GID table, and the GID of the other end; always set on RoCE.
     pub gid: Option<(u8, Ipv6Addr)>,
 }
 
 impl<'a> QueuePair<'a> {
-    /// A queue pair that is not connected yet (ibv_create_qp(3)).
+    /// Makes a queue pair that is not connected yet (ibv_create_qp(3)).
     ///
     /// # Errors
-    /// ENOMEM also if the provider cannot pin the queues' memory (RLIMIT_MEMLOCK).
+    /// ENOMEM, which may also mean that the provider cannot pin the queues' memory
+    /// (RLIMIT_MEMLOCK).
     pub fn new(domain: &'a Domain, completions: &'a Completions) -> Result<QueuePair<'a>, Failure> {
-        // SAFETY: plain data, all zeros are valid; domain and completion queue outlive
-        // the pair, by the lifetime.
+        // SAFETY: the attributes are plain data, for which all zeros are valid. By the
+        // lifetime, domain and completion queue outlive the pair.
         let pair = made(unsafe {
             let mut wanted: ibv_qp_init_attr = zeroed();
             wanted.send_cq = completions.raw();
@@ -75,11 +75,11 @@ impl<'a> QueuePair<'a> {
     }
 
     pub fn number(&self) -> u32 {
-        // SAFETY: filled by `ibv_create_qp`, and alive.
+        // SAFETY: `ibv_create_qp` has filled the structure, which is alive.
         unsafe { self.pair.as_ref().qp_num }
     }
 
-    /// Goes from RESET to INIT, with the port and what the other end may do.
+    /// Goes from RESET to INIT, and sets the port and what the other end may do.
     ///
     /// # Errors
     /// As for ibv_modify_qp(3).
@@ -97,12 +97,12 @@ impl<'a> QueuePair<'a> {
         )
     }
 
-    /// Goes to RTR, with the other end and the way to it. Here a RoCE device looks up the
+    /// Goes to RTR, and sets the other end and the way to it. A RoCE device now looks up the
     /// Ethernet address that belongs to the GID.
     ///
     /// # Errors
     /// EINVAL or ENODATA for a GID that does not exist, ENETUNREACH without a route to it,
-    /// ETIMEDOUT if nobody answers for it.
+    /// ETIMEDOUT if no host answers for it.
     pub fn receive_from(&self, other: u32, route: &Route) -> Result<(), Failure> {
         let mut wanted = nothing();
         wanted.qp_state = ibv_qp_state::IBV_QPS_RTR;
@@ -117,7 +117,7 @@ impl<'a> QueuePair<'a> {
             wanted.ah_attr.is_global = 1;
             wanted.ah_attr.grh.sgid_index = index;
             wanted.ah_attr.grh.dgid = ibv_gid { raw: gid.octets() };
-            // The value that NCCL uses: as many routers as possible.
+            // NCCL uses this value, which allows as many routers as possible.
             wanted.ah_attr.grh.hop_limit = 255;
         }
         self.modify(
@@ -132,7 +132,7 @@ impl<'a> QueuePair<'a> {
         )
     }
 
-    /// Goes to RTS, in which the pair may send.
+    /// Goes to RTS, the state in which the pair may send.
     ///
     /// # Errors
     /// As for ibv_modify_qp(3).
@@ -155,19 +155,19 @@ impl<'a> QueuePair<'a> {
     }
 
     fn modify(&self, mut wanted: ibv_qp_attr, what: ibv_qp_attr_mask) -> Result<(), Failure> {
-        // SAFETY: the pair is alive, the attributes are complete for this mask.
+        // SAFETY: the pair is alive, and the attributes are complete for this mask.
         done(unsafe { ibv_modify_qp(self.raw(), &mut wanted, what.0.cast_signed()) })
     }
 }
 
 fn nothing() -> ibv_qp_attr {
-    // SAFETY: plain data, all zeros are valid.
+    // SAFETY: the attributes are plain data, for which all zeros are valid.
     unsafe { zeroed() }
 }
 
 impl Drop for QueuePair<'_> {
     fn drop(&mut self) {
-        // SAFETY: destroyed only here.
+        // SAFETY: the pair is destroyed only here.
         unsafe { ibv_destroy_qp(self.raw()) };
     }
 }

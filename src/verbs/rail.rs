@@ -24,7 +24,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The salts of the data that this side sends, and of the data that it writes.
+    /// Returns the salts of the data that this side sends, and of the data that it writes.
     fn salts(self) -> (u8, u8) {
         match self {
             Side::First => (0x5a, 0xa5),
@@ -40,11 +40,11 @@ impl Side {
     }
 }
 
-/// Connects a port to one of another node, and moves data both ways.
+/// Connects a port to one of another node, and moves data in both directions.
 pub fn port(wanted: &PortTest, side: Side, talk: &mut dyn Talk) -> DeviceProbe {
     begin(wanted, talk, |steps, context, port, domain, region, probe| {
         let done = rail(steps, context, port, wanted, side, domain, region, probe);
-        // The test may have failed because the port has gone down meanwhile.
+        // The test may have failed because the port went down during it.
         if done.is_none()
             && let Ok(port) = context.port(wanted.port)
         {
@@ -92,7 +92,8 @@ fn rail(
         return None;
     }
     let link = Link { completions: &completions, pair: &pair };
-    // Gives up before the parent kills this process, which would tell less.
+    // This gives up before the parent kills the process, because the parent could say less
+    // about it.
     let until = Instant::now() + wanted.each / 4 * 3;
     if side == Side::Second {
         steps.hear(&link, &areas, side.other(), until)?;
@@ -121,7 +122,7 @@ impl Steps<'_> {
         self.step("send", || link.send(areas.own(OUT, VERIFIED), Request::Send))
     }
 
-    /// Hears what the other end has to say, up to its last word.
+    /// Waits for everything that the other end sends, up to its last message.
     fn hear(&mut self, link: &Link, areas: &Areas, from: Side, until: Instant) -> Option<()> {
         let (message, written) = from.salts();
         self.step(WAITING, || link.completions.several(EXPECTED.len(), until))?;
@@ -132,15 +133,16 @@ impl Steps<'_> {
     }
 }
 
-/// The quarters of a region: data to send, the message that comes in, the place where the other
-/// end writes and tells so, and the place where it writes only to measure.
+/// The quarters of a region: the data to send; the message that arrives; the place to which the
+/// other end writes data, about which it notifies this end; and the place to which it writes only
+/// to measure.
 const OUT: usize = 0;
 const MESSAGE_IN: usize = 1;
 const WRITTEN: usize = 2;
 const SCRATCH: usize = 3;
 
-/// What comes in, in this order: the message, the notice of what was written, and the last
-/// word.
+/// The quarters into which this end receives, in this order: the message, the notice about the
+/// written data, and the last message.
 const EXPECTED: [usize; 3] = [MESSAGE_IN, WRITTEN, SCRATCH];
 
 struct Areas<'a> {

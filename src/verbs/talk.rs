@@ -1,4 +1,4 @@
-//! How a probe speaks with the process that started it.
+//! How a probe talks to the process that started it.
 
 use std::net::Ipv6Addr;
 
@@ -8,28 +8,28 @@ pub trait Talk {
     /// Tells which step comes next, so that the parent knows where a probe ended.
     fn step(&mut self, name: &str);
 
-    /// Gives our end of a rail to the other node, and returns that node's end; `None` if it has
-    /// none.
+    /// Gives this end of a rail to the other node, and returns that node's end; `None` if that
+    /// node has none.
     fn exchange(&mut self, own: End) -> Option<End>;
 
     /// Waits until both ends can receive; `false` if the other end never will.
     fn meet(&mut self) -> bool;
 }
 
-/// One end of a future connection, as the other end has to know it.
+/// One end of a connection, as the other end has to know it to connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// The number of the queue pair.
     pub number: u32,
-    /// 0 on RoCE.
+    /// The LID of the port; 0 on RoCE.
     pub lid: u16,
-    /// Always set on RoCE.
+    /// The GID of the port; always set on RoCE.
     pub gid: Option<Ipv6Addr>,
     /// The MTU in bytes that the port works with.
     pub mtu: u32,
-    /// Where the other end may write, and with which key.
+    /// The address at which the other end may write, and the key for it.
     pub address: u64,
     pub key: u32,
-    /// In bytes.
+    /// The number of bytes that the other end may write there.
     pub size: u64,
 }

@@ -1,4 +1,4 @@
-//! Handing requests to a queue pair.
+//! Posts requests to a queue pair.
 
 use std::mem::zeroed;
 use std::ptr::null_mut;
@@ -34,32 +34,39 @@ impl RemoteAddress {
 }
 
 impl Part<'_> {
-    /// Where a queue pair of the same domain finds this part.
+    /// Returns where the other end may write into this part.
     pub fn place(&self) -> RemoteAddress {
         let (_, remote) = self.region.keys();
         RemoteAddress { address: self.region.address(self.offset), key: remote }
     }
 
-    /// Data in which no packet looks like another one, nor like data of another salt.
+    /// Makes data in which no packet looks like another one, nor like data of another salt.
     fn data(&self, salt: u8) -> Vec<u8> {
-        // No table of a device has this length.
+        // 251 is a prime, so the length of no packet is a multiple of it, and each packet starts
+        // elsewhere in the pattern.
         (0..self.length).map(|n| (n % 251) as u8 ^ salt).collect()
     }
 
+    /// Fills this part with the data of this salt.
+    ///
     /// # Errors
-    /// EFAULT outside of the region.
+    /// EFAULT if the part is outside of the region.
     pub fn fill(&self, salt: u8) -> Result<(), Failure> {
         self.region.put(self.offset, &self.data(salt))
     }
 
+    /// Fills this part with zeros.
+    ///
     /// # Errors
-    /// EFAULT outside of the region.
+    /// EFAULT if the part is outside of the region.
     pub fn clear(&self) -> Result<(), Failure> {
         self.region.put(self.offset, &vec![0; self.length as usize])
     }
 
+    /// Compares this part with the data of this salt.
+    ///
     /// # Errors
-    /// The part does not hold the data that another part was filled with.
+    /// A sentence if the part holds other data.
     pub fn verify(&self, salt: u8) -> Result<(), Failure> {
         match self.region.get(self.offset, self.length as usize)? == self.data(salt) {
             true => Ok(()),
@@ -76,30 +83,35 @@ impl Part<'_> {
 /// A request to send, which gets one completion at this end.
 #[derive(Clone, Copy)]
 pub enum Request {
-    /// Sends to where the other end has asked to receive.
+    /// Sends a message to the place at which the other end has asked to receive one.
     Send,
-    /// Writes to this place of the other end. If that end is to be `told`, it gets a
-    /// completion, and may then look at the data.
+    /// Writes to this place of the other end. If that end is `told`, it gets a completion, and
+    /// may look at the data after it.
     Write { to: RemoteAddress, told: bool },
 }
 
+/// Asks to receive a message into this part.
+///
 /// # Errors
 /// ENOMEM when the queue is full, EINVAL in the wrong state (ibv_post_recv(3)).
 pub fn receive(pair: &QueuePair, into: Part) -> Result<(), Failure> {
     let mut element = into.element();
     let mut bad = null_mut();
     let mut request = ibv_recv_wr { wr_id: 0, next: null_mut(), sg_list: &mut element, num_sge: 1 };
-    // SAFETY: the request and its element are complete, and read during the call only.
-    // Where they point to is up to the device: a place outside of the region is an error.
+    // SAFETY: the request and its element are complete, and read only during the call. The
+    // device checks where they point to: a place outside of the region is an error.
     done(unsafe { ibv_post_recv(pair.raw(), &mut request, &mut bad) })
 }
 
+/// Posts a request to send.
+///
 /// # Errors
-/// As for [`receive`] (ibv_post_send(3)).
+/// The errors of [`receive`] (ibv_post_send(3)).
 pub fn send(pair: &QueuePair, from: Part, what: Request) -> Result<(), Failure> {
     let mut element = from.element();
     let mut bad = null_mut();
-    // SAFETY: plain data, all zeros are valid; the rest as for `receive`.
+    // SAFETY: the request is plain data, for which all zeros are valid; the rest is as for
+    // `receive`.
     done(unsafe {
         let mut request: ibv_send_wr = zeroed();
         request.sg_list = &mut element;
