@@ -8,8 +8,8 @@ use super::message::{Answer, Family, answer, question};
 use super::settings::Settings;
 use crate::sys::random;
 
-/// In bytes. Servers send no more than 512 over UDP, unless they were asked for more (RFC 1035,
-/// section 4.2.1).
+/// The most bytes of a datagram. Servers send no more than 512 over UDP, unless they were asked
+/// for more (RFC 1035, section 4.2.1).
 const LONGEST_DATAGRAM: usize = 4096;
 
 /// The result of asking a server for a name.
@@ -18,7 +18,7 @@ pub enum Reply {
     Addresses(Vec<IpAddr>),
     /// The name does not exist, or has no address.
     Nothing,
-    /// The server failed, with a sentence.
+    /// The server failed; the text is a sentence that says how.
     Failed(String),
     /// The server did not answer in time.
     Silent,
@@ -68,7 +68,7 @@ struct Query<'a> {
     answer: Option<Answer>,
 }
 
-/// The answer for each family, if there was one.
+/// Returns the answer for each family; `None` where there was none.
 fn exchange(
     settings: &Settings,
     server: SocketAddr,
@@ -136,7 +136,7 @@ fn by_stream(server: SocketAddr, query: &Query, until: Instant) -> io::Result<Op
     stream.set_write_timeout(left(until).or(Some(Duration::from_millis(1))))?;
     let length = u16::try_from(query.bytes.len()).map_err(|_| ErrorKind::InvalidInput)?;
     stream.write_all(&[&length.to_be_bytes(), query.bytes.as_slice()].concat())?;
-    // The length of the message, then the message.
+    // A message over TCP starts with its length.
     let Some(length) = exactly(&mut stream, 2, until)? else { return Ok(None) };
     let length = length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
     let Some(bytes) = exactly(&mut stream, length, until)? else { return Ok(None) };

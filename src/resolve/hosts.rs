@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-/// All addresses of a name, whose case does not matter. A line that cannot be understood counts
-/// as absent.
+/// Returns all addresses of a name, in upper or lower case. A line that cannot be understood
+/// counts as absent.
 pub fn addresses(file: &[u8], name: &str) -> Vec<IpAddr> {
     let name = name.strip_suffix('.').unwrap_or(name).as_bytes();
     let lines = file.split(|byte| *byte == b'\n');

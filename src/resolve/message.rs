@@ -1,4 +1,4 @@
-//! Messages of DNS (RFC 1035). Servers may send anything. Pure.
+//! Messages of DNS (RFC 1035). Nothing that a server sends is trusted. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,8 @@ use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE
 
 use super::MOST;
 
-/// The most aliases in one answer, that is names that only lead to another name.
+/// The most aliases that are followed in one answer. An alias is a name that only leads to
+/// another name.
 const MOST_ALIASES: usize = 16;
 
 /// Which addresses are asked for.
@@ -35,11 +36,11 @@ pub enum Answer {
     NoSuchName,
     /// The answer is longer than a datagram.
     Truncated,
-    /// The server failed, with a sentence.
+    /// The server failed; the text is a sentence that says how.
     Failed(String),
 }
 
-/// The question; `None` if the name is not possible in DNS.
+/// Returns the bytes of the question; `None` if DNS does not allow the name.
 pub fn question(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
     let mut packet = Packet::new_query(id);
     packet.set_flags(PacketFlag::RECURSION_DESIRED);
@@ -48,7 +49,7 @@ pub fn question(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
     packet.build_bytes_vec().ok()
 }
 
-/// The answer; `None` if the bytes are not an answer to this question.
+/// Returns the answer; `None` if the bytes are not an answer to this question.
 pub fn answer(bytes: &[u8], id: u16, name: &str, family: Family) -> Option<Answer> {
     let is_answer = header_buffer::has_flags(bytes, PacketFlag::RESPONSE).ok()?;
     if !is_answer || header_buffer::id(bytes).ok()? != id {
@@ -71,7 +72,7 @@ pub fn answer(bytes: &[u8], id: u16, name: &str, family: Family) -> Option<Answe
     }
 }
 
-/// The addresses of the name, or of the name that it is an alias of.
+/// Returns the addresses of the name, or of the name that it is an alias of.
 fn addresses(packet: &Packet, asked: Name, family: Family) -> Vec<IpAddr> {
     let mut name = &asked;
     for _ in 0..MOST_ALIASES {

@@ -20,20 +20,22 @@ use settings::Settings;
 use crate::facts::reader::{Reader, Unreadable};
 use crate::text::{shortened, visible};
 
-/// In bytes. Some launchers write the hosts of a cluster of tens of thousands of nodes.
+/// The most bytes of /etc/hosts. Some launchers write the hosts of a cluster of tens of
+/// thousands of nodes.
 const LONGEST_HOSTS: u64 = 8 * 1024 * 1024;
 
-/// In bytes.
+/// The most bytes of /etc/resolv.conf.
 const LONGEST_SETTINGS: u64 = 64 * 1024;
 
-/// The most addresses that are used; a name with more has them for another purpose.
+/// The most addresses of a name that are used. A name that has more of them does not stand for
+/// one node.
 const MOST: usize = 64;
 
-/// The addresses of a host, with a port: IPv4 first, otherwise in the order in which they were
-/// found.
+/// Returns the addresses of a host, with a port: IPv4 first, otherwise in the order in which
+/// they were found.
 ///
 /// # Errors
-/// A sentence: nobody knows the name, or nobody who might know it answers in time.
+/// A sentence: the name is unknown, or no server that may know it answers in time.
 pub fn addresses(host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, String> {
     addresses_below(Path::new("/"), host, port, until)
 }
@@ -65,7 +67,7 @@ fn addresses_below(root: &Path, host: &str, port: u16, until: Instant) -> Result
     })
 }
 
-/// An address as text: `127.0.0.1`, `::1`, `fe80::1%eth0`, `fe80::1%2`.
+/// Reads an address: `127.0.0.1`, `::1`, `fe80::1%eth0`, `fe80::1%2`.
 fn literal(host: &str, port: u16) -> Option<SocketAddr> {
     if let Ok(address) = host.parse() {
         return Some(SocketAddr::new(address, port));
@@ -75,15 +77,16 @@ fn literal(host: &str, port: u16) -> Option<SocketAddr> {
     Some(SocketAddrV6::new(address.parse().ok()?, port, 0, scope).into())
 }
 
-/// Whether the name always means this host, whatever a file or a server says (RFC 6761, section
-/// 6.3).
+/// Returns whether the name always means this host, whatever a file or a server says (RFC 6761,
+/// section 6.3).
 pub fn is_localhost(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     host == "localhost" || host.ends_with(".localhost")
 }
 
-/// Whether a name has labels of 1 to 63 letters, digits, hyphens and, as in some clusters,
-/// underscores, and 253 bytes in all (RFC 1123, section 2.1). DNS also allows a dot at the end.
+/// Returns whether a name has labels of 1 to 63 letters, digits, hyphens and, as in some
+/// clusters, underscores, and 253 bytes in all (RFC 1123, section 2.1). DNS also allows a dot
+/// at the end.
 fn is_host_name(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -91,7 +94,7 @@ fn is_host_name(host: &str) -> bool {
         && host.split('.').all(|label| (1..=63).contains(&label.len()) && label.bytes().all(plain))
 }
 
-/// Asks for each name that may be meant, in order, until one is known.
+/// Asks for each name that the host may have, in order, until a server knows one.
 fn by_dns(settings: &Settings, host: &str, until: Instant) -> Result<Vec<IpAddr>, String> {
     let servers = settings.shown_servers();
     let mut unanswered = None;
@@ -100,7 +103,7 @@ fn by_dns(settings: &Settings, host: &str, until: Instant) -> Result<Vec<IpAddr>
         match by_servers(settings, name, until) {
             Reply::Addresses(found) => return Ok(found),
             Reply::Nothing => {}
-            // The other names would wait as long for the same servers.
+            // A question for another name would wait as long for the same servers.
             Reply::Silent => return Err(format!("no DNS server of /etc/resolv.conf ({servers}) answers")),
             Reply::Failed(why) => {
                 unanswered = Some(format!("DNS ({servers}) cannot say what {name} is: {why}"))

@@ -8,13 +8,13 @@ use resolv_conf::{Config, ScopedIp};
 
 const DNS: u16 = 53;
 
-/// glibc's bounds (resolv.h: MAXNS, RES_MAXNDOTS, RES_MAXRETRY, RES_MAXRETRANS).
+/// The limits of glibc (resolv.h: MAXNS, RES_MAXNDOTS, RES_MAXRETRY, RES_MAXRETRANS).
 const MOST_SERVERS: usize = 3;
 const MOST_DOTS: u32 = 15;
 const MOST_ATTEMPTS: u32 = 5;
 const LONGEST_TIMEOUT: u32 = 30;
 
-/// The number that Kubernetes allows a Pod.
+/// The number of search domains that Kubernetes allows a Pod.
 const MOST_DOMAINS: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A line that cannot be understood counts as absent.
+    /// Reads the file. A line that cannot be understood counts as absent.
     pub fn parse(file: &[u8]) -> Settings {
         let (config, _) = Config::parse_with_errors(file);
         let servers = config.get_nameservers_or_local();
@@ -61,7 +61,7 @@ impl Settings {
         }
     }
 
-    /// The names to ask for, in this order, without the dot at the end.
+    /// Returns the names to ask for, in this order, without the dot at the end.
     pub fn candidates(&self, host: &str) -> Vec<String> {
         if let Some(absolute) = host.strip_suffix('.') {
             return vec![absolute.to_owned()];

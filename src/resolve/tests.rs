@@ -1,5 +1,5 @@
-//! Tests against servers on loopback that answer what a test wants, and against files below a
-//! folder.
+//! Tests with servers on loopback that answer what a test wants, and with files below a
+//! temporary folder.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,8 +17,8 @@ use super::message::{Answer, Family, answer, question};
 use super::settings::Settings;
 use super::*;
 
-/// What a server answers to a question. The bool tells whether it came over TCP. UDP sends all
-/// of the datagrams, TCP only the first.
+/// What a server answers to a question. The bool says whether the question came over TCP. Over
+/// UDP the server sends all of the messages, over TCP only the first.
 type Says = fn(&Packet, bool) -> Vec<Vec<u8>>;
 
 struct Server {
@@ -88,7 +88,7 @@ fn record<'a>(name: &Name<'a>, data: RData<'a>) -> ResourceRecord<'a> {
     ResourceRecord::new(name.clone(), CLASS::IN, 5, data)
 }
 
-/// This many addresses of the question's family.
+/// Makes this many addresses of the question's family.
 fn addresses_of<'a>(packet: &Packet<'a>, name: &Name<'a>, number: u8) -> Vec<ResourceRecord<'a>> {
     let data = |last: u8| match family(packet) {
         Family::Ipv4 => RData::A(A { address: u32::from_be_bytes([10, 0, 0, last]) }),
@@ -172,7 +172,7 @@ fn a_long_answer_comes_over_tcp() {
         bytes(&reply)
     });
     let found = by_dns(&settings(&[&server]), "node2.", soon()).unwrap();
-    // The most addresses of each family that are used.
+    // Only this many addresses of each family are used.
     assert_eq!(found.len(), 2 * MOST);
     assert_eq!(shown(&found[..2]), ["10.0.0.1", "10.0.0.2"]);
 }
