@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs what the build (`setup.sh build`), the tests (`setup.sh test`) or the
-# benchmark (`setup.sh bench`) need on Debian 12 and Ubuntu 22.04 and later, and only what is
-# missing.
+# Installs what the build (`setup.sh build`), the tests (`setup.sh test`) or the benchmark
+# (`setup.sh bench`) need on Debian 12, Ubuntu 22.04 and later releases. It installs only what
+# is missing.
 set -eu
-# What apt-get says is read here.
+# This script reads what apt-get says, so that has to be English.
 export LC_ALL=C
 
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -16,12 +16,13 @@ is_root() { [ "$(id -u)" = 0 ]; }
 may_become_root() { is_root || command -v sudo >/dev/null; }
 as_root() { if is_root; then "$@"; else sudo "$@"; fi; }
 
-# apt WORD...: as root. Another apt may be at work, as on a machine that has just been started.
+# apt WORD...: runs apt-get as root. It waits for another apt, which may run on a machine that
+# has just been started.
 apt() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@"
 }
 
-# The packages among these that are not installed.
+# Prints those of these packages that are not installed.
 missing() {
     for package; do
         # shellcheck disable=SC2016
@@ -36,7 +37,8 @@ install() {
     may_become_root || die "only root can install what is missing, and there is no sudo. Run this as root, then try again:
     apt-get update && apt-get install --no-install-recommends $packages"
     say "installing $packages"
-    # The package lists of a fresh machine are empty, those of an old one stale.
+    # The package lists of a fresh machine are empty, and those of an old one are stale, so the
+    # second try updates them.
     # shellcheck disable=SC2086
     apt install -y --no-install-recommends $packages >/dev/null 2>&1 || {
         apt update && apt install -y --no-install-recommends $packages >/dev/null
@@ -45,7 +47,7 @@ install() {
 
 # --- Rust -----------------------------------------------------------------------------------
 
-# Whether the cargo and the rustc that are found first can build this.
+# Returns whether the cargo and the rustc that are first in the PATH can build this.
 is_recent() {
     for program in cargo rustc; do
         version=$(cd "$repository" && "$program" --version 2>/dev/null) || return 1
@@ -57,7 +59,7 @@ is_recent() {
 rust() {
     needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$repository/Cargo.toml")
     [ -n "$needed" ] || die "Cargo.toml does not say which Rust it needs"
-    # A shell that was there before rustup does not have it in its PATH.
+    # A shell that was started before the installation of rustup does not have it in its PATH.
     PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
     is_recent && return 0
     found=$(rustc --version 2>/dev/null) || found=
@@ -70,8 +72,8 @@ rust() {
     is_recent || die "Rust $needed or later is needed, and $(command -v rustc || echo rustc) is $(rustc --version 2>&1 | head -n 1). Take it out of the PATH, or unset RUSTUP_TOOLCHAIN."
 }
 
-# Debian 13 and Ubuntu 24.04 have a package. It cannot be beside their own cargo, which is left
-# alone.
+# Installs the rustup of Debian 13 or Ubuntu 24.04. That package conflicts with the
+# distribution's own cargo. Where cargo is installed, it is kept, and this fails.
 rustup_of_distribution() {
     may_become_root || return 1
     simulated=$(apt-get -s install rustup 2>/dev/null) || {
@@ -81,7 +83,8 @@ rustup_of_distribution() {
     install rustup
 }
 
-# What Rust itself offers, of a fixed version and with the sum that was published for it:
+# Installs Rust with the installer of rust-lang.org, in a fixed version and with the checksum
+# that is published for it:
 # https://static.rust-lang.org/rustup/archive/VERSION/HOST/rustup-init.sha256
 rustup_of_rust_lang() {
     version=1.28.2
@@ -90,15 +93,15 @@ rustup_of_rust_lang() {
         aarch64) sum=e3853c5a252fca15252d07cb23a1bdd9377a8c6f3efa01531109281ae47f841c ;;
         *) die "install Rust $needed or later yourself: see https://rustup.rs" ;;
     esac
-    # Only the test of this file has another installer.
+    # Only the test of this file uses another installer.
     sum=${RDMA_INIT_TEST_RUSTUP_SHA256:-$sum}
-    # RUSTUP_UPDATE_ROOT is rustup's own, for a mirror.
+    # RUSTUP_UPDATE_ROOT is rustup's own variable, which names a mirror.
     from=${RUSTUP_UPDATE_ROOT:-https://static.rust-lang.org/rustup}
     url=$from/archive/$version/$(uname -m)-unknown-linux-gnu/rustup-init
     command -v curl >/dev/null || command -v wget >/dev/null || install curl
     say "installing Rust for this user alone, in ${CARGO_HOME:-$HOME/.cargo} and ${RUSTUP_HOME:-$HOME/.rustup}, with rustup $version from $url"
     mkdir -p "$repository/target"
-    # Not in /tmp, where some machines let nothing be executed.
+    # The folder is not in /tmp, because some machines let nothing in /tmp be executed.
     folder=$(mktemp -d "$repository/target/rustup.XXXXXX")
     trap 'rm -rf "$folder"' EXIT
     if command -v curl >/dev/null; then
@@ -110,19 +113,19 @@ rustup_of_rust_lang() {
     [ "${fetched%% *}" = "$sum" ] ||
         die "what $url sent is not rustup $version: its SHA-256 is ${fetched%% *}, not $sum. It was not run."
     chmod +x "$folder/rustup-init"
-    # A Rust of the distribution is too old, and stays.
+    # A Rust of the distribution that is too old is kept, and rustup must not complain about it.
     RUSTUP_INIT_SKIP_PATH_CHECK=yes "$folder/rustup-init" -q -y --no-modify-path --profile minimal \
         -c clippy -c rustfmt --default-toolchain stable >/dev/null || die "rustup could not install Rust (see above)"
     rm -rf "$folder"
     say "Rust is installed. For a shell of yours: . ${CARGO_HOME:-$HOME/.cargo}/env"
 }
 
-# A rustup that is there has no toolchain, or an older one.
+# Fetches a toolchain for a rustup that has none, or only an older one.
 toolchain() {
     say "rustup fetches the stable toolchain"
-    # One of a distribution fails where it would replace itself.
+    # The rustup of a distribution fails where it would update itself.
     rustup toolchain install stable --no-self-update --profile minimal -c clippy -c rustfmt || die "rustup could not install it (see above)"
-    # The default of somebody who has chosen one stays.
+    # If somebody has chosen a default toolchain, it is kept.
     rustup default >/dev/null 2>&1 || rustup default stable
     is_recent || rustup override set stable --path "$repository"
 }
@@ -144,9 +147,9 @@ build() {
     rust
 }
 
-# rdma-sys reads the header of libibverbs with a bindgen that knows libclang up to 15. Debian 13
-# and Ubuntu 24.04 have a newer one: there the last that fits comes from PyPI, for the build
-# alone. The Makefile leads the build to it.
+# rdma-sys reads the header of libibverbs with a bindgen that knows libclang up to version 15.
+# Debian 13 and Ubuntu 24.04 have a newer one. There, the last libclang that fits comes from
+# PyPI, for the build alone, and the Makefile makes the build use it.
 libclang() {
     newest=0
     for folder in "${RDMA_INIT_TEST_LLVM:-/usr/lib}"/llvm-*/lib; do
@@ -160,7 +163,7 @@ libclang() {
     install python3 python3-pip
     say "fetching libclang 14 from PyPI into target/libclang, as rdma-sys does not build with libclang $newest"
     mkdir -p "$place"
-    # For x86-64 and arm64.
+    # The two checksums are those for x86-64 and for arm64.
     cat >"$place/requirement" <<-END
 	libclang==14.0.6 \
 	    --hash=sha256:206d2789e4450a37d054e63b70451a6fc1873466397443fa13de2b3d4adb2796 \
