@@ -1,5 +1,5 @@
-//! The NCCL library itself: what it decides on hosts that a test describes, without a
-//! GPU and without their devices. See tests/nccl/driver.
+//! Tests what the NCCL library itself decides on hosts that a test describes, without a GPU and
+//! without the described devices. See tests/nccl/driver.
 
 mod support;
 

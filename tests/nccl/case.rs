@@ -1,29 +1,30 @@
-//! What is asked of NCCL, and where.
+//! A case: a host, an environment, and what NCCL is asked there.
 
 use super::host::{Host, hex};
 
 #[derive(Debug, Clone, Default)]
 pub struct Case {
     pub host: Host,
-    /// The whole environment, in this order; a name may come twice. NCCL logs
-    /// everything, whatever is set here.
+    /// The whole environment, in this order; a name may come twice. NCCL logs everything, even
+    /// if a variable here asks for less.
     pub environment: Vec<(String, String)>,
-    /// Answered in this order, in one process.
+    /// The questions, which NCCL answers in this order in one process.
     pub asks: Vec<Ask>,
 }
 
 #[derive(Debug, Clone)]
 pub enum Ask {
-    /// The interface of the connections that come first.
+    /// The interface through which the processes connect to each other at first.
     Bootstrap,
-    /// The HCAs, their order, and the slot of each.
+    /// The HCAs that NCCL uses, their order, and the GID slot of each.
     Ib,
-    /// What these variables are once the conf files are read. Comes before the
-    /// others, which change the variables of the log.
+    /// The values of these variables after NCCL has read the conf files. It has to come before
+    /// the other questions, because these change the variables of the log.
     Conf(Vec<String>),
-    /// What a variable is as an integer.
+    /// The integer that NCCL reads from a variable.
     Param { name: String, default: i64 },
-    /// What a variable is as a distance, and the one that overrules it.
+    /// The distance that NCCL reads from a variable, and the name of the variable that
+    /// overrules it.
     Level { name: String, disable: Option<String> },
 }
 

@@ -1,6 +1,6 @@
-//! The golden hosts, run through NCCL: with what the program decides for them NCCL
-//! takes just the HCAs that it should, each with a GID of the container's own; and
-//! what is predicted for the user's values comes true.
+//! Runs NCCL on the golden hosts. With what the program decides for them, NCCL uses exactly the
+//! HCAs that it should, each with a GID of the container's own. With the user's values, it does
+//! what is predicted.
 
 use rdma_init::facts::Facts;
 use rdma_init::facts::rdma::LinkLayer;
@@ -13,17 +13,17 @@ use super::model::{Environment, case, observed, predicted, version};
 use crate::support::golden::{Case, Host, hosts};
 use crate::support::nccl::{Library, libraries};
 
-/// A golden host in an image with this NCCL, and what is decided for it.
+/// Returns the facts of a golden host in an image with this NCCL, and the plan for it.
 fn decide(host: &Host, library: &Library) -> (Facts, Plan) {
     let Case { mut facts, profiles, config, .. } = host.read();
     facts.platform.nccl_version = Some(library.version.clone());
-    // The harness brings libraries of its own.
+    // The harness brings its own libraries, so those of the image do not count.
     facts.image = None;
     let plan = pipeline::decide(&facts, &profiles, &config);
     (facts, plan)
 }
 
-/// What NCCL is started with.
+/// Returns the environment with which NCCL is started under this plan.
 fn environment(plan: &Plan) -> Environment {
     let settings = plan.settings.iter();
     settings.filter_map(|setting| Some((setting.variable.clone(), setting.value.clone()?))).collect()
@@ -39,7 +39,8 @@ fn nccl_takes_what_was_decided() {
                 let (facts, plan) = decide(&host, &library);
                 (host.name, facts, plan)
             })
-            // What a name leads to, and a network of a plugin, no test can tell.
+            // A host is left out if its settings name a network of a plugin or a host, because
+            // no test can tell what these lead to.
             .filter(|(_, _, plan)| {
                 !environment(plan)
                     .iter()
@@ -54,7 +55,7 @@ fn nccl_takes_what_was_decided() {
             let name = format!("{host} with NCCL {}", library.version);
             let found = observed(outcome);
             assert_eq!(predicted(facts, &environment(plan), version(&library)), found, "{name}");
-            // Where the user decides, or nothing can be right, there is nothing to hold it to.
+            // If the user decides, or nothing can be right, NCCL's choice is not judged.
             let is_ours = plan.settings.iter().all(|setting| setting.outcome != plan::Outcome::User)
                 && plan.settings.iter().all(|setting| setting.source != Source::Configuration)
                 && plan.profile.is_some()
@@ -84,7 +85,7 @@ fn nccl_takes_what_was_decided() {
     }
 }
 
-/// The ports to use, each with the slots that are right.
+/// Returns the ports that NCCL should use, each with the slots that are right.
 fn wanted(facts: &Facts, plan: &Plan) -> std::collections::BTreeMap<String, Vec<String>> {
     let used = plan.ports.iter().filter(|port| port.used);
     used.map(|verdict| {

@@ -1,4 +1,4 @@
-//! The host that captured facts tell of.
+//! Makes the described host of a test from captured facts.
 
 use nix::libc::{self, EPERM};
 use rdma_init::facts::gid::{Gid, GidType};
@@ -20,7 +20,7 @@ impl Host {
     }
 }
 
-/// `None` for what libibverbs does not list: a device without a node in /dev.
+/// Returns `None` for a device without a node in /dev, which libibverbs does not list.
 fn hca(hca: &rdma::Hca) -> Option<Hca> {
     let open_error = match hca.uverbs.as_ref()?.access {
         Access::Opened => 0,
@@ -33,8 +33,8 @@ fn hca(hca: &rdma::Hca) -> Option<Hca> {
         name: hca.name.clone(),
         open_error,
         guid: u64::from_str_radix(&guid, 16).unwrap_or_default(),
-        // Only a soft device has no parent; what a parent that is not of PCI is called
-        // is not among the facts.
+        // Only a soft device has no parent. The facts do not tell the path of a parent that is
+        // not a PCI device, so it is made up.
         pci_path: hca
             .pci_address
             .as_ref()
@@ -73,7 +73,7 @@ fn slot(gid: &Gid) -> Slot {
     Slot { index: gid.index, gid: gid.gid, file }
 }
 
-/// As getifaddrs(3) orders them: links, then IPv4, then IPv6.
+/// The order is that of getifaddrs(3): links, then IPv4, then IPv6.
 fn interfaces(net: &net::Net) -> Vec<Interface> {
     let entries = |select: fn(&net::Interface) -> Vec<Address>| {
         net.interfaces.iter().enumerate().flat_map(move |(position, interface)| {

@@ -1,4 +1,4 @@
-//! A running driver: one NCCL library, and as many cases as wanted.
+//! A running driver, which runs one NCCL library with any number of cases.
 
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Write};
@@ -17,22 +17,23 @@ pub struct Nccl {
 }
 
 impl Nccl {
-    /// NCCL on the hosts that the cases describe.
+    /// Starts NCCL on the hosts that the cases describe.
     pub fn start(library: &Library) -> Nccl {
         let folder = nccl::driver();
         let mut command = Command::new(folder.join("driver"));
-        // Our libibverbs before the machine's.
+        // The loader has to find the harness's libibverbs before that of this machine.
         command.arg("described").env("LD_LIBRARY_PATH", folder);
         Nccl::spawn(command, library)
     }
 
-    /// NCCL on this machine, with its own libibverbs and devices: of a case only the
-    /// environment and what is asked count.
+    /// Starts NCCL on this machine, with its own libibverbs and devices. A case gives only the
+    /// environment and the questions.
     pub fn start_on_this_machine(library: &Library) -> Nccl {
         Nccl::start_by(|driver| Command::new(driver), "real", library)
     }
 
-    /// The same where something else starts the driver, in one of its modes.
+    /// As [`Nccl::start_on_this_machine`], where `start` makes the command that runs the
+    /// driver, and `mode` is a mode of the driver.
     pub fn start_by(start: impl FnOnce(&Path) -> Command, mode: &str, library: &Library) -> Nccl {
         let mut command = start(&nccl::driver().join("driver"));
         command.arg(mode);
@@ -47,12 +48,13 @@ impl Nccl {
         Nccl { driver, cases, answers }
     }
 
-    /// A millisecond for each case.
+    /// Runs the cases, each of which takes about a millisecond.
     pub fn run(&mut self, cases: &[Case]) -> Vec<Outcome> {
         let Nccl { cases: to, answers, .. } = self;
         let to = to.as_mut().unwrap();
         thread::scope(|scope| {
-            // Aside, because the pipe holds less than many cases and their answers.
+            // A thread of its own writes the cases, because the pipe holds less than many cases
+            // and their answers.
             let writer =
                 scope.spawn(move || cases.iter().try_for_each(|case| to.write_all(case.lines().as_bytes())));
             let outcomes = cases.iter().map(|case| next(answers, case)).collect();
@@ -69,7 +71,7 @@ impl Drop for Nccl {
     }
 }
 
-/// What a driver says of its next case.
+/// Reads the driver's answers to its next case.
 pub fn next(answers: &mut impl BufRead, case: &impl Debug) -> Outcome {
     let mut lines = Vec::new();
     loop {

@@ -1,5 +1,5 @@
-//! That every NCCL does on a described host what its source says: with this the
-//! harness itself is tested.
+//! Tests the harness itself: on a described host, each release of NCCL does what its source
+//! says.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,8 @@ use super::outcome::{Failure, Ib, Level, Outcome};
 use crate::support::nccl::{Library, libraries};
 use crate::support::{DEADLINE, golden};
 
-/// Runs cases with every library; what a case is expected to give may depend on it.
+/// Runs cases with each library. `check` gets the library, because what is expected may depend
+/// on its release.
 fn with_each(cases: &[Case], check: impl Fn(&Library, Vec<Outcome>)) {
     for library in libraries() {
         let outcomes = Nccl::start(&library).run(cases);
@@ -47,7 +48,8 @@ fn roce(name: &str, pci_address: &str, slots: Vec<Slot>) -> Hca {
     }
 }
 
-/// Two HCAs in a container: the host has its addresses first in one of the tables.
+/// Two HCAs in a container. In the second table, slots 2 and 3 are empty for the container,
+/// because the host has its own address there.
 fn host() -> Host {
     let link_local = || vec![slot(0, "fe80::1", ROCE_V1), slot(1, "fe80::1", ROCE_V2)];
     let mut first = link_local();
@@ -70,7 +72,7 @@ fn case(host: Host, environment: &[(&str, &str)], asks: &[Ask]) -> Case {
     Case { host, environment: environment.collect(), asks: asks.to_vec() }
 }
 
-/// `mlx5_0:1/RoCE@3`; in parentheses what failed instead.
+/// Returns each HCA as `mlx5_0:1/RoCE@3`, with what failed in parentheses in place of the slot.
 fn shown(ib: &Ib) -> Vec<String> {
     let failed = |failure: &Failure| format!("({failure})");
     if ib.code != 0 {
@@ -93,7 +95,7 @@ fn hcas_and_their_slots() {
     let with = |environment| case(host(), environment, &[Ask::Ib]);
     let cases = [with(&[]), with(&[("NCCL_IB_HCA", "=mlx5_1")]), with(&[("NCCL_IB_GID_INDEX", "0x5")])];
     with_each(&cases, |library, outcomes| {
-        // The search for the slot came with 2.21.
+        // NCCL searches for the slot since 2.21.
         let [first, second] = if library.is_at_least("2.21") { [3, 5] } else { [0, 0] };
         let [first, second] = [format!("mlx5_0:1/RoCE@{first}"), format!("mlx5_1:1/RoCE@{second}")];
         assert_eq!(shown(ib(&outcomes[0])), [first.as_str(), &second], "{}", library.version);
@@ -158,8 +160,8 @@ fn types_that_cannot_be_read() {
             library if !library.is_at_least("2.21") => ["0".to_owned(), "0".to_owned()],
             library if !library.is_at_least("2.23") => ["(2: )".to_owned(), "(2: )".to_owned()],
             library if !library.is_at_least("2.26") => [missing, failed("read") + "Invalid argument)"],
-            // An empty slot is passed over. Since 2.31 the search comes with the devices,
-            // and its failure is theirs.
+            // NCCL passes over an empty slot. Since 2.31 it searches when it lists the devices,
+            // so a search that fails is a failure of the list.
             _ => [missing, "2".to_owned()],
         };
         assert_eq!(slots, expected, "{}", library.version);
@@ -186,7 +188,7 @@ fn the_bootstrap_interface() {
             format!("{} {}", found.0, found.1)
         };
         let chosen: Vec<_> = outcomes[..4].iter().map(chosen).collect();
-        // In 2.29 an IPv4 subnet matches what is not in it.
+        // In 2.29 an IPv4 subnet matches the addresses outside of it.
         let reversed = library.is_at_least("2.29") && !library.is_at_least("2.30");
         let matching = if reversed { "lo 127.0.0.1" } else { "docker0 172.17.0.1" };
         let expected = ["eth0 10.0.0.5", "eth1 fe80::7", "docker0 172.17.0.1", matching];
@@ -224,7 +226,7 @@ fn conf_files() {
         let home = if library.is_at_least("2.30") { "home" } else { "database" };
         let comment = if library.is_at_least("2.26") { "-" } else { "1" };
         assert_eq!(values(&outcomes[0]), [home, home, "", "\u{e9} = 1 ", comment], "{}", library.version);
-        // The variable came with 2.23.
+        // NCCL reads NCCL_CONF_FILE since 2.23.
         let [b, c] = if library.is_at_least("2.23") { ["etc", "own"] } else { ["database", ""] };
         assert_eq!(values(&outcomes[1]), ["first", b, c, "\u{e9} = 1 ", comment], "{}", library.version);
     });
@@ -312,13 +314,13 @@ fn this_machine_itself() {
             own.iter().any(|own| own.name == interface && own.address.is_some_and(|a| a.addr() == address))
         );
         assert_eq!(outcome.params, [9]);
-        // Where there is no such device, and in a container, nothing can be opened.
+        // On a machine without RDMA devices, and in a container, no device can be opened.
         let devices = Path::new("/sys/class/infiniband").read_dir().map_or(0, Iterator::count);
         assert!(ib(&outcome).using.len() <= devices, "{outcome:?}");
     }
 }
 
-/// Any host: small tables, and names that patterns tell apart.
+/// Makes any host, with small tables, and with names that patterns tell apart.
 fn random_case(random: &mut fastrand::Rng) -> Case {
     let slot = |random: &mut fastrand::Rng, index| {
         let gid = random.choice(["fe80::1", "fd00::5", "::ffff:10.1.0.1", "::ffff:10.2.0.1", "::"]).unwrap();

@@ -1,30 +1,30 @@
-//! A host as NCCL would see it through the kernel and libibverbs.
+//! A host as NCCL sees it through the kernel and libibverbs.
 
 use std::net::Ipv6Addr;
 
 use ipnet::IpNet;
 
-/// A host without anything, to begin with.
+/// A described host. The default one has nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Host {
     /// In the order in which libibverbs lists them.
     pub hcas: Vec<Hca>,
     /// In the order of getifaddrs(3).
     pub interfaces: Vec<Interface>,
-    /// Path and contents: nccl.conf and its like. There are no others, but for those
-    /// of the kernel.
+    /// The paths and contents of nccl.conf and similar files. Other files do not exist, except
+    /// those of the kernel.
     pub files: Vec<(String, Vec<u8>)>,
-    /// The home folder that the user database tells; `HOME` is part of the environment.
+    /// The home folder in the user database. `HOME` is part of the environment.
     pub home: Option<String>,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Hca {
     pub name: String,
-    /// What opening the device gives: 0, or an errno.
+    /// The errno of opening the device; 0 if it can be opened.
     pub open_error: i32,
     pub guid: u64,
-    /// Where `/sys/class/infiniband/NAME/device` leads to, if there is such a link.
+    /// The target of `/sys/class/infiniband/NAME/device`; `None` without such a link.
     pub pci_path: Option<String>,
     pub ports: Vec<Port>,
 }
@@ -37,7 +37,7 @@ pub struct Port {
     pub state: u32,
     /// `IBV_LINK_LAYER_*`
     pub link_layer: u32,
-    /// Number of slots, used and empty.
+    /// The number of slots, used and empty.
     pub table_size: u32,
     /// Slots that are not listed are empty: all zero, with an invalid type.
     pub slots: Vec<Slot>,
@@ -50,13 +50,13 @@ pub struct Slot {
     pub file: TypeFile,
 }
 
-/// `gid_attrs/types/INDEX`
+/// The file `gid_attrs/types/INDEX` of a slot.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TypeFile {
     Missing,
-    /// Reading it gives EINVAL, as for an empty slot.
+    /// Reading the file fails with EINVAL, as for an empty slot.
     Invalid,
-    /// A line.
+    /// The file has this line.
     Text(String),
 }
 
@@ -72,9 +72,9 @@ pub struct Interface {
 
 #[derive(Debug, Clone, Copy)]
 pub enum Address {
-    /// A null pointer.
+    /// The entry's address is a null pointer.
     None,
-    /// AF_PACKET, of which each interface has one.
+    /// The entry's address is AF_PACKET; each interface has one such entry.
     Link,
     Ip(IpNet),
 }
@@ -88,7 +88,7 @@ pub const ROCE_V1: &str = "IB/RoCE v1";
 pub const ROCE_V2: &str = "RoCE v2";
 
 impl Host {
-    /// The lines that describe it to the driver.
+    /// Returns the lines that describe this host to the driver.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(home) = &self.home {
@@ -134,13 +134,14 @@ impl Slot {
     }
 }
 
-/// Any bytes as one word; the letter before them keeps an empty text a word.
+/// Returns bytes as one word of hexadecimal digits. The letter `x` before them makes a word of
+/// an empty text, too.
 pub fn hex(bytes: impl AsRef<[u8]>) -> String {
     let digits = bytes.as_ref().iter().map(|byte| format!("{byte:02x}"));
     std::iter::once("x".to_owned()).chain(digits).collect()
 }
 
-/// The way back.
+/// Returns the bytes that [`hex`] has made this word of.
 pub fn unhex(word: &str) -> Vec<u8> {
     let digits = word.strip_prefix('x').unwrap();
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()

@@ -1,4 +1,4 @@
-//! What a container may have of links.
+//! Layouts of links that a container may have.
 
 /// The links of a network namespace, and how a job is to use them.
 pub struct Layout {
@@ -7,8 +7,8 @@ pub struct Layout {
     pub links: &'static [Link],
     /// The gateway of the default route, and its link.
     pub default: Option<(&'static str, &'static str)>,
-    /// The interface and address that the processes of a job reach each other
-    /// through; `None` where nothing tells.
+    /// The interface and address through which the processes of a job reach each other; `None`
+    /// where nothing tells which is right.
     pub right: Option<&'static str>,
 }
 
@@ -17,14 +17,14 @@ pub struct Link {
     pub state: State,
     /// `ADDRESS/PREFIX` and more words of `ip addr add`.
     pub addresses: &'static [&'static str],
-    /// Where it is not the next free one.
+    /// The number of the link; `None` for the next free one.
     pub index: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     Running,
-    /// Up, with nobody at the other end.
+    /// The link is up, but its other end is not.
     NoCarrier,
     Down,
 }
@@ -113,7 +113,8 @@ pub const LAYOUTS: &[Layout] = &[
         default: OVER_ETH0,
         right: Some("eth0 10.1.0.5"),
     },
-    // Kernels list links by their numbers or, older ones, by the last eight bits of them.
+    // Kernels list links by their numbers. Older kernels list them by the last eight bits of
+    // the numbers.
     Layout {
         name: "numbers above 255",
         links: &[Link { index: Some(258), ..ETH0 }, Link { index: Some(40), ..ETH1 }],

@@ -1,5 +1,5 @@
-//! The model of NCCL against NCCL: what the program predicts, and what the library
-//! then does on the same host.
+//! Compares the program's model of NCCL with NCCL: what the program predicts, and what the
+//! library then does on the same host.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use crate::support::nccl::Library;
 
 pub type Environment = Vec<(String, String)>;
 
-/// What both sides can be brought to: one line for each thing.
+/// A decision in a form to which a prediction and the library's behaviour can both be brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     pub bootstrap: String,
-    /// `mlx5_0:1/RoCE` to its slot, whatever the order.
+    /// The slot of each port, such as `mlx5_0:1/RoCE`. The order of the ports does not count.
     pub ports: BTreeMap<String, String>,
 }
 
@@ -30,9 +30,9 @@ pub fn case(facts: &Facts, environment: &Environment) -> Case {
     Case { host: Host::of(facts), environment: environment.clone(), asks: vec![Ask::Bootstrap, Ask::Ib] }
 }
 
-/// What the program predicts.
+/// Returns what the program predicts.
 pub fn predicted(facts: &Facts, environment: &Environment, version: Version) -> Decision {
-    // The first of a name counts, as for getenv(3).
+    // If a name comes twice, the first value counts, as for getenv(3).
     let get =
         |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     let prediction = predict(facts, get, version);
@@ -57,7 +57,7 @@ pub fn predicted(facts: &Facts, environment: &Environment, version: Version) -> 
     Decision { bootstrap, ports: ports.collect() }
 }
 
-/// What NCCL did.
+/// Returns what NCCL did.
 pub fn observed(outcome: &Outcome) -> Decision {
     let bootstrap = match outcome.bootstrap.as_ref().expect("asked for") {
         Ok((interface, address)) => format!("{interface} {address}"),
@@ -66,7 +66,7 @@ pub fn observed(outcome: &Outcome) -> Decision {
     let using = outcome.ib.iter().flat_map(|ib: &Ib| &ib.using);
     let ports = using.map(|used| {
         let slot = match &used.gid {
-            // NCCL needs none there.
+            // NCCL needs no slot on InfiniBand.
             _ if used.link_layer == "IB" => "any".to_owned(),
             Some(Ok(index)) => index.to_string(),
             Some(Err(_)) => "fails".to_owned(),
@@ -77,7 +77,7 @@ pub fn observed(outcome: &Outcome) -> Decision {
     Decision { bootstrap, ports: ports.collect() }
 }
 
-/// The last of several warnings says it.
+/// Returns the last of several warnings, because it names the failure.
 fn message(failure: &Failure) -> String {
     failure.warnings.last().cloned().unwrap_or_else(|| format!("result {}", failure.code))
 }

@@ -1,4 +1,4 @@
-//! A layout of links in a network namespace of this machine.
+//! Makes a layout of links in a network namespace of this machine.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use super::layout::{Layout, Link, State};
 use crate::support::{poll_until, repository, skip};
 
 pub struct Namespace {
-    /// With the links.
+    /// This process keeps the namespace with the links.
     own: Process,
-    /// With their other ends.
+    /// This process keeps the namespace with the links' other ends.
     _peers: Process,
     folder: TempDir,
 }
 
-/// A process that keeps namespaces; they go with it.
+/// A process that keeps namespaces. They vanish when it ends.
 struct Process(Child);
 
 impl Process {
@@ -29,7 +29,7 @@ impl Process {
         Process(child)
     }
 
-    /// A program in the namespaces of this process.
+    /// Makes a command that runs a program in the namespaces of this process.
     fn command(&self, kinds: &[&str], program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
         command.arg("--target").arg(self.0.id().to_string()).args(kinds).arg("--").arg(program.as_ref());
@@ -52,7 +52,7 @@ impl Drop for Process {
     }
 }
 
-/// Whether this machine can have such namespaces; says so where not.
+/// Returns whether this machine can make such namespaces, and says so if it cannot.
 pub fn can_be_made() -> bool {
     let made = Command::new("unshare")
         .args(["--net", "--mount", "--", "ip", "link", "add", "probe", "type", "veth"])
@@ -83,7 +83,7 @@ impl Namespace {
         let namespace = Namespace { own, _peers: peers, folder };
         for link in layout.links {
             let wanted = if link.state == State::Running { "up" } else { "down" };
-            // Follows the carrier some time later.
+            // The kernel sets this state some time after the carrier.
             let state = format!("/sys/class/net/{}/operstate", link.name);
             poll_until(&format!("{} is {wanted}", link.name), || {
                 (namespace.text_of("cat", &state).trim() == wanted).then_some(())
@@ -95,7 +95,7 @@ impl Namespace {
         namespace
     }
 
-    /// A program there, with an environment of its own.
+    /// Makes a command that runs a program in the namespaces, with an environment of its own.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = self.own.command(&["--net", "--mount"], program);
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
@@ -107,7 +107,7 @@ impl Namespace {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// A file that only this namespace has.
+    /// Writes a file that only this namespace has.
     pub fn write(&self, path: impl AsRef<Path>, text: &str) {
         let mut command = self.command("tee");
         let mut tee = command.arg(path.as_ref()).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -115,18 +115,19 @@ impl Namespace {
         assert!(tee.wait().unwrap().success());
     }
 
-    /// Another home folder, for `HOME`.
+    /// A home folder that a test names in `HOME`.
     pub fn home_by_variable(&self) -> PathBuf {
         self.folder.path().join("home")
     }
 
-    /// The home folder by the user database.
+    /// The home folder that the user database names.
     pub fn home_of_the_database(&self) -> PathBuf {
         self.folder.path().join("database")
     }
 }
 
-/// The other end, of the same name, is in another namespace.
+/// Returns the line that adds a link. Its other end has the same name and is in another
+/// namespace.
 fn add(link: &Link, peers: u32) -> String {
     let Link { name, index, .. } = link;
     let index = index.map(|index| format!("index {index} ")).unwrap_or_default();
@@ -135,13 +136,13 @@ fn add(link: &Link, peers: u32) -> String {
 
 fn configure(link: &Link) -> Vec<String> {
     let name = link.name;
-    // Without an address that the kernel makes of a random one.
+    // The kernel must not give the link an address that it makes from a random one.
     let mut lines = vec![format!("link set {name} addrgenmode none")];
     if link.state != State::Down {
         lines.push(format!("link set {name} up"));
     }
     for address in link.addresses {
-        // The search for duplicates would take its time.
+        // Without `nodad`, the search for duplicates would delay the address.
         let nodad = if address.contains("::") { " nodad" } else { "" };
         lines.push(format!("addr add {address} dev {name}{nodad}"));
     }

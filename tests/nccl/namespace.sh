@@ -1,13 +1,16 @@
 #!/bin/sh
-# What a container sees, in network and mount namespaces of its own: said to be ready,
-# it stays until its input ends.
-#   unshare --net --mount tests/nccl/namespace.sh FOLDER
-# FOLDER is empty; what is mounted there goes with the namespace.
+# Makes what a container sees, in network and mount namespaces of its own. It prints "ready",
+# and stays until its input ends.
+#
+#     unshare --net --mount tests/nccl/namespace.sh FOLDER
+#
+# FOLDER is empty. What is mounted there vanishes with the namespace.
 set -eu
 folder=$1
 
-# The links of this namespace, and an HCA without a node: nobody can use it, but where
-# one is, rdma-init says what NCCL will do. The kernel's /sys takes no new folder.
+# /sys gets the links of this namespace, and an HCA without a node. Nobody can use this HCA, but
+# rdma-init says what NCCL will do only where there is one. The kernel's /sys takes no new
+# folder, so a tmpfs replaces a part of it.
 mount -t sysfs sysfs /sys
 mount -t tmpfs tmpfs "$folder"
 mkdir "$folder/net" "$folder/etc" "$folder/work" "$folder/home" "$folder/database"
@@ -21,12 +24,12 @@ echo '1: CA' >/sys/class/infiniband/mlx5_0/node_type
 echo '4: ACTIVE' >$port/state
 echo Ethernet >$port/link_layer
 
-# An nccl.conf of its own, and a home that the user database knows.
+# /etc gets an nccl.conf of its own, and a home folder in the user database.
 mount -t overlay -o "lowerdir=/etc,upperdir=$folder/etc,workdir=$folder/work" overlay /etc
 rm -f /etc/nccl.conf /etc/rdma-init.toml
 sed -i "s|^root:.*|root:x:0:0:root:$folder/database:/bin/sh|" /etc/passwd
 
-# Some kernels give every namespace a few links.
+# Some kernels give each new namespace a few links, which are removed.
 for link in ifb0 ifb1; do
     ip link del $link 2>/dev/null || :
 done

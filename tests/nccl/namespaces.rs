@@ -1,6 +1,6 @@
-//! NCCL's bootstrap interface in network namespaces of this machine, with real links:
-//! what the library takes, and what the program predicts there from the live facts;
-//! then both under rdma-init itself.
+//! Tests NCCL's bootstrap interface in network namespaces of this machine, with real links. The
+//! tests compare what the library takes with what the program predicts there from the live
+//! facts, without rdma-init and under it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,10 +15,11 @@ use super::namespace::{Namespace, can_be_made};
 use crate::support::binary;
 use crate::support::nccl::{Library, some};
 
-/// One of each way in which NCCL looks for interfaces; the newest is added.
+/// One release for each way in which NCCL looks for interfaces. The newest release is added to
+/// these.
 const RELEASES: &[&str] = &["2.19.3", "2.27.7", "2.28.9", "2.29.7", "2.30.7"];
 
-/// What users set.
+/// Variables that users set.
 const SET: &[&[(&str, &str)]] = &[
     &[],
     &[(IFNAME, "eth")],
@@ -53,7 +54,7 @@ const IFNAME: &str = "NCCL_SOCKET_IFNAME";
 const FAMILY: &str = "NCCL_SOCKET_FAMILY";
 const ID: &str = "NCCL_COMM_ID";
 
-/// Those of them with which rdma-init starts NCCL, too.
+/// The settings with which rdma-init starts NCCL as well.
 const STARTED_WITH: &[&[(&str, &str)]] =
     &[&[], &[(IFNAME, "eth1")], &[(FAMILY, "AF_INET6")], &[(ID, "10.2.0.9:4000")]];
 
@@ -65,7 +66,7 @@ fn case(environment: Environment) -> Case {
     Case { host: Host::default(), environment, asks: vec![Ask::Bootstrap, Ask::Ib] }
 }
 
-/// rdma-init there, in an image with this NCCL.
+/// Makes the command that runs rdma-init in the namespace, in an image with this NCCL.
 fn rdma_init(namespace: &Namespace, library: &Library, environment: &Environment, profile: &str) -> Command {
     let mut command = namespace.command(binary());
     command.envs(environment.iter().map(|(name, value)| (name, value)));
@@ -82,7 +83,7 @@ fn predicted(namespace: &Namespace, library: &Library, environment: &Environment
     told.forecast()
 }
 
-/// What NCCL does with each of these environments, and what was predicted.
+/// Runs NCCL with each of these environments. Returns what NCCL did, and what was predicted.
 fn plainly(
     namespace: &Namespace,
     library: &Library,
@@ -94,17 +95,17 @@ fn plainly(
     pairs.map(|(set, outcome)| (observed(outcome), predicted(namespace, library, set, "none"))).collect()
 }
 
-/// The same where rdma-init starts it.
+/// As [`plainly`], where rdma-init starts NCCL with one environment.
 fn under_rdma_init(
     namespace: &Namespace,
     library: &Library,
     environment: &Environment,
 ) -> (Decision, Decision) {
-    // As a job that has RDMA.
+    // With this profile, rdma-init sets the variables as for a job that has RDMA.
     let profile = "generic-roce";
     let start = |driver: &Path| {
         let mut command = rdma_init(namespace, library, environment, profile);
-        // What it reports is not of interest here, and not captured.
+        // The report of rdma-init does not matter here.
         command.stderr(Stdio::null()).arg("--").arg(driver);
         command
     };
@@ -112,7 +113,7 @@ fn under_rdma_init(
     (observed(&outcome), predicted(namespace, library, environment, profile))
 }
 
-/// What differs from the prediction.
+/// Returns a text if NCCL did something else than was predicted.
 fn differing(place: &str, set: &Environment, pair: &(Decision, Decision)) -> Option<String> {
     let (found, predicted) = pair;
     (found != predicted)
@@ -164,8 +165,8 @@ fn links_of_network_namespaces() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// An nccl.conf in every place, and one that can be named; what each of these
-/// environments makes of them.
+/// Puts an nccl.conf in every place where NCCL looks for one, and a file that NCCL_CONF_FILE
+/// can name. Compares NCCL with the prediction for each of these environments.
 fn check_conf_files(choose: impl Fn(&Namespace) -> Vec<Environment>) {
     if !can_be_made() {
         return;

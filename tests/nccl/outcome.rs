@@ -1,4 +1,4 @@
-//! What NCCL made of a case.
+//! What NCCL did in a case.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,26 +7,26 @@ use super::host::unhex;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
-    /// The interface and its address.
+    /// The bootstrap interface and its address.
     pub bootstrap: Option<Result<(String, IpAddr), Failure>>,
     pub ib: Option<Ib>,
-    /// The values that were asked for, in that order.
+    /// The values of the variables, in the order in which they were asked for.
     pub conf: Vec<Option<Vec<u8>>>,
     pub params: Vec<i64>,
     pub levels: Vec<Level>,
-    /// All that NCCL logged.
+    /// Everything that NCCL has logged.
     pub log: String,
-    /// The signal that ended NCCL: what was asked before it is answered. SIGALRM
+    /// The signal that ended NCCL, which has answered only the questions before that. SIGALRM
     /// stands for a case that took too long.
     pub crash: Option<i32>,
 }
 
-/// A function that did not succeed.
+/// The failure of a function.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
     /// `ncclResult_t`
     pub code: i32,
-    /// What NCCL warned of meanwhile, first line first.
+    /// The warnings of NCCL meanwhile, in their order.
     pub warnings: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ pub struct Failure {
 pub struct Ib {
     /// `ncclResult_t`, 0 for success.
     pub code: i32,
-    /// In the order of the "Using" line; empty where there is none.
+    /// The devices in the order of the "Using" line; empty without such a line.
     pub using: Vec<Used>,
     pub warnings: Vec<String>,
 }
@@ -45,15 +45,15 @@ pub struct Used {
     pub port: u32,
     /// `RoCE` or `IB`.
     pub link_layer: String,
-    /// The slot. `None` where NCCL crashed before it was asked for this one.
+    /// The GID slot. `None` where NCCL crashed before it was asked for this slot.
     pub gid: Option<Result<i32, Failure>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Level {
-    /// -2 where the variable decides nothing.
+    /// The distance as a number; -2 where the variable decides nothing.
     pub number: i32,
-    /// As NCCL names it in its log.
+    /// The name of the distance in NCCL's log.
     pub name: Option<String>,
 }
 
@@ -64,7 +64,8 @@ impl fmt::Display for Failure {
 }
 
 impl Outcome {
-    /// From the driver's answers; only with the log they can be told.
+    /// Reads the driver's answers. They refer to parts of the log, so the log is needed as
+    /// well.
     pub fn read(answers: &[String], log: &[u8], crash: Option<i32>) -> Outcome {
         let mut outcome =
             Outcome { log: String::from_utf8_lossy(log).into_owned(), crash, ..Outcome::default() };
@@ -118,22 +119,22 @@ impl Part {
     fn ib(&self, code: i32) -> Ib {
         let using = self.0.lines().find_map(|line| line.split_once("NET/IB : Using "));
         let using = using.map(|(_, using)| {
-            // NCCL's own buffer, or its log's, has an end.
+            // The line may be cut, because NCCL's own buffer and that of its log are limited.
             let (list, _) = using.rsplit_once("; OOB ").unwrap_or_else(|| panic!("the line is cut: {using}"));
             list.split_whitespace().filter_map(used).collect()
         });
         Ib { code, using: using.unwrap_or_default(), warnings: self.warnings() }
     }
 
-    /// Of `NCCL_NET_GDR_LEVEL set by environment to PXB`.
+    /// Returns PXB from a line `NCCL_NET_GDR_LEVEL set by environment to PXB`.
     fn level(&self) -> Option<String> {
         let (_, name) = self.0.lines().find_map(|line| line.split_once(" set by environment to "))?;
         Some(name.to_owned())
     }
 }
 
-/// A word of the list: `[0]mlx5_0:1/RoCE`, or, where ports are merged, the second of
-/// `[0]={[0] mlx5_0:1/RoCE,`; 2.30 can have rail and plane behind the port.
+/// Reads a word of the list: `[0]mlx5_0:1/RoCE`. Where ports are merged, it is the second word
+/// of `[0]={[0] mlx5_0:1/RoCE,`. In 2.30, rail and plane may follow the port.
 fn used(word: &str) -> Option<Used> {
     let word = word.rsplit(']').next()?.trim_end_matches([',', '}']);
     let (device, link_layer) = word.split_once('/')?;

@@ -1,5 +1,5 @@
-//! Any host and any environment, on purpose odd: the model has to say what NCCL does
-//! with it, release by release.
+//! Tests random hosts with random environments, many of them odd. The model has to predict what
+//! NCCL does with them, for each release.
 
 use fastrand::Rng;
 use rdma_init::facts::Facts;
@@ -11,7 +11,7 @@ use super::driver::Nccl;
 use super::model::{Environment, case, observed, predicted, version};
 use crate::support::nccl::libraries;
 
-/// Of each release.
+/// The number of cases for each release.
 const CASES: usize = 1000;
 
 fn pick<'a>(random: &mut Rng, texts: &[&'a str]) -> &'a str {
@@ -38,7 +38,7 @@ fn table(random: &mut Rng) -> GidTable {
         kind: pick(random, &["RoCE v2", "RoCE v2", "IB/RoCE v1", "RoCE v3"]).to_owned().into(),
         netdev: None,
     });
-    // An empty slot is one that is not there.
+    // The facts list no empty slots.
     let slots: Vec<Gid> = slots.filter(|slot| !slot.gid.is_unspecified()).collect();
     GidTable { size, scanned: size, slots }
 }
@@ -102,7 +102,7 @@ fn net(random: &mut Rng) -> Net {
 }
 
 fn facts(random: &mut Rng) -> Facts {
-    // Seldom more than a release takes.
+    // Few hosts have more HCAs than a release takes.
     let count = if random.u8(..20) == 0 { random.u32(14..40) } else { random.u32(..7) };
     Facts {
         rdma: (0..count).map(|number| hca(random, number)).collect(),

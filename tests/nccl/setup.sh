@@ -2,10 +2,11 @@
 # Makes sure that target/nccl has the NCCL libraries of tests/nccl/versions, or of
 # RDMA_INIT_TEST_NCCL, and the driver that runs them.
 #
-#   tests/nccl/setup.sh           both
-#   tests/nccl/setup.sh build     only the driver, when its sources are newer
+#     tests/nccl/setup.sh           makes both
+#     tests/nccl/setup.sh build     builds only the driver, if its sources are newer
 #
-# A library that is there stays; one that was cut off is fetched by the next run.
+# A library that is there is kept. If a download was cut off, the next run fetches the library
+# again.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -15,12 +16,14 @@ sudo=
 
 say() { echo "nccl setup: $*" >&2; }
 
-# compile RESULT ARGUMENT...: into place at once, because a test may be running.
+# compile RESULT ARGUMENT...: compiles a file and moves it to its place in one step, because a
+# test may be running.
 compile() {
     result=$cache/build/$1
     shift
     [ -e "$result" ] && [ -z "$(find "$here/driver" "$here/verbs" "$0" -newer "$result")" ] && return 0
-    # Without the header's own versions of functions that the driver replaces.
+    # -U_FORTIFY_SOURCE keeps out the header's own versions of functions that the driver
+    # replaces.
     gcc -O1 -Wall -Wextra -D_GNU_SOURCE -U_FORTIFY_SOURCE -o "$result.$$" "$@"
     mv "$result.$$" "$result"
 }
@@ -45,7 +48,7 @@ install_pip() {
     apt_install 2>/dev/null || { $sudo apt-get update -qq >&2; apt_install; }
 }
 
-# The library out of the wheel for PyTorch, which has it for every version.
+# Takes the library out of the wheel for PyTorch, which exists for each version.
 fetch() {
     folder=$cache/$1
     wheels=$folder/wheel

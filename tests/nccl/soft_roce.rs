@@ -1,6 +1,6 @@
-//! NCCL on real RDMA devices, in containers of a virtual machine: plain NCCL takes
-//! what is wrong, under rdma-init it takes what is right, and both as predicted. See
-//! tests/vm/guest/nccl.sh for the hosts.
+//! Runs NCCL on real RDMA devices, in containers of a virtual machine. Without rdma-init, NCCL
+//! makes a wrong choice; under rdma-init, it makes the right one. The program predicts both.
+//! tests/vm/guest/nccl.sh describes the hosts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,18 +11,20 @@ use super::model::{Decision, observed};
 use crate::support::nccl::{Library, driver, some};
 use crate::support::{binary, vm};
 
-/// The newest is added to these. They stand for: no search for a slot; a search that an
-/// empty slot ends; the same with the checks of 2.23; one that goes on.
+/// The newest release is added to these. They stand for releases that do not search for a slot,
+/// that search and stop at an empty slot, that do so with the checks of 2.23, and that go on
+/// after an empty slot.
 const RELEASES: &[&str] = &["2.19.3", "2.21.5", "2.23.4", "2.27.7"];
 
 const HOSTS: &[&str] = &["same", "list", "different", "ipv6", "broken", "none"];
 
-/// Whether the right slots differ between the HCAs of a host.
+/// Returns whether the right slots differ between the HCAs of a host.
 fn differs(host: &str) -> bool {
     ["different", "ipv6"].contains(&host)
 }
 
-/// The releases that run on a host: the oldest and the newest where only HCAs are chosen.
+/// Returns the releases that run on a host. Where NCCL only chooses HCAs, these are the oldest
+/// and the newest one.
 fn of_host<'a>(host: &str, libraries: &'a [Library]) -> Vec<&'a Library> {
     let is_edge = |place: usize| place == 0 || place + 1 == libraries.len();
     let all = ["same", "different", "ipv6"].contains(&host);
@@ -34,7 +36,7 @@ fn of_host<'a>(host: &str, libraries: &'a [Library]) -> Vec<&'a Library> {
         .collect()
 }
 
-/// What was said below each heading, `HOST VERSION WHAT`.
+/// The output below each heading `HOST VERSION WHAT`.
 struct Sections(BTreeMap<String, Vec<u8>>);
 
 impl Sections {
@@ -67,11 +69,11 @@ impl Sections {
     }
 }
 
-/// What a job has to take.
+/// What a job has to use.
 struct Right(Decision);
 
 impl Right {
-    /// Of `bootstrap INTERFACE ADDRESS`, and for each HCA its name and slot.
+    /// Reads a line `bootstrap INTERFACE ADDRESS`, and the name and slot of each HCA.
     fn parse(text: &str) -> Right {
         let mut lines = text.lines();
         let bootstrap = lines.next().unwrap().strip_prefix("bootstrap ").unwrap().to_owned();
@@ -82,7 +84,7 @@ impl Right {
         Right(Decision { bootstrap, ports: lines.map(port).collect() })
     }
 
-    /// Whether a job that takes this is right, though it may go without some HCAs.
+    /// Returns whether this decision is right for a job, even if it leaves out some HCAs.
     fn has_all_of(&self, decision: &Decision) -> bool {
         decision.bootstrap == self.0.bootstrap
             && !decision.ports.is_empty()
@@ -90,7 +92,7 @@ impl Right {
     }
 }
 
-/// `eth0, mlx5_1@2 mlx5_2@2`
+/// Returns a text such as `eth0, mlx5_1@2 mlx5_2@2`.
 fn shown(decision: &Decision) -> String {
     let interface = decision.bootstrap.split(' ').next().unwrap_or_default();
     let port = |(port, slot): (&String, &String)| format!("{}@{slot}", port.split(':').next().unwrap());
@@ -98,7 +100,7 @@ fn shown(decision: &Decision) -> String {
     format!("{interface}, {}", if ports.is_empty() { "no HCA".to_owned() } else { ports.join(" ") })
 }
 
-/// Prints a line of the table, and gives what does not hold.
+/// Prints a line of the table. Returns the checks that failed.
 fn judge(sections: &Sections, host: &str, library: &Library) -> Vec<&'static str> {
     let of = |what: &str| format!("{host} {} {what}", library.version);
     let right = Right::parse(&String::from_utf8_lossy(sections.get(&format!("{host} any right"))));
@@ -109,7 +111,7 @@ fn judge(sections: &Sections, host: &str, library: &Library) -> Vec<&'static str
     let agreement = if is_predicted { "both".to_owned() } else { predicted.map(|p| shown(&p)).join("; ") };
     println!("{:8} {host:10} {:38} {:28} {agreement}", library.version, shown(&plain), shown(&under));
 
-    // A release that does not search has only one slot for all HCAs.
+    // A release that does not search for a slot uses one slot for all HCAs.
     let is_led = !differs(host) || library.is_at_least("2.21");
     let is_right = if is_led { under == right.0 } else { right.has_all_of(&under) };
     let checks = [

@@ -1,4 +1,4 @@
-//! How NCCL reads texts: conf files, integers, distances.
+//! Tests how NCCL reads texts: conf files, integers, distances.
 
 use fastrand::Rng;
 use rdma_init::libraries::nccl::{conf, level, number};

@@ -20,14 +20,14 @@ void prepare(void) {
     read_conf_files();
 }
 
-/* NCCL logs everything, whatever the case's own variables say about that. */
+/* NCCL has to log everything, whatever the case's own variables say about the log. */
 static void log_all(void) {
     setenv("NCCL_DEBUG", "INFO", 1);
     setenv("NCCL_DEBUG_SUBSYS", "ALL", 1);
     unsetenv("NCCL_DEBUG_FILE");
 }
 
-/* How far the log has come: an answer names its part of it. */
+/* The present end of the log. An answer names the part of the log that belongs to it. */
 static long logged(void) {
     return lseek(nccl_log, 0, SEEK_CUR);
 }
@@ -37,7 +37,7 @@ static void print_hex(const char *text) {
     for (; *text; text++) dprintf(answers, "%02x", (unsigned char)*text);
 }
 
-/* conf NAME...: what the variables are, now that the conf files are read. */
+/* conf NAME...: answers the values of the variables after NCCL has read the conf files. */
 static void ask_conf(char **words, int count) {
     dprintf(answers, "conf");
     for (int i = 1; i < count; i++) {
@@ -51,7 +51,7 @@ static void ask_conf(char **words, int count) {
     dprintf(answers, "\n");
 }
 
-/* param NAME DEFAULT */
+/* param NAME DEFAULT: answers the integer that NCCL reads from the variable. */
 static void ask_param(char **words, int count) {
     if (count != 3) misread(words[0]);
     log_all();
@@ -68,7 +68,7 @@ static void ask_param(char **words, int count) {
     dprintf(answers, "param %ld\n", (long)value);
 }
 
-/* level NAME DISABLING-NAME */
+/* level NAME DISABLING-NAME: answers the distance that NCCL reads from the variable. */
 static void ask_level(char **words, int count) {
     if (count != 3) misread(words[0]);
     log_all();
@@ -79,7 +79,7 @@ static void ask_level(char **words, int count) {
     dprintf(answers, "level %d %ld %ld\n", level, start, logged());
 }
 
-/* bootstrap */
+/* bootstrap: answers the interface through which the processes connect at first. */
 static void ask_bootstrap(void) {
     log_all();
     int (*init)(void) = nccl("bootstrapNetInit");
@@ -102,20 +102,20 @@ static int ib_init(void) {
     void *init = nccl("ncclIbInit");
     if (nccl_version() < 22600) return ((int (*)(void *))init)(NULL);
     if (nccl_version() < 22800) return ((int (*)(void *, void *))init)(NULL, NULL);
-    /* Its only member is a traffic class. */
+    /* The only member of NCCL's own structure is a traffic class. */
     struct { int traffic_class; } config = {-1};
     void *context;
     return ((int (*)(void **, uint64_t, void *, void *, void *))init)(&context, 0, &config, NULL, NULL);
 }
 
-/* The slot that NCCL would use on a port, as it looks for it when it connects. */
+/* Looks for the slot that NCCL would use on a port, as NCCL does when it connects. */
 static int gid_index(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attributes, int *index) {
     int version = nccl_version();
     if (version < 22200) {
         int64_t (*param)(void) = nccl("ncclParamIbGidIndex");
         *index = (int)param();
         if (version < 22100 || *index >= 0) return 0;
-        /* What the compiler left of the function: the search alone. */
+        /* In 2.21 the compiler has left only the search of this function. */
         int (*search)(struct ibv_context *, uint8_t, int, int *) = nccl("ncclIbGetGidIndex");
         return search(context, port, attributes->gid_tbl_len, index);
     }
@@ -141,7 +141,7 @@ static void ask_gids_of(struct ibv_context *context, const char *name, void *ver
     }
 }
 
-/* ib: the devices, and for every port that is up the slot, whether or not NCCL has
+/* ib: answers the devices, and the slot of each port that is up, even if NCCL has not
  * chosen that port. */
 static void ask_ib(void) {
     log_all();

@@ -1,15 +1,15 @@
-/* What a case can ask NCCL for. */
+/* The questions of a case, which NCCL answers. */
 #ifndef ASKS_H
 #define ASKS_H
 
-/* Where answers and NCCL's log go. */
+/* The files into which the answers and NCCL's log are written. */
 extern int answers;
 extern int nccl_log;
 
-/* What comes before everything else in NCCL: reads the conf files. */
+/* Lets NCCL read the conf files, which it does before everything else. */
 void prepare(void);
 
-/* Answers; the words are those behind "ask". */
+/* Answers one question. The words are those after "ask". */
 void ask(char **words, int count);
 
 #endif

@@ -1,5 +1,5 @@
-/* Files of the described host. libnccl.so calls these functions instead of those
- * of the C library, because the program's symbols come first. */
+/* Files of the described host. libnccl.so calls these functions instead of those of
+ * the C library, because the program's symbols take precedence. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,18 +17,19 @@
 #include "host.h"
 #include "nccl.h"
 
-/* A descriptor that reads these bytes. */
+/* Makes a descriptor from which these bytes can be read. */
 static int readable(const char *contents, size_t size) {
     int fd = memfd_create("described", MFD_CLOEXEC);
     if (fd >= 0 && (write(fd, contents, size) != (ssize_t)size || lseek(fd, 0, SEEK_SET) != 0)) abort();
     return fd;
 }
 
-/* A descriptor whose read(2) fails with EINVAL. */
+/* Makes a descriptor whose read(2) fails with EINVAL. */
 static int unreadable(void) {
     sigset_t none;
     sigemptyset(&none);
-    /* It wants room for a whole struct signalfd_siginfo. */
+    /* A read of a signalfd fails with EINVAL if the buffer is smaller than a
+     * struct signalfd_siginfo. */
     return signalfd(-1, &none, SFD_CLOEXEC);
 }
 
@@ -93,16 +94,16 @@ FILE *fopen(const char *path, const char *mode) {
     return NULL;
 }
 
-/* Whether the path is that of a device's parent; the name is the device's. */
+/* Returns whether the path is that of a device's parent, and the device's name. */
 static bool is_parent(const char *path, char name[64 + 1]) {
     int end = 0;
     return sscanf(path, "/sys/class/infiniband/%64[^/]/device%n", name, &end) == 1 && end && !path[end];
 }
 
-/* From 2.20 to 2.23, NCCL compares the parents of two devices with strcmp(3) even
- * where it has found none, and crashes before it decides anything. A soft-RoCE device
- * has none, so two of them need a path that is made up. It tells them apart also
- * without the digits that NCCL drops to find the ports of one card. */
+/* From 2.20 to 2.23, NCCL compares the parents of two devices with strcmp(3) even if
+ * it has found none, and crashes before it decides anything. A soft-RoCE device has no
+ * parent, so a path is made up for it. The paths of two devices differ even without
+ * the digits that NCCL drops to find the ports of one card. */
 static bool crashes_without_parent(void) {
     return nccl_version() >= 22000 && nccl_version() < 22400;
 }

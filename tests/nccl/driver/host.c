@@ -15,7 +15,7 @@ const struct host *described_host(void) {
     return current;
 }
 
-/* One more element at the end of an array, all zero. */
+/* Adds an element, all zero, at the end of an array. */
 static void *added(void *array, size_t *count, size_t size) {
     char **items = array;
     *items = reallocarray(*items, *count + 1, size);
@@ -60,7 +60,7 @@ static void add_slot(struct host *host, char **words) {
     }
 }
 
-/* The first `length` bits of a mask. */
+/* Sets the first `length` bits of a mask. */
 static void set_bits(uint8_t *bytes, long length) {
     for (long bit = 0; bit < length; bit++) bytes[bit / 8] |= (uint8_t)(0x80 >> bit % 8);
 }
@@ -131,7 +131,7 @@ bool describe(struct host *host, char **words, int count) {
 
 void move_to(struct host *host, enum mode mode) {
     if (mode == STARTED) return;
-    /* The environment as execve(2) would hand it over: names may come twice. */
+    /* The environment is laid out as by execve(2), so names may come twice. */
     (void)ADDED(host->environment, host->variable_count);
     environ = host->environment;
     if (mode == DESCRIBED) current = host;

@@ -7,11 +7,11 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* What the file with the type of a GID gives. */
+/* What reading the file with the type of a GID gives. */
 enum type_file {
-    /* There is none. */
+    /* The file does not exist. */
     TYPE_MISSING,
-    /* EINVAL, as the kernel answers for an empty slot. */
+    /* The read fails with EINVAL, as the kernel answers for an empty slot. */
     TYPE_INVALID,
     TYPE_TEXT,
 };
@@ -34,10 +34,10 @@ struct port {
 
 struct hca {
     char *name;
-    /* 0, or the errno that opening gives. */
+    /* The errno of opening the device; 0 if it can be opened. */
     int open_error;
     uint64_t guid;
-    /* Where /sys/class/infiniband/NAME/device leads to. */
+    /* The target of /sys/class/infiniband/NAME/device. */
     char *pci_path;
     struct port *ports;
     size_t port_count;
@@ -66,30 +66,30 @@ struct host {
     size_t interface_count;
     struct file *files;
     size_t file_count;
-    /* What the user database says. */
+    /* The home folder in the user database. */
     char *home;
     char **environment;
     size_t variable_count;
 };
 
-/* What a case is about. */
+/* The host on which a case runs. */
 enum mode {
     DESCRIBED,
     /* This machine, with the variables of the case. */
     REAL,
-    /* This machine, with the variables that the driver was started with. */
+    /* This machine, with the variables with which the driver was started. */
     STARTED,
 };
 
-/* NULL where the machine itself is the host. The libibverbs of this folder asks,
- * too. */
+/* Returns the described host; NULL where the machine itself is the host. The libibverbs
+ * of this harness calls this function, too. */
 const struct host *described_host(void);
 
-/* Adds a line of a case to the host; false where it is none about the host. */
+/* Adds a line of a case to the host. Returns false if the line does not describe a host. */
 bool describe(struct host *host, char **words, int count);
 
-/* From now on, this process has the variables of that host and is on it, as far as
- * the mode says so. */
+/* Puts this process on the host, with the host's variables, as far as the mode says
+ * so. */
 void move_to(struct host *host, enum mode mode);
 
 #endif

@@ -17,7 +17,7 @@ int getifaddrs(struct ifaddrs **list) {
     }
     *list = NULL;
     if (host->interface_count == 0) return 0;
-    /* One block, so that one free(3) gives it back. */
+    /* All entries are one block, because freeifaddrs() below frees it with one free(3). */
     *list = calloc(host->interface_count, sizeof **list);
     if (!*list) return -1;
     for (size_t i = 0; i < host->interface_count; i++) {
@@ -59,7 +59,8 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
     int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **) =
         dlsym(RTLD_NEXT, "getaddrinfo");
     if (!described_host()) return real(name, service, hints, list);
-    /* The machine's name servers are not the host's. */
+    /* The name servers of this machine do not belong to the described host, so names
+     * are not looked up. */
     struct addrinfo numeric = {0};
     if (hints) numeric = *hints;
     numeric.ai_flags |= AI_NUMERICHOST;

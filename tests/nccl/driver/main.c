@@ -2,12 +2,13 @@
  *
  *   driver described|real|started LIBNCCL NAME=OFFSET...
  *
- * Reads cases: lines, the last of which is "run". Those before the first "ask"
- * describe the host; on a `real` one, which is this machine, there are only variables.
- * `started` is the same with the variables that the driver itself was started with, so
- * that it can take the place of a job's command. What comes back are
- * a line for each answer, and "end SIGNAL STATUS SIZE" with SIZE bytes of NCCL's log
- * behind it. Each case runs in a child, because NCCL reads everything once. */
+ * It reads cases from standard input. A case is some lines, the last of which is "run".
+ * The lines before the first "ask" describe the host. In the mode `real`, the host is
+ * this machine, and these lines only give variables. The mode `started` is the same with
+ * the variables with which the driver itself was started, so that the driver can be
+ * the command of a job. The driver writes a line for each answer, then "end SIGNAL
+ * STATUS SIZE" and SIZE bytes of NCCL's log. Each case runs in a child, because NCCL
+ * reads everything only once. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -29,12 +30,12 @@ enum { DEADLINE = 10, MOST_WORDS = 256 };
 static enum mode mode;
 
 static _Noreturn void run_case(char *lines) {
-    /* What hangs dies of the signal. */
+    /* A case that hangs dies of this signal. */
     alarm(DEADLINE);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(nccl_log, STDOUT_FILENO);
     dup2(nccl_log, STDERR_FILENO);
-    /* So that nothing is lost in a crash. */
+    /* With a buffer of one line, a crash loses no earlier line of the log. */
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
     struct host host = {0};
     bool started = false;
@@ -57,7 +58,7 @@ static _Noreturn void run_case(char *lines) {
     _exit(0);
 }
 
-/* Everything in a file goes to standard output, and the file is empty again. */
+/* Copies a file to standard output, and empties it. */
 static void hand_over(int file) {
     off_t from = 0, size = lseek(file, 0, SEEK_END);
     while (from < size) {
@@ -85,10 +86,10 @@ int main(int count, char **arguments) {
     if (strcmp(arguments[1], "real") == 0) mode = REAL;
     if (strcmp(arguments[1], "started") == 0) mode = STARTED;
     load_nccl(arguments[2], arguments + 3);
-    /* Loaded here, the children have them already. */
+    /* Libraries that are loaded here need not be loaded in each child. */
     dlopen("libibverbs.so", RTLD_NOW);
     dlopen("libibverbs.so.1", RTLD_NOW);
-    /* And they know by then in which folders nothing is to be looked for. */
+    /* This makes the loader remember for the children which folders do not exist. */
     dlopen("no-such-library.so", RTLD_NOW);
     answers = memfd_create("answers", MFD_CLOEXEC);
     nccl_log = memfd_create("log", MFD_CLOEXEC);

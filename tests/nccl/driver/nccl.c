@@ -15,7 +15,7 @@ static _Noreturn void fail(const char *what, const char *why) {
 }
 
 void load_nccl(const char *path, char **symbols) {
-    /* All at once: what is bound later is bound in each child anew. */
+    /* All symbols are bound now; each child would have to bind the others anew. */
     void *library = dlopen(path, RTLD_NOW);
     if (!library) fail(path, dlerror());
     int (*get_version)(int *) = dlsym(library, "ncclGetVersion");

@@ -1,14 +1,14 @@
-/* The library under test. */
+/* The NCCL library that is tested. */
 #ifndef NCCL_H
 #define NCCL_H
 
-/* Loads the library. The symbols are NAME=OFFSET, of what it does not export. */
+/* Loads the library. The symbols are NAME=OFFSET, for those that it does not export. */
 void load_nccl(const char *path, char **symbols);
 
-/* 22703 for 2.27.3. */
+/* Returns the release as NCCL counts it: 22703 for 2.27.3. */
 int nccl_version(void);
 
-/* A function or a variable of it, by the name of its source. */
+/* Returns a function or variable of the library, by its name in the source. */
 void *nccl(const char *name);
 
 #endif

@@ -18,7 +18,7 @@ int split(char *line, char **words, int most) {
 int64_t number(const char *word) {
     char *end;
     errno = 0;
-    /* GUIDs use all 64 bits. */
+    /* A GUID uses all 64 bits, so it is read as an unsigned number. */
     int64_t value = word[0] == '-' ? strtoll(word, &end, 0) : (int64_t)strtoull(word, &end, 0);
     if (errno || end == word || *end) misread(word);
     return value;
@@ -27,7 +27,7 @@ int64_t number(const char *word) {
 char *bytes(const char *word, size_t *size) {
     *size = 0;
     if (strcmp(word, "-") == 0) return NULL;
-    /* The first letter only tells an empty text from none. */
+    /* The first letter tells an empty text from none. */
     if (*word++ != 'x') misread(word);
     char *result = calloc(strlen(word) / 2 + 1, 1);
     if (!result) abort();

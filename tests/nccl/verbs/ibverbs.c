@@ -1,5 +1,5 @@
-/* A libibverbs with the devices of the described host, as far as NCCL asks for them
- * before it connects. */
+/* A libibverbs that has the devices of the described host. It has what NCCL calls before
+ * it connects. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -9,7 +9,7 @@
 
 #include "../driver/host.h"
 
-/* In the header these are more than functions. */
+/* The header defines these functions as macros, too. */
 #undef ibv_get_device_list
 #undef ibv_query_port
 #undef ibv_reg_mr
@@ -36,7 +36,7 @@ struct ibv_device **ibv_get_device_list(int *count) {
     return list;
 }
 
-/* The devices stay: contexts may refer to them. */
+/* Only the list is freed, because contexts may refer to its devices. */
 void ibv_free_device_list(struct ibv_device **list) {
     free(list);
 }
@@ -90,14 +90,14 @@ int ibv_query_port(struct ibv_context *context, uint8_t number, struct _compat_i
     const struct port *port = port_of(context, number);
     if (!port) return EINVAL;
     struct ibv_port_attr *attributes = (struct ibv_port_attr *)room;
-    /* Callers of this function have no room for the members behind. */
+    /* The callers' structure may end before the later members. */
     memset(attributes, 0, offsetof(struct ibv_port_attr, port_cap_flags2));
     attributes->state = (enum ibv_port_state)port->state;
     attributes->max_mtu = attributes->active_mtu = IBV_MTU_4096;
     attributes->gid_tbl_len = port->table_size;
     attributes->max_msg_sz = 1u << 30;
     attributes->link_layer = (uint8_t)port->link_layer;
-    /* 200 Gbit/s. */
+    /* These two values together mean 200 Gbit/s. */
     attributes->active_speed = 64;
     attributes->active_width = 2;
     attributes->pkey_tbl_len = 1;
@@ -117,7 +117,7 @@ int ibv_query_gid(struct ibv_context *context, uint8_t number, int index, union 
     return 0;
 }
 
-/* The default partition is the only one. */
+/* A port has only the default partition. */
 int ibv_query_pkey(struct ibv_context *context, uint8_t number, int index, __be16 *pkey) {
     if (!port_of(context, number) || index != 0) {
         errno = EINVAL;
@@ -131,7 +131,7 @@ int ibv_fork_init(void) {
     return 0;
 }
 
-/* Nothing ever happens to these devices. */
+/* No event ever happens on these devices, so this call waits for ever. */
 int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event) {
     (void)context, (void)event;
     for (;;) pause();

@@ -1,5 +1,5 @@
-/* The functions of libibverbs that NCCL looks up and needs only once it connects; of
- * memory registration it asks at the start whether the function is there. */
+/* The functions of libibverbs that NCCL looks up at the start, and calls only when it
+ * connects. For memory registration, NCCL checks at the start that the function exists. */
 #include <errno.h>
 #include <stddef.h>
 

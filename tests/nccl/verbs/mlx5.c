@@ -1,4 +1,4 @@
-/* In the place of libmlx5, which would take the described devices for its own. */
+/* Replaces libmlx5, which would take the described devices for its own. */
 #include <stdbool.h>
 
 struct ibv_device;
