@@ -17,6 +17,7 @@
 //! * [`facts`]: what the container has, its image included. Plain data, and readers that
 //!   judge nothing.
 //! * [`profiles`]: what platforms publish, as TOML.
+//! * [`fabric`]: which rails a job has: HCAs, ports, GIDs, interface. It knows no library.
 //! * [`libraries`]: each library's variables from what was decided; and a model of NCCL,
 //!   release by release, as pure functions: what it makes of variables, and what it will do.
 //! * [`plan`]: what to set, and why. Pure: this host, this environment, in; these settings
@@ -44,6 +45,7 @@ pub mod compare;
 pub mod config;
 pub mod demo;
 pub mod exit;
+pub mod fabric;
 pub mod facts;
 pub mod finding;
 pub mod findings;

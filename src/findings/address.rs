@@ -1,12 +1,10 @@
 //! Rails with an interface in this network namespace that RoCE cannot use, because the
 //! interface has no address, or the HCA no GID for it.
 
+use crate::fabric::{Candidate, Reason, Verdict, enough, interface, own_interface};
 use crate::facts::Facts;
 use crate::facts::net::Interface;
 use crate::finding::{Finding, Id};
-use crate::plan::devices::{Candidate, Reason, Verdict};
-use crate::plan::enough::enough;
-use crate::plan::{interface, own_interface};
 
 /// An HCA with its interface in this container was meant for it. (Nothing is known about an HCA
 /// with its interface in another namespace.)

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
+use crate::fabric::{Candidate, default_route, near};
 use crate::facts::rdma::{LinkLayer, Port};
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
-use crate::plan::devices::Candidate;
-use crate::plan::{Context, default_route, near};
+use crate::plan::{Context, on_default_route};
 
 /// Findings about the HCAs that the plan chose.
 pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
@@ -22,7 +22,9 @@ pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
 /// More HCAs than GPUs. Two or three for each GPU are no surprise where all of them are near.
 fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: bool) -> Option<Finding> {
     let facts = context.facts;
-    let rails = ports.iter().filter(|port| port.is_used() && !default_route::is_wanted(context, port));
+    let on_default_route = on_default_route(context);
+    let is_wanted = |port: &Candidate| default_route::is_wanted(facts, on_default_route, port);
+    let rails = ports.iter().filter(|port| port.is_used() && !is_wanted(port));
     let hcas = rails.map(|port| port.hca.name.as_str()).collect::<BTreeSet<&str>>().len();
     let gpus = usize::try_from(facts.gpu.count?).ok().filter(|gpus| *gpus > 0)?;
     if hcas <= gpus || (every_gpu_has_one && hcas.is_multiple_of(gpus)) {

@@ -2,12 +2,11 @@
 //! into.
 
 use super::ports::RAIL_IS_DOWN;
+use crate::fabric::{Candidate, Reason, Verdict, enough, own_interface};
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Id};
-use crate::plan::devices::{Candidate, Reason, Verdict};
-use crate::plan::enough::enough;
-use crate::plan::{Context, own_interface};
+use crate::plan::Context;
 use crate::text::counted;
 
 /// What a port that is DOWN is taken for.

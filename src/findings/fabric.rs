@@ -1,7 +1,7 @@
 //! Whether there is a fabric for the job, and why not.
 
+use crate::fabric::{Candidate, Reason, Verdict};
 use crate::finding::{Finding, Id};
-use crate::plan::devices::{Candidate, Reason, Verdict};
 use crate::plan::{Context, Fabric, ProfileChoice};
 use crate::profiles::{self, Profile};
 use crate::text::counted;
@@ -21,7 +21,8 @@ pub fn findings(
         });
         !ports.is_empty() && reasons.all(is)
     };
-    let turned_off = ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(Reason::TurnedOff(_))));
+    let turned_off =
+        ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(Reason::TurnedOff { .. })));
     if let Some(setting) = context.user.ib_disabled().filter(|_| turned_off) {
         let message = format!(
             "This container has usable RDMA devices, but the job will run on TCP, because NCCL_IB_DISABLE={} ({}) turns verbs off.",
@@ -40,7 +41,7 @@ pub fn findings(
         ];
     }
     let not_selected =
-        ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(Reason::NotInUsersList(_))));
+        ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(Reason::NotNamed { .. })));
     if let Some(setting) = context.user.get("NCCL_IB_HCA").filter(|_| not_selected) {
         let message = format!(
             "NCCL_IB_HCA={} ({}) leaves out every usable RDMA device: the job will run on TCP.",
@@ -49,7 +50,7 @@ pub fn findings(
         return vec![Finding::error(Id::NoHcaSelected, message).with_fix("Remove or correct NCCL_IB_HCA.")];
     }
     let skipped = |port: &&Candidate| {
-        matches!(port.verdict, Verdict::LeftOut(Reason::CarriesDefaultRoute { by_user: true, .. }))
+        matches!(port.verdict, Verdict::LeftOut(Reason::CarriesDefaultRoute { by: Some(_), .. }))
     };
     let skipped: Vec<String> = ports.iter().filter(skipped).map(Candidate::name).collect();
     if !skipped.is_empty() {
@@ -94,7 +95,7 @@ pub fn findings(
 }
 
 fn unexpected_hcas(fabric: &Fabric, ports: &[Candidate], profile: &Profile) -> Vec<Finding> {
-    let idle = |port: &&Candidate| matches!(port.verdict, Verdict::LeftOut(Reason::WithoutVerbs(_)));
+    let idle = |port: &&Candidate| matches!(port.verdict, Verdict::LeftOut(Reason::WithoutVerbs { .. }));
     let usable = ports.iter().filter(idle).count();
     if !matches!(fabric, Fabric::Interface(_)) || usable == 0 {
         return Vec::new();

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use crate::fabric::Candidate;
+use crate::fabric::gid::LARGEST_INDEX;
 use crate::facts::Facts;
 use crate::facts::gid::GidType;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::gid::INDEX;
 use crate::libraries::nccl::version::{SEARCHES_GIDS, Version};
-use crate::plan::devices::Candidate;
-use crate::plan::gid::LARGEST_INDEX;
 use crate::text::counted;
 
 pub fn published_differs(profile: &str, published: &str, instead: Option<u32>) -> Finding {

@@ -1,5 +1,6 @@
 //! What the choice of the HCAs has shown.
 
+use crate::fabric::default_route::KeptRails;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
 use crate::libraries::nccl::version::{TAKES_32_HCAS, Version};
@@ -27,11 +28,12 @@ pub fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding
     Finding::warning(Id::TooManyHcas, message).with_fix(fix)
 }
 
-pub fn rails(kept: &[(String, String)], route: &str, (hcas, gpus): (usize, usize)) -> Finding {
-    let list: Vec<String> = kept.iter().map(|(port, interface)| format!("{port} ({interface})")).collect();
+pub fn rails(kept: &KeptRails) -> Finding {
+    let KeptRails { rails, route, hcas, gpus } = kept;
+    let list: Vec<String> = rails.iter().map(|(port, interface)| format!("{port} ({interface})")).collect();
     let list = list.join(", ");
-    let hcas = counted(hcas, "HCA");
-    let message = match kept {
+    let hcas = counted(*hcas, "HCA");
+    let message = match rails.as_slice() {
         [_] => format!(
             "{list} carries {route}, and {VARIABLE} takes it as a rail all the same: it is as fast as the others, and without it there would be {hcas} for {gpus} GPUs."
         ),
@@ -42,4 +44,29 @@ pub fn rails(kept: &[(String, String)], route: &str, (hcas, gpus): (usize, usize
     Finding::info(Id::DefaultRouteRail, message).with_fix(
         "To keep such HCAs for TCP alone, set default-route-hca = \"skip\" (RDMA_INIT_DEFAULT_ROUTE_HCA=skip).",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::default_route::WhichRoute;
+
+    #[test]
+    fn rails_that_carry_default_routes_are_named() {
+        let message = |names: &[(&str, &str)], route, hcas, gpus| {
+            let owned = |(port, interface): &(&str, &str)| ((*port).to_owned(), (*interface).to_owned());
+            let rails = names.iter().map(owned).collect();
+            super::rails(&KeptRails { rails, route, hcas, gpus }).message
+        };
+        assert_eq!(
+            message(&[("mlx5_0:1", "eth0")], WhichRoute::Only, 1, 2),
+            "mlx5_0:1 (eth0) carries the default route, and NCCL_IB_HCA takes it as a rail all the same: \
+             it is as fast as the others, and without it there would be 1 HCA for 2 GPUs."
+        );
+        let one = message(&[("mlx5_1:1", "eth1")], WhichRoute::OneOfSeveral, 3, 4);
+        assert!(one.starts_with("mlx5_1:1 (eth1) carries a default route, and"), "{one}");
+        let two = message(&[("mlx5_0:1", "eth0"), ("mlx5_1:1", "eth1")], WhichRoute::OneOfSeveral, 3, 4);
+        assert!(two.starts_with("mlx5_0:1 (eth0), mlx5_1:1 (eth1) carry default routes"), "{two}");
+        assert!(two.ends_with("without them there would be 3 HCAs for 4 GPUs."), "{two}");
+    }
 }

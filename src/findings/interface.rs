@@ -1,13 +1,16 @@
 //! What the choice of the interface for the bootstrap has shown.
 
+use crate::fabric::interface::{InterfaceChoice, candidates};
 use crate::facts::Facts;
 use crate::finding::{Finding, Id};
-use crate::plan::interface::{VARIABLE, candidates};
+use crate::plan::interface::VARIABLE;
+use crate::plan::words;
 
-pub fn published_differs(profile: &str, published: &str, chosen: &str, rule: &str) -> Finding {
+pub fn published_differs(profile: &str, published: &str, chosen: &InterfaceChoice) -> Finding {
+    let because = words::because(chosen.because);
     Finding::info(
         Id::PublishedInterfaceDiffers,
-        format!("Profile {profile} publishes {VARIABLE}={published}, but here {chosen} {rule}."),
+        format!("Profile {profile} publishes {VARIABLE}={published}, but here {} {because}.", chosen.name),
     )
 }
 

@@ -34,8 +34,8 @@ pub mod traffic;
 mod unreadable;
 mod values;
 
+use crate::fabric::Candidate;
 use crate::finding::Finding;
-use crate::plan::devices::Candidate;
 use crate::plan::remark::Remark;
 use crate::plan::{Decided, Plan};
 
@@ -74,7 +74,7 @@ pub fn add(decided: Decided) -> Plan {
 fn of_remark(decided: &Decided, remark: &Remark) -> Finding {
     let Decided { facts, user, ports, profile, .. } = decided;
     match remark {
-        Remark::DefaultRouteRails { kept, route, hcas, gpus } => hcas::rails(kept, route, (*hcas, *gpus)),
+        Remark::DefaultRouteRails(kept) => hcas::rails(kept),
         Remark::TooManyHcas { usable, most } => hcas::too_many(user.version(), *usable, *most),
         Remark::PublishedHcasDiffer(published) => hcas::published_differ(&profile.name, published),
         Remark::WithoutOwnGid(names) => {
@@ -87,8 +87,8 @@ fn of_remark(decided: &Decided, remark: &Remark) -> Finding {
         Remark::PublishedGidDiffers { published, instead } => {
             gid::published_differs(&profile.name, published, *instead)
         }
-        Remark::PublishedInterfaceDiffers { published, chosen, rule } => {
-            interface::published_differs(&profile.name, published, chosen, rule)
+        Remark::PublishedInterfaceDiffers { published, chosen } => {
+            interface::published_differs(&profile.name, published, chosen)
         }
         Remark::NoInterface { published } => interface::none(facts, published.as_deref()),
     }

@@ -1,12 +1,12 @@
 //! What the platform says RDMA needs, compared with what is here.
 
+use crate::fabric::{Candidate, interface};
 use crate::facts::Facts;
 use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id, Source};
 use crate::libraries::nccl::version::Version;
-use crate::plan::devices::Candidate;
-use crate::plan::{Context, Fabric, interface};
+use crate::plan::{Context, Fabric};
 use crate::profiles::{self, Profile};
 use crate::text::counted;
 

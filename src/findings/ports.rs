@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::fabric::{Candidate, Reason, Verdict};
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Id};
-use crate::plan::devices::{Candidate, Reason, Verdict};
+use crate::plan::words;
 
 pub const RAIL_IS_DOWN: &str = "Check the cable, the switch port and `rdma link` on the node. Until the port is up, nodes where all ports work have more rails than this one.";
 
@@ -56,7 +57,7 @@ fn trouble(reason: &Reason) -> Option<Finding> {
         ),
         _ => return None,
     };
-    Some(Finding::warning(id, reason.to_string()).with_fix(fix))
+    Some(Finding::warning(id, words::left_out(reason)).with_fix(fix))
 }
 
 /// A rail that is slower than its siblings slows all of them down.

@@ -1,7 +1,7 @@
 //! Gloo, as PyTorch has it (`torch/csrc/distributed/c10d/ProcessGroupGloo.cpp`).
 
-use super::Fabric;
+use crate::fabric::Rails;
 
-pub fn value(variable: &str, fabric: &Fabric) -> Option<String> {
-    (variable == "GLOO_SOCKET_IFNAME").then_some(fabric.interface?.to_owned())
+pub fn value(variable: &str, rails: &Rails) -> Option<String> {
+    (variable == "GLOO_SOCKET_IFNAME").then_some(rails.interface?.to_owned())
 }

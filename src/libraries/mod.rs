@@ -8,20 +8,12 @@ mod nvshmem;
 mod tensorpipe;
 mod ucx;
 
-/// What was decided for the job, in no library's words.
-pub struct Fabric<'a> {
-    /// The ports that the job uses, as `mlx5_1:1`.
-    pub ports: &'a [String],
-    /// The slot that is right on every port, where there is one.
-    pub gid_index: Option<u32>,
-    /// The interface over which the processes find each other.
-    pub interface: Option<&'a str>,
-}
+use crate::fabric::Rails;
 
 /// The value that makes a library other than NCCL follow the same decisions. `None` for a
 /// variable that no library here has, and where nothing was decided that it could follow.
-pub fn value(variable: &str, fabric: &Fabric) -> Option<String> {
+pub fn value(variable: &str, rails: &Rails) -> Option<String> {
     [gloo::value, nvshmem::value, tensorpipe::value, ucx::value]
         .into_iter()
-        .find_map(|value| value(variable, fabric))
+        .find_map(|value| value(variable, rails))
 }

@@ -1,11 +1,11 @@
 //! NVSHMEM.
 
-use super::Fabric;
+use crate::fabric::Rails;
 
-pub fn value(variable: &str, fabric: &Fabric) -> Option<String> {
+pub fn value(variable: &str, rails: &Rails) -> Option<String> {
     match variable {
-        "NVSHMEM_HCA_LIST" if !fabric.ports.is_empty() => Some(fabric.ports.join(",")),
-        "NVSHMEM_IB_GID_INDEX" => fabric.gid_index.map(|index| index.to_string()),
+        "NVSHMEM_HCA_LIST" => Some(rails.port_names().join(",")).filter(|list| !list.is_empty()),
+        "NVSHMEM_IB_GID_INDEX" => rails.gid_index.map(|index| index.to_string()),
         _ => None,
     }
 }

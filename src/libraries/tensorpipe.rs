@@ -1,7 +1,7 @@
 //! TensorPipe, as PyTorch has it (`torch/csrc/distributed/rpc/tensorpipe_agent.cpp`).
 
-use super::Fabric;
+use crate::fabric::Rails;
 
-pub fn value(variable: &str, fabric: &Fabric) -> Option<String> {
-    (variable == "TP_SOCKET_IFNAME").then_some(fabric.interface?.to_owned())
+pub fn value(variable: &str, rails: &Rails) -> Option<String> {
+    (variable == "TP_SOCKET_IFNAME").then_some(rails.interface?.to_owned())
 }

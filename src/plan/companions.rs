@@ -1,12 +1,11 @@
 //! Variables of other libraries that follow the same decisions, when a profile
 //! asks for them.
 
-use super::devices::Candidate;
 use super::gid::GidChoice;
-use super::hcas;
-use super::interface::InterfaceChoice;
 use super::setting::Proposal;
-use crate::libraries::{self, Fabric};
+use crate::fabric::interface::InterfaceChoice;
+use crate::fabric::{Candidate, Rails};
+use crate::libraries;
 use crate::profiles::Profile;
 
 pub fn propose(
@@ -15,8 +14,8 @@ pub fn propose(
     interface: Option<&InterfaceChoice>,
     profile: &Profile,
 ) -> Vec<Proposal> {
-    let fabric = Fabric {
-        ports: &hcas::device_list(ports, |_| true),
+    let rails = Rails {
+        ports,
         gid_index: match gid {
             GidChoice::Index { index, .. } => Some(*index),
             GidChoice::NotOurs | GidChoice::Search { .. } => None,
@@ -25,7 +24,7 @@ pub fn propose(
     };
     let follow = |variable: &String| {
         let rule = format!("follows NCCL's variable, as profile {} asks", profile.name);
-        Some(Proposal::from_facts(variable, libraries::value(variable, &fabric)?, rule))
+        Some(Proposal::from_facts(variable, libraries::value(variable, &rails)?, rule))
     };
     profile.companions.iter().filter_map(follow).collect()
 }

@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use super::Context;
-use super::devices::{Candidate, Verdict};
-use super::interface::{self, Obstacle};
+use super::{Context, words};
+use crate::fabric::interface::{self, Obstacle};
+use crate::fabric::{Candidate, Verdict};
 use crate::profiles;
+use crate::text::grouped;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -55,17 +56,11 @@ fn why_none(context: &Context, ports: &[Candidate]) -> String {
     if ports.is_empty() {
         return "there is no RDMA device in this container".to_owned();
     }
-    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
-    for port in ports {
-        if let Verdict::LeftOut(reason) = &port.verdict {
-            let reason = reason.to_string();
-            match reasons.iter_mut().find(|(known, _)| *known == reason) {
-                Some((_, names)) => names.push(port.name()),
-                None => reasons.push((reason, vec![port.name()])),
-            }
-        }
-    }
+    let left_out = ports.iter().filter_map(|port| match &port.verdict {
+        Verdict::Used => None,
+        Verdict::LeftOut(reason) => Some((words::left_out(reason), port.name())),
+    });
     let list: Vec<String> =
-        reasons.iter().map(|(reason, names)| format!("{}: {reason}", names.join(", "))).collect();
+        grouped(left_out).iter().map(|(reason, names)| format!("{}: {reason}", names.join(", "))).collect();
     format!("no RDMA device here is used ({})", list.join("; "))
 }

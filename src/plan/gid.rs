@@ -2,25 +2,20 @@
 
 mod not_taken;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::devices::{Candidate, Reason};
 use super::remark::Remark;
 use super::setting::Proposal;
 use super::{Context, Notes};
-use crate::facts::Facts;
-use crate::facts::gid::{Gid, GidType};
-use crate::facts::rdma::{LinkLayer, Port};
+use crate::fabric::gid::{Rail, common_index, is_right_everywhere, most_common_index, of_one_family, rails};
+use crate::fabric::{Candidate, Reason};
+use crate::facts::gid::Gid;
 use crate::libraries::nccl::gid::{FAMILY, Family, INDEX, RANGE, Search};
 use crate::libraries::nccl::version::{SEARCHES_GIDS, Version};
 use crate::profiles::Profile;
 use crate::text::counted;
-
-/// `sgid_index` of a queue pair has eight bits (`ibv_global_route`).
-pub const LARGEST_INDEX: u32 = 255;
 
 /// What is right for the used ports.
 #[must_use]
@@ -35,45 +30,14 @@ pub enum GidChoice {
     Search { search: Search, evidence: Vec<String> },
 }
 
-/// The slots that hold a routable RoCE v2 GID of one of our own addresses, IPv4
-/// first. The netdev does not decide: its name may be another namespace's.
-pub fn own_slots<'a>(facts: &Facts, port: &'a Port) -> Vec<&'a Gid> {
-    let own: BTreeSet<IpAddr> = facts.net.own_addresses().collect();
-    let mut slots: Vec<&Gid> = port
-        .gids
-        .slots
-        .iter()
-        .filter(|gid| gid.kind == GidType::RoceV2 && gid.index <= LARGEST_INDEX)
-        .filter(|gid| !gid.is_link_local() && own.contains(&gid.address()))
-        .collect();
-    slots.sort_by_key(|gid| (gid.address().is_ipv6(), gid.index));
-    slots
-}
-
-/// A used RoCE port, with the slots that would be right.
-#[derive(Clone)]
-struct Rail<'a> {
-    name: String,
-    port: &'a Port,
-    slots: Vec<&'a Gid>,
-}
-
-impl Rail<'_> {
-    fn has(&self, index: u32) -> bool {
-        self.slots.iter().any(|gid| gid.index == index)
-    }
-}
-
 /// Chooses for the used ports, and leaves ports out where no single choice fits all.
 pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> GidChoice {
     let Context { facts, profile, user, .. } = context;
     if !context.uses_verbs() || user.gid().is_some() {
         return GidChoice::NotOurs;
     }
-    let used = ports.iter().filter(|p| p.is_used() && p.port.link_layer == LinkLayer::Ethernet);
-    let (rails, without): (Vec<Rail>, Vec<Rail>) = used
-        .map(|p| Rail { name: p.name(), port: p.port, slots: own_slots(facts, p.port) })
-        .partition(|rail| !rail.slots.is_empty());
+    let (rails, without): (Vec<Rail>, Vec<Rail>) =
+        rails(facts, ports).into_iter().partition(|rail| !rail.slots.is_empty());
     // Where interfaces cannot be listed, nobody knows which addresses are ours.
     if !without.is_empty() && !facts.net.interfaces.is_empty() {
         notes.remark(Remark::WithoutOwnGid(without.into_iter().map(|rail| rail.name).collect()));
@@ -86,7 +50,8 @@ pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> 
         let result = if published.is_some() { "it is" } else { "it is not" };
         notes.tried(INDEX, format!("the published {index}, if it is right on every HCA"), result);
     }
-    if let Some((index, rule)) = published {
+    if let Some(index) = published {
+        let rule = format!("published, and {}", right_everywhere(index));
         not_taken::beside(&rails, index, true, notes);
         return GidChoice::Index { index, rule, evidence: evidence_at(&rails, index) };
     }
@@ -111,43 +76,14 @@ pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> 
     largest_agreeing(&rails, may_narrow, ports, notes)
 }
 
-/// Each rail with its IPv4 slots where every rail has one, else with its IPv6
-/// slots where every rail has one, else with what there is.
-fn of_one_family<'a>(rails: &[Rail<'a>]) -> Vec<Rail<'a>> {
-    let of = |ipv6: bool| -> Option<Vec<Rail>> {
-        let filtered: Vec<Rail> = rails
-            .iter()
-            .map(|rail| Rail {
-                slots: rail.slots.iter().filter(|g| g.address().is_ipv6() == ipv6).copied().collect(),
-                ..rail.clone()
-            })
-            .collect();
-        filtered.iter().all(|rail| !rail.slots.is_empty()).then_some(filtered)
-    };
-    of(false).or_else(|| of(true)).unwrap_or_else(|| rails.to_vec())
-}
-
-/// The published index, where it is a GID of ours on every rail, of one family:
-/// an IPv4 GID cannot reach an IPv6 one.
-fn published_index(rails: &[Rail], profile: &Profile) -> Option<(u32, String)> {
+/// The published index, where it is right on every rail.
+fn published_index(rails: &[Rail], profile: &Profile) -> Option<u32> {
     let index: u32 = profile.variables.get(INDEX)?.parse().ok()?;
-    let at: Option<Vec<&Gid>> =
-        rails.iter().map(|rail| rail.slots.iter().find(|gid| gid.index == index).copied()).collect();
-    let mut families = at?.into_iter().map(|gid| gid.address().is_ipv6());
-    let first = families.next()?;
-    families
-        .all(|family| family == first)
-        .then(|| (index, format!("published, and {}", right_everywhere(index))))
+    is_right_everywhere(rails, index).then_some(index)
 }
 
 fn right_everywhere(index: u32) -> String {
     format!("slot {index} of every HCA has a RoCE v2 GID with an address of this container")
-}
-
-/// The lowest slot that is right on every rail.
-fn common_index(rails: &[Rail]) -> Option<u32> {
-    let slots = rails.first()?.slots.iter().map(|gid| gid.index);
-    slots.filter(|index| rails.iter().all(|rail| rail.has(*index))).min()
 }
 
 /// The variables with which NCCL's own search ends on a right slot on every rail,
@@ -176,10 +112,7 @@ fn search<'a>(rails: &[Rail<'a>], version: Version, notes: &mut Notes) -> Option
         notes.tried(INDEX, format!("leave it unset: the search of NCCL {version} {range}"), result);
         wrong.is_none()
     })?;
-    let end = |rail: &Rail<'a>| {
-        let slot = found.run(&rail.port.gids, version).ok()?;
-        rail.slots.iter().find(|gid| gid.index == slot).copied()
-    };
+    let end = |rail: &Rail<'a>| rail.at(found.run(&rail.port.gids, version).ok()?);
     Some((found, rails.iter().map(end).collect::<Option<_>>()?))
 }
 
@@ -190,12 +123,7 @@ fn largest_agreeing(
     ports: &mut [Candidate],
     notes: &mut Notes,
 ) -> GidChoice {
-    let mut count: BTreeMap<u32, usize> = BTreeMap::new();
-    for gid in rails.iter().flat_map(|rail| &rail.slots) {
-        *count.entry(gid.index).or_default() += 1;
-    }
-    let best = count.into_iter().max_by_key(|(index, rails)| (*rails, std::cmp::Reverse(*index)));
-    let Some((index, agreeing)) = best else { return GidChoice::NotOurs };
+    let Some((index, agreeing)) = most_common_index(rails) else { return GidChoice::NotOurs };
     let agree = format!("{agreeing} of {}", counted(rails.len(), "port"));
     let rest: Vec<&str> =
         rails.iter().filter(|rail| !rail.has(index)).map(|rail| rail.name.as_str()).collect();
@@ -217,7 +145,7 @@ fn largest_agreeing(
 }
 
 fn evidence_at(rails: &[Rail], index: u32) -> Vec<String> {
-    let at = |rail: &Rail| Some(shown(&rail.name, rail.slots.iter().find(|gid| gid.index == index)?));
+    let at = |rail: &Rail| Some(shown(&rail.name, rail.at(index)?));
     rails.iter().filter_map(at).collect()
 }
 

@@ -1,9 +1,10 @@
 //! `NCCL_IB_HCA`.
 
-use super::devices::{Candidate, Reason, Verdict};
 use super::remark::Remark;
 use super::setting::Proposal;
-use super::{Context, Fabric, Notes, near};
+use super::{Context, Fabric, Notes, words};
+use crate::fabric::distance::Distance;
+use crate::fabric::{Candidate, Reason, Verdict, near};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
 use crate::libraries::nccl::devices::visible;
 use crate::libraries::nccl::list::{Pattern, most_hcas};
@@ -28,7 +29,7 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
         notes.remark(Remark::TooManyHcas { usable: used.len(), most });
     }
     let mut evidence = evidence(ports);
-    evidence.extend(near::evidence(context.facts, ports));
+    evidence.extend(near::rails_of_gpus(context.facts, ports).iter().enumerate().map(of_gpu));
     if let Some(constant) = constant {
         let rule = format!("the published {constant}, if it selects just the HCAs to use");
         if selects_exactly(constant, ports, context.version()) {
@@ -99,7 +100,7 @@ fn exact_list(ports: &[Candidate]) -> String {
 }
 
 /// The used ports by name, `NAME:PORT` where `with_port` says so, each once.
-pub fn device_list(ports: &[Candidate], with_port: impl Fn(&Candidate) -> bool) -> Vec<String> {
+fn device_list(ports: &[Candidate], with_port: impl Fn(&Candidate) -> bool) -> Vec<String> {
     let mut names = Vec::new();
     for port in ports.iter().filter(|port| port.is_used()) {
         let name = if with_port(port) {
@@ -119,15 +120,20 @@ fn evidence(ports: &[Candidate]) -> Vec<String> {
         .iter()
         .map(|port| match &port.verdict {
             Verdict::Used => format!(
-                "{}:{} ACTIVE, {}, {}",
-                port.hca.name,
-                port.port.number,
+                "{} ACTIVE, {}, {}",
+                port.name(),
                 String::from(port.port.link_layer.clone()),
                 port.port.rate
             ),
             Verdict::LeftOut(reason) => {
-                format!("{}:{} left out: {reason}", port.hca.name, port.port.number)
+                format!("{} left out: {}", port.name(), words::left_out(reason))
             }
         })
         .collect()
+}
+
+/// The rails that are near to a GPU.
+fn of_gpu((index, near): (usize, &Vec<(String, Distance)>)) -> String {
+    let near: Vec<String> = near.iter().map(|(hca, distance)| format!("{hca} {}", distance.word())).collect();
+    format!("GPU {index}: {}", near.join(", "))
 }

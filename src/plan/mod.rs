@@ -2,54 +2,48 @@
 //! configuration. No I/O, so that any host can be replayed.
 //!
 //! What the user set stands. Selection (which HCAs, which GID, which interface)
-//! comes from the facts, with the profile's published constant preferred where
+//! comes from the facts (see [`crate::fabric`]), with the profile's published constant preferred where
 //! the facts agree with it. Tuning comes only from a profile. Every value
 //! carries where it comes from, the rule, and the evidence.
 
 mod companions;
 pub mod context;
-pub mod default_route;
-pub mod devices;
-pub mod distance;
-pub mod enough;
 mod fabric;
 mod fill;
 mod forecast;
 pub mod gid;
 mod hcas;
 pub mod interface;
-pub mod near;
 mod needs;
 mod notes;
 mod options;
-pub mod own_interface;
+mod port_verdict;
 mod profile;
 pub mod remark;
-mod select;
 mod setting;
 mod user;
+mod wanted;
 mod why;
+pub mod words;
 
 use serde::Serialize;
 
 pub use context::Context;
-pub use default_route::carries;
-use devices::Candidate;
-pub use devices::PortVerdict;
 pub use fabric::Fabric;
 pub use forecast::Forecast;
-pub use gid::own_slots;
-pub use interface::chosen as interface_of_bootstrap;
 pub use needs::needs_network;
 pub use notes::{Notes, Tried};
 pub use options::{DefaultRouteOption, Options, ProfileOption};
+pub use port_verdict::PortVerdict;
 pub use profile::ProfileChoice;
 pub use setting::{Outcome, Setting};
 pub use user::User;
+pub use wanted::on_default_route;
 pub use why::Why;
 
 use remark::Remark;
 
+use crate::fabric::{Candidate, candidates, choose};
 use crate::facts::Facts;
 use crate::facts::secret::is_secret;
 use crate::finding::{Finding, Source};
@@ -134,12 +128,12 @@ impl Decided<'_> {
 /// Decides. The named profile of `options`, if any, must be one of `profiles`.
 pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -> Decided<'a> {
     let user = User::new(facts, options);
-    let mut ports = devices::candidates(facts);
+    let mut ports = candidates(facts);
     let (choice, profile) = profile::choose(facts, &ports, profiles, options);
     let context = Context { facts, profile: &profile, user: &user, options };
     let mut notes = Notes::default();
 
-    select::select(&context, &mut ports, &mut notes);
+    notes.steps(choose(facts, &mut ports, &wanted::wanted(&context)));
     let gid = gid::choose(&context, &mut ports, &mut notes);
     let fabric = fabric::find(&context, &ports);
 
@@ -160,7 +154,7 @@ pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -
     let forecasts =
         if has_forecast { forecast::forecasts(facts, &settings, user.version()) } else { Vec::new() };
 
-    let wanted = user.hcas().map(|_| select::without_users_list(&context)).unwrap_or_default();
+    let wanted = wanted::without_users_list(&context);
     let left_idle = |port: &Candidate| !port.is_used() && wanted.contains(&port.name());
     let verdicts = ports
         .iter()

@@ -2,9 +2,8 @@
 
 use serde::Serialize;
 
-use super::devices::Candidate;
-use super::select::dominant_link_layer;
 use super::{Options, ProfileOption, no_profile};
+use crate::fabric::{Candidate, dominant_link_layer};
 use crate::facts::Facts;
 use crate::profiles::{Condition, HcaEvidence, Profile, Profiles, fits};
 

@@ -1,18 +1,13 @@
 //! What deciding has shown besides the settings, as data. `crate::findings` has the words.
 
+use crate::fabric::default_route::KeptRails;
+use crate::fabric::interface::InterfaceChoice;
+
 /// Worth telling, and not to be seen from the settings and the ports alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remark {
     /// HCAs that carry a default route, and are rails all the same.
-    DefaultRouteRails {
-        /// The name of each port, and of its interface.
-        kept: Vec<(String, String)>,
-        /// What to call the route.
-        route: &'static str,
-        /// How many would be left without them, and how many GPUs there are.
-        hcas: usize,
-        gpus: usize,
-    },
+    DefaultRouteRails(KeptRails),
     /// RoCE ports, by their names, without a GID of an address of this container.
     WithoutOwnGid(Vec<String>),
     /// No index is right for every port. `index` is right for `agreeing` of `of`, and not for
@@ -24,8 +19,8 @@ pub enum Remark {
     TooManyHcas { usable: usize, most: usize },
     /// The published list of HCAs does not select those to use.
     PublishedHcasDiffer(String),
-    /// The published interface is another than the one that was chosen by this rule.
-    PublishedInterfaceDiffers { published: String, chosen: String, rule: String },
+    /// The published interface is another than the one that was chosen.
+    PublishedInterfaceDiffers { published: String, chosen: InterfaceChoice },
     /// Nothing tells which interface leads to the other nodes; nor does the published one.
     NoInterface { published: Option<String> },
 }

@@ -7,10 +7,11 @@ use super::evidence::{rails, used};
 use super::judge;
 use super::report::{Rail, Report, SCHEMA};
 use super::took_us;
+use crate::fabric::own_slots;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::secret::shown;
-use crate::plan::{Plan, own_slots};
+use crate::plan::Plan;
 
 /// Judges the known facts of the host that has this name.
 pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Report {

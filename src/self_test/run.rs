@@ -9,10 +9,11 @@ use super::report::Report;
 use super::took_us;
 use super::{isolate, known, verbs};
 use crate::config::SELF_TEST_TIME;
+use crate::fabric::own_slots;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::libraries::nccl::predict::{GidUse, Transport};
-use crate::plan::{Plan, own_slots};
+use crate::plan::Plan;
 use crate::verbs::port_test::{DEFAULT_SIZE, DEFAULT_TIME, PortTest};
 
 /// How far a self-test goes.

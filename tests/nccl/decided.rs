@@ -2,6 +2,7 @@
 //! HCAs that it should, each with a GID of the container's own. With the user's values, it does
 //! what is predicted.
 
+use rdma_init::fabric::own_slots;
 use rdma_init::facts::Facts;
 use rdma_init::facts::rdma::LinkLayer;
 use rdma_init::finding::{Id, Source};
@@ -94,7 +95,7 @@ fn wanted(facts: &Facts, plan: &Plan) -> std::collections::BTreeMap<String, Vec<
         if port.link_layer == LinkLayer::InfiniBand {
             return (format!("{}:{}/IB", hca.name, port.number), vec!["any".to_owned()]);
         }
-        let slots = plan::own_slots(facts, port).iter().map(|gid| gid.index.to_string()).collect();
+        let slots = own_slots(facts, port).iter().map(|gid| gid.index.to_string()).collect();
         (format!("{}:{}/RoCE", hca.name, port.number), slots)
     })
     .collect()

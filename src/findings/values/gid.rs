@@ -1,6 +1,7 @@
 //! The GID that NCCL will take, where a variable of the user's decides on it.
 
 use super::{Subject, shown};
+use crate::fabric::own_slots;
 use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::{LinkLayer, Port};
 use crate::facts::settings::UserSetting;
@@ -9,7 +10,7 @@ use crate::libraries::nccl::gid::{BadRange, FAMILY, Family, INDEX, RANGE, Range}
 use crate::libraries::nccl::number::integer;
 use crate::libraries::nccl::predict::{GidUse, Transport};
 use crate::libraries::nccl::version::{CHECKS_RANGE, READS_GIDS_FIRST, SEARCHES_GIDS};
-use crate::plan::{PortVerdict, own_slots};
+use crate::plan::PortVerdict;
 use crate::text::condensed;
 
 /// A queue pair keeps eight bits of the index (`ibv_global_route`).

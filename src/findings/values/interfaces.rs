@@ -1,6 +1,8 @@
 //! `NCCL_SOCKET_IFNAME`, and the interface that NCCL's processes then meet on.
 
 use super::{Subject, conf_file, lists, shown};
+use crate::fabric::default_route::carries;
+use crate::fabric::interface::choose;
 use crate::facts::net::Interface;
 use crate::facts::rdma::LinkLayer;
 use crate::facts::settings::UserSetting;
@@ -9,7 +11,7 @@ use crate::libraries::nccl::interfaces::{self, Failure};
 use crate::libraries::nccl::list::Pattern;
 use crate::libraries::nccl::predict::Bootstrap;
 use crate::libraries::nccl::version::REWROTE_PARSERS;
-use crate::plan::{Fabric, carries, interface_of_bootstrap};
+use crate::plan::{Fabric, words};
 
 const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 const COMM_ID: &str = "NCCL_COMM_ID";
@@ -172,7 +174,7 @@ fn on_a_rail(subject: &Subject) -> Option<Finding> {
     let Bootstrap::On(endpoint) = &subject.prediction()?.bootstrap else { return None };
     let pattern = Pattern::of_interfaces(&setting.value, subject.version());
     let names_it = !pattern.exclude && pattern.entries.iter().any(|entry| entry.name == endpoint.interface);
-    let better = interface_of_bootstrap(subject.facts)?;
+    let better = choose(subject.facts)?;
     let rail = rail_of(subject, &endpoint.interface)?;
     if names_it || subject.user.get(COMM_ID).is_some() || rail_of(subject, &better.name).is_some() {
         return None;
@@ -184,7 +186,7 @@ fn on_a_rail(subject: &Subject) -> Option<Finding> {
         endpoint.interface,
         endpoint.address,
         better.name,
-        better.rule
+        words::because(better.because)
     );
     let fix = format!("Write {VARIABLE}=={0}, or remove it, and rdma-init fills in {0}.", better.name);
     Some(Finding::warning(Id::BootstrapOnRail, message).with_fix(fix))

@@ -10,7 +10,7 @@ use crate::facts::rdma::{Access, Hca, LinkLayer, Port};
 pub const LIST: &str = "NCCL_IB_HCA";
 
 /// Whether NCCL has a transport for a link layer; it has none for EFA's.
-pub fn has_transport(port: &Port) -> bool {
+fn has_transport(port: &Port) -> bool {
     matches!(port.link_layer, LinkLayer::InfiniBand | LinkLayer::Ethernet)
 }
 
@@ -20,14 +20,6 @@ pub fn visible(hca: &Hca, port: &Port) -> bool {
     hca.uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened)
         && has_transport(port)
         && port.is_active()
-}
-
-/// Whether only a net plugin can use the port, and can: EFA is of no node type and
-/// no link layer that verbs programs know.
-pub fn is_for_plugin(hca: &Hca, port: &Port) -> bool {
-    hca.uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened)
-        && port.is_active()
-        && !has_transport(port)
 }
 
 /// What becomes of the ports that libibverbs can show.

@@ -8,6 +8,7 @@ use super::interfaces::{self, Endpoint};
 use super::number::integer;
 use super::version::{LISTS_PLUGINS, READS_GIDS_FIRST, Version};
 use super::{gid, plugin};
+use crate::fabric::needs_own_library;
 use crate::facts::Facts;
 use crate::facts::gid::Gid;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
@@ -112,7 +113,7 @@ fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version:
         return Transport::Plugin { file, found: true, otherwise: Box::new(built_in(facts, get, version)) };
     }
     let needs_plugin =
-        || facts.rdma.iter().any(|hca| hca.ports.iter().any(|port| devices::is_for_plugin(hca, port)));
+        || facts.rdma.iter().any(|hca| hca.ports.iter().any(|port| needs_own_library(hca, port)));
     match built_in(facts, get, version) {
         otherwise @ Transport::Sockets { .. }
             if installed::image(facts).is_none() && wanted.is_none() && needs_plugin() =>

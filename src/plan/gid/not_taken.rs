@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{INDEX, Rail};
+use super::INDEX;
+use crate::fabric::gid::Rail;
 use crate::facts::gid::Gid;
 use crate::plan::Notes;
 
@@ -56,7 +57,7 @@ pub fn beside_search(rails: &[Rail], ends: &[&Gid], notes: &mut Notes) {
 
 /// What each HCA has in a slot, where it is right.
 fn at<'a>(rails: &'a [Rail], index: u32) -> impl Iterator<Item = &'a Gid> {
-    rails.iter().filter_map(move |rail| rail.slots.iter().find(|gid| gid.index == index).copied())
+    rails.iter().filter_map(move |rail| rail.at(index))
 }
 
 /// `172.16.1.9 on eth1.100`, where the name of the interface tells a VLAN.

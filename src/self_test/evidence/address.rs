@@ -2,10 +2,11 @@
 
 use super::Evidence;
 use super::ports::{each_used, used};
+use crate::fabric::own_slots;
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
 use crate::finding::Id;
-use crate::plan::{Plan, own_slots};
+use crate::plan::Plan;
 use crate::self_test::check::Outcome;
 use crate::text::counted;
 

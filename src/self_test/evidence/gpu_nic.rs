@@ -2,11 +2,11 @@
 
 use super::Evidence;
 use super::ports::used;
+use crate::fabric::distance::{self, Distance};
 use crate::facts::Facts;
 use crate::facts::pci::PciDevice;
 use crate::facts::rdma::{Hca, Port};
 use crate::plan::Plan;
-use crate::plan::distance::{self, Distance};
 use crate::text::condensed;
 
 /// A GPU, how far its nearest HCA is, and all HCAs at that distance.

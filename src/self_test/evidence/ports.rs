@@ -3,9 +3,10 @@
 use std::vec;
 
 use super::Evidence;
+use crate::fabric::own_slots;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
-use crate::plan::{Plan, own_slots};
+use crate::plan::Plan;
 use crate::text::{condensed, grouped};
 
 /// The ports that the plan uses. They are a list, because an iterator would make more code at

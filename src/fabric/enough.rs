@@ -1,6 +1,6 @@
 //! Whether the GPUs have their rails without the ports that cannot be used.
 
-use super::devices::Candidate;
+use super::port::Candidate;
 use crate::facts::Facts;
 
 /// Whether there are at least as many ports in use as GPUs, and no rail is missing. One is
@@ -17,8 +17,8 @@ pub fn enough(facts: &Facts, ports: &[Candidate], missing: usize) -> Option<bool
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fabric::Verdict;
     use crate::facts::rdma::{Hca, Port};
-    use crate::plan::devices::Verdict;
 
     #[test]
     fn each_gpu_needs_as_many_rails_as_the_others() {

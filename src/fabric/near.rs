@@ -1,13 +1,12 @@
 //! Which HCAs are near the GPUs. Where every GPU has an HCA behind its own PCIe switch, the
 //! other HCAs are for storage or for the host.
 
-use super::Notes;
-use super::devices::{Candidate, Reason, Verdict};
+use super::choose::Step;
 use super::distance::{Distance, of_hca};
 use super::own_interface::is_here;
+use super::port::{Candidate, Reason, Verdict};
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer};
-use crate::libraries::nccl::devices::LIST as VARIABLE;
 
 /// Leaves out the HCAs that are not near a GPU, where each GPU has a near one. Those for which
 /// `kept` is true stay.
@@ -15,10 +14,9 @@ pub fn leave_out_far(
     facts: &Facts,
     ports: &mut [Candidate],
     kept: impl Fn(&Candidate) -> bool,
-    notes: &mut Notes,
-) {
+) -> Option<Step> {
     if !every_gpu_has_one(facts, ports) {
-        return;
+        return None;
     }
     let far = |port: &Candidate| {
         let nearest = nearest(facts, port.hca).filter(|nearest| !nearest.is_near())?;
@@ -29,7 +27,7 @@ pub fn leave_out_far(
     let others_remain =
         ports.iter().zip(&far).any(|(port, far)| far.is_none() && port.is_used() && is_here(facts, port));
     if !others_remain {
-        return;
+        return None;
     }
     let mut names = Vec::new();
     for (port, far) in ports.iter_mut().zip(far) {
@@ -38,10 +36,7 @@ pub fn leave_out_far(
             names.push(port.name());
         }
     }
-    if !names.is_empty() {
-        let rule = "only the HCAs that are near a GPU (PIX or PXB), as every GPU has one";
-        notes.tried(VARIABLE, rule, format!("leaves out {}", names.join(", ")));
-    }
+    (!names.is_empty()).then_some(Step::FarLeftOut(names))
 }
 
 /// Whether the places of all GPUs are known, and each GPU has an HCA of the job's link layer
@@ -67,34 +62,36 @@ fn nearest(facts: &Facts, hca: &Hca) -> Option<Distance> {
     facts.gpu.devices.iter().filter_map(|gpu| of_hca(gpu, hca)).min()
 }
 
-/// The rails that are near to each GPU, for the evidence, where that left an HCA out.
-pub fn evidence(facts: &Facts, ports: &[Candidate]) -> Vec<String> {
+/// For each GPU in the order of their numbers, the rails that are near to it, where that left an
+/// HCA out; else nothing.
+#[must_use]
+pub fn rails_of_gpus(facts: &Facts, ports: &[Candidate]) -> Vec<Vec<(String, Distance)>> {
     let left_out = |port: &Candidate| matches!(port.verdict, Verdict::LeftOut(Reason::NearNoGpu(_)));
     if !ports.iter().any(left_out) {
         return Vec::new();
     }
-    let line = |(index, gpu)| {
+    let near = |gpu| {
         let rails = ports
             .iter()
             .filter(|port| matches!(port.verdict, Verdict::Used | Verdict::LeftOut(Reason::PortState(_))));
         let near = rails.filter_map(|port| {
             let distance = of_hca(gpu, port.hca).filter(|distance| distance.is_near())?;
-            Some(format!("{} {}", port.hca.name, distance.word()))
+            Some((port.hca.name.clone(), distance))
         });
-        let mut near: Vec<String> = near.collect();
+        let mut near: Vec<_> = near.collect();
         near.dedup();
-        format!("GPU {index}: {}", near.join(", "))
+        near
     };
-    facts.gpu.devices.iter().enumerate().map(line).collect()
+    facts.gpu.devices.iter().map(near).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fabric::candidates;
     use crate::facts::net::Interface;
     use crate::facts::pci::PciDevice;
     use crate::facts::rdma::{Port, Uverbs};
-    use crate::plan::devices::candidates;
 
     /// GPUs and HCAs by the number of the switch that they are behind.
     fn host(gpus: &[u32], hcas: &[u32]) -> Facts {
@@ -128,7 +125,7 @@ mod tests {
 
     fn used(facts: &Facts) -> Vec<usize> {
         let mut ports = candidates(facts);
-        leave_out_far(facts, &mut ports, |_| false, &mut Notes::default());
+        let _ = leave_out_far(facts, &mut ports, |_| false);
         ports.iter().enumerate().filter(|(_, port)| port.is_used()).map(|(n, _)| n).collect()
     }
 
@@ -163,7 +160,7 @@ mod tests {
         assert_eq!(used(&facts), [0, 1, 2], "a GPU without an HCA near it");
         let facts = three();
         let mut ports = candidates(&facts);
-        leave_out_far(&facts, &mut ports, |port| port.hca.name == "mlx5_2", &mut Notes::default());
+        assert_eq!(leave_out_far(&facts, &mut ports, |port| port.hca.name == "mlx5_2"), None);
         assert!(ports.iter().all(Candidate::is_used), "somebody wants it");
     }
 

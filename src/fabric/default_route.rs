@@ -3,16 +3,55 @@
 
 use std::collections::BTreeSet;
 
-use super::devices::{Candidate, Reason, Verdict};
-use super::interface::{self, BEST_ROUTE};
-use super::own_interface::is_here;
-use super::remark::Remark;
-use super::{Context, DefaultRouteOption, Notes, own_interface};
+use super::choose::Step;
+use super::interface;
+use super::own_interface::{self, is_here};
+use super::port::{Candidate, Reason, Verdict};
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::route::Route;
-use crate::libraries::nccl::devices::LIST as VARIABLE;
-use crate::profiles::DefaultRouteHca;
+
+/// What becomes of a port whose interface carries a default route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnDefaultRoute {
+    /// It is left out, unless it is a rail.
+    Judged,
+    /// It is used.
+    Used,
+    /// It is left out, even where no other port is there. With a phrase for who says so.
+    LeftOut(&'static str),
+}
+
+/// What to call a default route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhichRoute {
+    /// No other interface carries one.
+    Only,
+    OneOfSeveral,
+    /// The one of several that the kernel prefers.
+    Best,
+}
+
+impl std::fmt::Display for WhichRoute {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(match self {
+            WhichRoute::Only => "the default route",
+            WhichRoute::OneOfSeveral => "a default route",
+            WhichRoute::Best => "the default route of the lowest metric",
+        })
+    }
+}
+
+/// Ports that carry a default route, and are rails all the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptRails {
+    /// The name of each port, and of its interface.
+    pub rails: Vec<(String, String)>,
+    pub route: WhichRoute,
+    /// How many HCAs would be left without them, and how many GPUs there are.
+    pub hcas: usize,
+    pub gpus: usize,
+}
 
 /// A port in use, by its index among all ports, and the best default route of its interface.
 #[derive(Clone, Copy)]
@@ -22,8 +61,7 @@ struct Carrier<'a> {
 }
 
 /// Leaves these HCAs out, except those that are rails.
-pub fn decide(context: &Context, ports: &mut [Candidate], notes: &mut Notes) {
-    let facts = context.facts;
+pub fn decide(facts: &Facts, ports: &mut [Candidate], what: OnDefaultRoute) -> Vec<Step> {
     let routes = interface::default_routes(facts);
     let mut carriers: Vec<Carrier> = ports
         .iter()
@@ -31,32 +69,26 @@ pub fn decide(context: &Context, ports: &mut [Candidate], notes: &mut Notes) {
         .filter(|(_, port)| port.is_used())
         .filter_map(|(index, port)| Some(Carrier { port: index, route: carried(facts, &routes, port)? }))
         .collect();
-    match option(context) {
-        DefaultRouteOption::Use => {}
-        DefaultRouteOption::Skip => leave_out(ports, &carriers, which_route(&routes), true),
-        DefaultRouteOption::Auto => {
+    match what {
+        OnDefaultRoute::Used => Vec::new(),
+        OnDefaultRoute::LeftOut(by) => {
+            leave_out(ports, &carriers, which_route(&routes), Some(by));
+            Vec::new()
+        }
+        OnDefaultRoute::Judged => {
             // On InfiniBand, the TCP traffic of the same port does not matter.
             carriers.retain(|carrier| ports[carrier.port].port.link_layer == LinkLayer::Ethernet);
             leave_out_front_end(facts, ports, &carriers, &routes);
-            tell(facts, ports, &carriers, &routes, notes);
+            steps(facts, ports, &carriers, &routes)
         }
     }
 }
 
 /// Whether somebody has said that a port is to be used although its interface carries a
 /// default route.
-pub fn is_wanted(context: &Context, port: &Candidate) -> bool {
-    let routes = interface::default_routes(context.facts);
-    option(context) == DefaultRouteOption::Use && carried(context.facts, &routes, port).is_some()
-}
-
-/// The configuration's word, else the profile's.
-fn option(context: &Context) -> DefaultRouteOption {
-    match (context.options.default_route_hca, context.profile.default_route_hca) {
-        (DefaultRouteOption::Auto, Some(DefaultRouteHca::Use)) => DefaultRouteOption::Use,
-        (DefaultRouteOption::Auto, Some(DefaultRouteHca::Avoid) | None) => DefaultRouteOption::Auto,
-        (option, _) => option,
-    }
+#[must_use]
+pub fn is_wanted(facts: &Facts, what: OnDefaultRoute, port: &Candidate) -> bool {
+    what == OnDefaultRoute::Used && carried(facts, &interface::default_routes(facts), port).is_some()
 }
 
 /// The first of these routes, which are sorted with the best one first, that a port's interface
@@ -89,13 +121,13 @@ fn leave_out_front_end(facts: &Facts, ports: &mut [Candidate], carriers: &[Carri
     let of_best: Vec<bool> = carriers.iter().map(|carrier| Some(carrier.route.metric) == best).collect();
     let any = which_route(routes);
     // An interface that is no HCA's may carry a better one.
-    let best = if best == routes.first().map(|route| route.metric) { BEST_ROUTE } else { any };
+    let best = if best == routes.first().map(|route| route.metric) { WhichRoute::Best } else { any };
     for (group, route) in [(slower, any), (all, any), (of_best, best)] {
         let members =
             carriers.iter().zip(group).filter(|(carrier, is_in)| *is_in && ports[carrier.port].is_used());
         let members: Vec<Carrier> = members.map(|(carrier, _)| *carrier).collect();
         if Split::of(ports, &members).can_do_without(facts) {
-            leave_out(ports, &members, route, false);
+            leave_out(ports, &members, route, None);
         }
     }
 }
@@ -163,60 +195,48 @@ fn has_lost_its_link(facts: &Facts, port: &Candidate) -> bool {
     is_down && is_meant && port.port.link_layer == LinkLayer::Ethernet && port.hca.ports.len() == 1
 }
 
-fn leave_out(ports: &mut [Candidate], carriers: &[Carrier], which: &'static str, by_user: bool) {
+fn leave_out(ports: &mut [Candidate], carriers: &[Carrier], which: WhichRoute, by: Option<&'static str>) {
     for Carrier { port, route } in carriers {
         let interface = route.interface.clone();
-        ports[*port].leave_out(Reason::CarriesDefaultRoute { interface, route: which, by_user });
+        ports[*port].leave_out(Reason::CarriesDefaultRoute { interface, route: which, by });
     }
 }
 
 /// What a message calls one of these routes.
-fn which_route(routes: &[&Route]) -> &'static str {
+fn which_route(routes: &[&Route]) -> WhichRoute {
     match routes.iter().all(|route| route.interface == routes[0].interface) {
-        true => "the default route",
-        false => "a default route",
+        true => WhichRoute::Only,
+        false => WhichRoute::OneOfSeveral,
     }
 }
 
-/// Notes for `plan --why` what was left out and what was kept, and remarks on those that are
-/// kept as rails.
-fn tell(facts: &Facts, ports: &[Candidate], carriers: &[Carrier], routes: &[&Route], notes: &mut Notes) {
+/// What was left out and what was kept, and those that are kept as rails.
+fn steps(facts: &Facts, ports: &[Candidate], carriers: &[Carrier], routes: &[&Route]) -> Vec<Step> {
     if carriers.is_empty() {
-        return;
+        return Vec::new();
     }
     let (kept, out): (Vec<Carrier>, Vec<Carrier>) =
         carriers.iter().partition(|carrier| ports[carrier.port].is_used());
-    let shown = |(carriers, what): (&[Carrier], &str)| {
-        let names: Vec<String> = carriers.iter().map(|carrier| ports[carrier.port].name()).collect();
-        (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")))
-    };
-    let result: Vec<String> =
-        [(&out[..], "leaves out"), (&kept[..], "keeps")].into_iter().filter_map(shown).collect();
-    notes.tried(
-        VARIABLE,
-        "without the HCAs that carry a default route, where the others are enough",
-        result.join(", "),
-    );
+    let names = |of: &[Carrier]| of.iter().map(|carrier| ports[carrier.port].name()).collect();
+    let mut steps = vec![Step::DefaultRoute { left_out: names(&out), kept: names(&kept) }];
     let split = Split::of(ports, &kept);
     if let Some((hcas, gpus)) = split.shortage(facts)
         && !kept.is_empty()
         && split.rest_is_as_fast()
     {
         let name = |carrier: &Carrier| (ports[carrier.port].name(), carrier.route.interface.clone());
-        let kept = kept.iter().map(name).collect();
-        notes.remark(Remark::DefaultRouteRails { kept, route: which_route(routes), hcas, gpus });
+        let rails = kept.iter().map(name).collect();
+        steps.push(Step::Kept(KeptRails { rails, route: which_route(routes), hcas, gpus }));
     }
+    steps
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fabric::{Wanted, candidates, choose};
     use crate::facts::net::Interface;
     use crate::facts::rdma::Uverbs;
-    use crate::finding::Id;
-    use crate::findings;
-    use crate::plan::{Options, Plan, decide as decide_all};
-    use crate::profiles::Profiles;
     use serde_json::json;
 
     /// HCAs by their rates, each with an interface of the same PCI device, and default
@@ -246,41 +266,60 @@ mod tests {
         facts
     }
 
-    fn decided(facts: &Facts, option: DefaultRouteOption) -> (Vec<usize>, Plan) {
-        let options = Options { default_route_hca: option, ..Options::default() };
-        let plan = findings::add(decide_all(facts, &Profiles::load(None).unwrap(), &options));
-        let used = plan.ports.iter().enumerate().filter(|(_, port)| port.used).map(|(n, _)| n).collect();
-        (used, plan)
+    /// The verdicts, and what was done.
+    fn decided(facts: &Facts, what: OnDefaultRoute) -> (Vec<Verdict>, Vec<Step>) {
+        let mut ports = candidates(facts);
+        let steps = choose(facts, &mut ports, &Wanted::Rails(what));
+        (ports.into_iter().map(|port| port.verdict).collect(), steps)
+    }
+
+    fn used(facts: &Facts, what: OnDefaultRoute) -> Vec<usize> {
+        let (verdicts, _) = decided(facts, what);
+        verdicts
+            .iter()
+            .enumerate()
+            .filter(|(_, verdict)| **verdict == Verdict::Used)
+            .map(|(n, _)| n)
+            .collect()
+    }
+
+    fn kept(facts: &Facts) -> Option<KeptRails> {
+        let (_, steps) = decided(facts, OnDefaultRoute::Judged);
+        steps.into_iter().find_map(|step| match step {
+            Step::Kept(kept) => Some(kept),
+            _ => None,
+        })
     }
 
     #[test]
     fn of_several_default_routes_the_reason_says_which_one_it_is() {
-        let reason = |facts: &Facts, port: usize| {
-            let (_, plan) = decided(facts, DefaultRouteOption::Auto);
-            plan.ports[port].reason.clone().unwrap_or_default()
+        let out = |facts: &Facts, port: usize| match &decided(facts, OnDefaultRoute::Judged).0[port] {
+            Verdict::LeftOut(Reason::CarriesDefaultRoute { interface, route, by: None }) => {
+                Some((interface.clone(), *route))
+            }
+            _ => None,
         };
         let one = host(&[200; 3], &[(0, 0)], Some(2));
-        assert_eq!(reason(&one, 0), "its interface eth0 carries the default route");
+        assert_eq!(out(&one, 0), Some(("eth0".to_owned(), WhichRoute::Only)));
         let two = host(&[200; 4], &[(0, 100), (1, 101)], Some(2));
-        assert_eq!(reason(&two, 1), "its interface eth1 carries a default route");
+        assert_eq!(out(&two, 1), Some(("eth1".to_owned(), WhichRoute::OneOfSeveral)));
         let mut best = host(&[200; 5], &[(0, 101), (1, 100)], Some(4));
-        assert_eq!(reason(&best, 1), "its interface eth1 carries the default route of the lowest metric");
+        assert_eq!(out(&best, 1), Some(("eth1".to_owned(), WhichRoute::Best)));
         // One that is no HCA's is better.
         best.net.interfaces.push(Interface { name: "ens1".to_owned(), ..Interface::default() });
         let route = json!({"interface": "ens1", "destination": "0.0.0.0/0", "metric": 50});
         best.net.routes.push(serde_json::from_value(route).unwrap());
-        assert_eq!(reason(&best, 1), "its interface eth1 carries a default route");
+        assert_eq!(out(&best, 1), Some(("eth1".to_owned(), WhichRoute::OneOfSeveral)));
         // A rail that carries one of two.
-        let rail = host(&[25, 200, 200, 200, 200], &[(0, 100), (1, 101)], Some(4));
-        let (_, plan) = decided(&rail, DefaultRouteOption::Auto);
-        let note = plan.findings.iter().find(|finding| finding.id == Id::DefaultRouteRail).unwrap();
-        assert!(note.message.starts_with("mlx5_1:1 (eth1) carries a default route, and"), "{}", note.message);
+        let rail = kept(&host(&[25, 200, 200, 200, 200], &[(0, 100), (1, 101)], Some(4))).unwrap();
+        assert_eq!(rail.rails, [("mlx5_1:1".to_owned(), "eth1".to_owned())]);
+        assert_eq!(rail.route, WhichRoute::OneOfSeveral);
     }
 
     #[test]
     fn front_end_nics_are_left_out_and_rails_are_not() {
         let (two, four) = (Some(2), Some(4));
-        for (rates, routes, gpus, used) in [
+        for (rates, routes, gpus, wanted) in [
             // One front-end NIC, as fast as the rails, and slower.
             (&[200, 200, 200][..], &[(0, 0)][..], two, &[1, 2][..]),
             (&[100, 200], &[(0, 0)], two, &[1]),
@@ -306,59 +345,47 @@ mod tests {
             (&[200; 2], &[(0, 0), (1, 0)], None, &[0, 1]),
             (&[200; 2], &[], two, &[0, 1]),
         ] {
-            let found = decided(&host(rates, routes, gpus), DefaultRouteOption::Auto).0;
-            assert_eq!(found, used, "{rates:?} {routes:?} {gpus:?}");
+            let found = used(&host(rates, routes, gpus), OnDefaultRoute::Judged);
+            assert_eq!(found, wanted, "{rates:?} {routes:?} {gpus:?}");
         }
     }
 
     #[test]
-    fn a_rail_that_carries_the_default_route_is_a_note() {
-        let notes = |rates: &[u32], routes: &[(usize, u32)], gpus| {
-            let plan = decided(&host(rates, routes, gpus), DefaultRouteOption::Auto).1;
-            let findings = plan.findings.into_iter().filter(|finding| finding.id == Id::DefaultRouteRail);
-            findings.map(|finding| finding.message).collect::<Vec<_>>()
+    fn a_rail_that_carries_the_default_route_is_told() {
+        let kept = |rates: &[u32], routes: &[(usize, u32)], gpus| {
+            let kept = kept(&host(rates, routes, gpus))?;
+            let ports: Vec<String> = kept.rails.into_iter().map(|(port, _)| port).collect();
+            Some((ports.join(" "), kept.hcas, kept.gpus))
         };
-        assert_eq!(
-            notes(&[200; 2], &[(0, 0)], Some(2)),
-            ["mlx5_0:1 (eth0) carries the default route, and NCCL_IB_HCA takes it as a rail all the same: \
-                 it is as fast as the others, and without it there would be 1 HCA for 2 GPUs."]
-        );
-        let [two] = notes(&[200; 5], &[(0, 0), (1, 0)], Some(4)).try_into().unwrap();
-        assert!(two.starts_with("mlx5_0:1 (eth0), mlx5_1:1 (eth1) carry default routes"), "{two}");
-        assert!(two.ends_with("without them there would be 3 HCAs for 4 GPUs."), "{two}");
+        assert_eq!(kept(&[200; 2], &[(0, 0)], Some(2)), Some(("mlx5_0:1".to_owned(), 1, 2)));
+        assert_eq!(kept(&[200; 5], &[(0, 0), (1, 0)], Some(4)), Some(("mlx5_0:1 mlx5_1:1".to_owned(), 3, 4)));
         // Nothing else is there, or nothing that is as fast.
-        assert!(notes(&[200], &[(0, 0)], Some(8)).is_empty());
-        assert!(notes(&[200, 25], &[(0, 0)], Some(8)).is_empty());
-        assert!(notes(&[200; 3], &[(0, 0)], Some(2)).is_empty());
+        assert_eq!(kept(&[200], &[(0, 0)], Some(8)), None);
+        assert_eq!(kept(&[200, 25], &[(0, 0)], Some(8)), None);
+        assert_eq!(kept(&[200; 3], &[(0, 0)], Some(2)), None);
     }
 
     #[test]
-    fn the_configuration_decides_otherwise() {
-        let (use_it, skip) = (DefaultRouteOption::Use, DefaultRouteOption::Skip);
+    fn somebody_s_word_decides_otherwise() {
         let three = host(&[100, 200, 200], &[(0, 0)], Some(2));
-        assert_eq!(decided(&three, use_it).0, [0, 1, 2]);
-        let two = host(&[200, 200], &[(0, 0)], Some(2));
-        assert_eq!(decided(&two, skip).0, [1]);
-        let (used, plan) = decided(&host(&[200], &[(0, 0)], Some(2)), skip);
-        assert_eq!((used, plan.filled().next()), (vec![], Some(("NCCL_IB_DISABLE", "1"))));
-        // A profile's own word counts only where the configuration has none.
-        let mut erdma = host(&[100, 100, 100], &[(0, 0)], Some(2));
-        erdma.rdma.iter_mut().for_each(|hca| hca.driver = Some("erdma".to_owned()));
-        assert_eq!(decided(&erdma, DefaultRouteOption::Auto).0, [0, 1, 2]);
-        assert_eq!(decided(&erdma, skip).0, [1, 2]);
+        assert_eq!(used(&three, OnDefaultRoute::Used), [0, 1, 2]);
+        let out = OnDefaultRoute::LeftOut("somebody");
+        assert_eq!(used(&host(&[200, 200], &[(0, 0)], Some(2)), out), [1]);
+        let [verdict] = decided(&host(&[200], &[(0, 0)], Some(2)), out).0.try_into().unwrap();
+        let (interface, route) = ("eth0".to_owned(), WhichRoute::Only);
+        let reason = Reason::CarriesDefaultRoute { interface, route, by: Some("somebody") };
+        assert_eq!(verdict, Verdict::LeftOut(reason), "even the only one");
     }
 
     #[test]
     fn rails_without_their_network_are_rails_and_hcas_of_others_are_none() {
-        let (auto, two) = (DefaultRouteOption::Auto, Some(2));
-        let mut facts = host(&[200; 4], &[(0, 0)], two);
+        let mut facts = host(&[200; 4], &[(0, 0)], Some(2));
         // Two HCAs are of other containers: with the third alone there are too few.
         facts.net.interfaces.truncate(2);
-        let (_, plan) = decided(&facts, auto);
-        assert!(plan.ports[0].used && plan.findings.iter().any(|finding| finding.id == Id::DefaultRouteRail));
+        assert!(kept(&facts).is_some_and(|kept| kept.rails[0].0 == "mlx5_0:1"));
         // None has an interface here: that has to be mended, and is no reason to use another.
         facts.net.interfaces.truncate(1);
-        assert_eq!(decided(&facts, auto).0, [1, 2, 3]);
+        assert_eq!(used(&facts, OnDefaultRoute::Judged), [1, 2, 3]);
     }
 
     #[test]
@@ -367,9 +394,9 @@ mod tests {
         for route in &mut facts.net.routes[1..] {
             route.destination = "::/0".parse().unwrap();
         }
-        assert_eq!(decided(&facts, DefaultRouteOption::Auto).0, [1, 2]);
+        assert_eq!(used(&facts, OnDefaultRoute::Judged), [1, 2]);
         facts.net.routes.remove(0);
         facts.net.routes.pop();
-        assert_eq!(decided(&facts, DefaultRouteOption::Auto).0, [0, 2]);
+        assert_eq!(used(&facts, OnDefaultRoute::Judged), [0, 2]);
     }
 }

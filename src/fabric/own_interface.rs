@@ -1,6 +1,6 @@
 //! The interface of a port, where it is in this network namespace.
 
-use super::devices::Candidate;
+use super::port::Candidate;
 use crate::facts::Facts;
 use crate::facts::gid::Gid;
 use crate::facts::net::Interface;
@@ -36,8 +36,8 @@ pub fn is_here(facts: &Facts, port: &Candidate) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fabric::Verdict;
     use crate::facts::gid::GidTable;
-    use crate::plan::devices::Verdict;
 
     const ADDRESS: &str = "fe80::9/64";
 

@@ -1,0 +1,178 @@
+//! The interface over which the processes of a job find each other: the bootstrap's, and that of
+//! TCP.
+
+use std::net::IpAddr;
+
+use super::default_route::WhichRoute;
+use crate::facts::Facts;
+use crate::facts::net::Interface;
+use crate::facts::route::Route;
+
+/// The interface that the processes of the job reach each other through.
+#[must_use]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterfaceChoice {
+    pub name: String,
+    pub because: Because,
+}
+
+/// Why an interface is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Because {
+    /// It has the address of the job's master.
+    HasMaster(IpAddr),
+    /// It carries the route to the job's master.
+    RouteToMaster(IpAddr),
+    DefaultRoute(WhichRoute),
+    /// It is the only one that is up and has an address.
+    Only,
+}
+
+/// A way to find the interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Where the job's master is reached.
+    ToMaster,
+    DefaultRoute,
+    /// The only interface that there is.
+    Only,
+}
+
+/// Each way in turn, up to the first that finds an interface.
+#[must_use]
+pub fn tries(facts: &Facts) -> Vec<(Way, Option<InterfaceChoice>)> {
+    let mut tries = Vec::new();
+    for way in [Way::ToMaster, Way::DefaultRoute, Way::Only] {
+        let choice = match way {
+            Way::ToMaster => to_master(facts),
+            Way::DefaultRoute => of_default_route(facts),
+            Way::Only => only(facts),
+        };
+        let is_found = choice.is_some();
+        tries.push((way, choice));
+        if is_found {
+            break;
+        }
+    }
+    tries
+}
+
+/// From the routes: where the job's master is reached, else the default route,
+/// else the only interface that there is.
+pub fn choose(facts: &Facts) -> Option<InterfaceChoice> {
+    tries(facts).pop()?.1
+}
+
+fn of_default_route(facts: &Facts) -> Option<InterfaceChoice> {
+    let routes = default_routes(facts);
+    let first = routes.first()?;
+    let others: Vec<&&Route> = routes.iter().filter(|route| route.interface != first.interface).collect();
+    let route = match others.iter().all(|route| route.metric > first.metric) {
+        _ if others.is_empty() => WhichRoute::Only,
+        true => WhichRoute::Best,
+        false => WhichRoute::OneOfSeveral,
+    };
+    Some(InterfaceChoice { name: first.interface.clone(), because: Because::DefaultRoute(route) })
+}
+
+fn only(facts: &Facts) -> Option<InterfaceChoice> {
+    let mut candidates = candidates(facts);
+    match (candidates.next(), candidates.next()) {
+        (Some(only), None) => Some(InterfaceChoice { name: only.name.clone(), because: Because::Only }),
+        _ => None,
+    }
+}
+
+/// By the route to `MASTER_ADDR`, where that is an address and not a name.
+fn to_master(facts: &Facts) -> Option<InterfaceChoice> {
+    let master: IpAddr = facts.platform.master_addr.as_deref()?.trim_matches(['[', ']']).parse().ok()?;
+    if master.is_loopback() || master.is_unspecified() {
+        return None;
+    }
+    let own = facts
+        .net
+        .interfaces
+        .iter()
+        .filter(|interface| is_eligible(interface))
+        .find(|interface| interface.addresses.iter().any(|address| address.addr() == master));
+    if let Some(own) = own {
+        return Some(InterfaceChoice { name: own.name.clone(), because: Because::HasMaster(master) });
+    }
+    let route = usable_routes(facts)
+        .filter(|route| route.destination.contains(&master))
+        .max_by_key(|route| (route.destination.prefix_len(), std::cmp::Reverse(route.metric)))?;
+    Some(InterfaceChoice { name: route.interface.clone(), because: Because::RouteToMaster(master) })
+}
+
+/// The default routes, the one that the kernel prefers first: those of IPv4, or those of IPv6
+/// where IPv4 has none. Routers announce default routes of IPv6 on rails, too.
+pub fn default_routes(facts: &Facts) -> Vec<&Route> {
+    let is_ipv6 = |route: &&Route| route.destination.addr().is_ipv6();
+    let all = usable_routes(facts).filter(|route| route.is_default());
+    let (ipv6, ipv4): (Vec<&Route>, Vec<&Route>) = all.partition(is_ipv6);
+    let mut routes = if ipv4.is_empty() { ipv6 } else { ipv4 };
+    routes.sort_by_key(|route| route.metric);
+    routes
+}
+
+fn usable_routes(facts: &Facts) -> impl Iterator<Item = &Route> {
+    // A route of another table is only for the packets that a rule describes.
+    let routes = facts.net.routes.iter().filter(|route| route.is_for_all());
+    routes.filter(|route| facts.net.interface(&route.interface).is_some_and(is_eligible))
+}
+
+/// The interfaces over which other nodes may be reached.
+pub fn candidates(facts: &Facts) -> impl Iterator<Item = &Interface> {
+    let usable =
+        |interface: &&Interface| is_eligible(interface) && interface.is_up() && has_global_address(interface);
+    facts.net.interfaces.iter().filter(usable)
+}
+
+/// Never the loopback, nor a bridge that only this host knows.
+fn is_eligible(interface: &Interface) -> bool {
+    // A label is another name for an address of its link.
+    !interface.name.contains(':')
+        && !interface.has_flag("LOOPBACK")
+        && !["lo", "docker", "virbr"].iter().any(|prefix| interface.name.starts_with(prefix))
+}
+
+pub fn has_global_address(interface: &Interface) -> bool {
+    interface.addresses.iter().any(|net| match net.addr() {
+        IpAddr::V4(address) => !address.is_link_local() && !address.is_loopback(),
+        IpAddr::V6(address) => !address.is_unicast_link_local() && !address.is_loopback(),
+    })
+}
+
+/// What keeps traffic from an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle {
+    NotThere,
+    Down,
+    NoCarrier,
+    NoAddress,
+    NoGlobalAddress,
+}
+
+impl std::fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(match self {
+            Obstacle::NotThere => "is not there",
+            Obstacle::Down => "is down",
+            Obstacle::NoCarrier => "has no carrier (UP, but not RUNNING)",
+            Obstacle::NoAddress => "has no address",
+            Obstacle::NoGlobalAddress => "has no global address",
+        })
+    }
+}
+
+/// `None` for an interface that is up and has an address that other nodes can reach.
+pub fn obstacle(facts: &Facts, name: &str) -> Option<Obstacle> {
+    let Some(interface) = facts.net.interface(name) else { return Some(Obstacle::NotThere) };
+    match interface {
+        down if !down.has_flag("UP") => Some(Obstacle::Down),
+        down if !down.is_up() => Some(Obstacle::NoCarrier),
+        bare if bare.addresses.is_empty() => Some(Obstacle::NoAddress),
+        local if !has_global_address(local) => Some(Obstacle::NoGlobalAddress),
+        _ => None,
+    }
+}

@@ -1,0 +1,41 @@
+//! Which rails a job has: its HCAs with their ports, the GIDs that have an address of this
+//! container, and the interface over which its processes find each other. Pure, and without
+//! words of its own.
+//!
+//! Nothing here knows a library, a profile or the configuration. What somebody has said about
+//! the ports comes as [`Wanted`], and what is left out, kept and tried goes back as data. So
+//! every library can be given the same decision.
+
+mod choose;
+pub mod default_route;
+pub mod distance;
+mod enough;
+pub mod gid;
+pub mod interface;
+pub mod near;
+pub mod own_interface;
+mod port;
+
+pub use choose::{Step, Wanted, choose, dominant_link_layer};
+pub use default_route::OnDefaultRoute;
+pub use enough::enough;
+pub use gid::own_slots;
+pub use port::{Candidate, Reason, Verdict, candidates, needs_own_library};
+
+/// What was decided for the job, as each library is told it.
+pub struct Rails<'a> {
+    /// All ports that were looked at, used or not.
+    pub ports: &'a [Candidate<'a>],
+    /// The slot that is right on every port, where there is one.
+    pub gid_index: Option<u32>,
+    /// The interface over which the processes find each other.
+    pub interface: Option<&'a str>,
+}
+
+impl Rails<'_> {
+    /// The ports that the job uses, as `mlx5_1:1`.
+    #[must_use]
+    pub fn port_names(&self) -> Vec<String> {
+        self.ports.iter().filter(|port| port.is_used()).map(Candidate::name).collect()
+    }
+}

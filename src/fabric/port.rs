@@ -1,0 +1,127 @@
+//! The ports of the HCAs, and which of them can be used at all.
+
+use super::default_route::WhichRoute;
+use super::distance::Distance;
+use crate::facts::Facts;
+use crate::facts::rdma::{Access, Hca, LinkLayer, NodeType, Port};
+
+/// A port under consideration.
+#[derive(Debug, Clone)]
+pub struct Candidate<'a> {
+    pub hca: &'a Hca,
+    pub port: &'a Port,
+    pub verdict: Verdict,
+}
+
+#[must_use]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Used,
+    LeftOut(Reason),
+}
+
+/// Why a port is not used. A `by` is a phrase for who says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    NotAllotted,
+    /// The error.
+    CannotBeOpened(String),
+    /// The state of a port that is not active; empty where it cannot be read.
+    PortState(String),
+    /// A link layer that is neither InfiniBand nor Ethernet.
+    LinkLayer(LinkLayer),
+    /// iWARP; the bool says that it is an eRDMA device in its default mode.
+    Iwarp {
+        erdma: bool,
+    },
+    NodeType(String),
+    CarriesDefaultRoute {
+        interface: String,
+        route: WhichRoute,
+        /// `None` where the facts decide.
+        by: Option<&'static str>,
+    },
+    /// How far its nearest GPU is; every GPU has an HCA that is nearer.
+    NearNoGpu(Distance),
+    /// The link layer of the port, and that of the ports in use.
+    OtherLinkLayer(LinkLayer, LinkLayer),
+    /// It is usable, and somebody has turned verbs off.
+    TurnedOff {
+        by: String,
+    },
+    NoOwnGid,
+    /// Its GID is not in this slot, which is set for the other ports.
+    GidElsewhere(u32),
+    /// Somebody has named the ports to use, and this is none of them.
+    NotNamed {
+        by: String,
+    },
+    /// It is usable, and what was asked for is a host without verbs.
+    WithoutVerbs {
+        by: String,
+    },
+}
+
+impl Candidate<'_> {
+    pub fn is_used(&self) -> bool {
+        self.verdict == Verdict::Used
+    }
+
+    /// `mlx5_0:1`, as libraries write it.
+    pub fn name(&self) -> String {
+        format!("{}:{}", self.hca.name, self.port.number)
+    }
+
+    pub fn leave_out(&mut self, reason: Reason) {
+        self.verdict = Verdict::LeftOut(reason);
+    }
+}
+
+/// Every port, with the verdict of whether programs for verbs can use it at all.
+#[must_use]
+pub fn candidates(facts: &Facts) -> Vec<Candidate<'_>> {
+    facts
+        .rdma
+        .iter()
+        .flat_map(|hca| hca.ports.iter().map(move |port| (hca, port)))
+        .map(|(hca, port)| Candidate {
+            hca,
+            port,
+            verdict: obstacle(hca, port).map_or(Verdict::Used, Verdict::LeftOut),
+        })
+        .collect()
+}
+
+fn obstacle(hca: &Hca, port: &Port) -> Option<Reason> {
+    match hca.uverbs.as_ref().map(|uverbs| &uverbs.access) {
+        None | Some(Access::NoNode) => return Some(Reason::NotAllotted),
+        Some(Access::Failed(error)) => return Some(Reason::CannotBeOpened(error.clone())),
+        Some(Access::Opened) => {}
+    }
+    match &hca.node_type {
+        NodeType::Rnic => {
+            return Some(Reason::Iwarp { erdma: hca.driver.as_deref() == Some("erdma") });
+        }
+        // Where the kernel does not tell the type, the device may be used, as libraries do.
+        NodeType::Ca | NodeType::Unknown => {}
+        NodeType::Other(kind) => return Some(Reason::NodeType(kind.clone())),
+    }
+    if !has_known_link_layer(port) {
+        return Some(Reason::LinkLayer(port.link_layer.clone()));
+    }
+    (!port.is_active()).then(|| Reason::PortState(port.state.clone()))
+}
+
+/// Whether programs for verbs know the link layer. They do not know that of EFA.
+fn has_known_link_layer(port: &Port) -> bool {
+    matches!(port.link_layer, LinkLayer::InfiniBand | LinkLayer::Ethernet)
+}
+
+/// Whether a port works, and only a library made for its device can use it: EFA is of no node
+/// type and no link layer that programs for verbs know.
+#[must_use]
+pub fn needs_own_library(hca: &Hca, port: &Port) -> bool {
+    hca.uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened)
+        && port.is_active()
+        && !has_known_link_layer(port)
+}

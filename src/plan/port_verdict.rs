@@ -1,0 +1,53 @@
+//! A port and its verdict, for the report.
+
+use serde::Serialize;
+
+use super::words;
+use crate::fabric::{Candidate, Verdict};
+use crate::facts::rdma::LinkLayer;
+
+/// A port of an HCA, and why it is used or not.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PortVerdict {
+    pub hca: String,
+    pub port: u32,
+    /// Whether the HCA has other ports besides.
+    #[serde(skip)]
+    pub of_several: bool,
+    pub link_layer: LinkLayer,
+    pub rate: String,
+    pub used: bool,
+    /// Whether it would be used, had the user not named others.
+    #[serde(skip)]
+    pub left_idle: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl PortVerdict {
+    /// `mlx5_0`, or `mlx5_0:2` where the HCA has other ports besides.
+    pub fn name(&self) -> String {
+        match self.of_several {
+            true => format!("{}:{}", self.hca, self.port),
+            false => self.hca.clone(),
+        }
+    }
+}
+
+impl From<&Candidate<'_>> for PortVerdict {
+    fn from(candidate: &Candidate<'_>) -> PortVerdict {
+        PortVerdict {
+            hca: candidate.hca.name.clone(),
+            port: candidate.port.number,
+            of_several: candidate.hca.ports.len() > 1,
+            link_layer: candidate.port.link_layer.clone(),
+            rate: candidate.port.rate.clone(),
+            used: candidate.is_used(),
+            left_idle: false,
+            reason: match &candidate.verdict {
+                Verdict::Used => None,
+                Verdict::LeftOut(reason) => Some(words::left_out(reason)),
+            },
+        }
+    }
+}
