@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::pci::PciDevice;
+use super::pci::{self, PciDevice};
 use super::reader::Reader;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,12 +85,7 @@ fn devices(reader: &Reader, mut listed: Vec<Listed>) -> Vec<PciDevice> {
         value(&gpu.information, "Device Minor:")
             .is_none_or(|minor| reader.may_be_there(format!("/dev/nvidia{minor}")))
     };
-    let device = |gpu: &Listed| {
-        let folder = format!("/sys/bus/pci/devices/{}", gpu.address);
-        let numa_node = reader.text_if_readable(format!("{folder}/numa_node"));
-        let numa_node = numa_node.and_then(|text| text.parse().ok());
-        Some(PciDevice { path: reader.resolved(&folder)?, numa_node })
-    };
+    let device = |gpu: &Listed| pci::place(reader, &format!("/sys/bus/pci/devices/{}", gpu.address));
     listed.iter().filter(is_here).filter_map(device).collect()
 }
 

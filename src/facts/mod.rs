@@ -4,7 +4,9 @@
 //! an empty list; what is there but cannot be read becomes an [`Unreadable`].
 //! Values that the kernel may extend some day are kept as it wrote them.
 
+pub mod coherent;
 pub mod counters;
+pub mod data_direct;
 pub mod dmi;
 pub mod document;
 pub mod environment;
@@ -14,9 +16,11 @@ pub mod gpu;
 pub mod home;
 pub mod identity;
 pub mod image;
+pub mod imex;
 pub mod limits;
 pub mod named_files;
 pub mod net;
+pub mod node;
 pub mod parent;
 pub mod pci;
 pub mod pkey;
@@ -49,6 +53,15 @@ pub struct Facts {
     pub rdma: Vec<rdma::Hca>,
     pub net: net::Net,
     pub gpu: gpu::Gpus,
+    /// The channels to other nodes of an NVLink domain.
+    #[serde(skip_serializing_if = "imex::Imex::is_empty")]
+    pub imex: imex::Imex,
+    /// Memory in NUMA nodes without a CPU.
+    #[serde(skip_serializing_if = "coherent::Memory::is_empty")]
+    pub memory: coherent::Memory,
+    /// PCI functions of NICs that reach the memory of GPUs past the CPU (Data Direct).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub data_direct: Vec<pci::PciDevice>,
     pub limits: limits::Limits,
     pub process: process::Process,
     /// PID 1 of the container, if it is not rdma-init and starts a command through rdma-init.
@@ -143,8 +156,13 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
     let rdma = rdma::read(&reader, &own);
     let reads_image = !rdma.is_empty() || is_needed == Some(true) || sources.image_in_any_case;
     let image = reads_image.then(|| image::read(&reader, sources.start));
+    let gpu = gpu::read(&reader, !rdma.is_empty());
+    let has_gpu = gpu.count.is_some();
     Facts {
-        gpu: gpu::read(&reader, !rdma.is_empty()),
+        imex: if has_gpu { imex::read(&reader) } else { imex::Imex::default() },
+        memory: if has_gpu { coherent::read(&reader) } else { coherent::Memory::default() },
+        data_direct: if rdma.is_empty() { Vec::new() } else { data_direct::read(&reader) },
+        gpu,
         rdma,
         image,
         net,

@@ -26,6 +26,13 @@ pub struct PciDevice {
     pub numa_node: Option<i32>,
 }
 
+/// The place of a device in `/sys/bus/pci/devices`; `None` if it is not there.
+pub fn place(reader: &Reader, folder: &str) -> Option<PciDevice> {
+    let numa_node = reader.text_if_readable(format!("{folder}/numa_node"));
+    let numa_node = numa_node.and_then(|text| text.parse().ok());
+    Some(PciDevice { path: reader.resolved(folder)?, numa_node })
+}
+
 /// `None` for a device without a PCI link, such as a virtual one.
 pub fn read(reader: &Reader, device: &str) -> Option<PciLink> {
     let text = |file: &str| reader.text_if_readable(format!("{device}/{file}")).unwrap_or_default();

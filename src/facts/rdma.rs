@@ -3,17 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
 use serde::{Deserialize, Serialize};
 
 use super::gid::{self, GidTable};
+pub use super::node::Access;
+use super::node::try_open;
 use super::pci::{self, PciLink};
 use super::pkey::{self, PkeyTable};
-use super::reader::{self, Reader};
+use super::reader::Reader;
 
 const CLASS: &str = "/sys/class/infiniband";
 
@@ -38,6 +37,9 @@ pub struct Hca {
     pub numa_node: Option<i32>,
     pub node_type: NodeType,
     pub node_guid: Option<String>,
+    /// The same on all functions of a NIC (`sys_image_guid`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_guid: Option<String>,
     pub firmware: Option<String>,
     /// The character device through which programs use the HCA.
     pub uverbs: Option<Uverbs>,
@@ -87,38 +89,6 @@ pub struct Uverbs {
     /// `uverbs0`.
     pub name: String,
     pub access: Access,
-}
-
-/// The result of opening the device node.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
-pub enum Access {
-    #[default]
-    Opened,
-    /// The node does not exist: the HCA is not allotted to this container.
-    NoNode,
-    /// The error, with the errno's name.
-    Failed(String),
-}
-
-impl From<String> for Access {
-    fn from(text: String) -> Access {
-        match text.as_str() {
-            "opened" => Access::Opened,
-            "no node" => Access::NoNode,
-            _ => Access::Failed(text),
-        }
-    }
-}
-
-impl From<Access> for String {
-    fn from(access: Access) -> String {
-        match access {
-            Access::Opened => "opened".into(),
-            Access::NoNode => "no node".into(),
-            Access::Failed(text) => text,
-        }
-    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -216,7 +186,10 @@ pub fn read(reader: &Reader, own: &BTreeSet<IpAddr>) -> Vec<Hca> {
 fn hca(reader: &Reader, own: &BTreeSet<IpAddr>, name: String, uverbs: &BTreeMap<String, String>) -> Hca {
     let folder = format!("/sys/class/infiniband/{name}");
     let text = |file: &str| reader.text(format!("{folder}/{file}")).filter(|text| !text.is_empty());
-    let uverbs = uverbs.get(&name).map(|node| Uverbs { name: node.clone(), access: try_open(reader, node) });
+    // libibverbs must not be the first to try: it waits for seconds on a node that the device
+    // cgroup denies.
+    let access = |node: &String| try_open(reader, &format!("/dev/infiniband/{node}"));
+    let uverbs = uverbs.get(&name).map(|node| Uverbs { name: node.clone(), access: access(node) });
     let is_usable = uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened);
     Hca {
         driver: reader.link_name(format!("{folder}/device/driver")),
@@ -226,6 +199,7 @@ fn hca(reader: &Reader, own: &BTreeSet<IpAddr>, name: String, uverbs: &BTreeMap<
         numa_node: reader.number(format!("{folder}/device/numa_node")),
         node_type: text("node_type").unwrap_or_default().into(),
         node_guid: text("node_guid"),
+        system_guid: text("sys_image_guid"),
         firmware: text("fw_ver"),
         uverbs,
         ports: reader
@@ -270,17 +244,6 @@ fn uverbs_by_hca(reader: &Reader) -> BTreeMap<String, String> {
     let class = "/sys/class/infiniband_verbs";
     let nodes = reader.names(class).into_iter().filter(|name| name.starts_with("uverbs"));
     nodes.filter_map(|name| Some((reader.text(format!("{class}/{name}/ibdev"))?, name))).collect()
-}
-
-/// Opens the node and closes it again. libibverbs must not be the first to try:
-/// it waits for seconds on a node that the device cgroup denies.
-fn try_open(reader: &Reader, node: &str) -> Access {
-    let path = reader.path(Path::new("/dev/infiniband").join(node));
-    match open(&path, OFlag::O_RDWR | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK, Mode::empty()) {
-        Ok(_) => Access::Opened,
-        Err(Errno::ENOENT | Errno::ENOTDIR) => Access::NoNode,
-        Err(errno) => Access::Failed(reader::describe(errno)),
-    }
 }
 
 /// Whether this is an address such as `0000:17:00.0`.

@@ -116,6 +116,7 @@ fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     let mut gpus = vec![facts.gpu.count.map_or("no NVIDIA GPU".to_owned(), |n| counted(n as usize, "GPU"))];
     gpus.extend(facts.gpu.models.iter().cloned());
     writeln!(out, "  {}", gpus.join(", "))?;
+    write_beyond_the_gpus(out, facts)?;
     if let (Some(vendor), product) = (&facts.dmi.vendor, &facts.dmi.product) {
         writeln!(out, "  {vendor}, {}", product.as_deref().unwrap_or_default())?;
     }
@@ -143,6 +144,30 @@ fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     )?;
     if !facts.platform.markers.is_empty() {
         writeln!(out, "  the environment has {}", facts.platform.markers.join(", "))?;
+    }
+    Ok(())
+}
+
+/// What GPUs share memory through.
+fn write_beyond_the_gpus(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
+    let imex = &facts.imex;
+    for channel in &imex.channels {
+        let stale = if imex.is_stale(channel) { ", which is none of the driver's" } else { "" };
+        writeln!(out, "  IMEX channel {}: {}{stale}", channel.number, String::from(channel.access.clone()))?;
+    }
+    if imex.count > imex.channels.len() {
+        writeln!(out, "  {} more IMEX channels", imex.count - imex.channels.len())?;
+    }
+    if let (0, Some(channels)) = (imex.count, imex.of_driver) {
+        writeln!(out, "  no IMEX channel of the {channels} that the driver has")?;
+    }
+    if let Some(nodes) = &facts.memory.without_cpu {
+        writeln!(out, "  memory without a CPU: NUMA node {nodes}")?;
+    }
+    if !facts.data_direct.is_empty() {
+        let functions: Vec<&str> =
+            facts.data_direct.iter().filter_map(|function| function.path.rsplit('/').next()).collect();
+        writeln!(out, "  Data Direct: {}", functions.join(", "))?;
     }
     Ok(())
 }

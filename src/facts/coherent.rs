@@ -1,0 +1,123 @@
+//! Memory in NUMA nodes without a CPU, such as that of GPUs which share the address space of the
+//! CPU over C2C links (`drivers/base/node.c`; `nv_procfs_read_numa_status` of NVIDIA's driver).
+
+use serde::{Deserialize, Serialize};
+
+use super::reader::Reader;
+
+const NODES: &str = "/sys/devices/system/node";
+
+/// The most GPUs whose state is read; no machine has as many.
+const MOST: usize = 64;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Memory {
+    /// The NUMA nodes that have memory and no CPU, as the kernel writes such lists: `2-9`. Memory
+    /// of GPUs, or of CXL devices and the like.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_cpu: Option<String>,
+    /// How many GPUs have their memory in a NUMA node (`numa_status` of the driver). In a
+    /// container the driver's files may be hidden.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub of_gpus: usize,
+}
+
+impl Memory {
+    pub fn is_empty(&self) -> bool {
+        *self == Memory::default()
+    }
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+pub fn read(reader: &Reader) -> Memory {
+    let list = |file: &str| reader.text_if_readable(format!("{NODES}/{file}")).unwrap_or_default();
+    let with_cpu = numbers(&list("has_cpu"));
+    let mut without: Vec<u32> = numbers(&list("has_memory"));
+    // A kernel that does not tell which nodes have a CPU has no such nodes.
+    without.retain(|node| !with_cpu.is_empty() && !with_cpu.contains(node));
+    let gpus = reader.names("/proc/driver/nvidia/gpus");
+    let has_node = |gpu: &&String| {
+        let path = format!("/proc/driver/nvidia/gpus/{gpu}/numa_status");
+        reader.text_if_readable(path).is_some_and(|text| {
+            text.lines()
+                .any(|line| line.strip_prefix("Status:").is_some_and(|status| status.trim() == "online"))
+        })
+    };
+    Memory {
+        without_cpu: (!without.is_empty()).then(|| ranges(&without)),
+        of_gpus: gpus.iter().take(MOST).filter(has_node).count(),
+    }
+}
+
+/// The most NUMA nodes of a kernel (`MAX_NUMNODES`).
+const MOST_NODES: u32 = 1024;
+
+/// The numbers of a list such as `0-1,4` (`lib/bitmap.c`).
+fn numbers(list: &str) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    for part in list.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) {
+            numbers.extend(first..=last.min(MOST_NODES));
+        }
+    }
+    numbers
+}
+
+/// The way back.
+fn ranges(numbers: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for &number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if number == *last + 1 => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let shown = runs.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    shown.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn nodes_with_memory_and_no_cpu_are_named() {
+        for (memory, cpu, without) in [
+            ("0-1,4,12,20,28", "0-1", Some("4,12,20,28")),
+            ("0-9", "0", Some("1-9")),
+            ("0-1", "0-1", None),
+            ("0-1", "", None),
+            ("0-4294967295", "0", Some("1-1024")),
+            ("word,3-x", "0", None),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            let folder = root.path().join("sys/devices/system/node");
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("has_memory"), format!("{memory}\n")).unwrap();
+            fs::write(folder.join("has_cpu"), format!("{cpu}\n")).unwrap();
+            assert_eq!(read(&Reader::new(root.path())).without_cpu.as_deref(), without, "{memory} {cpu}");
+        }
+        assert!(read(&Reader::nowhere()).is_empty());
+    }
+
+    #[test]
+    fn a_gpu_has_a_node_if_the_driver_says_that_it_is_online() {
+        let root = tempfile::tempdir().unwrap();
+        for (gpu, status) in [("0008:06:00.0", "online"), ("0009:06:00.0", "offline")] {
+            let folder = root.path().join("proc/driver/nvidia/gpus").join(gpu);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("numa_status"), format!("Node:      4\nStatus:    {status}\n")).unwrap();
+        }
+        fs::create_dir_all(root.path().join("proc/driver/nvidia/gpus/0018:06:00.0")).unwrap();
+        assert_eq!(read(&Reader::new(root.path())).of_gpus, 1);
+    }
+}

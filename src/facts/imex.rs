@@ -1,0 +1,168 @@
+//! IMEX channels: the device files through which processes share the memory of GPUs with other
+//! nodes of an NVLink domain (`kernel-open/nvidia/nv-caps-imex.c` of NVIDIA's open kernel
+//! modules).
+//!
+//! The driver's files do not tell whether the GPUs of this node have joined a domain, nor which
+//! clique of it: only NVML does (`nvmlDeviceGetGpuFabricInfoV`), and a static program cannot load
+//! NVML safely.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::MetadataExt;
+
+use nix::libc;
+use serde::{Deserialize, Serialize};
+
+use super::node::{Access, try_open};
+use super::reader::Reader;
+
+const FOLDER: &str = "/dev/nvidia-caps-imex-channels";
+
+/// The name of the channels' driver in `/proc/devices`.
+const DRIVER: &str = "nvidia-caps-imex-channels";
+
+/// The most channels that are opened; a container may be given all 2,048.
+const MOST: usize = 16;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Imex {
+    /// The first channels of this container, in the order of their numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub channels: Vec<Channel>,
+    /// How many channels this container has.
+    pub count: usize,
+    /// How many channels the driver has (`ImexChannelCount` of `/proc/driver/nvidia/params`);
+    /// `None` if the driver is older than the channels, or does not show.
+    pub of_driver: Option<u32>,
+    /// The major number that the driver has for its channels now (`/proc/devices`).
+    pub major: Option<u32>,
+    /// Whether the driver shows the capability for the daemon that joins a domain
+    /// (`/proc/driver/nvidia/capabilities/fabric-imex-mgmt`). Only the host's own /proc shows it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub manageable: bool,
+}
+
+/// `/dev/nvidia-caps-imex-channels/channelN`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Channel {
+    /// Processes of a job that share memory must have the same one.
+    pub number: u32,
+    pub access: Access,
+    /// The major number of the device file; `None` if this is no character device.
+    pub major: Option<u32>,
+}
+
+impl Imex {
+    /// Whether the driver would take this channel for one of its own.
+    pub fn is_usable(&self, channel: &Channel) -> bool {
+        channel.access == Access::Opened && !self.is_stale(channel)
+    }
+
+    /// Whether the device file is of a major number that the driver has no longer, or of no
+    /// character device: the driver then does not take it for a channel
+    /// (`nv_caps_imex_channel_get`).
+    pub fn is_stale(&self, channel: &Channel) -> bool {
+        self.major.is_some() && channel.major != self.major
+    }
+
+    /// The channels that a process of this container can use.
+    pub fn usable(&self) -> impl Iterator<Item = &Channel> {
+        self.channels.iter().filter(|channel| self.is_usable(channel))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Imex::default()
+    }
+}
+
+/// Reads the channels of this container, and what the driver tells of its own.
+pub fn read(reader: &Reader) -> Imex {
+    let mut numbers = Vec::new();
+    reader.each_name(FOLDER, |name| {
+        numbers.extend(name.strip_prefix("channel").and_then(|number| number.parse::<u32>().ok()));
+    });
+    numbers.sort_unstable();
+    let parameters = reader.text_if_readable("/proc/driver/nvidia/params").unwrap_or_default();
+    let devices = reader.text_if_readable("/proc/devices").unwrap_or_default();
+    Imex {
+        count: numbers.len(),
+        channels: numbers.into_iter().take(MOST).map(|number| channel(reader, number)).collect(),
+        of_driver: parameters
+            .lines()
+            .find_map(|line| line.strip_prefix("ImexChannelCount:")?.trim().parse().ok()),
+        major: devices.lines().find_map(|line| {
+            let (major, name) = line.trim().split_once(' ')?;
+            (name == DRIVER).then(|| major.parse().ok()).flatten()
+        }),
+        manageable: reader.may_be_there("/proc/driver/nvidia/capabilities/fabric-imex-mgmt")
+            && !parameters.is_empty(),
+    }
+}
+
+fn channel(reader: &Reader, number: u32) -> Channel {
+    let path = format!("{FOLDER}/channel{number}");
+    let status = fs::metadata(reader.path(&path)).ok();
+    let device = status.filter(|status| status.file_type().is_char_device());
+    Channel {
+        number,
+        // Opening a channel does nothing: the driver looks at it when memory is exported.
+        access: try_open(reader, &path),
+        major: device.map(|device| libc::major(device.rdev())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn read_below(root: &Path) -> Imex {
+        read(&Reader::new(root))
+    }
+
+    #[test]
+    fn channels_are_numbers_and_only_the_first_are_opened() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(read_below(root.path()).is_empty());
+        let folder = root.path().join("dev/nvidia-caps-imex-channels");
+        fs::create_dir_all(&folder).unwrap();
+        assert!(read_below(root.path()).is_empty(), "an empty folder has no channel");
+        // Opening a FIFO would wait for its other end.
+        for number in 0..20 {
+            nix::unistd::mkfifo(&folder.join(format!("channel{number}")), nix::sys::stat::Mode::S_IRWXU)
+                .unwrap();
+        }
+        fs::write(folder.join("channels"), "").unwrap();
+        let found = read_below(root.path());
+        assert_eq!((found.count, found.channels.len()), (20, MOST));
+        assert_eq!(found.channels[2], Channel { number: 2, access: Access::Opened, major: None });
+        assert_eq!(found.usable().count(), MOST, "nothing is known of the driver");
+    }
+
+    #[test]
+    fn the_driver_tells_how_many_there_are_and_their_major_number() {
+        let root = tempfile::tempdir().unwrap();
+        let file = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        file("proc/driver/nvidia/params", "EnableMSI: 1\nImexChannelCount: 2048\nCreateImexChannel0: 0\n");
+        file(
+            "proc/devices",
+            "Character devices:\n  1 mem\n195 nvidia\n498 nvidia-caps-imex-channels\n\nBlock devices:\n",
+        );
+        file("dev/nvidia-caps-imex-channels/channel0", "");
+        let found = read_below(root.path());
+        assert_eq!((found.of_driver, found.major, found.manageable), (Some(2048), Some(498), false));
+        // A plain file in its place is none of the driver's.
+        assert!(found.is_stale(&found.channels[0]) && found.usable().next().is_none());
+        let other = Channel { major: Some(497), ..Channel::default() };
+        assert!(found.is_stale(&other));
+        assert!(!found.is_stale(&Channel { major: Some(498), ..Channel::default() }));
+        file("proc/driver/nvidia/capabilities/fabric-imex-mgmt", "DeviceFileMinor: 4323\n");
+        assert!(read_below(root.path()).manageable);
+    }
+}

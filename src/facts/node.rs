@@ -1,0 +1,49 @@
+//! Device nodes in /dev: whether this process can open them.
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use serde::{Deserialize, Serialize};
+
+use super::reader::{self, Reader};
+
+/// The result of opening a device node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum Access {
+    #[default]
+    Opened,
+    /// The node does not exist: the device is not allotted to this container.
+    NoNode,
+    /// The error, with the errno's name.
+    Failed(String),
+}
+
+impl From<String> for Access {
+    fn from(text: String) -> Access {
+        match text.as_str() {
+            "opened" => Access::Opened,
+            "no node" => Access::NoNode,
+            _ => Access::Failed(text),
+        }
+    }
+}
+
+impl From<Access> for String {
+    fn from(access: Access) -> String {
+        match access {
+            Access::Opened => "opened".into(),
+            Access::NoNode => "no node".into(),
+            Access::Failed(text) => text,
+        }
+    }
+}
+
+/// Opens a node for reading and writing without blocking, and closes it again.
+pub fn try_open(reader: &Reader, path: &str) -> Access {
+    match open(&reader.path(path), OFlag::O_RDWR | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK, Mode::empty()) {
+        Ok(_) => Access::Opened,
+        Err(Errno::ENOENT | Errno::ENOTDIR) => Access::NoNode,
+        Err(errno) => Access::Failed(reader::describe(errno)),
+    }
+}
