@@ -5,7 +5,12 @@
 # projects: without these, the binary would be elsewhere, or not static. Who wants that
 # calls cargo.
 export CARGO_TARGET_DIR := $(CURDIR)/target
-export CARGO_BUILD_TARGET := x86_64-unknown-linux-gnu
+# This machine's architecture. `make build ARCHITECTURE=aarch64` builds for another one; the
+# names that Debian and Docker have for them do as well.
+HERE := $(shell uname -m)
+ARCHITECTURE := $(HERE)
+override ARCHITECTURE := $(or $(patsubst amd64,x86_64,$(patsubst arm64,aarch64,$(ARCHITECTURE))),$(HERE))
+export CARGO_BUILD_TARGET := $(ARCHITECTURE)-unknown-linux-gnu
 unexport RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
 # Where `make setup` may have put it.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -14,18 +19,21 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 # looked for when a recipe runs, after the set-up.
 LIBCLANG := target/libclang
 CARGO = $(shell test ! -e $(LIBCLANG)/libclang.so || echo env LIBCLANG_PATH=$(CURDIR)/$(LIBCLANG) \
-  BINDGEN_EXTRA_CLANG_ARGS=-I$$(gcc -print-file-name=include)) cargo
+  BINDGEN_EXTRA_CLANG_ARGS=-I$$(gcc -print-file-name=include)) sh tests/cross.sh $(ARCHITECTURE) cargo
 
 TARGET := target/$(CARGO_BUILD_TARGET)/release/rdma-init
+# What runs a program of that architecture here: nothing, or QEMU.
+RUN := $(if $(filter $(ARCHITECTURE),$(HERE)),,qemu-$(ARCHITECTURE)-static)
+ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build demo test test-quick test-setup test-torch manual check bench clean
+.PHONY: all setup build build-all demo test test-quick test-setup test-torch manual check bench clean
 
 all: build
 
 setup:
-	@sh tests/setup.sh build
+	@sh tests/setup.sh build $(ARCHITECTURE)
 
 # The binary, and the proof that it is what it says: static, small, and able to
 # run with libibverbs and the providers inside.
@@ -34,8 +42,12 @@ build: setup
 	@file $(TARGET) | grep -q 'statically linked' || { echo '$(TARGET) is not static'; exit 1; }
 	@size=$$(stat -c %s $(TARGET)); echo "$(TARGET): $$size bytes, static"; \
 	  test $$size -le $(LARGEST) || { echo "more than $(LARGEST) bytes"; exit 1; }
-	@$(TARGET) --version
-	@$(TARGET) verbs-probe >/dev/null
+	@$(RUN) $(TARGET) --version
+	@$(RUN) $(TARGET) verbs-probe >/dev/null
+
+# The binaries for all architectures.
+build-all:
+	@for architecture in $(ARCHITECTURES); do $(MAKE) build ARCHITECTURE=$$architecture || exit; done
 
 # The main job on a host with nine RoCE HCAs, captured: what is decided, and a
 # command that prints what it gets. Then the real thing on this machine, as PID 1, which

@@ -19,14 +19,18 @@ mod profiles;
 const PROVIDERS: &[&str] = &["mlx5", "mlx4", "efa", "mana", "bnxt_re", "erdma", "hns", "irdma", "rxe", "siw"];
 
 /// The libraries that the providers need. When GNU ld comes to them, it has already passed the
-/// C library, so that is named again.
-const LIBRARIES: &[&str] = &["libibverbs.a", "libnl-route-3.a", "libnl-3.a", "libc.a"];
+/// C library, so that is named again, and on arm64 it needs the compiler's atomic operations.
+const LIBRARIES: &[&str] = &["libibverbs.a", "libnl-route-3.a", "libnl-3.a", "libc.a", "libgcc.a"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     profiles::generate();
     demo::generate();
-    let mut archives = providers();
+    let compiler = Compiler::of_target();
+    for option in &compiler.options {
+        println!("cargo::rustc-link-arg={option}");
+    }
+    let mut archives = providers(&compiler);
     archives.extend(LIBRARIES.iter().map(|name| (*name).to_owned()));
     println!("cargo::rustc-link-arg=-Wl,--start-group");
     for archive in archives {
@@ -37,10 +41,10 @@ fn main() {
 
 /// The archives of the providers that come with this release of rdma-core. Sets the cfg
 /// `provider` for each of them.
-fn providers() -> Vec<String> {
+fn providers(compiler: &Compiler) -> Vec<String> {
     let values: Vec<String> = PROVIDERS.iter().map(|name| format!("{name:?}")).collect();
     println!("cargo::rustc-check-cfg=cfg(provider, values({}))", values.join(", "));
-    let libibverbs = path_of("libibverbs.a");
+    let libibverbs = compiler.path_of("libibverbs.a");
     println!("cargo::rerun-if-changed={}", libibverbs.display());
     let entries = libibverbs.parent().and_then(|folder| fs::read_dir(folder).ok());
     let names: Vec<String> = entries
@@ -70,11 +74,40 @@ fn providers() -> Vec<String> {
     found
 }
 
-/// The path at which the C compiler finds a library; only its name if it does not.
-fn path_of(archive: &str) -> PathBuf {
-    let found = Command::new("cc").arg(format!("-print-file-name={archive}")).output();
-    let found = found.unwrap_or_else(|error| panic!("cc cannot be run: {error}")).stdout;
-    String::from_utf8(found).expect("a path of the system is text").trim_end().into()
+/// The C compiler that links for the target.
+struct Compiler {
+    program: String,
+    /// Where the target's libraries are, if this machine's own folders do not have them: below
+    /// the folder that pkg-config has for this target, through which `rdma-sys` finds them.
+    options: Vec<String>,
+}
+
+impl Compiler {
+    fn of_target() -> Compiler {
+        let [host, target] = ["HOST", "TARGET"].map(|name| env::var(name).expect("cargo sets it"));
+        if host == target {
+            return Compiler { program: "cc".to_owned(), options: Vec::new() };
+        }
+        let (architecture, _) = target.split_once('-').expect("an architecture comes first");
+        let variable = format!("PKG_CONFIG_SYSROOT_DIR_{}", target.replace('-', "_"));
+        println!("cargo::rerun-if-env-changed={variable}");
+        let mut options = Vec::new();
+        if let Ok(root) = env::var(variable) {
+            // The compiler may have a C library of its own, which is older: -B counts more.
+            options.push(format!("-B{root}/usr/lib/{architecture}-linux-gnu"));
+            options.push(format!("--sysroot={root}"));
+        }
+        Compiler { program: format!("{architecture}-linux-gnu-gcc"), options }
+    }
+
+    /// The path at which it finds a library; only its name if it does not.
+    fn path_of(&self, archive: &str) -> PathBuf {
+        let mut command = Command::new(&self.program);
+        command.args(&self.options).arg(format!("-print-file-name={archive}"));
+        let found =
+            command.output().unwrap_or_else(|error| panic!("{} cannot be run: {error}", self.program));
+        String::from_utf8(found.stdout).expect("a path of the system is text").trim_end().into()
+    }
 }
 
 /// The files of a folder that something is generated from, ordered by name.

@@ -5,6 +5,7 @@
 mod support;
 
 mod setup {
+    mod cross;
     mod machine;
     mod makefile;
     mod rust;

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what the build (`setup.sh build`), the tests (`setup.sh test`) or the benchmark
-# (`setup.sh bench`) need on Debian 12, Ubuntu 22.04 and later releases. It installs only what
-# is missing.
+# Installs what the build (`setup.sh build`, or `setup.sh build ARCHITECTURE`), the tests
+# (`setup.sh test`) or the benchmark (`setup.sh bench`) need on Debian 12, Ubuntu 22.04 and later
+# releases. It installs only what is missing.
 set -eu
 # This script reads what apt-get says, so that has to be English.
 export LC_ALL=C
@@ -130,7 +130,40 @@ toolchain() {
     is_recent || rustup override set stable --path "$repository"
 }
 
+# The standard library for the architecture $1.
+standard_library() {
+    # That of the toolchain that counts in this folder.
+    folder=$(cd "$repository" && rustc --print sysroot)/lib/rustlib/$1-unknown-linux-gnu
+    [ ! -d "$folder" ] || return 0
+    if command -v rustup >/dev/null; then
+        say "rustup fetches the standard library for $1"
+        (cd "$repository" && rustup target add "$1-unknown-linux-gnu") ||
+            die "rustup could not fetch it (see above)"
+    else
+        die "$(command -v rustc) is not of rustup, and has no standard library for $1 in $folder. Install the one of the very same version (of a Debian package: libstd-rust-dev:$(debian_name "$1")), or a Rust of https://rustup.rs."
+    fi
+}
+
 # --- What is needed for what ----------------------------------------------------------------
+
+# Debian's name of the architecture $1.
+debian_name() {
+    case $1 in
+        x86_64) echo amd64 ;;
+        aarch64) echo arm64 ;;
+        *) die "this does not build for $1: for x86_64 and aarch64 alone" ;;
+    esac
+}
+
+# What the build for the architecture $1, which is not this machine's, needs beside the rest: a
+# compiler, QEMU, which runs the result, and the libraries.
+cross() {
+    command -v dpkg-query >/dev/null || die "only Debian and Ubuntu have what the build for $1 needs"
+    install "gcc-$(echo "$1" | tr _ -)-linux-gnu" qemu-user-static
+    sh "$here/sysroot.sh" "$1" libc6-dev linux-libc-dev libibverbs-dev librdmacm-dev libnl-3-dev \
+        libnl-route-3-dev
+    standard_library "$1"
+}
 
 build() {
     command -v dpkg-query >/dev/null || {
@@ -177,7 +210,10 @@ libclang() {
 }
 
 case ${1:-} in
-    build) build ;;
+    build)
+        build
+        [ "${2:-$(uname -m)}" = "$(uname -m)" ] || cross "$2"
+        ;;
     test)
         build
         install util-linux procps perl strace tini openmpi-bin libibverbs1 ibverbs-providers groff-base zsh fish \
@@ -188,5 +224,5 @@ case ${1:-} in
         sh "$here/examples/setup.sh" >/dev/null
         ;;
     bench) install tini dumb-init catatonit ;;
-    *) echo "usage: $0 build|test|bench" >&2; exit 2 ;;
+    *) echo "usage: $0 build [ARCHITECTURE]|test|bench" >&2; exit 2 ;;
 esac

@@ -42,7 +42,7 @@ pub fn can_pin(size: usize) -> Option<bool> {
 /// its cache. In a container the file is mapped by nobody else, so without this all
 /// that the start has touched counts as PID 1's.
 pub fn forget_own_code() {
-    let page = 4096;
+    let page = page_size();
     let segments = own_segments();
     if !is_at_its_address(segments) {
         return;
@@ -77,11 +77,20 @@ fn own_segments() -> &'static [libc::Elf64_Phdr] {
     }
 }
 
-/// Whether the program headers hold the addresses that are used in memory. Those of a
-/// position-independent program do not.
+/// Whether the program headers hold the addresses that are used in memory: then the table of
+/// them is in one of the segments. The addresses of a position-independent program begin at zero.
 fn is_at_its_address(segments: &[libc::Elf64_Phdr]) -> bool {
-    let table = segments.iter().find(|segment| segment.p_type == libc::PT_PHDR);
-    table.is_some_and(|table| table.p_vaddr as usize == segments.as_ptr().addr())
+    let table = segments.as_ptr().addr() as u64;
+    segments.iter().any(|segment| {
+        segment.p_type == libc::PT_LOAD
+            && (segment.p_vaddr..segment.p_vaddr.saturating_add(segment.p_memsz)).contains(&table)
+    })
+}
+
+/// The size of a page in bytes. On arm64, a kernel has pages of 4, 16 or 64 KiB.
+fn page_size() -> usize {
+    // SAFETY: the auxiliary vector is read.
+    unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
 }
 
 #[cfg(test)]

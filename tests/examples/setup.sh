@@ -94,7 +94,7 @@ images() {
         $sudo mkdir -p "$root/usr/local/lib/rustlib"
         $sudo cp "$sysroot/bin/rustc" "$sysroot/bin/cargo" "$root/usr/local/bin"
         $sudo cp -a "$sysroot"/lib/librustc_driver-* "$sysroot"/lib/libLLVM* "$root/usr/local/lib"
-        $sudo cp -a "$sysroot/lib/rustlib/x86_64-unknown-linux-gnu" "$root/usr/local/lib/rustlib"
+        $sudo cp -a "$sysroot/lib/rustlib/$(uname -m)-unknown-linux-gnu" "$root/usr/local/lib/rustlib"
         import "$rust" "$root"
         $sudo rm -rf "$root"
         # Removes the images of another Rust, or with other certificates.

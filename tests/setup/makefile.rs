@@ -1,13 +1,15 @@
 //! Runs `make build` with an environment that has settings for other projects.
 
+use std::env::consts::ARCH;
 use std::fs;
+use std::path::Path;
 
 use super::machine::Machine;
 use crate::support::repository;
 
 /// A stand-in for cargo, with what the Makefile needs of it: it writes down its environment,
 /// and leaves a binary where cargo would.
-const CARGO: &str = r#"case $1 in
+pub const CARGO: &str = r#"case $1 in
     --version) echo 'cargo 1.95.0'; exit ;;
 esac
 env >>"$W/environment"
@@ -15,6 +17,14 @@ folder=$CARGO_TARGET_DIR/$CARGO_BUILD_TARGET/release
 mkdir -p "$folder"
 printf '#!/bin/sh\necho rdma-init\n' >"$folder/rdma-init"
 chmod +x "$folder/rdma-init""#;
+
+/// What `make build` reads.
+pub fn fill(clone: &Path) {
+    fs::create_dir_all(clone.join("tests")).unwrap();
+    for file in ["Makefile", "Cargo.toml", "tests/setup.sh", "tests/cross.sh", "tests/sysroot.sh"] {
+        fs::copy(repository(file), clone.join(file)).unwrap();
+    }
+}
 
 #[test]
 fn the_binary_is_where_the_readme_says_and_static_all_the_same() {
@@ -29,16 +39,13 @@ fn the_binary_is_where_the_readme_says_and_static_all_the_same() {
         ("CARGO_ENCODED_RUSTFLAGS", "-Dwarnings"),
     ] {
         let clone = machine.path(&format!("clone-{name}"));
-        fs::create_dir_all(clone.join("tests")).unwrap();
-        for file in ["Makefile", "Cargo.toml", "tests/setup.sh"] {
-            fs::copy(repository(file), clone.join(file)).unwrap();
-        }
+        fill(&clone);
         let mut make = machine.command("/usr/bin/make");
         machine
             .done(make.arg("build").current_dir(&clone).env(name, value))
             .expect_code(0)
-            .expect_said("target/x86_64-unknown-linux-gnu/release/rdma-init: ");
-        assert!(clone.join("target/x86_64-unknown-linux-gnu/release/rdma-init").exists(), "{name}");
+            .expect_said(&format!("target/{ARCH}-unknown-linux-gnu/release/rdma-init: "));
+        assert!(clone.join(format!("target/{ARCH}-unknown-linux-gnu/release/rdma-init")).exists(), "{name}");
     }
     let environment = fs::read_to_string(machine.path("environment")).unwrap();
     assert!(!environment.contains("-Dwarnings"), "{environment}");
@@ -51,18 +58,15 @@ fn a_cargo_that_was_just_installed_is_found() {
     let machine = Machine::new().complete().with_rust("0.66.0", "1.63.0").with_installer();
     machine.program("file", "echo 'ELF, statically linked'");
     let clone = machine.path("clone");
-    fs::create_dir_all(clone.join("tests")).unwrap();
-    for file in ["Makefile", "Cargo.toml", "tests/setup.sh"] {
-        fs::copy(repository(file), clone.join(file)).unwrap();
-    }
+    fill(&clone);
     // The cargo that the installer has put there answers every call with its version.
     let mut make = machine.command("/usr/bin/make");
     let done = machine.done(make.arg("build").current_dir(&clone));
     assert!(done.said.contains("\ncargo 1.95.0 (f2d3ce0bd 2026-03-21)\n"), "{done:#?}");
 }
 
-/// Rust 1.88, and the Rust of a distribution, use GNU ld, which refuses an option that only
-/// other linkers know.
+/// A Rust of a distribution, and one for arm64, use GNU ld, which refuses an option that only other
+/// linkers know.
 #[test]
 fn no_linker_of_its_own_is_asked_for() {
     let configuration = fs::read_to_string(repository(".cargo/config.toml")).unwrap();
@@ -93,10 +97,7 @@ fn a_libclang_that_is_too_new_is_not_used() {
            esac"#,
     );
     let clone = machine.path("clone");
-    fs::create_dir_all(clone.join("tests")).unwrap();
-    for file in ["Makefile", "Cargo.toml", "tests/setup.sh"] {
-        fs::copy(repository(file), clone.join(file)).unwrap();
-    }
+    fill(&clone);
     for _ in 0..2 {
         let mut make = machine.command("/usr/bin/make");
         make.arg("build").current_dir(&clone).env("RDMA_INIT_TEST_LLVM", machine.path("llvm"));

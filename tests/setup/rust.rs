@@ -12,7 +12,7 @@ fn a_distribution_without_rustup_gets_the_official_installer() {
         .set_up()
         .expect_code(0)
         .expect_said("installing gcc")
-        .expect_said("setup: Rust 1.88 or later is needed, and none is here\n")
+        .expect_said("setup: Rust 1.91 or later is needed, and none is here\n")
         .expect_said("setup: installing Rust for this user alone, in ")
         .expect_asked(&[
             "apt-get -qq -o DPkg::Lock::Timeout=300 update",
@@ -63,9 +63,9 @@ fn a_rust_that_is_too_old_is_seen_by_its_version() {
     for (cargo, rustc, is_recent) in [
         ("0.66.0", "1.63.0", false),
         ("1.85.0", "1.85.0", false),
-        ("1.88.0 (873a06493 2025-05-10)", "1.87.0", false),
-        ("1.87.0-nightly", "1.88.0", false),
-        ("1.88.0", "1.88.0 (6b00bc388 2025-06-23) (Debian 1.88.0+dfsg1-1)", true),
+        ("1.91.0 (ea2d97820 2025-10-10)", "1.90.0", false),
+        ("1.90.0-nightly", "1.91.0", false),
+        ("1.91.0", "1.91.0 (f8297e351 2025-10-28) (Debian 1.91.0+dfsg1-1)", true),
         ("1.100.0", "1.100.0-nightly", true),
         ("2.0.0", "2.0.0", true),
     ] {
@@ -73,7 +73,7 @@ fn a_rust_that_is_too_old_is_seen_by_its_version() {
         match is_recent {
             true => assert_eq!((done.said.as_str(), done.log.len()), ("", 0), "{cargo}"),
             false => {
-                let said = format!("Rust 1.88 or later is needed, and rustc {rustc} is here\n");
+                let said = format!("Rust 1.91 or later is needed, and rustc {rustc} is here\n");
                 done.expect_said(&said).expect_asked(&[GET, "rustup-init"]);
             }
         }

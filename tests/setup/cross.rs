@@ -1,0 +1,114 @@
+//! The build for the architecture that this machine does not have.
+
+use std::env::consts::ARCH;
+use std::fs;
+
+use super::machine::{Done, Machine};
+use super::makefile::{CARGO, fill};
+
+/// The other one, with its name in Debian, the compiler's package and the archive of Ubuntu.
+fn other() -> (&'static str, &'static str, &'static str, &'static str) {
+    match ARCH {
+        "aarch64" => ("x86_64", "amd64", "gcc-x86-64-linux-gnu", "http://archive.ubuntu.com/ubuntu"),
+        _ => ("aarch64", "arm64", "gcc-aarch64-linux-gnu", "http://ports.ubuntu.com/ubuntu-ports"),
+    }
+}
+
+/// A rustup, a rustc that has no standard library but this machine's until rustup adds one, and
+/// the rest of what the build calls.
+fn machine(os_release: &str) -> Machine {
+    let machine = Machine::new().complete().with_rust("1.95.0", "1.95.0").write("os-release", os_release);
+    machine.program("cargo", CARGO);
+    machine
+        .program("rustc", r#"case $1 in --version) echo 'rustc 1.95.0' ;; *) echo "$W/toolchain" ;; esac"#);
+    machine.program("file", "echo 'ELF, statically linked'");
+    machine.program(&format!("qemu-{}-static", other().0), "exec \"$@\"");
+    // A package is its name, and its content a library.
+    machine.program(
+        "apt-get",
+        r#"echo "apt-get $*" >>"$W/log"
+           list=${*##*Dir::Etc::sourcelist=}
+           [ "$list" = "$*" ] || cat "${list%% *}" >>"$W/log"
+           while [ $# -gt 0 ] && [ "$1" != download ]; do shift; done
+           [ ! -e "$W/offline" ] || [ "${1:-}" != download ] || { echo 'E: no network' >&2; exit 100; }
+           for package; do [ "$package" = download ] || : >"$package.deb"; done"#,
+    );
+    machine.program("dpkg-deb", r#"mkdir -p "$3/usr/lib"; : >"$3/usr/lib/${2##*/}""#);
+    machine
+}
+
+fn with_rustup(machine: &Machine) {
+    machine.program("rustup", r#"echo "rustup $*" >>"$W/log"; mkdir -p "$W/toolchain/lib/rustlib/$3""#);
+}
+
+fn build(machine: &Machine) -> Done {
+    let clone = machine.path("clone");
+    fill(&clone);
+    let mut make = machine.command("/usr/bin/make");
+    make.args(["build", &format!("ARCHITECTURE={}", other().0)]).current_dir(&clone);
+    machine.done(make.env("RDMA_INIT_TEST_OS_RELEASE", machine.path("os-release")))
+}
+
+const DEBIAN: &str = "ID=debian\nVERSION_CODENAME=bookworm\n";
+
+#[test]
+fn another_architecture_needs_packages_that_this_machine_does_not_get() {
+    let (architecture, name, compiler, _) = other();
+    let machine = machine(DEBIAN);
+    with_rustup(&machine);
+    build(&machine)
+        .expect_code(0)
+        .expect_said(&format!("target/{architecture}-unknown-linux-gnu/release/rdma-init: "))
+        .expect_asked(&[
+            &format!("install -y --no-install-recommends {compiler} qemu-user-static"),
+            &format!("-o APT::Architecture={name} -o APT::Architectures={name} "),
+            "download libc6-dev linux-libc-dev libibverbs-dev",
+            &format!("rustup target add {architecture}-unknown-linux-gnu"),
+        ])
+        .expect_not_asked("ubuntu");
+    let root = machine.path("clone/target/sysroot").join(architecture);
+    assert!(root.join("usr/lib/libibverbs-dev.deb").exists());
+    let environment = fs::read_to_string(machine.path("environment")).unwrap();
+    let underscores = format!("{architecture}_unknown_linux_gnu");
+    for line in [
+        format!("CARGO_TARGET_{}_LINKER={architecture}-linux-gnu-gcc", underscores.to_uppercase()),
+        format!("PKG_CONFIG_SYSROOT_DIR_{underscores}={}", root.display()),
+    ] {
+        assert!(environment.lines().any(|found| found == line), "no {line:?} in {environment}");
+    }
+    // The second time there is nothing to fetch.
+    let downloads = |done: &Done| done.log.iter().filter(|line| line.contains("download")).count();
+    assert_eq!(downloads(&build(&machine).expect_code(0)), 1);
+}
+
+/// Ubuntu has its architectures in two archives, and a machine knows only its own.
+#[test]
+fn ubuntu_s_other_archive_is_asked() {
+    let machine = machine("ID=ubuntu\nVERSION_CODENAME=noble\n");
+    with_rustup(&machine);
+    let line = format!("{} noble-security main universe", other().3);
+    build(&machine).expect_code(0).expect_asked(&["update", &line, "download libc6-dev"]);
+}
+
+#[test]
+fn what_was_cut_off_is_fetched_again() {
+    let machine = machine(DEBIAN).write("offline", "");
+    with_rustup(&machine);
+    build(&machine).expect_code(2).expect_said("E: no network").expect_said("cannot fetch the packages for ");
+    fs::remove_file(machine.path("offline")).unwrap();
+    build(&machine).expect_code(0).expect_asked(&["download libc6-dev", "download libc6-dev"]);
+}
+
+#[test]
+fn a_rust_without_rustup_is_told_what_it_lacks() {
+    let (architecture, name, ..) = other();
+    let machine = machine(DEBIAN);
+    build(&machine)
+        .expect_code(2)
+        .expect_said(&format!("is not of rustup, and has no standard library for {architecture} in "))
+        .expect_said(&format!("libstd-rust-dev:{name}"));
+    // Once it is there, that is enough.
+    let library = format!("toolchain/lib/rustlib/{architecture}-unknown-linux-gnu");
+    fs::create_dir_all(machine.path(&library)).unwrap();
+    build(&machine).expect_code(0);
+}
