@@ -7,9 +7,9 @@ use ipnet::IpNet;
 /// A described host. The default one has nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Host {
-    /// In the order in which libibverbs lists them.
+    /// The HCAs in the order in which libibverbs lists them.
     pub hcas: Vec<Hca>,
-    /// In the order of getifaddrs(3).
+    /// The interfaces in the order of getifaddrs(3).
     pub interfaces: Vec<Interface>,
     /// The paths and contents of nccl.conf and similar files. Other files do not exist, except
     /// those of the kernel.

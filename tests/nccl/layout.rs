@@ -3,7 +3,7 @@
 /// The links of a network namespace, and how a job is to use them.
 pub struct Layout {
     pub name: &'static str,
-    /// In the order in which they are made.
+    /// The links in the order in which they are made.
     pub links: &'static [Link],
     /// The gateway of the default route, and its link.
     pub default: Option<(&'static str, &'static str)>,
