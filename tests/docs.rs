@@ -21,12 +21,12 @@ use std::process::Command;
 use docs::written;
 use support::{binary, repository};
 
-/// The text of a page.
+/// Returns the text of a page.
 fn page(path: &str) -> String {
     fs::read_to_string(repository(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// All pages of the manual as one text.
+/// Returns all pages of the manual as one text.
 fn manual() -> String {
     let pages = markdown().into_iter().filter(|path| path.starts_with("docs"));
     pages.map(|path| page(path.to_str().unwrap())).collect()
@@ -64,7 +64,7 @@ fn without_code(text: &str) -> String {
     prose.map(|line| format!("{line}\n")).collect()
 }
 
-/// What the program prints.
+/// Returns what the program prints.
 fn printed(arguments: &[&str]) -> String {
     let output = Command::new(binary())
         .env_clear()

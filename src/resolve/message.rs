@@ -34,7 +34,7 @@ pub enum Answer {
     Addresses(Vec<IpAddr>),
     /// The name does not exist in any family.
     NoSuchName,
-    /// The answer is longer than a datagram.
+    /// The answer does not fit into a datagram, and was cut.
     Truncated,
     /// The server failed; the text is a sentence that says how.
     Failed(String),

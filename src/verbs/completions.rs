@@ -24,7 +24,7 @@ const SPIN: Duration = Duration::from_micros(50);
 
 pub struct Completions<'a> {
     queue: NonNull<ibv_cq>,
-    /// Dropped after the queue, which uses it.
+    /// The channel is dropped after the queue, which uses it.
     channel: Channel<'a>,
 }
 

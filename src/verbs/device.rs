@@ -87,7 +87,7 @@ pub struct Context {
 /// The transport of a device (`enum ibv_transport_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// InfiniBand and RoCE.
+    /// The transport of InfiniBand and RoCE.
     InfiniBand,
     Iwarp,
     /// Any other transport, such as that of EFA.

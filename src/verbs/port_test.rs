@@ -18,7 +18,7 @@ pub const DEFAULT_TIME: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortTest {
     pub device: String,
-    /// Counted from 1.
+    /// The number of the port, counted from 1.
     pub port: u8,
     /// The slot of the GID table. RoCE needs one.
     pub gid_index: Option<u8>,
@@ -65,7 +65,7 @@ pub struct DeviceProbe {
     /// The MTU in bytes. Queue pairs use `active_mtu`.
     pub active_mtu: u32,
     pub max_mtu: u32,
-    /// RLIMIT_MEMLOCK in bytes; `None` without limit.
+    /// The limit RLIMIT_MEMLOCK in bytes; `None` without a limit.
     pub memlock: Option<u64>,
     /// The number of bytes that were registered; 0 if none could be.
     pub registered: u64,

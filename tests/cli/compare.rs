@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::run::{Ran, rdma_init, run, run_with_input};
 
-/// A report as `self-test --json` writes it.
+/// Makes a report as `self-test --json` writes it.
 fn report(host: &str) -> Value {
     let hca = |number: usize| {
         json!({"hca": format!("mlx5_{number}"), "port": 1, "driver": "mlx5_core", "firmware": "28.39.1002",
@@ -55,7 +55,7 @@ fn compare_json(input: impl Into<Vec<u8>>) -> (Option<i32>, Value) {
     (ran.code, document)
 }
 
-/// The lines about something that differs.
+/// Returns the lines about something that differs.
 fn differing(ran: &Ran) -> Vec<&str> {
     let lines = ran.text().lines().skip(1);
     lines.filter(|line| !line.starts_with("  same ")).map(str::trim).collect()

@@ -50,7 +50,7 @@ impl Namespace {
     }
 }
 
-/// `None` if no such namespace can be made.
+/// Returns `None` if no such namespace can be made.
 fn namespace() -> Option<Namespace> {
     if !has_own_mounts() {
         skip("no mount namespace can be made");

@@ -38,7 +38,7 @@ impl Waiting {
         Waiting { process, messages, address, said: line }
     }
 
-    /// A waiting process that has a token.
+    /// Starts a process that waits for the other node and has a token.
     pub fn guarded(wait: &str, more: &[&str]) -> Waiting {
         let arguments = ["--listen", "127.0.0.1:0", "--wait", wait];
         let mut command = self_test(&[&arguments, more].concat());

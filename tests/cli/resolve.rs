@@ -21,7 +21,7 @@ use super::nodes::{ONLY, TOKEN, Waiting, self_test};
 use super::run::{Ran, run};
 use crate::support::{binary, skip};
 
-/// The address of the node that waits.
+/// The address of the node that waits for the other one.
 const OWN: &str = "10.9.0.1";
 
 const KUBERNETES: &str = "search job.svc.cluster.local svc.cluster.local cluster.local\n\

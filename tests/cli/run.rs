@@ -14,7 +14,7 @@ pub use crate::support::process::{from_scratch, program, rdma_init};
 /// How a run ended.
 #[derive(Debug)]
 pub struct Ran {
-    /// `None` when a signal ended it.
+    /// The exit code; `None` when a signal ended the program.
     pub code: Option<i32>,
     pub signal: Option<i32>,
     pub stdout: Vec<u8>,
@@ -70,7 +70,7 @@ pub fn run_with_input(command: Command, input: impl Into<Vec<u8>>) -> Ran {
     ran
 }
 
-/// Whether a mount namespace can be made here.
+/// Returns whether a mount namespace can be made here.
 pub fn has_own_mounts() -> bool {
     let output = Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
     output.is_ok_and(|output| output.status.success())

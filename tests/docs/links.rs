@@ -26,7 +26,7 @@ fn every_link_leads_somewhere() {
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
 }
 
-/// The targets of links `[text](target)`.
+/// Returns the targets of links `[text](target)`.
 fn targets(text: &str) -> Vec<&str> {
     let ends = text.match_indices("](").map(|(at, _)| &text[at + 2..]);
     ends.filter_map(|rest| rest.split_once(')')).map(|(target, _)| target).collect()
@@ -66,7 +66,7 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// The names of headings as GitHub makes them.
+/// Returns the names of headings as GitHub makes them.
 fn anchors(text: &str) -> Vec<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let prose = without_code(text);

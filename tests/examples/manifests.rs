@@ -44,7 +44,7 @@ fn validate(paths: &[impl AsRef<Path>]) -> Option<Vec<Manifest>> {
 }
 
 impl Manifest {
-    /// The folder of the example.
+    /// Returns the name of the example's folder.
     pub fn example(&self) -> &str {
         Path::new(&self.path).parent().unwrap().file_name().unwrap().to_str().unwrap()
     }

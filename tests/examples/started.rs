@@ -19,7 +19,7 @@ pub const STANDINS: &[&str] = &[
     "/usr/sbin/sshd",
 ];
 
-/// A container of a Pod.
+/// A container of a Pod, as its manifest describes it.
 #[derive(Debug)]
 pub struct Described<'a> {
     /// The names of the example and of the container, with a slash in between.
@@ -173,7 +173,7 @@ pub fn stand_ins() -> impl Iterator<Item = String> {
     STANDINS.iter().flat_map(move |path| ["--volume".to_owned(), format!("{}:{path}:ro", script.display())])
 }
 
-/// A host for one container.
+/// Returns the engine, and a host for one container.
 pub fn with_host() -> Option<(&'static Engine, Host)> {
     let engine = engine()?;
     Some((engine, Host::with_one_hca(engine)))

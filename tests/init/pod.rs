@@ -156,7 +156,7 @@ impl Pod {
 pub struct Victim<'a> {
     pod: &'a Pod,
     pub init: Running,
-    /// The number of its PID 1, as seen from here.
+    /// The process number of the victim's PID 1, as seen from here.
     pub pid: i32,
 }
 

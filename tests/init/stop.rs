@@ -19,7 +19,6 @@ fn lives(pid: i32) -> bool {
     status_field(&status(pid), "State").is_some_and(|state| !state.starts_with('Z'))
 }
 
-/// Returns all processes below this one.
 fn descendants(pid: i32) -> Vec<i32> {
     let children = crate::support::running::children(pid);
     let below = children.iter().flat_map(|child| descendants(*child));

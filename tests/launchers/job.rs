@@ -205,7 +205,6 @@ fn lives(pid: i32) -> bool {
     status_field(&status(pid), "State").is_some_and(|state| !state.starts_with('Z'))
 }
 
-/// Returns all processes below this one.
 fn descendants(pid: i32) -> Vec<i32> {
     let below = children(pid);
     let further: Vec<i32> = below.iter().flat_map(|child| descendants(*child)).collect();

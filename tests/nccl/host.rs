@@ -31,11 +31,11 @@ pub struct Hca {
 
 #[derive(Debug, Clone, Default)]
 pub struct Port {
-    /// Counted from 1.
+    /// The number of the port, counted from 1.
     pub number: u32,
-    /// `enum ibv_port_state`
+    /// The state, a value of `enum ibv_port_state`.
     pub state: u32,
-    /// `IBV_LINK_LAYER_*`
+    /// The link layer, one of `IBV_LINK_LAYER_*`.
     pub link_layer: u32,
     /// The number of slots, used and empty.
     pub table_size: u32,
@@ -65,7 +65,7 @@ pub enum TypeFile {
 pub struct Interface {
     pub name: String,
     pub index: u32,
-    /// `IFF_*`
+    /// The flags of the interface, `IFF_*`.
     pub flags: u32,
     pub address: Address,
 }

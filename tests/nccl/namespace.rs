@@ -36,7 +36,7 @@ impl Process {
         command
     }
 
-    /// Runs lines of ip(8).
+    /// Runs commands of ip(8), one on each line.
     fn ip(&self, lines: &[String]) {
         let mut command = self.command(&["--net"], "ip");
         let mut ip = command.args(["-batch", "-"]).stdin(Stdio::piped()).spawn().unwrap();

@@ -24,7 +24,7 @@ pub struct Outcome {
 /// The failure of a function.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
-    /// `ncclResult_t`
+    /// The result of the function, an `ncclResult_t`.
     pub code: i32,
     /// The warnings of NCCL meanwhile, in their order.
     pub warnings: Vec<String>,
@@ -32,7 +32,7 @@ pub struct Failure {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ib {
-    /// `ncclResult_t`, 0 for success.
+    /// The result of listing the devices, an `ncclResult_t`; 0 for success.
     pub code: i32,
     /// The devices in the order of the "Using" line; empty without such a line.
     pub using: Vec<Used>,
@@ -43,7 +43,7 @@ pub struct Ib {
 pub struct Used {
     pub hca: String,
     pub port: u32,
-    /// `RoCE` or `IB`.
+    /// The link layer: `RoCE` or `IB`.
     pub link_layer: String,
     /// The GID slot. `None` where NCCL crashed before it was asked for this slot.
     pub gid: Option<Result<i32, Failure>>,

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::repository;
 
-/// A folder of tests/cases.
+/// A golden host: a folder of tests/cases.
 pub struct Host {
     pub name: String,
     pub folder: PathBuf,
@@ -91,7 +91,7 @@ impl Host {
         text.lines().map(str::to_owned).chain([config]).collect()
     }
 
-    /// The host as the program reads it.
+    /// Reads the host as the program does.
     pub fn read(&self) -> Case {
         let entries: Vec<CString> =
             self.environment().into_iter().map(|line| CString::new(line).unwrap()).collect();
@@ -103,7 +103,7 @@ impl Host {
     }
 }
 
-/// The facts that a `differs.json` describes.
+/// Returns the facts that a `differs.json` describes.
 fn changed(differs: &Path) -> Value {
     let fail = |why: String| -> ! { panic!("{}: {why}", differs.display()) };
     let difference: Difference =

@@ -118,7 +118,7 @@ const fn request(number: u64, size: usize) -> libc::c_ulong {
 
 /// The paths that have to hang, and the calls that hang now.
 struct Calls {
-    /// Empty once the paths are released.
+    /// The paths that hang; the list is empty once they are released.
     paths: Vec<String>,
     hit: Sender<i32>,
     hanging: Vec<u64>,
@@ -148,7 +148,7 @@ impl Calls {
         let call = unsafe {
             let mut call: libc::seccomp_notif = zeroed();
             if libc::ioctl(listener.as_raw_fd(), RECEIVE, &mut call) == -1 {
-                // The calling process is gone.
+                // The ioctl fails where the calling process is gone.
                 return Ok(true);
             }
             call

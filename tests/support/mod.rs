@@ -60,7 +60,7 @@ pub fn poll_for<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> Optio
     }
 }
 
-/// The value of a field of a status file in /proc.
+/// Returns the value of a field of a status file in /proc.
 pub fn status_field<'a>(status: &'a str, field: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).map(str::trim)
 }

@@ -10,7 +10,7 @@ use super::repository;
 const VERSIONS: &str = include_str!("../nccl/versions");
 
 pub struct Library {
-    /// `2.27.7`
+    /// The release, such as `2.27.7`.
     pub version: String,
     pub path: PathBuf,
 }

@@ -23,7 +23,7 @@ pub fn guest_with(links: &[(u16, u16)], script: &str, arguments: &[&Path]) -> Op
         .args(links.iter().map(|(local, remote)| format!("-l{local}:{remote}")))
         .arg(repository("tests/vm/guest").join(script))
         .args(arguments)
-        // Longer than any script takes on a busy machine.
+        // This is longer than any script takes on a busy machine.
         .env("RDMA_INIT_VM_TIMEOUT", "400")
         .output()
         .unwrap();

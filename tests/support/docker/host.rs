@@ -24,7 +24,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host without RDMA devices.
+    /// Makes a host without RDMA devices.
     pub fn new() -> Host {
         let host = Host { folder: tempfile::tempdir().unwrap(), options: Vec::new() };
         host.write("class/dmi/id/sys_vendor", "Example Cloud");
@@ -148,7 +148,7 @@ impl Host {
     }
 }
 
-/// A GID as the kernel writes it.
+/// Returns a GID as the kernel writes it.
 fn gid(address: IpAddr) -> String {
     let address = match address {
         IpAddr::V4(address) => address.to_ipv6_mapped(),

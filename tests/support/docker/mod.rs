@@ -257,7 +257,7 @@ fn start_sweeper(run: &str, host: Option<&str>) {
         docker network ls --quiet --filter label=$0 | xargs -r docker network rm
         docker images --format '{{.Repository}}:{{.Tag}}' $0 | xargs -r docker rmi --force";
     let mut command = Command::new("sh");
-    // A Ctrl-C for the tests must not reach it.
+    // A Ctrl-C for the tests must not reach this process, so it gets a process group of its own.
     command.args(["-c", script, run]).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
     command.envs(host.map(|host| ("DOCKER_HOST", host)));
     *SWEEPER.lock().unwrap() = Some(command.spawn().unwrap());
