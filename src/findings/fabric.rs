@@ -77,11 +77,7 @@ pub fn findings(
         ),
         Some(choice) if matches!(profile.fabric, Some(profiles::Fabric::Interface(_))) => Finding::error(
             Id::NoFabric,
-            format!(
-                "Profile {} was chosen ({}), but {why}: {consequence}.",
-                choice.name,
-                choice.evidence.join(", ")
-            ),
+            format!("Profile {} was chosen ({}), but {why}: {consequence}.", choice.name, choice.signs()),
         ),
         _ if ports.is_empty() && choice.is_none() => return Vec::new(),
         _ => Finding::error(Id::NoUsableHca, format!("No RDMA device is usable: {consequence}.")),

@@ -2,6 +2,7 @@
 //! asks for them.
 
 use super::gid::GidChoice;
+use super::rule::Rule;
 use super::setting::Proposal;
 use crate::fabric::interface::InterfaceChoice;
 use crate::fabric::{Candidate, Rails};
@@ -23,7 +24,7 @@ pub fn propose(
         interface: interface.map(|choice| choice.name.as_str()),
     };
     let follow = |variable: &String| {
-        let rule = format!("follows NCCL's variable, as profile {} asks", profile.name);
+        let rule = Rule::Follows(profile.name.clone());
         Some(Proposal::from_facts(variable, libraries::value(variable, &rails)?, rule))
     };
     profile.companions.iter().filter_map(follow).collect()

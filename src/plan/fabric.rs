@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use super::{Context, words};
-use crate::fabric::interface::{self, Obstacle};
+use super::Context;
+use super::rule::Lack;
+use crate::fabric::interface;
 use crate::fabric::{Candidate, Verdict};
 use crate::profiles;
 use crate::text::grouped;
@@ -18,7 +19,7 @@ pub enum Fabric {
     /// A net plugin over this number of HCAs.
     Plugin(usize),
     /// TCP, and why.
-    None(String),
+    None(Lack),
 }
 
 impl Fabric {
@@ -39,28 +40,25 @@ pub fn find(context: &Context, ports: &[Candidate]) -> Fabric {
         profiles::Fabric::Verbs => Fabric::None(why_none(context, ports)),
         profiles::Fabric::Interface(name) => match interface::obstacle(context.facts, name) {
             None => Fabric::Interface(name.clone()),
-            Some(Obstacle::NotThere) => Fabric::None(format!("there is no interface {name}")),
-            Some(obstacle) => Fabric::None(format!("the interface {name} {obstacle}")),
+            Some(obstacle) => Fabric::None(Lack::Interface(name.clone(), obstacle)),
         },
         profiles::Fabric::Plugin if used > 0 => Fabric::Plugin(used),
-        profiles::Fabric::Plugin => Fabric::None("no device for the net plugin is usable".to_owned()),
+        profiles::Fabric::Plugin => Fabric::None(Lack::NoDeviceForPlugin),
     }
 }
 
-/// Says that there is no RDMA device, or why none of them is used.
-fn why_none(context: &Context, ports: &[Candidate]) -> String {
-    let hidden = context.facts.unreadable.iter().find(|unreadable| unreadable.is_of_rdma());
-    if let Some(hidden) = hidden.filter(|_| ports.is_empty()) {
-        return format!("the RDMA devices cannot be seen ({} {})", hidden.path.display(), hidden.error);
-    }
+/// That there is no RDMA device, or why none of them is used.
+fn why_none(context: &Context, ports: &[Candidate]) -> Lack {
     if ports.is_empty() {
-        return "there is no RDMA device in this container".to_owned();
+        let mut unreadable = context.facts.unreadable.iter();
+        return match unreadable.find(|unreadable| unreadable.is_of_rdma()) {
+            Some(hidden) => Lack::Hidden { path: hidden.path.clone(), error: hidden.error.to_string() },
+            None => Lack::NoDevice,
+        };
     }
     let left_out = ports.iter().filter_map(|port| match &port.verdict {
         Verdict::Used => None,
-        Verdict::LeftOut(reason) => Some((words::left_out(reason), port.name())),
+        Verdict::LeftOut(reason) => Some((reason.clone(), port.name())),
     });
-    let list: Vec<String> =
-        grouped(left_out).iter().map(|(reason, names)| format!("{}: {reason}", names.join(", "))).collect();
-    format!("no RDMA device here is used ({})", list.join("; "))
+    Lack::NoneUsed(grouped(left_out))
 }

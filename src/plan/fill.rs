@@ -1,6 +1,7 @@
 //! From proposals to settings: what the user decided stands.
 
 use super::context::Context;
+use super::rule::Rule;
 use super::setting::{Outcome, Proposal, Setting};
 use crate::facts::Facts;
 use crate::facts::environment::Filled;
@@ -19,10 +20,10 @@ pub fn tuning(profile: &Profile) -> Vec<Proposal> {
         .variables
         .iter()
         .filter(|(variable, _)| !SELECTION.contains(&variable.as_str()))
-        .map(|(variable, value)| Proposal::from_profile(&profile.name, variable, value, "published"));
+        .map(|(variable, value)| Proposal::from_profile(&profile.name, variable, value, Rule::Published));
     let unset = profile.unset.iter().map(|variable| Proposal {
         value: None,
-        ..Proposal::from_profile(&profile.name, variable, "", "the platform says to leave it unset")
+        ..Proposal::from_profile(&profile.name, variable, "", Rule::PublishedAsUnset)
     });
     constants.chain(unset).collect()
 }
@@ -37,8 +38,13 @@ pub fn settings(context: &Context, proposals: impl IntoIterator<Item = Proposal>
         .map(|setting| of_user(context, setting))
         .collect();
     for variable in context.options.keep.iter().filter(|variable| context.user.get(variable).is_none()) {
-        let rule = "not to be filled in (keep)".to_owned();
-        settings.push(Setting::left(variable.clone(), None, Outcome::Unset, Source::Configuration, rule));
+        settings.push(Setting::left(
+            variable.clone(),
+            None,
+            Outcome::Unset,
+            Source::Configuration,
+            Rule::Keep,
+        ));
     }
     for proposal in proposals {
         let is_there = settings.iter().any(|setting| setting.variable == proposal.variable);
@@ -64,11 +70,10 @@ fn of_user(context: &Context, setting: &UserSetting) -> Setting {
         return setting;
     }
     let UserSetting { variable, value, origin, .. } = setting.clone();
-    let rule = "set by the user".to_owned();
     // What the configuration of rdma-init sets is not in the environment yet.
     match context.options.set.get(&variable).filter(|_| origin == Source::Configuration) {
-        Some(configured) => Setting::filled(variable, configured.clone(), origin, rule),
-        None => Setting::left(variable, Some(value), Outcome::User, origin, rule),
+        Some(configured) => Setting::filled(variable, configured.clone(), origin, Rule::SetByUser),
+        None => Setting::left(variable, Some(value), Outcome::User, origin, Rule::SetByUser),
     }
 }
 
@@ -78,7 +83,7 @@ fn of_start(facts: &Facts, setting: &UserSetting) -> Option<Setting> {
     let filled = facts.filled_at_start.iter().find(is_it).filter(|_| setting.origin == Source::AtStart)?;
     let Filled { source, rule, .. } = filled.clone();
     let (variable, value) = (setting.variable.clone(), setting.value.clone());
-    Some(Setting { at_start: true, ..Setting::filled(variable, value, source, rule) })
+    Some(Setting { at_start: true, ..Setting::filled(variable, value, source, Rule::AsWritten(rule)) })
 }
 
 fn of_proposal(proposal: Proposal) -> Setting {

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::remark::Remark;
+use super::rule::{Evidence, Rule, SearchEnd, Trial};
 use super::setting::Proposal;
 use super::{Context, Notes};
 use crate::fabric::gid::{Rail, common_index, is_right_everywhere, most_common_index, of_one_family, rails};
@@ -15,7 +16,6 @@ use crate::facts::gid::Gid;
 use crate::libraries::nccl::gid::{FAMILY, Family, INDEX, RANGE, Search};
 use crate::libraries::nccl::version::{SEARCHES_GIDS, Version};
 use crate::profiles::Profile;
-use crate::text::counted;
 
 /// What is right for the used ports.
 #[must_use]
@@ -25,9 +25,9 @@ pub enum GidChoice {
     /// decided.
     NotOurs,
     /// The same slot on every port.
-    Index { index: u32, rule: String, evidence: Vec<String> },
+    Index { index: u32, rule: Rule, evidence: Vec<Evidence> },
     /// Other slots on other ports, and what makes NCCL's own search end on them.
-    Search { search: Search, evidence: Vec<String> },
+    Search { search: Search, evidence: Vec<Evidence> },
 }
 
 /// Chooses for the used ports, and leaves ports out where no single choice fits all.
@@ -47,28 +47,29 @@ pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> 
     }
     let published = published_index(&rails, profile);
     if let Some(index) = profile.variables.get(INDEX) {
-        let result = if published.is_some() { "it is" } else { "it is not" };
-        notes.tried(INDEX, format!("the published {index}, if it is right on every HCA"), result);
+        notes.tried(INDEX, Trial::PublishedSlot { index: index.clone(), is_right: published.is_some() });
     }
     if let Some(index) = published {
-        let rule = format!("published, and {}", right_everywhere(index));
         not_taken::beside(&rails, index, true, notes);
-        return GidChoice::Index { index, rule, evidence: evidence_at(&rails, index) };
+        let evidence = evidence_at(&rails, index);
+        return GidChoice::Index { index, rule: Rule::PublishedSlot(index), evidence };
     }
     let all = rails;
     let rails = of_one_family(&all);
     let common = common_index(&rails);
-    let result = common.map_or("there is none".to_owned(), |index| format!("slot {index}"));
-    notes.tried(INDEX, "the lowest slot that is right on every HCA", result);
+    notes.tried(INDEX, Trial::CommonSlot(common));
     if let Some(index) = common {
         not_taken::beside(&all, index, false, notes);
-        let rule = right_everywhere(index);
-        return GidChoice::Index { index, rule, evidence: evidence_at(&rails, index) };
+        return GidChoice::Index {
+            index,
+            rule: Rule::RightSlot(index),
+            evidence: evidence_at(&rails, index),
+        };
     }
     // Without a version only what is right in every release can be chosen.
     let searches = user.version().filter(|version| *version >= SEARCHES_GIDS);
     if let Some((search, ends)) = searches.and_then(|version| search(&rails, version, notes)) {
-        let evidence = rails.iter().zip(&ends).map(|(rail, end)| shown(&rail.name, end)).collect();
+        let evidence = rails.iter().zip(&ends).map(|(rail, end)| slot(rail, end)).collect();
         not_taken::beside_search(&all, &ends, notes);
         return GidChoice::Search { search, evidence };
     }
@@ -80,10 +81,6 @@ pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> 
 fn published_index(rails: &[Rail], profile: &Profile) -> Option<u32> {
     let index: u32 = profile.variables.get(INDEX)?.parse().ok()?;
     is_right_everywhere(rails, index).then_some(index)
-}
-
-fn right_everywhere(index: u32) -> String {
-    format!("slot {index} of every HCA has a RoCE v2 GID with an address of this container")
 }
 
 /// The variables with which NCCL's own search ends on a right slot on every rail,
@@ -102,14 +99,12 @@ fn search<'a>(rails: &[Rail<'a>], version: Version, notes: &mut Notes) -> Option
             .iter()
             .map(|rail| (rail, search.run(&rail.port.gids, version)))
             .find(|(rail, end)| !end.is_ok_and(|slot| rail.has(slot)));
-        let range =
-            search.range.map_or("without a range".to_owned(), |range| format!("with the range {range}"));
-        let result = match wrong {
-            None => "it ends on a right slot of every HCA".to_owned(),
-            Some((rail, Ok(slot))) => format!("it ends on slot {slot} of {}, which is wrong", rail.name),
-            Some((rail, Err(failure))) => format!("on {} it {failure}", rail.name),
+        let end = match wrong {
+            None => SearchEnd::Right,
+            Some((rail, Ok(slot))) => SearchEnd::WrongSlot { port: rail.name.clone(), slot },
+            Some((rail, Err(failure))) => SearchEnd::Fails { port: rail.name.clone(), failure },
         };
-        notes.tried(INDEX, format!("leave it unset: the search of NCCL {version} {range}"), result);
+        notes.tried(INDEX, Trial::Search { version, range: search.range, end });
         wrong.is_none()
     })?;
     let end = |rail: &Rail<'a>| rail.at(found.run(&rail.port.gids, version).ok()?);
@@ -124,13 +119,13 @@ fn largest_agreeing(
     notes: &mut Notes,
 ) -> GidChoice {
     let Some((index, agreeing)) = most_common_index(rails) else { return GidChoice::NotOurs };
-    let agree = format!("{agreeing} of {}", counted(rails.len(), "port"));
+    let of = rails.len();
     let rest: Vec<&str> =
         rails.iter().filter(|rail| !rail.has(index)).map(|rail| rail.name.as_str()).collect();
     let remark = Remark::GidSlotsDiffer {
         index,
         agreeing,
-        of: rails.len(),
+        of,
         rest: rest.iter().map(|name| (*name).to_owned()).collect(),
     };
     notes.remark(remark);
@@ -139,19 +134,17 @@ fn largest_agreeing(
             port.leave_out(Reason::GidElsewhere(index));
         }
     }
-    let rule = format!("the slot that is right for the most ports ({agree})");
-    notes.tried(INDEX, rule.clone(), format!("slot {index}"));
+    notes.tried(INDEX, Trial::MostCommonSlot { index, agreeing, of });
+    let rule = Rule::MostCommonSlot { agreeing, of };
     GidChoice::Index { index, rule, evidence: evidence_at(rails, index) }
 }
 
-fn evidence_at(rails: &[Rail], index: u32) -> Vec<String> {
-    let at = |rail: &Rail| Some(shown(&rail.name, rail.at(index)?));
-    rails.iter().filter_map(at).collect()
+fn evidence_at(rails: &[Rail], index: u32) -> Vec<Evidence> {
+    rails.iter().filter_map(|rail| Some(slot(rail, rail.at(index)?))).collect()
 }
 
-fn shown(name: &str, gid: &Gid) -> String {
-    let netdev = gid.netdev.as_deref().map(|n| format!(" on {n}")).unwrap_or_default();
-    format!("{name} slot {}: {}{netdev}, RoCE v2", gid.index, gid.address())
+fn slot(rail: &Rail, gid: &Gid) -> Evidence {
+    Evidence::Slot { port: rail.name.clone(), gid: gid.clone() }
 }
 
 /// The narrowest network that holds all of the addresses, which are of one family.
@@ -184,10 +177,10 @@ pub fn propose(context: &Context, choice: &GidChoice, notes: &mut Notes) -> Vec<
         GidChoice::Index { index, rule, evidence } => {
             let value = index.to_string();
             let proposal = if published == Some(&value) {
-                Proposal::from_profile(&profile.name, INDEX, &value, rule)
+                Proposal::from_profile(&profile.name, INDEX, &value, rule.clone())
             } else {
                 differs(notes, Some(*index));
-                Proposal::from_facts(INDEX, value, rule)
+                Proposal::from_facts(INDEX, value, rule.clone())
             };
             vec![proposal.because(evidence.clone())]
         }
@@ -195,19 +188,13 @@ pub fn propose(context: &Context, choice: &GidChoice, notes: &mut Notes) -> Vec<
             differs(notes, None);
             let mut proposals = vec![Proposal {
                 value: None,
-                ..Proposal::from_facts(
-                    INDEX,
-                    "",
-                    "the right slot differs between HCAs, and NCCL's own search finds each",
-                )
-                .because(evidence.clone())
+                ..Proposal::from_facts(INDEX, "", Rule::SearchFinds).because(evidence.clone())
             }];
-            let rule = "makes NCCL's own search find the GID of this container on every HCA";
             if search.family == Family::Inet6 {
-                proposals.push(Proposal::from_facts(FAMILY, "AF_INET6", rule));
+                proposals.push(Proposal::from_facts(FAMILY, "AF_INET6", Rule::SteersSearch));
             }
             if let Some(range) = search.range {
-                proposals.push(Proposal::from_facts(RANGE, range.to_string(), rule));
+                proposals.push(Proposal::from_facts(RANGE, range.to_string(), Rule::SteersSearch));
             }
             proposals
         }

@@ -1,9 +1,9 @@
 //! `NCCL_IB_HCA`.
 
 use super::remark::Remark;
+use super::rule::{Evidence, Rule, Trial};
 use super::setting::Proposal;
-use super::{Context, Fabric, Notes, words};
-use crate::fabric::distance::Distance;
+use super::{Context, Fabric, Notes};
 use crate::fabric::{Candidate, Reason, Verdict, near};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
 use crate::libraries::nccl::devices::visible;
@@ -16,7 +16,7 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
     if !context.uses_verbs() {
         // Without verbs there is only the published value, which may be empty.
         return constant
-            .map(|value| Proposal::from_profile(&profile.name, VARIABLE, value, "published"))
+            .map(|value| Proposal::from_profile(&profile.name, VARIABLE, value, Rule::Published))
             .into_iter()
             .collect();
     }
@@ -29,28 +29,20 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
         notes.remark(Remark::TooManyHcas { usable: used.len(), most });
     }
     let mut evidence = evidence(ports);
-    evidence.extend(near::rails_of_gpus(context.facts, ports).iter().enumerate().map(of_gpu));
+    let near = near::rails_of_gpus(context.facts, ports).into_iter().enumerate();
+    evidence.extend(near.map(|(gpu, hcas)| Evidence::NearGpu { gpu, hcas }));
     if let Some(constant) = constant {
-        let rule = format!("the published {constant}, if it selects just the HCAs to use");
-        if selects_exactly(constant, ports, context.version()) {
-            let proposal = Proposal::from_profile(
-                &profile.name,
-                VARIABLE,
-                constant,
-                "published, and it selects just the HCAs to use",
-            );
-            notes.tried(VARIABLE, rule, "it does");
+        let fits = selects_exactly(constant, ports, context.version());
+        notes.tried(VARIABLE, Trial::PublishedHcas { list: constant.clone(), fits });
+        if fits {
+            let proposal = Proposal::from_profile(&profile.name, VARIABLE, constant, Rule::PublishedHcas);
             return vec![proposal.because(evidence)];
         }
-        notes.tried(VARIABLE, rule, "it does not");
         notes.remark(Remark::PublishedHcasDiffer(constant.clone()));
     }
-    let rule = match ports.len() - used.len() {
-        0 => format!("every HCA is usable ({})", used.len()),
-        _ => format!("the usable HCAs ({} of {} ports)", used.len(), ports.len()),
-    };
+    let rule = Rule::UsableHcas { used: used.len(), of: ports.len() };
     let list = exact_list(ports);
-    notes.tried(VARIABLE, "the whole names of the HCAs to use", list.clone());
+    notes.tried(VARIABLE, Trial::NamesOfHcas(list.clone()));
     vec![Proposal::from_facts(VARIABLE, list, rule).because(evidence)]
 }
 
@@ -69,12 +61,10 @@ pub fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabric) -> O
     let is_skipped =
         |port: &&Candidate| matches!(port.verdict, Verdict::LeftOut(Reason::CarriesDefaultRoute { .. }));
     let skipped: Vec<String> = ports.iter().filter(is_skipped).map(Candidate::name).collect();
-    let rule = match (traps.as_slice(), skipped.as_slice()) {
-        ([], []) => return None,
-        ([], skipped) => format!("without it, NCCL would take {}, which is left out", skipped.join(", ")),
-        (traps, _) => {
-            format!("without it, NCCL would take {}, and fail at the first connection", traps.join(", "))
-        }
+    let rule = match (traps.is_empty(), skipped.is_empty()) {
+        (true, true) => return None,
+        (true, false) => Rule::KeepsFromLeftOut(skipped),
+        (false, _) => Rule::KeepsFromFailing(traps),
     };
     Some(Proposal::from_facts("NCCL_IB_DISABLE", "1", rule).because(evidence(ports)))
 }
@@ -115,25 +105,13 @@ fn device_list(ports: &[Candidate], with_port: impl Fn(&Candidate) -> bool) -> V
     names
 }
 
-fn evidence(ports: &[Candidate]) -> Vec<String> {
-    ports
-        .iter()
-        .map(|port| match &port.verdict {
-            Verdict::Used => format!(
-                "{} ACTIVE, {}, {}",
-                port.name(),
-                String::from(port.port.link_layer.clone()),
-                port.port.rate
-            ),
-            Verdict::LeftOut(reason) => {
-                format!("{} left out: {}", port.name(), words::left_out(reason))
-            }
-        })
-        .collect()
-}
-
-/// The rails that are near to a GPU.
-fn of_gpu((index, near): (usize, &Vec<(String, Distance)>)) -> String {
-    let near: Vec<String> = near.iter().map(|(hca, distance)| format!("{hca} {}", distance.word())).collect();
-    format!("GPU {index}: {}", near.join(", "))
+fn evidence(ports: &[Candidate]) -> Vec<Evidence> {
+    let of = |port: &Candidate| match &port.verdict {
+        Verdict::Used => {
+            let (link_layer, rate) = (port.port.link_layer.clone(), port.port.rate.clone());
+            Evidence::Used { port: port.name(), link_layer, rate }
+        }
+        Verdict::LeftOut(reason) => Evidence::LeftOut { port: port.name(), reason: reason.clone() },
+    };
+    ports.iter().map(of).collect()
 }

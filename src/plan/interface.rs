@@ -1,8 +1,9 @@
 //! `NCCL_SOCKET_IFNAME`: the interface of the bootstrap, and of TCP.
 
 use super::remark::Remark;
+use super::rule::{Rule, Trial};
 use super::setting::Proposal;
-use super::{Context, Notes, words};
+use super::{Context, Notes};
 use crate::fabric::interface::{InterfaceChoice, tries};
 use crate::facts::Facts;
 use crate::libraries::nccl::list::Pattern;
@@ -14,8 +15,8 @@ pub const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 pub fn choose(facts: &Facts, notes: &mut Notes) -> Option<InterfaceChoice> {
     let mut chosen = None;
     for (way, choice) in tries(facts) {
-        let result = choice.as_ref().map_or("there is none", |choice| choice.name.as_str());
-        notes.tried(VARIABLE, words::way(way), result);
+        let found = choice.as_ref().map(|choice| choice.name.clone());
+        notes.tried(VARIABLE, Trial::Interface(way, found));
         chosen = choice;
     }
     chosen
@@ -28,28 +29,23 @@ pub fn propose(context: &Context, choice: Option<&InterfaceChoice>, notes: &mut 
     let Context { facts, profile, .. } = context;
     let constant = profile.variables.get(VARIABLE);
     let published =
-        |rule: &str, constant: &str| vec![Proposal::from_profile(&profile.name, VARIABLE, constant, rule)];
+        |rule: Rule, constant: &str| vec![Proposal::from_profile(&profile.name, VARIABLE, constant, rule)];
     match (choice, constant) {
         (Some(choice), Some(constant)) if selected(facts, constant) == [choice.name.as_str()] => {
-            let because = words::because(choice.because);
-            published(&format!("published, and {} {because}", choice.name), constant)
+            published(Rule::PublishedInterface(choice.clone()), constant)
         }
         (None, Some(constant)) if !selected(facts, constant).is_empty() => {
-            published("published, and an interface here has this name; no route shows a better one", constant)
+            published(Rule::PublishedInterfaceIsThere, constant)
         }
         (Some(choice), constant) => {
             if let Some(constant) = constant {
-                notes.tried(
-                    VARIABLE,
-                    format!("the published {constant}, if it selects just that interface"),
-                    "it does not",
-                );
+                notes.tried(VARIABLE, Trial::PublishedInterface(constant.clone()));
                 notes.remark(Remark::PublishedInterfaceDiffers {
                     published: constant.clone(),
                     chosen: choice.clone(),
                 });
             }
-            let rule = words::because(choice.because);
+            let rule = Rule::Interface(choice.because);
             vec![Proposal::from_facts(VARIABLE, pattern_for(facts, &choice.name), rule)]
         }
         (None, constant) => {

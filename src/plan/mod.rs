@@ -20,6 +20,7 @@ mod options;
 mod port_verdict;
 mod profile;
 pub mod remark;
+pub mod rule;
 mod setting;
 mod user;
 mod wanted;
@@ -32,7 +33,7 @@ pub use context::Context;
 pub use fabric::Fabric;
 pub use forecast::Forecast;
 pub use needs::needs_network;
-pub use notes::{Notes, Tried};
+pub use notes::Notes;
 pub use options::{DefaultRouteOption, Options, ProfileOption};
 pub use port_verdict::PortVerdict;
 pub use profile::ProfileChoice;
@@ -42,6 +43,7 @@ pub use wanted::on_default_route;
 pub use why::Why;
 
 use remark::Remark;
+use rule::Tried;
 
 use crate::fabric::{Candidate, candidates, choose};
 use crate::facts::Facts;

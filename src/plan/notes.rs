@@ -1,6 +1,7 @@
 //! What the plan says besides its settings.
 
 use super::remark::Remark;
+use super::rule::{Trial, Tried};
 use crate::fabric::Step;
 use crate::libraries::nccl::devices::LIST;
 
@@ -11,42 +12,25 @@ pub struct Notes {
     pub tried: Vec<Tried>,
 }
 
-/// A rule that was tried for a variable, and what came of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tried {
-    pub variable: &'static str,
-    pub rule: String,
-    pub result: String,
-}
-
 impl Notes {
     pub fn remark(&mut self, remark: Remark) {
         self.remarks.push(remark);
+    }
+
+    pub fn tried(&mut self, variable: &'static str, trial: Trial) {
+        self.tried.push(Tried { variable, trial });
     }
 
     /// What has narrowed the ports down.
     pub fn steps(&mut self, steps: Vec<Step>) {
         for step in steps {
             match step {
-                Step::FarLeftOut(names) => self.tried(
-                    LIST,
-                    "only the HCAs that are near a GPU (PIX or PXB), as every GPU has one",
-                    format!("leaves out {}", names.join(", ")),
-                ),
+                Step::FarLeftOut(names) => self.tried(LIST, Trial::NearHcas(names)),
                 Step::DefaultRoute { left_out, kept } => {
-                    let shown = |(names, what): (Vec<String>, &str)| {
-                        (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")))
-                    };
-                    let results = [(left_out, "leaves out"), (kept, "keeps")].into_iter().filter_map(shown);
-                    let rule = "without the HCAs that carry a default route, where the others are enough";
-                    self.tried(LIST, rule, results.collect::<Vec<String>>().join(", "));
+                    self.tried(LIST, Trial::DefaultRoute { left_out, kept });
                 }
                 Step::Kept(rails) => self.remark(Remark::DefaultRouteRails(rails)),
             }
         }
-    }
-
-    pub fn tried(&mut self, variable: &'static str, rule: impl Into<String>, result: impl Into<String>) {
-        self.tried.push(Tried { variable, rule: rule.into(), result: result.into() });
     }
 }

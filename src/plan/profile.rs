@@ -2,16 +2,18 @@
 
 use serde::Serialize;
 
+use super::rule::Sign;
 use super::{Options, ProfileOption, no_profile};
 use crate::fabric::{Candidate, dominant_link_layer};
 use crate::facts::Facts;
+use crate::facts::rdma::Hca;
 use crate::profiles::{Condition, HcaEvidence, Profile, Profiles, fits};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProfileChoice {
     pub name: String,
     /// What matched; empty for a profile that was asked for by name.
-    pub evidence: Vec<String>,
+    pub evidence: Vec<Sign>,
     /// The oldest release of NCCL that the platform says it supports.
     #[serde(skip)]
     pub nccl_min: Option<String>,
@@ -23,6 +25,11 @@ pub struct ProfileChoice {
 impl ProfileChoice {
     pub fn is_named(&self) -> bool {
         self.evidence.is_empty()
+    }
+
+    /// What matched, in words.
+    pub fn signs(&self) -> String {
+        self.evidence.iter().map(Sign::to_string).collect::<Vec<String>>().join(", ")
     }
 }
 
@@ -55,7 +62,7 @@ fn by_evidence<'a>(
     facts: &Facts,
     candidates: &[Candidate],
     profiles: &'a Profiles,
-) -> Option<(&'a Profile, Vec<String>)> {
+) -> Option<(&'a Profile, Vec<Sign>)> {
     let matching = profiles.outlines().filter_map(|outline| {
         let evidence = outline.evidence.iter().find_map(|c| evidence(facts, candidates, c))?;
         Some((outline, evidence))
@@ -67,7 +74,7 @@ fn by_evidence<'a>(
 }
 
 /// What matched, when every condition holds.
-fn evidence(facts: &Facts, candidates: &[Candidate], condition: &Condition) -> Option<Vec<String>> {
+fn evidence(facts: &Facts, candidates: &[Candidate], condition: &Condition) -> Option<Vec<Sign>> {
     let Condition {
         hca,
         no_hca,
@@ -81,31 +88,31 @@ fn evidence(facts: &Facts, candidates: &[Candidate], condition: &Condition) -> O
         master_addr,
     } = condition;
     let mut evidence = Vec::new();
-    let mut holds = |wanted: bool, found: Option<String>| {
+    let mut holds = |wanted: bool, found: Option<Sign>| {
         evidence.extend(found.clone());
         !wanted || found.is_some()
     };
     let all = holds(hca.is_some(), hca.as_ref().and_then(|hca| matching_hcas(facts, hca)))
-        && holds(*no_hca, (*no_hca && facts.rdma.is_empty()).then(|| "no HCA".to_owned()))
+        && holds(*no_hca, (*no_hca && facts.rdma.is_empty()).then_some(Sign::NoHca))
         && holds(
             link_layer.is_some(),
             link_layer.as_ref().and_then(|wanted| {
                 let dominant = String::from(dominant_link_layer(candidates)?);
-                (dominant == *wanted).then(|| format!("usable HCAs of link layer {wanted}"))
+                (dominant == *wanted).then_some(Sign::LinkLayer(dominant))
             }),
         )
         && holds(
             interface.is_some(),
             interface.as_ref().and_then(|pattern| {
                 let found = facts.net.interfaces.iter().find(|i| fits(pattern, &i.name))?;
-                Some(format!("interface {}", found.name))
+                Some(Sign::Interface(found.name.clone()))
             }),
         )
         && holds(
             interface_up.is_some(),
             interface_up.as_ref().and_then(|pattern| {
                 let found = facts.net.interfaces.iter().find(|i| fits(pattern, &i.name) && i.is_up())?;
-                Some(format!("interface {} up", found.name))
+                Some(Sign::InterfaceUp(found.name.clone()))
             }),
         )
         && holds(
@@ -123,7 +130,12 @@ fn evidence(facts: &Facts, candidates: &[Candidate], condition: &Condition) -> O
         && holds(
             environment.is_some(),
             environment.as_ref().and_then(|name| {
-                facts.platform.markers.iter().any(|marker| marker == name).then(|| format!("variable {name}"))
+                facts
+                    .platform
+                    .markers
+                    .iter()
+                    .any(|marker| marker == name)
+                    .then(|| Sign::Variable(name.to_string()))
             }),
         )
         && holds(
@@ -133,20 +145,17 @@ fn evidence(facts: &Facts, candidates: &[Candidate], condition: &Condition) -> O
     all.then_some(evidence)
 }
 
-fn text(what: &str, pattern: Option<&str>, found: Option<&str>) -> Option<String> {
+fn text(what: &'static str, pattern: Option<&str>, found: Option<&str>) -> Option<Sign> {
     let (pattern, found) = (pattern?, found?);
-    fits(pattern, found).then(|| format!("{what} {found}"))
+    fits(pattern, found).then(|| Sign::Text { what, found: found.to_owned() })
 }
 
-fn matching_hcas(facts: &Facts, wanted: &HcaEvidence) -> Option<String> {
-    let matching = facts.rdma.iter().filter_map(|hca| match &hca.driver {
-        Some(driver) => fits(&wanted.driver, driver).then(|| (hca, format!("driver {driver}"))),
-        None => fits(&wanted.name, &hca.name).then(|| (hca, "by name".to_owned())),
-    });
-    let matching: Vec<_> = matching.collect();
-    let (first, how) = matching.first()?;
-    Some(match matching.len() {
-        1 => format!("HCA {} ({how})", first.name),
-        count => format!("HCA {} ({how}) and {} more", first.name, count - 1),
-    })
+fn matching_hcas(facts: &Facts, wanted: &HcaEvidence) -> Option<Sign> {
+    let is_it = |hca: &&Hca| match &hca.driver {
+        Some(driver) => fits(&wanted.driver, driver),
+        None => fits(&wanted.name, &hca.name),
+    };
+    let mut matching = facts.rdma.iter().filter(is_it);
+    let first = matching.next()?;
+    Some(Sign::Hca { name: first.name.clone(), driver: first.driver.clone(), more: matching.count() })
 }

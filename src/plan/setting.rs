@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::rule::{Evidence, Rule};
 use crate::facts::secret::{HIDDEN, is_secret};
 use crate::finding::Source;
 
@@ -18,11 +19,11 @@ pub struct Setting {
     pub outcome: Outcome,
     /// Who decided.
     pub source: Source,
-    /// Why, in a few words.
-    pub rule: String,
+    /// Why.
+    pub rule: Rule,
     /// What it was decided on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub evidence: Vec<String>,
+    pub evidence: Vec<Evidence>,
     /// Whether rdma-init has put this value there already, when the container started.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_start: bool,
@@ -51,7 +52,7 @@ impl fmt::Debug for Secret {
 
 impl Setting {
     /// A setting that is put into the command's environment.
-    pub fn filled(variable: String, value: String, source: Source, rule: String) -> Setting {
+    pub fn filled(variable: String, value: String, source: Source, rule: Rule) -> Setting {
         let (value, secret) = match is_secret(&variable) {
             true => (HIDDEN.to_owned(), Some(Secret(value))),
             false => (value, None),
@@ -66,7 +67,7 @@ impl Setting {
         value: Option<String>,
         outcome: Outcome,
         source: Source,
-        rule: String,
+        rule: Rule,
     ) -> Setting {
         let (secret, evidence, at_start) = (None, Vec::new(), false);
         Setting { variable, value, secret, outcome, source, rule, evidence, at_start }
@@ -86,29 +87,29 @@ pub struct Proposal {
     /// `None` to say that it is left unset on purpose.
     pub value: Option<String>,
     pub source: Source,
-    pub rule: String,
-    pub evidence: Vec<String>,
+    pub rule: Rule,
+    pub evidence: Vec<Evidence>,
 }
 
 impl Proposal {
-    pub fn from_facts(variable: &str, value: impl Into<String>, rule: impl Into<String>) -> Proposal {
+    pub fn from_facts(variable: &str, value: impl Into<String>, rule: Rule) -> Proposal {
         Proposal {
             variable: variable.to_owned(),
             value: Some(value.into()),
             source: Source::Facts,
-            rule: rule.into(),
+            rule,
             evidence: Vec::new(),
         }
     }
 
-    pub fn from_profile(profile: &str, variable: &str, value: &str, rule: &str) -> Proposal {
+    pub fn from_profile(profile: &str, variable: &str, value: &str, rule: Rule) -> Proposal {
         Proposal {
             source: Source::Profile(profile.to_owned()),
             ..Proposal::from_facts(variable, value, rule)
         }
     }
 
-    pub fn because(self, evidence: Vec<String>) -> Proposal {
+    pub fn because(self, evidence: Vec<Evidence>) -> Proposal {
         Proposal { evidence, ..self }
     }
 }

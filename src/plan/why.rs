@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::forecast::{Forecast, forecasts};
+use super::rule::{Known, OfProfile, Published};
 use super::{Options, Plan, Setting, User};
 use crate::facts::Facts;
 use crate::facts::secret::shown;
@@ -19,11 +20,11 @@ pub struct Why {
     /// Every place where the user set it; the first counts.
     pub set_in: Vec<UserSetting>,
     /// What the profile has to say, or the configuration.
-    pub published: Vec<String>,
+    pub published: Vec<Published>,
     /// Rule and result, in order.
     pub tried: Vec<(String, String)>,
     /// What NCCL knows of the name.
-    pub known: Option<String>,
+    pub known: Option<Known>,
     /// What NCCL does.
     pub forecasts: Vec<Forecast>,
     /// What NCCL would do if the variable were unset; empty where that is the same.
@@ -65,7 +66,7 @@ impl Why {
                 .tried
                 .iter()
                 .filter(|tried| tried.variable == variable)
-                .map(|tried| (tried.rule.clone(), tried.result.clone()))
+                .map(|tried| (tried.trial.rule(), tried.trial.result()))
                 .collect(),
             known: known(variable),
             without: if without == plan.forecasts { Vec::new() } else { without },
@@ -80,32 +81,32 @@ impl Why {
     }
 }
 
-fn published(variable: &str, profile: Option<&Profile>, options: &Options) -> Vec<String> {
+fn published(variable: &str, profile: Option<&Profile>, options: &Options) -> Vec<Published> {
     let mut said = Vec::new();
     if options.keep.contains(variable) {
-        said.push("the configuration says never to fill it in (keep)".to_owned());
+        said.push(Published::Keep);
     }
     let Some(profile) = profile else {
-        said.push("no profile is in use, so nothing is filled in".to_owned());
+        said.push(Published::NoProfile);
         return said;
     };
-    let name = &profile.name;
+    let mut of_profile = Vec::new();
     if let Some(value) = profile.variables.get(variable) {
-        let value = if value.is_empty() { "an empty value" } else { shown(variable, value) };
-        said.push(format!("profile {name} publishes {value}"));
+        of_profile.push(OfProfile::Value(shown(variable, value).to_owned()));
     }
     if profile.unset.iter().any(|unset| unset == variable) {
-        said.push(format!("profile {name} says to leave it unset"));
+        of_profile.push(OfProfile::Unset);
     }
     if profile.hands_off.iter().any(|pattern| profiles::fits(pattern, variable)) {
-        said.push(format!("profile {name} never sets it"));
+        of_profile.push(OfProfile::HandsOff);
     }
     if profile.companions.iter().any(|companion| companion == variable) {
-        said.push(format!("profile {name} asks for it, to follow NCCL's variable"));
+        of_profile.push(OfProfile::Companion);
     }
-    if said.is_empty() {
-        said.push(format!("profile {name} says nothing about it"));
+    if said.is_empty() && of_profile.is_empty() {
+        of_profile.push(OfProfile::Nothing);
     }
+    said.extend(of_profile.into_iter().map(|what| Published::Profile(profile.name.clone(), what)));
     said
 }
 
@@ -117,21 +118,13 @@ fn names(profile: &Profile, variable: &str) -> bool {
 }
 
 /// In which releases NCCL reads a variable.
-fn known(variable: &str) -> Option<String> {
+fn known(variable: &str) -> Option<Known> {
     if !variable.starts_with("NCCL_") {
         return None;
     }
-    let Some(known) = variables::find(variable) else {
-        let meant = variables::nearest(variable)
-            .map(|name| format!("; {name} has a similar name"))
-            .unwrap_or_default();
-        return Some(format!("no NCCL up to 2.32 reads it{meant}"));
-    };
-    Some(match (known.since, known.until) {
-        (None, None) => "every NCCL reads it".to_owned(),
-        (Some(since), None) => format!("NCCL {since} and later read it"),
-        (None, Some(until)) => format!("NCCL read it up to {until}"),
-        (Some(since), Some(until)) => format!("NCCL read it from {since} to {until}"),
+    Some(match variables::find(variable) {
+        Some(known) => Known::Read { since: known.since, until: known.until },
+        None => Known::Never { similar: variables::nearest(variable).map(str::to_owned) },
     })
 }
 

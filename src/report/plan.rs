@@ -49,7 +49,7 @@ pub fn write(out: &mut impl Write, plan: &Plan, memlock: Option<&Memlock>, detai
         write_setting(out, setting, width)?;
         if detail == Detail::Full {
             for evidence in &setting.evidence {
-                writeln!(out, "  {:5}  {:width$}  {}", "", "", visible(evidence))?;
+                writeln!(out, "  {:5}  {:width$}  {}", "", "", visible(&evidence.to_string()))?;
             }
         }
     }
@@ -120,7 +120,7 @@ fn headline_because(plan: &Plan, with_reason: bool) -> String {
         None if plan.fabric.is_there() => format!("{fabric}, no profile, so rdma-init chooses nothing"),
         None => fabric,
         Some(choice) if choice.is_named() => format!("{fabric}, profile {} (by name)", choice.name),
-        Some(choice) => format!("{fabric}, profile {} ({})", choice.name, choice.evidence.join(", ")),
+        Some(choice) => format!("{fabric}, profile {} ({})", choice.name, choice.signs()),
     }
 }
 

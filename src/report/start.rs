@@ -94,7 +94,7 @@ fn events(plan: &Plan, memlock: Option<&Memlock>) {
         Fabric::Verbs => ("verbs", None),
         Fabric::Interface(_) => ("interface", None),
         Fabric::Plugin(_) => ("plugin", None),
-        Fabric::None(why) => ("none", Some(why)),
+        Fabric::None(why) => ("none", Some(why.to_string())),
     };
     tracing::info!(
         event = "plan",
@@ -128,7 +128,7 @@ fn events(plan: &Plan, memlock: Option<&Memlock>) {
             value = setting.value,
             outcome,
             source = %setting.source,
-            rule = setting.rule,
+            rule = %setting.rule,
             "variable"
         );
     }

@@ -26,7 +26,7 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
         lines.iter().try_for_each(|line| writeln!(out, "  {}", visible(line)))
     };
     section("where it is set", set_in(why))?;
-    section("what is published", why.published.clone())?;
+    section("what is published", words(&why.published))?;
     let tried = why.tried.iter().enumerate();
     section(
         "rules that were tried",
@@ -34,9 +34,9 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
     )?;
     if let Some(setting) = &why.setting {
         section("what decided", vec![format!("{} ({})", setting.rule, setting.source)])?;
-        section("evidence", setting.evidence.clone())?;
+        section("evidence", words(&setting.evidence))?;
     }
-    let mut nccl: Vec<String> = why.known.iter().cloned().collect();
+    let mut nccl: Vec<String> = why.known.iter().map(ToString::to_string).collect();
     let lines = |forecasts: &[_], plan: &Plan| -> Vec<(String, String)> {
         forecast::lines(&Plan { forecasts: forecasts.to_vec(), ..plan.clone() })
     };
@@ -47,6 +47,10 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
     nccl.extend(without.iter().map(|(whom, what)| format!("without it, NCCL {} would {what}", of(whom))));
     section("what NCCL does", nccl)?;
     section("findings", why.findings.clone())
+}
+
+fn words(of: &[impl ToString]) -> Vec<String> {
+    of.iter().map(ToString::to_string).collect()
 }
 
 fn headline(why: &Why) -> String {

@@ -45,7 +45,7 @@ pub fn all(plan: &Plan) -> Vec<Obstacle> {
     let mut all = Vec::new();
     let mut add = |about, why| all.push(Obstacle { about, why });
     if let Fabric::None(why) = &plan.fabric {
-        add(About::Fabric, why.clone());
+        add(About::Fabric, why.to_string());
     }
     if let Certain::Yes(why) = of_releases(plan, ends_at_bootstrap) {
         add(About::Bootstrap, why);

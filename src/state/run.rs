@@ -102,7 +102,7 @@ fn reasons(settings: &[Setting]) -> IndexMap<String, Reason> {
     let own = settings.iter().filter(|setting| setting.outcome == Outcome::Filled);
     own.filter(|setting| setting.source != Source::Configuration)
         .map(|Setting { variable, source, rule, .. }| {
-            (variable.clone(), Reason { source: source.clone(), rule: rule.clone() })
+            (variable.clone(), Reason { source: source.clone(), rule: rule.to_string() })
         })
         .collect()
 }
@@ -144,6 +144,7 @@ pub fn parse(text: &[u8]) -> Result<Run, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::rule::Rule;
 
     #[test]
     fn a_plan_with_more_variables_than_any_start_leaves_is_none() {
@@ -178,7 +179,7 @@ mod tests {
             secret: None,
             outcome,
             source,
-            rule: "r".to_owned(),
+            rule: Rule::AsWritten("r".to_owned()),
             evidence: Vec::new(),
             at_start: false,
         };

@@ -1,0 +1,252 @@
+//! Why a variable has its value, what was tried, and what it was decided on, all as data.
+//! [`super::words`] says it.
+
+use std::path::PathBuf;
+
+use serde::{Serialize, Serializer};
+
+use crate::fabric::Reason;
+use crate::fabric::distance::Distance;
+use crate::fabric::interface::{Because, InterfaceChoice, Obstacle, Way};
+use crate::facts::gid::Gid;
+use crate::facts::rdma::LinkLayer;
+use crate::libraries::nccl::gid::{Failure, Range};
+use crate::libraries::nccl::version::Version;
+
+/// Why a variable has its value, or none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rule {
+    /// In the words that the start of this container has written down.
+    AsWritten(String),
+    SetByUser,
+    /// The configuration says not to fill it in.
+    Keep,
+    /// The profile publishes the value.
+    Published,
+    /// The profile says to leave it unset.
+    PublishedAsUnset,
+    /// The published list selects just the HCAs to use.
+    PublishedHcas,
+    /// The published slot is right on every HCA.
+    PublishedSlot(u32),
+    /// The published name selects just the interface that was chosen.
+    PublishedInterface(InterfaceChoice),
+    /// The published name is that of an interface, and no route shows a better one.
+    PublishedInterfaceIsThere,
+    /// So many of all ports.
+    UsableHcas {
+        used: usize,
+        of: usize,
+    },
+    /// NCCL would take these ports, which are left out.
+    KeepsFromLeftOut(Vec<String>),
+    /// NCCL would take these ports, and fail.
+    KeepsFromFailing(Vec<String>),
+    /// The slot is right on every HCA.
+    RightSlot(u32),
+    /// The slot is right for the most ports, which are so many of all.
+    MostCommonSlot {
+        agreeing: usize,
+        of: usize,
+    },
+    /// No slot is set, because NCCL's own search finds the right ones.
+    SearchFinds,
+    /// The variable leads NCCL's own search to the right slots.
+    SteersSearch,
+    Interface(Because),
+    /// The profile of this name asks for another library to follow NCCL.
+    Follows(String),
+}
+
+/// What a value was decided on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Evidence {
+    Used {
+        port: String,
+        link_layer: LinkLayer,
+        rate: String,
+    },
+    LeftOut {
+        port: String,
+        reason: Reason,
+    },
+    /// The HCAs that are near a GPU, which is known by its number.
+    NearGpu {
+        gpu: usize,
+        hcas: Vec<(String, Distance)>,
+    },
+    Slot {
+        port: String,
+        gid: Gid,
+    },
+}
+
+/// A rule that was tried for a variable, and what came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tried {
+    pub variable: &'static str,
+    pub trial: Trial,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trial {
+    /// The interface that was found.
+    Interface(Way, Option<String>),
+    /// The published name, which does not select just that interface.
+    PublishedInterface(String),
+    /// The HCAs near the GPUs alone, which leaves out these ports.
+    NearHcas(Vec<String>),
+    /// Without the ports on a default route, where the others are enough.
+    DefaultRoute {
+        left_out: Vec<String>,
+        kept: Vec<String>,
+    },
+    /// The published list, and whether it selects just the HCAs to use.
+    PublishedHcas {
+        list: String,
+        fits: bool,
+    },
+    /// The list that has the whole names.
+    NamesOfHcas(String),
+    /// The published index, as it is written, and whether it is right on every HCA.
+    PublishedSlot {
+        index: String,
+        is_right: bool,
+    },
+    /// The lowest slot that is right on every HCA.
+    CommonSlot(Option<u32>),
+    /// No slot, but NCCL's own search.
+    Search {
+        version: Version,
+        range: Option<Range>,
+        end: SearchEnd,
+    },
+    MostCommonSlot {
+        index: u32,
+        agreeing: usize,
+        of: usize,
+    },
+    /// Another slot that is right, with what each HCA has in it.
+    OtherSlot {
+        index: u32,
+        gids: Vec<Gid>,
+        why: NotTaken,
+    },
+    /// Another slot of a port that is right, where NCCL's search ends on `end`.
+    OtherSlotOfPort {
+        port: String,
+        gid: Gid,
+        end: Gid,
+    },
+}
+
+/// What NCCL's own search for a GID comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SearchEnd {
+    /// A right slot of every HCA.
+    Right,
+    WrongSlot {
+        port: String,
+        slot: u32,
+    },
+    Fails {
+        port: String,
+        failure: Failure,
+    },
+}
+
+/// Why a slot that is right is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotTaken {
+    /// It is right on so many of all HCAs.
+    RightOnSome { right: usize, of: usize },
+    /// It has IPv4 on some HCAs, and IPv6 on others.
+    OfTwoFamilies,
+    /// It has IPv6, and another slot IPv4.
+    OfIpv6,
+    /// This slot is published.
+    Published(u32),
+    /// This slot is lower.
+    Higher(u32),
+}
+
+/// Why there is no RDMA.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lack {
+    NoDevice,
+    /// What could not be read, and the error.
+    Hidden {
+        path: PathBuf,
+        error: String,
+    },
+    /// The ports, by the reason for which they are left out.
+    NoneUsed(Vec<(Reason, Vec<String>)>),
+    NoDeviceForPlugin,
+    /// The interface that the fabric is behind.
+    Interface(String, Obstacle),
+}
+
+/// What a profile is recognised by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sign {
+    /// The first HCA that fits, its driver if that tells it, and how many others fit.
+    Hca {
+        name: String,
+        driver: Option<String>,
+        more: usize,
+    },
+    NoHca,
+    LinkLayer(String),
+    Interface(String),
+    InterfaceUp(String),
+    /// What a text of the host is.
+    Text {
+        what: &'static str,
+        found: String,
+    },
+    /// The name of a variable.
+    Variable(String),
+}
+
+/// What the configuration, or the profile, has to say about a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Published {
+    /// The configuration says never to fill it in.
+    Keep,
+    NoProfile,
+    /// The profile of this name.
+    Profile(String, OfProfile),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OfProfile {
+    Value(String),
+    Unset,
+    HandsOff,
+    Companion,
+    Nothing,
+}
+
+/// What NCCL knows of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Known {
+    /// The first and the last release that read it, where not all do.
+    Read { since: Option<Version>, until: Option<Version> },
+    /// With a name that is similar, and read.
+    Never { similar: Option<String> },
+}
+
+macro_rules! written_in_words {
+    ($($name:ident),+) => {
+        $(
+            /// Documents have the words.
+            impl Serialize for $name {
+                fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                    serializer.collect_str(self)
+                }
+            }
+        )+
+    };
+}
+
+written_in_words!(Rule, Evidence, Lack, Sign, Published, Known);
