@@ -39,7 +39,9 @@ expect 'what the command gets' "$(xargs </run/out)" \
 grep -q 'RoCE, 2 of 3 ports' /run/report || fail 'the report lacks its headline'
 
 echo '--- the 1024 slots cost no 9000 system calls'
-calls=$(strace -f -c -e trace=openat,open,read "$init" env --format docker 2>&1 >/dev/null |
+# On one processor: on two of a busy machine, the kernel waits a tick at each call for the one
+# that strace looks at to be off the other.
+calls=$(taskset 1 strace -f -c -e trace=openat,open,read "$init" env --format docker 2>&1 >/dev/null |
     awk '$NF == "total" { print $4 }')
 echo "open and read: $calls"
 [ "$calls" -lt 2500 ] || fail "$calls calls to read three GID tables"
