@@ -1,9 +1,11 @@
 //! The vocabulary of findings: what a person should know, and how bad it is. Every module that
 //! finds something says it in these words, and nothing here knows those modules.
 
+mod about;
 mod id;
 mod source;
 
+pub use about::About;
 pub use id::Id;
 pub use source::Source;
 
@@ -18,6 +20,8 @@ pub struct Finding {
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
+    #[serde(skip_serializing_if = "About::is_empty")]
+    pub about: About,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -43,7 +47,7 @@ impl Severity {
 
 impl Finding {
     pub fn info(id: Id, message: impl Into<String>) -> Finding {
-        Finding { id, severity: Severity::Info, message: message.into(), fix: None }
+        Finding { id, severity: Severity::Info, message: message.into(), fix: None, about: About::default() }
     }
 
     pub fn warning(id: Id, message: impl Into<String>) -> Finding {
@@ -56,5 +60,23 @@ impl Finding {
 
     pub fn with_fix(self, fix: impl Into<String>) -> Finding {
         Finding { fix: Some(fix.into()), ..self }
+    }
+
+    /// Names variables that the finding is about: all that its message names.
+    pub fn about_variables(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Finding {
+        About::add(&mut self.about.variables, names);
+        self
+    }
+
+    /// Names ports that the finding is about, as `mlx5_0:1`.
+    pub fn about_ports(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Finding {
+        About::add(&mut self.about.ports, names);
+        self
+    }
+
+    /// Names interfaces that the finding is about.
+    pub fn about_interfaces(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Finding {
+        About::add(&mut self.about.interfaces, names);
+        self
     }
 }

@@ -28,6 +28,16 @@ pub enum Because {
     Only,
 }
 
+impl Because {
+    /// The variable that has the address of the job's master, where that decides.
+    pub fn variable(self) -> Option<&'static str> {
+        match self {
+            Because::HasMaster(_) | Because::RouteToMaster(_) => Some("MASTER_ADDR"),
+            Because::DefaultRoute(_) | Because::Only => None,
+        }
+    }
+}
+
 /// A way to find the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {

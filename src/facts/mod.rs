@@ -98,6 +98,12 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// The port of this number of an HCA.
+    pub fn port(&self, hca: &str, number: u32) -> Option<(&rdma::Hca, &rdma::Port)> {
+        let hca = self.rdma.iter().find(|known| known.name == hca)?;
+        Some((hca, hca.ports.iter().find(|port| port.number == number)?))
+    }
+
     /// Whether the facts hold a value of a conf file that not everybody may read.
     pub fn has_private_values(&self) -> bool {
         self.settings.0.iter().any(|setting| setting.private)

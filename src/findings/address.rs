@@ -28,6 +28,9 @@ pub fn findings(facts: &Facts, ports: &[Candidate]) -> Vec<Finding> {
             true => Finding::info(Id::NoAddress, message),
             false => Finding::warning(Id::NoAddress, message),
         };
+        let finding = finding
+            .about_ports(of.iter().map(|(port, _)| port.name()))
+            .about_interfaces(of.iter().map(|(_, interface)| &interface.name));
         (!of.is_empty()).then(|| finding.with_fix(fix))
     };
     let no_address = found(

@@ -25,6 +25,7 @@ fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: boo
     let on_default_route = on_default_route(context);
     let is_wanted = |port: &Candidate| default_route::is_wanted(facts, on_default_route, port);
     let rails = ports.iter().filter(|port| port.is_used() && !is_wanted(port));
+    let names: Vec<String> = rails.clone().map(Candidate::name).collect();
     let hcas = rails.map(|port| port.hca.name.as_str()).collect::<BTreeSet<&str>>().len();
     let gpus = usize::try_from(facts.gpu.count?).ok().filter(|gpus| *gpus > 0)?;
     if hcas <= gpus || (every_gpu_has_one && hcas.is_multiple_of(gpus)) {
@@ -39,7 +40,7 @@ fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: boo
     let message = format!(
         "{VARIABLE} takes {hcas} HCAs for {gpus} GPU{plural}, and {why}: some of the HCAs may be for storage, or near the GPUs of other containers."
     );
-    Some(Finding::info(Id::MoreHcasThanGpus, message).with_fix(format!(
+    Some(Finding::info(Id::MoreHcasThanGpus, message).about_variables([VARIABLE]).about_ports(names).with_fix(format!(
         "Look where the HCAs are (`nvidia-smi topo -m` on the node) and what networks they are in; if some are not rails, name in {VARIABLE} only those that are."
     )))
 }
@@ -66,7 +67,7 @@ fn subnets(ports: &[Candidate]) -> Option<Finding> {
         by_prefix.len(),
         list.join("; ")
     );
-    Some(Finding::info(Id::SeveralIbSubnets, message).with_fix(format!(
+    Some(Finding::info(Id::SeveralIbSubnets, message).about_variables([VARIABLE]).about_ports(by_prefix.into_values().flatten()).with_fix(format!(
         "Ask which subnets the job's nodes share; if one is for storage, name the HCAs of the others in {VARIABLE}. If each rail has a subnet of its own, there is nothing to do."
     )))
 }

@@ -40,7 +40,7 @@ pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
             None => kinds.push((kind, vec![port.name()])),
         }
     }
-    kinds.into_iter().map(|(kind, names)| finding(facts, ports, kind, &names.join(", "))).collect()
+    kinds.into_iter().map(|(kind, names)| finding(facts, ports, kind, &names)).collect()
 }
 
 fn is_down(port: &Candidate) -> bool {
@@ -89,11 +89,11 @@ fn card<'a>(port: &Candidate<'a>) -> &'a str {
     address.map_or(port.hca.name.as_str(), |(device, _)| device)
 }
 
-fn finding(facts: &Facts, ports: &[Candidate], kind: Kind, names: &str) -> Finding {
-    let left_out = format!("{names} left out: the port is DOWN, not ACTIVE");
+fn finding(facts: &Facts, ports: &[Candidate], kind: Kind, names: &[String]) -> Finding {
+    let left_out = format!("{} left out: the port is DOWN, not ACTIVE", names.join(", "));
     let note = |why: String| Finding::info(Id::PortDown, format!("{left_out}. {why}"));
     let used = ports.iter().filter(|port| port.is_used()).count();
-    match kind {
+    let finding = match kind {
         Kind::Rail => Finding::warning(Id::PortDown, format!("{left_out}.")).with_fix(RAIL_IS_DOWN),
         Kind::Spare => note(format!(
             "The {} in use {} enough for {}.",
@@ -111,5 +111,6 @@ fn finding(facts: &Facts, ports: &[Candidate], kind: Kind, names: &str) -> Findi
             note("The port has no link, or its interface is down (physical state Disabled).".to_owned())
                 .with_fix("If the job is to use the port, check its interface and its cable on the node.")
         }
-    }
+    };
+    finding.about_ports(names)
 }

@@ -1,6 +1,7 @@
 //! Whether there is a fabric for the job, and why not.
 
 use crate::fabric::{Candidate, Reason, Verdict};
+use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 use crate::plan::{Context, Fabric, ProfileChoice};
 use crate::profiles::{self, Profile};
@@ -30,6 +31,7 @@ pub fn findings(
         );
         return vec![
             Finding::warning(Id::IbDisabled, message)
+                .about_variables(["NCCL_IB_DISABLE"])
                 .with_fix("Remove NCCL_IB_DISABLE, unless this is intended."),
         ];
     }
@@ -37,6 +39,7 @@ pub fn findings(
     if all(|reason| *reason == Reason::NotAllotted) {
         return vec![
             Finding::warning(Id::NotAllotted, "The host has RDMA devices, but none is allotted to this container: the job will run on TCP.")
+                .about_ports(ports.iter().map(Candidate::name))
                 .with_fix("Request RDMA devices for the container. Kubernetes: the resource rdma/... or that of the platform. Docker: --device /dev/infiniband."),
         ];
     }
@@ -47,7 +50,8 @@ pub fn findings(
             "NCCL_IB_HCA={} ({}) leaves out every usable RDMA device: the job will run on TCP.",
             setting.value, setting.origin
         );
-        return vec![Finding::error(Id::NoHcaSelected, message).with_fix("Remove or correct NCCL_IB_HCA.")];
+        let finding = Finding::error(Id::NoHcaSelected, message).about_variables(["NCCL_IB_HCA"]);
+        return vec![finding.with_fix("Remove or correct NCCL_IB_HCA.")];
     }
     let skipped = |port: &&Candidate| {
         matches!(port.verdict, Verdict::LeftOut(Reason::CarriesDefaultRoute { by: Some(_), .. }))
@@ -59,16 +63,16 @@ pub fn findings(
             skipped.join(", ")
         );
         return vec![
-            Finding::error(Id::DefaultRouteHcaSkipped, message).with_fix(
+            Finding::error(Id::DefaultRouteHcaSkipped, message).about_ports(skipped).with_fix(
                 "Check why the other RDMA devices are missing, or set default-route-hca = \"use\".",
             ),
         ];
     }
-    let consequence = match context.user.get("NCCL_NET") {
-        Some(setting) if setting.value.eq_ignore_ascii_case("IB") => {
-            "NCCL will end with an error, because NCCL_NET=IB allows no other network"
-        }
-        _ => "the job will run on TCP",
+    let is_forced = |setting: &&UserSetting| setting.value.eq_ignore_ascii_case("IB");
+    let forced = context.user.get("NCCL_NET").filter(is_forced);
+    let consequence = match forced {
+        Some(_) => "NCCL will end with an error, because NCCL_NET=IB allows no other network",
+        None => "the job will run on TCP",
     };
     let finding = match choice {
         Some(choice) if choice.is_named() => Finding::error(
@@ -82,6 +86,10 @@ pub fn findings(
         _ if ports.is_empty() && choice.is_none() => return Vec::new(),
         _ => Finding::error(Id::NoUsableHca, format!("No RDMA device is usable: {consequence}.")),
     };
+    let finding = finding
+        .about_variables(forced.map(|setting| &setting.variable))
+        .about_ports(ports.iter().map(Candidate::name))
+        .about_interfaces(why.interface());
     // Each port then has a finding with a fix of its own.
     let explained = all(|reason| !matches!(reason, Reason::NotAllotted));
     vec![match &profile.hint {
@@ -92,16 +100,16 @@ pub fn findings(
 
 fn unexpected_hcas(fabric: &Fabric, ports: &[Candidate], profile: &Profile) -> Vec<Finding> {
     let idle = |port: &&Candidate| matches!(port.verdict, Verdict::LeftOut(Reason::WithoutVerbs { .. }));
-    let usable = ports.iter().filter(idle).count();
-    if !matches!(fabric, Fabric::Interface(_)) || usable == 0 {
+    let idle: Vec<String> = ports.iter().filter(idle).map(Candidate::name).collect();
+    if !matches!(fabric, Fabric::Interface(_)) || idle.is_empty() {
         return Vec::new();
     }
     let message = format!(
         "Profile {} is for hosts without verbs, but this container has {}: NCCL will not use {}.",
         profile.name,
-        counted(usable, "usable port"),
-        if usable == 1 { "it" } else { "them" }
+        counted(idle.len(), "usable port"),
+        if idle.len() == 1 { "it" } else { "them" }
     );
     let fix = "Choose the profile for these NICs, or let rdma-init choose one (profile = \"auto\").";
-    vec![Finding::warning(Id::UnexpectedHcas, message).with_fix(fix)]
+    vec![Finding::warning(Id::UnexpectedHcas, message).about_ports(idle).with_fix(fix)]
 }

@@ -23,6 +23,7 @@ pub fn published_differs(profile: &str, published: &str, instead: Option<u32>) -
             "Profile {profile} publishes {INDEX}={published}, which is not right for every HCA here; {instead}."
         ),
     )
+    .about_variables([INDEX])
 }
 
 /// A message shows at most this many GIDs of a port.
@@ -59,6 +60,7 @@ pub fn without_own(facts: &Facts, rails: &[&Candidate]) -> Finding {
             list.join("; ")
         ),
     )
+    .about_ports(rails.iter().map(|rail| rail.name()))
     .with_fix("Give the container an address on each RoCE interface (the network plugin's annotation for RDMA), or use the host's network.")
 }
 
@@ -79,6 +81,7 @@ fn behind(facts: &Facts, rails: &[&Candidate]) -> Option<Finding> {
                 list?.join(", ")
             ),
         )
+        .about_ports(rails.iter().map(|rail| rail.name()))
         .with_fix("Remove addresses that nobody needs from the interface, and start the container again: its address then gets the lowest free slot."),
     )
 }
@@ -114,5 +117,6 @@ pub fn slots_differ(
                 rest.join(", ")
             ),
         )
+        .about_ports(rest)
         .with_fix(advice)
 }

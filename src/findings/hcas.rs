@@ -13,6 +13,7 @@ pub fn published_differ(profile: &str, published: &str) -> Finding {
             "Profile {profile} publishes {VARIABLE}={published}, which does not select just the HCAs to use here; the exact list is set instead."
         ),
     )
+    .about_variables([VARIABLE])
 }
 
 pub fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding {
@@ -41,7 +42,10 @@ pub fn rails(kept: &KeptRails) -> Finding {
             "{list} carry default routes, and {VARIABLE} takes them as rails all the same: they are as fast as the others, and without them there would be {hcas} for {gpus} GPUs."
         ),
     };
-    Finding::info(Id::DefaultRouteRail, message).with_fix(
+    let (ports, interfaces): (Vec<&String>, Vec<&String>) =
+        rails.iter().map(|(port, interface)| (port, interface)).unzip();
+    let finding = Finding::info(Id::DefaultRouteRail, message).about_variables([VARIABLE]);
+    finding.about_ports(ports).about_interfaces(interfaces).with_fix(
         "To keep such HCAs for TCP alone, set default-route-hca = \"skip\" (RDMA_INIT_DEFAULT_ROUTE_HCA=skip).",
     )
 }

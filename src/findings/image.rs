@@ -4,7 +4,7 @@ use crate::facts::Facts;
 use crate::facts::image::Image;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::installed;
-use crate::plan::{Fabric, Plan};
+use crate::plan::{Fabric, Plan, PortVerdict};
 use crate::text::condensed;
 
 pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
@@ -56,6 +56,7 @@ fn other_than_said(facts: &Facts) -> Option<Finding> {
                 "NCCL_VERSION says {said}, but the job loads {version} ({path}); rdma-init decides for {version}."
             ),
         )
+        .about_variables(["NCCL_VERSION"])
     })
 }
 
@@ -118,6 +119,9 @@ fn no_provider(facts: &Facts, image: &Image, plan: &Plan) -> Option<Finding> {
                 "The provider {provider} of libibverbs {what}: NCCL does not see {}, and {consequence}.",
                 condensed(&names)
             ),
+        )
+        .about_ports(
+            plan.ports.iter().filter(|port| names.contains(&port.hca.as_str())).map(PortVerdict::full_name),
         )
         .with_fix(fix),
     )

@@ -12,6 +12,9 @@ pub fn published_differs(profile: &str, published: &str, chosen: &InterfaceChoic
         Id::PublishedInterfaceDiffers,
         format!("Profile {profile} publishes {VARIABLE}={published}, but here {} {because}.", chosen.name),
     )
+    .about_variables([VARIABLE])
+    .about_variables(chosen.because.variable())
+    .about_interfaces([&chosen.name])
 }
 
 pub fn none(facts: &Facts, published: Option<&str>) -> Finding {
@@ -30,5 +33,6 @@ pub fn none(facts: &Facts, published: Option<&str>) -> Finding {
         Id::NoInterface,
         format!("No default route shows through which interface the job's processes reach each other{published}; {VARIABLE} stays unset."),
     )
+    .about_variables([VARIABLE])
     .with_fix(fix)
 }

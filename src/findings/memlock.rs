@@ -59,15 +59,11 @@ pub fn finding(pinning: Pinning, process: &Process) -> Option<Finding> {
     } else {
         (Severity::Warning, "a larger job will fail with \"Cannot allocate memory\"")
     };
-    Some(Finding {
-        id: Id::Memlock,
-        severity,
-        message: format!(
-            "Only {amount} of memory can be pinned (RLIMIT_MEMLOCK{}); {consequence}.",
-            why_no_capability(process)
-        ),
-        fix: Some(fix(process)),
-    })
+    let message = format!(
+        "Only {amount} of memory can be pinned (RLIMIT_MEMLOCK{}); {consequence}.",
+        why_no_capability(process)
+    );
+    Some(Finding { severity, ..Finding::info(Id::Memlock, message) }.with_fix(fix(process)))
 }
 
 fn why_no_capability(process: &Process) -> String {

@@ -13,7 +13,7 @@ pub fn findings(plan: &Plan) -> Vec<Finding> {
             false => "its value has a line break".to_owned(),
         };
         let message = format!("{name} is left out of nccl.conf, because {why}.");
-        Finding::warning(Id::NcclConfValue, message).with_fix(
+        Finding::warning(Id::NcclConfValue, message).about_variables([name]).with_fix(
             "Start processes that enter the container with rdma-init exec, or let a shell source /run/rdma-init/env.sh.",
         )
     };

@@ -7,6 +7,7 @@ use crate::facts::pkey::{Pkey, PkeyTable};
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::number::integer;
+use crate::libraries::nccl::predict::PortUse;
 use crate::libraries::nccl::variables;
 use crate::libraries::nccl::version::NEWEST;
 use crate::plan::{Plan, User};
@@ -39,53 +40,62 @@ pub fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding> {
         None => "NCCL takes by default".to_owned(),
     };
 
-    let names = |is_so: &dyn Fn(&PkeyTable) -> bool| -> Vec<&str> {
-        tables.iter().filter(|(_, table)| is_so(table)).map(|(name, _)| *name).collect()
+    let of = |is_so: &dyn Fn(&PkeyTable) -> bool| -> Vec<&PortUse> {
+        tables.iter().filter(|(_, table)| is_so(table)).map(|(port, _)| *port).collect()
     };
-    let empty = names(&|table| table.is_empty_at(index));
+    let names = |ports: &[&PortUse]| condensed(&ports.iter().map(|port| &port.hca).collect::<Vec<_>>());
+    let empty = of(&|table| table.is_empty_at(index));
     let limited = |table: &PkeyTable| table.at(index).filter(|pkey| !pkey.is_full_member());
-    let message = if let Some((_, table)) = tables.iter().find(|(_, table)| index >= table.size) {
-        format!(
+    let (ports, message) = if let Some((_, table)) = tables.iter().find(|(_, table)| index >= table.size) {
+        let message = format!(
             "The partition key at index {index}, which {who}, is beyond the end of the table ({} slots) on {}: NCCL cannot set up its queue pairs.",
             table.size,
-            condensed(&empty)
-        )
+            names(&empty)
+        );
+        (empty, message)
     } else if !empty.is_empty() {
-        format!(
+        let message = format!(
             "The partition key at index {index}, which {who}, is empty on {}: NCCL cannot set up its queue pairs.",
-            condensed(&empty)
-        )
+            names(&empty)
+        );
+        (empty, message)
     } else if let Some(pkey) = tables.iter().find_map(|(_, table)| limited(table)) {
-        format!(
+        let ports = of(&|table| limited(table).is_some());
+        let message = format!(
             "The partition key at index {index}, which {who}, is {pkey} on {}, the key of a limited member. Two limited members cannot talk to each other, so connections between nodes will time out.",
-            condensed(&names(&|table| limited(table).is_some()))
-        )
+            names(&ports)
+        );
+        (ports, message)
     } else {
         return None;
     };
-    Some(Finding::error(Id::Pkey, message).with_fix(fix(&tables)))
+    let finding = Finding::error(Id::Pkey, message).about_variables(setting.map(|setting| &setting.variable));
+    Some(
+        finding
+            .about_ports(ports.iter().map(|port| port.name()))
+            .with_fix(fix(tables.iter().map(|(_, table)| *table))),
+    )
 }
 
-/// Those of the InfiniBand ports that NCCL will use, by the name of the HCA.
-fn tables<'a>(facts: &'a Facts, plan: &'a Plan) -> Vec<(&'a str, &'a PkeyTable)> {
+/// Those of the InfiniBand ports that NCCL will use.
+fn tables<'a>(facts: &'a Facts, plan: &'a Plan) -> Vec<(&'a PortUse, &'a PkeyTable)> {
     let Some(forecast) = plan.forecasts.last() else { return Vec::new() };
     let ports = forecast.prediction.transport.ports().unwrap_or_default().iter();
     let of_infiniband = ports.filter(|port| port.link_layer == LinkLayer::InfiniBand);
     let tables = of_infiniband.filter_map(|used| {
-        let hca = facts.rdma.iter().find(|hca| hca.name == used.hca)?;
-        let port = hca.ports.iter().find(|port| port.number == used.port)?;
-        Some((hca.name.as_str(), port.pkeys.as_ref()?))
+        let (_, port) = facts.port(&used.hca, used.port)?;
+        Some((used, port.pkeys.as_ref()?))
     });
     tables.collect()
 }
 
 /// NCCL takes one index for all of them.
-fn fix(tables: &[(&str, &PkeyTable)]) -> String {
+fn fix<'a>(tables: impl Iterator<Item = &'a PkeyTable>) -> String {
     let full = |table: &PkeyTable| -> BTreeSet<(u32, u16)> {
         let slots = table.slots.iter().filter(|slot| slot.pkey.is_full_member());
         slots.map(|slot| (slot.index, slot.pkey.0)).collect()
     };
-    let common = tables.iter().map(|(_, table)| full(table)).reduce(|a, b| &a & &b).unwrap_or_default();
+    let common = tables.map(full).reduce(|a, b| &a & &b).unwrap_or_default();
     let mut choices: Vec<String> =
         common.iter().map(|(index, pkey)| format!("{INDEX}={index} ({})", Pkey(*pkey))).collect();
     match choices.pop() {
@@ -111,8 +121,7 @@ mod tests {
 
     #[test]
     fn one_index_has_to_be_right_for_all() {
-        let fix =
-            |one: &[u16], other: &[u16]| super::fix(&[("mlx5_0", &table(one)), ("mlx5_1", &table(other))]);
+        let fix = |one: &[u16], other: &[u16]| super::fix([&table(one), &table(other)].into_iter());
         assert!(fix(&[0x7fff, 0x8005], &[0x7fff, 0x8005]).contains("NCCL_IB_PKEY=1 (0x8005)"));
         assert!(fix(&[0x7fff, 0x8005], &[0x8005, 0x7fff]).starts_with("Ask"));
         assert!(fix(&[0x7fff, 0x8005], &[0x7fff, 0x8006]).starts_with("Ask"));

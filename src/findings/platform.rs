@@ -79,7 +79,8 @@ fn interface_up(facts: &Facts, profile: &Profile, name: &str) -> Option<Finding>
     let finding = Finding::warning(
         Id::InterfaceMissing,
         format!("Profile {} expects RDMA behind the interface {name}, which {obstacle}.", profile.name),
-    );
+    )
+    .about_interfaces([name]);
     Some(match &profile.hint {
         Some(hint) => finding.with_fix(hint.clone()),
         None => finding,
@@ -107,7 +108,8 @@ fn nics(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding
             profile.name
         ),
     };
-    Some(Finding::warning(Id::NicCount, message).with_fix(
+    let used = ports.iter().filter(|port| port.is_used()).map(Candidate::name);
+    Some(Finding::warning(Id::NicCount, message).about_ports(used).with_fix(
         "Check that the container has all RDMA devices of the instance, and that their ports are ACTIVE.",
     ))
 }
@@ -141,7 +143,7 @@ pub fn overridden(context: &Context) -> Vec<Finding> {
             let UserSetting { variable, value, origin, .. } = setting;
             let message =
                 format!("{variable}={value} ({origin}) stands; profile {} {}.", profile.name, said(setting)?);
-            Some(Finding::info(Id::NotAsPublished, message))
+            Some(Finding::info(Id::NotAsPublished, message).about_variables([variable]))
         })
         .collect()
 }

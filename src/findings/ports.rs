@@ -20,9 +20,9 @@ pub fn findings(ports: &[Candidate]) -> Vec<Finding> {
             None => troubles.push((finding, vec![port.name()])),
         }
     }
-    let named = troubles.into_iter().map(|(finding, names)| Finding {
-        message: format!("{} left out: {}.", names.join(", "), finding.message),
-        ..finding
+    let named = troubles.into_iter().map(|(finding, names)| {
+        let message = format!("{} left out: {}.", names.join(", "), finding.message);
+        Finding { message, ..finding }.about_ports(names)
     });
     named.chain(rates(ports)).chain(link_layers(ports)).collect()
 }
@@ -73,6 +73,7 @@ fn rates(ports: &[Candidate]) -> Option<Finding> {
         by_rate.iter().map(|(rate, names)| format!("{} at {rate}", names.join(", "))).collect();
     Some(
         Finding::warning(Id::RatesDiffer, format!("The ports in use have different rates: {}.", list.join("; ")))
+            .about_ports(by_rate.into_values().flatten())
             .with_fix("If the odd one is for storage or for TCP, name the others in NCCL_IB_HCA; otherwise check its cable and port."),
     )
 }
@@ -96,6 +97,7 @@ fn link_layers(ports: &[Candidate]) -> Option<Finding> {
                 roce.join(", ")
             ),
         )
+        .about_ports(ib.into_iter().chain(roce))
         .with_fix("Name the HCAs of one link layer in NCCL_IB_HCA."),
     )
 }

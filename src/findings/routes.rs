@@ -10,7 +10,7 @@ use crate::facts::Facts;
 use crate::facts::gid::Gid;
 use crate::facts::net::Interface;
 use crate::finding::{Finding, Id};
-use crate::libraries::nccl::predict::{Bootstrap, GidUse};
+use crate::libraries::nccl::predict::{Bootstrap, GidUse, PortUse};
 use crate::plan::Plan;
 
 pub use way::{Way, way};
@@ -22,18 +22,37 @@ pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
 /// A GID from which no other node is reached, or not on its own interface (nccl-tests#185).
 fn no_route(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let Some(forecast) = plan.forecasts.last() else { return Vec::new() };
-    let mut ways: Vec<(Way, Vec<String>)> = Vec::new();
+    let mut ways: Vec<(Way, Vec<Rail>)> = Vec::new();
     for port in forecast.prediction.transport.ports().unwrap_or_default() {
         let Some(GidUse::Slot { gid: Some(gid), .. }) = &port.gid else { continue };
         let Some(interface) = interface_of(facts, gid).filter(|_| !gid.is_link_local()) else { continue };
         let Some(way) = way(&facts.net, gid.address(), &interface.name) else { continue };
-        let name = format!("{} ({} on {})", port.hca, gid.address(), interface.name);
+        let rail = Rail { port, address: gid.address(), interface: &interface.name };
         match ways.iter_mut().find(|(known, _)| *known == way) {
-            Some((_, names)) => names.push(name),
-            None => ways.push((way, vec![name])),
+            Some((_, rails)) => rails.push(rail),
+            None => ways.push((way, vec![rail])),
         }
     }
-    ways.iter().filter_map(|(way, names)| of_way(way, &names.join(", "))).collect()
+    let finding = |(way, rails): &(Way, Vec<Rail>)| {
+        let names: Vec<String> = rails.iter().map(Rail::to_string).collect();
+        let finding = of_way(way, &names.join(", "))?;
+        let ports = rails.iter().map(|rail| rail.port.name());
+        Some(finding.about_ports(ports).about_interfaces(rails.iter().map(|rail| rail.interface)))
+    };
+    ways.iter().filter_map(finding).collect()
+}
+
+/// A port that NCCL will use, with the address of its GID and the interface that has it.
+struct Rail<'a> {
+    port: &'a PortUse,
+    address: IpAddr,
+    interface: &'a str,
+}
+
+impl std::fmt::Display for Rail<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{} ({} on {})", self.port.hca, self.address, self.interface)
+    }
 }
 
 /// What an interface lacks.
@@ -55,6 +74,7 @@ fn of_way(way: &Way, names: &str) -> Option<Finding> {
                 Id::NoRoute,
                 format!("No route leads out of the interface of {names}, and the route to other nodes leads out of {other}: the HCA will send to the MAC address of {other}'s router, which is not on its network, and connections will time out."),
             )
+            .about_interfaces([other])
             .with_fix(format!("Give the interface {WAY_OUT}; put a default route into a routing table of its own, and add a rule that selects this table by the address (ip -6 rule add from ADDRESS table N).")),
         ),
         Way::Nowhere => Some(
@@ -89,14 +109,13 @@ fn overlapping(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         let others = facts.net.interfaces.iter().map(|interface| interface.name.as_str());
         let shared = sharing(facts, &endpoint.interface, others);
         if !shared.is_empty() {
-            findings.push(Finding::warning(
-                Id::OverlappingSubnets,
-                format!(
-                    "The interface of the bootstrap, {}, shares its network with {}: the kernel may send through the wrong one, and connections hang.",
-                    endpoint.interface,
-                    shared.join(", ")
-                ),
-            ));
+            let message = format!(
+                "The interface of the bootstrap, {}, shares its network with {}: the kernel may send through the wrong one, and connections hang.",
+                endpoint.interface,
+                shown(&shared)
+            );
+            let finding = Finding::warning(Id::OverlappingSubnets, message);
+            findings.push(of_interfaces(finding, &endpoint.interface, &shared));
         }
     }
     let ports = forecast.prediction.transport.ports().unwrap_or_default();
@@ -110,27 +129,39 @@ fn overlapping(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     if let Some((first, others)) = rails.split_first() {
         let shared = sharing(facts, first, others.iter().copied());
         if !shared.is_empty() {
-            findings.push(Finding::info(
-                Id::OverlappingSubnets,
-                format!(
-                    "Rails share a network ({first} with {}): the node answers for the address of one rail with the MAC address of another, unless it has a routing rule for each.",
-                    shared.join(", ")
-                ),
-            ));
+            let message = format!(
+                "Rails share a network ({first} with {}): the node answers for the address of one rail with the MAC address of another, unless it has a routing rule for each.",
+                shown(&shared)
+            );
+            findings.push(of_interfaces(Finding::info(Id::OverlappingSubnets, message), first, &shared));
         }
     }
-    let fix = "Give each interface a network of its own, or a routing table of its own for its address (ip rule), with arp_ignore=1 and arp_announce=2.";
-    findings.into_iter().map(|finding| finding.with_fix(fix)).collect()
+    findings
+}
+
+fn of_interfaces(finding: Finding, first: &str, shared: &[(&str, &IpNet)]) -> Finding {
+    let others = shared.iter().map(|(other, _)| *other);
+    finding.about_interfaces([first].into_iter().chain(others)).with_fix(
+        "Give each interface a network of its own, or a routing table of its own for its address (ip rule), with arp_ignore=1 and arp_announce=2.",
+    )
+}
+
+fn shown(shared: &[(&str, &IpNet)]) -> String {
+    let list: Vec<String> = shared.iter().map(|(other, net)| format!("{other} ({net})")).collect();
+    list.join(", ")
 }
 
 /// Those of the others that share a network with an interface, and which.
-fn sharing<'a>(facts: &Facts, interface: &str, others: impl Iterator<Item = &'a str>) -> Vec<String> {
+fn sharing<'a>(
+    facts: &'a Facts,
+    interface: &'a str,
+    others: impl Iterator<Item = &'a str>,
+) -> Vec<(&'a str, &'a IpNet)> {
     let own: Vec<&IpNet> = on_link(facts, interface).collect();
     others
         .filter(|other| *other != interface)
         .filter_map(|other| {
-            let shared = on_link(facts, other).find(|net| own.contains(net) && !is_link_local(net))?;
-            Some(format!("{other} ({shared})"))
+            Some((other, on_link(facts, other).find(|net| own.contains(net) && !is_link_local(net))?))
         })
         .collect()
 }

@@ -24,7 +24,7 @@ pub fn finding(plan: &Plan) -> Option<Finding> {
         "By {their}, {} may hold {what}: {are} not shown, and not written to any file, so processes that enter the container later do not get {them} from rdma-init.",
         condensed(&names)
     );
-    Some(Finding::info(Id::KeptBack, message))
+    Some(Finding::info(Id::KeptBack, message).about_variables(names))
 }
 
 #[cfg(test)]

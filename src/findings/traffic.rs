@@ -36,7 +36,8 @@ pub fn finding(moved: &[Moved], ran: Duration) -> Option<Finding> {
         names(moved),
         duration(ran)
     );
-    Some(Finding::warning(Id::NoTraffic, message).with_fix(
+    let ports = moved.iter().map(|port| format!("{}:{}", port.hca, port.port));
+    Some(Finding::warning(Id::NoTraffic, message).about_ports(ports).with_fix(
         "Start the job with NCCL_DEBUG=INFO and look for NET/IB or NET/Socket; rdma-init self-test proves the fabric.",
     ))
 }

@@ -25,10 +25,15 @@ pub struct PortVerdict {
 }
 
 impl PortVerdict {
+    /// `mlx5_0:1`, whatever other ports there are.
+    pub fn full_name(&self) -> String {
+        format!("{}:{}", self.hca, self.port)
+    }
+
     /// `mlx5_0`, or `mlx5_0:2` where the HCA has other ports besides.
     pub fn name(&self) -> String {
         match self.of_several {
-            true => format!("{}:{}", self.hca, self.port),
+            true => self.full_name(),
             false => self.hca.clone(),
         }
     }

@@ -27,6 +27,14 @@ impl ProfileChoice {
         self.evidence.is_empty()
     }
 
+    /// The variables among what matched.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        self.evidence.iter().filter_map(|sign| match sign {
+            Sign::Variable(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
     /// What matched, in words.
     pub fn signs(&self) -> String {
         self.evidence.iter().map(Sign::to_string).collect::<Vec<String>>().join(", ")

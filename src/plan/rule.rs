@@ -186,6 +186,16 @@ pub enum Lack {
     Interface(String, Obstacle),
 }
 
+impl Lack {
+    /// The interface that is missing, or cannot be used.
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            Lack::Interface(name, _) => Some(name),
+            _ => None,
+        }
+    }
+}
+
 /// What a profile is recognised by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sign {

@@ -31,7 +31,7 @@ pub struct Why {
     pub without: Vec<Forecast>,
     /// Whether rdma-init looks at this variable. It knows nothing about others.
     pub concerns: bool,
-    /// Messages that are about it.
+    /// The severities and messages of the findings that are about it.
     pub findings: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ impl Why {
             findings: plan
                 .findings
                 .iter()
-                .filter(|finding| mentions(&finding.message, variable))
+                .filter(|finding| finding.about.variables.iter().any(|about| about == variable))
                 .map(|finding| format!("{}: {}", finding.severity.as_str(), finding.message))
                 .collect(),
         }
@@ -126,9 +126,4 @@ fn known(variable: &str) -> Option<Known> {
         Some(known) => Known::Read { since: known.since, until: known.until },
         None => Known::Never { similar: variables::nearest(variable).map(str::to_owned) },
     })
-}
-
-/// Whether a text has the name as a whole word.
-fn mentions(text: &str, variable: &str) -> bool {
-    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == variable)
 }

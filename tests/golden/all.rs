@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use rdma_init::facts::Facts;
 use rdma_init::facts::net::Net;
+use rdma_init::facts::rdma::Hca;
 use rdma_init::finding::{Id, Severity};
 use rdma_init::libraries::nccl::predict::{Bootstrap, GidUse, Transport};
 use rdma_init::plan::Fabric;
@@ -129,3 +130,105 @@ pub fn every_finding_has_a_case() {
 
 /// The finding about the traffic that a job has moved by its end; no plan can contain it.
 const OF_THE_END: Id = Id::NoTraffic;
+
+/// What words in capitals with a `_` begin with that are not the names of variables.
+const NO_VARIABLES: [&str; 3] = ["AF_", "CAP_", "RLIMIT_"];
+
+/// These name HCAs or interfaces that a value or a path holds, or that there are besides.
+const OF_OTHERS: [Id; 7] = [
+    Id::ConfLine,
+    Id::ListSeparator,
+    Id::ListTooLong,
+    Id::PrefixMatch,
+    Id::RepeatedSign,
+    Id::StaleHca,
+    Id::Unreadable,
+];
+
+/// Who asks for the findings about a variable, a port or an interface gets those that name it,
+/// and nobody has to look into a message for that.
+pub fn a_finding_is_about_what_its_message_names() {
+    let mut wrong = Vec::new();
+    let mut seen = [0; 3];
+    for Case { name, facts, profiles, config } in hosts().iter().map(Host::read) {
+        for finding in pipeline::decide(&facts, &profiles, &config).findings {
+            let message = &finding.message;
+            let [variables, ports, interfaces] =
+                [&finding.about.variables, &finding.about.ports, &finding.about.interfaces]
+                    .map(|names| names.iter().cloned().collect::<BTreeSet<String>>());
+            seen = [seen[0] + variables.len(), seen[1] + ports.len(), seen[2] + interfaces.len()];
+            let mut fail = |what: String| wrong.push(format!("{name}: it {what}: {message}"));
+
+            let named = named_variables(&facts, message);
+            // These are names that nothing can read.
+            if named != variables && finding.id != Id::VariableName {
+                fail(format!("is about {variables:?}, and names {named:?}"));
+            }
+            let hcas = |ports: &BTreeSet<String>| -> BTreeSet<String> {
+                ports.iter().map(|port| port.split(':').next().unwrap().to_owned()).collect()
+            };
+            let named = named_hcas(&facts, message);
+            if !named.is_subset(&hcas(&ports)) && !OF_OTHERS.contains(&finding.id) {
+                fail(format!("is about {ports:?}, and names {named:?}"));
+            }
+            let there = all_ports(&facts);
+            if !ports.is_subset(&there) {
+                fail(format!("is about {ports:?}, and there are {there:?}"));
+            }
+            let named = named_interfaces(&facts, message);
+            let others = [&OF_OTHERS[..], &[Id::StaleInterface]].concat().contains(&finding.id);
+            if !named.is_subset(&interfaces) && !others {
+                fail(format!("is about {interfaces:?}, and names {named:?}"));
+            }
+            let is_not_named = |interface: &&String| !of_message(message).any(|word| word == **interface);
+            if let Some(interface) = interfaces.iter().find(is_not_named) {
+                fail(format!("is about {interface}, and does not name it"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen.iter().all(|count| *count > 30), "{seen:?}");
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+}
+
+fn named_variables(facts: &Facts, message: &str) -> BTreeSet<String> {
+    let looks_like_one = |word: &str| {
+        word.contains('_')
+            && word.starts_with(|c: char| c.is_ascii_uppercase())
+            && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+            && !NO_VARIABLES.iter().any(|start| word.starts_with(start))
+    };
+    let is_set = |word: &str| facts.settings.get(word).is_some();
+    words(message).filter(|word| looks_like_one(word) || is_set(word)).map(str::to_owned).collect()
+}
+
+fn all_ports(facts: &Facts) -> BTreeSet<String> {
+    let of = |hca: &Hca| hca.ports.iter().map(|port| format!("{}:{}", hca.name, port.number)).collect();
+    facts.rdma.iter().flat_map::<Vec<String>, _>(of).collect()
+}
+
+fn named_hcas(facts: &Facts, message: &str) -> BTreeSet<String> {
+    let is_one = |word: &&str| facts.rdma.iter().any(|hca| hca.name == *word);
+    words(&without_values(facts, message)).filter(is_one).map(str::to_owned).collect()
+}
+
+fn named_interfaces(facts: &Facts, message: &str) -> BTreeSet<String> {
+    let names = facts.net.interfaces.iter().map(|interface| interface.name.as_str());
+    let text = without_values(facts, message);
+    names.filter(|name| of_message(&text).any(|word| word == *name)).map(str::to_owned).collect()
+}
+
+/// The words of a message, as they are, without what stands around them.
+fn of_message(message: &str) -> impl Iterator<Item = &str> {
+    message.split([' ', ',', ';', ':', '(', ')', '\'']).map(|word| word.trim_end_matches('.'))
+}
+
+/// A value of the user's may name anything.
+fn without_values(facts: &Facts, message: &str) -> String {
+    facts.settings.0.iter().fold(message.to_owned(), |text, setting| {
+        text.replace(&format!("{}={}", setting.variable, setting.value), "")
+    })
+}

@@ -1,6 +1,7 @@
 //! Lines of nccl.conf that do not do what they seem to.
 
 use super::{Subject, shown};
+use crate::facts::environment::is_variable_name;
 use crate::facts::settings::{ConfLine, UserSetting};
 use crate::finding::{Finding, Id, Source};
 use crate::libraries::nccl::version::REWROTE_PARSERS;
@@ -32,6 +33,7 @@ fn missing(subject: &Subject) -> Option<Finding> {
     );
     Some(
         Finding::warning(Id::ConfFile, message)
+            .about_variables(["NCCL_CONF_FILE"])
             .with_fix("Write the whole path of a file; NCCL expands neither ~ nor variables in it."),
     )
 }
@@ -48,7 +50,9 @@ fn of_line(line: &ConfLine) -> Finding {
     } else {
         "NCCL reads no variable with the name before the ="
     };
+    let is_meant = |word: &&str| word.starts_with("NCCL_") && is_variable_name(word);
     Finding::warning(Id::ConfLine, format!("{}: {:?}: {why}.", line.origin, line.text))
+        .about_variables(key.split_whitespace().find(is_meant))
         .with_fix("Write NAME=VALUE, with nothing before, between or after.")
 }
 
@@ -58,6 +62,7 @@ fn of_value(setting: &UserSetting) -> Option<Finding> {
     let value = setting.value.as_str();
     Some(
         Finding::warning(Id::ConfLine, format!("{}: {}={value:?}: {why}.", setting.origin, setting.variable))
+            .about_variables([&setting.variable])
             .with_fix("Write NAME=VALUE, with nothing before, between or after."),
     )
 }
@@ -97,6 +102,7 @@ fn of_windows(subject: &Subject) -> Vec<Finding> {
             names.join(", ")
         );
         Finding::warning(Id::ConfLine, message)
+            .about_variables(names.iter().copied())
             .with_fix(format!("Give the file the line ends of Unix: sed -i 's/\\r$//' {file}"))
     };
     files.iter().map(finding).collect()

@@ -16,7 +16,11 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
             setting.origin,
             subject.nccl()
         );
-        findings.push(Finding::error(Id::EmptyValue, message).with_fix("Remove NCCL_NET."));
+        findings.push(
+            Finding::error(Id::EmptyValue, message)
+                .about_variables(["NCCL_NET"])
+                .with_fix("Remove NCCL_NET."),
+        );
     }
     // NCCL tries to open the file without a name (`ncclTopoGetXmlGraphFromFile`).
     if let Some(setting) = is_empty("NCCL_GRAPH_FILE") {
@@ -25,7 +29,11 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
             setting.origin,
             subject.nccl()
         );
-        findings.push(Finding::error(Id::EmptyValue, message).with_fix("Remove NCCL_GRAPH_FILE."));
+        findings.push(
+            Finding::error(Id::EmptyValue, message)
+                .about_variables(["NCCL_GRAPH_FILE"])
+                .with_fix("Remove NCCL_GRAPH_FILE."),
+        );
     }
     // Where the devices need a plugin, `plugin` reports an error.
     let is_needed = matches!(subject.plan.fabric, Fabric::Plugin(_));
@@ -36,7 +44,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
             setting.origin,
             subject.nccl()
         );
-        findings.push(Finding::info(Id::EmptyValue, message));
+        findings.push(Finding::info(Id::EmptyValue, message).about_variables(["NCCL_NET_PLUGIN"]));
     }
     findings
 }

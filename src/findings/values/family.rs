@@ -19,6 +19,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
                     shown(setting)
                 ),
             )
+            .about_variables([&setting.variable])
             .with_fix(format!("Write {}=AF_INET6, or AF_INET, or remove it.", setting.variable))
         })
         .collect()

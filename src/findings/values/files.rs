@@ -33,5 +33,5 @@ fn missing(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
             Finding::warning(Id::MissingFile, format!("{what} The tuner plugin that reads it will miss it."))
         }
     };
-    Some(finding.with_fix(fix))
+    Some(finding.about_variables([&setting.variable]).with_fix(fix))
 }

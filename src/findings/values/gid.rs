@@ -36,12 +36,12 @@ fn range(subject: &Subject) -> Option<Finding> {
         Some(family) if family.value == "AF_INET6" => Family::Inet6,
         _ => Family::Inet,
     };
-    let (why, fix) = match Range::parse(&setting.value, family) {
+    let (why, fix, family) = match Range::parse(&setting.value, family) {
         Ok(_) if has_plain_length(&setting.value) => return None,
         Ok(range) => {
             let message = format!("{}: NCCL reads {range} and drops the rest.", shown(setting));
             let fix = "Write one range that holds the addresses of all HCAs; NCCL knows no list.";
-            return Some(Finding::warning(Id::AddrRange, message).with_fix(fix));
+            return Some(Finding::warning(Id::AddrRange, message).about_variables([RANGE]).with_fix(fix));
         }
         Err(BadRange::NoSlash) if version < CHECKS_RANGE => {
             let message = format!("{} has no slash, and {} crashes on that.", shown(setting), subject.nccl());
@@ -49,31 +49,37 @@ fn range(subject: &Subject) -> Option<Finding> {
                 "Write {RANGE}={}/24, with the prefix length that fits, or remove it.",
                 setting.value
             );
-            return Some(Finding::error(Id::AddrRange, message).with_fix(fix));
+            return Some(Finding::error(Id::AddrRange, message).about_variables([RANGE]).with_fix(fix));
         }
         Err(BadRange::NoSlash) => (
             "it has no slash",
             format!("Write {RANGE}={}/24, with the prefix length that fits, or remove it.", setting.value),
+            None,
         ),
         Err(BadRange::Address) if family == Family::Inet && setting.value.contains(':') => (
             "it is an IPv6 range, and NCCL_IB_ADDR_FAMILY is not AF_INET6",
             format!("If the HCAs have IPv6 addresses, set {FAMILY}=AF_INET6; otherwise remove {RANGE}."),
+            Some(FAMILY),
         ),
         Err(BadRange::Address) if family == Family::Inet6 => (
             "it is not an IPv6 range, and NCCL_IB_ADDR_FAMILY is AF_INET6",
             format!("Write one IPv6 range, as in {RANGE}=fd00::/8, or remove it."),
+            Some(FAMILY),
         ),
         Err(BadRange::Address) => (
             "it does not begin with an address",
             format!("Write one range, as in {RANGE}=10.0.0.0/8, or remove it."),
+            None,
         ),
         Err(BadRange::TooLong) => (
             "its prefix length is larger than the number of bits of an address",
             format!("Write one range, as in {RANGE}=10.0.0.0/8, or remove it."),
+            None,
         ),
     };
     let message = format!("{} is ignored by NCCL: {why}.", shown(setting));
-    Some(Finding::warning(Id::AddrRange, message).with_fix(fix))
+    let finding = Finding::warning(Id::AddrRange, message).about_variables([RANGE]);
+    Some(finding.about_variables(family).with_fix(fix))
 }
 
 /// Whether the text after the slash is a number and nothing else.
@@ -95,6 +101,7 @@ fn too_large(subject: &Subject) -> Option<Finding> {
                 index & LARGEST
             ),
         )
+        .about_variables([INDEX])
         .with_fix(fix(subject, setting)),
     )
 }
@@ -111,6 +118,7 @@ fn wrong(subject: &Subject) -> Option<Finding> {
     };
     let mut fails = None;
     let mut wrong: Vec<(Wrong, Vec<&str>)> = Vec::new();
+    let mut ports_of_wrong = Vec::new();
     for used in ports {
         let what = match (&used.gid, find(subject, &used.hca, used.port)) {
             (Some(GidUse::Fails(why)), _) => {
@@ -124,6 +132,7 @@ fn wrong(subject: &Subject) -> Option<Finding> {
             _ => None,
         };
         let Some(what) = what else { continue };
+        ports_of_wrong.push(used.name());
         match wrong.iter_mut().find(|(known, _)| *known == what) {
             Some((_, names)) => names.push(&used.hca),
             None => wrong.push((what, vec![&used.hca])),
@@ -138,7 +147,8 @@ fn wrong(subject: &Subject) -> Option<Finding> {
             return None;
         }
         let message = format!("With {}, {}'s search for a GID {why}.", shown(setting), subject.nccl());
-        return Some(Finding::error(Id::GidSearch, message).with_fix(fix(subject, setting)));
+        let finding = Finding::error(Id::GidSearch, message).about_variables([&setting.variable]);
+        return Some(finding.with_fix(fix(subject, setting)));
     }
     if wrong.is_empty() {
         return None;
@@ -148,6 +158,7 @@ fn wrong(subject: &Subject) -> Option<Finding> {
     let finding =
         Finding::warning(Id::GidIndex, format!("{} {leads}: {}.", shown(setting), wrong.join("; ")));
     let severity = if is_dead { Severity::Error } else { Severity::Warning };
+    let finding = finding.about_variables([&setting.variable]).about_ports(ports_of_wrong);
     Some(Finding { severity, ..finding }.with_fix(fix(subject, setting)))
 }
 
@@ -164,7 +175,7 @@ fn searches_since(subject: &Subject) -> Option<Finding> {
         "{}: NCCL 2.21 and later then search for the right slot, but an earlier NCCL takes it as the number of a slot, which does not exist, so RoCE will not connect. No NCCL was found in the image, so its release is not known.",
         shown(setting)
     );
-    Some(Finding::info(Id::GidIndex, message).with_fix(fix(subject, setting)))
+    Some(Finding::info(Id::GidIndex, message).about_variables([INDEX]).with_fix(fix(subject, setting)))
 }
 
 /// What helps where the user's own decision leads to a wrong GID.
@@ -191,8 +202,8 @@ fn beyond(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
             && used.link_layer == LinkLayer::Ethernet
             && port.is_some_and(|port| index >= port.gids.size.into())
     };
-    let names: Vec<&str> =
-        subject.plan.ports.iter().filter(is_beyond).map(|used| used.hca.as_str()).collect();
+    let beyond: Vec<&PortVerdict> = subject.plan.ports.iter().filter(is_beyond).collect();
+    let names: Vec<&str> = beyond.iter().map(|used| used.hca.as_str()).collect();
     if names.is_empty() || subject.version() < READS_GIDS_FIRST {
         return None;
     }
@@ -202,12 +213,13 @@ fn beyond(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
         condensed(&names),
         subject.nccl()
     );
-    Some(Finding::error(Id::GidIndex, message).with_fix(fix(subject, setting)))
+    let finding = Finding::error(Id::GidIndex, message).about_variables([INDEX]);
+    let finding = finding.about_ports(beyond.iter().map(|used| used.full_name()));
+    Some(finding.with_fix(fix(subject, setting)))
 }
 
 fn find<'a>(subject: &Subject<'a>, hca: &str, port: u32) -> Option<&'a Port> {
-    let hca = subject.facts.rdma.iter().find(|known| known.name == hca)?;
-    hca.ports.iter().find(|known| known.number == port)
+    Some(subject.facts.port(hca, port)?.1)
 }
 
 /// What is wrong with the slot of a port.

@@ -6,7 +6,7 @@ use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::visible;
 use crate::libraries::nccl::list::{Entry, Pattern};
 use crate::libraries::nccl::version::TAKES_32_HCAS;
-use crate::plan::Fabric;
+use crate::plan::{Fabric, PortVerdict};
 use crate::text::{condensed, counted};
 
 pub fn findings(subject: &Subject) -> Vec<Finding> {
@@ -49,7 +49,8 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
 /// HCAs that the job could use, and that the user's list leaves out.
 fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let ports = &subject.plan.ports;
-    let idle: Vec<&str> = ports.iter().filter(|port| port.left_idle).map(|port| port.hca.as_str()).collect();
+    let left_idle: Vec<&PortVerdict> = ports.iter().filter(|port| port.left_idle).collect();
+    let idle: Vec<&str> = left_idle.iter().map(|port| port.hca.as_str()).collect();
     let used = ports.iter().filter(|port| port.used).count();
     // Where the list leaves no HCA, `no-hca-selected` says so.
     if idle.is_empty() || used == 0 {
@@ -69,11 +70,13 @@ fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
         condensed(&idle)
     );
     let fix = "Remove NCCL_IB_HCA, and all of them are filled in; or leave it, if the others are for something else.";
-    Some(match gpus {
+    let finding = match gpus {
         Some(_) => Finding::warning(Id::IdleHcas, message).with_fix(fix),
         // Without the number of GPUs, nobody knows whether these are too few.
         None => Finding::info(Id::IdleHcas, message),
-    })
+    };
+    let names = left_idle.iter().map(|port| port.full_name());
+    Some(finding.about_variables([&setting.variable]).about_ports(names))
 }
 
 /// Names in the list that no HCA here has.
@@ -110,6 +113,7 @@ fn stale(subject: &Subject, pattern: &Pattern) -> Option<Finding> {
                 missing.join(", ")
             ),
         )
+        .about_variables([&setting.variable])
         .with_fix(fix),
     )
 }

@@ -11,7 +11,7 @@ use crate::libraries::nccl::interfaces::{self, Failure};
 use crate::libraries::nccl::list::Pattern;
 use crate::libraries::nccl::predict::Bootstrap;
 use crate::libraries::nccl::version::REWROTE_PARSERS;
-use crate::plan::{Fabric, words};
+use crate::plan::{Fabric, PortVerdict, words};
 
 const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 const COMM_ID: &str = "NCCL_COMM_ID";
@@ -39,7 +39,7 @@ fn of_list(subject: &Subject, setting: &UserSetting) -> Vec<Finding> {
             Some(interface) => format!("Write {VARIABLE}=={}.", interface.name),
             None => "Write the whole name of the interface.".to_owned(),
         };
-        return vec![Finding::warning(Id::OneCharacter, message).with_fix(fix)];
+        return vec![Finding::warning(Id::OneCharacter, message).about_variables([VARIABLE]).with_fix(fix)];
     }
     let pattern = Pattern::of_interfaces(&setting.value, subject.version());
     let interfaces = &subject.facts.net.interfaces;
@@ -79,6 +79,8 @@ fn of_list(subject: &Subject, setting: &UserSetting) -> Vec<Finding> {
                     subject.nccl(),
                 ),
             )
+            .about_variables([VARIABLE])
+            .about_interfaces(down)
             .with_fix(format!("Remove {VARIABLE}, or name an interface that is up and has an address.")),
         );
     }
@@ -95,15 +97,16 @@ fn comm_id(subject: &Subject) -> Option<Finding> {
     // Without devices and without a platform there is no network to speak of.
     subject.prediction()?;
     let bootstrap = |version| interfaces::bootstrap(&subject.facts.net, of_user(subject), version);
-    let what = match bootstrap(subject.version()) {
+    let (what, interfaces) = match bootstrap(subject.version()) {
         Ok(endpoint) => {
             // Only releases that match the subnet the wrong way round choose differently.
             let right = bootstrap(REWROTE_PARSERS).ok();
             if right.as_ref() == Some(&endpoint) {
                 return None;
             }
-            let instead = right.map(|right| format!(", not on {} {}", right.interface, right.address));
-            format!(
+            let instead =
+                right.as_ref().map(|right| format!(", not on {} {}", right.interface, right.address));
+            let what = format!(
                 "{} wrongly takes an interface outside the subnet of this address (fixed in {}.{}), and its processes will meet on {} {}{}",
                 subject.nccl(),
                 REWROTE_PARSERS.major,
@@ -111,7 +114,8 @@ fn comm_id(subject: &Subject) -> Option<Finding> {
                 endpoint.interface,
                 endpoint.address,
                 instead.unwrap_or_default()
-            )
+            );
+            (what, [endpoint].into_iter().chain(right).map(|end| end.interface).collect())
         }
         Err(failure) => {
             let message = failure.message()?;
@@ -119,11 +123,13 @@ fn comm_id(subject: &Subject) -> Option<Finding> {
                 Failure::BadCommId => "it is not an address with a port",
                 _ => "no interface is in the subnet of this address",
             };
-            format!("{why}, and {} will end with \"{message}\"", subject.nccl())
+            (format!("{why}, and {} will end with \"{message}\"", subject.nccl()), Vec::new())
         }
     };
     Some(
         Finding::error(Id::CommId, format!("{}: {what}.", shown(setting)))
+            .about_variables([COMM_ID])
+            .about_interfaces(interfaces)
             .with_fix("Remove NCCL_COMM_ID; torchrun and MPI tell the processes of each other without it."),
     )
 }
@@ -163,7 +169,8 @@ fn unreachable(subject: &Subject) -> Option<Finding> {
         "{who} will meet on {} {}, {why}: a job of several nodes ends with \"Connection refused\" or a time-out.",
         endpoint.interface, endpoint.address
     );
-    Some(Finding::warning(id, message).with_fix(fix))
+    let finding = Finding::warning(id, message).about_variables(by.map(|setting| &setting.variable));
+    Some(finding.about_interfaces([&endpoint.interface]).with_fix(fix))
 }
 
 /// A prefix, or an exclusion, that makes NCCL's processes meet on a rail. A user who writes the
@@ -181,25 +188,26 @@ fn on_a_rail(subject: &Subject) -> Option<Finding> {
     }
     let selects = if pattern.exclude { "does not exclude" } else { "selects" };
     let message = format!(
-        "With {}, NCCL's processes will meet on the first interface that the list {selects}: {} {}, the interface of the rail {rail}. Other nodes may not reach this node there; {} {}.",
+        "With {}, NCCL's processes will meet on the first interface that the list {selects}: {} {}, the interface of the rail {}. Other nodes may not reach this node there; {} {}.",
         shown(setting),
         endpoint.interface,
         endpoint.address,
+        rail.hca,
         better.name,
         words::because(better.because)
     );
     let fix = format!("Write {VARIABLE}=={0}, or remove it, and rdma-init fills in {0}.", better.name);
-    Some(Finding::warning(Id::BootstrapOnRail, message).with_fix(fix))
+    let finding = Finding::warning(Id::BootstrapOnRail, message).about_variables([VARIABLE]);
+    let finding = finding.about_variables(better.because.variable()).about_ports([rail.full_name()]);
+    Some(finding.about_interfaces([&endpoint.interface, &better.name]).with_fix(fix))
 }
 
-/// The HCA of a RoCE port in use that has this interface.
-fn rail_of<'a>(subject: &Subject<'a>, interface: &str) -> Option<&'a str> {
-    let of_roce =
-        subject.plan.ports.iter().filter(|verdict| verdict.used && verdict.link_layer == LinkLayer::Ethernet);
-    let rail = of_roce.filter_map(|verdict| {
-        let hca = subject.facts.rdma.iter().find(|hca| hca.name == verdict.hca)?;
-        Some((hca, hca.ports.iter().find(|port| port.number == verdict.port)?))
-    });
-    let mut rail = rail.filter(|(hca, port)| carries(subject.facts, hca, port, interface));
-    rail.next().map(|(hca, _)| hca.name.as_str())
+/// The RoCE port in use that has this interface.
+fn rail_of<'a>(subject: &Subject<'a>, interface: &str) -> Option<&'a PortVerdict> {
+    let of_roce = |verdict: &&PortVerdict| verdict.used && verdict.link_layer == LinkLayer::Ethernet;
+    let has_it = |verdict: &&PortVerdict| {
+        let port = subject.facts.port(&verdict.hca, verdict.port);
+        port.is_some_and(|(hca, port)| carries(subject.facts, hca, port, interface))
+    };
+    subject.plan.ports.iter().filter(of_roce).find(has_it)
 }

@@ -26,7 +26,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
                 subject.nccl(),
                 known.join(", ")
             );
-            Finding::warning(Id::Level, message).with_fix(fix)
+            Finding::warning(Id::Level, message).about_variables([&setting.variable]).with_fix(fix)
         })
         .collect()
 }

@@ -25,7 +25,7 @@ pub fn separators(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
         .map(|c| if c == ';' { ',' } else { c })
         .collect();
     let parts: Vec<&str> = cleaned.split([',', ' ', '\t']).filter(|part| !part.is_empty()).collect();
-    Some(Finding::warning(Id::ListSeparator, message).with_fix(format!(
+    Some(Finding::warning(Id::ListSeparator, message).about_variables([&setting.variable]).with_fix(format!(
         "Write {}={}.",
         setting.variable,
         parts.join(",")
@@ -52,7 +52,7 @@ pub fn repeated_signs(pattern: &Pattern, setting: &UserSetting) -> Option<Findin
     let exclude = pattern.exclude || pattern.entries.iter().any(|entry| entry.name.contains('^'));
     let exact = pattern.exact || pattern.entries.iter().any(|entry| entry.name.contains('='));
     let signs = format!("{}{}", if exclude { "^" } else { "" }, if exact { "=" } else { "" });
-    Some(Finding::warning(Id::RepeatedSign, message).with_fix(format!(
+    Some(Finding::warning(Id::RepeatedSign, message).about_variables([&setting.variable]).with_fix(format!(
         "Write {}={signs}{}.",
         setting.variable,
         names.join(",")
@@ -86,6 +86,7 @@ pub fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) -> Opti
     let message = format!("{}: a name without = is a prefix, so {}.", shown(setting), wide.join("; "));
     Some(
         Finding::warning(Id::PrefixMatch, message)
+            .about_variables([&setting.variable])
             .with_fix(format!("Write {}={signs}{rest}.", setting.variable)),
     )
 }
@@ -104,7 +105,7 @@ pub fn dropped(pattern: &Pattern, setting: &UserSetting, nccl: &str, fix: &str) 
         pattern.entries.len(),
         condensed(&names)
     );
-    Some(Finding::warning(Id::ListTooLong, message).with_fix(fix))
+    Some(Finding::warning(Id::ListTooLong, message).about_variables([&setting.variable]).with_fix(fix))
 }
 
 fn quoted(entries: Vec<&Entry>) -> String {

@@ -90,11 +90,13 @@ fn unknown(setting: &UserSetting) -> Finding {
             Id::MisspeltVariable,
             format!("{}: no NCCL reads a variable of this name; was {meant} meant?", shown(setting)),
         )
+        .about_variables([setting.variable.as_str(), meant])
         .with_fix(format!("Write it as {meant}, or remove it.")),
         None => Finding::info(
             Id::UnknownVariable,
             format!("{}: no NCCL up to 2.32 reads it; a net plugin may.", shown(setting)),
-        ),
+        )
+        .about_variables([&setting.variable]),
     }
 }
 
@@ -124,6 +126,7 @@ fn other_release(subject: &Subject, setting: &UserSetting, variable: variables::
     let fix = if fix.is_empty() { format!("Remove {name}.") } else { format!("Remove {name}, {fix}.") };
     Some(
         Finding::warning(Id::VariableOfOtherRelease, format!("{}: {nccl} {when}.", shown(setting)))
+            .about_variables([name])
             .with_fix(fix),
     )
 }
@@ -151,5 +154,5 @@ fn retired(subject: &Subject, setting: &UserSetting, new: &str) -> Option<Findin
         )
         .with_fix(format!("Write {new}={}.", setting.value)),
     };
-    Some(finding)
+    Some(finding.about_variables([name, new]))
 }

@@ -34,6 +34,7 @@ fn network(subject: &Subject) -> Option<Finding> {
             Id::NoNetwork,
             format!("{}: NCCL will end with \"{}\".", shown(setting), message.trim_end_matches('.')),
         )
+        .about_variables(["NCCL_NET"])
         .with_fix(fix),
     )
 }
@@ -52,6 +53,7 @@ fn fallback(subject: &Subject) -> Option<Finding> {
                 subject.nccl()
             ),
         )
+        .about_variables(["NCCL_NET"])
         .with_fix("Remove NCCL_NET, if that is not on purpose.")
     })
 }
@@ -69,6 +71,7 @@ fn debug(subject: &Subject) -> Option<Finding> {
             Id::DebugLevel,
             format!("{} is not a level that NCCL knows, so NCCL logs nothing.", shown(setting)),
         )
+        .about_variables(["NCCL_DEBUG"])
         .with_fix(format!("Write one of {}.", DEBUG.join(", ")))
     })
 }

@@ -122,7 +122,11 @@ fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
         }
         Some(_) => format!("Write the number alone in {}, or remove it.", setting.variable),
     };
-    Some(Finding::warning(Id::NotANumber, format!("{}: {message}.", shown(setting))).with_fix(fix))
+    Some(
+        Finding::warning(Id::NotANumber, format!("{}: {message}.", shown(setting)))
+            .about_variables([&setting.variable])
+            .with_fix(fix),
+    )
 }
 
 fn is_hexadecimal(text: &str) -> bool {
@@ -154,6 +158,7 @@ fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Op
             Id::OutOfRange,
             format!("{} is out of range: it can be {range}{limit}{acts}.", shown(setting)),
         )
+        .about_variables([&setting.variable])
         .with_fix(format!("Set a value in this range, or remove {} for NCCL's default.", number.variable)),
     )
 }
@@ -176,5 +181,6 @@ fn timeout(subject: &Subject) -> Option<Finding> {
             shown(setting),
             counted(retries as usize, "time")
         ),
-    ))
+    )
+    .about_variables([&setting.variable]))
 }

@@ -41,7 +41,7 @@ fn named(subject: &Subject, image: &Image) -> Option<Finding> {
             format!("{what}; {} goes on with its own transports, without a word.", subject.nccl()),
         ),
     };
-    Some(finding.with_fix(elsewhere(image).unwrap_or_else(|| {
+    Some(finding.about_variables([VARIABLE]).with_fix(elsewhere(image).unwrap_or_else(|| {
         format!("Install the plugin in the image, or remove {VARIABLE} (or set it to none).")
     })))
 }
@@ -62,7 +62,11 @@ fn needed(subject: &Subject, image: &Image) -> Option<Finding> {
             shown(setting),
             subject.nccl()
         );
-        return Some(Finding::error(Id::NoPlugin, message).with_fix(format!("Remove {VARIABLE}.")));
+        return Some(
+            Finding::error(Id::NoPlugin, message)
+                .about_variables([VARIABLE])
+                .with_fix(format!("Remove {VARIABLE}.")),
+        );
     }
     Some(
         Finding::error(

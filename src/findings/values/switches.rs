@@ -28,6 +28,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         .map(|(setting, stays)| {
             let message = format!("{}: NCCL takes only 1 as a yes here, so {stays}.", shown(setting));
             Finding::warning(Id::SwitchValue, message)
+                .about_variables([&setting.variable])
                 .with_fix(format!("Write {}=1, or remove it.", setting.variable))
         })
         .collect()

@@ -32,7 +32,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
                 Some(_) => Finding::error(Id::TuningList, message),
                 None => Finding::warning(Id::TuningList, message),
             };
-            Some(finding.with_fix(format!(
+            Some(finding.about_variables([variable.to_owned()]).with_fix(format!(
                 "Write words from {}, separated by commas; AllReduce:{},{} is for one function alone, and ^ before a list excludes its words.",
                 words.join(", "),
                 words[0],

@@ -77,6 +77,14 @@ pub struct PortUse {
     pub gid: Option<GidUse>,
 }
 
+impl PortUse {
+    /// `mlx5_0:1`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}:{}", self.hca, self.port)
+    }
+}
+
 /// Which GID NCCL takes, or why its connections fail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

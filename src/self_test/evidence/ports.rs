@@ -12,10 +12,8 @@ use crate::text::{condensed, grouped};
 /// The ports that the plan uses. They are a list, because an iterator would make more code at
 /// each use.
 pub fn used<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a Hca, &'a Port)> {
-    let found = plan.ports.iter().filter(|verdict| verdict.used).filter_map(|verdict| {
-        let hca = facts.rdma.iter().find(|hca| hca.name == verdict.hca)?;
-        Some((hca, hca.ports.iter().find(|port| port.number == verdict.port)?))
-    });
+    let used = plan.ports.iter().filter(|verdict| verdict.used);
+    let found = used.filter_map(|verdict| facts.port(&verdict.hca, verdict.port));
     found.collect::<Vec<_>>().into_iter()
 }
 

@@ -1,0 +1,32 @@
+//! What a finding is about, so that nobody has to look for names in a message.
+
+use serde::Serialize;
+
+/// Names, each once, in the order in which the finding has them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct About {
+    /// Variables of the environment, set or not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<String>,
+    /// Ports of HCAs, as `mlx5_0:1`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<String>,
+    /// Network interfaces.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<String>,
+}
+
+impl About {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == About::default()
+    }
+
+    pub(super) fn add(list: &mut Vec<String>, names: impl IntoIterator<Item = impl Into<String>>) {
+        for name in names.into_iter().map(Into::into) {
+            if !list.contains(&name) {
+                list.push(name);
+            }
+        }
+    }
+}
