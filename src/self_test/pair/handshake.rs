@@ -78,7 +78,7 @@ impl<'a> Handshake<'a> {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             nonce,
         };
-        let greeting = line(&greeting).map_err(failed)?;
+        let greeting = json::line(&greeting);
         Ok(Handshake { side, token: token.as_bytes(), longest, address, greeting, session: None })
     }
 
@@ -106,7 +106,7 @@ impl<'a> Handshake<'a> {
     pub fn farewell(&self, fault: Fault) -> Option<Vec<u8>> {
         match (self.side, fault) {
             (Side::Second, Fault::Version) => Some(self.greeting.clone()),
-            (Side::Second, Fault::Token) => line(&Plain::Refused).ok(),
+            (Side::Second, Fault::Token) => Some(json::line(&Plain::Refused)),
             _ => None,
         }
     }
@@ -123,7 +123,7 @@ impl<'a> Handshake<'a> {
         };
         let mut session = Session::new(self.token, self.side, greetings);
         let next = match self.side {
-            Side::First => self.hello(&mut session)?,
+            Side::First => self.hello(&mut session),
             Side::Second => self.greeting.clone(),
         };
         self.session = Some(session);
@@ -140,16 +140,15 @@ impl<'a> Handshake<'a> {
         };
         let last = match self.side {
             Side::First => Vec::new(),
-            Side::Second => self.hello(&mut session)?,
+            Side::Second => self.hello(&mut session),
         };
         let longest = Duration::from_millis(longest_ms).min(self.longest.max(USUAL));
         Ok(Step::Proven(last, session, longest + MORE))
     }
 
-    fn hello(&self, session: &mut Session) -> Result<Vec<u8>, Stranger> {
+    fn hello(&self, session: &mut Session) -> Vec<u8> {
         let longest_ms = u64::try_from(self.longest.as_millis()).unwrap_or(u64::MAX);
-        let sealed = session.seal(&Message::Hello { longest_ms });
-        sealed.map_err(|error| Stranger { fault: Fault::NotOurs, why: error.to_string() })
+        session.seal(&Message::Hello { longest_ms })
     }
 
     fn other_version(&self, schema: &str, program: &str) -> Stranger {
@@ -182,12 +181,6 @@ pub fn not_ours(address: &str, bytes: &[u8]) -> Stranger {
         "{address} is not an rdma-init self-test, or is one of another version: it sent \"{start}\"."
     );
     Stranger { fault: Fault::NotOurs, why }
-}
-
-fn line(plain: &Plain) -> std::io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    json::write_line(&mut line, plain)?;
-    Ok(line)
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ impl Wire {
     /// # Errors
     /// A sentence.
     pub fn send(&mut self, message: &Message) -> Result<(), String> {
-        let line = self.session.seal(message).map_err(|error| error.to_string())?;
+        let line = self.session.seal(message);
         self.connection.send(&line, SENDING).map_err(|stranger| stranger.why)
     }
 
