@@ -8,7 +8,7 @@ use rdma_init::{start, sys};
 
 // SAFETY: libc calls the symbol `main` once; no other has the name.
 #[unsafe(no_mangle)]
-extern "C" fn main(_argc: i32, _argv: *const *const i8) -> i32 {
+extern "C" fn main(_argc: i32, _argv: *const *const std::ffi::c_char) -> i32 {
     let inherited = sys::signals::block_all();
     start::finish(start::start(inherited))
 }

@@ -167,6 +167,9 @@ ids! {
 
     // What the image has.
 
+    /// A program or a library of the job is for another processor architecture than rdma-init:
+    /// the image mixes x86-64 and arm64.
+    OtherArchitecture = "other-architecture", "Build the whole image for the architecture of the node (`docker build --platform`), and copy the rdma-init of that architecture into it.";
     /// The image has no libibverbs that NCCL can load, so the job runs on TCP.
     NoLibibverbs = "no-libibverbs", "Install libibverbs1 and ibverbs-providers (Debian, Ubuntu), or rdma-core and libibverbs, in the image.";
     /// libibverbs has no provider for an HCA in the image, or cannot load it, so NCCL does

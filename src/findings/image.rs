@@ -2,20 +2,63 @@
 
 use crate::facts::Facts;
 use crate::facts::image::Image;
+use crate::facts::image::architecture::{Foreign, Kind};
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::installed;
 use crate::plan::{Fabric, Plan, PortVerdict};
 use crate::text::condensed;
 
 pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
-    let Some(image) = installed::image(facts) else { return Vec::new() };
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = facts.image.as_ref().and_then(other_architecture).into_iter().collect();
+    let Some(image) = installed::image(facts) else { return findings };
     findings.extend(several(facts, image));
     findings.extend(other_than_said(facts));
     if plan.fabric == Fabric::Verbs {
         findings.extend(no_libibverbs(image).or_else(|| no_provider(facts, image, plan)));
     }
     findings
+}
+
+/// Programs and libraries of the job that are for another architecture. One of a library matters
+/// only where the dynamic loader finds no other one.
+fn other_architecture(image: &Image) -> Option<Finding> {
+    let matters = |foreign: &&Foreign| match foreign.kind {
+        Kind::Nccl => image.nccl_of_the_job().is_none(),
+        Kind::Libibverbs => image.libibverbs_of_the_job().is_none(),
+        Kind::Command | Kind::Python | Kind::Torch => true,
+        Kind::Other => false,
+    };
+    let found: Vec<&Foreign> = image.foreign.iter().filter(matters).collect();
+    let first = found.first()?;
+    let what = |foreign: &&Foreign| {
+        let name = match foreign.kind {
+            Kind::Command => "the command",
+            Kind::Python => "Python",
+            Kind::Nccl => "NCCL",
+            Kind::Torch => "PyTorch",
+            Kind::Libibverbs => "libibverbs",
+            Kind::Other => "another file",
+        };
+        format!("{name} ({}, {})", foreign.path.display(), foreign.architecture)
+    };
+    let list: Vec<String> = found.iter().map(what).collect();
+    let is_program = |foreign: &&Foreign| matches!(foreign.kind, Kind::Command | Kind::Python);
+    let consequence = if found.iter().any(is_program) {
+        "a program of another architecture does not start, or only under an emulator, which is slow and has neither GPUs nor RDMA"
+    } else {
+        "the dynamic loader passes over a library of another architecture"
+    };
+    let message = format!(
+        "rdma-init is for {}, and this is for another architecture: {}; {consequence}.",
+        first.wanted,
+        list.join(", ")
+    );
+    // Nobody knows whether the job takes that Python.
+    let finding = match found.iter().all(|foreign| foreign.kind == Kind::Python) {
+        true => Finding::warning(Id::OtherArchitecture, message),
+        false => Finding::error(Id::OtherArchitecture, message),
+    };
+    Some(finding.with_fix("Build the whole image for the architecture of the node (docker build --platform), and copy the rdma-init of that architecture into it."))
 }
 
 /// NCCLs of different releases: it depends on the job which one it loads.

@@ -34,7 +34,11 @@ pub fn write(out: &mut impl Write, image: &Image) -> io::Result<()> {
     ] {
         libraries.iter().try_for_each(|library| write_library(out, name, library, ""))?;
     }
-    write_providers(out, image)
+    write_providers(out, image)?;
+    image.foreign.iter().try_for_each(|foreign| {
+        let architecture = visible(&foreign.architecture);
+        writeln!(out, "  for another architecture: {} ({architecture})", shown(&foreign.path))
+    })
 }
 
 fn write_library(out: &mut impl Write, name: &str, library: &Library, mark: &str) -> io::Result<()> {

@@ -87,7 +87,7 @@ pub const KINDS: &[Kind] = &[
         "nccl",
         "NCCL in the image",
         image::nccl,
-        &[Id::NcclVersionsDiffer, Id::NcclVersion, Id::NcclTooOld],
+        &[Id::OtherArchitecture, Id::NcclVersionsDiffer, Id::NcclVersion, Id::NcclTooOld],
     ),
     quick("cuda", "CUDA of the image", image::cuda, &[Id::CudaTooOld]),
     quick("plugin", "net plugin", image::plugin, &[Id::PluginNotFound, Id::NoPlugin]),

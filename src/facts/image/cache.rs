@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::architecture::OURS;
 use super::bytes::{LONGEST_PATH, text_within, u8_at, u32_at, u64_at};
 use super::tree::Tree;
 use crate::facts::reader::Reader;
@@ -32,9 +33,6 @@ const NEW_ENTRY: usize = 24;
 /// The sizes in bytes of `struct cache_file` and of each `struct file_entry`.
 const OLD_HEADER: usize = 16;
 const OLD_ENTRY: usize = 12;
-
-/// `FLAG_X8664_LIB64 | FLAG_ELF_LIBC6`: what the loader of x86-64 accepts.
-const X86_64_LIBC6: u32 = 0x0303;
 
 /// A library's name and its file, in the cache's order: if two have one name, the loader takes
 /// the first.
@@ -75,7 +73,7 @@ fn new_format(bytes: &[u8]) -> Option<&[u8]> {
 /// The name and file of an entry. Offsets count from the start of the new format.
 fn library(cache: &[u8], entry: &[u8], matters: fn(&str) -> bool) -> Option<Entry> {
     // A library in a folder of `glibc-hwcaps`, which is only for some processors, has a mask.
-    if u32_at(entry, 0)? != X86_64_LIBC6 || u64_at(entry, 16)? != 0 {
+    if u32_at(entry, 0)? != OURS.cache_flags || u64_at(entry, 16)? != 0 {
         return None;
     }
     let text = |at: usize, longest| text_within(cache, usize::try_from(u32_at(entry, at)?).ok()?, longest);
@@ -131,10 +129,12 @@ pub mod tests {
     fn entries_of_this_architecture_are_read_from_both_formats() {
         let new = cache(&[
             (3, 0, "libnccl.so.2", "/lib32/libnccl.so.2"),
-            (X86_64_LIBC6, 1 << 62, "libnccl.so.2", "/lib/glibc-hwcaps/x86-64-v3/libnccl.so.2"),
-            (X86_64_LIBC6, 0, "libnccl.so.2", "/a/libnccl.so.2"),
-            (X86_64_LIBC6, 0, "libc.so.6", "/lib/libc.so.6"),
-            (X86_64_LIBC6, 0, "libnccl.so.2", "/b/libnccl.so.2"),
+            // Of the other architecture.
+            (OURS.cache_flags ^ 0x0900, 0, "libnccl.so.2", "/other/libnccl.so.2"),
+            (OURS.cache_flags, 1 << 62, "libnccl.so.2", "/lib/glibc-hwcaps/x86-64-v3/libnccl.so.2"),
+            (OURS.cache_flags, 0, "libnccl.so.2", "/a/libnccl.so.2"),
+            (OURS.cache_flags, 0, "libc.so.6", "/lib/libc.so.6"),
+            (OURS.cache_flags, 0, "libnccl.so.2", "/b/libnccl.so.2"),
         ]);
         let wanted = ["libnccl.so.2 /a/libnccl.so.2", "libnccl.so.2 /b/libnccl.so.2"];
         assert_eq!(names(&new).unwrap(), wanted);
@@ -147,7 +147,7 @@ pub mod tests {
     #[test]
     fn no_more_is_kept_than_an_image_has() {
         let path = format!("/{}", "x".repeat(LONGEST_PATH - 2));
-        let entry = (X86_64_LIBC6, 0, "libnccl.so.2", path.as_str());
+        let entry = (OURS.cache_flags, 0, "libnccl.so.2", path.as_str());
         let mut bytes = cache(&[entry]);
         let one = bytes[NEW_HEADER..NEW_HEADER + NEW_ENTRY].to_vec();
         let texts = bytes.split_off(NEW_HEADER + NEW_ENTRY);
@@ -166,12 +166,12 @@ pub mod tests {
         assert_eq!((found.len(), found[0].len()), (KEPT, "libnccl.so.2 ".len() + path.len()));
         // A name that is longer than the name of a file can be.
         let long = format!("libnccl.so.{}", "2".repeat(LONGEST_NAME));
-        assert_eq!(names(&cache(&[(X86_64_LIBC6, 0, &long, "/a")])).unwrap(), [""; 0]);
+        assert_eq!(names(&cache(&[(OURS.cache_flags, 0, &long, "/a")])).unwrap(), [""; 0]);
     }
 
     #[test]
     fn what_points_outside_is_left_out() {
-        let good = cache(&[(X86_64_LIBC6, 0, "libnccl.so.2", "/a/libnccl.so.2")]);
+        let good = cache(&[(OURS.cache_flags, 0, "libnccl.so.2", "/a/libnccl.so.2")]);
         for at in [NEW_HEADER + 4, NEW_HEADER + 8] {
             for offset in [u32::MAX, good.len() as u32, 0x7fff_ffff] {
                 let mut bytes = good.clone();

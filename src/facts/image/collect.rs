@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::architecture::{Foreign, Kind, foreign};
 use super::elf::{Elf, Not};
 use super::library::{Family, Library, Reach, VersionFrom, Way};
 use super::loader::{Loader, Own, in_folder};
@@ -20,12 +21,14 @@ pub struct Collector<'a> {
     loader: &'a Loader<'a>,
     family: Family,
     pub found: Vec<Library>,
+    /// Files that the loader passes over, because they are for another architecture.
+    pub foreign: Vec<Foreign>,
 }
 
 impl<'a> Collector<'a> {
     /// A collector that starts with the files that the dynamic loader can find.
     pub fn new(tree: &'a Tree<'a>, loader: &'a Loader<'a>, family: Family) -> Collector<'a> {
-        let mut collector = Collector { tree, loader, family, found: Vec::new() };
+        let mut collector = Collector { tree, loader, family, found: Vec::new(), foreign: Vec::new() };
         for reach in loader.all(|name| family.has(name)) {
             collector.add(reach);
         }
@@ -73,7 +76,10 @@ impl<'a> Collector<'a> {
         let file = self.tree.open(&real)?;
         match Elf::open(&file) {
             Ok(_) => {}
-            Err(Not::OurMachine) => return None,
+            Err(Not::OurMachine(architecture)) => {
+                self.pass_over(Kind::of_family(self.family), &real, architecture);
+                return None;
+            }
             Err(Not::Elf) => {
                 self.tree.remember(&real, "is not a library");
                 return None;
@@ -90,6 +96,17 @@ impl<'a> Collector<'a> {
             ..Library::default()
         });
         Some(self.found.len() - 1)
+    }
+
+    /// Notes a library that is for another architecture.
+    pub fn pass_over(&mut self, kind: Kind, real: &Path, architecture: Option<&str>) {
+        let known = self.foreign.iter().any(|foreign| foreign.path == real);
+        if let Some(architecture) = architecture
+            && !known
+            && self.foreign.len() < LIBRARIES
+        {
+            self.foreign.push(foreign(kind, real, architecture));
+        }
     }
 
     /// The file among those found that the loader takes for a name.

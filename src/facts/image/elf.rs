@@ -8,9 +8,10 @@ use std::mem::{offset_of, size_of};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use nix::libc::{EI_CLASS, EI_DATA, ELFCLASS64, ELFDATA2LSB, ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, EM_X86_64};
+use nix::libc::{EI_CLASS, EI_DATA, ELFCLASS64, ELFDATA2LSB, ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3};
 use nix::libc::{Elf64_Ehdr, Elf64_Phdr, Elf64_Shdr, PT_DYNAMIC, PT_INTERP, PT_LOAD};
 
+use super::architecture::{OURS, named};
 use super::bytes::{text_at, u8_at, u16_at, u32_at, u64_at};
 
 /// Bytes of the file header, of a program header, of a section header, and of an entry of the
@@ -45,7 +46,7 @@ const DT_STRTAB: u64 = 5;
 const DT_RPATH: u64 = 15;
 const DT_RUNPATH: u64 = 29;
 
-/// An x86-64 ELF file.
+/// An ELF file of this program's architecture.
 pub struct Elf<'a> {
     file: &'a File,
     header: [u8; HEADER],
@@ -54,8 +55,9 @@ pub struct Elf<'a> {
 /// Why this machine's dynamic loader could not take a file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Not {
-    /// The file is for another machine, and the loader passes over it.
-    OurMachine,
+    /// The file is for another machine, and the loader passes over it. The name is that of an
+    /// architecture that this program is built for as well.
+    OurMachine(Option<&'static str>),
     /// The file is not an ELF file.
     Elf,
 }
@@ -78,10 +80,12 @@ impl<'a> Elf<'a> {
         if !header.starts_with(&[ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3]) {
             return Err(Not::Elf);
         }
-        let ours = u8_at(&header, EI_CLASS) == Some(ELFCLASS64)
-            && u8_at(&header, EI_DATA) == Some(ELFDATA2LSB)
-            && u16_at(&header, offset_of!(Elf64_Ehdr, e_machine)) == Some(EM_X86_64);
-        if ours { Ok(Elf { file, header }) } else { Err(Not::OurMachine) }
+        let alike =
+            u8_at(&header, EI_CLASS) == Some(ELFCLASS64) && u8_at(&header, EI_DATA) == Some(ELFDATA2LSB);
+        match u16_at(&header, offset_of!(Elf64_Ehdr, e_machine)).filter(|_| alike) {
+            Some(machine) if machine == OURS.machine => Ok(Elf { file, header }),
+            machine => Err(Not::OurMachine(machine.and_then(named))),
+        }
     }
 
     /// The dynamic section, found as the loader finds it, by the program headers.
@@ -264,9 +268,12 @@ mod tests {
             Elf::open(&file).err()
         };
         assert_eq!(elf(|_| {}), None);
-        assert_eq!(elf(|bytes| bytes[4] = 1), Some(Not::OurMachine));
-        assert_eq!(elf(|bytes| bytes[5] = 2), Some(Not::OurMachine));
-        assert_eq!(elf(|bytes| bytes[18] = 183), Some(Not::OurMachine));
+        assert_eq!(elf(|bytes| bytes[4] = 1), Some(Not::OurMachine(None)));
+        assert_eq!(elf(|bytes| bytes[5] = 2), Some(Not::OurMachine(None)));
+        // That of a processor that nobody has.
+        assert_eq!(elf(|bytes| bytes[18] = 0xff), Some(Not::OurMachine(None)));
+        let other = if OURS.name == "x86_64" { "aarch64" } else { "x86_64" };
+        assert_eq!(elf(|bytes| fake::turn(bytes)), Some(Not::OurMachine(Some(other))));
         assert_eq!(elf(|bytes| bytes[0] = b'!'), Some(Not::Elf));
         assert_eq!(elf(|bytes| bytes.truncate(63)), Some(Not::Elf));
         assert_eq!(elf(Vec::clear), Some(Not::Elf));

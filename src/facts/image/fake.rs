@@ -1,6 +1,8 @@
 //! Makes the bytes of libraries for the tests.
 
-/// The content of an x86-64 library.
+use super::architecture::OURS;
+
+/// The content of a library of this program's architecture.
 #[derive(Default)]
 pub struct Library<'a> {
     pub needed: &'a [&'a str],
@@ -34,7 +36,7 @@ impl Library<'_> {
 
         let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
         bytes.resize(16, 0);
-        put(&mut bytes, &[(2, 3), (2, 62), (4, 1), (8, 0), (8, 64)]);
+        put(&mut bytes, &[(2, 3), (2, OURS.machine.into()), (4, 1), (8, 0), (8, 64)]);
         put(&mut bytes, &[(8, if self.without_sections { 0 } else { sections_at })]);
         put(&mut bytes, &[(4, 0), (2, 64), (2, 56), (2, 2), (2, 64)]);
         put(&mut bytes, &if self.without_sections { [(2, 0), (2, 0)] } else { [(2, 3), (2, 2)] });
@@ -64,6 +66,11 @@ fn put(bytes: &mut Vec<u8>, numbers: &[(usize, u64)]) {
     for (size, number) in numbers {
         bytes.extend(&number.to_le_bytes()[..*size]);
     }
+}
+
+/// Turns a library of this program's architecture into one of the other.
+pub fn turn(bytes: &mut [u8]) {
+    bytes[18] ^= 62 ^ 183;
 }
 
 /// An NCCL that tells its version.

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::architecture::OURS;
 use super::cache::{self, Entry};
 use super::library::{Family, Reach, Way};
 use super::tree::Tree;
@@ -12,10 +13,9 @@ use crate::facts::start::Start;
 /// The most folders of a list that count.
 const FOLDERS: usize = 128;
 
-/// Debian's loader, then that of other distributions. musl's has `/lib`,
-/// `/usr/local/lib` and `/usr/lib`.
-const STANDARD: &[&str] =
-    &["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
+/// The folders of Debian's loader, where those of the architecture come first, and of other
+/// distributions. musl's has `/lib`, `/usr/local/lib` and `/usr/lib`.
+const STANDARD: &[&str] = &["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 
 pub struct Loader<'a> {
     tree: &'a Tree<'a>,
@@ -46,7 +46,7 @@ impl<'a> Loader<'a> {
             preloaded: preloaded.take(FOLDERS).map(str::to_owned).collect(),
             library_path: distinct(tree, library_path(&start)),
             cache: cache::read(reader, tree, |name| Family::any_has(name) || name.contains("-rdmav")),
-            standard: distinct(tree, STANDARD.iter().map(PathBuf::from)),
+            standard: distinct(tree, standard()),
         }
     }
 
@@ -109,6 +109,11 @@ fn library_path<'s>(start: &Start<'s>) -> impl Iterator<Item = PathBuf> + use<'s
     let value = start.environment.get("LD_LIBRARY_PATH").filter(|value| !value.is_empty());
     let folders = value.into_iter().flat_map(|value| value.split([':', ';']));
     folders.filter(|folder| !folder.contains('$')).filter_map(move |folder| start.path(folder))
+}
+
+fn standard() -> impl Iterator<Item = PathBuf> {
+    let of_architecture = ["/lib", "/usr/lib"].map(|folder| Path::new(folder).join(OURS.folder));
+    of_architecture.into_iter().chain(STANDARD.iter().map(PathBuf::from))
 }
 
 /// The folders that exist, each of them once.

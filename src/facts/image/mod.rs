@@ -1,5 +1,6 @@
 //! The libraries of the container's image, found without loading them and without a GPU.
 
+pub mod architecture;
 mod bytes;
 mod cache;
 mod collect;
@@ -8,6 +9,7 @@ pub mod elf;
 mod fake;
 pub mod library;
 mod loader;
+mod programs;
 pub mod providers;
 mod python;
 mod scan;
@@ -23,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
 use super::start::Start;
+use architecture::Foreign;
 use collect::{Collector, loaded};
 use library::{Family, Library, Way};
 use loader::Loader;
@@ -50,6 +53,10 @@ pub struct Image {
     pub cuda_runtime: Vec<Library>,
     /// UCX, found by its `libucp`.
     pub ucx: Vec<Library>,
+    /// Programs of the job, and libraries of NCCL, PyTorch and libibverbs, that are for another
+    /// architecture than this program.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub foreign: Vec<Foreign>,
 }
 
 /// The name for which NCCL is loaded.
@@ -103,7 +110,10 @@ impl Image {
 const NET_PLUGIN_FOLDERS: &[&str] = &[
     "/opt/amazon/ofi-nccl/lib",
     "/opt/amazon/ofi-nccl/lib64",
+    #[cfg(target_arch = "x86_64")]
     "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu",
+    #[cfg(target_arch = "aarch64")]
+    "/opt/amazon/ofi-nccl/lib/aarch64-linux-gnu",
     "/opt/aws-ofi-nccl/lib",
     "/opt/aws-ofi-nccl/install/lib",
     "/usr/local/gib/lib64",
@@ -146,7 +156,10 @@ pub fn read(reader: &Reader, start: Start) -> Image {
         folders.iter().for_each(|folder| libraries.folder(Way::Vendor, Path::new(folder)));
         libraries.finish()
     };
-    let libibverbs = family(Family::Verbs).finish();
+    let verbs = family(Family::Verbs);
+    let mut foreign = programs::foreign(tree, start);
+    foreign.extend(nccl.foreign.iter().chain(&verbs.foreign).cloned());
+    let libibverbs = verbs.finish();
     let built = providers::built(tree, &libibverbs);
     Image {
         nccl: nccl.finish(),
@@ -158,6 +171,7 @@ pub fn read(reader: &Reader, start: Start) -> Image {
         net_plugins: with_folders(Family::NetPlugin, NET_PLUGIN_FOLDERS),
         cuda_runtime: cuda_runtime.finish(),
         ucx: with_folders(Family::Ucp, UCX_FOLDERS),
+        foreign,
     }
 }
 

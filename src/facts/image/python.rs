@@ -3,12 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::elf;
+use super::programs;
 use super::tree::Tree;
 use crate::facts::start::Start;
-
-/// In bytes: how much of a script's first line the kernel reads (`BINPRM_BUF_SIZE`).
-const SHEBANG: usize = 256;
 
 /// The most folders of packages that count, and the most entries of a list of folders.
 const MOST: usize = 64;
@@ -59,29 +56,11 @@ fn python_of(tree: &Tree, start: Start, command: &str) -> Option<PathBuf> {
     let is_python = |path: &Path| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("python"))
     };
-    let program = in_path(tree, start, command)?;
+    let program = programs::in_path(tree, start, command)?;
     if is_python(&program) {
         return Some(program);
     }
-    let mut line = [0; SHEBANG];
-    let length = elf::read_at(&tree.open(&tree.real(&program)?)?, &mut line, 0).ok()?;
-    let line = std::str::from_utf8(line.get(..length)?.split(|byte| *byte == b'\n').next()?).ok()?;
-    let mut words = line.strip_prefix("#!")?.split_whitespace();
-    let first = words.next()?;
-    let interpreter = match first.ends_with("/env") {
-        true => words.find(|word| !word.starts_with('-') && !word.contains('='))?,
-        false => first,
-    };
-    in_path(tree, start, interpreter).filter(|path| is_python(path))
-}
-
-/// Finds a program as execvp(3) does.
-fn in_path(tree: &Tree, start: Start, name: &str) -> Option<PathBuf> {
-    if name.contains('/') {
-        return start.path(name).filter(|path| tree.is_there(path));
-    }
-    let folders = start.environment.get("PATH").unwrap_or_default().split(':').take(MOST);
-    folders.filter_map(|folder| Some(start.path(folder)?.join(name))).find(|path| tree.is_there(path))
+    programs::interpreter(tree, start, &program).filter(|path| is_python(path))
 }
 
 impl Sites<'_> {

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::architecture::Kind;
 use super::collect::Collector;
-use super::elf::{Dynamic, Elf};
+use super::elf::{Dynamic, Elf, Not};
 use super::library::{Library, Reach, VersionFrom, Way};
 use super::loader::{Own, expanded};
 use super::scan;
@@ -74,9 +75,16 @@ pub fn read(tree: &Tree, sites: &[PathBuf], nccl: &mut Collector) -> Option<Torc
 /// How a library gets NCCL, and from which file; `None` if it does not use NCCL.
 fn linked(tree: &Tree, real: &Path, nccl: &mut Collector) -> Option<(Linkage, Option<PathBuf>)> {
     let file = tree.open(real)?;
-    let Ok(elf) = Elf::open(&file) else {
-        tree.remember(real, "is not a library");
-        return None;
+    let elf = match Elf::open(&file) {
+        Ok(elf) => elf,
+        Err(Not::OurMachine(architecture @ Some(_))) => {
+            nccl.pass_over(Kind::Torch, real, architecture);
+            return None;
+        }
+        Err(_) => {
+            tree.remember(real, "is not a library");
+            return None;
+        }
     };
     let dynamic = elf.dynamic()?;
     if let Some(name) = dynamic.needed.iter().find(|name| name.starts_with("libnccl.so")) {

@@ -65,7 +65,7 @@ fn a_libibverbs_that_tells_nothing_has_its_providers_beside_it() {
 fn plugins_runtime_and_ucx_tell_whether_they_load() {
     let root = Root::new();
     let library = |path: &str| root.file(path, fake::empty());
-    library("opt/amazon/ofi-nccl/lib/x86_64-linux-gnu/libnccl-net-ofi.so");
+    library(&format!("opt/amazon/ofi-nccl/lib/{}/libnccl-net-ofi.so", OURS.folder));
     library(&format!("{MULTIARCH}/libnccl-net.so"));
     library(&format!("{MULTIARCH}/libucp.so.0.0.0"));
     root.link("libucp.so.0.0.0", &format!("{MULTIARCH}/libucp.so.0"));

@@ -6,12 +6,14 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
+use super::architecture::{Kind, OURS};
 use super::cache::tests::{after_old, cache};
 use super::fake::{self, nccl};
 use super::library::VersionFrom;
 use super::*;
 use crate::facts::environment::Environment;
 
+mod architecture;
 mod fabric;
 mod mutated;
 mod pytorch;
@@ -19,7 +21,11 @@ mod search;
 mod sites;
 mod start;
 
+/// Debian's folder of libraries for this program's architecture.
+#[cfg(target_arch = "x86_64")]
 const MULTIARCH: &str = "usr/lib/x86_64-linux-gnu";
+#[cfg(target_arch = "aarch64")]
+const MULTIARCH: &str = "usr/lib/aarch64-linux-gnu";
 const SITE: &str = "usr/local/lib/python3.10/dist-packages";
 
 struct Root(TempDir);
@@ -50,7 +56,8 @@ impl Root {
     }
 
     fn cache(&self, entries: &[(&str, &str)]) {
-        let entries: Vec<_> = entries.iter().map(|(name, path)| (0x0303, 0, *name, *path)).collect();
+        let entries: Vec<_> =
+            entries.iter().map(|(name, path)| (OURS.cache_flags, 0, *name, *path)).collect();
         self.file("etc/ld.so.cache", cache(&entries));
     }
 

@@ -21,8 +21,8 @@ fn torch_takes_nccl_in_the_loaders_order() {
     };
     let rpath = || fake::Library { rpath: origin, ..Default::default() };
     let runpath = || fake::Library { runpath: origin, ..Default::default() };
-    let both =
-        || fake::Library { rpath: Some("/usr/lib/x86_64-linux-gnu"), runpath: origin, ..Default::default() };
+    let multiarch = format!("/{MULTIARCH}");
+    let both = || fake::Library { rpath: Some(&multiarch), runpath: origin, ..Default::default() };
     assert_eq!(job(rpath(), ""), "2.20.5");
     assert_eq!(job(rpath(), "/opt/nccl"), "2.20.5");
     assert_eq!(job(runpath(), ""), "2.20.5");

@@ -10,37 +10,35 @@ fn each_way_is_found_and_a_file_is_listed_once() {
     root.file("opt/nccl/lib/libnccl.so.2.20.3", nccl("2.20.3"));
     // An absolute link leads to a path below the root.
     root.link("/opt/nccl/lib/libnccl.so.2.20.3", "opt/nccl/lib/libnccl.so.2");
-    root.cache(&[
-        ("libnccl.so.2", "/lib/x86_64-linux-gnu/libnccl.so.2"),
-        ("libnccl.so.2", "/opt/nccl/lib/libnccl.so.2"),
-    ]);
+    let of_debian = format!("/lib/{}/libnccl.so.2", OURS.folder);
+    root.cache(&[("libnccl.so.2", &of_debian), ("libnccl.so.2", "/opt/nccl/lib/libnccl.so.2")]);
     root.wheel(SITE, "2.19.3", "2.19.3");
     let (image, errors) = root.read([]);
     let (found, job) = shown(&image);
     assert_eq!(
         found,
         [
-            "2.21.5 Cache /lib/x86_64-linux-gnu/libnccl.so.2, \
-             Standard /lib/x86_64-linux-gnu/libnccl.so.2, Standard /lib/x86_64-linux-gnu/libnccl.so.2.21.5",
+            &*format!("2.21.5 Cache {of_debian}, Standard {of_debian}, Standard {of_debian}.21.5"),
             "2.20.3 Cache /opt/nccl/lib/libnccl.so.2",
             "2.19.3 SitePackages /usr/local/lib/python3.10/dist-packages/nvidia/nccl/lib/libnccl.so.2",
         ]
     );
     assert_eq!(job, Some("2.21.5"));
-    assert_eq!(image.nccl[0].path, Path::new("/usr/lib/x86_64-linux-gnu/libnccl.so.2.21.5"));
+    assert_eq!(image.nccl[0].path, Path::new("/").join(MULTIARCH).join("libnccl.so.2.21.5"));
     assert_eq!(image.nccl[0].loads_as, ["libnccl.so.2", "libnccl.so.2.21.5"]);
     assert_eq!(image.nccl[1].loads_as, [""; 0]);
     assert_eq!(image.nccl_versions(), ["2.21.5", "2.20.3", "2.19.3"]);
     assert_eq!(errors, [""; 0]);
 
     // The folders of LD_LIBRARY_PATH come before the cache, in their order.
-    let (image, _) = root.read([("LD_LIBRARY_PATH", "/nowhere:/opt/nccl/lib:/usr/lib/x86_64-linux-gnu")]);
+    let folders = format!("/nowhere:/opt/nccl/lib:/{MULTIARCH}");
+    let (image, _) = root.read([("LD_LIBRARY_PATH", &folders)]);
     let (found, job) = shown(&image);
     assert!(found[0].starts_with("2.20.3 LdLibraryPath /opt/nccl/lib/libnccl.so.2, "), "{found:#?}");
     assert_eq!(job, Some("2.20.3"));
     // LD_PRELOAD comes first of all.
-    let path = "/usr/lib/x86_64-linux-gnu/libnccl.so.2.21.5";
-    let (image, _) = root.read([("LD_LIBRARY_PATH", "/opt/nccl/lib"), ("LD_PRELOAD", path)]);
+    let path = format!("/{MULTIARCH}/libnccl.so.2.21.5");
+    let (image, _) = root.read([("LD_LIBRARY_PATH", "/opt/nccl/lib"), ("LD_PRELOAD", &path)]);
     assert_eq!(shown(&image).1, Some("2.21.5"));
 }
 
@@ -48,7 +46,7 @@ fn each_way_is_found_and_a_file_is_listed_once() {
 fn a_cache_after_an_old_one_counts_and_none_is_no_fault() {
     let root = Root::new();
     root.file("opt/nccl/libnccl.so.2", nccl("2.27.3"));
-    let entry = (0x0303, 0, "libnccl.so.2", "/opt/nccl/libnccl.so.2");
+    let entry = (OURS.cache_flags, 0, "libnccl.so.2", "/opt/nccl/libnccl.so.2");
     root.file("etc/ld.so.cache", after_old(3, &cache(&[entry])));
     let (image, _) = root.read([]);
     assert_eq!(only_version(&image), (Some("2.27.3"), Some(VersionFrom::Text)));
