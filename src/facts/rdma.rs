@@ -15,6 +15,7 @@ use super::pkey::{self, PkeyTable};
 use super::reader::Reader;
 
 const CLASS: &str = "/sys/class/infiniband";
+const VERBS_CLASS: &str = "/sys/class/infiniband_verbs";
 
 /// A host channel adapter, as the kernel shows it in this container. In the
 /// shared network namespace mode of the kernel that is every HCA of the host,
@@ -89,6 +90,10 @@ pub struct Uverbs {
     /// `uverbs0`.
     pub name: String,
     pub access: Access,
+    /// The ABI that the kernel's driver speaks with its provider of libibverbs (`abi_version`;
+    /// `uverbs_abi_ver` of the driver). Each driver counts its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub abi: Option<u32>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -189,7 +194,10 @@ fn hca(reader: &Reader, own: &BTreeSet<IpAddr>, name: String, uverbs: &BTreeMap<
     // libibverbs must not be the first to try: it waits for seconds on a node that the device
     // cgroup denies.
     let access = |node: &String| try_open(reader, &format!("/dev/infiniband/{node}"));
-    let uverbs = uverbs.get(&name).map(|node| Uverbs { name: node.clone(), access: access(node) });
+    let abi =
+        |node: &String| reader.text_if_readable(format!("{VERBS_CLASS}/{node}/abi_version"))?.parse().ok();
+    let uverbs = uverbs.get(&name);
+    let uverbs = uverbs.map(|node| Uverbs { name: node.clone(), access: access(node), abi: abi(node) });
     let is_usable = uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened);
     Hca {
         driver: reader.link_name(format!("{folder}/device/driver")),
@@ -241,9 +249,8 @@ fn hexadecimal(text: &str) -> Option<u32> {
 
 /// Which uverbs node belongs to which HCA.
 fn uverbs_by_hca(reader: &Reader) -> BTreeMap<String, String> {
-    let class = "/sys/class/infiniband_verbs";
-    let nodes = reader.names(class).into_iter().filter(|name| name.starts_with("uverbs"));
-    nodes.filter_map(|name| Some((reader.text(format!("{class}/{name}/ibdev"))?, name))).collect()
+    let nodes = reader.names(VERBS_CLASS).into_iter().filter(|name| name.starts_with("uverbs"));
+    nodes.filter_map(|name| Some((reader.text(format!("{VERBS_CLASS}/{name}/ibdev"))?, name))).collect()
 }
 
 /// Whether this is an address such as `0000:17:00.0`.
@@ -293,6 +300,29 @@ mod tests {
         let places: Vec<Option<&str>> = found.iter().map(|hca| hca.pci_path.as_deref()).collect();
         assert_eq!(places, [Some(format!("/sys/{device}").as_str()), None]);
         assert_eq!(found[0].pci_address.as_deref(), Some("0000:01:00.0"));
+    }
+
+    #[test]
+    fn the_abi_is_that_of_the_hcas_own_node() {
+        let root = tempfile::tempdir().unwrap();
+        let file = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        // The class has an abi_version, too: that of the calls into the kernel.
+        file("sys/class/infiniband_verbs/abi_version", "6\n");
+        for (hca, node, abi) in
+            [("bnxt_re0", "uverbs1", "6\n"), ("mlx5_0", "uverbs0", "1\n"), ("odd", "uverbs2", "")]
+        {
+            fs::create_dir_all(root.path().join("sys/class/infiniband").join(hca)).unwrap();
+            file(&format!("sys/class/infiniband_verbs/{node}/ibdev"), hca);
+            file(&format!("sys/class/infiniband_verbs/{node}/abi_version"), abi);
+        }
+        let found = read(&Reader::new(root.path()), &BTreeSet::new());
+        let abis: Vec<_> =
+            found.iter().map(|hca| hca.uverbs.as_ref().and_then(|uverbs| uverbs.abi)).collect();
+        assert_eq!(abis, [Some(6), Some(1), None]);
     }
 
     #[test]

@@ -175,6 +175,9 @@ ids! {
     /// libibverbs has no provider for an HCA in the image, or cannot load it, so NCCL does
     /// not see the HCA.
     NoProvider = "no-provider", "Install ibverbs-providers from the same rdma-core as libibverbs, with its files in `/etc/libibverbs.d`.";
+    /// The driver of the node speaks another ABI than the provider in the image supports, so
+    /// libibverbs leaves the HCA out, and NCCL does not see it.
+    ProviderKernelAbi = "provider-kernel-abi", "Install the provider that belongs to the node's driver in the image: the vendor's package where the node has the vendor's driver (Broadcom's libbnxt_re, AMD's libionic1), else ibverbs-providers. Or mount the node's library over that of the image.";
     /// The image has several releases of NCCL.
     NcclVersionsDiffer = "nccl-versions-differ", "Keep one of them: processes that load different releases cannot form one job.";
     /// The variable `NCCL_VERSION` names another release of NCCL than the job loads.

@@ -1,8 +1,10 @@
 //! Libraries of the image that are missing, or there twice.
 
+use super::kernel_abi;
 use crate::facts::Facts;
 use crate::facts::image::Image;
 use crate::facts::image::architecture::{Foreign, Kind};
+use crate::facts::rdma::Hca;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::installed;
 use crate::plan::{Fabric, Plan, PortVerdict};
@@ -14,7 +16,13 @@ pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     findings.extend(several(facts, image));
     findings.extend(other_than_said(facts));
     if plan.fabric == Fabric::Verbs {
-        findings.extend(no_libibverbs(image).or_else(|| no_provider(facts, image, plan)));
+        match no_libibverbs(image) {
+            Some(finding) => findings.push(finding),
+            None => {
+                findings.extend(no_provider(facts, image, plan));
+                findings.extend(kernel_abi::findings(facts, image, plan));
+            }
+        }
     }
     findings
 }
@@ -125,8 +133,9 @@ fn no_libibverbs(image: &Image) -> Option<Finding> {
 /// HCAs that libibverbs does not show, because it cannot load their provider.
 fn no_provider(facts: &Facts, image: &Image, plan: &Plan) -> Option<Finding> {
     let is_used = |name: &str| plan.ports.iter().any(|port| port.used && port.hca == name);
-    let without: Vec<_> =
-        facts.rdma.iter().filter(|hca| is_used(&hca.name) && !installed::has_provider(facts, hca)).collect();
+    let has_none =
+        |hca: &&Hca| installed::provider(hca).is_some_and(|provider| image.provider(provider).is_none());
+    let without: Vec<_> = facts.rdma.iter().filter(|hca| is_used(&hca.name) && has_none(hca)).collect();
     let first = without.first()?;
     let provider = installed::provider(first)?;
     let names: Vec<&str> = without.iter().map(|hca| hca.name.as_str()).collect();
@@ -148,6 +157,9 @@ fn no_provider(facts: &Facts, image: &Image, plan: &Plan) -> Option<Finding> {
     let all = plan.ports.iter().filter(|port| port.used).all(|port| names.contains(&port.hca.as_str()));
     let consequence = if all { "the job runs on TCP" } else { "the job runs on the other HCAs" };
     let fix = match provider {
+        "ionic" => {
+            "Install AMD's libionic1 of the release of the node's driver in the image, or ibverbs-providers of rdma-core 61 or later where the node has the driver of the Linux kernel."
+        }
         "erdma" => {
             "Install the vendor's eRDMA packages in the image: libibverbs1 and ibverbs-providers of the same rdma-core."
         }

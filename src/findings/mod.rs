@@ -7,7 +7,7 @@
 //! * The job's other network: [`interface`].
 //! * What the platform publishes: [`platform`].
 //! * What NCCL makes of the user's values: [`values`].
-//! * The container: [`image`], [`memlock`], [`shared_memory`], [`gpu_direct`], [`parent`],
+//! * The container: [`image`], [`kernel_abi`], [`memlock`], [`shared_memory`], [`gpu_direct`], [`parent`],
 //!   [`unreadable`].
 //! * What processes get that enter later: [`nccl_conf`], [`secrets`].
 //! * What the job has moved when it has ended: [`traffic`].
@@ -21,6 +21,7 @@ mod gpu_direct;
 mod hcas;
 mod image;
 mod interface;
+mod kernel_abi;
 pub mod memlock;
 mod nccl_conf;
 mod parent;

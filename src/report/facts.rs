@@ -64,7 +64,10 @@ fn write_hca(out: &mut impl Write, hca: &Hca) -> io::Result<()> {
     about.extend(hca.numa_node.map(|node| format!("NUMA node {node}")));
     about.extend(hca.firmware.as_ref().map(|version| format!("firmware {version}")));
     match &hca.uverbs {
-        Some(uverbs) => about.push(format!("{} {}", uverbs.name, String::from(uverbs.access.clone()))),
+        Some(uverbs) => {
+            about.push(format!("{} {}", uverbs.name, String::from(uverbs.access.clone())));
+            about.extend(uverbs.abi.map(|abi| format!("kernel ABI {abi}")));
+        }
         None => about.push("no uverbs device".to_owned()),
     }
     writeln!(out, "  {}: {}", hca.name, about.join(", "))?;

@@ -81,7 +81,7 @@ pub const KINDS: &[Kind] = &[
     quick("shared-memory-writable", "/dev/shm can be written", memory::writable, &[]),
     quick("state", "the state folder can be written", job::state, &[]),
     quick("libibverbs", "libibverbs in the image", image::libibverbs, &[Id::NoLibibverbs]),
-    quick("provider", "provider for each HCA", image::provider, &[Id::NoProvider]),
+    quick("provider", "provider for each HCA", image::provider, &[Id::NoProvider, Id::ProviderKernelAbi]),
     quick("librdmacm", "librdmacm in the image", image::librdmacm, &[]),
     quick(
         "nccl",

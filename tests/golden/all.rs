@@ -39,6 +39,7 @@ pub fn what_is_not_read_decides_nothing() {
 /// them.
 const NOT_FOR_LACK_OF_RDMA: [(&str, &str); 4] = [
     ("image-provider-for-some", "the other HCAs have their provider, and carry the job"),
+    ("image-provider-kernel-abi-of-some", "the other HCA has a provider for its driver, and carries the job"),
     ("rails-without-addresses", "the other rails carry the job, and are fewer than the GPUs"),
     ("rails-without-their-gid", "the other rails carry the job, and are fewer than the GPUs"),
     ("user-comm-id-inverted", "the processes may meet elsewhere, and RDMA is used then"),

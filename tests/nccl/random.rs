@@ -63,7 +63,7 @@ fn hca(random: &mut Rng, number: u32) -> Hca {
         name: format!("mlx5_{number}"),
         driver: Some("mlx5_core".to_owned()),
         pci_address: Some(format!("0000:{number:02x}:00.0")),
-        uverbs: Some(Uverbs { name: format!("uverbs{number}"), access }),
+        uverbs: Some(Uverbs { name: format!("uverbs{number}"), access, ..Uverbs::default() }),
         ports: (1..=ports).map(|number| port(random, number)).collect(),
         ..Hca::default()
     }

@@ -2,6 +2,8 @@
 //! dynamic section and the place of its texts are read. The format is in elf(5); the layout
 //! of its records is taken from libc's structs.
 
+mod pointers;
+
 use std::fs::File;
 use std::io;
 use std::mem::{offset_of, size_of};
@@ -91,27 +93,9 @@ impl<'a> Elf<'a> {
     /// The dynamic section, found as the loader finds it, by the program headers.
     pub fn dynamic(&self) -> Option<Dynamic> {
         let headers = self.program_headers()?;
-        let segments = || headers.chunks_exact(PROGRAM_HEADER);
-        let is = |kind: u32| move |segment: &&[u8]| kind_of(segment) == Some(kind);
-        let offset = |segment: &[u8]| u64_at(segment, offset_of!(Elf64_Phdr, p_offset));
-        let size = |segment: &[u8]| u64_at(segment, offset_of!(Elf64_Phdr, p_filesz));
-        let dynamic = segments().find(is(PT_DYNAMIC))?;
-        let section = self.read(offset(dynamic)?, size(dynamic)?.min(LONGEST)).ok()?;
-        let entry = |bytes: &[u8]| {
-            let tag = u64_at(bytes, offset_of!(DynamicEntry, tag))?;
-            Some((tag, u64_at(bytes, offset_of!(DynamicEntry, value))?))
-        };
-        let entries: Vec<(u64, u64)> = section
-            .chunks_exact(DYNAMIC_ENTRY)
-            .filter_map(entry)
-            .take_while(|(tag, _)| *tag != DT_NULL)
-            .collect();
+        let entries = self.dynamic_entries(&headers)?;
         let address = entries.iter().find(|(tag, _)| *tag == DT_STRTAB)?.1;
-        let strings = segments().filter(is(PT_LOAD)).find_map(|segment| {
-            let within = address.checked_sub(u64_at(segment, offset_of!(Elf64_Phdr, p_vaddr))?)?;
-            (within < size(segment)?).then_some(())?;
-            offset(segment)?.checked_add(within)
-        })?;
+        let strings = Segment::offset_of(&headers, address)?;
         let mut found = Dynamic::default();
         for (tag, offset) in entries {
             let text = || self.text(strings.checked_add(offset)?);
@@ -123,6 +107,20 @@ impl<'a> Elf<'a> {
             }
         }
         Some(found)
+    }
+
+    /// The entries of the dynamic section, each a tag and its value.
+    fn dynamic_entries(&self, program_headers: &[u8]) -> Option<Vec<(u64, u64)>> {
+        let mut segments = program_headers.chunks_exact(PROGRAM_HEADER);
+        let dynamic = segments.find(|segment| kind_of(segment) == Some(PT_DYNAMIC))?;
+        let Segment { offset, size, .. } = Segment::of(dynamic)?;
+        let section = self.read(offset, size.min(LONGEST)).ok()?;
+        let entry = |bytes: &[u8]| {
+            let tag = u64_at(bytes, offset_of!(DynamicEntry, tag))?;
+            Some((tag, u64_at(bytes, offset_of!(DynamicEntry, value))?))
+        };
+        let entries = section.chunks_exact(DYNAMIC_ENTRY).filter_map(entry);
+        Some(entries.take_while(|(tag, _)| *tag != DT_NULL).collect())
     }
 
     /// The dynamic loader with which the kernel starts this program; `None` when the program
@@ -200,6 +198,36 @@ struct TableFields {
     entry_size: usize,
     count: usize,
     size: usize,
+}
+
+/// A part of the file, and where it is loaded.
+struct Segment {
+    /// In the file.
+    offset: u64,
+    /// Bytes in the file.
+    size: u64,
+    address: u64,
+}
+
+impl Segment {
+    fn of(program_header: &[u8]) -> Option<Segment> {
+        Some(Segment {
+            offset: u64_at(program_header, offset_of!(Elf64_Phdr, p_offset))?,
+            size: u64_at(program_header, offset_of!(Elf64_Phdr, p_filesz))?,
+            address: u64_at(program_header, offset_of!(Elf64_Phdr, p_vaddr))?,
+        })
+    }
+
+    /// The offset in the file of what is loaded at an address.
+    fn offset_of(program_headers: &[u8], address: u64) -> Option<u64> {
+        let segments = program_headers.chunks_exact(PROGRAM_HEADER);
+        segments.filter(|segment| kind_of(segment) == Some(PT_LOAD)).find_map(|segment| {
+            let segment = Segment::of(segment)?;
+            let within = address.checked_sub(segment.address)?;
+            (within < segment.size).then_some(())?;
+            segment.offset.checked_add(within)
+        })
+    }
 }
 
 /// The kind of a segment, such as `PT_LOAD`.

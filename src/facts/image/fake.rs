@@ -10,6 +10,11 @@ pub struct Library<'a> {
     pub runpath: Option<&'a str>,
     pub texts: &'a [u8],
     pub without_sections: bool,
+    /// What a provider of libibverbs states of itself: its name, and the least and the most ABI
+    /// of the kernel.
+    pub states: Option<(&'a str, u32, u32)>,
+    /// The pointers of what it states are relocated by a packed table.
+    pub packed: bool,
 }
 
 /// The address at which the file is loaded; it differs from the offset, as in real libraries.
@@ -17,7 +22,8 @@ const BASE: u64 = 0x40_0000;
 
 impl Library<'_> {
     pub fn bytes(&self) -> Vec<u8> {
-        let headers = 64 + 2 * 56;
+        let segments = if self.states.is_some() { 3 } else { 2 };
+        let headers = 64 + segments * 56;
         let mut strings = vec![0];
         let mut dynamic = Vec::new();
         let mut add = |tag: u64, text: &str| {
@@ -27,27 +33,42 @@ impl Library<'_> {
         self.needed.iter().for_each(|name| add(1, name));
         self.rpath.iter().for_each(|path| add(15, path));
         self.runpath.iter().for_each(|path| add(29, path));
+        let name_at = BASE + headers + strings.len() as u64;
+        strings.extend(self.states.iter().flat_map(|(name, ..)| name.bytes().chain([0])));
         let texts = headers + strings.len() as u64;
-        let dynamic_at = texts + self.texts.len() as u64;
-        dynamic.extend([5, BASE + headers, 0, 0]);
+        let dynamic_at = (texts + self.texts.len() as u64).next_multiple_of(8);
+        dynamic.extend([5, BASE + headers]);
+        let data_at = dynamic_at + (dynamic.len() as u64 + 6) * 8;
+        let (data, table) = self.stated(name_at, BASE + data_at);
+        let table_at = BASE + data_at + data.len() as u64;
+        let [at, size] = if self.packed { [36, 35] } else { [7, 8] };
+        dynamic.extend([at, table_at, size, table.len() as u64, 0, 0]);
         let names = b"\0.rodata\0.shstrtab\0";
-        let names_at = dynamic_at + dynamic.len() as u64 * 8;
+        let names_at = data_at + (data.len() + table.len()) as u64;
         let sections_at = names_at + names.len() as u64;
 
         let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
         bytes.resize(16, 0);
         put(&mut bytes, &[(2, 3), (2, OURS.machine.into()), (4, 1), (8, 0), (8, 64)]);
         put(&mut bytes, &[(8, if self.without_sections { 0 } else { sections_at })]);
-        put(&mut bytes, &[(4, 0), (2, 64), (2, 56), (2, 2), (2, 64)]);
+        put(&mut bytes, &[(4, 0), (2, 64), (2, 56), (2, segments), (2, 64)]);
         put(&mut bytes, &if self.without_sections { [(2, 0), (2, 0)] } else { [(2, 3), (2, 2)] });
         let length = dynamic.len() as u64 * 8;
-        for (kind, at, length) in [(1, 0, names_at), (2, dynamic_at, length)] {
-            put(&mut bytes, &[(4, kind), (4, 4), (8, at), (8, BASE + at), (8, 0), (8, length), (8, length)]);
+        let all = [(1, 4, 0, names_at), (2, 4, dynamic_at, length), (1, 6, data_at, data.len() as u64)];
+        for (kind, flags, at, length) in &all[..segments as usize] {
+            let (kind, flags, at, length) = (*kind, *flags, *at, *length);
+            put(
+                &mut bytes,
+                &[(4, kind), (4, flags), (8, at), (8, BASE + at), (8, 0), (8, length), (8, length)],
+            );
             put(&mut bytes, &[(8, 8)]);
         }
         bytes.extend(strings);
         bytes.extend(self.texts);
+        bytes.resize(dynamic_at as usize, 0);
         bytes.extend(dynamic.iter().flat_map(|word| word.to_le_bytes()));
+        bytes.extend(data);
+        bytes.extend(table);
         bytes.extend(names);
         for (name, at, length) in
             [(0, 0, 0), (1, texts, self.texts.len() as u64), (9, names_at, names.len() as u64)]
@@ -58,6 +79,27 @@ impl Library<'_> {
             );
         }
         bytes
+    }
+}
+
+impl Library<'_> {
+    /// The beginning of a `struct verbs_device_ops` at this address, and the table that relocates
+    /// its pointers: to the name, and to anything.
+    fn stated(&self, name_at: u64, data_at: u64) -> (Vec<u8>, Vec<u8>) {
+        let (mut data, mut table) = (Vec::new(), Vec::new());
+        let Some((_, least, most)) = self.states else { return (data, table) };
+        let targets = if self.packed { [name_at, BASE] } else { [0, 0] };
+        put(&mut data, &[(8, targets[0]), (4, least.into()), (4, most.into()), (8, targets[1])]);
+        match self.packed {
+            // Of the places after the first, the second one.
+            true => put(&mut table, &[(8, data_at), (8, 0b101)]),
+            false => {
+                for (at, target) in [(data_at, name_at), (data_at + 16, BASE)] {
+                    put(&mut table, &[(8, at), (8, 8), (8, target)]);
+                }
+            }
+        }
+        (data, table)
     }
 }
 
@@ -82,4 +124,9 @@ pub fn nccl(version: &str) -> Vec<u8> {
 /// A library without anything in it.
 pub fn empty() -> Vec<u8> {
     Library::default().bytes()
+}
+
+/// A provider that states the ABIs of the kernel that it supports.
+pub fn provider(name: &str, least: u32, most: u32) -> Vec<u8> {
+    Library { states: Some((name, least, most)), ..Library::default() }.bytes()
 }

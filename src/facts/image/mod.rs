@@ -7,6 +7,7 @@ mod collect;
 pub mod elf;
 #[cfg(test)]
 mod fake;
+pub mod kernel_abi;
 pub mod library;
 mod loader;
 mod programs;

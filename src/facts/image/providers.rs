@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::collect::{folder_of, loaded};
 use super::elf::Elf;
+use super::kernel_abi::{self, KernelAbi};
 use super::library::Library;
 use super::loader::Loader;
 use super::scan::scan;
@@ -42,6 +43,10 @@ pub struct Provider {
     /// What names the provider: the configuration files (`driver mlx5`), then the variable,
     /// which is `RDMAV_DRIVERS` or else `IBV_DRIVERS`.
     pub named_by: Vec<String>,
+    /// The ABIs of the kernel's driver that the provider states to support; `None` if it states
+    /// none, or if libibverbs does not load it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_abi: Option<KernelAbi>,
 }
 
 /// The settings that libibverbs was built with.
@@ -116,7 +121,7 @@ pub fn read(
                 name: name.to_owned(),
                 path: Some(real),
                 abi: Some(abi),
-                named_by: Vec::new(),
+                ..Provider::default()
             });
         }
     }
@@ -131,6 +136,15 @@ pub fn read(
             providers.push(only_named(tree, built, name, by));
         }
     }
+    for provider in &mut providers {
+        let is_loaded = !provider.named_by.is_empty() && (built.abi.is_none() || built.abi == provider.abi);
+        if let Some(path) = provider.path.as_ref().filter(|_| is_loaded) {
+            // Of a path, the last part is `libNAME`.
+            let last = provider.name.rsplit('/').next().unwrap_or_default();
+            let name = if last == provider.name { last } else { last.strip_prefix("lib").unwrap_or(last) };
+            provider.kernel_abi = kernel_abi::stated(tree, path, name);
+        }
+    }
     providers
 }
 
@@ -139,7 +153,7 @@ pub fn read(
 fn only_named(tree: &Tree, built: &Built, name: String, by: String) -> Provider {
     let abi = built.abi.filter(|_| name.starts_with('/'));
     let path = abi.and_then(|n| tree.real(Path::new(&format!("{name}-rdmav{n}.so"))));
-    Provider { name, abi: path.as_ref().and(abi), path, named_by: vec![by] }
+    Provider { name, abi: path.as_ref().and(abi), path, named_by: vec![by], ..Provider::default() }
 }
 
 /// The names of all providers that are named, each with the file or variable that names it.

@@ -5,6 +5,8 @@
 use super::version::Version;
 use crate::facts::Facts;
 use crate::facts::image::Image;
+use crate::facts::image::kernel_abi::KernelAbi;
+use crate::facts::image::providers::Provider;
 use crate::facts::rdma::Hca;
 
 /// The release of NCCL that the job loads, as far as the image tells: by the library
@@ -35,11 +37,29 @@ pub fn has_libibverbs(facts: &Facts) -> bool {
     image(facts).is_none_or(|image| image.libibverbs_of_the_job().is_some())
 }
 
+/// Whether libibverbs has a provider for an HCA that it accepts.
 pub fn has_provider(facts: &Facts, hca: &Hca) -> bool {
     match (image(facts), provider(hca)) {
-        (Some(image), Some(name)) => image.provider(name).is_some(),
+        (Some(image), Some(name)) => image.provider(name).is_some() && other_abi(image, hca).is_none(),
         _ => true,
     }
+}
+
+/// What an HCA's provider supports, where the kernel's driver speaks another ABI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OtherAbi<'a> {
+    pub provider: &'a Provider,
+    pub spoken: u32,
+    pub supported: KernelAbi,
+}
+
+/// Why libibverbs leaves an HCA out although it loads its provider (`libibverbs/init.c`,
+/// `match_device`). `None` if the provider supports what the kernel speaks, or it is not known.
+pub fn other_abi<'a>(image: &'a Image, hca: &Hca) -> Option<OtherAbi<'a>> {
+    let spoken = hca.uverbs.as_ref()?.abi?;
+    let provider = image.provider(provider(hca)?)?;
+    let supported = provider.kernel_abi.filter(|supported| !supported.has(spoken))?;
+    Some(OtherAbi { provider, spoken, supported })
 }
 
 /// The provider that serves the HCAs of a kernel driver (rdma-core, `providers/`);
@@ -49,6 +69,7 @@ pub fn provider(hca: &Hca) -> Option<&'static str> {
         "mlx5_core" => "mlx5",
         "mlx4_core" => "mlx4",
         "bnxt_en" => "bnxt_re",
+        "ionic" => "ionic",
         "erdma" => "erdma",
         "efa" => "efa",
         "ice" | "i40e" | "irdma" => "irdma",

@@ -62,6 +62,32 @@ fn a_libibverbs_that_tells_nothing_has_its_providers_beside_it() {
 }
 
 #[test]
+fn providers_that_are_loaded_tell_the_abis_that_they_support() {
+    let root = Root::new();
+    let folder = &format!("{MULTIARCH}/libibverbs");
+    root.file(&format!("{MULTIARCH}/libibverbs.so.1"), verbs(folder, 34));
+    root.file(&format!("{folder}/libbnxt_re-rdmav34.so"), fake::provider("bnxt_re", 1, 1));
+    root.file(&format!("{folder}/libirdma-rdmav34.so"), fake::provider("irdma", 0, 5));
+    root.file(&format!("{folder}/libefa-rdmav34.so"), fake::provider("efa", 1, 1));
+    root.file("opt/amd/libionic-rdmav34.so", fake::provider("ionic", 4, 4));
+    root.file("etc/libibverbs.d/all", "driver bnxt_re\ndriver irdma\n");
+    let (image, errors) = root.read([("RDMAV_DRIVERS", "/opt/amd/libionic")]);
+    assert_eq!(errors, [""; 0]);
+    let stated: Vec<_> = image
+        .providers
+        .iter()
+        .map(|provider| (provider.name.as_str(), provider.kernel_abi.map(|abi| (abi.least, abi.most))))
+        .collect();
+    let wanted = [
+        ("bnxt_re", Some((1, 1))),
+        ("efa", None),
+        ("irdma", Some((0, 5))),
+        ("/opt/amd/libionic", Some((4, 4))),
+    ];
+    assert_eq!(stated, wanted);
+}
+
+#[test]
 fn plugins_runtime_and_ucx_tell_whether_they_load() {
     let root = Root::new();
     let library = |path: &str| root.file(path, fake::empty());
