@@ -158,7 +158,7 @@ pub enum Action {
     Plan {
         #[command(flatten)]
         host: Host,
-        /// Show the evidence for each value as well
+        /// Show the evidence for each value as well, and which HCA is near which GPU
         #[arg(long)]
         evidence: bool,
         /// Show the whole chain for one variable: where it is set, what was tried, what NCCL does

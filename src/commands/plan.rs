@@ -8,6 +8,7 @@ use crate::facts::environment::Environment;
 use crate::findings::memlock;
 use crate::json;
 use crate::report::plan::{Detail, Document, Memlock, write};
+use crate::report::topology;
 
 pub enum Form {
     Text(Detail),
@@ -37,7 +38,14 @@ pub fn run(
         Form::Json => {
             json::write(out, &Document::new(&plan, memlock.as_ref()))?;
         }
-        Form::Text(detail) => write(out, &plan, memlock.as_ref(), detail)?,
+        Form::Text(detail) => {
+            write(out, &plan, memlock.as_ref(), detail)?;
+            if detail == Detail::Full {
+                let used = plan.ports.iter().filter(|port| port.used);
+                let used: Vec<&str> = used.map(|port| port.hca.as_str()).collect();
+                topology::write(out, &facts, Some(&used))?;
+            }
+        }
     }
     Ok(())
 }

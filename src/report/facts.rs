@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::image;
+use super::{image, topology};
 use crate::facts::Facts;
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::net::Interface;
@@ -38,6 +38,7 @@ pub fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
         writeln!(out, "  rule {rule}")?;
     }
     write_machine(out, facts)?;
+    topology::write(out, facts, None)?;
     if let Some(found) = &facts.image {
         image::write(out, found)?;
     }

@@ -11,5 +11,6 @@ pub mod plan;
 pub mod self_test;
 pub mod start;
 pub mod stat;
+pub mod topology;
 pub mod traffic;
 pub mod why;
