@@ -27,6 +27,9 @@ pub fn write(out: &mut impl Write, image: &Image) -> io::Result<()> {
     }
     for (name, libraries) in [
         ("NCCL network plugin", &image.net_plugins),
+        ("NCCL GIN plugin", &image.gin_plugins),
+        ("NCCL tuner plugin", &image.tuner_plugins),
+        ("libfabric", &image.libfabric),
         ("libibverbs", &image.libibverbs),
         ("librdmacm", &image.librdmacm),
         ("CUDA runtime", &image.cuda_runtime),
@@ -45,7 +48,11 @@ fn write_library(out: &mut impl Write, name: &str, library: &Library, mark: &str
     let version = library.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
     let mut ways: Vec<&str> = library.reached.iter().map(|reach| shown_way(reach.way)).collect();
     ways.dedup();
-    writeln!(out, "  {name}{version}: {} ({}){mark}", shown(&library.path), ways.join(", "))
+    let missing = match library.missing.as_slice() {
+        [] => String::new(),
+        missing => format!(", cannot be loaded without {}", visible(&missing.join(", "))),
+    };
+    writeln!(out, "  {name}{version}: {} ({}){mark}{missing}", shown(&library.path), ways.join(", "))
 }
 
 fn write_torch(out: &mut impl Write, torch: &Torch) -> io::Result<()> {

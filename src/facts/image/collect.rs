@@ -119,8 +119,19 @@ impl<'a> Collector<'a> {
         self.found.iter().position(|library| library.path == real)
     }
 
-    /// All libraries that were found, with the names for which they are loaded, and for NCCL
-    /// with the versions that only the files tell.
+    /// What a library needs and the loader does not find, of what a plugin may need.
+    fn missing(&self, real: &Path) -> Option<Vec<String>> {
+        let file = self.tree.open(real)?;
+        let dynamic = Elf::open(&file).ok()?.dynamic()?;
+        let own = Own::of(&dynamic, real);
+        let is_found =
+            |name: &str| self.loader.tried(name, &own).iter().any(|reach| self.tree.is_there(&reach.path));
+        let needed = dynamic.needed.into_iter().filter(|name| Family::is_of_a_plugin(name));
+        Some(needed.take(LIBRARIES).filter(|name| !is_found(name)).collect())
+    }
+
+    /// All libraries that were found, with the names for which they are loaded, for NCCL with the
+    /// versions that only the files tell, and for plugins with what keeps the loader from them.
     pub fn finish(mut self) -> Vec<Library> {
         let mut names: Vec<String> = Vec::new();
         let reached = self.found.iter().flat_map(|library| library.reached.iter());
@@ -132,6 +143,11 @@ impl<'a> Collector<'a> {
         for name in names {
             if let Some(index) = self.taken(&name, &Own::default()) {
                 self.found[index].loads_as.push(name);
+            }
+        }
+        if self.family.is_plugin() {
+            for index in 0..self.found.len() {
+                self.found[index].missing = self.missing(&self.found[index].path).unwrap_or_default();
             }
         }
         if self.family == Family::Nccl {

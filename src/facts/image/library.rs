@@ -20,6 +20,11 @@ pub struct Library {
     pub loads_as: Vec<String>,
     /// All ways that lead to the file, in the order in which they count.
     pub reached: Vec<Reach>,
+    /// Of a plugin: the libraries that it needs (DT_NEEDED) and that the dynamic loader does not
+    /// find, so that it cannot load the plugin either. Looked for are libfabric and libibverbs;
+    /// others the job may have loaded by then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
 }
 
 impl Library {
@@ -90,11 +95,23 @@ pub enum Family {
     Rdmacm,
     CudaRuntime,
     Ucp,
+    Fabric,
+    GinPlugin,
+    TunerPlugin,
 }
 
 impl Family {
-    const ALL: [Family; 6] =
-        [Family::Nccl, Family::NetPlugin, Family::Verbs, Family::Rdmacm, Family::CudaRuntime, Family::Ucp];
+    const ALL: [Family; 9] = [
+        Family::Nccl,
+        Family::NetPlugin,
+        Family::Verbs,
+        Family::Rdmacm,
+        Family::CudaRuntime,
+        Family::Ucp,
+        Family::Fabric,
+        Family::GinPlugin,
+        Family::TunerPlugin,
+    ];
 
     pub fn has(self, name: &str) -> bool {
         match self {
@@ -105,7 +122,24 @@ impl Family {
             // PyTorch's older wheels bring a `libcudart-d0da41ae.so.11.0`.
             Family::CudaRuntime => name.starts_with("libcudart") && name.contains(".so"),
             Family::Ucp => name.starts_with("libucp.so"),
+            Family::Fabric => name.starts_with("libfabric.so"),
+            Family::GinPlugin => name.starts_with("libnccl-gin") && name.contains(".so"),
+            // aws-ofi-nccl had the other order of words before NCCL had a name for such plugins.
+            Family::TunerPlugin => {
+                ["libnccl-tuner", "libnccl-ofi-tuner"].iter().any(|start| name.starts_with(start))
+                    && name.contains(".so")
+            }
         }
+    }
+
+    /// Whether NCCL loads libraries of this family at run time, and goes on without them.
+    pub fn is_plugin(self) -> bool {
+        matches!(self, Family::NetPlugin | Family::GinPlugin | Family::TunerPlugin)
+    }
+
+    /// Whether a plugin may need a library of this name that the job has not loaded before.
+    pub fn is_of_a_plugin(name: &str) -> bool {
+        Family::Fabric.has(name) || Family::Verbs.has(name)
     }
 
     /// Whether a name belongs to any family.
@@ -120,7 +154,9 @@ impl Family {
             Family::Nccl => 3,
             Family::Verbs | Family::Rdmacm | Family::CudaRuntime => 2,
             // These names only tell the version of the interface: `libucp.so.0.0.0`.
-            Family::NetPlugin | Family::Ucp => return None,
+            Family::NetPlugin | Family::Ucp | Family::Fabric | Family::GinPlugin | Family::TunerPlugin => {
+                return None;
+            }
         };
         let (_, version) = name.split_once(".so.")?;
         let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -145,6 +181,10 @@ mod tests {
         assert_eq!(version(Family::Ucp, "libucp.so.0.0.0"), None);
         assert!(Family::any_has("libnccl-net-aws-ofi.so") && !Family::Nccl.has("libnccl-net.so"));
         assert!(!Family::any_has("libnccl_device.bc"));
+        assert_eq!(version(Family::Fabric, "libfabric.so.1.27.0"), None);
+        assert!(
+            Family::TunerPlugin.has("libnccl-ofi-tuner.so") && !Family::NetPlugin.has("libnccl-ofi-tuner.so")
+        );
     }
 
     #[test]

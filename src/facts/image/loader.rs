@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::architecture::OURS;
 use super::cache::{self, Entry};
+use super::elf::Dynamic;
 use super::library::{Family, Reach, Way};
 use super::tree::Tree;
 use crate::facts::reader::Reader;
@@ -35,6 +36,19 @@ pub struct Own {
     pub rpath: Vec<PathBuf>,
     /// The folders of DT_RUNPATH, which come after `LD_LIBRARY_PATH`.
     pub runpath: Vec<PathBuf>,
+}
+
+impl Own {
+    /// The folders that count for the library at this path: DT_RUNPATH replaces DT_RPATH.
+    pub fn of(dynamic: &Dynamic, real: &Path) -> Own {
+        let origin = real.parent().unwrap_or(Path::new("/"));
+        let folders =
+            |path: &Option<String>| path.as_ref().map(|path| expanded(path, origin)).unwrap_or_default();
+        match &dynamic.runpath {
+            Some(_) => Own { rpath: Vec::new(), runpath: folders(&dynamic.runpath) },
+            None => Own { rpath: folders(&dynamic.rpath), runpath: Vec::new() },
+        }
+    }
 }
 
 impl<'a> Loader<'a> {
@@ -96,7 +110,7 @@ pub fn in_folder(tree: &Tree, way: Way, folder: &Path, fits: impl Fn(&str) -> bo
 }
 
 /// The folders of an RPATH or RUNPATH; `$ORIGIN` is the folder of the library.
-pub fn expanded(path: &str, origin: &Path) -> Vec<PathBuf> {
+fn expanded(path: &str, origin: &Path) -> Vec<PathBuf> {
     let origin = origin.to_str().unwrap_or_default();
     let expand = |entry: &str| entry.replace("${ORIGIN}", origin).replace("$ORIGIN", origin);
     path.split(':').take(FOLDERS).map(expand).filter(|folder| plain(folder)).map(PathBuf::from).collect()

@@ -58,6 +58,15 @@ pub struct Image {
     /// architecture than this program.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign: Vec<Foreign>,
+    /// libfabric, which the plugin of AWS for EFA needs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub libfabric: Vec<Library>,
+    /// NCCL's plugins for traffic that GPUs start, `libnccl-gin*.so`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gin_plugins: Vec<Library>,
+    /// NCCL's plugins that choose algorithms, `libnccl-tuner*.so`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tuner_plugins: Vec<Library>,
 }
 
 /// The name for which NCCL is loaded.
@@ -108,7 +117,7 @@ impl Image {
 }
 
 /// Where vendors put NCCL's plugins: AWS (EFA), Google (gIB), NVIDIA (HPC-X).
-const NET_PLUGIN_FOLDERS: &[&str] = &[
+const PLUGIN_FOLDERS: &[&str] = &[
     "/opt/amazon/ofi-nccl/lib",
     "/opt/amazon/ofi-nccl/lib64",
     #[cfg(target_arch = "x86_64")]
@@ -124,6 +133,10 @@ const NET_PLUGIN_FOLDERS: &[&str] = &[
 
 /// The folders of UCX, if it is not the distribution's.
 const UCX_FOLDERS: &[&str] = &["/opt/hpcx/ucx/lib", "/opt/ucx/lib", "/usr/local/ucx/lib"];
+
+/// The folders of libfabric, if it is not the distribution's: AWS's installer for EFA.
+const LIBFABRIC_FOLDERS: &[&str] =
+    &["/opt/amazon/efa/lib", "/opt/amazon/efa/lib64", "/opt/amazon/efa/lib/x86_64-linux-gnu"];
 
 /// Reads everything below the reader's root, for a command that is started like this. Nothing
 /// is loaded or run.
@@ -169,7 +182,10 @@ pub fn read(reader: &Reader, start: Start) -> Image {
         provider_abi: built.abi,
         libibverbs,
         librdmacm: family(Family::Rdmacm).finish(),
-        net_plugins: with_folders(Family::NetPlugin, NET_PLUGIN_FOLDERS),
+        net_plugins: with_folders(Family::NetPlugin, PLUGIN_FOLDERS),
+        gin_plugins: with_folders(Family::GinPlugin, PLUGIN_FOLDERS),
+        tuner_plugins: with_folders(Family::TunerPlugin, PLUGIN_FOLDERS),
+        libfabric: with_folders(Family::Fabric, LIBFABRIC_FOLDERS),
         cuda_runtime: cuda_runtime.finish(),
         ucx: with_folders(Family::Ucp, UCX_FOLDERS),
         foreign,

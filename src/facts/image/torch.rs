@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::architecture::Kind;
 use super::collect::Collector;
-use super::elf::{Dynamic, Elf, Not};
+use super::elf::{Elf, Not};
 use super::library::{Library, Reach, VersionFrom, Way};
-use super::loader::{Own, expanded};
+use super::loader::Own;
 use super::scan;
 use super::tree::Tree;
 use super::wheel;
@@ -88,7 +88,7 @@ fn linked(tree: &Tree, real: &Path, nccl: &mut Collector) -> Option<(Linkage, Op
     };
     let dynamic = elf.dynamic()?;
     if let Some(name) = dynamic.needed.iter().find(|name| name.starts_with("libnccl.so")) {
-        let own = own_folders(&dynamic, real);
+        let own = Own::of(&dynamic, real);
         for folder in own.rpath.iter().chain(&own.runpath) {
             nccl.add(Reach { way: Way::TorchRpath, path: folder.join(name) });
         }
@@ -100,21 +100,10 @@ fn linked(tree: &Tree, real: &Path, nccl: &mut Collector) -> Option<(Linkage, Op
         path: real.to_owned(),
         version: Some(version),
         version_from: Some(VersionFrom::Text),
-        loads_as: Vec::new(),
         reached: vec![Reach { way: Way::TorchStatic, path: real.to_owned() }],
+        ..Library::default()
     });
     Some((Linkage::Static, Some(real.to_owned())))
-}
-
-/// The folders that count: DT_RUNPATH replaces DT_RPATH.
-fn own_folders(dynamic: &Dynamic, real: &Path) -> Own {
-    let origin = real.parent().unwrap_or(Path::new("/"));
-    let folders =
-        |path: &Option<String>| path.as_ref().map(|path| expanded(path, origin)).unwrap_or_default();
-    match &dynamic.runpath {
-        Some(_) => Own { rpath: Vec::new(), runpath: folders(&dynamic.runpath) },
-        None => Own { rpath: folders(&dynamic.rpath), runpath: Vec::new() },
-    }
 }
 
 /// The version from `__version__ = '2.4.0+cu121'`, or else from what pip noted.

@@ -2,6 +2,7 @@
 
 use super::{Subject, shown};
 use crate::facts::image::Image;
+use crate::facts::image::library::{Library, Reach};
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::predict::Transport;
 use crate::libraries::nccl::{installed, plugin};
@@ -22,15 +23,21 @@ fn named(subject: &Subject, image: &Image) -> Option<Finding> {
         return None;
     }
     let files = plugin::files(Some(&setting.value), subject.version());
-    let missing: Vec<String> = files
+    let missing: Vec<&Vec<String>> = files
         .iter()
         .filter(|names| !names.iter().any(|name| installed::plugin(subject.facts, name).is_some()))
-        .map(|names| names.join(" or "))
         .collect();
     if missing.is_empty() {
         return None;
     }
-    let what = format!("{}: the dynamic loader finds no {}", shown(setting), missing.join("; no "));
+    let crippled = missing.iter().copied().flatten().find_map(|name| crippled(image, name));
+    let what = match &crippled {
+        Some(crippled) => format!("{}: {}", shown(setting), crippled.why()),
+        None => {
+            let names: Vec<String> = missing.iter().map(|names| names.join(" or ")).collect();
+            format!("{}: the dynamic loader finds no {}", shown(setting), names.join("; no "))
+        }
+    };
     let finding = match needs_plugin(subject) {
         true => Finding::error(
             Id::PluginNotFound,
@@ -41,7 +48,8 @@ fn named(subject: &Subject, image: &Image) -> Option<Finding> {
             format!("{what}; {} goes on with its own transports, without a word.", subject.nccl()),
         ),
     };
-    Some(finding.about_variables([VARIABLE]).with_fix(elsewhere(image).unwrap_or_else(|| {
+    let fix = crippled.map(|crippled| crippled.fix(image)).or_else(|| elsewhere(image));
+    Some(finding.about_variables([VARIABLE]).with_fix(fix.unwrap_or_else(|| {
         format!("Install the plugin in the image, or remove {VARIABLE} (or set it to none).")
     })))
 }
@@ -68,6 +76,18 @@ fn needed(subject: &Subject, image: &Image) -> Option<Finding> {
                 .with_fix(format!("Remove {VARIABLE}.")),
         );
     }
+    if let Some(crippled) = crippled(image, plugin::DEFAULT) {
+        let message = format!(
+            "The devices here need a net plugin, and {}: {} goes on without it in silence, as NCCL_NET is not set, and the job will run on TCP.",
+            crippled.why(),
+            subject.nccl()
+        );
+        return Some(
+            Finding::error(Id::NoPlugin, message)
+                .about_variables(["NCCL_NET"])
+                .with_fix(crippled.fix(image)),
+        );
+    }
     Some(
         Finding::error(
             Id::NoPlugin,
@@ -81,6 +101,46 @@ fn needed(subject: &Subject, image: &Image) -> Option<Finding> {
 fn needs_plugin(subject: &Subject) -> bool {
     let transport = subject.prediction().map(|prediction| &prediction.transport);
     matches!(subject.plan.fabric, Fabric::Plugin(_)) && matches!(transport, Some(Transport::Sockets { .. }))
+}
+
+/// A plugin that the dynamic loader finds, and cannot load.
+struct Crippled<'a> {
+    library: &'a Library,
+    /// The first library that it needs and that is not found.
+    needs: &'a str,
+}
+
+fn crippled<'a>(image: &'a Image, name: &str) -> Option<Crippled<'a>> {
+    let library = installed::plugin_file(image, name)?;
+    Some(Crippled { needs: library.missing.first()?, library })
+}
+
+impl Crippled<'_> {
+    /// A clause.
+    fn why(&self) -> String {
+        format!(
+            "{} cannot be loaded, because the dynamic loader finds no {} for it",
+            self.library.path.display(),
+            self.needs
+        )
+    }
+
+    fn fix(&self, image: &Image) -> String {
+        let there = image.libfabric.iter().chain(&image.libibverbs).find_map(|library| {
+            let is_it = |reach: &&Reach| reach.path.file_name().is_some_and(|name| name == self.needs);
+            library.reached.iter().find(is_it)
+        });
+        match there.and_then(|reach| reach.path.parent()) {
+            Some(folder) => format!("Add {} to LD_LIBRARY_PATH: {} is there.", folder.display(), self.needs),
+            None if self.needs.starts_with("libfabric") => {
+                format!(
+                    "Install {} in the image, from where the plugin comes (AWS's installer for EFA has both).",
+                    self.needs
+                )
+            }
+            None => format!("Install the package of {} in the image.", self.needs),
+        }
+    }
 }
 
 /// What to do where a plugin is in the image, but outside the folders that the loader searches.

@@ -6,6 +6,7 @@ use super::version::Version;
 use crate::facts::Facts;
 use crate::facts::image::Image;
 use crate::facts::image::kernel_abi::KernelAbi;
+use crate::facts::image::library::Library;
 use crate::facts::image::providers::Provider;
 use crate::facts::rdma::Hca;
 
@@ -83,12 +84,17 @@ pub fn provider(hca: &Hca) -> Option<&'static str> {
     })
 }
 
-/// The file that a plugin's name leads to, if it is there.
+/// The file that a plugin's name leads to, if the dynamic loader can load it.
 pub fn plugin(facts: &Facts, name: &str) -> Option<String> {
-    let plugins = &facts.image.as_ref()?.net_plugins;
-    let is_it = |library: &&crate::facts::image::library::Library| match name.contains('/') {
+    let library = plugin_file(facts.image.as_ref()?, name).filter(|library| library.missing.is_empty())?;
+    Some(library.path.display().to_string())
+}
+
+/// The plugin for networks that a name leads to, whether or not what it needs is there.
+pub fn plugin_file<'a>(image: &'a Image, name: &str) -> Option<&'a Library> {
+    let is_it = |library: &&Library| match name.contains('/') {
         true => library.reached.iter().any(|reach| reach.path.as_os_str() == name),
         false => library.loads_as(name),
     };
-    plugins.iter().find(is_it).map(|library| library.path.display().to_string())
+    image.net_plugins.iter().find(is_it)
 }

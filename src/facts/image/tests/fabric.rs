@@ -116,3 +116,36 @@ fn plugins_runtime_and_ucx_tell_whether_they_load() {
     assert_eq!(image.librdmacm[0].version.as_deref(), Some("1.3.44.0"));
     assert_eq!(image.nccl, []);
 }
+
+/// The plugin of AWS has a RUNPATH to the libfabric of AWS, or needs one from elsewhere.
+#[test]
+fn a_plugin_without_what_it_needs_tells_so() {
+    let root = Root::new();
+    let plugin = |runpath| {
+        fake::Library { needed: &["libfabric.so.1", "libcuda.so.1"], runpath, ..Default::default() }.bytes()
+    };
+    let missing = |root: &Root, path: Option<&str>| -> Vec<String> {
+        let (image, errors) = root.read([("LD_LIBRARY_PATH", path.unwrap_or_default())]);
+        assert_eq!(errors, [""; 0]);
+        image.net_plugins.into_iter().flat_map(|library| library.missing).collect()
+    };
+    root.file(&format!("{MULTIARCH}/libnccl-net.so"), plugin(None));
+    root.file(&format!("{MULTIARCH}/libnccl-ofi-tuner.so"), plugin(None));
+    root.file(&format!("{MULTIARCH}/libnccl-gin.so"), fake::empty());
+    assert_eq!(missing(&root, None), ["libfabric.so.1"]);
+    root.file("opt/amazon/efa/lib/libfabric.so.1", fake::empty());
+    assert_eq!(missing(&root, None), ["libfabric.so.1"], "it is not searched there");
+    assert_eq!(missing(&root, Some("/opt/amazon/efa/lib")), [""; 0]);
+    let (image, _) = root.read([]);
+    let names = |libraries: &[Library]| libraries.len();
+    assert_eq!([&image.libfabric, &image.gin_plugins, &image.tuner_plugins].map(|l| names(l)), [1, 1, 1]);
+    assert_eq!(
+        (&image.tuner_plugins[0].missing[..], &image.gin_plugins[0].missing[..]),
+        (&["libfabric.so.1".to_owned()][..], &[][..])
+    );
+    root.file(&format!("{MULTIARCH}/libnccl-net.so"), plugin(Some("/opt/amazon/efa/lib")));
+    assert_eq!(missing(&root, None), [""; 0]);
+    root.file(&format!("{MULTIARCH}/libnccl-net.so"), plugin(None));
+    root.file(&format!("{MULTIARCH}/libfabric.so.1"), fake::empty());
+    assert_eq!(missing(&root, None), [""; 0]);
+}
