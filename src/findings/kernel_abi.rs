@@ -6,7 +6,7 @@ use crate::facts::image::Image;
 use crate::facts::image::kernel_abi::KernelAbi;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::installed::{self, OtherAbi};
-use crate::plan::Plan;
+use crate::plan::{Plan, PortVerdict};
 use crate::text::{condensed, grouped};
 
 /// The ABI that the drivers of the Linux kernel speak, where vendors have drivers of their own
@@ -25,14 +25,20 @@ pub fn findings(facts: &Facts, image: &Image, plan: &Plan) -> Vec<Finding> {
         true => "the job runs on TCP",
         false => "the job runs on the other HCAs",
     };
-    grouped(left_out).into_iter().map(|(other, names)| finding(&other, &names, consequence)).collect()
+    let ports = |names: &[String]| -> Vec<String> {
+        plan.ports.iter().filter(|port| names.contains(&port.hca)).map(PortVerdict::full_name).collect()
+    };
+    grouped(left_out)
+        .into_iter()
+        .map(|(other, names)| finding(&other, &names, consequence).about_ports(ports(&names)))
+        .collect()
 }
 
 fn finding(other: &OtherAbi, names: &[String], consequence: &str) -> Finding {
     let OtherAbi { provider, spoken, supported } = other;
     let KernelAbi { least, most } = supported;
     let message = format!(
-        "The driver of the node for {names} speaks ABI {spoken}, and the image's provider {} supports {}: libibverbs says \"does not support the kernel ABI of {spoken} (supports {least} to {most})\", NCCL does not see {names}, and {consequence}.",
+        "The node's kernel driver for {names} speaks ABI {spoken}, and the image's provider {} supports {}: libibverbs says \"does not support the kernel ABI of {spoken} (supports {least} to {most})\", NCCL does not see {names}, and {consequence}.",
         provider.name,
         range(*supported),
         names = condensed(names),

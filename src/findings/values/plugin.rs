@@ -83,9 +83,7 @@ fn needed(subject: &Subject, image: &Image) -> Option<Finding> {
             subject.nccl()
         );
         return Some(
-            Finding::error(Id::NoPlugin, message)
-                .about_variables(["NCCL_NET"])
-                .with_fix(crippled.fix(image)),
+            Finding::error(Id::NoPlugin, message).about_variables(["NCCL_NET"]).with_fix(crippled.fix(image)),
         );
     }
     Some(
