@@ -1,7 +1,8 @@
 //! Narrowing the usable ports down to those of the job.
 
-use super::default_route::{self, KeptRails, OnDefaultRoute};
+use super::default_route::{self, OnDefaultRoute};
 use super::port::{Candidate, Reason, Verdict, needs_own_library};
+use super::step::Step;
 use super::{gid, near};
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
@@ -19,18 +20,6 @@ pub enum Wanted<'a> {
     None(Reason),
     /// All of them, and those that need a library of their own.
     WithOwnLibrary,
-}
-
-/// What has narrowed the rails down, and what came of it, by the names of the ports.
-#[must_use]
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
-    /// Every GPU has an HCA that is near, so those that are near none are left out.
-    FarLeftOut(Vec<String>),
-    /// Ports with an interface that carries a default route.
-    DefaultRoute { left_out: Vec<String>, kept: Vec<String> },
-    /// Those that are kept because the GPUs need them.
-    Kept(KeptRails),
 }
 
 /// Leaves out, with the reason, what the job must not use.

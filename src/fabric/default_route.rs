@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use super::choose::Step;
 use super::interface;
 use super::own_interface::{self, is_here};
 use super::port::{Candidate, Reason, Verdict};
+use super::step::{KeptRails, Step};
+use super::which_route::WhichRoute;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::route::Route;
@@ -20,37 +21,6 @@ pub enum OnDefaultRoute {
     Used,
     /// It is left out, even where no other port is there. With a phrase for who says so.
     LeftOut(&'static str),
-}
-
-/// What to call a default route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WhichRoute {
-    /// No other interface carries one.
-    Only,
-    OneOfSeveral,
-    /// The one of several that the kernel prefers.
-    Best,
-}
-
-impl std::fmt::Display for WhichRoute {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str(match self {
-            WhichRoute::Only => "the default route",
-            WhichRoute::OneOfSeveral => "a default route",
-            WhichRoute::Best => "the default route of the lowest metric",
-        })
-    }
-}
-
-/// Ports that carry a default route, and are rails all the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptRails {
-    /// The name of each port, and of its interface.
-    pub rails: Vec<(String, String)>,
-    pub route: WhichRoute,
-    /// How many HCAs would be left without them, and how many GPUs there are.
-    pub hcas: usize,
-    pub gpus: usize,
 }
 
 /// A port in use, by its index among all ports, and the best default route of its interface.

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::default_route::WhichRoute;
+use super::which_route::WhichRoute;
 use crate::facts::Facts;
 use crate::facts::net::Interface;
 use crate::facts::route::Route;

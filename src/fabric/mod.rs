@@ -15,12 +15,16 @@ pub mod interface;
 pub mod near;
 pub mod own_interface;
 mod port;
+mod step;
+mod which_route;
 
-pub use choose::{Step, Wanted, choose, dominant_link_layer};
+pub use choose::{Wanted, choose, dominant_link_layer};
 pub use default_route::OnDefaultRoute;
 pub use enough::enough;
 pub use gid::own_slots;
 pub use port::{Candidate, Reason, Verdict, candidates, needs_own_library};
+pub use step::{KeptRails, Step};
+pub use which_route::WhichRoute;
 
 /// What was decided for the job, as each library is told it.
 pub struct Rails<'a> {

@@ -1,10 +1,10 @@
 //! Which HCAs are near the GPUs. Where every GPU has an HCA behind its own PCIe switch, the
 //! other HCAs are for storage or for the host.
 
-use super::choose::Step;
 use super::distance::{Distance, of_hca};
 use super::own_interface::is_here;
 use super::port::{Candidate, Reason, Verdict};
+use super::step::Step;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer};
 

@@ -1,7 +1,7 @@
 //! The ports of the HCAs, and which of them can be used at all.
 
-use super::default_route::WhichRoute;
 use super::distance::Distance;
+use super::which_route::WhichRoute;
 use crate::facts::Facts;
 use crate::facts::rdma::{Access, Hca, LinkLayer, NodeType, Port};
 

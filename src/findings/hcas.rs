@@ -1,6 +1,6 @@
 //! What the choice of the HCAs has shown.
 
-use crate::fabric::default_route::KeptRails;
+use crate::fabric::KeptRails;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
 use crate::libraries::nccl::version::{TAKES_32_HCAS, Version};
@@ -53,7 +53,7 @@ pub fn rails(kept: &KeptRails) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::default_route::WhichRoute;
+    use crate::fabric::WhichRoute;
 
     #[test]
     fn rails_that_carry_default_routes_are_named() {

@@ -1,6 +1,6 @@
 //! What deciding has shown besides the settings, as data. `crate::findings` has the words.
 
-use crate::fabric::default_route::KeptRails;
+use crate::fabric::KeptRails;
 use crate::fabric::interface::InterfaceChoice;
 
 /// Worth telling, and not to be seen from the settings and the ports alone.
