@@ -16,7 +16,7 @@ fn guest(script: &str, arguments: &[&Path]) {
 
 #[test]
 fn the_harness_itself_works() {
-    guest("smoke.sh", &[]);
+    guest("smoke.sh", &[Path::new(&vm::machine())]);
 }
 
 #[test]

@@ -1,9 +1,15 @@
 //! Runs scripts in a virtual machine whose kernel has soft-RoCE. See tests/vm/run.sh.
 
+use std::env::{self, consts::ARCH};
 use std::path::Path;
 use std::process::Command;
 
 use super::{repository, skip};
+
+/// The machine that tests/vm/machine.sh chooses.
+pub fn machine() -> String {
+    env::var("RDMA_INIT_VM_MACHINE").unwrap_or_else(|_| ARCH.to_owned())
+}
 
 /// Runs a script of tests/vm/guest in a virtual machine of its own, and returns its output.
 /// `None` where no such machine can be set up here.

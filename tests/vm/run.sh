@@ -6,7 +6,8 @@
 # The guest sees this machine's files at the same paths, read-only under a
 # scratch layer: all that it writes is gone afterwards. /tmp, /run, /dev, /proc
 # and /sys are its own; of the host's /tmp and /run it sees the folder of the
-# repository, of SCRIPT and of each ARG that is an absolute path.
+# repository, of SCRIPT and of each ARG that is an absolute path. A guest of another
+# architecture has a Debian of its own, and sees of this machine only such folders.
 # SCRIPT starts in the repository with an environment of its own; its output is
 # this program's standard output, its exit status this program's.
 #
@@ -17,18 +18,23 @@
 #   RDMA_INIT_VM_TIMEOUT  seconds for boot and script together (180)
 #   RDMA_INIT_VM_MEMORY   MiB of the guest (2048)
 #   RDMA_INIT_VM_CPUS     processors of the guest (2)
-#   RDMA_INIT_VM_CACHE    what setup.sh prepared (target/vm of the repository)
+#   RDMA_INIT_VM_MACHINE  the guest: x86_64, aarch64, aarch64-16k or aarch64-64k, by the size
+#                         of its pages (this machine's own architecture)
+#   RDMA_INIT_VM_CACHE    what setup.sh prepared (target/vm of the repository, target/vm-MACHINE)
 #
 # Status 124: beyond the time limit; 125: the virtual machine did not work.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
 repo=$(cd "$here/../.." && pwd -P)
-cache=${RDMA_INIT_VM_CACHE:-$repo/target/vm}
 limit=${RDMA_INIT_VM_TIMEOUT:-180}
 
 say() { echo "vm: $*" >&2; }
 die() { say "$*"; exit 125; }
+
+# shellcheck source=tests/vm/machine.sh
+. "$here/machine.sh"
+cache=${RDMA_INIT_VM_CACHE:-$cache}
 
 usage='usage: run.sh [-m MODULE]... [-l LOCAL:REMOTE]... SCRIPT [ARG...]'
 modules=
@@ -58,6 +64,7 @@ for path in "$repo" "$@"; do
     case $path in
         /tmp/*/*|/run/*/*) ;;
         /tmp/*|/run/*) [ -d "$path" ] || die "$path: put it in a folder" ;;
+        /*) if [ -z "$debian" ] || [ -e "$debian/root$path" ]; then continue; fi ;;
         *) continue ;;
     esac
     [ -e "$path" ] || continue
@@ -87,6 +94,7 @@ cp "$here/guest/init" "$here/guest/main" "$work/top/"
 {
     echo "repo=$(quote "$repo")"
     echo "cache=$(quote "$cache")"
+    echo "debian=$(quote "$debian")"
     echo "shown=$(quote "$shown")"
     echo "modules=$(quote "$modules")"
     printf 'set --'
@@ -115,15 +123,20 @@ for link in $links; do
         -device "virtio-net-pci,netdev=link$#,mac=$mac,romfile="
 done
 
-# No KVM: the device node may be there and not work. The processor is x86-64-v2
-# with a random source, and no more: what is above costs emulation its speed.
-cpu=qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+fsgsbase,+rdrand
-timeout -k 5 "$limit" qemu-system-x86_64 \
-    -accel tcg,thread=multi -machine pc -cpu "$cpu" \
+# No KVM: the device node may be there and not work. The processor has a random source, and
+# no more than programs need: what is above costs emulation its speed.
+case $architecture in
+    x86_64) console=ttyS0 board=pc processor=qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+fsgsbase,+rdrand ;;
+    # The kind of pointer authentication that is cheap to emulate.
+    aarch64) console=ttyAMA0 board=virt processor=max,pauth-impdef=on ;;
+esac
+# A kernel without modules would come with a dummy link that nobody asked for.
+timeout -k 5 "$limit" "qemu-system-$architecture" \
+    -accel tcg,thread=multi -machine "$board" -cpu "$processor" \
     -smp "${RDMA_INIT_VM_CPUS:-2}" -m "${RDMA_INIT_VM_MEMORY:-2048}" \
     -nodefaults -no-user-config -display none -no-reboot \
     -kernel "$cache/vmlinux" -initrd "$work/initramfs" \
-    -append 'console=ttyS0 rdinit=/init panic=-1 mitigations=off cryptomgr.notests' \
+    -append "console=$console rdinit=/init panic=-1 mitigations=off cryptomgr.notests dummy.numdummies=0" \
     -serial "file:$work/console" \
     -device virtio-serial-pci \
     -chardev "file,id=out,path=$work/out" \

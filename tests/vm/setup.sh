@@ -6,12 +6,11 @@
 #   tests/vm/setup.sh [CACHE]      CACHE defaults to target/vm of the repository
 #
 # A cache that is complete is left as it is: delete the folder for a newer
-# kernel.
+# kernel. RDMA_INIT_VM_MACHINE chooses another machine, see run.sh.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
 repo=$(cd "$here/../.." && pwd -P)
-cache=${1:-$repo/target/vm}
 
 # Loaded before the root file system is there, so they have to be in the
 # initramfs.
@@ -22,6 +21,14 @@ rdma_modules='crc32_generic ib_uverbs rdma_rxe dummy macvlan 8021q veth'
 
 say() { echo "vm setup: $*" >&2; }
 die() { say "$*"; exit 1; }
+
+# shellcheck source=tests/vm/machine.sh
+. "$here/machine.sh"
+# shellcheck source=tests/vm/debian.sh
+. "$here/debian.sh"
+# shellcheck source=tests/vm/kernel_64k.sh
+. "$here/kernel_64k.sh"
+cache=${1:-$cache}
 
 sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
@@ -35,14 +42,27 @@ apt() {
     "$@"
 }
 
+# have PROGRAM PACKAGE: notes in `missing` what has to be installed.
+have() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
+
 install_missing() {
     missing=
-    have() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
     # The tools of an administrator may be outside a user's search path.
     PATH=$PATH:/usr/sbin:/sbin
-    have qemu-system-x86_64 qemu-system-x86
+    have "qemu-system-$architecture" "$emulator"
     have cpio cpio
     have modprobe kmod
+    [ -n "$debian" ] || tools_of_guest
+    [ -n "$kernels" ] || tools_of_build
+    [ -n "$missing" ] || return 0
+    say "installing$missing"
+    # shellcheck disable=SC2086
+    apt $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q install -y \
+        --no-install-recommends $missing >&2 || die "cannot install$missing"
+}
+
+# What a guest finds on this machine.
+tools_of_guest() {
     have ip iproute2
     have rdma iproute2
     have ib_write_bw perftest
@@ -51,17 +71,12 @@ install_missing() {
     if ! [ -x /bin/busybox ] || ldd /bin/busybox >/dev/null 2>&1; then
         missing="$missing busybox-static"
     fi
-    [ -n "$missing" ] || return 0
-    say "installing$missing"
-    # shellcheck disable=SC2086
-    apt $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q install -y \
-        --no-install-recommends $missing >&2 || die "cannot install$missing"
 }
 
 # Names the packages that hold the kernel image and its modules: Debian has one,
 # Ubuntu splits it in three.
 kernel_packages() {
-    for meta in linux-image-amd64 linux-image-generic; do
+    for meta in $kernels; do
         found=$(apt-cache depends --recurse --no-recommends --no-suggests \
             --no-conflicts --no-breaks --no-replaces --no-enhances "$meta" \
             2>/dev/null |
@@ -73,17 +88,19 @@ kernel_packages() {
 }
 
 fetch_kernel() {
-    packages=$(apt kernel_packages) || die 'no kernel package is known to apt'
-    say "fetching" "$packages"
     rm -rf "$cache/kernel" "$cache/fetch"
     mkdir -p "$cache/kernel" "$cache/fetch"
+    # The names are looked up again after a refresh of the lists, which may know newer ones.
     # apt would otherwise download as a user who may not write here.
     download() {
+        packages=$(kernel_packages) || return 1
+        # shellcheck disable=SC2086
+        say fetching $packages
         # shellcheck disable=SC2086
         (cd "$cache/fetch" &&
             apt-get -q download -o APT::Sandbox::User="$(id -un)" $packages >&2)
     }
-    apt download || die 'cannot download the kernel'
+    apt download || die 'cannot download a kernel'
     for deb in "$cache"/fetch/*.deb; do
         dpkg-deb -x "$deb" "$cache/kernel"
     done
@@ -170,33 +187,33 @@ depends_of() {
 
 build_initramfs() {
     version=$(basename "$cache"/kernel/lib/modules/*)
-    root=$cache/root
-    rm -rf "$root"
-    mkdir -p "$root/bin" "$root/dev" "$root/proc" "$root/sys" "$root/lower" \
-        "$root/top" "$root/new" "$root/modules"
-    cp /bin/busybox "$root/bin/busybox"
+    top=$cache/initramfs.d
+    rm -rf "$top"
+    mkdir -p "$top/bin" "$top/dev" "$top/proc" "$top/sys" "$top/lower" \
+        "$top/top" "$top/new" "$top/modules"
+    cp "$busybox" "$top/bin/busybox"
 
     for module in $boot_modules $rdma_modules; do
-        depends_of "$module" >>"$root/order" 2>/dev/null && continue
+        depends_of "$module" >>"$top/order" 2>/dev/null && continue
         # Later kernels have this one built in, under no module's name.
         [ "$module" = crc32_generic ] || die "the kernel lacks $module"
     done
-    awk '$1 == "insmod" && !seen[$2]++ { print $2 }' "$root/order" |
+    awk '$1 == "insmod" && !seen[$2]++ { print $2 }' "$top/order" |
         while read -r file; do
             name=$(basename "$file")
             name=${name%%.ko*}.ko
-            unpack "$file" "$file" >"$root/modules/$name"
+            unpack "$file" "$file" >"$top/modules/$name"
             case $name in
                 # It would come with a link that nobody asked for.
                 dummy.ko) echo "$name numdummies=0" ;;
                 *) echo "$name" ;;
             esac
-        done >"$root/modules/order"
-    rm "$root/order"
+        done >"$top/modules/order"
+    rm "$top/order"
 
-    (cd "$root" && find . | LC_ALL=C sort |
+    (cd "$top" && find . | LC_ALL=C sort |
         cpio -o -H newc --quiet -R 0:0) >"$cache/initramfs"
-    rm -rf "$root"
+    rm -rf "$top"
 }
 
 install_missing
@@ -206,15 +223,28 @@ cache=$(cd "$cache" && pwd -P)
 exec 9>"$cache/lock"
 flock 9
 
-# A change of this file or of busybox calls for another initramfs; the kernel
+busybox=/bin/busybox
+if [ -n "$debian" ]; then
+    # Other machines use the same.
+    mkdir -p "$debian"
+    exec 8>"$debian/lock"
+    flock 8
+    use_its_apt
+    [ -d "$debian/root" ] || fetch_root
+    busybox=$debian/root/bin/busybox
+fi
+
+# A change of these files or of busybox calls for another initramfs; the kernel
 # can stay.
-stamp=$(cat "$here/setup.sh" /bin/busybox | cksum)
+stamp=$(cat "$here/setup.sh" "$here/machine.sh" "$busybox" | cksum)
 if [ -f "$cache/stamp" ] && [ "$(cat "$cache/stamp")" = "$stamp" ]; then
     exit 0
 fi
 rm -f "$cache/stamp"
-[ -f "$cache/vmlinux" ] || fetch_kernel
+if [ ! -f "$cache/vmlinux" ]; then
+    if [ -n "$kernels" ]; then fetch_kernel; else build_kernel; fi
+fi
 build_initramfs
-[ -x "$cache/sshd/usr/sbin/sshd" ] || fetch_sshd
+[ "$machine" != "$(uname -m)" ] || [ -x "$cache/sshd/usr/sbin/sshd" ] || fetch_sshd
 echo "$stamp" >"$cache/stamp"
 say "ready in $cache"

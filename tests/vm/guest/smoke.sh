@@ -1,7 +1,15 @@
 #!/bin/sh
-# Whether the virtual machine has what tests ask of it.
+# Whether the virtual machine has what tests ask of it, and is what it is called.
+#   smoke.sh MACHINE
 set -eu
 . tests/vm/lib.sh
+
+case $1 in
+    *-*k) page=${1#*-} page=$((${page%k} * 1024)) ;;
+    *) page=4096 ;;
+esac
+expect 'architecture' "$(uname -m)" "${1%%-*}"
+expect 'bytes of a page' "$(getconf PAGE_SIZE)" $page
 
 rxe mlx5_1 eth1 25.11.128.2/27
 container_netns pod eth1 net1 25.11.128.9/27

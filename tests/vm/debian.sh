@@ -1,0 +1,60 @@
+# For setup.sh, where the guest's architecture is not this machine's: a Debian 12 for it, in
+# the folder `debian`. Nothing is installed on this machine, and its own apt learns nothing.
+# shellcheck shell=sh disable=SC2086,SC2154
+
+# What the scripts of guest/ call.
+programs='base-files usr-is-merged libc-bin bash dash coreutils debianutils findutils grep sed
+    mawk util-linux procps kmod iproute2 strace perftest busybox-static'
+
+# From here on, apt's programs are about that Debian and keep their state in the folder. What
+# this machine's configuration of apt says counts as well, as it may name a proxy.
+use_its_apt() {
+    case $architecture in
+        x86_64) name=amd64 ;;
+        aarch64) name=arm64 ;;
+    esac
+    keys=/usr/share/keyrings/debian-archive-keyring.gpg
+    [ -f "$keys" ] || apt $sudo apt-get -q install -y debian-archive-keyring >&2
+    mkdir -p "$debian/apt/state" "$debian/apt/cache"
+    : >"$debian/apt/installed"
+    for suite in 'debian bookworm' 'debian-security bookworm-security'; do
+        echo "deb [signed-by=$keys] http://deb.debian.org/$suite main"
+    done >"$debian/apt/sources.list"
+    cat >"$debian/apt/apt.conf" <<END
+APT::Architecture "$name";
+APT::Architectures { "$name"; };
+APT::Sandbox::User "$(id -un)";
+Acquire::Languages "none";
+Dir::Etc::SourceList "$debian/apt/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+Dir::Etc::PreferencesParts "/dev/null";
+Dir::State "$debian/apt/state";
+Dir::State::status "$debian/apt/installed";
+Dir::Cache "$debian/apt/cache";
+END
+    export APT_CONFIG="$debian/apt/apt.conf"
+    sudo=
+}
+
+# Unpacks the programs with what they depend on: the guest's root file system.
+fetch_root() {
+    new=$debian/root.new
+    rm -rf "$new" "$debian/apt/cache/archives"
+    # Before there are files, as some packages still name the former folders.
+    for folder in bin sbin lib; do
+        mkdir -p "$new/usr/$folder"
+        ln -s "usr/$folder" "$new/$folder"
+    done
+    say fetching $programs
+    apt apt-get -q install -y --download-only --no-install-recommends $programs >&2 ||
+        die "cannot download Debian's programs for $architecture"
+    for deb in "$debian"/apt/cache/archives/*.deb; do
+        dpkg-deb --fsys-tarfile "$deb" | tar -C "$new" -x --keep-directory-symlink
+    done
+    rm -rf "$debian/apt/cache/archives"
+    # What the packages' scripts would do, which do not run here.
+    ln -s mawk "$new/usr/bin/awk"
+    echo 'root:x:0:0:root:/root:/bin/sh' >"$new/etc/passwd"
+    echo 'root:x:0:' >"$new/etc/group"
+    mv "$new" "$debian/root"
+}

@@ -1,0 +1,25 @@
+# For setup.sh and run.sh: the machine that RDMA_INIT_VM_MACHINE names, of the repository
+# `repo`.
+# shellcheck shell=sh disable=SC2034,SC2154
+
+# ARCHITECTURE, or ARCHITECTURE-PAGE.
+machine=${RDMA_INIT_VM_MACHINE:-$(uname -m)}
+architecture=${machine%%-*}
+
+# The package of QEMU, and those of a kernel: the first that there is.
+case $machine in
+    x86_64) emulator=qemu-system-x86 kernels='linux-image-amd64 linux-image-generic' ;;
+    aarch64) emulator=qemu-system-arm kernels='linux-image-arm64 linux-image-generic' ;;
+    aarch64-16k) emulator=qemu-system-arm kernels='linux-image-arm64-16k linux-image-6.12-arm64-16k' ;;
+    # Debian has none: kernel_64k.sh builds one.
+    aarch64-64k) emulator=qemu-system-arm kernels= ;;
+    *) die "no machine $machine: RDMA_INIT_VM_MACHINE is x86_64, aarch64, aarch64-16k or aarch64-64k" ;;
+esac
+
+cache=$repo/target/vm
+[ "$machine" = "$(uname -m)" ] || cache=$repo/target/vm-$machine
+
+# A guest of another architecture has a Debian of its own in this folder; any other has the
+# files of this machine.
+debian=
+[ "$architecture" = "$(uname -m)" ] || debian=$repo/target/vm-debian-$architecture
