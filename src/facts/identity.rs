@@ -2,6 +2,7 @@
 //! not count.
 
 use std::fs;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +26,13 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity of this process.
-    pub fn own() -> Identity {
+    /// The identity of this process, which is read once.
+    pub fn own() -> &'static Identity {
+        static OWN: OnceLock<Identity> = OnceLock::new();
+        OWN.get_or_init(Identity::read)
+    }
+
+    fn read() -> Identity {
         let text = |path| of_kernel(path).unwrap_or_default();
         let namespace_of_pids = namespace("pid");
         Identity {
@@ -91,7 +97,7 @@ mod tests {
     #[test]
     fn another_start_is_another_one() {
         let own = Identity::own();
-        assert!(own.is(&Identity::own()));
+        assert!(own.is(&Identity::read()));
         for other in [
             Identity { boot: "another".into(), ..own.clone() },
             Identity { namespace: "pid:[1]".into(), ..own.clone() },

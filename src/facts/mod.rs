@@ -175,7 +175,7 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
         limits: limits::read(),
         process: process::read(&reader),
         // A command such as `plan` has no signals to pass on.
-        parent: sources.start.command.and_then(|_| parent::read(&reader, sources.start.has_subreaper)),
+        parent: sources.start.command.and_then(|_| parent::read(&reader, sources.start.keeper)),
         shm: shm::read(&reader),
         dmi: dmi::read(&reader),
         unreadable: reader.into_unreadable(),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
 use super::reader::{Reader, of_kernel};
+use super::start::LookedAfterBy;
 
 /// What is kept of its command line. The rest may hold secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,11 +21,16 @@ pub struct Parent {
     pub catches_term: bool,
 }
 
-/// `None` if something else started this process, on the machine itself, and if /proc does not
-/// tell. If a subreaper of ours is in between, PID 1 must have started that one.
-pub fn read(reader: &Reader, has_subreaper: bool) -> Option<Parent> {
+/// `None` if PID 1 is ours, if something else started this process, on the machine itself, and
+/// if /proc does not tell. If a subreaper of ours is in between, PID 1 must have started that
+/// one.
+pub fn read(reader: &Reader, keeper: LookedAfterBy) -> Option<Parent> {
     let parent = getppid().as_raw();
-    let starter = if has_subreaper { parent_of(reader, parent)? } else { parent };
+    let starter = match keeper {
+        LookedAfterBy::Nobody => parent,
+        LookedAfterBy::Pid1 => return None,
+        LookedAfterBy::Subreaper => parent_of(reader, parent)?,
+    };
     if starter != 1 || !Identity::own().is_container() {
         return None;
     }

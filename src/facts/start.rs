@@ -15,8 +15,18 @@ pub struct Start<'a> {
     /// The variables that an earlier start of ours has put into the environment, and that are
     /// still there.
     pub filled: &'a [Filled],
-    /// Whether this process is the child of an init of ours that is not PID 1 (`--supervise`).
-    pub has_subreaper: bool,
+    /// Which init of ours has started this process, if one has.
+    pub keeper: LookedAfterBy,
+}
+
+/// Who looks after the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LookedAfterBy {
+    /// Our init, as PID 1 of the container.
+    Pid1,
+    /// Our init, where something else is PID 1 (`--supervise`).
+    Subreaper,
+    Nobody,
 }
 
 impl Start<'_> {
@@ -28,7 +38,7 @@ impl Start<'_> {
 
 impl<'a> From<&'a Environment> for Start<'a> {
     fn from(environment: &'a Environment) -> Start<'a> {
-        Start { environment, folder: None, command: None, filled: &[], has_subreaper: false }
+        Start { environment, folder: None, command: None, filled: &[], keeper: LookedAfterBy::Nobody }
     }
 }
 

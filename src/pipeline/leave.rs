@@ -1,5 +1,6 @@
 //! Leaves what was decided to processes that enter the container later.
 
+use std::cell::LazyCell;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,8 +43,9 @@ pub struct Decided<'a> {
 #[must_use]
 pub fn leave(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
     let filled: Vec<(&str, &str)> = decided.plan.public().collect();
-    let run = run(&decided);
-    let writes_conf = config.write_nccl_conf.unwrap_or(decided.by_init || run.identity.is_container());
+    let run = LazyCell::new(|| run(&decided));
+    let writes_conf =
+        config.write_nccl_conf.unwrap_or_else(|| decided.by_init || Identity::own().is_container());
     // A command that somebody starts by hand in a container ends before the container does.
     let standing = match decided.by_init {
         true => None,
@@ -209,7 +211,7 @@ fn run(decided: &Decided) -> Run {
     // The values are then in the plan's findings, too.
     let is_private = decided.facts.has_private_values();
     Run {
-        identity: Identity::own(),
+        identity: Identity::own().clone(),
         by_init: decided.by_init,
         since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         pid,

@@ -24,7 +24,7 @@ use crate::apply::{environment, memlock as raise};
 use crate::config::{Config, Demand};
 use crate::facts::Facts;
 use crate::facts::environment::Environment;
-use crate::facts::start::Start;
+use crate::facts::start::{LookedAfterBy, Start};
 use crate::finding::{Finding, Id, Severity};
 use crate::findings::memlock;
 use crate::init::Orders;
@@ -53,15 +53,6 @@ pub enum Prepared {
     Exit(i32),
 }
 
-/// Who looks after the command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LookedAfterBy {
-    Pid1,
-    /// `--supervise`, when something else is PID 1.
-    Subreaper,
-    Nobody,
-}
-
 /// Everything up to the exec. `decided` is called with what the command will get, as soon as
 /// nothing keeps the command from its start any more.
 ///
@@ -77,7 +68,11 @@ pub fn prepare(
 ) -> anyhow::Result<Prepared> {
     let mut known = Environment::new(&inherited);
     let profiles = read::profiles(config)?;
-    let mut filled = read::filled_at_start(config, &profiles, &known);
+    // If PID 1 is our own init, this is the container's start.
+    let mut filled = match keeper {
+        LookedAfterBy::Pid1 => Vec::new(),
+        LookedAfterBy::Subreaper | LookedAfterBy::Nobody => read::filled_at_start(config, &profiles, &known),
+    };
     if config.asks_anew {
         inherited = environment::without(inherited, &filled);
         known = known.without(&filled);
@@ -85,13 +80,8 @@ pub fn prepare(
     }
     let folder = std::env::current_dir().ok();
     let first = command.first().and_then(|word| word.to_str().ok());
-    let start = Start {
-        environment: &known,
-        folder: folder.as_deref(),
-        command: first,
-        filled: &filled,
-        has_subreaper: keeper == LookedAfterBy::Subreaper,
-    };
+    let start =
+        Start { environment: &known, folder: folder.as_deref(), command: first, filled: &filled, keeper };
     let facts = match config.self_test {
         Demand::Off => read::needed_facts(&profiles, start, config),
         _ => read::facts_to_prove(&profiles, start),

@@ -182,7 +182,7 @@ fn claims(place: &StateDir, users: &[Uid]) -> (Vec<Claim>, Vec<Without>) {
         if seen.contains(&path) {
             continue;
         }
-        match of_folder(&path, users, &identity) {
+        match of_folder(&path, users, identity) {
             Ok(claim) => claims.push(claim),
             Err(None) => {}
             Err(Some(why)) => without.push(Without { folder: path.clone(), why }),
@@ -195,11 +195,11 @@ fn claims(place: &StateDir, users: &[Uid]) -> (Vec<Claim>, Vec<Without>) {
 /// Whether a folder has the state of another container, which may still need it. A folder on
 /// the container's own root mount belongs to no other container.
 pub fn is_of_another_container(path: &Path) -> bool {
-    let own = Identity::own();
     let users = [Uid::from_raw(0), Uid::effective()];
     let text = Folder::open(path, &users).map_err(drop).and_then(|folder| folder.read(PLAN).map_err(drop));
-    let run = text.and_then(|text| run::parse(&text).map_err(drop));
-    run.is_ok_and(|run| run.identity.boot == own.boot && !own.is(&run.identity)) && !mount::is_of_root(path)
+    let Ok(run) = text.and_then(|text| run::parse(&text).map_err(drop)) else { return false };
+    let own = Identity::own();
+    run.identity.boot == own.boot && !own.is(&run.identity) && !mount::is_of_root(path)
 }
 
 /// The error is `None` if the folder does not exist.
@@ -259,7 +259,7 @@ mod tests {
         assert!(found().unwrap_err().iter().all(|without| without.folder != folder));
         let filled = [("NCCL_IB_HCA", "=mlx5_1"), ("no name", "1"), ("LD_PRELOAD", "x")];
         let filled = filled.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let run = Run { identity: Identity::own(), by_init: true, filled, ..Run::default() };
+        let run = Run { identity: Identity::own().clone(), by_init: true, filled, ..Run::default() };
         leave(&folder, &run);
         let names: Vec<String> = found().unwrap().run.filled.into_keys().collect();
         // If temporary files have a mount of their own, other containers may have it, too.

@@ -104,6 +104,23 @@ fn a_shell_that_enters_is_not_pid_1() {
     assert_eq!(told(&ended), 0);
 }
 
+/// The facts name PID 1 only where it is somebody else.
+#[test]
+fn our_own_init_is_no_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let facts = state.join("facts.json");
+    let words = ["--state-dir", state.to_str().unwrap(), "--", "cat", facts.to_str().unwrap()];
+    let facts = |words: &str| -> serde_json::Value {
+        let ended = as_pid_1(shell(&["/bin/sh"], words)).end().expect_code(0);
+        serde_json::from_str(&ended.stdout).unwrap()
+    };
+    let words = words.join(" ");
+    assert_eq!(facts(&format!("$0 {words}; true"))["parent"]["program"], "sh");
+    let own = facts(&format!("exec $0 {words}"));
+    assert!(own["schema"].is_string() && own.get("parent").is_none(), "{own}");
+}
+
 /// The note is right: the command does not get the signal, and with the fix it does.
 #[test]
 fn a_stop_reaches_the_command_only_with_the_fix() {
