@@ -82,7 +82,7 @@ fn write_to(path: &Path, files: &Files) -> Result<bool, String> {
         // A file with the same bytes has the right mode already, because what makes the facts
         // private is in them. Most starts of a container leave what the one before has left,
         // and to replace a file may mean waiting for the disk.
-        if folder.read(name).as_ref() != Ok(bytes) {
+        if folder.is_new() || folder.read(name).as_ref() != Ok(bytes) {
             folder.write(name, bytes, mode).map_err(describe)?;
         }
     }

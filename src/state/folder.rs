@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, unlinkat};
 
@@ -27,10 +27,19 @@ const LONGEST_OF_OTHERS: u64 = 512 * 1024;
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
+/// What a file that was just written has after a crash of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AfterCrash {
+    OldOrNew,
+    Nothing,
+}
+
 #[derive(Debug)]
 pub struct Folder {
     folder: OwnedFd,
     owner: Uid,
+    /// Whether this process has made the folder, so that nothing is in it yet.
+    is_new: bool,
 }
 
 /// Why a folder cannot be used.
@@ -79,7 +88,7 @@ impl Folder {
     pub fn shared(path: &Path) -> Result<Folder, Errno> {
         let folder = openat(AT_FDCWD, path, OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
         let owner = Uid::from_raw(fstat(&folder)?.st_uid);
-        Ok(Folder { folder, owner })
+        Ok(Folder { folder, owner, is_new: false })
     }
 
     /// Opens a folder of this process's own user, and makes it if it does not exist. Anything
@@ -89,7 +98,9 @@ impl Folder {
     /// The folder cannot be made, or others may change it.
     pub fn make(path: &Path) -> Result<Folder, Refused> {
         let folder = Folder::at(path, &[Uid::effective()], true)?;
-        FILES.iter().try_for_each(|name| folder.clear(name))?;
+        if !folder.is_new {
+            FILES.iter().try_for_each(|name| folder.clear(name))?;
+        }
         Ok(folder)
     }
 
@@ -99,35 +110,43 @@ impl Folder {
         }
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mut folder = openat(AT_FDCWD, "/", flags, Mode::empty())?;
+        let (mut status, mut is_new) = (fstat(&folder)?, false);
         let mut names = path.components().filter(|part| *part != Component::RootDir).peekable();
         while let Some(part) = names.next() {
             // `..` and the like: only plain names are accepted.
             let Component::Normal(name) = part else { return Err(Errno::EINVAL.into()) };
             let is_last = names.peek().is_none();
-            let next = match openat(&folder, name, flags, Mode::empty()) {
-                Err(Errno::ENOENT) if make => {
-                    match mkdirat(&folder, name, Mode::from_bits_truncate(0o755)) {
-                        // Another process was faster.
-                        Ok(()) | Err(Errno::EEXIST) => {}
-                        Err(errno) => return Err(errno.into()),
-                    }
-                    openat(&folder, name, flags, Mode::empty())?
+            let mut next = openat(&folder, name, flags, Mode::empty());
+            is_new = false;
+            if make && next.as_ref().err() == Some(&Errno::ENOENT) {
+                match mkdirat(&folder, name, Mode::from_bits_truncate(0o755)) {
+                    Ok(()) => is_new = true,
+                    // Another process was faster.
+                    Err(Errno::EEXIST) => {}
+                    Err(errno) => return Err(errno.into()),
                 }
-                next => next?,
-            };
-            let mut status = fstat(&next)?;
+                next = openat(&folder, name, flags, Mode::empty());
+            }
+            let next = next?;
+            status = fstat(&next)?;
             let is_own = status.st_uid == Uid::effective().as_raw();
             if is_last && make && is_own && status.st_mode & 0o7777 != 0o755 && holds_only_ours(&next) {
                 // The folder was made under a umask, or is an emptyDir that everybody may write
                 // to.
                 fchmod(&next, Mode::from_bits_truncate(0o755))?;
                 status = fstat(&next)?;
+                // Until now, others may have been able to write to it.
+                is_new = false;
             }
             check(&status, users, is_last)?;
             folder = next;
         }
-        let owner = Uid::from_raw(fstat(&folder)?.st_uid);
-        Ok(Folder { folder, owner })
+        Ok(Folder { folder, owner: Uid::from_raw(status.st_uid), is_new })
+    }
+
+    /// Whether this process has made the folder, so that nothing is in it yet.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// The user to whom the folder belongs.
@@ -144,16 +163,17 @@ impl Folder {
     }
 
     /// Writes a file with these permissions, all at once: a reader sees the old text or the new
-    /// one.
+    /// one. After a crash of the machine, the file may have neither, so this is for a state,
+    /// which does not outlive the machine's boot.
     ///
     /// # Errors
     /// As for open(2), write(2) and rename(2).
     pub fn write(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Errno> {
-        self.write_for(None, name, bytes, mode)
+        self.replace(None, name, mode, AfterCrash::Nothing, |file| file.write_all(bytes))
     }
 
-    /// As [`Folder::write`], but the file belongs to this owner; with `None`, to this process's
-    /// user and group.
+    /// As [`Folder::write`], but the file belongs to this owner, or with `None` to this process's
+    /// user and group; and after a crash of the machine, it has the old text or the new one.
     ///
     /// # Errors
     /// As for [`Folder::write`], and chown(2).
@@ -164,7 +184,7 @@ impl Folder {
         bytes: &[u8],
         mode: u32,
     ) -> Result<(), Errno> {
-        self.replace(owner, name, mode, |file| file.write_all(bytes))
+        self.replace(owner, name, mode, AfterCrash::OldOrNew, |file| file.write_all(bytes))
     }
 
     /// As [`Folder::write`], but the bytes are on the disk or the server before the file takes
@@ -173,7 +193,7 @@ impl Folder {
     /// # Errors
     /// As for [`Folder::write`], and fsync(2).
     pub fn write_through(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Errno> {
-        self.replace(None, name, mode, |file| {
+        self.replace(None, name, mode, AfterCrash::OldOrNew, |file| {
             file.write_all(bytes)?;
             file.sync_all()
         })
@@ -184,6 +204,7 @@ impl Folder {
         owner: Option<(Uid, Gid)>,
         name: &str,
         mode: u32,
+        after_crash: AfterCrash,
         fill: impl FnOnce(&mut File) -> std::io::Result<()>,
     ) -> Result<(), Errno> {
         let new = beside(name);
@@ -200,11 +221,28 @@ impl Folder {
                 let written = fill(&mut File::from(file));
                 written.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
             })
-            .and_then(|()| renameat(&self.folder, new.as_str(), &self.folder, name));
+            .and_then(|()| match after_crash {
+                AfterCrash::Nothing if !self.is_new => self.exchange(&new, name),
+                _ => renameat(&self.folder, new.as_str(), &self.folder, name),
+            });
         if written.is_err() {
             let _ = unlinkat(&self.folder, new.as_str(), UnlinkatFlags::NoRemoveDir);
         }
         written
+    }
+
+    /// Gives the new file its name. Where an old file has that name, the two exchange theirs, and
+    /// the old one is removed: to replace it would make ext4 and btrfs write the new text to the
+    /// disk at once, and a busy disk would hold up the start for milliseconds.
+    fn exchange(&self, new: &str, name: &str) -> Result<(), Errno> {
+        match renameat2(&self.folder, new, &self.folder, name, RenameFlags::RENAME_EXCHANGE) {
+            Ok(()) => {
+                let _ = unlinkat(&self.folder, new, UnlinkatFlags::NoRemoveDir);
+                Ok(())
+            }
+            // There is no old file, or the file system cannot exchange names.
+            Err(_) => renameat(&self.folder, new, &self.folder, name),
+        }
     }
 
     /// Makes sure that nothing but a file of ours has this name.
@@ -342,8 +380,10 @@ mod tests {
     fn what_is_written_can_be_read_by_everybody_and_replaced() {
         let place = place();
         let path = place.path().join("a/b");
-        for text in ["first", "second, longer"] {
-            Folder::make(&path).unwrap().write("x.json", text.as_bytes(), 0o644).unwrap();
+        for (text, is_new) in [("first", true), ("second, longer", false)] {
+            let folder = Folder::make(&path).unwrap();
+            assert_eq!(folder.is_new(), is_new);
+            folder.write("x.json", text.as_bytes(), 0o644).unwrap();
             let folder = Folder::open(&path, &[Uid::effective()]).unwrap();
             assert_eq!(folder.read("x.json").unwrap(), text.as_bytes());
         }
