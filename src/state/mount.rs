@@ -8,12 +8,18 @@ use std::path::Path;
 use nix::libc;
 
 use crate::facts::reader::of_kernel;
+use crate::sys::mounts;
 
-/// The mount's number, which no other mount has as long as this one exists (`mnt_id` of
-/// `/proc/PID/fdinfo/FD`, proc(5), since Linux 3.15). `None` if the kernel does not show it.
+/// The mount's number, which no other mount has as long as this one exists. `None` if the
+/// kernel does not show it.
 ///
 /// A device number would not do: a bind mount of a file system has the same one.
 pub fn of(file: impl AsFd) -> Option<u64> {
+    mounts::of(&file).or_else(|| of_proc(file))
+}
+
+/// The same number as `/proc/PID/fdinfo/FD` has it (`mnt_id`, proc(5), since Linux 3.15).
+fn of_proc(file: impl AsFd) -> Option<u64> {
     let number = file.as_fd().as_raw_fd();
     let text = of_kernel(format!("/proc/self/fdinfo/{number}"))?;
     text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
@@ -45,6 +51,10 @@ mod tests {
         assert!(of("/").is_some());
         assert_eq!(of("/proc/self/status"), of("/proc/version"));
         assert_ne!(of("/"), of("/proc"));
+        for path in ["/", "/proc", "/dev"] {
+            let file = File::open(path).unwrap();
+            assert!(mounts::of(&file).is_none_or(|number| Some(number) == of_proc(&file)), "{path}");
+        }
         assert!(is_of_root(Path::new("/")) && !is_of_root(Path::new("/proc")));
         assert!(!is_of_root(Path::new("/no/such")));
     }

@@ -10,6 +10,7 @@ pub mod exec;
 pub mod fork;
 pub mod last_words;
 pub mod memory;
+pub mod mounts;
 pub mod names;
 pub mod pidfd;
 pub mod privilege;

@@ -1,0 +1,17 @@
+//! The mount that a file lies on.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use nix::libc;
+
+/// The number of the mount that an open file lies on (statx(2), `STATX_MNT_ID`). `None` before
+/// Linux 5.8, and where a sandbox does not tell.
+pub fn of(file: impl AsFd) -> Option<u64> {
+    // SAFETY: the structure is plain numbers, which may all be zero.
+    let mut status: libc::statx = unsafe { std::mem::zeroed() };
+    let fd = file.as_fd().as_raw_fd();
+    // SAFETY: the path is a C string, and the structure is valid for the call, which fills it.
+    let result =
+        unsafe { libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_MNT_ID, &raw mut status) };
+    (result == 0 && status.stx_mask & libc::STATX_MNT_ID != 0).then_some(status.stx_mnt_id)
+}
