@@ -13,8 +13,6 @@ use crate::text::duration as shown;
 /// The end of the command, and what led to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
-    /// The command's name, without the path; `None` if only the preparation has run.
-    pub command: Option<String>,
     pub ended: Ended,
     /// The exit code of the container.
     pub code: i32,
@@ -44,13 +42,15 @@ impl Ended {
 }
 
 impl End {
-    /// Says how the command ended, unless it ended by itself with code 0.
-    pub fn report(&self, voice: Voice) {
+    /// Says how the command ended, unless it ended by itself with code 0. `command` gives its
+    /// name without the path; `None` if only the preparation has run.
+    pub fn report(&self, voice: Voice, command: impl FnOnce() -> Option<String>) {
         let plain = self.ended == Ended::Exited(0) && self.signal.is_none() && self.killed.is_none();
         if plain || voice.quiet {
             return;
         }
-        let line = self.line();
+        let command = command();
+        let line = self.line(command.as_deref());
         if !voice.json {
             voice.say(Level::Warn, &line);
             return;
@@ -59,7 +59,7 @@ impl End {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         tracing::warn!(
             event = "end",
-            command = self.command,
+            command,
             exit_code = self.code,
             killed_by = match self.ended {
                 Ended::Killed(signal) => Some(signals::name(signal)),
@@ -77,8 +77,8 @@ impl End {
         );
     }
 
-    fn line(&self) -> String {
-        let who = self.command.as_deref().unwrap_or("the preparation of the command");
+    fn line(&self, command: Option<&str>) -> String {
+        let who = command.unwrap_or("the preparation of the command");
         let ran = shown(self.ran);
         let own = self.ended.code();
         let remapped = |before, after| match self.code == own {
@@ -114,17 +114,19 @@ impl End {
 mod tests {
     use super::*;
 
+    const TORCHRUN: Option<&str> = Some("torchrun");
+
     fn end(ended: Ended) -> End {
         let (code, ran) = (ended.code(), Duration::from_millis(7_384_512));
-        End { command: Some("torchrun".to_owned()), ended, code, ran, signal: None, killed: None }
+        End { ended, code, ran, signal: None, killed: None }
     }
 
     #[test]
     fn the_line_tells_what_happened() {
-        assert_eq!(end(Ended::Exited(1)).line(), "torchrun ended with exit code 1 after 2h 3m 4s.");
+        assert_eq!(end(Ended::Exited(1)).line(TORCHRUN), "torchrun ended with exit code 1 after 2h 3m 4s.");
         let stopped = End { signal: Some((15, Duration::from_millis(3012))), ..end(Ended::Exited(0)) };
         assert_eq!(
-            stopped.line(),
+            stopped.line(TORCHRUN),
             "torchrun ended with exit code 0 after 2h 3m 4s; SIGTERM was forwarded to it 3s 12ms before."
         );
         let killed = End {
@@ -134,18 +136,17 @@ mod tests {
             ..end(Ended::Killed(9))
         };
         assert_eq!(
-            killed.line(),
+            killed.line(TORCHRUN),
             "torchrun was killed by SIGKILL (exit code 137, turned into 0) after 2h 3m 4s; SIGTERM was \
              forwarded to it 25s before; what was left after the stop-timeout of 25s was killed."
         );
         let early = End {
-            command: None,
             ran: Duration::from_millis(3),
             signal: Some((15, Duration::from_micros(90))),
             ..end(Ended::Killed(15))
         };
         assert_eq!(
-            early.line(),
+            early.line(None),
             "the preparation of the command was killed by SIGTERM (exit code 143) after 3ms; SIGTERM was \
              forwarded to it just before."
         );

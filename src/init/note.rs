@@ -19,11 +19,12 @@ struct Part {
     longest: usize,
 }
 
-/// The counters of the ports, in some 200 bytes for each port.
-const TRAFFIC: Part = Part { length_at: 0, start: 16, longest: 64 * 1024 };
+/// The decided environment as JSON. The kernel accepts no environment of this length. Every start
+/// leaves a decision, which is mostly short, so it shares the first page with the lengths.
+const DECISION: Part = Part { length_at: 8, start: 16, longest: 16 * 1024 * 1024 };
 
-/// The decided environment as JSON. The kernel accepts no environment of this length.
-const DECISION: Part = Part { length_at: 8, start: 16 + 64 * 1024, longest: 16 * 1024 * 1024 };
+/// The counters of the ports, in some 200 bytes for each port.
+const TRAFFIC: Part = Part { length_at: 0, start: 16 + 16 * 1024 * 1024, longest: 64 * 1024 };
 
 impl Note {
     /// `None` before Linux 3.17, which has no memfd_create(2). Then nobody tells the traffic when

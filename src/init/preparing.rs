@@ -20,7 +20,6 @@ use super::supervisor::Supervisor;
 use crate::exit;
 use crate::log::Level;
 use crate::sys::fork::Ended;
-use crate::sys::memory;
 use crate::sys::signals::{self, Received};
 
 /// What is said when the preparation did not come to its end, but had already decided.
@@ -105,9 +104,6 @@ impl Supervisor {
             // Without a descriptor for signals there is no deadline, but the container works.
             return Prepared::Running;
         };
-        // PID 1 is idle while the child prepares; code pages that are needed again are read
-        // again.
-        memory::forget_own_code();
         loop {
             match wait(&pending, &watch, self.preparing_wakes_at()) {
                 Event::Signal(received) => {
