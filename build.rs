@@ -2,8 +2,11 @@
 //! statically.
 //!
 //! `rdma-sys` asks pkg-config for the shared libraries; a static program needs
-//! the archives, their libnl dependencies, and every provider by its exact file
+//! the archives, the libraries that these need, and every provider by its exact file
 //! name: the `-lmlx5` form would find the shared object first.
+//!
+//! What rdma-core consists of changes from release to release. A provider that this release does
+//! not have is left out, and a library that only it needs is found out by pkg-config.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,10 +21,6 @@ mod profiles;
 /// `src/verbs/providers.rs` registers those that are found.
 const PROVIDERS: &[&str] = &["mlx5", "mlx4", "efa", "mana", "bnxt_re", "erdma", "hns", "irdma", "rxe", "siw"];
 
-/// The libraries that the providers need. When GNU ld comes to them, it has already passed the
-/// C library, so that is named again, and on arm64 it needs the compiler's atomic operations.
-const LIBRARIES: &[&str] = &["libibverbs.a", "libnl-route-3.a", "libnl-3.a", "libc.a", "libgcc.a"];
-
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     profiles::generate();
@@ -31,7 +30,11 @@ fn main() {
         println!("cargo::rustc-link-arg={option}");
     }
     let mut archives = providers(&compiler);
-    archives.extend(LIBRARIES.iter().map(|name| (*name).to_owned()));
+    archives.push("libibverbs.a".to_owned());
+    archives.extend(needed(&compiler));
+    // When GNU ld comes to these, it has already passed the C library, so that is named again. On
+    // arm64 the C library needs the compiler's atomic operations.
+    archives.extend(["libc.a", "libgcc.a"].map(str::to_owned));
     println!("cargo::rustc-link-arg=-Wl,--start-group");
     for archive in archives {
         println!("cargo::rustc-link-arg=-l:{archive}");
@@ -47,17 +50,21 @@ fn providers(compiler: &Compiler) -> Vec<String> {
     let libibverbs = compiler.path_of("libibverbs.a");
     println!("cargo::rerun-if-changed={}", libibverbs.display());
     let entries = libibverbs.parent().and_then(|folder| fs::read_dir(folder).ok());
-    let names: Vec<String> = entries
+    let mut names: Vec<String> = entries
         .unwrap_or_else(|| panic!("there is no libibverbs.a: `make setup` installs what the build needs"))
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .collect();
+    // Of two versions, the later one is that of this libibverbs.
+    names.sort_by(|a, b| b.cmp(a));
     let mut missing = Vec::new();
     let mut found = Vec::new();
     for provider in PROVIDERS {
         // Some providers have the version of libibverbs' interface in their names.
         let (plain, versioned) = (format!("lib{provider}.a"), format!("lib{provider}-rdmav"));
         let is_its = |name: &&String| **name == plain || name.starts_with(&versioned) && name.ends_with(".a");
-        match names.iter().find(is_its) {
+        let is_known =
+            |name: &&String| defines(&libibverbs.with_file_name(name), &format!("verbs_provider_{provider}"));
+        match names.iter().filter(is_its).find(is_known) {
             Some(name) => {
                 println!("cargo::rustc-cfg=provider={provider:?}");
                 found.push(name.clone());
@@ -108,6 +115,44 @@ impl Compiler {
             command.output().unwrap_or_else(|error| panic!("{} cannot be run: {error}", self.program));
         String::from_utf8(found.stdout).expect("a path of the system is text").trim_end().into()
     }
+}
+
+/// Whether the symbol table of an archive has this symbol. It is the archive's first member,
+/// behind a header of 60 bytes, of which ten tell its length (ar(5)); the names are at its end,
+/// each with a NUL.
+fn defines(archive: &Path, symbol: &str) -> bool {
+    let bytes = fs::read(archive).unwrap_or_default();
+    let length = bytes.get(56..66).and_then(|digits| str::from_utf8(digits).ok()?.trim_end().parse().ok());
+    let table = length.and_then(|length: usize| bytes.get(68..)?.get(..length));
+    let mut names = table.unwrap_or_default().split(|byte| *byte == 0);
+    // A number may come right before the first name.
+    names.any(|name| name.ends_with(symbol.as_bytes()))
+}
+
+/// The archives of the libraries outside rdma-core that libibverbs and the providers need, as
+/// pkg-config tells, such as libnl's.
+fn needed(compiler: &Compiler) -> Vec<String> {
+    let probe = pkg_config::Config::new().statik(true).cargo_metadata(false).probe("libibverbs");
+    let mut libraries = probe.unwrap_or_else(|error| panic!("{error}")).libs;
+    // Each is named once, and the group is searched until nothing is missing.
+    libraries.sort_unstable();
+    libraries.dedup();
+    let is_of_rdma_core = |name: &String| {
+        name == "ibverbs" || name.contains("-rdmav") || PROVIDERS.contains(&name.as_str())
+    };
+    // Parts of the C library, which comes last.
+    let is_of_c = |name: &String| ["c", "pthread", "dl", "m", "rt"].contains(&name.as_str());
+    let others = libraries.into_iter().filter(|name| !is_of_rdma_core(name) && !is_of_c(name));
+    others
+        .map(|name| {
+            let archive = format!("lib{name}.a");
+            assert!(
+                compiler.path_of(&archive).is_absolute(),
+                "rdma-core needs the static library {archive}, which is not on this machine: install the development package that has it"
+            );
+            archive
+        })
+        .collect()
 }
 
 /// The files of a folder that something is generated from, ordered by name.
