@@ -137,9 +137,8 @@ fn needed(compiler: &Compiler) -> Vec<String> {
     // Each is named once, and the group is searched until nothing is missing.
     libraries.sort_unstable();
     libraries.dedup();
-    let is_of_rdma_core = |name: &String| {
-        name == "ibverbs" || name.contains("-rdmav") || PROVIDERS.contains(&name.as_str())
-    };
+    let is_of_rdma_core =
+        |name: &String| name == "ibverbs" || name.contains("-rdmav") || PROVIDERS.contains(&name.as_str());
     // Parts of the C library, which comes last.
     let is_of_c = |name: &String| ["c", "pthread", "dl", "m", "rt"].contains(&name.as_str());
     let others = libraries.into_iter().filter(|name| !is_of_rdma_core(name) && !is_of_c(name));

@@ -1,30 +1,45 @@
 //! Writes the variables into `/etc/nccl.conf`, which NCCL reads in every process, however the
-//! process was started.
+//! process was started, and into `/etc/rccl.conf` where the image has RCCL, which reads that one.
 
 use std::path::Path;
 
 use super::amend::{InPlace, Kept, LONGEST, amend};
 use crate::block;
+use crate::facts::Facts;
 use crate::facts::reader::{Links, read_regular};
 use crate::libraries::nccl::conf;
 
-const PATH: &str = "etc/nccl.conf";
+/// The file of NCCL, and that of RCCL.
+const NCCL: &str = "etc/nccl.conf";
+const RCCL: &str = "etc/rccl.conf";
+
+/// The files that the libraries of the image read, below the root.
+pub fn files(facts: &Facts) -> impl Iterator<Item = &'static str> {
+    let has_rccl = facts.image.as_ref().is_some_and(|image| !image.rccl.is_empty());
+    [NCCL].into_iter().chain(has_rccl.then_some(RCCL))
+}
 
 /// Puts the lines `KEY=VALUE` after the user's own, in place of those of an earlier start.
-/// `state` is a file with the same lines, to which `/etc/nccl.conf` may be a link.
+/// `state` is a file with the same lines, to which the file may be a link.
 ///
 /// # Errors
 /// A sentence that says why the lines cannot be written.
-pub fn write(root: &Path, lines: &str, state: Option<&Path>, in_place: InPlace) -> Result<(), String> {
-    match amend(&root.join(PATH), 0o644, in_place, |old| block::with(old, lines, conf::keys)) {
+pub fn write(
+    root: &Path,
+    file: &str,
+    lines: &str,
+    state: Option<&Path>,
+    in_place: InPlace,
+) -> Result<(), String> {
+    match amend(&root.join(file), 0o644, in_place, |old| block::with(old, lines, conf::keys)) {
         Err(Kept::Link(target)) if Some(target.as_path()) == state => Ok(()),
         amended => amended.map_err(|kept| kept.to_string()),
     }
 }
 
 /// The lines of an earlier start, if they are still there and differ from these.
-pub fn left_behind(root: &Path, lines: &str) -> Option<String> {
-    let text = String::from_utf8(read_regular(&root.join(PATH), LONGEST, Links::Followed).ok()?).ok()?;
+pub fn left_behind(root: &Path, file: &str, lines: &str) -> Option<String> {
+    let text = String::from_utf8(read_regular(&root.join(file), LONGEST, Links::Followed).ok()?).ok()?;
     let is_there = block::with(&text, "", conf::keys) != text;
     let is_other = block::with(&text, lines, conf::keys) != text;
     (is_there && is_other).then(|| block::lines(&text).join(", "))
@@ -33,16 +48,18 @@ pub fn left_behind(root: &Path, lines: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::image::Image;
+    use crate::facts::image::library::Library;
     use std::fs;
     use std::os::unix::fs::symlink;
 
     #[test]
     fn it_is_made_and_replaced_and_keeps_what_it_had() {
         let root = tempfile::tempdir().unwrap();
-        let path = root.path().join(PATH);
+        let path = root.path().join(NCCL);
         fs::create_dir(path.parent().unwrap()).unwrap();
         let state = Path::new("/run/rdma-init/nccl.conf");
-        let write = |lines: &str| write(root.path(), lines, Some(state), InPlace::Yes);
+        let write = |lines: &str| write(root.path(), NCCL, lines, Some(state), InPlace::Yes);
         write("NCCL_IB_TC=1\n").unwrap();
         let first = fs::read_to_string(&path).unwrap();
         assert!(first.contains("\nNCCL_IB_TC=1\n"), "{first}");
@@ -61,16 +78,30 @@ mod tests {
     }
 
     #[test]
+    fn rccl_has_a_file_of_its_own_where_the_image_has_rccl() {
+        let mut facts = Facts { image: Some(Image::default()), ..Facts::default() };
+        assert_eq!(files(&facts).collect::<Vec<_>>(), [NCCL]);
+        facts.image.as_mut().unwrap().rccl.push(Library::default());
+        assert_eq!(files(&facts).collect::<Vec<_>>(), [NCCL, RCCL]);
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("etc")).unwrap();
+        for file in files(&facts) {
+            write(root.path(), file, "NCCL_IB_TC=1\n", None, InPlace::Yes).unwrap();
+            assert!(fs::read_to_string(root.path().join(file)).unwrap().contains("\nNCCL_IB_TC=1\n"));
+        }
+    }
+
+    #[test]
     fn what_is_no_file_is_looked_at_without_a_wait() {
         let root = tempfile::tempdir().unwrap();
-        let path = root.path().join(PATH);
+        let path = root.path().join(NCCL);
         fs::create_dir(path.parent().unwrap()).unwrap();
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert_eq!(left_behind(root.path(), "A=1\n"), None);
+        assert_eq!(left_behind(root.path(), NCCL, "A=1\n"), None);
         for endless in ["/dev/zero", "/proc/self/task"] {
             fs::remove_file(&path).unwrap();
             symlink(endless, &path).unwrap();
-            assert_eq!(left_behind(root.path(), "A=1\n"), None);
+            assert_eq!(left_behind(root.path(), NCCL, "A=1\n"), None);
         }
     }
 }

@@ -1,28 +1,50 @@
-//! NVIDIA GPUs, as far as they can be seen without a driver library.
+//! The GPUs, as far as they can be seen without a driver library: NVIDIA's here, AMD's in
+//! [`super::amd`].
 
 use serde::{Deserialize, Serialize};
 
+use super::amd;
 use super::pci::{self, PciDevice};
 use super::reader::Reader;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gpus {
-    /// The number of device nodes `/dev/nvidiaN`; `None` if there are none, because GPUs of
-    /// another make would not show.
+    #[serde(skip_serializing_if = "Make::is_nvidia")]
+    pub make: Make,
+    /// The number of device nodes `/dev/nvidiaN`, or of AMD's GPUs; `None` if there are none,
+    /// because GPUs of another make would not show.
     pub count: Option<u32>,
-    /// The models in `/proc/driver/nvidia/gpus`, each of them once.
+    /// The models in `/proc/driver/nvidia/gpus`, or the targets of AMD's GPUs, each of them once.
     pub models: Vec<String>,
     /// The first line of `/proc/driver/nvidia/version`, which names the kind of the
-    /// kernel module.
+    /// kernel module; or `amdgpu`, with the version where it is AMD's own package.
     pub driver: Option<String>,
     /// The file that shows that the driver's own module can give the memory of GPUs to NICs;
-    /// one of those that NCCL looks for (`ncclIbGdrSupport`).
+    /// one of those that NCCL or RCCL looks for (`ncclIbGdrSupport`).
     pub peer_memory: Option<String>,
-    /// Where the GPUs of this container are, in the order of their PCI addresses. Empty if that
+    /// Where the GPUs of this container are, in the order of their numbers. Empty if that
     /// does not show, and on a host without an HCA, where nobody needs it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<PciDevice>,
+}
+
+/// Who makes the GPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Make {
+    #[default]
+    Nvidia,
+    Amd,
+    /// A make that a later version of this program knows.
+    #[serde(other)]
+    Other,
+}
+
+impl Make {
+    pub fn is_nvidia(&self) -> bool {
+        *self == Make::Nvidia
+    }
 }
 
 /// `src/transport/net_ib.cc`, `ncclIbGdrSupport`.
@@ -56,10 +78,12 @@ pub fn read(reader: &Reader, with_places: bool) -> Gpus {
     models.sort();
     models.dedup();
     if nodes == 0 {
-        return Gpus { models, ..Gpus::default() };
+        let of_amd = if models.is_empty() { amd::read(reader, with_places) } else { None };
+        return of_amd.unwrap_or(Gpus { models, ..Gpus::default() });
     }
     let driver = reader.text("/proc/driver/nvidia/version");
     Gpus {
+        make: Make::Nvidia,
         count: Some(nodes),
         models,
         driver: driver.and_then(|text| text.lines().next().map(str::to_owned)),

@@ -4,6 +4,7 @@
 //! an empty list; what is there but cannot be read becomes an [`Unreadable`].
 //! Values that the kernel may extend some day are kept as it wrote them.
 
+pub mod amd;
 pub mod coherent;
 pub mod counters;
 pub mod data_direct;
@@ -164,8 +165,9 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
     let image = reads_image.then(|| image::read(&reader, sources.start));
     let gpu = gpu::read(&reader, !rdma.is_empty());
     let has_gpu = gpu.count.is_some();
+    let has_nvlink = has_gpu && gpu.make.is_nvidia();
     Facts {
-        imex: if has_gpu { imex::read(&reader) } else { imex::Imex::default() },
+        imex: if has_nvlink { imex::read(&reader) } else { imex::Imex::default() },
         memory: if has_gpu { coherent::read(&reader) } else { coherent::Memory::default() },
         data_direct: if rdma.is_empty() { Vec::new() } else { data_direct::read(&reader) },
         gpu,

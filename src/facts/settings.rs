@@ -104,7 +104,7 @@ fn concerns_us(name: &str) -> bool {
         "TP_SOCKET_IFNAME",
         "UCX_NET_DEVICES",
     ];
-    const PREFIXES: &[&str] = &["NCCL_", "FI_EFA_", "RDMAV_"];
+    const PREFIXES: &[&str] = &["NCCL_", "RCCL_", "FI_EFA_", "RDMAV_"];
     NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
@@ -243,13 +243,17 @@ fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
     })
 }
 
-/// All conf files that some release reads; the plan knows which of them counts.
+/// All conf files that some release of NCCL or RCCL reads; the plan knows which of them counts.
 fn conf_files(environment: &Environment, database: Option<&str>) -> Vec<String> {
     let own = environment.get("NCCL_CONF_FILE").filter(|file| !file.is_empty()).map(str::to_owned);
     let homes = environment.get("HOME").into_iter().chain(database);
-    let homes = homes.map(|home| format!("{home}/.nccl.conf"));
+    let homes: Vec<&str> = homes.collect();
+    let of = |name: &str| {
+        let homes = homes.iter().map(|home| format!("{home}/.{name}"));
+        homes.chain([format!("/etc/{name}")]).collect::<Vec<String>>()
+    };
     let mut files: Vec<String> = Vec::new();
-    for file in own.into_iter().chain(homes).chain(["/etc/nccl.conf".to_owned()]) {
+    for file in own.into_iter().chain(of("nccl.conf")).chain(of("rccl.conf")) {
         if !files.contains(&file) {
             files.push(file);
         }
@@ -430,12 +434,20 @@ mod tests {
 
     #[test]
     fn every_file_that_some_release_reads_is_read() {
-        let files = |pairs| conf_files(&Environment::from(pairs), None);
+        let of_nccl = |environment, database| {
+            let mut files = conf_files(&environment, database);
+            files.retain(|file| !file.ends_with("rccl.conf"));
+            files
+        };
+        let files = |pairs| of_nccl(Environment::from(pairs), None);
         let etc = "/etc/nccl.conf";
         assert_eq!(files([("HOME", "/h"), ("NCCL_CONF_FILE", "/c")]), ["/c", "/h/.nccl.conf", etc]);
         assert_eq!(files([("HOME", "/h"), ("NCCL_CONF_FILE", "/h/.nccl.conf")]), ["/h/.nccl.conf", etc]);
         assert_eq!(files([("HOME", "/h"), ("NCCL_CONF_FILE", "")]), ["/h/.nccl.conf", etc]);
-        let both = conf_files(&Environment::from([("HOME", "/h")]), Some("/root"));
+        let both = of_nccl(Environment::from([("HOME", "/h")]), Some("/root"));
         assert_eq!(both, ["/h/.nccl.conf", "/root/.nccl.conf", etc]);
+        let mut of_rccl = conf_files(&Environment::from([("HOME", "/h"), ("NCCL_CONF_FILE", "/c")]), None);
+        of_rccl.retain(|file| !file.contains("nccl.conf"));
+        assert_eq!(of_rccl, ["/c", "/h/.rccl.conf", "/etc/rccl.conf"]);
     }
 }

@@ -67,7 +67,7 @@ ids! {
     SeveralIbSubnets = "several-ib-subnets", "If one subnet is for storage, name the HCAs of the others in `NCCL_IB_HCA`. Do nothing where each rail is a subnet of its own.";
     /// `NCCL_IB_HCA` takes more HCAs than there are GPUs, and nothing here tells whether all
     /// of them are for the job.
-    MoreHcasThanGpus = "more-hcas-than-gpus", "Look at `nvidia-smi topo -m` and at the networks of the HCAs. If some are for something else, name only the others in `NCCL_IB_HCA`.";
+    MoreHcasThanGpus = "more-hcas-than-gpus", "Look at `rdma-init plan --evidence` or `nvidia-smi topo -m`, and at the networks of the HCAs. If some are for something else, name only the others in `NCCL_IB_HCA`.";
     /// An HCA whose interface carries a default route is used for the job all the same,
     /// because without it there would be fewer HCAs than GPUs.
     DefaultRouteRail = "default-route-rail", "Nothing needs to be done. To keep that HCA for TCP alone, set the key `default-route-hca` to `skip`.";

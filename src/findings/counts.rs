@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use crate::fabric::{Candidate, default_route, near};
+use crate::facts::gpu::Make;
 use crate::facts::rdma::{LinkLayer, Port};
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
@@ -37,11 +38,15 @@ fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: boo
         (false, true) => "it is not known where the GPUs are on the PCI bus",
         (false, false) => "not every GPU has a near HCA (PIX or PXB)",
     };
+    let tool = match facts.gpu.make {
+        Make::Amd => "rocm-smi --showtopo",
+        Make::Nvidia | Make::Other => "nvidia-smi topo -m",
+    };
     let message = format!(
         "{VARIABLE} takes {hcas} HCAs for {gpus} GPU{plural}, and {why}: some of the HCAs may be for storage, or near the GPUs of other containers."
     );
     Some(Finding::info(Id::MoreHcasThanGpus, message).about_variables([VARIABLE]).about_ports(names).with_fix(format!(
-        "Look where the HCAs are (`nvidia-smi topo -m` on the node) and what networks they are in; if some are not rails, name in {VARIABLE} only those that are."
+        "Look where the HCAs are (`{tool}` on the node) and what networks they are in; if some are not rails, name in {VARIABLE} only those that are."
     )))
 }
 

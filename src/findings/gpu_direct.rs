@@ -1,7 +1,7 @@
 //! GPUDirect RDMA: whether NICs reach the memory of the GPUs by themselves.
 
 use crate::facts::Facts;
-use crate::facts::gpu::Gpus;
+use crate::facts::gpu::{Gpus, Make};
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::version::Version;
 use crate::plan::{Fabric, Plan};
@@ -10,9 +10,11 @@ use crate::plan::{Fabric, Plan};
 const USES_DMABUF: Version = Version::new(2, 13, 0);
 
 /// The finding, where neither nvidia_peermem nor DMA-BUF is available. Only NVIDIA's open
-/// kernel module has DMA-BUF.
+/// kernel module has DMA-BUF. For AMD's GPUs no file shows what RCCL will find out: it looks for
+/// a symbol of the kernel, and asks the driver of the NIC.
 pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
-    let Gpus { count: Some(_), driver: Some(driver), peer_memory: None, .. } = &facts.gpu else {
+    let Gpus { make: Make::Nvidia, count: Some(_), driver: Some(driver), peer_memory: None, .. } = &facts.gpu
+    else {
         return None;
     };
     let has_dmabuf = driver.contains("Open Kernel Module");

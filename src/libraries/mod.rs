@@ -5,6 +5,7 @@
 mod gloo;
 pub mod nccl;
 mod nvshmem;
+pub mod rccl;
 mod tensorpipe;
 mod ucx;
 

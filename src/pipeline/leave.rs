@@ -37,7 +37,7 @@ pub struct Decided<'a> {
     pub by_init: bool,
 }
 
-/// Writes the state folder, in a container `/etc/nccl.conf`, and every other place where the
+/// Writes the state folder, in a container `/etc/nccl.conf` and its like, and every other place where the
 /// variables are wanted (`propagate`). Says what cannot be written, if somebody could miss it;
 /// the command starts all the same. Gives the bytes for which our own init is to vouch.
 #[must_use]
@@ -77,10 +77,12 @@ pub fn leave(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
             if config.write_nccl_conf == Some(true) { InPlace::Yes } else { InPlace::UnlessMounted };
         let state = left.as_ref().map(|left| left.folder.join(NCCL_CONF));
         let advised = left.as_ref().filter(|left| left.is_of_container).and(state.as_deref());
-        if let Err(why) = nccl_conf::write(root, &lines, state.as_deref(), in_place)
-            && !is_read_anyway(&decided.facts, state.as_deref())
-        {
-            log.note(&advice(&why, advised));
+        for file in nccl_conf::files(&decided.facts) {
+            if let Err(why) = nccl_conf::write(root, file, &lines, state.as_deref(), in_place)
+                && !is_read_anyway(&decided.facts, state.as_deref())
+            {
+                log.note(&advice(file, &why, advised));
+            }
         }
     }
     if let Some(left) = left.as_ref().filter(|left| !left.is_of_container)
@@ -91,9 +93,10 @@ pub fn leave(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
             "NCCL reads {folder}/{NCCL_CONF} in every process, as NCCL_CONF_FILE or /etc/nccl.conf says. Make sure that no other container can write to {folder}: whoever can write there can make NCCL load a library."
         ));
     }
-    if let Some(old) = nccl_conf::left_behind(root, &lines) {
+    for file in nccl_conf::files(&decided.facts) {
+        let Some(old) = nccl_conf::left_behind(root, file, &lines) else { continue };
         log.warn(&format!(
-            "/etc/nccl.conf has lines of an earlier start, and NCCL takes from them what the environment does not set: {}. Remove the block of rdma-init from the file in the image, or let rdma-init write the file.",
+            "/{file} has lines of an earlier start, and NCCL takes from them what the environment does not set: {}. Remove the block of rdma-init from the file in the image, or let rdma-init write the file.",
             visible(&old)
         ));
     }
@@ -191,18 +194,18 @@ fn is_read(facts: &Facts, file: &Path) -> bool {
 }
 
 /// `state` is a file that only this container can write to.
-fn advice(why: &str, state: Option<&Path>) -> String {
+fn advice(file: &str, why: &str, state: Option<&Path>) -> String {
     let next_best = match state {
         Some(state) => {
             let state = state.display();
             format!(
-                "To reach them, put ENV NCCL_CONF_FILE={state} (NCCL 2.23 and later) or ln -s {state} /etc/nccl.conf into the image, or start them with rdma-init exec."
+                "To reach them, put ENV NCCL_CONF_FILE={state} (NCCL 2.23 and later) or ln -s {state} /{file} into the image, or start them with rdma-init exec."
             )
         }
         None => "Start them with rdma-init exec.".to_owned(),
     };
     format!(
-        "the variables cannot be put into /etc/nccl.conf for processes that enter the container later: {why}. {next_best}"
+        "the variables cannot be put into /{file} for processes that enter the container later: {why}. {next_best}"
     )
 }
 

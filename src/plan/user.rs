@@ -18,11 +18,13 @@ pub struct User {
     own_file: Option<String>,
     homes: Option<Homes>,
     version: Option<Version>,
+    of_rccl: bool,
 }
 
 impl User {
     pub fn new(facts: &Facts, options: &Options) -> User {
         let version = installed::release(facts);
+        let of_rccl = installed::is_rccl(facts);
         let (environment, files): (Vec<_>, Vec<_>) =
             facts.settings.0.iter().cloned().partition(|s| s.origin.is_environment());
         let own_file = environment
@@ -37,14 +39,14 @@ impl User {
             .into_iter()
             .filter(|setting| {
                 let file = setting.origin.conf_file().unwrap_or_default();
-                is_read(file, own_file.as_deref(), facts.homes.as_ref(), version)
+                is_read(file, own_file.as_deref(), facts.homes.as_ref(), version, of_rccl)
             })
             .map(|setting| as_read(setting, version));
         // Every variable of the user's comes to the plan here. A name that no shell, file or
         // launcher could hold is dropped.
         let all = environment.into_iter().chain(set).chain(files);
         let settings = Settings(all.filter(|setting| is_variable_name(&setting.variable)).collect());
-        User { settings, own_file, homes: facts.homes.clone(), version }
+        User { settings, own_file, homes: facts.homes.clone(), version, of_rccl }
     }
 
     /// The setting that counts, if the user has set the variable at all.
@@ -76,7 +78,7 @@ impl User {
 
     /// Whether the job's NCCL reads a conf file.
     pub fn reads(&self, file: &str) -> bool {
-        is_read(file, self.own_file.as_deref(), self.homes.as_ref(), self.version)
+        is_read(file, self.own_file.as_deref(), self.homes.as_ref(), self.version, self.of_rccl)
     }
 
     /// The user's choice of HCAs. An empty value means all of them, as unset does.
@@ -102,16 +104,25 @@ impl User {
 
 /// Whether a release reads a conf file: one that is named in `NCCL_CONF_FILE`
 /// replaces the one in the home folder, and which folder that is has changed. An
-/// unknown release counts as a recent one.
-fn is_read(file: &str, own_file: Option<&str>, homes: Option<&Homes>, version: Option<Version>) -> bool {
+/// unknown release counts as a recent one. RCCL has names of its own (`src/misc/param.cc`).
+fn is_read(
+    file: &str,
+    own_file: Option<&str>,
+    homes: Option<&Homes>,
+    version: Option<Version>,
+    of_rccl: bool,
+) -> bool {
+    let (hidden, of_all) =
+        if of_rccl { ("/.rccl.conf", "/etc/rccl.conf") } else { ("/.nccl.conf", "/etc/nccl.conf") };
     let since = |change: Version| version.is_none_or(|version| version >= change);
     let own_file = own_file.filter(|_| since(READS_CONF_FILE));
     if own_file == Some(file) {
         return true;
     }
-    let Some(home) = file.strip_suffix("/.nccl.conf") else {
-        // The other two are /etc/nccl.conf, and one that an old release does not know.
-        return file == "/etc/nccl.conf";
+    let Some(home) = file.strip_suffix(hidden) else {
+        // The others are the one in /etc, those of the other library, and one that an old release
+        // does not know.
+        return file == of_all;
     };
     let is_of_home = homes.is_none_or(|homes| match since(REWROTE_PARSERS) {
         true => homes.variable.as_deref() == Some(home),

@@ -117,7 +117,7 @@ fn write_interface(out: &mut impl Write, interface: &Interface) -> io::Result<()
 fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     let process = &facts.process;
     writeln!(out, "Machine")?;
-    let mut gpus = vec![facts.gpu.count.map_or("no NVIDIA GPU".to_owned(), |n| counted(n as usize, "GPU"))];
+    let mut gpus = vec![facts.gpu.count.map_or("no GPU".to_owned(), |n| counted(n as usize, "GPU"))];
     gpus.extend(facts.gpu.models.iter().cloned());
     writeln!(out, "  {}", gpus.join(", "))?;
     write_beyond_the_gpus(out, facts)?;

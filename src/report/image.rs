@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::facts::image::Image;
 use crate::facts::image::library::{Library, Way};
 use crate::facts::image::torch::{Linkage, Torch};
+use crate::libraries::rccl;
 use crate::text::visible;
 
 /// Writes a line for each library that was found; nothing where there is none.
@@ -22,8 +23,15 @@ pub fn write(out: &mut impl Write, image: &Image) -> io::Result<()> {
         let mark = if Some(library) == of_the_job { ", for the job" } else { "" };
         write_library(out, "NCCL", library, mark)?;
     }
+    let of_the_job = image.rccl_of_the_job();
+    for library in &image.rccl {
+        let rocm = library.version.as_deref().and_then(rccl::rocm);
+        let rocm = rocm.map(|release| format!(", of ROCm {release}")).unwrap_or_default();
+        let mark = if Some(library) == of_the_job { ", for the job" } else { "" };
+        write_library(out, "RCCL", library, &format!("{rocm}{mark}"))?;
+    }
     if let Some(torch) = &image.torch {
-        write_torch(out, torch)?;
+        write_torch(out, torch, !image.rccl.is_empty())?;
     }
     for (name, libraries) in [
         ("NCCL network plugin", &image.net_plugins),
@@ -55,12 +63,13 @@ fn write_library(out: &mut impl Write, name: &str, library: &Library, mark: &str
     writeln!(out, "  {name}{version}: {} ({}){mark}{missing}", shown(&library.path), ways.join(", "))
 }
 
-fn write_torch(out: &mut impl Write, torch: &Torch) -> io::Result<()> {
+fn write_torch(out: &mut impl Write, torch: &Torch, has_rccl: bool) -> io::Result<()> {
     let version = torch.version.as_ref().map(|version| format!(" {}", visible(version))).unwrap_or_default();
     let nccl = match (torch.linkage, &torch.nccl) {
         (Linkage::Static, _) => "has NCCL built in".to_owned(),
         (Linkage::Dynamic, Some(path)) => format!("loads NCCL from {}", shown(path)),
         (Linkage::Dynamic, None) => "loads NCCL, but finds none".to_owned(),
+        (Linkage::None, _) if has_rccl => "without NVIDIA's NCCL".to_owned(),
         (Linkage::None, _) => "without CUDA".to_owned(),
         (Linkage::Unknown, _) => "its NCCL is not known".to_owned(),
     };

@@ -130,7 +130,7 @@ impl<'a> Collector<'a> {
         Some(needed.take(LIBRARIES).filter(|name| !is_found(name)).collect())
     }
 
-    /// All libraries that were found, with the names for which they are loaded, for NCCL with the
+    /// All libraries that were found, with the names for which they are loaded, for NCCL and RCCL with the
     /// versions that only the files tell, and for plugins with what keeps the loader from them.
     pub fn finish(mut self) -> Vec<Library> {
         let mut names: Vec<String> = Vec::new();
@@ -150,10 +150,10 @@ impl<'a> Collector<'a> {
                 self.found[index].missing = self.missing(&self.found[index].path).unwrap_or_default();
             }
         }
-        if self.family == Family::Nccl {
-            let tree = self.tree;
+        if matches!(self.family, Family::Nccl | Family::Rccl) {
+            let (tree, family) = (self.tree, self.family);
             for library in self.found.iter_mut().filter(|library| library.version.is_none()) {
-                library.version = version_in(tree, &library.path);
+                library.version = version_in(tree, family, &library.path);
                 library.version_from = library.version.as_ref().map(|_| VersionFrom::Text);
             }
         }
@@ -161,9 +161,13 @@ impl<'a> Collector<'a> {
     }
 }
 
-fn version_in(tree: &Tree, real: &Path) -> Option<String> {
+fn version_in(tree: &Tree, family: Family, real: &Path) -> Option<String> {
     let file = tree.open(real)?;
-    scan::nccl_version(&file, &Elf::open(&file).ok()?, NCCL_TEXTS)
+    let elf = Elf::open(&file).ok()?;
+    match family {
+        Family::Rccl => scan::rccl_version(&file, &elf, NCCL_TEXTS),
+        _ => scan::nccl_version(&file, &elf, NCCL_TEXTS),
+    }
 }
 
 /// The library that is loaded for a name.

@@ -90,6 +90,7 @@ pub enum VersionFrom {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     Nccl,
+    Rccl,
     NetPlugin,
     Verbs,
     Rdmacm,
@@ -101,8 +102,9 @@ pub enum Family {
 }
 
 impl Family {
-    const ALL: [Family; 9] = [
+    const ALL: [Family; 10] = [
         Family::Nccl,
+        Family::Rccl,
         Family::NetPlugin,
         Family::Verbs,
         Family::Rdmacm,
@@ -116,7 +118,12 @@ impl Family {
     pub fn has(self, name: &str) -> bool {
         match self {
             Family::Nccl => name.starts_with("libnccl.so"),
-            Family::NetPlugin => name.starts_with("libnccl-net") && name.contains(".so"),
+            Family::Rccl => name.starts_with("librccl.so"),
+            // RCCL looks for names of its own; AMD's plugin for its NICs has no such name.
+            Family::NetPlugin => {
+                ["libnccl-net", "librccl-net", "librccl-anp"].iter().any(|start| name.starts_with(start))
+                    && name.contains(".so")
+            }
             Family::Verbs => name.starts_with("libibverbs.so"),
             Family::Rdmacm => name.starts_with("librdmacm.so"),
             // PyTorch's older wheels bring a `libcudart-d0da41ae.so.11.0`.
@@ -154,7 +161,12 @@ impl Family {
             Family::Nccl => 3,
             Family::Verbs | Family::Rdmacm | Family::CudaRuntime => 2,
             // These names only tell the version of the interface: `libucp.so.0.0.0`.
-            Family::NetPlugin | Family::Ucp | Family::Fabric | Family::GinPlugin | Family::TunerPlugin => {
+            Family::Rccl
+            | Family::NetPlugin
+            | Family::Ucp
+            | Family::Fabric
+            | Family::GinPlugin
+            | Family::TunerPlugin => {
                 return None;
             }
         };

@@ -40,6 +40,9 @@ use tree::Tree;
 #[serde(default)]
 pub struct Image {
     pub nccl: Vec<Library>,
+    /// RCCL, which stands in for NCCL on AMD's GPUs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rccl: Vec<Library>,
     /// The PyTorch that Python would import.
     pub torch: Option<Torch>,
     pub libibverbs: Vec<Library>,
@@ -48,7 +51,8 @@ pub struct Image {
     pub provider_abi: Option<u32>,
     pub providers: Vec<Provider>,
     pub librdmacm: Vec<Library>,
-    /// NCCL's plugins for networks, `libnccl-net*.so`.
+    /// The plugins of NCCL and RCCL for networks: `libnccl-net*.so`, `librccl-net*.so`,
+    /// `librccl-anp.so`.
     pub net_plugins: Vec<Library>,
     /// The CUDA runtime, `libcudart`.
     pub cuda_runtime: Vec<Library>,
@@ -87,6 +91,18 @@ impl Image {
         })
     }
 
+    /// The RCCL that the job takes, as far as the files tell: the one that PyTorch brings, else
+    /// the one that the dynamic loader finds, else the only one.
+    pub fn rccl_of_the_job(&self) -> Option<&Library> {
+        let of_torch = self.torch.as_ref().and_then(|torch| {
+            let lib = torch.path.join("lib");
+            self.rccl.iter().find(|library| library.path.starts_with(&lib))
+        });
+        of_torch
+            .or_else(|| loaded(&self.rccl, "librccl.so.1"))
+            .or_else(|| self.rccl.first().filter(|_| self.rccl.len() == 1))
+    }
+
     /// The versions of NCCL in the image, each of them once; more than one is a risk.
     pub fn nccl_versions(&self) -> Vec<&str> {
         let mut versions: Vec<&str> = Vec::new();
@@ -116,7 +132,7 @@ impl Image {
     }
 }
 
-/// Where vendors put NCCL's plugins: AWS (EFA), Google (gIB), NVIDIA (HPC-X).
+/// Where vendors put NCCL's plugins: AWS (EFA), Google (gIB), NVIDIA (HPC-X), AMD.
 const PLUGIN_FOLDERS: &[&str] = &[
     "/opt/amazon/ofi-nccl/lib",
     "/opt/amazon/ofi-nccl/lib64",
@@ -129,6 +145,7 @@ const PLUGIN_FOLDERS: &[&str] = &[
     "/usr/local/gib/lib64",
     "/opt/hpcx/nccl_rdma_sharp_plugin/lib",
     "/opt/hpcx/nccl_spectrum-x_plugin/lib",
+    "/opt/rocm/lib",
 ];
 
 /// The folders of UCX, if it is not the distribution's.
@@ -148,6 +165,7 @@ pub fn read(reader: &Reader, start: Start) -> Image {
     let family = |family| Collector::new(tree, loader, family);
 
     let mut nccl = family(Family::Nccl);
+    let mut rccl = family(Family::Rccl);
     let mut cuda_runtime = family(Family::CudaRuntime);
     for site in sites.iter().filter(|site| !tree.names(site).is_empty()) {
         nccl.wheel(site, "nvidia/nccl/lib", "nvidia_nccl_cu");
@@ -158,10 +176,14 @@ pub fn read(reader: &Reader, start: Start) -> Image {
         }
         let torch = site.join("torch/lib");
         nccl.folder(Way::TorchLib, &torch);
+        rccl.folder(Way::TorchLib, &torch);
         cuda_runtime.folder(Way::TorchLib, &torch);
     }
     let torch = torch::read(tree, &sites, &mut nccl);
-    let local = Path::new("/usr/local");
+    let (local, opt) = (Path::new("/usr/local"), Path::new("/opt"));
+    for release in tree.names(opt).iter().filter(|name| is_rocm(name)) {
+        rccl.folder(Way::Vendor, &opt.join(release).join("lib"));
+    }
     for toolkit in tree.names(local).iter().filter(|name| is_toolkit(name)) {
         cuda_runtime.folder(Way::Vendor, &local.join(toolkit).join("lib64"));
     }
@@ -177,6 +199,7 @@ pub fn read(reader: &Reader, start: Start) -> Image {
     let built = providers::built(tree, &libibverbs);
     Image {
         nccl: nccl.finish(),
+        rccl: rccl.finish(),
         torch,
         providers: providers::read(reader, tree, loader, &built, environment),
         provider_abi: built.abi,
@@ -201,6 +224,12 @@ fn matters(name: &str) -> bool {
         || name == "torch"
         || name.starts_with("torch-")
         || is_toolkit(name)
+        || is_rocm(name)
+}
+
+/// Whether this is the name of a folder of ROCm: `rocm`, `rocm-6.2.0`.
+fn is_rocm(name: &str) -> bool {
+    name == "rocm" || name.starts_with("rocm-")
 }
 
 /// Whether this is the name of a toolkit's folder: `cuda`, `cuda-12.4`, `cu13`.

@@ -52,6 +52,18 @@ pub fn nccl_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
     })
 }
 
+/// The version of the RCCL in a library, from a text that RCCL prints when it starts
+/// (`src/init.cc`, `VERSION_STRING`): `RCCL version 2.20.5+hip6.2`, and since ROCm 6.3
+/// `RCCL version : 2.21.5`.
+pub fn rccl_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
+    scan(file, elf, most, b'R', |_, after| {
+        let word = after.strip_prefix(b"RCCL version ")?;
+        let word = word.strip_prefix(b": ").unwrap_or(word);
+        let end = word.iter().take(32).position(|byte| !byte.is_ascii_digit() && *byte != b'.')?;
+        three_numbers(std::str::from_utf8(&word[..end]).ok()?)
+    })
+}
+
 /// `2.28.0` for `2.28.0` and for `2.28.0rc1`.
 fn three_numbers(text: &str) -> Option<String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -89,6 +101,25 @@ mod tests {
             "NCCL version +cuda",
             "+cuda",
             "",
+        ] {
+            assert_eq!(found(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn rccl_has_had_two_forms_of_its_text() {
+        let found = |texts: &str| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&fake::Library { texts: texts.as_bytes(), ..Default::default() }.bytes()).unwrap();
+            rccl_version(&file, &Elf::open(&file).unwrap(), 1 << 24)
+        };
+        assert_eq!(found("R\0RCCL version %s\0RCCL version 2.13.4+hip5.7\0").unwrap(), "2.13.4");
+        assert_eq!(found("RCCL version : 2.27.7\0").unwrap(), "2.27.7");
+        for text in [
+            "NCCL version 2.21.5+cuda12.4\0",
+            "RCCL version : \0",
+            "RCCL version 2.13\0",
+            "RCCL version 2.13.4",
         ] {
             assert_eq!(found(text), None, "{text}");
         }

@@ -30,7 +30,7 @@ fn named(subject: &Subject, image: &Image) -> Option<Finding> {
     if missing.is_empty() {
         return None;
     }
-    let crippled = missing.iter().copied().flatten().find_map(|name| crippled(image, name));
+    let crippled = missing.iter().copied().flatten().find_map(|name| crippled(subject, name));
     let what = match &crippled {
         Some(crippled) => format!("{}: {}", shown(setting), crippled.why()),
         None => {
@@ -76,7 +76,7 @@ fn needed(subject: &Subject, image: &Image) -> Option<Finding> {
                 .with_fix(format!("Remove {VARIABLE}.")),
         );
     }
-    if let Some(crippled) = crippled(image, plugin::DEFAULT) {
+    if let Some(crippled) = crippled(subject, plugin::DEFAULT) {
         let message = format!(
             "The devices here need a net plugin, and {}: {} goes on without it in silence, as NCCL_NET is not set, and the job will run on TCP.",
             crippled.why(),
@@ -108,8 +108,8 @@ struct Crippled<'a> {
     needs: &'a str,
 }
 
-fn crippled<'a>(image: &'a Image, name: &str) -> Option<Crippled<'a>> {
-    let library = installed::plugin_file(image, name)?;
+fn crippled<'a>(subject: &Subject<'a>, name: &str) -> Option<Crippled<'a>> {
+    let library = installed::plugin_file(subject.facts, name)?;
     Some(Crippled { needs: library.missing.first()?, library })
 }
 

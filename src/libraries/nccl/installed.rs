@@ -2,8 +2,11 @@
 //! libibverbs. Where nobody has looked, or no NCCL was found, everything counts as
 //! there but plugins: then the image is not what the job runs in.
 
+use std::borrow::Cow;
+
 use super::version::Version;
 use crate::facts::Facts;
+use crate::facts::gpu::Make;
 use crate::facts::image::Image;
 use crate::facts::image::kernel_abi::KernelAbi;
 use crate::facts::image::library::Library;
@@ -19,9 +22,21 @@ pub fn release(facts: &Facts) -> Option<Version> {
         .or_else(|| facts.platform.nccl_version.as_deref().and_then(parse))
 }
 
-/// The version of the library that was found for the job, and its path.
+/// Whether the job's NCCL is RCCL.
+pub fn is_rccl(facts: &Facts) -> bool {
+    let has =
+        |image: &Image| !image.rccl.is_empty() && (image.nccl.is_empty() || facts.gpu.make == Make::Amd);
+    facts.image.as_ref().is_some_and(has)
+}
+
+/// The version of the library that was found for the job, and its path. The version of an RCCL is
+/// that of the NCCL that it is made from ([`crate::libraries::rccl`]).
 pub fn found(facts: &Facts) -> Option<(&str, String)> {
     let image = facts.image.as_ref()?;
+    if is_rccl(facts) {
+        let library = image.rccl_of_the_job()?;
+        return Some((library.version.as_deref()?, library.path.display().to_string()));
+    }
     let library = image.nccl_of_the_job().or_else(|| {
         // Which of them does not matter where all are the same.
         image.nccl.first().filter(|_| image.nccl_versions().len() == 1)
@@ -31,7 +46,8 @@ pub fn found(facts: &Facts) -> Option<(&str, String)> {
 
 /// The image, where it is one that a job with NCCL runs in.
 pub fn image(facts: &Facts) -> Option<&Image> {
-    facts.image.as_ref().filter(|image| !image.nccl.is_empty() || image.torch.is_some())
+    let has_one = |image: &&Image| !image.nccl.is_empty() || !image.rccl.is_empty() || image.torch.is_some();
+    facts.image.as_ref().filter(has_one)
 }
 
 pub fn has_libibverbs(facts: &Facts) -> bool {
@@ -86,12 +102,17 @@ pub fn provider(hca: &Hca) -> Option<&'static str> {
 
 /// The file that a plugin's name leads to, if the dynamic loader can load it.
 pub fn plugin(facts: &Facts, name: &str) -> Option<String> {
-    let library = plugin_file(facts.image.as_ref()?, name).filter(|library| library.missing.is_empty())?;
+    let library = plugin_file(facts, name).filter(|library| library.missing.is_empty())?;
     Some(library.path.display().to_string())
 }
 
 /// The plugin for networks that a name leads to, whether or not what it needs is there.
-pub fn plugin_file<'a>(image: &'a Image, name: &str) -> Option<&'a Library> {
+/// RCCL puts another word at the start of a name than NCCL.
+pub fn plugin_file<'a>(facts: &'a Facts, name: &str) -> Option<&'a Library> {
+    let image = facts.image.as_ref()?;
+    let of_rccl = name.strip_prefix("libnccl-net").filter(|_| is_rccl(facts));
+    let name = of_rccl.map_or(Cow::Borrowed(name), |rest| format!("librccl-net{rest}").into());
+    let name = name.as_ref();
     let is_it = |library: &&Library| match name.contains('/') {
         true => library.reached.iter().any(|reach| reach.path.as_os_str() == name),
         false => library.loads_as(name),

@@ -16,7 +16,7 @@ pub fn count(facts: &Facts, plan: &Plan) -> Evidence {
         }
     };
     if facts.gpu.count.is_none() && nics == 0 {
-        return Evidence::skip("no NVIDIA GPU and no RDMA NIC");
+        return Evidence::skip("no GPU and no RDMA NIC");
     }
     let mut lines = vec![counted(facts.gpu.count.unwrap_or(0) as usize, "GPU"), counted(nics, "RDMA NIC")];
     // On AWS this is the instance type.

@@ -19,7 +19,7 @@ struct Nearest<'a> {
 pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
     let devices = &facts.gpu.devices;
     if facts.gpu.count.is_none() && devices.is_empty() {
-        return Evidence::skip("no NVIDIA GPU");
+        return Evidence::skip("no GPU");
     }
     let mut hcas: Vec<&Hca> = used(facts, plan).map(|(hca, _)| hca).collect();
     hcas.dedup_by(|a, b| a.name == b.name);
@@ -197,7 +197,7 @@ mod tests {
     fn without_places_there_is_nothing_to_say() {
         let skip = |facts: &Facts, plan: &Plan| gpu_nic(facts, plan).skip.unwrap();
         let (mut facts, plan) = host(2, 2);
-        assert_eq!(skip(&facts, &plan), "no NVIDIA GPU");
+        assert_eq!(skip(&facts, &plan), "no GPU");
         facts.gpu.count = Some(1);
         assert_eq!(skip(&facts, &plan), "the facts do not say where the GPUs are");
         facts.gpu.devices =

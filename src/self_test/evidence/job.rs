@@ -82,8 +82,11 @@ pub fn state(facts: &Facts, _: &Plan) -> Evidence {
 /// How the NICs reach the memory of the GPUs.
 pub fn gpudirect(facts: &Facts, _: &Plan) -> Evidence {
     match (facts.gpu.count, &facts.gpu.peer_memory) {
-        (None, _) => Evidence::skip("no NVIDIA GPU"),
+        (None, _) => Evidence::skip("no GPU"),
         (_, Some(path)) => Evidence::of([path.clone()]),
+        (_, None) if !facts.gpu.make.is_nvidia() => {
+            Evidence::skip("no module of the GPUs' driver shows it, and RCCL may use DMA-BUF")
+        }
         (_, None) if facts.gpu.driver.is_none() => Evidence::skip("the facts do not name the NVIDIA driver"),
         (_, None) => Evidence::of(facts.gpu.driver.clone()),
     }
