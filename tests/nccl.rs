@@ -5,6 +5,7 @@ mod support;
 
 mod nccl {
     mod case;
+    mod data_direct;
     mod decided;
     mod described;
     mod driver;

@@ -2,7 +2,7 @@
 
 use crate::facts::gid::GidType;
 use crate::facts::rdma::LinkLayer;
-use crate::libraries::nccl::predict::{Bootstrap, GidUse, PortUse, Prediction, Transport};
+use crate::libraries::nccl::predict::{Bootstrap, Fused, GidUse, PortUse, Prediction, Transport};
 use crate::libraries::nccl::version::Version;
 use crate::plan::{Fabric, Forecast, Plan};
 use crate::text::{condensed, grouped};
@@ -40,10 +40,28 @@ fn whom(known: Option<Version>, forecast: &Forecast, next: Option<Version>) -> S
     }
 }
 
+/// `, with one NIC of rocep1s0f0 and rocep1s0f1`, for each NIC of several ports.
+fn nics(plan: &Plan, fused: &Fused) -> String {
+    let Fused::Nics(nics) = fused else { return String::new() };
+    let name = |port: &String| {
+        let hca = port.split(':').next().unwrap_or_default();
+        let of_several = plan.ports.iter().any(|known| known.hca == hca && known.of_several);
+        if of_several { port.clone() } else { hca.to_owned() }
+    };
+    let one = |nic: &Vec<String>| nic.iter().map(name).collect::<Vec<_>>().join("+");
+    match nics.as_slice() {
+        [] => String::new(),
+        [nic] => format!(", one NIC of {}", one(nic)),
+        nics => format!(", one NIC each of {}", nics.iter().map(one).collect::<Vec<_>>().join(", ")),
+    }
+}
+
 /// `use mlx5_1..mlx5_8, RoCE v2, GID slot 5, bootstrap on eth0 10.244.1.9`.
 fn sentence(plan: &Plan, prediction: &Prediction) -> String {
     let transport = match &prediction.transport {
-        Transport::Verbs(ports) => format!("use {}", ports_used(plan, ports)),
+        Transport::Verbs(ports) => {
+            format!("use {}{}", ports_used(plan, ports), nics(plan, &prediction.fused))
+        }
         Transport::Plugin { file, found: true, otherwise } => match otherwise.ports() {
             Some(ports) => format!(
                 "load the net plugin {file}, which decides by itself; NCCL alone would use {}",
@@ -64,6 +82,9 @@ fn sentence(plan: &Plan, prediction: &Prediction) -> String {
         },
         Transport::Fails(message) => return format!("end with \"{message}\""),
     };
+    if let Fused::Fails(message) = &prediction.fused {
+        return format!("end with \"{message}\"");
+    }
     match &prediction.bootstrap {
         Bootstrap::On(endpoint) => {
             format!("{transport}, bootstrap on {} {}", endpoint.interface, endpoint.address)

@@ -116,7 +116,11 @@ mod tests {
     fn plan(fabric: Fabric, transports: Vec<Transport>) -> Plan {
         let forecast = |transport| Forecast {
             since: None,
-            prediction: Prediction { bootstrap: Bootstrap::DependsOnName("node1".to_owned()), transport },
+            prediction: Prediction {
+                bootstrap: Bootstrap::DependsOnName("node1".to_owned()),
+                transport,
+                fused: crate::libraries::nccl::predict::Fused::Unknown,
+            },
         };
         Plan {
             profile: None,

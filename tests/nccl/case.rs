@@ -18,6 +18,9 @@ pub enum Ask {
     Bootstrap,
     /// The HCAs that NCCL uses, their order, and the GID slot of each.
     Ib,
+    /// Which ports become one NIC, where NCCL decides that after it has found the HCAs (since
+    /// 2.24). It has to come after [`Ask::Ib`].
+    Nics,
     /// The values of these variables after NCCL has read the conf files. It has to come before
     /// the other questions, because these change the variables of the log.
     Conf(Vec<String>),
@@ -45,6 +48,7 @@ impl Ask {
         match self {
             Ask::Bootstrap => "ask bootstrap".to_owned(),
             Ask::Ib => "ask ib".to_owned(),
+            Ask::Nics => "ask nics".to_owned(),
             Ask::Conf(names) => {
                 let names: Vec<_> = names.iter().map(hex).collect();
                 format!("ask conf {}", names.join(" "))

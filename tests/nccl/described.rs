@@ -27,7 +27,7 @@ fn hca(hca: &rdma::Hca) -> Option<Hca> {
         Access::NoNode => return None,
         Access::Failed(_) => EPERM,
     };
-    let guid = hca.node_guid.as_deref().unwrap_or_default().replace(':', "");
+    let guid = hca.system_guid.as_deref().unwrap_or_default().replace(':', "");
     let pci = |address| format!("/sys/devices/pci0000:00/{address}");
     Some(Hca {
         name: hca.name.clone(),
@@ -40,6 +40,8 @@ fn hca(hca: &rdma::Hca) -> Option<Hca> {
             .as_ref()
             .map(pci)
             .or_else(|| hca.driver.as_ref().map(|driver| format!("/sys/devices/{driver}/{}", hca.name))),
+        // No file tells which function is whose.
+        data_direct: None,
         ports: hca.ports.iter().map(port).collect(),
     })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::model::Decision;
+use super::model::{Decision, Nics};
 
 /// The plan of the program, as its JSON tells it.
 pub struct Told(Value);
@@ -32,7 +32,8 @@ impl Told {
         let forecasts = self.0["forecasts"].as_array().unwrap();
         let [forecast] = forecasts.as_slice() else { panic!("not one forecast: {forecasts:?}") };
         let ports = forecast["transport"]["verbs"].as_array().into_iter().flatten();
-        Decision { bootstrap: bootstrap(&forecast["bootstrap"]), ports: ports.map(port).collect() }
+        let ports = ports.map(port).collect();
+        Decision { bootstrap: bootstrap(&forecast["bootstrap"]), ports, nics: Nics::Unknown }
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Hca {
     pub guid: u64,
     /// The target of `/sys/class/infiniband/NAME/device`; `None` without such a link.
     pub pci_path: Option<String>,
+    /// Where its Data Direct function is, if it has one.
+    pub data_direct: Option<String>,
     pub ports: Vec<Port>,
 }
 
@@ -99,8 +101,15 @@ impl Host {
         }
         lines.extend(self.interfaces.iter().map(Interface::line));
         for hca in &self.hcas {
-            let path = hca.pci_path.as_ref().map_or("-".to_owned(), hex);
-            lines.push(format!("hca {} {} {:#x} {path}", hex(&hca.name), hca.open_error, hca.guid));
+            let path = |path: &Option<String>| path.as_ref().map_or("-".to_owned(), hex);
+            lines.push(format!(
+                "hca {} {} {:#x} {} {}",
+                hex(&hca.name),
+                hca.open_error,
+                hca.guid,
+                path(&hca.pci_path),
+                path(&hca.data_direct)
+            ));
             for port in &hca.ports {
                 let Port { number, state, link_layer, table_size, .. } = port;
                 lines.push(format!("port {number} {state} {link_layer} {table_size}"));

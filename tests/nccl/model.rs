@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use rdma_init::facts::Facts;
-use rdma_init::libraries::nccl::predict::{Bootstrap, GidUse, Transport, predict};
+use rdma_init::libraries::nccl::predict::{Bootstrap, Fused, GidUse, Transport, predict};
 use rdma_init::libraries::nccl::version::Version;
 
 use super::case::{Ask, Case};
@@ -20,14 +20,49 @@ pub struct Decision {
     pub bootstrap: String,
     /// The slot of each port, such as `mlx5_0:1/RoCE`. The order of the ports does not count.
     pub ports: BTreeMap<String, String>,
+    /// The HCAs of each NIC that is made of several ports.
+    pub nics: Nics,
 }
+
+/// What is not known is equal to everything.
+#[derive(Debug, Clone)]
+pub enum Nics {
+    Of(Vec<Vec<String>>),
+    Fail(String),
+    Unknown,
+}
+
+impl Nics {
+    fn of(mut nics: Vec<Vec<String>>) -> Nics {
+        nics.iter_mut().for_each(|nic| nic.sort());
+        nics.sort();
+        Nics::Of(nics)
+    }
+}
+
+impl PartialEq for Nics {
+    fn eq(&self, other: &Nics) -> bool {
+        match (self, other) {
+            (Nics::Unknown, _) | (_, Nics::Unknown) => true,
+            (Nics::Of(a), Nics::Of(b)) => a == b,
+            (Nics::Fail(a), Nics::Fail(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Nics {}
 
 pub fn version(library: &Library) -> Version {
     Version::parse(&library.version).unwrap()
 }
 
 pub fn case(facts: &Facts, environment: &Environment) -> Case {
-    Case { host: Host::of(facts), environment: environment.clone(), asks: vec![Ask::Bootstrap, Ask::Ib] }
+    Case {
+        host: Host::of(facts),
+        environment: environment.clone(),
+        asks: vec![Ask::Bootstrap, Ask::Ib, Ask::Nics],
+    }
 }
 
 /// Returns what the program predicts.
@@ -54,7 +89,19 @@ pub fn predicted(facts: &Facts, environment: &Environment, version: Version) -> 
         };
         (format!("{}:{}/{layer}", port.hca, port.port), slot)
     });
-    Decision { bootstrap, ports: ports.collect() }
+    let nics = match prediction.fused {
+        Fused::Nics(nics) => {
+            Nics::of(nics.iter().map(|nic| nic.iter().map(|port| hca_of(port)).collect()).collect())
+        }
+        Fused::Fails(message) => Nics::Fail(message),
+        Fused::Unknown => Nics::Unknown,
+    };
+    Decision { bootstrap, ports: ports.collect(), nics }
+}
+
+/// NCCL's names of NICs have no numbers of ports.
+fn hca_of(port: &str) -> String {
+    port.split(':').next().unwrap_or_default().to_owned()
 }
 
 /// Returns what NCCL did.
@@ -74,7 +121,13 @@ pub fn observed(outcome: &Outcome) -> Decision {
         };
         (format!("{}:{}/{}", used.hca, used.port, used.link_layer), slot)
     });
-    Decision { bootstrap, ports: ports.collect() }
+    let nics = match &outcome.nics {
+        Some(Ok(nics)) => Nics::of(nics.clone()),
+        Some(Err(failure)) => Nics::Fail(message(failure)),
+        // NCCL crashed before, or was not asked.
+        None => Nics::Unknown,
+    };
+    Decision { bootstrap, ports: ports.collect(), nics }
 }
 
 /// Returns the last of several warnings, because it names the failure.

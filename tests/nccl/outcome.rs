@@ -10,6 +10,8 @@ pub struct Outcome {
     /// The bootstrap interface and its address.
     pub bootstrap: Option<Result<(String, IpAddr), Failure>>,
     pub ib: Option<Ib>,
+    /// The HCAs of each NIC that NCCL makes of several ports, or why it makes none.
+    pub nics: Option<Result<Vec<Vec<String>>, Failure>>,
     /// The values of the variables, in the order in which they were asked for.
     pub conf: Vec<Option<Vec<u8>>>,
     pub params: Vec<i64>,
@@ -36,6 +38,8 @@ pub struct Ib {
     pub code: i32,
     /// The devices in the order of the "Using" line; empty without such a line.
     pub using: Vec<Used>,
+    /// The HCAs of each NIC that has several ports, as far as the line tells.
+    pub nics: Vec<Vec<String>>,
     pub warnings: Vec<String>,
 }
 
@@ -76,12 +80,17 @@ impl Outcome {
             match words[0] {
                 "bootstrap" => outcome.bootstrap = Some(part(2).result(number(1), || chosen(&words[4..]))),
                 "ib" => outcome.ib = Some(part(2).ib(number(1))),
+                "nics" => outcome.nics = Some(part(2).result(number(1), || part(2).nics())),
                 "gid" => outcome.add_gid(words[6], number(1), part(4).result(number(2), || number(3))),
                 "conf" => outcome.conf.extend(words[1..].iter().map(|w| (*w != "-").then(|| unhex(w)))),
                 "param" => outcome.params.push(words[1].parse().unwrap()),
                 "level" => outcome.levels.push(Level { number: number(1), name: part(2).level() }),
                 _ => panic!("the driver says {answer:?}"),
             }
+        }
+        // Up to 2.23, the list of the HCAs has them.
+        if let (Some(Ok(nics)), Some(ib)) = (&mut outcome.nics, &outcome.ib) {
+            nics.extend(ib.nics.iter().cloned());
         }
         outcome
     }
@@ -121,9 +130,26 @@ impl Part {
         let using = using.map(|(_, using)| {
             // The line may be cut, because NCCL's own buffer and that of its log are limited.
             let (list, _) = using.rsplit_once("; OOB ").unwrap_or_else(|| panic!("the line is cut: {using}"));
-            list.split_whitespace().filter_map(used).collect()
+            list
         });
-        Ib { code, using: using.unwrap_or_default(), warnings: self.warnings() }
+        Ib {
+            code,
+            using: using.map(|list| list.split_whitespace().filter_map(used).collect()).unwrap_or_default(),
+            nics: using.map(in_braces).unwrap_or_default(),
+            warnings: self.warnings(),
+        }
+    }
+
+    /// Of `NET/IB : Made virtual device [4] name=mlx5_0+mlx5_1 speed=800000 ndevs=2`.
+    fn nics(&self) -> Vec<Vec<String>> {
+        let names = self.0.lines().filter_map(|line| {
+            let (_, made) = line.split_once("Made virtual device ")?;
+            made.split_once(" name=")?.1.split(' ').next()
+        });
+        names
+            .map(|name| name.split('+').map(str::to_owned).collect::<Vec<_>>())
+            .filter(|nic| nic.len() > 1)
+            .collect()
     }
 
     /// Returns PXB from a line `NCCL_NET_GDR_LEVEL set by environment to PXB`.
@@ -131,6 +157,12 @@ impl Part {
         let (_, name) = self.0.lines().find_map(|line| line.split_once(" set by environment to "))?;
         Some(name.to_owned())
     }
+}
+
+/// The HCAs of `[0]={[0] mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE}`, for each pair of braces.
+fn in_braces(list: &str) -> Vec<Vec<String>> {
+    let nics = list.split("={").skip(1).filter_map(|rest| rest.split_once('}'));
+    nics.map(|(ports, _)| ports.split_whitespace().filter_map(used).map(|used| used.hca).collect()).collect()
 }
 
 /// Reads a word of the list: `[0]mlx5_0:1/RoCE`. Where ports are merged, it is the second word

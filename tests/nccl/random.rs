@@ -59,10 +59,17 @@ fn hca(random: &mut Rng, number: u32) -> Hca {
         1 => Access::Failed("EPERM".to_owned()),
         _ => Access::Opened,
     };
+    // Alone, or one function of a card, or a virtual function.
+    let pci_address = match random.u8(..3) {
+        0 => format!("0000:{:02x}:00.{}", 0xa0 + random.u8(..2), number % 8),
+        1 => format!("0001:a0:{:02x}.{}", number / 8 + random.u32(..3), number % 8),
+        _ => format!("0000:{number:02x}:00.0"),
+    };
     Hca {
         name: format!("mlx5_{number}"),
         driver: Some("mlx5_core".to_owned()),
-        pci_address: Some(format!("0000:{number:02x}:00.0")),
+        system_guid: Some(format!("0000:0000:0000:000{}", random.u8(..2))),
+        pci_address: Some(pci_address),
         uverbs: Some(Uverbs { name: format!("uverbs{number}"), access, ..Uverbs::default() }),
         ports: (1..=ports).map(|number| port(random, number)).collect(),
         ..Hca::default()
@@ -116,7 +123,8 @@ fn list(random: &mut Rng, names: &[&str]) -> String {
     let entries: Vec<String> = (0..random.usize(..4))
         .map(|_| {
             let name = pick(random, names);
-            let port = pick(random, &["", "", "", ":1", ":2", ":-1", ":", ":1:3", ":x"]);
+            let port =
+                pick(random, &["", "", "", ":1", ":2", ":-1", ":", ":1:3", ":x", "::1", "::2", ":1:2:0"]);
             format!("{name}{port}")
         })
         .collect();
@@ -161,6 +169,11 @@ fn environment(random: &mut Rng) -> Environment {
     );
     set(random, 2, "NCCL_IB_ROCE_VERSION_NUM", &word(&["1", "2", "", "3", "two"]));
     set(random, 2, "NCCL_IB_GID_INDEX", &word(&["0", "3", "5", "-1", "", "three", "0x3", "03", "3s", "-2"]));
+    set(random, 2, "NCCL_IB_MERGE_NICS", &word(&["0", "1", "", "no"]));
+    set(random, 2, "NCCL_IB_MERGE_VFS", &word(&["0", "1", "2"]));
+    set(random, 2, "NCCL_IB_DEVICE_PCI_ORDER", &word(&["0", "1"]));
+    set(random, 2, "NCCL_NET_MERGE_POLICY", &word(&["RAIL", "rail", "ALL", "other"]));
+    set(random, 2, "NCCL_NET_MERGE_LEVEL", &word(&["LOC", "PORT", "port", "", "PORTS", "PIX", "LOCAL"]));
     set(random, 1, "NCCL_IB_DISABLE", &word(&["0", "1", "", "true", "yes", "-1", "0x"]));
     set(
         random,
@@ -175,7 +188,6 @@ fn environment(random: &mut Rng) -> Environment {
             "[fe80::9]:1",
             "",
             "1",
-            "[fd00::1",
             "[zz]:1",
         ]),
     );

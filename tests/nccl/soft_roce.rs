@@ -7,7 +7,7 @@ use std::fs;
 
 use super::driver::next;
 use super::forecast::Told;
-use super::model::{Decision, observed};
+use super::model::{Decision, Nics, observed};
 use crate::support::nccl::{Library, driver, some};
 use crate::support::{binary, vm};
 
@@ -81,7 +81,7 @@ impl Right {
             let (hca, slot) = line.split_once(' ').unwrap();
             (format!("{hca}:1/RoCE"), slot.to_owned())
         };
-        Right(Decision { bootstrap, ports: lines.map(port).collect() })
+        Right(Decision { bootstrap, ports: lines.map(port).collect(), nics: Nics::Unknown })
     }
 
     /// Returns whether this decision is right for a job, even if it leaves out some HCAs.

@@ -59,6 +59,15 @@ const INTERNAL: &[&str] = &[
     "ncclLoadParam",
     "ncclParamIbGidIndex",
 ];
+/// What makes one NIC of several ports, since 2.24; and since 2.28 also what reads the variables.
+const FUSION: &[&str] = &[
+    "ncclIbDevices",
+    "ncclIbGetProperties",
+    "ncclIbMakeVDevice",
+    "ncclTopoGetXmlFromFile",
+    "ncclTopoProcessNet",
+];
+const FUSION_VARIABLES: &str = "ncclTopoGetFusionEnv";
 const FIND_GID: &str = "ncclIbGetGidIndex";
 
 impl Library {
@@ -87,6 +96,10 @@ impl Library {
             let found = find(FIND_GID, "").or_else(|_| find(FIND_GID, ".part."));
             symbols.push(found.unwrap_or_else(|why| panic!("{why}")));
         }
+        let fusion = FUSION.iter().filter(|_| self.is_at_least("2.24"));
+        let variables = self.is_at_least("2.28").then_some(&FUSION_VARIABLES);
+        symbols
+            .extend(fusion.chain(variables).map(|name| find(name, "").unwrap_or_else(|why| panic!("{why}"))));
         symbols
     }
 }

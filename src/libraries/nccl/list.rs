@@ -21,6 +21,9 @@ pub struct Entry {
     pub name: String,
     /// `None` for any port.
     pub port: Option<i64>,
+    /// The rail that the port is on; `None` if the entry does not tell, or the release does not
+    /// read it.
+    pub rail: Option<i64>,
 }
 
 impl std::fmt::Display for Entry {
@@ -68,6 +71,12 @@ impl Pattern {
         listed != self.exclude
     }
 
+    /// The rail of a port: that of the first entry that means it. -1 is none.
+    pub fn rail(&self, name: &str, port: u32) -> Option<i64> {
+        let entry = self.entries.iter().find(|entry| self.matches(entry, name, Some(port)))?;
+        entry.rail.filter(|rail| *rail != -1)
+    }
+
     /// Whether an entry of this list means this device.
     pub fn matches(&self, entry: &Entry, name: &str, port: Option<u32>) -> bool {
         let same_name = if self.exact { name == entry.name } else { name.starts_with(&entry.name) };
@@ -93,7 +102,8 @@ fn parse_entry(entry: &str, version: Version) -> Option<Entry> {
         Some(port) => Some(atoi(port)),
         None => None,
     };
-    Some(Entry { name, port })
+    let rail = fields.next().filter(|rail| !rail.is_empty() && version >= REWROTE_PARSERS).map(atoi);
+    Some(Entry { name, port, rail })
 }
 
 #[cfg(test)]

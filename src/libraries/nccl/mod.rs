@@ -3,7 +3,9 @@
 //! what they ought to be; tests/nccl compares it with the library itself.
 
 pub mod conf;
+pub mod data_direct;
 pub mod devices;
+pub mod fusion;
 pub mod gid;
 pub mod installed;
 pub mod interfaces;

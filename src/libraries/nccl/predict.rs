@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::devices::{self, Taken};
+use super::fusion::{self, Fusion};
 use super::installed;
 use super::interfaces::{self, Endpoint};
 use super::number::integer;
@@ -18,6 +19,27 @@ use crate::facts::rdma::{Hca, LinkLayer, Port};
 pub struct Prediction {
     pub bootstrap: Bootstrap,
     pub transport: Transport,
+    /// Which ports become one NIC.
+    #[serde(skip_serializing_if = "Fused::is_nothing")]
+    pub fused: Fused,
+}
+
+/// Which ports of NCCL's own transport become one NIC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fused {
+    /// The ports of each NIC that has several, as `mlx5_0:1`.
+    Nics(Vec<Vec<String>>),
+    /// NCCL's message; the job ends with it.
+    Fails(String),
+    /// What decides is not known, such as where the devices are.
+    Unknown,
+}
+
+impl Fused {
+    pub fn is_nothing(&self) -> bool {
+        matches!(self, Fused::Nics(nics) if nics.is_empty()) || *self == Fused::Unknown
+    }
 }
 
 /// Where the processes of the job meet.
@@ -106,7 +128,33 @@ pub fn predict<'a>(facts: &Facts, get: impl Fn(&str) -> Option<&'a str>, version
         Err(interfaces::Failure::HostName(name)) => Bootstrap::DependsOnName(name),
         Err(failure) => Bootstrap::Fails(failure.message().unwrap_or_default().to_owned()),
     };
-    Prediction { bootstrap, transport: transport(facts, &get, version) }
+    let transport = transport(facts, &get, version);
+    let fused = fused(facts, &transport, &get, version);
+    Prediction { bootstrap, transport, fused }
+}
+
+fn fused<'a>(
+    facts: &Facts,
+    transport: &Transport,
+    get: &impl Fn(&str) -> Option<&'a str>,
+    version: Version,
+) -> Fused {
+    let Transport::Verbs(ports) = transport else {
+        return Fused::Nics(Vec::new());
+    };
+    let found = |wanted: &PortUse| {
+        let hca = facts.rdma.iter().find(|hca| hca.name == wanted.hca)?;
+        Some((hca, hca.ports.iter().find(|port| port.number == wanted.port)?))
+    };
+    let ports: Vec<(&Hca, &Port)> = ports.iter().filter_map(found).collect();
+    match fusion::fuse(facts, &ports, get, version) {
+        Fusion::Fails(message) => Fused::Fails(message.to_owned()),
+        Fusion::Unknown => Fused::Unknown,
+        Fusion::Nics(nics) => {
+            let name = |(hca, port): &(&Hca, &Port)| format!("{}:{}", hca.name, port.number);
+            Fused::Nics(nics.iter().map(|nic| nic.iter().map(name).collect()).collect())
+        }
+    }
 }
 
 fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version: Version) -> Transport {

@@ -46,14 +46,22 @@ impl From<Version> for String {
 
 /// Takes 32 HCAs instead of 16 (`MAX_IB_DEVS`).
 pub const TAKES_32_HCAS: Version = Version::new(2, 19, 0);
+/// Makes one NIC of several ports (`NCCL_IB_MERGE_NICS`).
+pub const FUSES_NICS: Version = Version::new(2, 20, 0);
 /// Tries `NCCL_NET_PLUGIN` as a file name, too (`src/net.cc`).
 pub const OPENS_PLUGIN_BY_NAME: Version = Version::new(2, 21, 0);
 /// Searches the GID table where no index is set, and knows `NCCL_IB_ADDR_*`.
 pub const SEARCHES_GIDS: Version = Version::new(2, 21, 0);
+/// Makes no NIC of several ports unless each has as many (until [`FUSES_BY_TOPOLOGY`]).
+pub const FUSES_ALL_OR_NONE: Version = Version::new(2, 22, 0);
 /// Ignores a range without a slash, which crashed the search before.
 pub const CHECKS_RANGE: Version = Version::new(2, 23, 0);
 /// Reads `NCCL_CONF_FILE`.
 pub const READS_CONF_FILE: Version = Version::new(2, 23, 0);
+/// Makes one NIC of ports by their distance (`NCCL_NET_MERGE_LEVEL`).
+pub const FUSES_BY_TOPOLOGY: Version = Version::new(2, 24, 0);
+/// Goes on where ports cannot be one NIC; before, the job ended.
+pub const FUSION_MAY_FAIL: Version = Version::new(2, 26, 0);
 /// Skips lines of conf files that start with `#`.
 pub const SKIPS_COMMENTS: Version = Version::new(2, 26, 0);
 /// The search for a GID goes on after an empty slot.
@@ -61,14 +69,22 @@ pub const TOLERATES_EMPTY_SLOTS: Version = Version::new(2, 26, 0);
 /// `NCCL_NET_PLUGIN` may be a list, and an empty one is no plugin at all
 /// (`src/plugin/net.cc`).
 pub const LISTS_PLUGINS: Version = Version::new(2, 27, 0);
+/// Uses the Data Direct functions of ConnectX-8 (`NCCL_IB_DATA_DIRECT`).
+pub const HAS_DATA_DIRECT: Version = Version::new(2, 27, 0);
 /// Takes interfaces that are `RUNNING` only, and `virbr*` last.
 pub const NEEDS_RUNNING: Version = Version::new(2, 28, 0);
 /// From here to 2.29.7 the IPv4 subnet of `NCCL_COMM_ID` is matched the wrong way
 /// round (`src/os/linux.cc`, `matchSubnet`).
 pub const INVERTS_SUBNET: Version = Version::new(2, 29, 0);
+/// Sorts the devices by their PCI addresses (`NCCL_IB_DEVICE_PCI_ORDER`).
+pub const SORTS_DEVICES: Version = Version::new(2, 29, 7);
 /// Reads `rail` and `plane` in lists, strips carriage returns in conf files, and
 /// finds the home folder by `HOME`.
 pub const REWROTE_PARSERS: Version = Version::new(2, 30, 0);
+/// Makes one NIC of up to eight ports, four before.
+pub const FUSES_EIGHT: Version = Version::new(2, 30, 0);
+/// Knows `NCCL_NET_MERGE_POLICY`.
+pub const FUSES_RAILS: Version = Version::new(2, 30, 7);
 
 /// Reads the GIDs when it looks for HCAs: a slot outside the table ends its transport
 /// for InfiniBand and RoCE, not a connection (seen in the libraries).
@@ -80,8 +96,14 @@ pub const REFUSES_WORDS: Version = Version::new(2, 32, 0);
 pub const KINDS: &[Version] = &[
     Version::new(2, 18, 3),
     Version::new(2, 19, 3),
+    Version::new(2, 20, 5),
     Version::new(2, 21, 5),
+    Version::new(2, 22, 3),
+    Version::new(2, 23, 4),
+    Version::new(2, 24, 3),
+    Version::new(2, 25, 1),
     Version::new(2, 26, 2),
+    Version::new(2, 27, 3),
     Version::new(2, 28, 3),
     Version::new(2, 29, 7),
     Version::new(2, 30, 7),

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "nccl.h"
+#include "nics.h"
 #include "words.h"
 
 int answers;
@@ -160,6 +161,14 @@ static void ask_ib(void) {
     }
 }
 
+/* nics: which of the devices become one NIC. Comes after `ib`. */
+static void ask_nics(void) {
+    log_all();
+    long start = logged();
+    int code = nccl_version() < 22400 ? 0 : make_nics();
+    dprintf(answers, "nics %d %ld %ld\n", code, start, logged());
+}
+
 void ask(char **words, int count) {
     if (strcmp(words[0], "conf") == 0) {
         ask_conf(words, count);
@@ -171,6 +180,8 @@ void ask(char **words, int count) {
         ask_bootstrap();
     } else if (strcmp(words[0], "ib") == 0) {
         ask_ib();
+    } else if (strcmp(words[0], "nics") == 0) {
+        ask_nics();
     } else {
         misread(words[0]);
     }

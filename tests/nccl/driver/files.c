@@ -16,6 +16,7 @@
 
 #include "host.h"
 #include "nccl.h"
+#include "nics.h"
 
 /* Makes a descriptor from which these bytes can be read. */
 static int readable(const char *contents, size_t size) {
@@ -108,9 +109,27 @@ static bool crashes_without_parent(void) {
     return nccl_version() >= 22000 && nccl_version() < 22400;
 }
 
+/* Whether this asks what kind of device a described one is; NCCL wants to know PCI devices. */
+static bool is_subsystem(const char *path, bool *is_pci) {
+    const char *end = strstr(path, "/subsystem");
+    if (!end || end[strlen("/subsystem")] || strncmp(path, "/sys/devices/", 13)) return false;
+    char name[12 + 1] = "";
+    if (end - path > 12) memcpy(name, end - 12, 12);
+    *is_pci = is_pci_address(name) && end[-13] == '/';
+    return true;
+}
+
 char *realpath(const char *path, char *resolved) {
     const struct host *host = described_host();
     char name[64 + 1], made_up[sizeof name + 64];
+    bool is_pci = false;
+    if (host && is_subsystem(path, &is_pci)) {
+        if (!is_pci) {
+            errno = ENOENT;
+            return NULL;
+        }
+        return resolved ? strcpy(resolved, "/sys/bus/pci") : strdup("/sys/bus/pci");
+    }
     bool is_parent_path = is_parent(path, name);
     if (!host || !is_parent_path) {
         char *(*real)(const char *, char *) = dlsym(RTLD_NEXT, "realpath");

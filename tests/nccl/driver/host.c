@@ -33,6 +33,7 @@ static void add_hca(struct host *host, char **words) {
     hca->open_error = (int)number(words[2]);
     hca->guid = (uint64_t)number(words[3]);
     hca->pci_path = text(words[4]);
+    hca->data_direct = text(words[5]);
 }
 
 static void add_port(struct host *host, char **words) {
@@ -117,7 +118,7 @@ bool describe(struct host *host, char **words, int count) {
         void (*add)(struct host *, char **);
     } kinds[] = {
         {"environment", 2, add_variable}, {"home", 2, set_home}, {"file", 3, add_file},
-        {"interface", 6, add_interface},  {"hca", 5, add_hca},   {"port", 5, add_port},
+        {"interface", 6, add_interface},  {"hca", 6, add_hca},   {"port", 5, add_port},
         {"slot", 4, add_slot},
     };
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {

@@ -39,6 +39,8 @@ struct hca {
     uint64_t guid;
     /* The target of /sys/class/infiniband/NAME/device. */
     char *pci_path;
+    /* Where its Data Direct function is below /sys, if it has one. */
+    char *data_direct;
     struct port *ports;
     size_t port_count;
 };

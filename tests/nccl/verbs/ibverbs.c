@@ -66,6 +66,18 @@ int ibv_close_device(struct ibv_context *context) {
     return 0;
 }
 
+/* Enough for NCCL to ask what a device can register. */
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context) {
+    struct ibv_pd *domain = calloc(1, sizeof *domain);
+    domain->context = context;
+    return domain;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *domain) {
+    free(domain);
+    return 0;
+}
+
 static const struct port *port_of(const struct ibv_context *context, int number) {
     const struct hca *hca = hca_of(context);
     for (size_t i = 0; i < hca->port_count; i++) {

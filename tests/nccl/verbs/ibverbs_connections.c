@@ -14,7 +14,6 @@
     }
 
 FAILS(ibv_ack_async_event)
-FAILS(ibv_dealloc_pd)
 FAILS(ibv_dereg_mr)
 FAILS(ibv_destroy_cq)
 FAILS(ibv_destroy_qp)
@@ -22,7 +21,6 @@ FAILS(ibv_modify_qp)
 FAILS(ibv_query_ece)
 FAILS(ibv_query_qp)
 FAILS(ibv_set_ece)
-MAKES_NOTHING(ibv_alloc_pd)
 MAKES_NOTHING(ibv_create_cq)
 MAKES_NOTHING(ibv_create_qp)
 MAKES_NOTHING(ibv_event_type_str)
