@@ -2,6 +2,7 @@
 //! functions, by release where that matters. After NCCL's own rules and not after
 //! what they ought to be; tests/nccl compares it with the library itself.
 
+pub mod c2c;
 pub mod conf;
 pub mod data_direct;
 pub mod devices;
@@ -11,6 +12,7 @@ pub mod installed;
 pub mod interfaces;
 pub mod level;
 pub mod list;
+pub mod mnnvl;
 pub mod number;
 pub mod plugin;
 pub mod predict;

@@ -1,0 +1,162 @@
+//! Whether NCCL reaches the GPUs of other nodes over NVLink (MNNVL), and what it does where the
+//! container has no IMEX channel for that (`checkMNNVL` in `src/init.cc`, `ncclMnnvlCheck` in
+//! `src/mnnvl.cc` since 2.25).
+//!
+//! Whether there are such GPUs only NVML knows: NCCL asks it for the state of the fabric, for the
+//! cluster and for the clique (`nvmlDeviceGetGpuFabricInfoV`).
+
+use super::level;
+use super::number::{integer, strtoll};
+use super::version::Version;
+
+pub const VARIABLE: &str = "NCCL_MNNVL_ENABLE";
+
+/// Knows MNNVL.
+pub const SINCE: Version = Version::new(2, 21, 0);
+/// Tries to share memory before it decides for MNNVL.
+const TRIES: Version = Version::new(2, 25, 0);
+/// Ends the job if memory cannot be shared, and looks at `NCCL_P2P_DISABLE`.
+const INSISTS: Version = Version::new(2, 27, 0);
+
+/// The GPUs whose nodes are made for one domain: GB200 NVL72 and its like. A GH200 may be in one, but
+/// mostly is not.
+pub const MODELS: &[&str] = &["GB200", "GB300"];
+
+/// What a release does about GPUs of other nodes that NVLink reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mnnvl {
+    /// The release does not know of them.
+    Unknown,
+    /// It does not look for them, by this variable.
+    Off(&'static str),
+    /// It uses them if NVML shows some.
+    Wanted(WithoutChannel),
+}
+
+/// What becomes of a job that has several nodes of one clique, and no IMEX channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WithoutChannel {
+    /// NCCL decides for MNNVL, and the first memory that it wants to share ends the job with an
+    /// error of CUDA (800 or 801).
+    CudaError,
+    /// It takes the network instead, without a word.
+    Network,
+    /// It ends: `MNNVL (cliqueSize 8) is available but not working on this system`, which
+    /// programs show as "unhandled system error".
+    SystemError,
+}
+
+pub fn mnnvl<'a>(get: impl Fn(&str) -> Option<&'a str>, version: Version) -> Mnnvl {
+    if version < SINCE {
+        return Mnnvl::Unknown;
+    }
+    let number = |name| get(name).and_then(|value| integer(value, version));
+    let enable = number(VARIABLE).unwrap_or(2);
+    if enable == 0 {
+        return Mnnvl::Off(VARIABLE);
+    }
+    // -2 leaves it to the driver, and every driver of such GPUs has it.
+    if !matches!(number(CUMEM).unwrap_or(-2), -2 | 1..) {
+        return Mnnvl::Off(CUMEM);
+    }
+    if version >= INSISTS
+        && enable != 1
+        && let Some(variable) = without_p2p(&get, version)
+    {
+        return Mnnvl::Off(variable);
+    }
+    Mnnvl::Wanted(match version {
+        version if version < TRIES => WithoutChannel::CudaError,
+        version if version < INSISTS => WithoutChannel::Network,
+        _ => WithoutChannel::SystemError,
+    })
+}
+
+const CUMEM: &str = "NCCL_CUMEM_ENABLE";
+const P2P: &str = "NCCL_P2P_DISABLE";
+const P2P_LEVEL: &str = "NCCL_P2P_LEVEL";
+
+/// The variable that keeps GPUs from reaching each other's memory (`ncclGetUserP2pLevel`).
+fn without_p2p<'a>(get: &impl Fn(&str) -> Option<&'a str>, version: Version) -> Option<&'static str> {
+    if get(P2P).and_then(strtoll) == Some(1) {
+        return Some(P2P);
+    }
+    (get(P2P_LEVEL).and_then(|text| level::parse(text, version)) == Some("LOC")).then_some(P2P_LEVEL)
+}
+
+/// Whether multicast within NVLink (NVLS) is in use. It needs no IMEX channel on one node; between
+/// nodes it needs what MNNVL needs (`ncclNvlsInit` in `src/transport/nvls.cc`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nvls {
+    Off,
+    /// If the driver says that the GPUs can.
+    Automatic,
+    /// Whether or not they can.
+    Forced,
+}
+
+pub fn nvls<'a>(get: impl Fn(&str) -> Option<&'a str>, version: Version) -> Nvls {
+    match get("NCCL_NVLS_ENABLE").and_then(|value| integer(value, version)).unwrap_or(2) {
+        0 => Nvls::Off,
+        2 => Nvls::Automatic,
+        _ => Nvls::Forced,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(variables: &[(&'static str, &'static str)], minor: u32) -> Mnnvl {
+        let get = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        mnnvl(get, Version::new(2, minor, 3))
+    }
+
+    #[test]
+    fn without_a_channel_each_release_ends_in_its_own_way() {
+        use WithoutChannel::{CudaError, Network, SystemError};
+        assert_eq!(with(&[], 20), Mnnvl::Unknown);
+        for (minor, wanted) in [
+            (21, CudaError),
+            (24, CudaError),
+            (25, Network),
+            (26, Network),
+            (27, SystemError),
+            (30, SystemError),
+        ] {
+            assert_eq!(with(&[], minor), Mnnvl::Wanted(wanted), "2.{minor}");
+        }
+    }
+
+    #[test]
+    fn variables_turn_it_off() {
+        let is_off = |variables: &[(&'static str, &'static str)], minor, by| {
+            assert_eq!(with(variables, minor), Mnnvl::Off(by), "{variables:?} 2.{minor}");
+        };
+        is_off(&[(VARIABLE, "0")], 21, VARIABLE);
+        is_off(&[(VARIABLE, "0")], 28, VARIABLE);
+        is_off(&[(CUMEM, "0")], 23, CUMEM);
+        is_off(&[(CUMEM, "-1")], 28, CUMEM);
+        is_off(&[(P2P, "1")], 27, P2P);
+        is_off(&[(P2P_LEVEL, "LOC")], 28, P2P_LEVEL);
+        is_off(&[(P2P_LEVEL, "0")], 28, P2P_LEVEL);
+        let is_on = |variables: &[(&'static str, &'static str)], minor| {
+            assert!(matches!(with(variables, minor), Mnnvl::Wanted(_)), "{variables:?} 2.{minor}");
+        };
+        is_on(&[(P2P, "1")], 26);
+        is_on(&[(P2P, "2")], 28);
+        is_on(&[(P2P, "1"), (VARIABLE, "1")], 28);
+        is_on(&[(P2P_LEVEL, "NVL")], 28);
+        is_on(&[(CUMEM, "1"), (VARIABLE, "1")], 28);
+        is_on(&[(CUMEM, "-2"), (VARIABLE, "")], 28);
+    }
+
+    #[test]
+    fn nvls_is_automatic_unless_a_number_says_otherwise() {
+        let with = |value: Option<&'static str>| nvls(|_| value, Version::new(2, 28, 9));
+        assert_eq!(
+            [None, Some("0"), Some("1"), Some("2")].map(with),
+            [Nvls::Automatic, Nvls::Off, Nvls::Forced, Nvls::Automatic]
+        );
+    }
+}
