@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::self_test::check::Outcome;
-use crate::self_test::report::Rail;
+use crate::self_test::report::{Nvlink, Rail};
 
 /// The parts of a [`Report`](crate::self_test::report::Report) that are read. A report in which
 /// a field is absent cannot be read: nothing is known about that node, which is not the same as
@@ -21,6 +21,9 @@ pub struct Brief {
     pub nccl: Option<String>,
     #[serde(deserialize_with = "Option::deserialize")]
     pub profile: Option<String>,
+    /// Reports of earlier versions do not have it, and most nodes have no such domain.
+    #[serde(default)]
+    pub nvlink: Option<Nvlink>,
     pub filled: BTreeMap<String, String>,
     pub checks: Vec<Verdict>,
 }

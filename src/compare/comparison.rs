@@ -13,7 +13,7 @@ use crate::self_test::report::Rail;
 use crate::text::condensed;
 
 /// The properties that are compared besides the variables, in the order of [`fixed`].
-pub const PROPERTIES: [&str; 11] = [
+pub const PROPERTIES: [&str; 13] = [
     "hca-count",
     "hcas",
     "link-layer",
@@ -25,6 +25,8 @@ pub const PROPERTIES: [&str; 11] = [
     "firmware",
     "nccl",
     "profile",
+    "imex-channels",
+    "nvlink-clique",
 ];
 
 /// The check of a report that says that a check failed, but not which one.
@@ -333,6 +335,8 @@ fn fixed(report: &Brief) -> [Seen; PROPERTIES.len()] {
         each(|hca| hca.firmware.clone()),
         report.nccl.clone().into(),
         report.profile.clone().into(),
+        report.nvlink.as_ref().map_or(Seen::Apart, |nvlink| Seen::Value(nvlink.channels.clone())),
+        report.nvlink.as_ref().map_or(Seen::Apart, |nvlink| nvlink.clique.clone().into()),
     ]
 }
 
@@ -380,6 +384,35 @@ mod tests {
 
     fn of<'a>(comparison: &'a Comparison, property: &str) -> &'a Compared<'a> {
         comparison.properties.iter().find(|compared| compared.property == property).unwrap()
+    }
+
+    #[test]
+    fn nodes_of_an_nvlink_domain_have_one_channel_and_others_do_not_count() {
+        let node = |channels: Option<&str>, clique: Option<&str>| {
+            let mut report = brief(Some("1"), &[]);
+            report.nvlink = channels.map(|channels| crate::self_test::report::Nvlink {
+                channels: channels.to_owned(),
+                clique: clique.map(str::to_owned),
+            });
+            report
+        };
+        let mut nodes = Nodes::default();
+        for (host, channels, clique) in [
+            ("a", Some("0"), None),
+            ("b", Some("0"), None),
+            ("c", Some("none"), Some("ID=7")),
+            ("x", None, None),
+        ] {
+            nodes.add(host, &node(channels, clique));
+        }
+        let comparison = nodes.compare();
+        let others = |property| &of(&comparison, property).others;
+        assert_eq!(others("imex-channels")[0].nodes, ["c"]);
+        assert_eq!(
+            (others("nvlink-clique")[0].value, &*others("nvlink-clique")[0].nodes),
+            (Some("ID=7"), &["c"][..])
+        );
+        assert_eq!(comparison.differing, ["c"]);
     }
 
     #[test]

@@ -27,6 +27,11 @@ impl Memory {
     pub fn is_empty(&self) -> bool {
         *self == Memory::default()
     }
+
+    /// Whether a NUMA node has memory and no CPU.
+    pub fn is_without_cpu(&self, node: u32) -> bool {
+        self.without_cpu.as_deref().is_some_and(|list| numbers(list).contains(&node))
+    }
 }
 
 fn is_zero(number: &usize) -> bool {

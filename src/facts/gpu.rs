@@ -47,6 +47,13 @@ impl Make {
     }
 }
 
+impl Gpus {
+    /// The first model whose name has one of these words.
+    pub fn model_of(&self, words: &[&str]) -> Option<&str> {
+        self.models.iter().map(String::as_str).find(|model| words.iter().any(|word| model.contains(word)))
+    }
+}
+
 /// `src/transport/net_ib.cc`, `ncclIbGdrSupport`.
 const PEER_MEMORY: &[&str] = &[
     "/sys/kernel/mm/memory_peers/nv_mem/version",

@@ -189,6 +189,27 @@ ids! {
     NoPlugin = "no-plugin", "Install the plugin in the image (aws-ofi-nccl for EFA), or remove the variable that keeps NCCL from loading it.";
     /// GPUDirect RDMA is not available, so NCCL copies through the memory of the host.
     NoGpudirect = "no-gpudirect", "Load nvidia_peermem on the node, or use NVIDIA's open kernel module with NCCL 2.13 or later.";
+    /// The GPUs are connected to their CPUs over C2C, and the release of NCCL, or a variable, keeps
+    /// NCCL from using GPUDirect RDMA over these links.
+    C2cGpudirect = "c2c-gpudirect", "Use NCCL 2.27 or later, and leave `NCCL_NET_GDR_C2C` and `NCCL_NET_GDR_LEVEL` unset; with 2.26, set `NCCL_NET_GDR_C2C=1`.";
+    /// The host has Data Direct functions of ConnectX-8, through which NCCL 2.27 and later reach
+    /// the GPUs. Nothing is wrong.
+    DataDirect = "data-direct", "Nothing needs to be done. Where it does not work, set `NCCL_IB_DATA_DIRECT=0` on all nodes.";
+    /// NCCL 2.24 or 2.25 cannot make one NIC of the ports of a PCI device, and ends with an error.
+    NicFusion = "nic-fusion", "Set `NCCL_NET_MERGE_LEVEL=LOC`, or use NCCL 2.26 or later.";
+    /// NCCL takes HCAs of different NICs for functions of one, because they are on one PCI bus, as
+    /// in a virtual machine.
+    NicsOfSeveralCards = "nics-of-several-cards", "Set `NCCL_IB_MERGE_VFS=0` on all nodes.";
+
+    // NVLink between nodes.
+
+    /// The GPUs are made for an NVLink domain of several nodes, and the container has no IMEX
+    /// channel that it can use. With several nodes of a domain NCCL ends with an error, or goes
+    /// over the network, depending on its release.
+    ImexChannel = "imex-channel", "Kubernetes: a ComputeDomain, and its resource claim in the pod. Elsewhere: nvidia-imex on the nodes, and `--device /dev/nvidia-caps-imex-channels/channel0`. Without NVLink between nodes: `NCCL_MNNVL_ENABLE=0` on all of them.";
+    /// The container has an IMEX channel, and a variable or the release of NCCL keeps NCCL from
+    /// using NVLink between nodes.
+    NvlinkUnused = "nvlink-unused", "Remove the variable that the finding names, on all nodes; or use a later NCCL.";
 
     // Limits, and what could not be read.
 

@@ -27,9 +27,14 @@ fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: boo
     let is_wanted = |port: &Candidate| default_route::is_wanted(facts, on_default_route, port);
     let rails = ports.iter().filter(|port| port.is_used() && !is_wanted(port));
     let names: Vec<String> = rails.clone().map(Candidate::name).collect();
-    let hcas = rails.map(|port| port.hca.name.as_str()).collect::<BTreeSet<&str>>().len();
+    let hcas: BTreeMap<&str, &str> = rails
+        .map(|port| (port.hca.name.as_str(), port.hca.system_guid.as_deref().unwrap_or(&port.hca.name)))
+        .collect();
+    // The functions of one NIC are for the same.
+    let nics = hcas.values().collect::<BTreeSet<_>>().len();
+    let hcas = hcas.len();
     let gpus = usize::try_from(facts.gpu.count?).ok().filter(|gpus| *gpus > 0)?;
-    if hcas <= gpus || (every_gpu_has_one && hcas.is_multiple_of(gpus)) {
+    if nics <= gpus || (every_gpu_has_one && hcas.is_multiple_of(gpus)) {
         return None;
     }
     let plural = if gpus == 1 { "" } else { "s" };

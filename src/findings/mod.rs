@@ -7,13 +7,17 @@
 //! * The job's other network: [`interface`].
 //! * What the platform publishes: [`platform`].
 //! * What NCCL makes of the user's values: [`values`].
-//! * The container: [`image`], [`kernel_abi`], [`memlock`], [`shared_memory`], [`gpu_direct`], [`parent`],
+//! * What is between GPUs, HCAs and other nodes: [`gpu_direct`], [`c2c`], [`data_direct`], [`nics`],
+//!   [`nvlink`].
+//! * The container: [`image`], [`kernel_abi`], [`memlock`], [`shared_memory`], [`parent`],
 //!   [`unreadable`].
 //! * What processes get that enter later: [`nccl_conf`], [`secrets`].
 //! * What the job has moved when it has ended: [`traffic`].
 
 mod address;
+mod c2c;
 mod counts;
+mod data_direct;
 mod down;
 mod fabric;
 mod gid;
@@ -24,6 +28,8 @@ mod interface;
 mod kernel_abi;
 pub mod memlock;
 mod nccl_conf;
+mod nics;
+mod nvlink;
 mod parent;
 mod pkey;
 mod platform;
@@ -63,6 +69,10 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(routes::findings(facts, plan));
     findings.extend(pkey::finding(facts, user, plan));
     findings.extend(gpu_direct::finding(facts, plan));
+    findings.extend(c2c::finding(facts, plan));
+    findings.extend(data_direct::finding(facts, plan));
+    findings.extend(nics::finding(facts, plan));
+    findings.extend(nvlink::finding(facts, plan));
     findings.extend(nccl_conf::findings(plan));
     findings.extend(secrets::finding(plan));
     findings.extend(shared_memory::finding(facts));

@@ -84,6 +84,11 @@ impl Plan {
         self.with_value(|setting| setting.outcome == Outcome::Filled)
     }
 
+    /// What the job's environment has for a variable, conf files included.
+    pub fn value(&self, variable: &str) -> Option<&str> {
+        forecast::value(&self.settings, variable)
+    }
+
     /// Those of them that others may see.
     pub fn public(&self) -> impl Iterator<Item = (&str, &str)> {
         self.filled().filter(|(name, _)| !is_secret(name))

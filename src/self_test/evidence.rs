@@ -9,6 +9,7 @@ pub mod job;
 pub mod limits;
 pub mod memory;
 pub mod mtu;
+pub mod nvlink;
 pub mod pci;
 pub mod ports;
 

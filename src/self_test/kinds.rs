@@ -4,7 +4,8 @@ use clap::ValueEnum;
 
 use super::check::{Check, Outcome};
 use super::evidence::{
-    Evidence, address, count, counters, findings_alone, gpu_nic, image, job, limits, memory, mtu, pci, ports,
+    Evidence, address, count, counters, findings_alone, gpu_nic, image, job, limits, memory, mtu, nvlink,
+    pci, ports,
 };
 use super::obstacle::About;
 use crate::facts::Facts;
@@ -166,7 +167,18 @@ pub const KINDS: &[Kind] = &[
         count::count,
         &[Id::CardCount, Id::NicCount, Id::MoreHcasThanGpus],
     ),
-    quick("gpudirect", "NICs reach the memory of GPUs", job::gpudirect, &[Id::NoGpudirect]),
+    quick(
+        "gpudirect",
+        "NICs reach the memory of GPUs",
+        job::gpudirect,
+        &[Id::NoGpudirect, Id::C2cGpudirect, Id::DataDirect],
+    ),
+    quick(
+        "nvlink",
+        "NVLink to the GPUs of other nodes",
+        nvlink::nvlink,
+        &[Id::ImexChannel, Id::NvlinkUnused],
+    ),
     quick(
         "variables",
         "variables mean what they seem to",
@@ -204,7 +216,7 @@ pub const KINDS: &[Kind] = &[
         "nccl-decides",
         "NCCL will use the fabric",
         job::nccl,
-        &[Id::NoNetwork, Id::RunsOnTcp, Id::EmptyValue],
+        &[Id::NoNetwork, Id::RunsOnTcp, Id::EmptyValue, Id::NicFusion, Id::NicsOfSeveralCards],
     ),
     verbs("verbs-open", "the device opens through verbs"),
     verbs("verbs-memory", "memory can be registered"),

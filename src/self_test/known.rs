@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::check::{Check, Outcome};
-use super::evidence::{rails, used};
+use super::evidence::{nvlink, rails, used};
 use super::judge;
 use super::report::{Rail, Report, SCHEMA};
 use super::took_us;
@@ -27,6 +27,7 @@ pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -
         hcas: used(facts, plan).map(|(hca, port)| rail(facts, &rails, hca, port)).collect(),
         nccl: plan.nccl.map(|version| version.to_string()),
         profile: plan.profile.as_ref().map(|choice| choice.name.clone()),
+        nvlink: nvlink::of_node(facts, plan),
         filled: plan.filled().map(|(name, value)| (name.to_owned(), shown(name, value).to_owned())).collect(),
         checks,
         pair: None,

@@ -16,6 +16,7 @@ const FATAL: [Id; 9] = [
     Id::TuningList,
     Id::MissingFile,
     Id::EmptyValue,
+    Id::NicFusion,
     Id::Pkey,
     Id::OtherArchitecture,
 ];

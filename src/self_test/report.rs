@@ -26,12 +26,27 @@ pub struct Report {
     /// The release of NCCL in the image.
     pub nccl: Option<String>,
     pub profile: Option<String>,
+    /// What nodes of an NVLink domain must have in common; `None` where nothing speaks for a domain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nvlink: Option<Nvlink>,
     /// The variables that are filled in.
     pub filled: BTreeMap<String, String>,
     pub checks: Vec<Check>,
     /// The result of the test with another node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pair: Option<Pair>,
+}
+
+/// What is known of the NVLink domain without NVML.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Nvlink {
+    /// The numbers of the IMEX channels that can be used, or `none`. Nodes that share memory have
+    /// the same one.
+    pub channels: String,
+    /// The variables that NCCL believes in place of NVML, where some are set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clique: Option<String>,
 }
 
 /// A port that the job uses. A report that is read must have every field.

@@ -95,6 +95,7 @@ fn report(node: usize) -> Report {
         took_us: 123_456,
         hcas: (0..HCAS).map(rail).collect(),
         nccl: Some("2.21.5".to_owned()),
+        nvlink: None,
         profile: Some("generic-roce".to_owned()),
         filled: filled.collect::<BTreeMap<String, String>>(),
         checks: (0..CHECKS).map(check).collect(),

@@ -6,6 +6,7 @@ use crate::fabric::distance::{self, Distance};
 use crate::facts::Facts;
 use crate::facts::pci::PciDevice;
 use crate::facts::rdma::{Hca, Port};
+use crate::libraries::nccl::c2c;
 use crate::plan::Plan;
 use crate::text::condensed;
 
@@ -14,6 +15,8 @@ struct Nearest<'a> {
     gpu: String,
     distance: Distance,
     hcas: Vec<&'a str>,
+    /// Whether the kernel says which CPU the GPU and these HCAs are connected to.
+    has_cpu: bool,
 }
 
 pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
@@ -54,13 +57,34 @@ pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
                 None => farther.push((text, vec![gpu.clone()])),
             }
         }
-        gpus.push(Nearest { gpu, distance, hcas: names });
+        let nodes = hcas.iter().filter(|hca| names.contains(&hca.name.as_str())).map(|hca| hca.numa_node);
+        let has_cpu = nodes.chain([device.numa_node]).all(|node| has_cpu(facts, node));
+        gpus.push(Nearest { gpu, distance, hcas: names, has_cpu });
     }
     if gpus.is_empty() {
         return Evidence::skip("no HCA in use is a PCI device");
     }
-    let line = |gpu: &Nearest| format!("{}: {} {}", gpu.gpu, condensed(&gpu.hcas), gpu.distance.word());
+    let has_c2c = facts.gpu.model_of(c2c::MODELS).is_some();
+    let line = |gpu: &Nearest| {
+        // What the PCI bus shows as far is the other end of the CPU that the GPU is connected to.
+        let over = if has_c2c && gpu.distance == Distance::Node { ", over C2C" } else { "" };
+        format!("{}: {} {}{over}", gpu.gpu, condensed(&gpu.hcas), gpu.distance.word())
+    };
     let evidence = Evidence::of(gpus.iter().map(line));
+    let far: Vec<&str> = gpus
+        .iter()
+        .filter(|gpu| gpu.distance == Distance::Sys && gpu.has_cpu)
+        .map(|gpu| gpu.gpu.as_str())
+        .collect();
+    if has_c2c && farther.is_empty() && !far.is_empty() {
+        return evidence.warn(
+            format!(
+                "{} has no HCA on its own CPU: NCCL uses GPUDirect RDMA over C2C only to an HCA of the same NUMA node, and copies through the memory of both CPUs instead.",
+                condensed(&far)
+            ),
+            "Give the container GPUs and HCAs of one NUMA node (a resource claim that matches their numaNode).",
+        );
+    }
     if !farther.is_empty() {
         let list: Vec<String> = farther
             .iter()
@@ -93,6 +117,13 @@ pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
         }
         _ => evidence,
     }
+}
+
+/// Whether this is a NUMA node with a CPU. A GPU may be in the node of its own memory, which has
+/// none.
+fn has_cpu(facts: &Facts, node: Option<i32>) -> bool {
+    let node = node.and_then(|node| u32::try_from(node).ok());
+    node.is_some_and(|node| !facts.memory.is_without_cpu(node))
 }
 
 /// What helps if these HCAs are nearer than those in use: a port that is not up comes first.
@@ -183,6 +214,29 @@ mod tests {
         assert!(both.starts_with("Bring the port of mlx5_2 up") && both.ends_with(&up), "{both}");
         // The used HCA is near enough.
         assert_eq!(evidence(&[0], &[0, 0], 1).wrong, None);
+    }
+
+    #[test]
+    fn over_c2c_the_numa_node_decides() {
+        let on = |gpu_node: i32| {
+            let (mut facts, plan) = host(2, 2);
+            facts.gpu.count = Some(1);
+            facts.gpu.models = vec!["NVIDIA GB200".to_owned()];
+            facts.memory.without_cpu = Some("2-9".to_owned());
+            let path = "/sys/devices/pci0008:00/0008:00:00.0/0008:06:00.0".to_owned();
+            facts.gpu.devices = vec![PciDevice { path, numa_node: Some(gpu_node) }];
+            for (n, hca) in facts.rdma.iter_mut().enumerate() {
+                hca.pci_path = Some(format!("/sys/devices/pci001{n}:00/001{n}:00:00.0/001{n}:03:00.0"));
+                hca.numa_node = Some(1);
+            }
+            gpu_nic(&facts, &plan)
+        };
+        assert_eq!(on(1).lines, ["GPU 0: mlx5_0, mlx5_1 NODE, over C2C"]);
+        assert_eq!(on(1).wrong, None);
+        let (_, message, _) = on(0).wrong.unwrap();
+        assert!(message.starts_with("GPU 0 has no HCA on its own CPU"), "{message}");
+        assert_eq!(on(2).wrong, None, "the node of the GPU's own memory tells nothing");
+        assert_eq!(on(-1).wrong, None);
     }
 
     #[test]

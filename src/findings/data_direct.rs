@@ -1,0 +1,33 @@
+//! The Data Direct functions of ConnectX-8.
+
+use crate::facts::Facts;
+use crate::finding::{Finding, Id};
+use crate::libraries::nccl::data_direct::{VARIABLE, Ways, ways};
+use crate::libraries::nccl::version::HAS_DATA_DIRECT;
+use crate::plan::{Fabric, Plan};
+use crate::text::counted;
+
+/// What a person should know who sees `mlx5_0_dma` in NCCL's log, where nobody has decided about it.
+pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
+    let functions = facts.data_direct.len();
+    let is_set = plan.value(VARIABLE).is_some();
+    if functions == 0 || is_set || plan.fabric != Fabric::Verbs {
+        return None;
+    }
+    let who = match plan.nccl {
+        Some(version) if ways(|_| None, version) == Ways::Own => return None,
+        Some(version) => format!("NCCL {version}"),
+        None => format!("NCCL {}.{} or later", HAS_DATA_DIRECT.major, HAS_DATA_DIRECT.minor),
+    };
+    let example = plan.ports.iter().find(|port| port.used).map_or("mlx5_0", |port| &port.hca);
+    Some(
+        Finding::info(
+            Id::DataDirect,
+            format!(
+                "There are {} of ConnectX-8. {who} reaches the GPUs through them and calls that {example}_dma, if the image has libmlx5 of rdma-core 54 or later. Ports and GIDs stay those of {example}. Which HCA has a function only the driver tells (NET/IB in NCCL's log).",
+                counted(functions, "Data Direct function"),
+            ),
+        )
+        .with_fix(format!("If registering memory fails (mlx5dv_reg_dmabuf_mr), or the job is slower than before, set {VARIABLE}=0 on all nodes.")),
+    )
+}

@@ -1,0 +1,81 @@
+//! NVLink to other nodes: the IMEX channels, and what NCCL makes of them.
+
+use super::Evidence;
+use crate::facts::Facts;
+use crate::libraries::nccl::mnnvl::{MODELS, Mnnvl, Nvls, WithoutChannel, mnnvl, nvls};
+use crate::libraries::nccl::version::NEWEST;
+use crate::plan::Plan;
+use crate::self_test::report::Nvlink;
+
+/// What NCCL takes for the clique of this node, in place of what NVML says (`fillInfo` in
+/// `src/init.cc`).
+const CLIQUE: &str = "NCCL_MNNVL_CLIQUE_ID";
+const CLUSTER: &str = "NCCL_MNNVL_UUID";
+
+/// What nodes of one domain must have in common; `None` where nothing speaks for a domain.
+pub fn of_node(facts: &Facts, plan: &Plan) -> Option<Nvlink> {
+    if facts.imex.count == 0 && facts.gpu.model_of(MODELS).is_none() {
+        return None;
+    }
+    let usable: Vec<String> = facts.imex.usable().map(|channel| channel.number.to_string()).collect();
+    let overrides = [CLUSTER, CLIQUE].iter().filter_map(|name| Some(format!("{name}={}", plan.value(name)?)));
+    let overrides: Vec<String> = overrides.collect();
+    Some(Nvlink {
+        channels: if usable.is_empty() { "none".to_owned() } else { usable.join(", ") },
+        clique: (!overrides.is_empty()).then(|| overrides.join(" ")),
+    })
+}
+
+pub fn nvlink(facts: &Facts, plan: &Plan) -> Evidence {
+    let Some(found) = of_node(facts, plan) else {
+        return Evidence::skip(
+            "no IMEX channel, and no GPU that is made for an NVLink domain of several nodes",
+        );
+    };
+    let version = plan.nccl.unwrap_or(NEWEST);
+    let get = |name: &str| plan.value(name);
+    let of_nccl = match mnnvl(get, version) {
+        Mnnvl::Unknown => format!("NCCL {version} does not use NVLink between nodes"),
+        Mnnvl::Off(variable) => format!("{variable} turns NVLink between nodes off"),
+        Mnnvl::Wanted(WithoutChannel::Network) => {
+            format!("NCCL {version} uses NVLink between nodes if it can, else the network")
+        }
+        Mnnvl::Wanted(_) => format!("NCCL {version} uses NVLink between the nodes of a clique"),
+    };
+    let multicast = match nvls(get, version) {
+        Nvls::Off => Some("NCCL_NVLS_ENABLE turns NVLink SHARP off"),
+        Nvls::Forced => Some("NCCL_NVLS_ENABLE takes NVLink SHARP for granted"),
+        Nvls::Automatic => None,
+    };
+    let clique = match found.clique {
+        Some(overrides) => format!("the clique is that of {overrides}"),
+        None => "the state of the fabric and the clique are known to NVML alone (nvidia-smi -q, Fabric)"
+            .to_owned(),
+    };
+    let channels = match found.channels.as_str() {
+        "none" => "no usable IMEX channel".to_owned(),
+        channels => format!("IMEX channel {channels}"),
+    };
+    Evidence::of([channels, of_nccl].into_iter().chain(multicast.map(str::to_owned)).chain([clique]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::imex::{Channel, Imex};
+    use crate::self_test::evidence::tests::host;
+
+    #[test]
+    fn what_is_known_is_shown_and_what_is_not_is_said() {
+        let (mut facts, plan) = host(1, 1);
+        assert!(nvlink(&facts, &plan).skip.is_some() && of_node(&facts, &plan).is_none());
+        facts.gpu.models = vec!["NVIDIA GB200".to_owned()];
+        let lines = nvlink(&facts, &plan).lines;
+        assert_eq!(lines[0], "no usable IMEX channel");
+        assert!(lines.last().unwrap().contains("NVML alone"), "{lines:?}");
+        let channel = |number| Channel { number, ..Channel::default() };
+        facts.imex = Imex { channels: vec![channel(0), channel(7)], count: 2, ..Imex::default() };
+        assert_eq!(nvlink(&facts, &plan).lines[0], "IMEX channel 0, 7");
+        assert_eq!(of_node(&facts, &plan).unwrap().clique, None);
+    }
+}
