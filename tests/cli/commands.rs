@@ -81,7 +81,7 @@ fn facts_may_come_from_standard_input() {
 
 #[test]
 fn every_demo_host_has_a_plan() {
-    for host in ["acs-type1", "acs-type2", "cce-roce", "erdma", "infiniband"] {
+    for host in ["acs-type1", "acs-type2", "cce-roce", "erdma", "gb200", "infiniband", "spark"] {
         let text = plan_of(&format!("demo:{host}")).expect_code(0);
         assert!(text.text().starts_with("rdma-init ") && text.stderr.is_empty(), "{text:#?}");
         let json = run(rdma_init(["plan", "--json", "--facts", &format!("demo:{host}")])).expect_code(0);
