@@ -1,6 +1,8 @@
 //! Memory in NUMA nodes without a CPU, such as that of GPUs which share the address space of the
 //! CPU over C2C links (`drivers/base/node.c`; `nv_procfs_read_numa_status` of NVIDIA's driver).
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
@@ -30,7 +32,9 @@ impl Memory {
 
     /// Whether a NUMA node has memory and no CPU.
     pub fn is_without_cpu(&self, node: u32) -> bool {
-        self.without_cpu.as_deref().is_some_and(|list| numbers(list).contains(&node))
+        self.without_cpu
+            .as_deref()
+            .is_some_and(|list| runs(list).any(|(first, last)| (first..=last).contains(&node)))
     }
 }
 
@@ -61,16 +65,19 @@ pub fn read(reader: &Reader) -> Memory {
 /// The most NUMA nodes of a kernel (`MAX_NUMNODES`).
 const MOST_NODES: u32 = 1024;
 
-/// The numbers of a list such as `0-1,4` (`lib/bitmap.c`).
+/// The runs of a list such as `0-1,4` (`lib/bitmap.c`), each with its first and last number.
+fn runs(list: &str) -> impl Iterator<Item = (u32, u32)> {
+    let runs = list.trim().split(',').take(MOST_NODES as usize);
+    runs.filter_map(|run| {
+        let (first, last) = run.split_once('-').unwrap_or((run, run));
+        Some((first.parse().ok()?, last.parse::<u32>().ok()?.min(MOST_NODES)))
+    })
+}
+
+/// All numbers of a list, in their order.
 fn numbers(list: &str) -> Vec<u32> {
-    let mut numbers = Vec::new();
-    for part in list.trim().split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) {
-            numbers.extend(first..=last.min(MOST_NODES));
-        }
-    }
-    numbers
+    let numbers: BTreeSet<u32> = runs(list).flat_map(|(first, last)| first..=last).collect();
+    numbers.into_iter().collect()
 }
 
 /// The way back.
@@ -100,6 +107,7 @@ mod tests {
             ("0-1,4,12,20,28", "0-1", Some("4,12,20,28")),
             ("0-9", "0", Some("1-9")),
             ("0-1", "0-1", None),
+            ("2,0-1,2", "0-1", Some("2")),
             ("0-1", "", None),
             ("0-4294967295", "0", Some("1-1024")),
             ("word,3-x", "0", None),
