@@ -113,7 +113,7 @@ mod tests {
             Identity { init_started: None, ..own.clone() },
             Identity::default(),
         ] {
-            assert!(!missing.is(&missing) && !own.is(&missing) && !missing.is(&own));
+            assert!(!missing.is(&missing) && !own.is(&missing) && !missing.is(own));
         }
     }
 

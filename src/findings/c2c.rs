@@ -17,14 +17,16 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     if !facts.data_direct.is_empty() && ways(get, version) != Ways::Own {
         return None;
     }
-    let (why, fix) = match gpudirect(get, version) {
+    let (why, variable, fix) = match gpudirect(get, version) {
         GpuDirect::Used => return None,
         GpuDirect::AskFor => (
             format!("NCCL {version} does so only if {VARIABLE} is 1"),
+            Some(VARIABLE),
             format!("Set {VARIABLE}=1 on all nodes, or use NCCL 2.27 or later, which needs no variable."),
         ),
         GpuDirect::TooOld => (
             format!("NCCL {version} does not know C2C links"),
+            None,
             format!("Use NCCL 2.27 or later; or NCCL {}.{} with {VARIABLE}=1.", SINCE.major, SINCE.minor),
         ),
         GpuDirect::Off(variable) => {
@@ -33,7 +35,7 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
                 VARIABLE => format!("Remove {VARIABLE}."),
                 _ => format!("Remove {variable}, or set it to PHB."),
             };
-            (format!("{variable}={value} keeps NCCL {version} from it"), fix)
+            (format!("{variable}={value} keeps NCCL {version} from it"), Some(variable), fix)
         }
     };
     Some(
@@ -41,6 +43,7 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
             Id::C2cGpudirect,
             format!("HCAs reach the memory of the GPUs ({model}) through the CPU and C2C links, and {why}: all data is copied through the memory of the CPU."),
         )
+        .about_variables(variable)
         .with_fix(fix),
     )
 }

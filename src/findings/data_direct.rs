@@ -4,7 +4,7 @@ use crate::facts::Facts;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::data_direct::{VARIABLE, Ways, ways};
 use crate::libraries::nccl::version::HAS_DATA_DIRECT;
-use crate::plan::{Fabric, Plan};
+use crate::plan::{Fabric, Plan, PortVerdict};
 use crate::text::counted;
 
 /// What a person should know who sees `mlx5_0_dma` in NCCL's log, where nobody has decided about it.
@@ -19,7 +19,8 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
         Some(version) => format!("NCCL {version}"),
         None => format!("NCCL {}.{} or later", HAS_DATA_DIRECT.major, HAS_DATA_DIRECT.minor),
     };
-    let example = plan.ports.iter().find(|port| port.used).map_or("mlx5_0", |port| &port.hca);
+    let used = || plan.ports.iter().filter(|port| port.used);
+    let example = used().next().map_or("mlx5_0", |port| &port.hca);
     Some(
         Finding::info(
             Id::DataDirect,
@@ -28,6 +29,7 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
                 counted(functions, "Data Direct function"),
             ),
         )
+        .about_ports(used().map(PortVerdict::full_name))
         .with_fix(format!("If registering memory fails (mlx5dv_reg_dmabuf_mr), or the job is slower than before, set {VARIABLE}=0 on all nodes.")),
     )
 }

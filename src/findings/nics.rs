@@ -27,6 +27,7 @@ fn fails(plan: &Plan, version: &str, message: &str) -> Finding {
         Id::NicFusion,
         format!("NCCL {version} wants to make one NIC of the ports of one PCI device, and {why}: it ends with \"{message}\"."),
     )
+    .about_variables(plan.value(SWITCH).map(|_| SWITCH).into_iter().chain([LEVEL]))
     .with_fix(format!("Set {LEVEL}=LOC, or use NCCL 2.26 or later."))
 }
 
@@ -46,6 +47,7 @@ fn foreign(facts: &Facts, version: &str, nic: &[String]) -> Option<Finding> {
                 cards.len()
             ),
         )
+        .about_ports(nic)
         .with_fix("Set NCCL_IB_MERGE_VFS=0 on all nodes: then only the functions of one device become a NIC.")
     })
 }

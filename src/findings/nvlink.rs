@@ -83,6 +83,7 @@ fn unused(plan: &Plan, variable: &str) -> Finding {
         Id::NvlinkUnused,
         format!("{variable}={value} keeps NCCL from using NVLink between nodes, and the container has an IMEX channel for it: all traffic between nodes goes over the network."),
     )
+    .about_variables([variable])
     .with_fix(match variable {
         // Two jobs in one clique, each with a domain of its own, are a reason.
         VARIABLE => format!("Remove {variable}, on all nodes, unless it is on purpose."),

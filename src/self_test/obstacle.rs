@@ -8,7 +8,7 @@ use crate::plan::{Fabric, Plan};
 /// Findings that, as errors, prevent RDMA, or end the job earlier. (Memory that cannot be
 /// pinned is an error as well, but has a key of its own; and a missing provider may concern
 /// only one HCA of several.)
-const FATAL: [Id; 9] = [
+const FATAL: [Id; 10] = [
     Id::NoOwnGid,
     Id::GidIndex,
     Id::GidSearch,
