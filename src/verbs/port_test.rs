@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 /// nobody raised it.
 pub const DEFAULT_SIZE: u64 = 64 * 1024 * 1024;
 
-/// The least number of bytes to register: one page.
+/// The least number of bytes to register: the smallest page that a kernel has. A kernel with larger
+/// pages pins a whole page of its own.
 pub const LEAST_SIZE: u64 = 4096;
 
 /// The longest time for the test of one port.
