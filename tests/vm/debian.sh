@@ -39,7 +39,7 @@ END
 # Unpacks the programs with what they depend on: the guest's root file system.
 fetch_root() {
     new=$debian/root.new
-    rm -rf "$new" "$debian/apt/cache/archives"
+    rm -rf "$debian/root" "$new" "$debian/apt/cache/archives"
     # Before there are files, as some packages still name the former folders.
     for folder in bin sbin lib; do
         mkdir -p "$new/usr/$folder"

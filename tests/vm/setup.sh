@@ -230,7 +230,11 @@ if [ -n "$debian" ]; then
     exec 8>"$debian/lock"
     flock 8
     use_its_apt
-    [ -d "$debian/root" ] || fetch_root
+    stamp=$(cksum <"$here/debian.sh")
+    if [ "$(cat "$debian/stamp" 2>/dev/null)" != "$stamp" ]; then
+        fetch_root
+        echo "$stamp" >"$debian/stamp"
+    fi
     busybox=$debian/root/bin/busybox
 fi
 
