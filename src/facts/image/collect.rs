@@ -119,15 +119,31 @@ impl<'a> Collector<'a> {
         self.found.iter().position(|library| library.path == real)
     }
 
-    /// What a library needs and the loader does not find, of what a plugin may need.
+    /// What a library needs and the loader does not find, or finds too old, of what a plugin may
+    /// need.
     fn missing(&self, real: &Path) -> Option<Vec<String>> {
         let file = self.tree.open(real)?;
-        let dynamic = Elf::open(&file).ok()?.dynamic()?;
+        let elf = Elf::open(&file).ok()?;
+        let dynamic = elf.dynamic()?;
         let own = Own::of(&dynamic, real);
-        let is_found =
-            |name: &str| self.loader.tried(name, &own).iter().any(|reach| self.tree.is_there(&reach.path));
+        let versions = elf.versions_needed().unwrap_or_default();
+        let missing = |name: String| {
+            let tried = self.loader.tried(&name, &own);
+            let Some(taken) = tried.iter().find_map(|reach| self.tree.real(&reach.path)) else {
+                return Some(name);
+            };
+            let has = self.versions_of(&taken)?;
+            let lacks = versions.iter().find(|needed| needed.of == name && !has.contains(&needed.version))?;
+            Some(format!("{name} ({})", lacks.version))
+        };
         let needed = dynamic.needed.into_iter().filter(|name| Family::is_of_a_plugin(name));
-        Some(needed.take(LIBRARIES).filter(|name| !is_found(name)).collect())
+        Some(needed.take(LIBRARIES).filter_map(missing).collect())
+    }
+
+    /// The versions of symbols that a library has; `None` if it has none, or cannot be read.
+    fn versions_of(&self, real: &Path) -> Option<Vec<String>> {
+        let file = self.tree.open(real)?;
+        Elf::open(&file).ok()?.versions_defined()
     }
 
     /// All libraries that were found, with the names for which they are loaded, for NCCL and RCCL with the

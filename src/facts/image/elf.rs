@@ -3,6 +3,7 @@
 //! of its records is taken from libc's structs.
 
 mod pointers;
+mod versions;
 
 use std::fs::File;
 use std::io;

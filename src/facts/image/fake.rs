@@ -15,6 +15,10 @@ pub struct Library<'a> {
     pub states: Option<(&'a str, u32, u32)>,
     /// The pointers of what it states are relocated by a packed table.
     pub packed: bool,
+    /// A version of symbols that this library needs of another.
+    pub needs_version: Option<(&'a str, &'a str)>,
+    /// A version of symbols that it has.
+    pub has_version: Option<&'a str>,
 }
 
 /// The address at which the file is loaded; it differs from the offset, as in real libraries.
@@ -35,16 +39,26 @@ impl Library<'_> {
         self.runpath.iter().for_each(|path| add(29, path));
         let name_at = BASE + headers + strings.len() as u64;
         strings.extend(self.states.iter().flat_map(|(name, ..)| name.bytes().chain([0])));
+        let (needs, has) = self.versions(&mut strings);
         let texts = headers + strings.len() as u64;
         let dynamic_at = (texts + self.texts.len() as u64).next_multiple_of(8);
         dynamic.extend([5, BASE + headers]);
-        let data_at = dynamic_at + (dynamic.len() as u64 + 6) * 8;
+        let versions = needs.is_some() as u64 + has.is_some() as u64;
+        let data_at = dynamic_at + (dynamic.len() as u64 + 4 * versions + 6) * 8;
         let (data, table) = self.stated(name_at, BASE + data_at);
         let table_at = BASE + data_at + data.len() as u64;
         let [at, size] = if self.packed { [36, 35] } else { [7, 8] };
-        dynamic.extend([at, table_at, size, table.len() as u64, 0, 0]);
+        dynamic.extend([at, table_at, size, table.len() as u64]);
+        let mut lists = Vec::new();
+        for (tag, list) in [(0x6fff_fffe, needs), (0x6fff_fffc, has)] {
+            if let Some(list) = list {
+                dynamic.extend([tag, table_at + (table.len() + lists.len()) as u64, tag + 1, 1]);
+                lists.extend(list);
+            }
+        }
+        dynamic.extend([0, 0]);
         let names = b"\0.rodata\0.shstrtab\0";
-        let names_at = data_at + (data.len() + table.len()) as u64;
+        let names_at = data_at + (data.len() + table.len() + lists.len()) as u64;
         let sections_at = names_at + names.len() as u64;
 
         let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
@@ -69,6 +83,7 @@ impl Library<'_> {
         bytes.extend(dynamic.iter().flat_map(|word| word.to_le_bytes()));
         bytes.extend(data);
         bytes.extend(table);
+        bytes.extend(lists);
         bytes.extend(names);
         for (name, at, length) in
             [(0, 0, 0), (1, texts, self.texts.len() as u64), (9, names_at, names.len() as u64)]
@@ -83,6 +98,28 @@ impl Library<'_> {
 }
 
 impl Library<'_> {
+    /// An `Elf64_Verneed` and an `Elf64_Verdef`, each with one version.
+    fn versions(&self, strings: &mut Vec<u8>) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+        let mut text = |text: &str| {
+            let at = strings.len() as u64;
+            strings.extend(text.bytes().chain([0]));
+            at
+        };
+        let needs = self.needs_version.map(|(of, version)| {
+            let mut list = Vec::new();
+            put(&mut list, &[(2, 1), (2, 1), (4, text(of)), (4, 16), (4, 0)]);
+            put(&mut list, &[(4, 0), (2, 0), (2, 2), (4, text(version)), (4, 0)]);
+            list
+        });
+        let has = self.has_version.map(|version| {
+            let mut list = Vec::new();
+            put(&mut list, &[(2, 1), (2, 0), (2, 1), (2, 1), (4, 0), (4, 20), (4, 0)]);
+            put(&mut list, &[(4, text(version)), (4, 0)]);
+            list
+        });
+        (needs, has)
+    }
+
     /// The beginning of a `struct verbs_device_ops` at this address, and the table that relocates
     /// its pointers: to the name, and to anything.
     fn stated(&self, name_at: u64, data_at: u64) -> (Vec<u8>, Vec<u8>) {

@@ -21,8 +21,9 @@ pub struct Library {
     /// All ways that lead to the file, in the order in which they count.
     pub reached: Vec<Reach>,
     /// Of a plugin: the libraries that it needs (DT_NEEDED) and that the dynamic loader does not
-    /// find, so that it cannot load the plugin either. Looked for are libfabric and libibverbs;
-    /// others the job may have loaded by then.
+    /// find, so that it cannot load the plugin either. One that is found, and is too old, is
+    /// named with the version of symbols that it lacks: `libfabric.so.1 (FABRIC_1.8)`. Looked
+    /// for are libfabric and libibverbs; others the job may have loaded by then.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }

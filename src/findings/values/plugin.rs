@@ -116,26 +116,38 @@ fn crippled<'a>(subject: &Subject<'a>, name: &str) -> Option<Crippled<'a>> {
 impl Crippled<'_> {
     /// A clause.
     fn why(&self) -> String {
-        format!(
-            "{} cannot be loaded, because the dynamic loader finds no {} for it",
-            self.library.path.display(),
-            self.needs
-        )
+        let path = self.library.path.display();
+        match self.version() {
+            Some((name, version)) => format!(
+                "{path} cannot be loaded, because the {name} that the dynamic loader finds for it is too old: it has no {version}"
+            ),
+            None => {
+                format!("{path} cannot be loaded, because the dynamic loader finds no {} for it", self.needs)
+            }
+        }
+    }
+
+    /// The library that is too old, and the version of symbols that it lacks.
+    fn version(&self) -> Option<(&str, &str)> {
+        self.needs.strip_suffix(')')?.split_once(" (")
     }
 
     fn fix(&self, image: &Image) -> String {
+        if let Some((name, _)) = self.version() {
+            return format!(
+                "Put the {name} that belongs to the plugin first: name its folder in LD_LIBRARY_PATH (AWS's installer for EFA puts both in /opt/amazon), or install a later one."
+            );
+        }
         let there = image.libfabric.iter().chain(&image.libibverbs).find_map(|library| {
             let is_it = |reach: &&Reach| reach.path.file_name().is_some_and(|name| name == self.needs);
             library.reached.iter().find(is_it)
         });
         match there.and_then(|reach| reach.path.parent()) {
             Some(folder) => format!("Add {} to LD_LIBRARY_PATH: {} is there.", folder.display(), self.needs),
-            None if self.needs.starts_with("libfabric") => {
-                format!(
-                    "Install {} in the image, from where the plugin comes (AWS's installer for EFA has both).",
-                    self.needs
-                )
-            }
+            None if self.needs.starts_with("libfabric") => format!(
+                "Install {} in the image, from where the plugin comes (AWS's installer for EFA has both).",
+                self.needs
+            ),
             None => format!("Install the package of {} in the image.", self.needs),
         }
     }

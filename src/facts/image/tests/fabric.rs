@@ -149,3 +149,23 @@ fn a_plugin_without_what_it_needs_tells_so() {
     root.file(&format!("{MULTIARCH}/libfabric.so.1"), fake::empty());
     assert_eq!(missing(&root, None), [""; 0]);
 }
+
+#[test]
+fn a_libfabric_that_is_too_old_for_the_plugin_is_told() {
+    let root = Root::new();
+    let plugin = fake::Library {
+        needed: &["libfabric.so.1"],
+        needs_version: Some(("libfabric.so.1", "FABRIC_1.8")),
+        ..Default::default()
+    };
+    root.file(&format!("{MULTIARCH}/libnccl-net.so"), plugin.bytes());
+    let missing = |has_version| -> Vec<String> {
+        let fabric = fake::Library { has_version, ..Default::default() }.bytes();
+        root.file(&format!("{MULTIARCH}/libfabric.so.1"), fabric);
+        root.read([]).0.net_plugins.into_iter().flat_map(|library| library.missing).collect()
+    };
+    assert_eq!(missing(Some("FABRIC_1.6")), ["libfabric.so.1 (FABRIC_1.8)"]);
+    assert_eq!(missing(Some("FABRIC_1.8")), [""; 0]);
+    // The loader takes a library without versions for one that has them all.
+    assert_eq!(missing(None), [""; 0]);
+}
