@@ -8,6 +8,7 @@
 //! (`src/misc/param.cc`), and of the plugins for networks, `librccl-net*.so` (`src/net.cc`, later
 //! `src/plugin/plugin_open.cc`).
 
+use super::nccl::variables;
 use super::nccl::version::Version;
 
 /// The releases of RCCL, each with the first ROCm that has it.
@@ -31,6 +32,94 @@ const RELEASES: &[(Version, &str)] = &[
     (Version::new(2, 30, 4), "7.14"),
 ];
 
+/// Variables of RCCL's own, in the order of their names: those that its sources of ROCm 4.5 to 6.3
+/// read, and those that its changelog names up to ROCm 7.14. There may be others.
+const VARIABLES: &[&str] = &[
+    "RCCL_AINIC_ROCE",
+    "RCCL_CE_ALLREDUCE",
+    "RCCL_CHANNEL_TUNING_ENABLE",
+    "RCCL_CLIQUE_ALLREDUCE_BYTE_LIMIT",
+    "RCCL_CLIQUE_ALLREDUCE_NCHANNELS",
+    "RCCL_CLIQUE_IGNORE_TOPO",
+    "RCCL_CTS_INLINE_DATA",
+    "RCCL_CTS_OFFLOAD_ENABLED",
+    "RCCL_DDA_ENABLE",
+    "RCCL_DDA_FABRIC_MAXBLOCKS",
+    "RCCL_DDA_LL",
+    "RCCL_DDA_LL128",
+    "RCCL_DDA_LL128_THRESHOLD",
+    "RCCL_DDA_LL_THRESHOLD",
+    "RCCL_DDA_THRESHOLD",
+    "RCCL_DISABLE_RAIL_TREES",
+    "RCCL_DUMP_ROME_MODEL_FILE",
+    "RCCL_ENABLE_CLIQUE",
+    "RCCL_ENABLE_CONTEXT_TRACKING",
+    "RCCL_ENABLE_HIPGRAPH",
+    "RCCL_ENABLE_INTRANET",
+    "RCCL_ENABLE_MULTIPLE_SAT",
+    "RCCL_ENABLE_SIGNALHANDLER",
+    "RCCL_FORCE_CE",
+    "RCCL_FORCE_CE_ALLREDUCE",
+    "RCCL_FORCE_ENABLE_CLIQUE",
+    "RCCL_FORCE_ENABLE_DMABUF",
+    "RCCL_FORCE_ENABLE_GDRDMA",
+    "RCCL_GDR_FLUSH_GPU_MEM_NO_RELAXED_ORDERING",
+    "RCCL_HIERARCHICAL_ALLGATHER",
+    "RCCL_IB_P2P_DISABLE_CTS",
+    "RCCL_IB_QPS_PER_P2P",
+    "RCCL_IB_SPLIT_DATA_THRESHOLD",
+    "RCCL_IGNORE_ARCH_TABLE",
+    "RCCL_INTRANET_THRESHOLD",
+    "RCCL_KERNEL_COLL_TRACE_ENABLE",
+    "RCCL_LL128_FORCE_ENABLE",
+    "RCCL_LOG_LEVEL",
+    "RCCL_MODEL_MATCHING_DISABLE",
+    "RCCL_MSCCLPP_ENABLE",
+    "RCCL_MSCCLPP_THRESHOLD",
+    "RCCL_MSCCL_ENABLE",
+    "RCCL_MSCCL_ENABLE_DONE_EVENT",
+    "RCCL_MSCCL_ENABLE_SINGLE_PROCESS",
+    "RCCL_MSCCL_FORCE_ENABLE",
+    "RCCL_MSCCL_FORCE_FULLOPS",
+    "RCCL_MSCCL_WORK_FIFO_DEPTH",
+    "RCCL_NET_CONTIGUOUS_MEM",
+    "RCCL_OUTPUT_TREES",
+    "RCCL_OVERRIDE_ALGO",
+    "RCCL_OVERRIDE_PROTO",
+    "RCCL_P2P_BATCH_ENABLE",
+    "RCCL_P2P_BATCH_THRESHOLD",
+    "RCCL_P2P_NET_DISABLE",
+    "RCCL_P2P_NET_THRESHOLD",
+    "RCCL_P2P_SHIFT_SIZE",
+    "RCCL_PIVOT_ALLTOALL_ENABLE",
+    "RCCL_PROXYTRACE",
+    "RCCL_ROCR_PATH",
+    "RCCL_SATURATE_P2P_NCHANNELS",
+    "RCCL_SHARP_THRESHOLD",
+    "RCCL_SOCKET_LINGER",
+    "RCCL_SOCKET_REUSEADDR",
+    "RCCL_STACK_SIZE_OVERRIDE",
+    "RCCL_THREADS_PER_BLOCK",
+    "RCCL_TREES",
+    "RCCL_UNROLL_FACTOR",
+    "RCCL_USE_ROCM_SMI_LIB",
+    "RCCL_WARP_SPEED_AUTO",
+    "RCCL_WARP_SPEED_CU_COUNT",
+    "RCCL_WARP_SPEED_ENABLE",
+];
+
+/// Whether RCCL is known to read a variable of this name.
+#[must_use]
+pub fn knows(name: &str) -> bool {
+    VARIABLES.contains(&name)
+}
+
+/// The known name that a misspelt one was probably meant to be.
+#[must_use]
+pub fn nearest(name: &str) -> Option<&'static str> {
+    variables::nearest_of(VARIABLES.iter().copied(), name)
+}
+
 /// The first release of ROCm that has this RCCL; `None` for a version that is not known.
 #[must_use]
 pub fn rocm(version: &str) -> Option<&'static str> {
@@ -41,6 +130,14 @@ pub fn rocm(version: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slip_in_a_name_is_recognized() {
+        assert!(VARIABLES.is_sorted() && VARIABLES.iter().all(|name| name.starts_with("RCCL_")));
+        assert!(knows("RCCL_AINIC_ROCE") && !knows("RCCL_AINIC_ROCEV2"));
+        assert_eq!(nearest("RCCL_MSCCL_ENABEL"), Some("RCCL_MSCCL_ENABLE"));
+        assert_eq!(nearest("RCCL_SOMETHING_OF_TOMORROW"), None);
+    }
 
     #[test]
     fn releases_are_in_order_and_tell_their_rocm() {

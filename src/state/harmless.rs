@@ -3,6 +3,7 @@
 
 use crate::facts::environment::is_variable_name;
 use crate::libraries::nccl::variables;
+use crate::libraries::rccl;
 
 /// Parts of the names of variables whose value is a file, a folder, or an address.
 const LEADS: [&str; 6] = ["FILE", "PATH", "LIB", "DIR", "CONF", "ADDR"];
@@ -42,7 +43,7 @@ pub fn is_harmless(name: &str, value: &str) -> bool {
 }
 
 fn is_known(name: &str) -> bool {
-    variables::find(name).is_some() || OF_OTHERS.contains(&name)
+    variables::find(name).is_some() || rccl::knows(name) || OF_OTHERS.contains(&name)
 }
 
 /// Whether this is text that is neither a path nor special to a shell.

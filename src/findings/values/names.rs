@@ -6,6 +6,7 @@ use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::variables;
 use crate::libraries::nccl::version::KINDS;
+use crate::libraries::rccl;
 use crate::text::{condensed_to, shortened};
 
 /// Variables for programs other than NCCL: PyTorch, builds, plugins, images.
@@ -55,8 +56,23 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
             None => Some(unknown(setting)),
             Some(variable) => other_release(subject, setting, variable),
         })
+        .chain(subject.user.effective().filter_map(of_rccl))
         .chain(odd(subject))
         .collect()
+}
+
+/// A slip in the name of a variable of RCCL's own. Which others RCCL reads is not known.
+fn of_rccl(setting: &UserSetting) -> Option<Finding> {
+    let name = setting.variable.as_str();
+    if !name.starts_with("RCCL_") || rccl::knows(name) {
+        return None;
+    }
+    let meant = rccl::nearest(name)?;
+    let message = format!("{}: no RCCL is known to read it; was {meant} meant?", shown(setting));
+    Some(
+        Finding::warning(Id::MisspeltVariable, message)
+            .with_fix(format!("Write it as {meant}, or remove it.")),
+    )
 }
 
 /// A message shows at most this many names.

@@ -36,12 +36,17 @@ pub fn find(name: &str) -> Option<Variable> {
 
 /// The known name that a misspelt one was probably meant to be.
 pub fn nearest(name: &str) -> Option<&'static str> {
+    nearest_of(all().map(|variable| variable.name), name)
+}
+
+/// The same among these names.
+pub fn nearest_of<'n>(names: impl Iterator<Item = &'n str>, name: &str) -> Option<&'n str> {
     // One slip in a short name, two in a longer one.
     let most = if name.len() < 14 { 1 } else { 2 };
-    all()
+    names
         // A name may be long, and the distance takes its time.
-        .filter(|variable| variable.name.len().abs_diff(name.len()) <= most)
-        .map(|variable| (strsim::damerau_levenshtein(variable.name, name), variable.name))
+        .filter(|known| known.len().abs_diff(name.len()) <= most)
+        .map(|known| (strsim::damerau_levenshtein(known, name), known))
         .filter(|(distance, _)| *distance <= most)
         .min()
         .map(|(_, name)| name)
