@@ -1,5 +1,4 @@
-//! Measures the time from the moment when PID 1 is sent a signal until the command has received
-//! it.
+//! From the kill of PID 1 to the signal in the command.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Instant;
@@ -7,21 +6,19 @@ use std::time::Instant;
 use nix::libc;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
-use super::peers::Peer;
+use super::peers::{OWN_PATH, Peer};
 use super::table::{median, table};
 use super::trial::{Sink, Trial};
 
-/// With this argument, this program acts as the command, which answers each signal.
+/// The argument that makes this program the command: it answers each signal.
 pub const ECHO: &str = "--echo-signals";
 
 const ROUNDS: usize = 60;
 const SIGNALS: usize = 200;
 
-/// Answers each signal with a byte on standard input, which is a socket here. No init touches
-/// standard input, so the answer takes the same way under each of them.
+/// Answers on standard input, which is a socket here, as no init touches it.
 pub fn echo() -> ! {
-    // The command blocks the signal itself, because not every init passes on the mask of its
-    // parent.
+    // Not every init hands the mask on.
     let wanted = block();
     let stdin = std::io::stdin();
     let answer = || nix::unistd::write(stdin.as_fd(), b".");
@@ -39,8 +36,6 @@ fn block() -> SigSet {
 }
 
 pub fn measure(peers: &[Peer]) -> String {
-    let own = std::env::current_exe().expect("this program has a path");
-    let own = own.to_str().expect("a plain path");
     let mut sink = Sink::new();
     let mut times = vec![Vec::new(); peers.len()];
     let mut order: Vec<usize> = (0..peers.len()).collect();
@@ -49,10 +44,10 @@ pub fn measure(peers: &[Peer]) -> String {
         for &peer in &order {
             let (near, far) = std::os::unix::net::UnixStream::pair().expect("sockets");
             let stdin = nix::unistd::dup(std::io::stdin()).expect("standard input is open");
-            // SAFETY: only this thread uses standard input, and it is put back below.
+            // SAFETY: standard input is ours to replace and to put back.
             unsafe { libc::dup2(far.as_raw_fd(), 0) };
-            let trial = Trial::start(&peers[peer].start(&[own, ECHO]), &sink);
-            // SAFETY: as above; this puts the original standard input back.
+            let trial = Trial::start(&peers[peer].start(&[OWN_PATH, ECHO]), &sink);
+            // SAFETY: as above.
             unsafe { libc::dup2(stdin.as_raw_fd(), 0) };
             drop(far);
             let mut byte = [0];

@@ -1,22 +1,26 @@
-//! The init programs that the benchmark compares.
+//! The programs that are compared.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::rc::Rc;
 
-use tempfile::TempDir;
+use super::image::{Image, Root};
+use super::trial::Start;
 
 /// A way to start a command as the first process of a container.
 pub struct Peer {
     pub name: &'static str,
-    /// The path of the init; `None` where the command runs without one.
-    program: Option<PathBuf>,
-    package: Option<&'static str>,
-    /// The temporary folder that holds a copied program; it is removed at the end of the run.
-    _folder: Option<TempDir>,
+    /// In the image; `None` for the command alone.
+    program: Option<&'static str>,
+    /// `NAME=VALUE`.
+    environment: &'static [&'static str],
+    root: Rc<Root>,
+    /// Whether the layer has what an earlier start has left.
+    is_restart: bool,
 }
 
-/// The name, path and Debian package of each other init.
+/// Those to compare with, and the Debian package of each.
 const OTHERS: &[(&str, &str, &str)] = &[
     ("tini", "/usr/bin/tini", "tini"),
     ("tini-static", "/usr/bin/tini-static", "tini"),
@@ -25,59 +29,102 @@ const OTHERS: &[(&str, &str, &str)] = &[
 ];
 
 pub const BARE: &str = "bare";
-pub const OURS: &str = "rdma-init";
+const OURS: &str = "rdma-init";
+
+/// The program that is measured, in the image.
+const OURS_PATH: &str = "/added/rdma-init";
+
+/// This very program, which is the command of some measurements.
+pub const OWN_PATH: &str = "/added/bench";
+
+/// Where it lies outside the image.
+fn ours() -> PathBuf {
+    std::env::var_os("RDMA_INIT_TEST_BINARY")
+        .map_or_else(|| env!("CARGO_BIN_EXE_rdma-init").into(), PathBuf::from)
+}
+
+/// The image that all of them are started in.
+///
+/// # Errors
+/// A sentence: what is missing.
+pub fn image() -> Result<Image, String> {
+    for (_, path, package) in OTHERS {
+        if !Path::new(path).exists() {
+            return Err(format!("{path} is missing: apt-get install {package}, or `make bench`"));
+        }
+    }
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let files: [(&str, &Path); 2] = [("rdma-init", &ours()), ("bench", &own)];
+    Image::with(&files)
+        .map_err(|error| format!("cannot make an image to start them in, which takes root: {error}"))
+}
 
 impl Peer {
-    /// Returns the command without an init, rdma-init, and the other inits.
-    pub fn all() -> Result<Vec<Peer>, String> {
-        let ours = std::env::var_os("RDMA_INIT_TEST_BINARY")
-            .map_or_else(|| env!("CARGO_BIN_EXE_rdma-init").into(), PathBuf::from);
-        let (ours, folder) = install(&ours).map_err(|error| format!("{}: {error}", ours.display()))?;
-        let mut peers = vec![
-            Peer { name: BARE, program: None, package: None, _folder: None },
-            Peer { name: OURS, program: Some(ours), package: None, _folder: Some(folder) },
-        ];
-        for &(name, path, package) in OTHERS {
-            if !Path::new(path).exists() {
-                return Err(format!("{path} is missing: apt-get install {package}, or `make bench`"));
-            }
-            peers.push(Peer { name, program: Some(path.into()), package: Some(package), _folder: None });
-        }
-        Ok(peers)
-    }
-
-    /// Returns the arguments that start `command` under this init.
-    pub fn start(&self, command: &[&str]) -> Vec<CString> {
-        let program = self.program.iter().flat_map(|path| [path.to_str().expect("a plain path"), "--"]);
-        program.chain(command.iter().copied()).map(|text| CString::new(text).expect("no NUL")).collect()
-    }
-
-    /// The name and version of this init, for the table's heading.
-    pub fn version(&self) -> Option<String> {
-        let version = match (self.package, &self.program) {
-            (Some(package), _) => {
-                output(Command::new("dpkg-query").args(["-W", "-f", "${Version}", package]))
-            }
-            (None, Some(program)) => output(Command::new(program).arg("--version"))
-                .split_whitespace()
-                .next_back()
-                .unwrap_or_default()
-                .to_owned(),
-            (None, None) => return None,
+    /// The command alone, ours, and the others.
+    pub fn all(root: &Rc<Root>) -> Vec<Peer> {
+        let peer = |name, program| Peer {
+            name,
+            program,
+            environment: &[],
+            root: Rc::clone(root),
+            is_restart: false,
         };
-        let size = std::fs::metadata(self.program.as_ref()?).ok()?.len();
-        Some(format!("{} {version} ({size} bytes)", self.name))
+        let others = OTHERS.iter().map(|(name, path, _)| peer(name, Some(*path)));
+        [peer(BARE, None), peer(OURS, Some(OURS_PATH))].into_iter().chain(others).collect()
+    }
+
+    /// Ours again: with its state on a disk, with the state of an earlier start there, and without
+    /// any.
+    pub fn more_of_ours(image: &Image, root: &Rc<Root>) -> Result<Vec<Peer>, std::io::Error> {
+        let ours = |name, environment, root, is_restart| Peer {
+            name,
+            program: Some(OURS_PATH),
+            environment,
+            root,
+            is_restart,
+        };
+        let [disk, again] = [image.on_disk("first")?, image.on_disk("again")?].map(Rc::new);
+        let without_state = &["RDMA_INIT_STATE_DIR=", "RDMA_INIT_WRITE_NCCL_CONF=false"];
+        Ok(vec![
+            ours("rdma-init, disk", &[], disk, false),
+            ours("rdma-init, disk, restart", &[], again, true),
+            ours("rdma-init, no state", without_state, Rc::clone(root), false),
+        ])
+    }
+
+    /// How to start `command`.
+    pub fn start(&self, command: &[&str]) -> Start {
+        let program = self.program.iter().flat_map(|path| [*path, "--"]);
+        let c_string = |text: &str| CString::new(text).expect("no NUL");
+        let path = "PATH=/usr/local/bin:/usr/bin:/bin";
+        Start::new(
+            self.root.path().clone(),
+            program.chain(command.iter().copied()).map(c_string).collect(),
+            std::iter::once(path).chain(self.environment.iter().copied()).map(c_string).collect(),
+        )
+    }
+
+    /// Makes the layer what it is before a start of this kind.
+    pub fn before_start(&self) {
+        if !self.is_restart {
+            self.root.forget_starts();
+        }
     }
 }
 
-/// Copies rdma-init to a fresh file, as a package manager installs the other inits. A file
-/// fresh from the linker lies in the page cache in small pieces, and these slow down every
-/// start.
-fn install(program: &Path) -> std::io::Result<(PathBuf, TempDir)> {
-    let folder = tempfile::tempdir()?;
-    let path = folder.path().join(OURS);
-    std::fs::copy(program, &path)?;
-    Ok((path, folder))
+/// Names, versions and sizes, for the record.
+pub fn versions() -> Vec<String> {
+    let version = output(Command::new(ours()).arg("--version"));
+    let version = version.split_whitespace().next_back().unwrap_or_default().to_owned();
+    let ours = [(OURS, ours(), version)].into_iter();
+    let others = OTHERS.iter().map(|(name, path, package)| {
+        let version = output(Command::new("dpkg-query").args(["-W", "-f", "${Version}", package]));
+        (*name, PathBuf::from(path), version)
+    });
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |status| status.len());
+    ours.chain(others)
+        .map(|(name, path, version)| format!("{name} {version} ({} bytes)", size(&path)))
+        .collect()
 }
 
 pub fn output(command: &mut Command) -> String {

@@ -1,12 +1,12 @@
-//! Writes the results as Markdown tables, which people read and tests/bench/results keeps.
+//! Markdown, for people and for the record.
 
 use std::fmt::Write;
 use std::fs;
 use std::process::Command;
 
-use super::peers::{Peer, output};
+use super::peers::{output, versions};
 
-/// Returns a table whose first column is aligned to the left, and all others to the right.
+/// A table; the first column is aligned to the left.
 pub fn table(title: &str, note: &str, head: &[&str], rows: &[Vec<String>]) -> String {
     let mut text = format!("\n## {title}\n\n{note}\n\n");
     let _ = writeln!(text, "| {} |", head.join(" | "));
@@ -17,18 +17,17 @@ pub fn table(title: &str, note: &str, head: &[&str], rows: &[Vec<String>]) -> St
     text
 }
 
-/// Returns a heading that names the machine and the versions of the inits.
-pub fn machine(peers: &[Peer]) -> String {
+/// On what this was measured.
+pub fn machine() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
     let cpus = cpu.lines().filter(|line| line.starts_with("processor")).count();
-    let versions: Vec<String> = peers.iter().filter_map(Peer::version).collect();
     format!(
         "# PID 1 beside its peers\n\n{} CPUs, {}; Linux {}; {}.\n",
         cpus,
         model.trim_start_matches(['\t', ' ', ':']),
         output(Command::new("uname").arg("-r")),
-        versions.join(", ")
+        versions().join(", ")
     )
 }
 

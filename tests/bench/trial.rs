@@ -1,4 +1,4 @@
-//! Runs one process as PID 1 of a PID namespace of its own.
+//! One process as PID 1 of a PID namespace of its own.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -10,8 +10,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 
-/// A pipe for the output of the programs, which is read and thrown away, as a container engine
-/// reads it.
+/// What the programs print is read and thrown away, as by a container engine.
 pub struct Sink(File, OwnedFd);
 
 impl Sink {
@@ -28,6 +27,19 @@ impl Sink {
     }
 }
 
+/// What is started, laid out in advance.
+pub struct Start {
+    root: CString,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+}
+
+impl Start {
+    pub fn new(root: CString, arguments: Vec<CString>, environment: Vec<CString>) -> Start {
+        Start { root, arguments, environment }
+    }
+}
+
 pub struct Trial {
     pub pid: i32,
     pidfd: OwnedFd,
@@ -35,21 +47,24 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Clones a process and executes the program in it. Its environment has only PATH.
-    pub fn start(arguments: &[CString], output: &Sink) -> Trial {
-        let mut argv: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
-        argv.push(std::ptr::null());
-        let path = c"PATH=/usr/local/bin:/usr/bin:/bin".as_ptr();
-        let envp = [path, std::ptr::null()];
+    /// Clones and executes.
+    pub fn start(start: &Start, output: &Sink) -> Trial {
+        let pointers = |texts: &[CString]| -> Vec<_> {
+            texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+        };
+        let (argv, envp) = (pointers(&start.arguments), pointers(&start.environment));
+        let root = start.root.as_ptr();
         let (mut pidfd, output) = (-1i32, output.1.as_raw_fd());
         let flags = libc::CLONE_NEWPID | libc::CLONE_PIDFD | libc::SIGCHLD;
         let started = Instant::now();
-        // SAFETY: without CLONE_VM this is a fork; the child makes only system calls, with data
-        // that was prepared before the fork.
+        // SAFETY: without CLONE_VM this is a fork; the child makes only system calls,
+        // with data that was laid out before.
         let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, &raw mut pidfd, 0, 0) };
         if pid == 0 {
-            // SAFETY: as above; these are the child's system calls.
+            // SAFETY: as above.
             unsafe {
+                libc::chroot(root);
+                libc::chdir(c"/".as_ptr());
                 libc::dup2(output, 1);
                 libc::dup2(output, 2);
                 libc::execve(argv[0], argv.as_ptr(), envp.as_ptr());
@@ -63,22 +78,21 @@ impl Trial {
     }
 
     pub fn kill(&self, signal: i32) {
-        // SAFETY: kill takes plain numbers; the process has not been reaped, so its number is
-        // still its own.
+        // SAFETY: plain numbers; the process has not been waited for.
         unsafe { libc::kill(self.pid, signal) };
     }
 
-    /// Returns whether the process ends within this time.
+    /// Whether it ends in time.
     pub fn ends_within(&self, time: Duration) -> bool {
         let mut fds = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];
         let timeout = PollTimeout::try_from(time).expect("a short time");
         matches!(poll(&mut fds, timeout), Ok(1))
     }
 
-    /// Waits for the end of the process. Returns the time since the clone, and the wait status.
+    /// Waits for the end; gives the time from the clone on, and the wait status.
     pub fn end(self) -> (Duration, i32) {
         let mut status = 0;
-        // SAFETY: the pointer is valid, and the process is our child.
+        // SAFETY: the place is valid, the child is ours.
         let waited = unsafe { libc::waitpid(self.pid, &mut status, 0) };
         assert_eq!(waited, self.pid);
         (self.started.elapsed(), status)

@@ -1,0 +1,145 @@
+//! What a container has for a root folder: an image, and a writable layer of its own on top.
+//!
+//! The image is this machine's root file system with a folder of files added, and the layer is an
+//! overlay. So a start writes its state where a container's start does, and nothing on this
+//! machine changes.
+
+use std::ffi::CString;
+use std::fs;
+use std::io::{Error, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::libc;
+
+/// What a start leaves in a layer.
+const STATE: &str = "run/rdma-init";
+const NCCL_CONF: &str = "etc/nccl.conf";
+
+/// The folder with the files that the image adds.
+const ADDED: &str = "/added";
+
+pub struct Image {
+    /// With the files in `added`. It is a mount of its own, below which all the others are.
+    folder: PathBuf,
+    /// For layers on a tmpfs.
+    memory: PathBuf,
+}
+
+/// A root folder for commands: an image with a layer.
+pub struct Root {
+    path: PathBuf,
+    c_path: CString,
+}
+
+impl Image {
+    /// An image with these files. Call it once, and before anything else: mounts of this process
+    /// are its own from then on, and go with it.
+    ///
+    /// # Errors
+    /// The process is not root, or the kernel has no overlay.
+    pub fn with(files: &[(&str, &Path)]) -> Result<Image, Error> {
+        // SAFETY: a plain number.
+        if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+            return Err(Error::last_os_error());
+        }
+        mount(None, Path::new("/"), None, libc::MS_REC | libc::MS_PRIVATE, "")?;
+        // On the disk of the repository: `/tmp` may be in memory.
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+        let path = folder.path().to_str().expect("a plain path");
+        mount(Some(path), folder.path(), None, libc::MS_BIND, "")?;
+        let image = Image { memory: folder.path().join("memory"), folder: folder.keep() };
+        let added = image.added();
+        fs::create_dir(&added)?;
+        for (name, file) in files {
+            // What the linker has written lies in the page cache in small pieces, each of which
+            // costs at every start. What an image is unpacked to does not.
+            fs::copy(file, added.join(name))?;
+        }
+        fs::create_dir(&image.memory)?;
+        mount(Some("tmpfs"), &image.memory, Some("tmpfs"), 0, "")?;
+        Ok(image)
+    }
+
+    fn added(&self) -> PathBuf {
+        self.folder.join("added")
+    }
+
+    /// With a layer in memory.
+    pub fn on_tmpfs(&self) -> Result<Root, Error> {
+        self.layered(&self.memory.join("layer"))
+    }
+
+    /// With a layer on the disk.
+    pub fn on_disk(&self, name: &str) -> Result<Root, Error> {
+        self.layered(&self.folder.join(name))
+    }
+
+    fn layered(&self, place: &Path) -> Result<Root, Error> {
+        let [upper, work, path] = ["upper", "work", "root"].map(|name| place.join(name));
+        for folder in [&upper, &work, &path] {
+            fs::create_dir_all(folder)?;
+        }
+        let options = format!("lowerdir=/,upperdir={},workdir={}", upper.display(), work.display());
+        mount(Some("overlay"), &path, Some("overlay"), 0, &options)?;
+        let added = self.added();
+        fs::create_dir(path.join(&ADDED[1..]))?;
+        let folders = ["/proc", "/sys", "/dev"].map(|folder| (folder, Path::new(folder)));
+        for (target, source) in folders.into_iter().chain([(ADDED, added.as_path())]) {
+            let source = source.to_str().expect("a plain path");
+            mount(Some(source), &path.join(&target[1..]), None, libc::MS_BIND | libc::MS_REC, "")?;
+        }
+        let c_path = c_string(path.as_os_str().as_bytes());
+        Ok(Root { path, c_path })
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let folder = c_string(self.folder.as_os_str().as_bytes());
+        // SAFETY: a C string.
+        let is_detached = unsafe { libc::umount2(folder.as_ptr(), libc::MNT_DETACH) } == 0;
+        // The machine's own devices are mounted there, and must not be removed.
+        if is_detached {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+impl Root {
+    /// For chroot(2).
+    pub fn path(&self) -> &CString {
+        &self.c_path
+    }
+
+    /// Takes away what a start has left, as if no container had been started with this layer.
+    pub fn forget_starts(&self) {
+        let state = fs::remove_dir_all(self.path.join(STATE));
+        let nccl_conf = fs::remove_file(self.path.join(NCCL_CONF));
+        for removed in [state, nccl_conf] {
+            let error = removed.err().filter(|error| error.kind() != ErrorKind::NotFound);
+            assert!(error.is_none(), "{error:?}");
+        }
+    }
+}
+
+fn c_string(bytes: &[u8]) -> CString {
+    CString::new(bytes).expect("no NUL")
+}
+
+/// mount(2).
+fn mount(
+    source: Option<&str>,
+    target: &Path,
+    kind: Option<&str>,
+    flags: libc::c_ulong,
+    options: &str,
+) -> Result<(), Error> {
+    let [source, kind] = [source, kind].map(|text| c_string(text.unwrap_or("none").as_bytes()));
+    let (target, options) = (c_string(target.as_os_str().as_bytes()), c_string(options.as_bytes()));
+    // SAFETY: all of these are C strings; the kernel copies what it needs.
+    let done = unsafe {
+        libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast())
+    };
+    if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}
