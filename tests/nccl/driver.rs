@@ -19,10 +19,9 @@ pub struct Nccl {
 impl Nccl {
     /// Starts NCCL on the hosts that the cases describe.
     pub fn start(library: &Library) -> Nccl {
-        let folder = nccl::driver();
-        let mut command = Command::new(folder.join("driver"));
+        let mut command = nccl::start_driver();
         // The loader has to find the harness's libibverbs before that of this machine.
-        command.arg("described").env("LD_LIBRARY_PATH", folder);
+        command.arg("described").env("LD_LIBRARY_PATH", nccl::driver());
         Nccl::spawn(command, library)
     }
 

@@ -5,12 +5,18 @@
 #     tests/nccl/setup.sh           makes both
 #     tests/nccl/setup.sh build     builds only the driver, if its sources are newer
 #
+# With RDMA_INIT_TEST_NCCL_ARCHITECTURE=aarch64, the folder is target/nccl-aarch64, with the libraries
+# of tests/nccl/versions-aarch64, and the driver is for QEMU.
+#
 # A library that is there is kept. If a download was cut off, the next run fetches the library
 # again.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
-cache=$(cd "$here/../.." && pwd -P)/target/nccl
+repository=$(cd "$here/../.." && pwd -P)
+architecture=${RDMA_INIT_TEST_NCCL_ARCHITECTURE:-}
+cache=$repository/target/nccl${architecture:+-$architecture}
+versions=$here/versions${architecture:+-$architecture}
 sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
 
@@ -24,12 +30,20 @@ compile() {
     [ -e "$result" ] && [ -z "$(find "$here/driver" "$here/verbs" "$0" -newer "$result")" ] && return 0
     # -U_FORTIFY_SOURCE keeps out the header's own versions of functions that the driver
     # replaces.
-    gcc -O1 -Wall -Wextra -D_GNU_SOURCE -U_FORTIFY_SOURCE -o "$result.$$" "$@"
+    # shellcheck disable=SC2086
+    $compiler -O1 -Wall -Wextra -D_GNU_SOURCE -U_FORTIFY_SOURCE -o "$result.$$" "$@"
     mv "$result.$$" "$result"
 }
 
 build() {
     mkdir -p "$cache/build"
+    compiler=gcc
+    if [ -n "$architecture" ]; then
+        # libc6 and the others are what QEMU's program loads.
+        sh "$here/../sysroot.sh" "$architecture" libc6-dev linux-libc-dev libc6 libgcc-s1 libstdc++6
+        root=$repository/target/sysroot/$architecture
+        compiler="$architecture-linux-gnu-gcc --sysroot=$root -B$root/usr/lib/$architecture-linux-gnu"
+    fi
     compile driver -rdynamic "$here"/driver/*.c -ldl
     for name in ibverbs mlx5; do
         compile "lib$name.so.1" -shared -fPIC -Wl,-soname,"lib$name.so.1" \
@@ -56,8 +70,8 @@ fetch() {
     rm -rf "$wheels"
     mkdir -p "$wheels"
     set -- "nvidia-nccl-cu12==$1"
-    for glibc in _2_28 _2_27 _2_18 2014 1; do
-        set -- --platform "manylinux${glibc}_x86_64" "$@"
+    for glibc in _2_28 _2_27 _2_18 _2_17 2014 1; do
+        set -- --platform "manylinux${glibc}_${architecture:-$(uname -m)}" "$@"
     done
     python3 -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps \
         --only-binary :all: --dest "$wheels" "$@" >&2
@@ -74,7 +88,7 @@ case ${1:-} in
     fetch) fetch "$2" ;;
     '')
         build
-        missing=$(for version in ${RDMA_INIT_TEST_NCCL:-$(cat "$here/versions")}; do
+        missing=$(for version in ${RDMA_INIT_TEST_NCCL:-$(cat "$versions")}; do
             [ -e "$cache/$version/libnccl.so.2" ] || echo "$version"
         done)
         [ -n "$missing" ] || exit 0

@@ -1,4 +1,5 @@
-//! The NCCL libraries that the tests run: target/nccl/VERSION/libnccl.so.2.
+//! The NCCL libraries that the tests run: target/nccl/VERSION/libnccl.so.2; or those of another
+//! architecture, which QEMU runs: target/nccl-ARCHITECTURE/VERSION/libnccl.so.2.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,6 +10,34 @@ use super::repository;
 /// The list of releases, one per line; tests/nccl/setup.sh fetches them.
 const VERSIONS: &str = include_str!("../nccl/versions");
 
+/// Those of arm64, where the machine that runs the tests has another architecture.
+const VERSIONS_OF_ARM64: &str = include_str!("../nccl/versions-aarch64");
+
+/// That of the libraries, if it is not this machine's.
+fn foreign() -> Option<String> {
+    std::env::var("RDMA_INIT_TEST_NCCL_ARCHITECTURE").ok().filter(|name| !name.is_empty())
+}
+
+fn cache() -> PathBuf {
+    repository(match foreign() {
+        Some(architecture) => format!("target/nccl-{architecture}"),
+        None => "target/nccl".to_owned(),
+    })
+}
+
+/// A command that starts the driver, in QEMU where it is of another architecture.
+pub fn start_driver() -> Command {
+    let driver = driver().join("driver");
+    match foreign() {
+        Some(architecture) => {
+            let mut command = Command::new(format!("qemu-{architecture}-static"));
+            command.arg("-L").arg(repository(format!("target/sysroot/{architecture}"))).arg(driver);
+            command
+        }
+        None => Command::new(driver),
+    }
+}
+
 pub struct Library {
     /// The release, such as `2.27.7`.
     pub version: String,
@@ -18,10 +47,11 @@ pub struct Library {
 /// The libraries of `RDMA_INIT_TEST_NCCL`, or else all of them.
 pub fn libraries() -> Vec<Library> {
     let chosen = std::env::var("RDMA_INIT_TEST_NCCL").ok().filter(|versions| !versions.trim().is_empty());
-    let versions = chosen.as_deref().unwrap_or(VERSIONS).split_whitespace();
+    let usual = if foreign().is_some() { VERSIONS_OF_ARM64 } else { VERSIONS };
+    let versions = chosen.as_deref().unwrap_or(usual).split_whitespace();
     versions
         .map(|version| {
-            let path = repository(format!("target/nccl/{version}/libnccl.so.2"));
+            let path = cache().join(version).join("libnccl.so.2");
             assert!(path.exists(), "there is no {}: `make test-setup` fetches it", path.display());
             Library { version: version.to_owned(), path }
         })
@@ -43,7 +73,7 @@ pub fn driver() -> PathBuf {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
         let built = Command::new(repository("tests/nccl/setup.sh")).arg("build").status().unwrap();
         assert!(built.success(), "the driver cannot be built (see above)");
-        repository("target/nccl/build")
+        cache().join("build")
     });
     BUILT.clone()
 }
@@ -69,6 +99,7 @@ const FUSION: &[&str] = &[
 ];
 const FUSION_VARIABLES: &str = "ncclTopoGetFusionEnv";
 const FIND_GID: &str = "ncclIbGetGidIndex";
+const FIND_GID_OF_FIELDS: &str = "ncclIbGetGidIndex.isra";
 
 impl Library {
     pub fn is_at_least(&self, version: &str) -> bool {
@@ -92,8 +123,12 @@ impl Library {
             INTERNAL.iter().map(|name| find(name, "").unwrap_or_else(|why| panic!("{why}"))).collect();
         if self.is_at_least("2.21") {
             // In 2.21 the compiler has put the rest of this function into its callers, and only
-            // its search is left, as a clone named `.part.`.
-            let found = find(FIND_GID, "").or_else(|_| find(FIND_GID, ".part."));
+            // its search is left, as a clone named `.part.`. For arm64, GCC has put the fields of a
+            // structure in place of the structure.
+            let of_fields = || -> Result<String, String> {
+                Ok(find(FIND_GID, ".isra.")?.replacen(FIND_GID, FIND_GID_OF_FIELDS, 1))
+            };
+            let found = find(FIND_GID, "").or_else(|_| find(FIND_GID, ".part.")).or_else(|_| of_fields());
             symbols.push(found.unwrap_or_else(|why| panic!("{why}")));
         }
         let fusion = FUSION.iter().filter(|_| self.is_at_least("2.24"));

@@ -120,6 +120,9 @@ static int gid_index(struct ibv_context *context, uint8_t port, struct ibv_port_
         int (*search)(struct ibv_context *, uint8_t, int, int *) = nccl("ncclIbGetGidIndex");
         return search(context, port, attributes->gid_tbl_len, index);
     }
+    /* On arm64, the compiler hands over the two fields that the function reads. */
+    int (*fields)(struct ibv_context *, uint8_t, int, uint8_t, int *) = nccl_if_there("ncclIbGetGidIndex.isra");
+    if (fields) return fields(context, port, attributes->gid_tbl_len, attributes->link_layer, index);
     int (*get)(struct ibv_context *, uint8_t, struct ibv_port_attr *, int *) = nccl("ncclIbGetGidIndex");
     return get(context, port, attributes, index);
 }

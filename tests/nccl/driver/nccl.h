@@ -11,4 +11,7 @@ int nccl_version(void);
 /* Returns a function or variable of the library, by its name in the source. */
 void *nccl(const char *name);
 
+/* The same, or NULL. */
+void *nccl_if_there(const char *name);
+
 #endif
