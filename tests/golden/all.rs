@@ -133,7 +133,7 @@ pub fn every_finding_has_a_case() {
 const OF_THE_END: Id = Id::NoTraffic;
 
 /// What words in capitals with a `_` begin with that are not the names of variables.
-const NO_VARIABLES: [&str; 3] = ["AF_", "CAP_", "RLIMIT_"];
+const NO_VARIABLES: [&str; 4] = ["AF_", "CAP_", "FABRIC_", "RLIMIT_"];
 
 /// These name HCAs or interfaces that a value or a path holds, or that there are besides.
 const OF_OTHERS: [Id; 7] = [

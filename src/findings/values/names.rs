@@ -71,6 +71,7 @@ fn of_rccl(setting: &UserSetting) -> Option<Finding> {
     let message = format!("{}: no RCCL is known to read it; was {meant} meant?", shown(setting));
     Some(
         Finding::warning(Id::MisspeltVariable, message)
+            .about_variables([name, meant])
             .with_fix(format!("Write it as {meant}, or remove it.")),
     )
 }
