@@ -28,7 +28,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all demo test test-quick test-setup test-torch manual check bench clean
+.PHONY: all setup build build-all demo test test-arm64 test-quick test-setup test-torch manual check bench clean
 
 all: build
 
@@ -71,6 +71,13 @@ test-setup:
 test: build test-setup
 	$(CARGO) test --release --locked --no-fail-fast
 	RDMA_INIT_TEST_PEER=tini $(CARGO) test --release --locked --test peers
+
+# What runs of the suites with the program for arm64 on a machine that is not: in QEMU. On an
+# arm64 machine, `make test` is all of them.
+test-arm64:
+	@$(MAKE) build ARCHITECTURE=aarch64
+	@test $(HERE) = aarch64 || sh tests/arm64/setup.sh
+	@test $(HERE) = aarch64 || sh tests/arm64/run.sh
 
 # What a change of the code breaks first; needs no Docker and no virtual machine, and
 # fetches nothing. The debug profile, because it is built in seconds, and the release in minutes.

@@ -105,6 +105,19 @@ mod tests {
         assert_eq!(can_pin(usize::MAX / 2), None);
     }
 
+    /// A kernel of arm64 with pages of 64 KiB starts no program whose segments share a page.
+    #[test]
+    fn each_segment_has_pages_of_its_own() {
+        let largest = if cfg!(target_arch = "aarch64") { 64 * 1024 } else { 4096 };
+        let mut last = 0;
+        for segment in own_segments().iter().filter(|segment| segment.p_type == libc::PT_LOAD) {
+            assert!(segment.p_align >= largest, "{:#x}", segment.p_align);
+            assert!(segment.p_vaddr / largest >= last, "{:#x}", segment.p_vaddr);
+            last = (segment.p_vaddr + segment.p_memsz).div_ceil(largest);
+        }
+        assert!(last > 0);
+    }
+
     #[test]
     fn what_was_given_back_is_there_again() {
         static CONSTANT: [u64; 1024] = [7; 1024];

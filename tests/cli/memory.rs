@@ -47,8 +47,10 @@ fn cache_of_one_long_path() -> Vec<u8> {
     for word in [ENTRIES, texts, 2, 0, 0, 0, 0] {
         bytes.extend(word.to_le_bytes());
     }
-    let words = [0x0303, start, start + u32::try_from(name.len()).unwrap(), 0, 0, 0];
-    for _ in 0..ENTRIES {
+    let mut words = [0, start, start + u32::try_from(name.len()).unwrap(), 0, 0, 0];
+    for number in 0..ENTRIES {
+        // One half is of x86-64, and the other one of arm64.
+        words[0] = if number % 2 == 0 { 0x0303 } else { 0x0a03 };
         words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
     }
     [&bytes[..], name, &path].concat()

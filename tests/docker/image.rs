@@ -8,7 +8,10 @@ use crate::support::repository;
 const RELEASE: &str = "2.27.7";
 
 /// The dynamic loader searches this folder by default.
+#[cfg(target_arch = "x86_64")]
 const FOLDER: &str = "/usr/lib/x86_64-linux-gnu";
+#[cfg(target_arch = "aarch64")]
+const FOLDER: &str = "/usr/lib/aarch64-linux-gnu";
 
 /// Runs a container with NCCL, with one HCA that has the driver mlx5_core, and with these files
 /// of this machine at the same paths.

@@ -6,6 +6,16 @@ use crate::support::docker::engine;
 use crate::support::docker::host::Host;
 use crate::support::nccl::{driver, some};
 
+/// Debian's folder of libraries, and the path that programs name as their loader.
+#[cfg(target_arch = "x86_64")]
+const LIBRARIES: &str = "/lib/x86_64-linux-gnu";
+#[cfg(target_arch = "x86_64")]
+const LOADER: &str = "/lib64";
+#[cfg(target_arch = "aarch64")]
+const LIBRARIES: &str = "/lib/aarch64-linux-gnu";
+#[cfg(target_arch = "aarch64")]
+const LOADER: &str = "/lib/ld-linux-aarch64.so.1";
+
 /// Returns for each library the interface through which NCCL meets the other processes. The
 /// first interface of the container is a rail, and the second one has the default route.
 /// `option` is one more option of the engine.
@@ -18,8 +28,8 @@ fn bootstrap(option: &[&str]) -> Option<Vec<String>> {
     let folder = driver();
     let volumes = [
         format!("{}:/nccl:ro", folder.parent().unwrap().display()),
-        "/lib/x86_64-linux-gnu:/lib/x86_64-linux-gnu:ro".to_owned(),
-        "/lib64:/lib64:ro".to_owned(),
+        format!("{LIBRARIES}:{LIBRARIES}:ro"),
+        format!("{LOADER}:{LOADER}:ro"),
     ];
     let mut options = host.options(option);
     options.extend(volumes.iter().flat_map(|volume| ["--volume", volume]));
@@ -53,7 +63,7 @@ fn bootstrap(option: &[&str]) -> Option<Vec<String>> {
 
 #[test]
 fn nccl_in_a_plain_shell_takes_what_was_chosen() {
-    assert!(Path::new("/lib/x86_64-linux-gnu").exists(), "this machine has its libraries elsewhere");
+    assert!(Path::new(LIBRARIES).exists(), "this machine has its libraries elsewhere");
     let Some(found) = bootstrap(&[]) else { return };
     assert_eq!(found, ["eth1"; 3]);
     // Without the file, NCCL would take another interface.

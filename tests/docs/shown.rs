@@ -53,7 +53,10 @@ fn every_make_target_that_a_page_names_is_there() {
         for (index, _) in text.match_indices("make ") {
             let is_code = index > 0 && matches!(text.as_bytes()[index - 1], b'`' | b'\n');
             let rest = &text[index + 5..];
-            let target = rest.split(|c: char| !c.is_ascii_lowercase() && c != '-').next().unwrap();
+            let target = rest
+                .split(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit()) && c != '-')
+                .next()
+                .unwrap();
             if is_code && !target.is_empty() {
                 assert!(makefile.contains(&format!("\n{target}:")), "{}: make {target}", path.display());
                 named += 1;
