@@ -19,7 +19,7 @@ pub enum OnDefaultRoute {
     Judged,
     /// It is used.
     Used,
-    /// It is left out, even where no other port is there. With a phrase for who says so.
+    /// It is left out, even where there is no other port. The phrase tells who says so.
     LeftOut(&'static str),
 }
 

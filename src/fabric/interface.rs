@@ -163,18 +163,6 @@ pub enum Obstacle {
     NoGlobalAddress,
 }
 
-impl std::fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str(match self {
-            Obstacle::NotThere => "is not there",
-            Obstacle::Down => "is down",
-            Obstacle::NoCarrier => "has no carrier (UP, but not RUNNING)",
-            Obstacle::NoAddress => "has no address",
-            Obstacle::NoGlobalAddress => "has no global address",
-        })
-    }
-}
-
 /// `None` for an interface that is up and has an address that other nodes can reach.
 pub fn obstacle(facts: &Facts, name: &str) -> Option<Obstacle> {
     let Some(interface) = facts.net.interface(name) else { return Some(Obstacle::NotThere) };

@@ -1,6 +1,6 @@
 //! Which rails a job has: its HCAs with their ports, the GIDs that have an address of this
 //! container, and the interface over which its processes find each other. Pure, and without
-//! words of its own.
+//! words of its own: `plan::words` has them.
 //!
 //! Nothing here knows a library, a profile or the configuration. What somebody has said about
 //! the ports comes as [`Wanted`], and what is left out, kept and tried goes back as data. So

@@ -62,8 +62,8 @@ fn nearest(facts: &Facts, hca: &Hca) -> Option<Distance> {
     facts.gpu.devices.iter().filter_map(|gpu| of_hca(gpu, hca)).min()
 }
 
-/// For each GPU in the order of their numbers, the rails that are near to it, where that left an
-/// HCA out; else nothing.
+/// The rails near each GPU, in the order of the GPUs' numbers. Nothing where no HCA was left out
+/// for being far.
 #[must_use]
 pub fn rails_of_gpus(facts: &Facts, ports: &[Candidate]) -> Vec<Vec<(String, Distance)>> {
     let left_out = |port: &Candidate| matches!(port.verdict, Verdict::LeftOut(Reason::NearNoGpu(_)));

@@ -20,7 +20,7 @@ pub enum Verdict {
     LeftOut(Reason),
 }
 
-/// Why a port is not used. A `by` is a phrase for who says so.
+/// Why a port is not used. The phrase `by` tells who says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     NotAllotted,
@@ -52,11 +52,11 @@ pub enum Reason {
     NoOwnGid,
     /// Its GID is not in this slot, which is set for the other ports.
     GidElsewhere(u32),
-    /// Somebody has named the ports to use, and this is none of them.
+    /// Somebody has named the ports to use, and this is not one of them.
     NotNamed {
         by: String,
     },
-    /// It is usable, and what was asked for is a host without verbs.
+    /// It is usable, but somebody has asked for the rules of hosts without verbs.
     WithoutVerbs {
         by: String,
     },
@@ -112,13 +112,13 @@ fn obstacle(hca: &Hca, port: &Port) -> Option<Reason> {
     (!port.is_active()).then(|| Reason::PortState(port.state.clone()))
 }
 
-/// Whether programs for verbs know the link layer. They do not know that of EFA.
+/// Whether programs for verbs know the link layer. They do not know EFA's.
 fn has_known_link_layer(port: &Port) -> bool {
     matches!(port.link_layer, LinkLayer::InfiniBand | LinkLayer::Ethernet)
 }
 
-/// Whether a port works, and only a library made for its device can use it: EFA is of no node
-/// type and no link layer that programs for verbs know.
+/// Whether a port works, but only a library made for its device can use it. EFA is such a device:
+/// programs for verbs know neither its node type nor its link layer.
 #[must_use]
 pub fn needs_own_library(hca: &Hca, port: &Port) -> bool {
     hca.uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened)

@@ -1,4 +1,4 @@
-//! What the choice has done, for whoever tells it.
+//! What the choice of the rails has done, as data for those who report it.
 
 use super::which_route::WhichRoute;
 

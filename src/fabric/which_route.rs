@@ -1,4 +1,4 @@
-//! What to call a default route.
+//! Which of the default routes it is that an interface carries.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhichRoute {
@@ -7,14 +7,4 @@ pub enum WhichRoute {
     OneOfSeveral,
     /// The one of several that the kernel prefers.
     Best,
-}
-
-impl std::fmt::Display for WhichRoute {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str(match self {
-            WhichRoute::Only => "the default route",
-            WhichRoute::OneOfSeveral => "a default route",
-            WhichRoute::Best => "the default route of the lowest metric",
-        })
-    }
 }

@@ -25,7 +25,7 @@ pub struct PortVerdict {
 }
 
 impl PortVerdict {
-    /// `mlx5_0:1`, whatever other ports there are.
+    /// `mlx5_0:1`, even where the HCA has only this port.
     pub fn full_name(&self) -> String {
         format!("{}:{}", self.hca, self.port)
     }

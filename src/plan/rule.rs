@@ -16,7 +16,7 @@ use crate::libraries::nccl::version::Version;
 /// Why a variable has its value, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
-    /// In the words that the start of this container has written down.
+    /// The reason that the start of this container has written down, in its words.
     AsWritten(String),
     SetByUser,
     /// The configuration says not to fill it in.
@@ -33,7 +33,7 @@ pub enum Rule {
     PublishedInterface(InterfaceChoice),
     /// The published name is that of an interface, and no route shows a better one.
     PublishedInterfaceIsThere,
-    /// So many of all ports.
+    /// The usable ports: `used` of all `of`.
     UsableHcas {
         used: usize,
         of: usize,
@@ -191,7 +191,7 @@ impl Lack {
     pub fn interface(&self) -> Option<&str> {
         match self {
             Lack::Interface(name, _) => Some(name),
-            _ => None,
+            Lack::NoDevice | Lack::Hidden { .. } | Lack::NoneUsed(_) | Lack::NoDeviceForPlugin => None,
         }
     }
 }
@@ -209,7 +209,7 @@ pub enum Sign {
     LinkLayer(String),
     Interface(String),
     InterfaceUp(String),
-    /// What a text of the host is.
+    /// A text of the host, such as the maker's name, and what it says.
     Text {
         what: &'static str,
         found: String,
@@ -242,14 +242,14 @@ pub enum OfProfile {
 pub enum Known {
     /// The first and the last release that read it, where not all do.
     Read { since: Option<Version>, until: Option<Version> },
-    /// With a name that is similar, and read.
+    /// No release reads it. `similar` is a name that one does read.
     Never { similar: Option<String> },
 }
 
 macro_rules! written_in_words {
     ($($name:ident),+) => {
         $(
-            /// Documents have the words.
+            /// A document has the words, and not the data.
             impl Serialize for $name {
                 fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                     serializer.collect_str(self)

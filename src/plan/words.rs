@@ -1,10 +1,11 @@
-//! All words of the plan: why a variable has its value, what was tried, why a port is not used.
+//! All words of the plan, and of the choice of rails: why a variable has its value, what was tried,
+//! why a port is not used.
 
 use std::fmt;
 
 use super::rule::{Evidence, Known, Lack, NotTaken, OfProfile, Published, Rule, SearchEnd, Sign, Trial};
-use crate::fabric::Reason;
 use crate::fabric::interface::{Because, Obstacle, Way};
+use crate::fabric::{Reason, WhichRoute};
 use crate::facts::gid::Gid;
 use crate::libraries::nccl::gid::INDEX;
 use crate::text::counted;
@@ -282,6 +283,29 @@ pub fn because(because: Because) -> String {
         Because::RouteToMaster(master) => format!("carries the route to MASTER_ADDR, {master}"),
         Because::DefaultRoute(route) => format!("carries {route}"),
         Because::Only => "the only interface that is up and has an address".to_owned(),
+    }
+}
+
+impl fmt::Display for WhichRoute {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            WhichRoute::Only => "the default route",
+            WhichRoute::OneOfSeveral => "a default route",
+            WhichRoute::Best => "the default route of the lowest metric",
+        })
+    }
+}
+
+/// The subject is the interface.
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Obstacle::NotThere => "is not there",
+            Obstacle::Down => "is down",
+            Obstacle::NoCarrier => "has no carrier (UP, but not RUNNING)",
+            Obstacle::NoAddress => "has no address",
+            Obstacle::NoGlobalAddress => "has no global address",
+        })
     }
 }
 
