@@ -175,9 +175,9 @@ ids! {
     /// libibverbs has no provider for an HCA in the image, or cannot load it, so NCCL does
     /// not see the HCA.
     NoProvider = "no-provider", "Install ibverbs-providers from the same rdma-core as libibverbs, with its files in `/etc/libibverbs.d`.";
-    /// The driver of the node speaks another ABI than the provider in the image supports, so
-    /// libibverbs leaves the HCA out, and NCCL does not see it.
-    ProviderKernelAbi = "provider-kernel-abi", "Install the provider that belongs to the node's driver in the image: the vendor's package where the node has the vendor's driver (Broadcom's libbnxt_re, AMD's libionic1), else ibverbs-providers. Or mount the node's library over that of the image.";
+    /// The provider of an HCA in the image does not support the ABI that the node's kernel driver
+    /// speaks, so libibverbs leaves the HCA out, and NCCL does not see it.
+    ProviderKernelAbi = "provider-kernel-abi", "Install in the image the provider that belongs to the node's driver: the vendor's package where the node has the vendor's driver (Broadcom's libbnxt_re, AMD's libionic1), else ibverbs-providers. Or mount the node's library over that of the image.";
     /// The image has several releases of NCCL.
     NcclVersionsDiffer = "nccl-versions-differ", "Keep one of them: processes that load different releases cannot form one job.";
     /// The variable `NCCL_VERSION` names another release of NCCL than the job loads.
@@ -189,24 +189,24 @@ ids! {
     NoPlugin = "no-plugin", "Install the plugin in the image (aws-ofi-nccl for EFA), or remove the variable that keeps NCCL from loading it.";
     /// GPUDirect RDMA is not available, so NCCL copies through the memory of the host.
     NoGpudirect = "no-gpudirect", "Load nvidia_peermem on the node, or use NVIDIA's open kernel module with NCCL 2.13 or later.";
-    /// The GPUs are connected to their CPUs over C2C, and the release of NCCL, or a variable, keeps
-    /// NCCL from using GPUDirect RDMA over these links.
+    /// C2C links connect the GPUs to their CPUs, and the release of NCCL, or a variable, keeps NCCL
+    /// from using GPUDirect RDMA over these links.
     C2cGpudirect = "c2c-gpudirect", "Use NCCL 2.27 or later, and leave `NCCL_NET_GDR_C2C` and `NCCL_NET_GDR_LEVEL` unset; with 2.26, set `NCCL_NET_GDR_C2C=1`.";
     /// The host has Data Direct functions of ConnectX-8, through which NCCL 2.27 and later reach
     /// the GPUs. Nothing is wrong.
-    DataDirect = "data-direct", "Nothing needs to be done. Where it does not work, set `NCCL_IB_DATA_DIRECT=0` on all nodes.";
+    DataDirect = "data-direct", "Nothing needs to be done. If NCCL cannot register memory (`mlx5dv_reg_dmabuf_mr` in its log), or the job is slower than before, set `NCCL_IB_DATA_DIRECT=0` on all nodes.";
     /// NCCL 2.24 or 2.25 cannot make one NIC of the ports of a PCI device, and ends with an error.
     NicFusion = "nic-fusion", "Set `NCCL_NET_MERGE_LEVEL=LOC`, or use NCCL 2.26 or later.";
     /// NCCL takes HCAs of different NICs for functions of one, because they are on one PCI bus, as
-    /// in a virtual machine.
+    /// in a virtual machine. A GPU can then no longer use the nearest of these HCAs alone.
     NicsOfSeveralCards = "nics-of-several-cards", "Set `NCCL_IB_MERGE_VFS=0` on all nodes.";
 
     // NVLink between nodes.
 
     /// The GPUs are made for an NVLink domain of several nodes, and the container has no IMEX
-    /// channel that it can use. With several nodes of a domain NCCL ends with an error, or goes
-    /// over the network, depending on its release.
-    ImexChannel = "imex-channel", "Kubernetes: a ComputeDomain, and its resource claim in the pod. Elsewhere: nvidia-imex on the nodes, and `--device /dev/nvidia-caps-imex-channels/channel0`. Without NVLink between nodes: `NCCL_MNNVL_ENABLE=0` on all of them.";
+    /// channel that it can use. A job on several nodes of one domain then ends with an error, or
+    /// goes over the network: that depends on the release of NCCL.
+    ImexChannel = "imex-channel", "In Kubernetes, make a ComputeDomain for the job, and give its pods the domain's resource claim. Elsewhere, run nvidia-imex on the nodes, and give the container a channel: `--device /dev/nvidia-caps-imex-channels/channel0`. To do without NVLink between nodes, set `NCCL_MNNVL_ENABLE=0` on all of them.";
     /// The container has an IMEX channel, and a variable or the release of NCCL keeps NCCL from
     /// using NVLink between nodes.
     NvlinkUnused = "nvlink-unused", "Remove the variable that the finding names, on all nodes; or use a later NCCL.";

@@ -30,7 +30,7 @@ fn more_than_gpus(context: &Context, ports: &[Candidate], every_gpu_has_one: boo
     let hcas: BTreeMap<&str, &str> = rails
         .map(|port| (port.hca.name.as_str(), port.hca.system_guid.as_deref().unwrap_or(&port.hca.name)))
         .collect();
-    // The functions of one NIC are for the same.
+    // The functions of one NIC have one purpose, so they count as one.
     let nics = hcas.values().collect::<BTreeSet<_>>().len();
     let hcas = hcas.len();
     let gpus = usize::try_from(facts.gpu.count?).ok().filter(|gpus| *gpus > 0)?;

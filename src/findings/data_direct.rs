@@ -7,7 +7,7 @@ use crate::libraries::nccl::version::HAS_DATA_DIRECT;
 use crate::plan::{Fabric, Plan, PortVerdict};
 use crate::text::counted;
 
-/// What a person should know who sees `mlx5_0_dma` in NCCL's log, where nobody has decided about it.
+/// Explains `mlx5_0_dma` in NCCL's log. Whoever has set the variable knows it already.
 pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let functions = facts.data_direct.len();
     let is_set = plan.value(VARIABLE).is_some();
@@ -25,11 +25,11 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
         Finding::info(
             Id::DataDirect,
             format!(
-                "There are {} of ConnectX-8. {who} reaches the GPUs through them and calls that {example}_dma, if the image has libmlx5 of rdma-core 54 or later. Ports and GIDs stay those of {example}. Which HCA has a function only the driver tells (NET/IB in NCCL's log).",
+                "There are {} of ConnectX-8. If the image has libmlx5 of rdma-core 54 or later, {who} reaches the GPUs through them, and its log then has {example}_dma for {example}. Ports and GIDs stay those of {example}. No file shows which HCA has such a function; the lines with NET/IB in NCCL's log do.",
                 counted(functions, "Data Direct function"),
             ),
         )
         .about_ports(used().map(PortVerdict::full_name))
-        .with_fix(format!("If registering memory fails (mlx5dv_reg_dmabuf_mr), or the job is slower than before, set {VARIABLE}=0 on all nodes.")),
+        .with_fix(format!("If NCCL cannot register memory (mlx5dv_reg_dmabuf_mr in its log), or the job is slower than before, set {VARIABLE}=0 on all nodes.")),
     )
 }

@@ -3,7 +3,7 @@
 use crate::fabric::KeptRails;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
-use crate::libraries::nccl::version::{TAKES_32_HCAS, Version};
+use crate::libraries::nccl::version::{TAKES_32_HCAS, Version, nccl};
 use crate::text::counted;
 
 pub fn published_differ(profile: &str, published: &str) -> Finding {
@@ -17,9 +17,10 @@ pub fn published_differ(profile: &str, published: &str) -> Finding {
 }
 
 pub fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding {
-    let nccl = version.map_or("NCCL".to_owned(), |version| format!("NCCL {version}"));
-    let message =
-        format!("{usable} ports are usable, but {nccl} takes only the first {most} that libibverbs lists.");
+    let message = format!(
+        "{usable} ports are usable, but {} takes only the first {most} that libibverbs lists.",
+        nccl(version)
+    );
     let fix = match version.is_some_and(|version| version < TAKES_32_HCAS) {
         true => {
             "Use NCCL 2.19 or later, which takes 32, or name in NCCL_IB_HCA the HCAs that are near the GPUs."

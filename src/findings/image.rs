@@ -27,8 +27,8 @@ pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     findings
 }
 
-/// Programs and libraries of the job that are for another architecture. One of a library matters
-/// only where the dynamic loader finds no other one.
+/// Programs and libraries of the job that are for another architecture. A copy of NCCL or
+/// libibverbs matters only where the dynamic loader finds no other one for this architecture.
 fn other_architecture(image: &Image) -> Option<Finding> {
     let matters = |foreign: &&Foreign| match foreign.kind {
         Kind::Nccl => image.nccl_of_the_job().is_none(),
@@ -61,7 +61,7 @@ fn other_architecture(image: &Image) -> Option<Finding> {
         first.wanted,
         list.join(", ")
     );
-    // Nobody knows whether the job takes that Python.
+    // The command may use another Python, or none.
     let finding = match found.iter().all(|foreign| foreign.kind == Kind::Python) {
         true => Finding::warning(Id::OtherArchitecture, message),
         false => Finding::error(Id::OtherArchitecture, message),
@@ -158,7 +158,7 @@ fn no_provider(facts: &Facts, image: &Image, plan: &Plan) -> Option<Finding> {
     let consequence = if all { "the job runs on TCP" } else { "the job runs on the other HCAs" };
     let fix = match provider {
         "ionic" => {
-            "Install AMD's libionic1 of the release of the node's driver in the image, or ibverbs-providers of rdma-core 61 or later where the node has the driver of the Linux kernel."
+            "Install in the image AMD's libionic1 of the same release as the node's driver, or ibverbs-providers of rdma-core 61 or later where the node has the driver of the Linux kernel."
         }
         "erdma" => {
             "Install the vendor's eRDMA packages in the image: libibverbs1 and ibverbs-providers of the same rdma-core."

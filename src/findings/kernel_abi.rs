@@ -38,7 +38,7 @@ fn finding(other: &OtherAbi, names: &[String], consequence: &str) -> Finding {
     let OtherAbi { provider, spoken, supported } = other;
     let KernelAbi { least, most } = supported;
     let message = format!(
-        "The node's kernel driver for {names} speaks ABI {spoken}, and the image's provider {} supports {}: libibverbs says \"does not support the kernel ABI of {spoken} (supports {least} to {most})\", NCCL does not see {names}, and {consequence}.",
+        "The node's kernel driver for {names} speaks ABI {spoken}, but the image's provider {} supports only {}: libibverbs says \"does not support the kernel ABI of {spoken} (supports {least} to {most})\", NCCL does not see {names}, and {consequence}.",
         provider.name,
         range(*supported),
         names = condensed(names),
@@ -48,7 +48,7 @@ fn finding(other: &OtherAbi, names: &[String], consequence: &str) -> Finding {
 
 fn range(supported: KernelAbi) -> String {
     match supported {
-        KernelAbi { least, most } if least == most => format!("{least} alone"),
+        KernelAbi { least, most } if least == most => least.to_string(),
         KernelAbi { least, most } if most >= i32::MAX as u32 => format!("{least} and later"),
         KernelAbi { least, most } => format!("{least} to {most}"),
     }
@@ -58,18 +58,20 @@ fn fix(other: &OtherAbi) -> String {
     let OtherAbi { provider, spoken, supported } = other;
     let package = match provider.name.as_str() {
         "bnxt_re" if *spoken != OF_LINUX => {
-            "Install Broadcom's libbnxt_re of the release of the node's driver in the image"
+            "Install in the image Broadcom's libbnxt_re of the same release as the node's driver"
         }
         "ionic" if *spoken != OF_LINUX => {
-            "Install AMD's libionic1 of the release of the node's driver in the image"
+            "Install in the image AMD's libionic1 of the same release as the node's driver"
         }
         "ionic" => {
-            "The node has the driver of the Linux kernel: install ibverbs-providers of rdma-core 61 or later in the image in place of AMD's libionic1"
+            "The node has the driver of the Linux kernel: install ibverbs-providers of rdma-core 61 or later in the image, in place of AMD's libionic1"
         }
         "bnxt_re" => {
-            "The node has the driver of the Linux kernel: install the distribution's ibverbs-providers in the image in place of Broadcom's libbnxt_re"
+            "The node has the driver of the Linux kernel: install the distribution's ibverbs-providers in the image, in place of Broadcom's libbnxt_re"
         }
-        "erdma" => "Install the vendor's eRDMA packages of the release of the node's driver in the image",
+        "erdma" => {
+            "Install in the image the vendor's eRDMA packages of the same release as the node's driver"
+        }
         _ if *spoken > supported.most => {
             "Install ibverbs-providers of a later rdma-core in the image, or the package of the vendor whose driver the node has"
         }
@@ -103,9 +105,9 @@ mod tests {
             super::fix(&OtherAbi { provider: &provider, spoken, supported: KernelAbi { least, most } })
         };
         for (name, spoken, supported, wanted) in [
-            ("bnxt_re", 6, 1, "Broadcom's libbnxt_re of the release of the node's driver"),
+            ("bnxt_re", 6, 1, "Broadcom's libbnxt_re of the same release as the node's driver"),
             ("bnxt_re", 1, 6, "in place of Broadcom's libbnxt_re"),
-            ("ionic", 4, 1, "AMD's libionic1 of the release"),
+            ("ionic", 4, 1, "AMD's libionic1 of the same release"),
             ("ionic", 1, 4, "rdma-core 61 or later"),
             ("mlx5", 2, 1, "a later rdma-core"),
             ("mlx5", 0, 1, "an earlier rdma-core"),
@@ -120,7 +122,7 @@ mod tests {
     #[test]
     fn ranges_are_words() {
         let words = |least, most| range(KernelAbi { least, most });
-        assert_eq!(words(1, 1), "1 alone");
+        assert_eq!(words(1, 1), "1");
         assert_eq!(words(0, 5), "0 to 5");
         assert_eq!(words(3, i32::MAX as u32), "3 and later");
     }

@@ -1,4 +1,4 @@
-//! The ports that NCCL makes one NIC of: where it cannot, and where it should not.
+//! Ports of which NCCL wants to make one NIC and cannot, or does so and should not.
 
 use std::collections::BTreeSet;
 
@@ -42,12 +42,12 @@ fn foreign(facts: &Facts, version: &str, nic: &[String]) -> Option<Finding> {
         Finding::warning(
             Id::NicsOfSeveralCards,
             format!(
-                "NCCL {version} takes {} for one NIC, because they are on one PCI bus, and they are {} NICs: GPUs lose the choice of the nearest one.",
+                "NCCL {version} makes one NIC of {}, because they are on one PCI bus. They belong to {} NICs, of which a GPU can then no longer use the nearest one alone.",
                 nic.join(", "),
                 cards.len()
             ),
         )
         .about_ports(nic)
-        .with_fix("Set NCCL_IB_MERGE_VFS=0 on all nodes: then only the functions of one device become a NIC.")
+        .with_fix("Set NCCL_IB_MERGE_VFS=0 on all nodes: then NCCL makes one NIC only of the functions of one PCI device.")
     })
 }

@@ -1,13 +1,13 @@
 //! NVLink between nodes: whether the container has what NCCL needs for it.
 //!
-//! Whether this node is in a domain with others, and in which clique, only NVML knows. It is never
-//! assumed: the findings say what happens if it is.
+//! Only NVML knows whether this node is in a domain with others, and in which clique. So the
+//! findings assume neither: they say what happens if it is in one.
 
 use crate::facts::Facts;
 use crate::facts::imex::Imex;
 use crate::facts::node::Access;
 use crate::finding::{Finding, Id};
-use crate::libraries::nccl::mnnvl::{MODELS, Mnnvl, SINCE, VARIABLE, WithoutChannel, mnnvl};
+use crate::libraries::nccl::mnnvl::{INSISTS, MODELS, Mnnvl, SINCE, VARIABLE, WithoutChannel, mnnvl};
 use crate::libraries::nccl::version::NEWEST;
 use crate::plan::Plan;
 
@@ -28,12 +28,16 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
             )
             .with_fix(format!("Use NCCL {}.{} or later; GB200 needs 2.25.", SINCE.major, SINCE.minor)),
         ),
-        _ => None,
+        Mnnvl::Wanted(_) | Mnnvl::Off(_) | Mnnvl::Unknown => None,
     }
 }
 
 fn no_channel(facts: &Facts, plan: &Plan, without: WithoutChannel) -> Finding {
-    let nccl = plan.nccl.map_or("NCCL".to_owned(), |version| format!("NCCL {version}"));
+    let nccl = match plan.nccl {
+        Some(version) => format!("NCCL {version}"),
+        // Then the newest release counts, which does what these do.
+        None => format!("NCCL {}.{} or later", INSISTS.major, INSISTS.minor),
+    };
     let ends = match without {
         WithoutChannel::CudaError => format!("{nccl} ends with an error of CUDA (800 or 801)"),
         WithoutChannel::Network => format!("{nccl} silently uses the network between them"),
@@ -44,15 +48,15 @@ fn no_channel(facts: &Facts, plan: &Plan, without: WithoutChannel) -> Finding {
     let (what, first) = missing(&facts.imex);
     let gpus = facts.gpu.models.first().map_or("the GPUs".to_owned(), |model| format!("the GPUs ({model})"));
     let message = format!(
-        "{what}, so a job cannot reach {gpus} of other nodes over NVLink. If it has several nodes of one NVLink domain, {ends}. Whether this node has joined a domain only NVML tells (nvidia-smi -q, Fabric)."
+        "{what}, so a job cannot reach {gpus} of other nodes over NVLink. If it has several nodes of one NVLink domain, {ends}. Only NVML knows whether this node has joined a domain: see Fabric in the output of nvidia-smi -q."
     );
     let fix = format!(
-        "{first}Kubernetes: make a ComputeDomain for the job, and give its pods the resource claim of the domain's channel. Elsewhere: let nvidia-imex run on the nodes, and give the container a channel (NVIDIA_IMEX_CHANNELS=0, or --device /dev/nvidia-caps-imex-channels/channel0). To do without NVLink between nodes, set {VARIABLE}=0 on all of them."
+        "{first}In Kubernetes, make a ComputeDomain for the job, and give its pods the resource claim of the domain's channel. Elsewhere, let nvidia-imex run on the nodes, and give the container a channel (NVIDIA_IMEX_CHANNELS=0, or --device /dev/nvidia-caps-imex-channels/channel0). To do without NVLink between nodes, set {VARIABLE}=0 on all of them."
     );
     Finding::warning(Id::ImexChannel, message).with_fix(fix)
 }
 
-/// What is wrong with the channels, and what helps against just that.
+/// What is wrong with the channels, and the sentence for the fix that helps against this alone.
 fn missing(imex: &Imex) -> (String, &'static str) {
     let Some(channel) = imex.channels.first() else {
         return (
@@ -61,19 +65,26 @@ fn missing(imex: &Imex) -> (String, &'static str) {
         );
     };
     let number = channel.number;
+    // A device file that the driver no longer knows often cannot be opened either.
+    if let (Some(major), Some(driver)) = (channel.major, imex.major)
+        && major != driver
+    {
+        return (
+            format!(
+                "IMEX channel {number} is a device file with the major number {major}, but the driver's channels have {driver} now"
+            ),
+            "Start a new container: the driver was loaded again after the device files of this one were made. ",
+        );
+    }
     if let Access::Failed(error) = &channel.access {
         return (
             format!("IMEX channel {number} cannot be opened: {error}"),
             "Let the container's user open the device, and allow it in the device cgroup. ",
         );
     }
-    let has =
-        channel.major.map_or("is no device file".to_owned(), |major| format!("has the major number {major}"));
-    let driver =
-        imex.major.map(|major| format!(", and the driver's channels have {major}")).unwrap_or_default();
     (
-        format!("IMEX channel {number} {has}{driver}"),
-        "Make the container anew: the driver was loaded again since its device files were made. ",
+        format!("IMEX channel {number} is no device file"),
+        "Start a new container that is given the device of the channel. ",
     )
 }
 
@@ -85,7 +96,7 @@ fn unused(plan: &Plan, variable: &str) -> Finding {
     )
     .about_variables([variable])
     .with_fix(match variable {
-        // Two jobs in one clique, each with a domain of its own, are a reason.
+        // Whoever runs two jobs in one clique, each with a domain of its own, has a reason.
         VARIABLE => format!("Remove {variable}, on all nodes, unless it is on purpose."),
         _ => format!("Remove {variable}, on all nodes; to go without NVLink between nodes, set {VARIABLE}=0."),
     })

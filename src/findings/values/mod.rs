@@ -20,7 +20,7 @@ use crate::facts::Facts;
 use crate::facts::settings::UserSetting;
 use crate::finding::Finding;
 use crate::libraries::nccl::predict::Prediction;
-use crate::libraries::nccl::version::{NEWEST, Version};
+use crate::libraries::nccl::version::{self, NEWEST, Version};
 use crate::plan::{Fabric, Plan, User};
 use crate::text::shortened;
 
@@ -39,7 +39,7 @@ impl Subject<'_> {
 
     /// `NCCL 2.21.5`, or `NCCL`.
     fn nccl(&self) -> String {
-        self.user.version().map_or("NCCL".to_owned(), |version| format!("NCCL {version}"))
+        version::nccl(self.user.version())
     }
 
     /// What the job's NCCL will do, or where the release is not known a new one.

@@ -61,7 +61,8 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         .collect()
 }
 
-/// A slip in the name of a variable of RCCL's own. Which others RCCL reads is not known.
+/// A slip in the name of a variable of RCCL's own. An unknown name that resembles none is no
+/// finding: not all variables that RCCL reads are known.
 fn of_rccl(setting: &UserSetting) -> Option<Finding> {
     let name = setting.variable.as_str();
     if !name.starts_with("RCCL_") || rccl::knows(name) {

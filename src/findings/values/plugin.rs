@@ -45,7 +45,7 @@ fn named(subject: &Subject, image: &Image) -> Option<Finding> {
         ),
         false => Finding::warning(
             Id::PluginNotFound,
-            format!("{what}; {} goes on with its own transports, without a word.", subject.nccl()),
+            format!("{what}; {} goes on with its own transports, and does not say so.", subject.nccl()),
         ),
     };
     let fix = crippled.map(|crippled| crippled.fix(image)).or_else(|| elsewhere(image));
@@ -78,7 +78,7 @@ fn needed(subject: &Subject, image: &Image) -> Option<Finding> {
     }
     if let Some(crippled) = crippled(subject, plugin::DEFAULT) {
         let message = format!(
-            "The devices here need a net plugin, and {}: {} goes on without it in silence, as NCCL_NET is not set, and the job will run on TCP.",
+            "The devices here need a net plugin, and {}: {} goes on without it and does not say so, because NCCL_NET is not set, and the job will run on TCP.",
             crippled.why(),
             subject.nccl()
         );
@@ -114,7 +114,7 @@ fn crippled<'a>(subject: &Subject<'a>, name: &str) -> Option<Crippled<'a>> {
 }
 
 impl Crippled<'_> {
-    /// A clause.
+    /// Why the loader cannot load it, as a clause of a sentence.
     fn why(&self) -> String {
         let path = self.library.path.display();
         match self.version() {
@@ -135,7 +135,7 @@ impl Crippled<'_> {
     fn fix(&self, image: &Image) -> String {
         if let Some((name, _)) = self.version() {
             return format!(
-                "Put the {name} that belongs to the plugin first: name its folder in LD_LIBRARY_PATH (AWS's installer for EFA puts both in /opt/amazon), or install a later one."
+                "Let the dynamic loader find the {name} that belongs to the plugin: name its folder first in LD_LIBRARY_PATH (AWS's installer for EFA puts both in /opt/amazon), or install a later {name}."
             );
         }
         let there = image.libfabric.iter().chain(&image.libibverbs).find_map(|library| {
@@ -145,7 +145,7 @@ impl Crippled<'_> {
         match there.and_then(|reach| reach.path.parent()) {
             Some(folder) => format!("Add {} to LD_LIBRARY_PATH: {} is there.", folder.display(), self.needs),
             None if self.needs.starts_with("libfabric") => format!(
-                "Install {} in the image, from where the plugin comes (AWS's installer for EFA has both).",
+                "Install in the image the {} that comes with the plugin (AWS's installer for EFA has both).",
                 self.needs
             ),
             None => format!("Install the package of {} in the image.", self.needs),

@@ -11,15 +11,16 @@ use super::version::Version;
 
 pub const VARIABLE: &str = "NCCL_MNNVL_ENABLE";
 
-/// Knows MNNVL.
+/// The first release that knows MNNVL.
 pub const SINCE: Version = Version::new(2, 21, 0);
-/// Tries to share memory before it decides for MNNVL.
+/// The first release that tries to share memory before it decides for MNNVL.
 const TRIES: Version = Version::new(2, 25, 0);
-/// Ends the job if memory cannot be shared, and looks at `NCCL_P2P_DISABLE`.
-const INSISTS: Version = Version::new(2, 27, 0);
+/// The first release that ends the job if memory cannot be shared, and that looks at
+/// `NCCL_P2P_DISABLE`.
+pub const INSISTS: Version = Version::new(2, 27, 0);
 
-/// The GPUs whose nodes are made for one domain: GB200 NVL72 and its like. A GH200 may be in one, but
-/// mostly is not.
+/// The GPUs whose nodes are made for one domain: GB200 NVL72 and its like. A GH200 may be in a
+/// domain, but mostly is not.
 pub const MODELS: &[&str] = &["GB200", "GB300"];
 
 /// What a release does about GPUs of other nodes that NVLink reaches.
@@ -39,7 +40,7 @@ pub enum WithoutChannel {
     /// NCCL decides for MNNVL, and the first memory that it wants to share ends the job with an
     /// error of CUDA (800 or 801).
     CudaError,
-    /// It takes the network instead, without a word.
+    /// It takes the network instead, and does not say so.
     Network,
     /// It ends: `MNNVL (cliqueSize 8) is available but not working on this system`, which
     /// programs show as "unhandled system error".
@@ -91,7 +92,7 @@ pub enum Nvls {
     Off,
     /// If the driver says that the GPUs can.
     Automatic,
-    /// Whether or not they can.
+    /// Whatever the driver says.
     Forced,
 }
 

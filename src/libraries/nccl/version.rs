@@ -24,6 +24,12 @@ impl Version {
     }
 }
 
+/// What a sentence calls the job's NCCL: `NCCL 2.21.5`, or `NCCL` where the release is not known.
+#[must_use]
+pub fn nccl(release: Option<Version>) -> String {
+    release.map_or("NCCL".to_owned(), |version| format!("NCCL {version}"))
+}
+
 impl std::fmt::Display for Version {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
@@ -52,7 +58,8 @@ pub const FUSES_NICS: Version = Version::new(2, 20, 0);
 pub const OPENS_PLUGIN_BY_NAME: Version = Version::new(2, 21, 0);
 /// Searches the GID table where no index is set, and knows `NCCL_IB_ADDR_*`.
 pub const SEARCHES_GIDS: Version = Version::new(2, 21, 0);
-/// Makes no NIC of several ports unless each has as many (until [`FUSES_BY_TOPOLOGY`]).
+/// Makes NICs of several ports only if all NICs then have the same number of ports (until
+/// [`FUSES_BY_TOPOLOGY`]).
 pub const FUSES_ALL_OR_NONE: Version = Version::new(2, 22, 0);
 /// Ignores a range without a slash, which crashed the search before.
 pub const CHECKS_RANGE: Version = Version::new(2, 23, 0);
@@ -60,7 +67,7 @@ pub const CHECKS_RANGE: Version = Version::new(2, 23, 0);
 pub const READS_CONF_FILE: Version = Version::new(2, 23, 0);
 /// Makes one NIC of ports by their distance (`NCCL_NET_MERGE_LEVEL`).
 pub const FUSES_BY_TOPOLOGY: Version = Version::new(2, 24, 0);
-/// Goes on where ports cannot be one NIC; before, the job ended.
+/// Goes on where it cannot make one NIC of ports; before, the job ended.
 pub const FUSION_MAY_FAIL: Version = Version::new(2, 26, 0);
 /// Skips lines of conf files that start with `#`.
 pub const SKIPS_COMMENTS: Version = Version::new(2, 26, 0);
@@ -81,7 +88,7 @@ pub const SORTS_DEVICES: Version = Version::new(2, 29, 7);
 /// Reads `rail` and `plane` in lists, strips carriage returns in conf files, and
 /// finds the home folder by `HOME`.
 pub const REWROTE_PARSERS: Version = Version::new(2, 30, 0);
-/// Makes one NIC of up to eight ports, four before.
+/// Makes one NIC of up to eight ports; before, of up to four.
 pub const FUSES_EIGHT: Version = Version::new(2, 30, 0);
 /// Knows `NCCL_NET_MERGE_POLICY`.
 pub const FUSES_RAILS: Version = Version::new(2, 30, 7);

@@ -3,16 +3,17 @@
 use super::Evidence;
 use crate::facts::Facts;
 use crate::libraries::nccl::mnnvl::{MODELS, Mnnvl, Nvls, WithoutChannel, mnnvl, nvls};
-use crate::libraries::nccl::version::NEWEST;
+use crate::libraries::nccl::version::{NEWEST, nccl};
 use crate::plan::Plan;
 use crate::self_test::report::Nvlink;
 
-/// What NCCL takes for the clique of this node, in place of what NVML says (`fillInfo` in
+/// The variables that NCCL believes in place of NVML about the clique of this node (`fillInfo` in
 /// `src/init.cc`).
 const CLIQUE: &str = "NCCL_MNNVL_CLIQUE_ID";
 const CLUSTER: &str = "NCCL_MNNVL_UUID";
 
-/// What nodes of one domain must have in common; `None` where nothing speaks for a domain.
+/// What the nodes of one NVLink domain must have in common; `None` where nothing suggests that this
+/// node is in one.
 pub fn of_node(facts: &Facts, plan: &Plan) -> Option<Nvlink> {
     if facts.imex.count == 0 && facts.gpu.model_of(MODELS).is_none() {
         return None;
@@ -32,24 +33,26 @@ pub fn nvlink(facts: &Facts, plan: &Plan) -> Evidence {
             "no IMEX channel, and no GPU that is made for an NVLink domain of several nodes",
         );
     };
-    let version = plan.nccl.unwrap_or(NEWEST);
+    let (version, nccl) = (plan.nccl.unwrap_or(NEWEST), nccl(plan.nccl));
     let get = |name: &str| plan.value(name);
     let of_nccl = match mnnvl(get, version) {
-        Mnnvl::Unknown => format!("NCCL {version} does not use NVLink between nodes"),
+        Mnnvl::Unknown => format!("{nccl} does not use NVLink between nodes"),
         Mnnvl::Off(variable) => format!("{variable} turns NVLink between nodes off"),
         Mnnvl::Wanted(WithoutChannel::Network) => {
-            format!("NCCL {version} uses NVLink between nodes if it can, else the network")
+            format!("{nccl} uses NVLink between nodes if it can, else the network")
         }
-        Mnnvl::Wanted(_) => format!("NCCL {version} uses NVLink between the nodes of a clique"),
+        Mnnvl::Wanted(WithoutChannel::CudaError | WithoutChannel::SystemError) => {
+            format!("{nccl} uses NVLink between the nodes of a clique")
+        }
     };
     let multicast = match nvls(get, version) {
         Nvls::Off => Some("NCCL_NVLS_ENABLE turns NVLink SHARP off"),
-        Nvls::Forced => Some("NCCL_NVLS_ENABLE takes NVLink SHARP for granted"),
+        Nvls::Forced => Some("NCCL_NVLS_ENABLE turns NVLink SHARP on, whether or not the GPUs have it"),
         Nvls::Automatic => None,
     };
     let clique = match found.clique {
         Some(overrides) => format!("the clique is that of {overrides}"),
-        None => "the state of the fabric and the clique are known to NVML alone (nvidia-smi -q, Fabric)"
+        None => "only NVML knows the state of the fabric and the clique: see Fabric in the output of nvidia-smi -q"
             .to_owned(),
     };
     let channels = match found.channels.as_str() {
@@ -72,7 +75,7 @@ mod tests {
         facts.gpu.models = vec!["NVIDIA GB200".to_owned()];
         let lines = nvlink(&facts, &plan).lines;
         assert_eq!(lines[0], "no usable IMEX channel");
-        assert!(lines.last().unwrap().contains("NVML alone"), "{lines:?}");
+        assert!(lines.last().unwrap().contains("only NVML knows"), "{lines:?}");
         let channel = |number| Channel { number, ..Channel::default() };
         facts.imex = Imex { channels: vec![channel(0), channel(7)], count: 2, ..Imex::default() };
         assert_eq!(nvlink(&facts, &plan).lines[0], "IMEX channel 0, 7");
