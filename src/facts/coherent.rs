@@ -80,7 +80,7 @@ fn numbers(list: &str) -> Vec<u32> {
     numbers.into_iter().collect()
 }
 
-/// The way back.
+/// A sorted list of numbers, written as the kernel writes it: `0-1,4`.
 fn ranges(numbers: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {

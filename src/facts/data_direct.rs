@@ -2,21 +2,21 @@
 //! GPU, through which an HCA reaches the memory of the GPU past the CPU
 //! (`drivers/infiniband/hw/mlx5/data_direct.c`).
 //!
-//! Which HCA a function belongs to no file shows; the driver compares serial numbers in the PCI
-//! configuration space, and tells only who opens the device through verbs
+//! No file shows which HCA a function belongs to. The driver compares serial numbers in the PCI
+//! configuration space, and tells the result only to a program that opens the HCA through verbs
 //! (`mlx5dv_get_data_direct_sysfs_path`).
 
 use super::pci::{self, PciDevice};
 use super::rdma::is_pci_address;
 use super::reader::Reader;
 
-/// The only PCI driver of this name is that of the functions.
+/// The folder of the functions' PCI driver. (The driver of the HCAs themselves is `mlx5_core`.)
 const DRIVER: &str = "/sys/bus/pci/drivers/mlx5_ib";
 
 /// The most functions that are looked at.
 const MOST: usize = 64;
 
-/// All of the host, in the order of their PCI addresses.
+/// Reads all functions of the host, in the order of their PCI addresses.
 pub fn read(reader: &Reader) -> Vec<PciDevice> {
     let mut names = Vec::new();
     reader.each_name_if_listable(DRIVER, 4 * MOST, |name| {

@@ -33,7 +33,7 @@ pub struct Imex {
     /// How many channels this container has.
     pub count: usize,
     /// How many channels the driver has (`ImexChannelCount` of `/proc/driver/nvidia/params`);
-    /// `None` if the driver is older than the channels, or does not show.
+    /// `None` if the driver is too old for channels, or its files are not shown here.
     pub of_driver: Option<u32>,
     /// The major number that the driver has for its channels now (`/proc/devices`).
     pub major: Option<u32>,
@@ -47,7 +47,7 @@ pub struct Imex {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Channel {
-    /// Processes of a job that share memory must have the same one.
+    /// The processes of a job that share memory must all use the same channel.
     pub number: u32,
     pub access: Access,
     /// The major number of the device file; `None` if this is no character device.
@@ -60,8 +60,8 @@ impl Imex {
         channel.access == Access::Opened && !self.is_stale(channel)
     }
 
-    /// Whether the device file is of a major number that the driver has no longer, or of no
-    /// character device: the driver then does not take it for a channel
+    /// Whether the driver does not take the file for a channel, because the file has a major
+    /// number that the driver has no longer, or is no character device
     /// (`nv_caps_imex_channel_get`).
     pub fn is_stale(&self, channel: &Channel) -> bool {
         self.major.is_some() && channel.major != self.major

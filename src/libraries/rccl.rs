@@ -33,7 +33,7 @@ const RELEASES: &[(Version, &str)] = &[
 ];
 
 /// Variables of RCCL's own, in the order of their names: those that its sources of ROCm 4.5 to 6.3
-/// read, and those that its changelog names up to ROCm 7.14. There may be others.
+/// read, and those that its changelog names up to ROCm 7.14. RCCL may read others as well.
 const VARIABLES: &[&str] = &[
     "RCCL_AINIC_ROCE",
     "RCCL_CE_ALLREDUCE",

@@ -40,7 +40,7 @@ fn whom(known: Option<Version>, forecast: &Forecast, next: Option<Version>) -> S
     }
 }
 
-/// `, with one NIC of rocep1s0f0 and rocep1s0f1`, for each NIC of several ports.
+/// `, one NIC of rocep1s0f0+rocep1s0f1`; empty where no NIC has several ports.
 fn nics(plan: &Plan, fused: &Fused) -> String {
     let Fused::Nics(nics) = fused else { return String::new() };
     let name = |port: &String| {

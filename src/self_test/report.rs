@@ -26,7 +26,8 @@ pub struct Report {
     /// The release of NCCL in the image.
     pub nccl: Option<String>,
     pub profile: Option<String>,
-    /// What nodes of an NVLink domain must have in common; `None` where nothing speaks for a domain.
+    /// What the nodes of an NVLink domain must have in common; `None` where nothing suggests that this
+    /// node is in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nvlink: Option<Nvlink>,
     /// The variables that are filled in.

@@ -65,7 +65,7 @@ pub enum Kind {
     /// The library of PyTorch that calls NCCL.
     Torch,
     Libibverbs,
-    /// A kind that a later version of this program knows.
+    /// Another library, or a kind that a later version of this program knows.
     #[default]
     #[serde(other)]
     Other,
@@ -76,7 +76,14 @@ impl Kind {
         match family {
             Family::Nccl => Kind::Nccl,
             Family::Verbs => Kind::Libibverbs,
-            _ => Kind::Other,
+            Family::Rccl
+            | Family::NetPlugin
+            | Family::Rdmacm
+            | Family::CudaRuntime
+            | Family::Ucp
+            | Family::Fabric
+            | Family::GinPlugin
+            | Family::TunerPlugin => Kind::Other,
         }
     }
 }

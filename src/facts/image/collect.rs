@@ -119,8 +119,8 @@ impl<'a> Collector<'a> {
         self.found.iter().position(|library| library.path == real)
     }
 
-    /// What a library needs and the loader does not find, or finds too old, of what a plugin may
-    /// need.
+    /// The libraries that a plugin needs, and that the loader does not find or finds too old. Only
+    /// those count that the job has not loaded before ([`Family::is_of_a_plugin`]).
     fn missing(&self, real: &Path) -> Option<Vec<String>> {
         let file = self.tree.open(real)?;
         let elf = Elf::open(&file).ok()?;
@@ -146,8 +146,9 @@ impl<'a> Collector<'a> {
         Elf::open(&file).ok()?.versions_defined()
     }
 
-    /// All libraries that were found, with the names for which they are loaded, for NCCL and RCCL with the
-    /// versions that only the files tell, and for plugins with what keeps the loader from them.
+    /// All libraries that were found, with the names for which they are loaded. Those of NCCL and
+    /// RCCL get the versions that only a text in the file tells, and plugins what the loader lacks
+    /// to load them.
     pub fn finish(mut self) -> Vec<Library> {
         let mut names: Vec<String> = Vec::new();
         let reached = self.found.iter().flat_map(|library| library.reached.iter());
@@ -177,12 +178,13 @@ impl<'a> Collector<'a> {
     }
 }
 
+/// The version that a text in a library of NCCL or RCCL tells.
 fn version_in(tree: &Tree, family: Family, real: &Path) -> Option<String> {
     let file = tree.open(real)?;
     let elf = Elf::open(&file).ok()?;
-    match family {
-        Family::Rccl => scan::rccl_version(&file, &elf, NCCL_TEXTS),
-        _ => scan::nccl_version(&file, &elf, NCCL_TEXTS),
+    match family == Family::Rccl {
+        true => scan::rccl_version(&file, &elf, NCCL_TEXTS),
+        false => scan::nccl_version(&file, &elf, NCCL_TEXTS),
     }
 }
 

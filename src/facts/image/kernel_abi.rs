@@ -15,7 +15,7 @@ use std::path::Path;
 pub struct KernelAbi {
     /// `match_min_abi_version`.
     pub least: u32,
-    /// `match_max_abi_version`; 2147483647 where any later ABI is welcome.
+    /// `match_max_abi_version`; 2147483647 where the provider supports every later ABI.
     pub most: u32,
 }
 
@@ -40,7 +40,7 @@ fn in_library(elf: &Elf, name: &str) -> Option<KernelAbi> {
     let data = elf.data()?;
     data.pointers.iter().find_map(|(address, target)| {
         let at = |offset: u64| address.checked_add(offset);
-        // A pointer, two numbers that are none, and a pointer.
+        // The struct begins with a pointer, two numbers that are no pointers, and a pointer.
         if data.pointers.contains_key(&at(LEAST)?) || !data.pointers.contains_key(&at(TABLE)?) {
             return None;
         }

@@ -22,8 +22,8 @@ pub struct Library {
     pub reached: Vec<Reach>,
     /// Of a plugin: the libraries that it needs (DT_NEEDED) and that the dynamic loader does not
     /// find, so that it cannot load the plugin either. One that is found, and is too old, is
-    /// named with the version of symbols that it lacks: `libfabric.so.1 (FABRIC_1.8)`. Looked
-    /// for are libfabric and libibverbs; others the job may have loaded by then.
+    /// named with the version of symbols that it lacks: `libfabric.so.1 (FABRIC_1.8)`. Only
+    /// libfabric and libibverbs are looked for: the job may have loaded all others by then.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }

@@ -13,7 +13,7 @@ const SHEBANG: usize = 256;
 /// The most folders of the `PATH` that count.
 const MOST: usize = 64;
 
-/// Those that are for another architecture.
+/// The programs that are for another architecture.
 pub fn foreign(tree: &Tree, start: Start) -> Vec<Foreign> {
     let command = start.command.and_then(|command| in_path(tree, start, command));
     let interpreter = command.as_ref().and_then(|command| interpreter(tree, start, command));

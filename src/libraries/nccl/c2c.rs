@@ -9,24 +9,24 @@ use super::version::Version;
 pub const VARIABLE: &str = "NCCL_NET_GDR_C2C";
 const LEVEL: &str = "NCCL_NET_GDR_LEVEL";
 
-/// Knows C2C links as such, and the variable.
+/// The first release that knows C2C links as such, and the variable.
 pub const SINCE: Version = Version::new(2, 26, 0);
-/// Uses them by default.
+/// The first release that uses them by default.
 const BY_DEFAULT: Version = Version::new(2, 27, 0);
-/// Compares the distance P2C with the level; before, the shorter C2C.
+/// The first release that compares the level with the distance P2C; before, it was the shorter C2C.
 const COMPARES_P2C: Version = Version::new(2, 29, 0);
 
-/// The GPUs with C2C links to a CPU beside which NICs are. (The GB10 of a DGX Spark has no GPUDirect
-/// RDMA at all.)
+/// The GPUs with C2C links to a CPU that has NICs as well. (The GB10 of a DGX Spark has no
+/// GPUDirect RDMA at all.)
 pub const MODELS: &[&str] = &["GH200", "GB200", "GB300"];
 
-/// Whether a release does so, and what stands in the way.
+/// Whether a release uses GPUDirect RDMA over C2C links, and what keeps it from that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GpuDirect {
     Used,
-    /// Not by default, and this value of [`VARIABLE`] turns it on.
+    /// Not by default; the value 1 of [`VARIABLE`] turns it on.
     AskFor,
-    /// The variable turns it off.
+    /// This variable turns it off.
     Off(&'static str),
     /// The release does not know C2C links. A level of `PHB` or `SYS` turns it on.
     TooOld,

@@ -12,16 +12,17 @@ use super::version::{HAS_DATA_DIRECT, Version};
 
 pub const VARIABLE: &str = "NCCL_IB_DATA_DIRECT";
 
-/// Offers the function instead of the HCA's own way, and no longer beside it.
+/// Offers the way through the function in place of the HCA's own; before, beside it.
 const HIDES_OWN_WAY: Version = Version::new(2, 27, 6);
+/// Takes a number above 2 for 1; before, for 0.
 const TAKES_ANY_NUMBER: Version = Version::new(2, 28, 0);
 
-/// Which ways to the GPUs a release offers for an HCA that has both.
+/// Which ways to the GPUs a release offers for an HCA that has a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ways {
-    /// Past the function, as for any other HCA.
+    /// The HCA's own, as if there were no function.
     Own,
-    /// Through the function alone: `mlx5_0_dma`.
+    /// That through the function alone: `mlx5_0_dma`.
     Function,
     /// Either, as two devices: `mlx5_0` and `mlx5_0_dma`.
     Both,

@@ -19,7 +19,7 @@ pub enum Fusion<'a> {
     Nics(Vec<Vec<(&'a Hca, &'a Port)>>),
     /// NCCL's message. From 2.24 to 2.25 the job ends where ports cannot be made one.
     Fails(&'static str),
-    /// What decides is not known here, or not followed.
+    /// It depends on what is not known here, or what this model does not follow.
     Unknown,
 }
 
@@ -35,7 +35,7 @@ enum Level {
     Loc,
     /// Those of one PCI device.
     Port,
-    /// Farther ones: what is between them in NCCL's own topology decides.
+    /// Farther ones as well. NCCL's own topology decides, which is not modelled.
     Farther,
 }
 
@@ -68,7 +68,7 @@ pub fn fuse<'a, 'e>(
         ports.sort_by_key(|(hca, _)| hca.pci_address.as_deref().and_then(number));
     }
     let ports = ports.as_slice();
-    // From 2.24 to 2.26 the devices of a bus stay apart for this purpose.
+    // From 2.24 to 2.26, NCCL keeps the devices of a bus apart here, whatever the variable says.
     let merges_vfs = is_on("NCCL_IB_MERGE_VFS") && !(FUSES_BY_TOPOLOGY..HAS_DATA_DIRECT).contains(&version);
     let places: Option<Vec<String>> =
         ports.iter().map(|(hca, _)| place(hca.pci_address.as_deref()?, merges_vfs)).collect();
@@ -109,7 +109,7 @@ pub fn fuse<'a, 'e>(
 }
 
 /// The PCI address that counts: NCCL takes all functions of a device for one, and with
-/// `NCCL_IB_MERGE_VFS` all devices of a bus (`ncclIbGetPciPath`).
+/// `NCCL_IB_MERGE_VFS` all devices of a bus for one (`ncclIbGetPciPath`).
 fn place(address: &str, merges_vfs: bool) -> Option<String> {
     let (device, _function) = address.split_once('.')?;
     let (bus, _device) = device.rsplit_once(':')?;
@@ -142,8 +142,8 @@ fn while_looking(ports: &[(&Hca, &Port)], places: &[String]) -> Vec<Vec<usize>> 
     nics
 }
 
-/// Since 2.24: each port, in their order, takes those that are near and not taken. Where they
-/// cannot be one NIC, they count as far from it.
+/// Since 2.24: each port in turn takes the near ports that no other one has taken. Where these
+/// cannot be one NIC, NCCL counts them as far from each other and tries again.
 fn by_topology(
     ports: &[(&Hca, &Port)],
     places: &[String],
@@ -181,7 +181,7 @@ fn by_topology(
             for &other in &nic[1..] {
                 apart.extend([(index, other), (other, index)]);
             }
-            // NCCL starts anew with the second port, not with the first.
+            // NCCL begins again with the second port, not with the first.
             index = 1;
             continue;
         }

@@ -107,7 +107,7 @@ pub fn plugin(facts: &Facts, name: &str) -> Option<String> {
 }
 
 /// The plugin for networks that a name leads to, whether or not what it needs is there.
-/// RCCL puts another word at the start of a name than NCCL.
+/// The name that RCCL looks for in place of NCCL's: it begins with another word.
 pub fn plugin_file<'a>(facts: &'a Facts, name: &str) -> Option<&'a Library> {
     let image = facts.image.as_ref()?;
     let of_rccl = name.strip_prefix("libnccl-net").filter(|_| is_rccl(facts));

@@ -66,7 +66,7 @@ pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
     }
     let has_c2c = facts.gpu.model_of(c2c::MODELS).is_some();
     let line = |gpu: &Nearest| {
-        // What the PCI bus shows as far is the other end of the CPU that the GPU is connected to.
+        // The GPU is connected to this CPU over C2C, so the way that the PCI bus shows does not count.
         let over = if has_c2c && gpu.distance == Distance::Node { ", over C2C" } else { "" };
         format!("{}: {} {}{over}", gpu.gpu, condensed(&gpu.hcas), gpu.distance.word())
     };

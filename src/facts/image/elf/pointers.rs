@@ -24,7 +24,8 @@ const RELA: usize = 24;
 /// Bytes of a pointer.
 const POINTER: u64 = 8;
 
-/// Bytes that are read of a table of relocations that is not packed; a provider of libibverbs has ten thousand.
+/// Bytes that are read of a table of relocations that is not packed; that of a provider of
+/// libibverbs has ten thousand.
 const LONGEST_TABLE: u64 = 1024 * 1024;
 
 /// Bytes that are read of the data; a provider of libibverbs has some thousand.
@@ -33,7 +34,7 @@ const LONGEST_DATA: u64 = 1024 * 1024;
 /// Pointers that are kept.
 const MOST: usize = 64 * 1024;
 
-/// The data of a library, and where its pointers point to.
+/// The data of a library, and what its pointers point to.
 #[derive(Debug, Default)]
 pub struct Data {
     /// The writable segments, each with the address of its first byte.
@@ -67,9 +68,9 @@ impl Data {
         }
     }
 
-    /// Adds the pointers of a packed table (`SHT_RELR` of the generic ABI): an even word is the address of a
-    /// pointer, and each bit of the odd words after it but the lowest stands for one of the next
-    /// 63 places. What the pointer points to is in its own place.
+    /// Adds the pointers of a packed table (`SHT_RELR` of the generic ABI). An even word is the
+    /// address of a pointer. In the odd words after it, each bit but the lowest stands for one of
+    /// the next 63 places. What a pointer points to is written in its place.
     fn add_packed(&mut self, table: &[u8]) {
         let mut next = 0u64;
         for word in table.chunks_exact(8).filter_map(|bytes| u64_at(bytes, 0)) {
