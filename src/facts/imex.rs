@@ -157,7 +157,7 @@ mod tests {
         file("dev/nvidia-caps-imex-channels/channel0", "");
         let found = read_below(root.path());
         assert_eq!((found.of_driver, found.major, found.manageable), (Some(2048), Some(498), false));
-        // A plain file in its place is none of the driver's.
+        // The driver does not take a plain file for a channel.
         assert!(found.is_stale(&found.channels[0]) && found.usable().next().is_none());
         let other = Channel { major: Some(497), ..Channel::default() };
         assert!(found.is_stale(&other));

@@ -156,7 +156,11 @@ fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
 fn write_beyond_the_gpus(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     let imex = &facts.imex;
     for channel in &imex.channels {
-        let stale = if imex.is_stale(channel) { ", which is none of the driver's" } else { "" };
+        let stale = if imex.is_stale(channel) {
+            ", which the driver does not take for one of its channels"
+        } else {
+            ""
+        };
         writeln!(out, "  IMEX channel {}: {}{stale}", channel.number, String::from(channel.access.clone()))?;
     }
     if imex.count > imex.channels.len() {
