@@ -19,7 +19,8 @@ run() {
     shift
     echo "--- arm64: $suite"
     there=$("$@" -- --list 2>/dev/null)
-    set -- "$@" -- --exact
+    # Many of the tests only wait.
+    set -- "$@" -- --test-threads 8 --exact
     # No name has a space.
     # shellcheck disable=SC2013
     for name in $(sed -n "s/^$suite \([^ ]*\) .*/\1/p" "$here/skipped"); do
