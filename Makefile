@@ -72,12 +72,12 @@ test: build test-setup
 	$(CARGO) test --release --locked --no-fail-fast
 	RDMA_INIT_TEST_PEER=tini $(CARGO) test --release --locked --test peers
 
-# What runs of the suites with the program for arm64 on a machine that is not: in QEMU. On an
-# arm64 machine, `make test` is all of them.
+# The suites with the program for arm64, as far as QEMU can run them, on a machine of another
+# architecture. SUITES chooses some. On an arm64 machine, `make test` runs all of them.
 test-arm64:
 	@$(MAKE) build ARCHITECTURE=aarch64
 	@test $(HERE) = aarch64 || sh tests/arm64/setup.sh
-	@test $(HERE) = aarch64 || sh tests/arm64/run.sh
+	@test $(HERE) = aarch64 || sh tests/arm64/run.sh $(SUITES)
 
 # What a change of the code breaks first; needs no Docker and no virtual machine, and
 # fetches nothing. The debug profile, because it is built in seconds, and the release in minutes.
