@@ -92,7 +92,7 @@ impl Link {
     }
 
     fn tell(&self, message: &Message) {
-        // The few messages fit into the pipe. If PID 1 is gone, this process is killed anyway.
+        // The few messages fit into the pipe. If the supervisor is gone, nobody needs them.
         let _ = (&self.pipe).write_all(&message.encode());
     }
 

@@ -54,7 +54,7 @@ impl Enforcing {
 }
 
 impl Refusal {
-    /// The reason as a sentence: what went wrong, and which keys then forbid to start the command.
+    /// The reason as a sentence: what went wrong, and which keys then forbid the start.
     pub fn because(self, what: &str) -> String {
         let keys = self.asked_by.keys();
         let (names, verb) = match &keys[..] {

@@ -13,5 +13,7 @@ pub fn of(file: impl AsFd) -> Option<u64> {
     // SAFETY: the path is a C string, and the structure is valid for the call, which fills it.
     let result =
         unsafe { libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_MNT_ID, &raw mut status) };
-    (result == 0 && status.stx_mask & libc::STATX_MNT_ID != 0).then_some(status.stx_mnt_id)
+    let is_told = result == 0 && status.stx_mask & libc::STATX_MNT_ID != 0;
+    // QEMU's user mode says that it tells the number, and leaves it at 0.
+    Some(status.stx_mnt_id).filter(|number| is_told && *number != 0)
 }
