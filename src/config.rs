@@ -146,6 +146,7 @@ impl Config {
         Options {
             profile: self.profile.clone(),
             default_route_hca: self.default_route_hca,
+            require_rdma: self.require_rdma,
             keep: self.keep.clone(),
             set: self.set.clone(),
         }

@@ -86,7 +86,8 @@ fn of_start(facts: &Facts, setting: &UserSetting) -> Option<Setting> {
     Some(Setting { at_start: true, ..Setting::filled(variable, value, source, Rule::AsWritten(rule)) })
 }
 
-fn of_proposal(proposal: Proposal) -> Setting {
+/// The setting for a variable that nobody else decides on.
+pub fn of_proposal(proposal: Proposal) -> Setting {
     let Proposal { variable, value, source, rule, evidence } = proposal;
     let setting = match value {
         Some(value) => Setting::filled(variable, value, source, rule),

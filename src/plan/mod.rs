@@ -15,6 +15,7 @@ pub mod gid;
 mod hcas;
 pub mod interface;
 mod needs;
+mod network;
 mod notes;
 mod options;
 mod port_verdict;
@@ -154,12 +155,19 @@ pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -
         proposals.extend(companions::propose(&ports, &gid, interface.as_ref(), &profile));
         proposals.extend(fill::tuning(&profile));
     }
-    let settings = fill::settings(&context, proposals);
+    let mut settings = fill::settings(&context, proposals);
 
     // Without devices and without a platform there is no network to speak of.
     let has_forecast = !facts.rdma.is_empty() || choice.is_some();
-    let forecasts =
-        if has_forecast { forecast::forecasts(facts, &settings, user.version()) } else { Vec::new() };
+    let forecasts = |settings: &[Setting]| match has_forecast {
+        true => forecast::forecasts(facts, settings, user.version()),
+        false => Vec::new(),
+    };
+    let mut expected = forecasts(&settings);
+    if let Some(proposal) = network::propose(&context, &expected) {
+        settings.push(fill::of_proposal(proposal));
+        expected = forecasts(&settings);
+    }
 
     let wanted = wanted::without_users_list(&context);
     let left_idle = |port: &Candidate| !port.is_used() && wanted.contains(&port.name());
@@ -175,7 +183,7 @@ pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -
         ports: verdicts,
         settings,
         nccl: user.version(),
-        forecasts,
+        forecasts: expected,
         findings: Vec::new(),
         tried,
     };

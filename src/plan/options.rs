@@ -9,6 +9,8 @@ use serde::Deserialize;
 pub struct Options {
     pub profile: ProfileOption,
     pub default_route_hca: DefaultRouteOption,
+    /// Whether the job must not run without RDMA.
+    pub require_rdma: bool,
     /// Variables never to fill.
     pub keep: BTreeSet<String>,
     /// Variables to set, as if by the user.

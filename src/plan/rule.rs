@@ -54,6 +54,8 @@ pub enum Rule {
     /// The variable leads NCCL's own search to the right slots.
     SteersSearch,
     Interface(Because),
+    /// RDMA is required, and with this name NCCL takes nothing else.
+    FallbackIsAnError,
     /// The profile of this name asks for another library to follow NCCL.
     Follows(String),
 }

@@ -45,6 +45,9 @@ impl fmt::Display for Rule {
                 f.write_str("makes NCCL's own search find the GID of this container on every HCA")
             }
             Rule::Interface(why) => f.write_str(&because(*why)),
+            Rule::FallbackIsAnError => f.write_str(
+                "what NCCL will use; with its name a fall-back to TCP is an error, as require-rdma asks",
+            ),
             Rule::Follows(profile) => write!(f, "follows NCCL's variable, as profile {profile} asks"),
         }
     }

@@ -2,7 +2,7 @@
 //! variables that lead no program to a file, a library, code, or another machine.
 
 use crate::facts::environment::is_variable_name;
-use crate::libraries::nccl::variables;
+use crate::libraries::nccl::{network, variables};
 use crate::libraries::rccl;
 
 /// Parts of the names of variables whose value is a file, a folder, or an address.
@@ -48,6 +48,9 @@ fn is_known(name: &str) -> bool {
 
 /// Whether this is text that is neither a path nor special to a shell.
 fn is_plain(name: &str, value: &str) -> bool {
+    if name == network::VARIABLE && network::NAMES.contains(&value) {
+        return true;
+    }
     let is_range = name == "NCCL_IB_ADDR_RANGE";
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-+.,:=^".contains(c) || c == '/' && is_range;
     value.len() <= LONGEST && !value.starts_with('.') && value.chars().all(plain)
@@ -105,6 +108,7 @@ mod tests {
             ("NCCL_SOCKET_IFNAME", "^docker0,lo"),
             ("NCCL_IB_ADDR_RANGE", "25.11.0.0/16"),
             ("NCCL_IB_ADDR_RANGE", "fd00::/64"),
+            ("NCCL_NET", "AWS Libfabric"),
             ("NCCL_NET_PLUGIN", "none"),
             ("NCCL_TUNER_PLUGIN", "none"),
             ("GLOO_SOCKET_IFNAME", "eth0"),
@@ -128,6 +132,7 @@ mod tests {
             ("NCCL_IB_HCA", ".evil"),
             ("NCCL_IB_HCA", "$(id)"),
             ("NCCL_IB_HCA", "a b"),
+            ("NCCL_NET", "a b"),
             ("NCCL_IB_HCA", "a\nb"),
             ("NCCL_IB_HCA;id", "1"),
         ] {

@@ -13,6 +13,7 @@ pub mod interfaces;
 pub mod level;
 pub mod list;
 pub mod mnnvl;
+pub mod network;
 pub mod number;
 pub mod plugin;
 pub mod predict;

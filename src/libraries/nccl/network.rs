@@ -1,0 +1,79 @@
+//! The names by which `NCCL_NET` calls what carries the traffic between nodes. NCCL compares them
+//! without regard to case (`src/net.cc`, `ncclNetInit`; later `src/plugin/net.cc`,
+//! `ncclNetPluginAssignToComm`).
+
+use std::path::Path;
+
+use super::predict::Transport;
+
+/// The variable.
+pub const VARIABLE: &str = "NCCL_NET";
+
+/// The name of NCCL's own transport for InfiniBand and RoCE (`src/transport/net_ib.cc`).
+const OWN: &str = "IB";
+const OF_AWS: &str = "AWS Libfabric";
+const OF_GOOGLE: &str = "gIB";
+const OF_AMD: &str = "RCCL-ANP";
+
+/// All names that may be filled in.
+pub const NAMES: [&str; 4] = [OWN, OF_AWS, OF_GOOGLE, OF_AMD];
+
+/// The name of a transport with RDMA. `None` for sockets, and for a plugin whose name is not known.
+#[must_use]
+pub fn name(transport: &Transport) -> Option<&'static str> {
+    match transport {
+        Transport::Verbs(_) => Some(OWN),
+        Transport::Plugin { file, found: true, .. } => of_plugin(file),
+        Transport::Plugin { .. } | Transport::Sockets { .. } | Transport::Fails(_) => None,
+    }
+}
+
+/// The name that a plugin has in each of its releases, by the path that its maker gives it:
+///
+/// * aws-ofi-nccl: `AWS Libfabric`. Its later releases are called `Libfabric`, and take this name
+///   where `NCCL_NET` has it (`src/nccl_ofi_interface_nvidia.cpp`, `nvidia_plugin_name_fixup`).
+/// * Google's: `gIB`, as its own log and `set_nccl_env.sh` say.
+/// * AMD's for its NICs: `RCCL-ANP`, by which RCCL knows it, too (`src/transport/net.cc`).
+///
+/// NVIDIA's plugin of HPC-X has another name for each version of NCCL's interface
+/// (`IBext_v8`), and several to choose from, so none is sure.
+fn of_plugin(file: &str) -> Option<&'static str> {
+    let name = Path::new(file).file_name()?.to_str()?;
+    let is_below = |folder: &str| file.starts_with(folder);
+    let is_of_aws = ["libnccl-net-ofi", "libnccl-net-aws-ofi"].iter().any(|start| name.starts_with(start))
+        || is_below("/opt/amazon/ofi-nccl/")
+        || is_below("/opt/aws-ofi-nccl/");
+    if is_of_aws {
+        Some(OF_AWS)
+    } else if is_below("/usr/local/gib/") {
+        Some(OF_GOOGLE)
+    } else {
+        name.starts_with("librccl-anp").then_some(OF_AMD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_has_the_name_that_its_maker_gives_it() {
+        for (file, name) in [
+            ("/opt/amazon/ofi-nccl/lib/libnccl-net.so", Some("AWS Libfabric")),
+            ("/opt/aws-ofi-nccl/install/lib/libnccl-net.so.0.0.0", Some("AWS Libfabric")),
+            ("/usr/lib/libnccl-net-ofi.so", Some("AWS Libfabric")),
+            ("/usr/local/gib/lib64/libnccl-net.so", Some("gIB")),
+            ("/opt/rocm/lib/librccl-anp.so", Some("RCCL-ANP")),
+            ("/opt/hpcx/nccl_rdma_sharp_plugin/lib/libnccl-net.so", None),
+            ("/usr/lib/libnccl-net.so", None),
+        ] {
+            let otherwise = Box::new(Transport::Verbs(Vec::new()));
+            let plugin =
+                |found| Transport::Plugin { file: file.to_owned(), found, otherwise: otherwise.clone() };
+            assert_eq!((super::name(&plugin(true)), super::name(&plugin(false))), (name, None), "{file}");
+        }
+        assert_eq!(name(&Transport::Verbs(Vec::new())), Some("IB"));
+        let tcp = Transport::Sockets { why: String::new(), interfaces: Vec::new() };
+        assert_eq!((name(&tcp), name(&Transport::Fails(String::new()))), (None, None));
+    }
+}
