@@ -78,7 +78,12 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(shared_memory::finding(facts));
     findings.extend(unreadable::findings(facts, user, &findings));
     findings.extend(parent::finding(facts));
-    Plan { findings, ..decided.plan }
+    let plan = decided.plan;
+    for finding in &mut findings {
+        finding.message = plan.said(std::mem::take(&mut finding.message));
+        finding.fix = finding.fix.take().map(|fix| plan.said(fix));
+    }
+    Plan { findings, ..plan }
 }
 
 /// The finding for what deciding has shown: each remark is told.

@@ -50,8 +50,10 @@ use crate::fabric::{Candidate, candidates, choose};
 use crate::facts::Facts;
 use crate::facts::secret::is_secret;
 use crate::finding::{Finding, Source};
+use crate::libraries::nccl::installed;
 use crate::libraries::nccl::version::Version;
 use crate::profiles::{self, Profile, Profiles};
+use crate::text::reworded;
 
 /// The version of the document that holds a plan: `plan --json`, and the state's
 /// `plan.json`. It changes when a field changes its meaning or goes.
@@ -70,6 +72,9 @@ pub struct Plan {
     pub settings: Vec<Setting>,
     /// The release of NCCL that was found for the job.
     pub nccl: Option<Version>,
+    /// Whether that is RCCL, which takes the place of NCCL on AMD's GPUs.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub rccl: bool,
     /// What NCCL will do with them: one for the release that is known, else one for
     /// each way in which releases differ. Empty where no RDMA is about.
     pub forecasts: Vec<Forecast>,
@@ -80,6 +85,17 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// What the job's library is called.
+    pub fn library(&self) -> &'static str {
+        if self.rccl { "RCCL" } else { "NCCL" }
+    }
+
+    /// What a sentence about NCCL says of the job's library.
+    pub fn said(&self, sentence: impl Into<String>) -> String {
+        let sentence = sentence.into();
+        if self.rccl { reworded(&sentence, "NCCL", self.library()) } else { sentence }
+    }
+
     /// The variables to be filled in by rdma-init, secrets among them.
     pub fn filled(&self) -> impl Iterator<Item = (&str, &str)> {
         self.with_value(|setting| setting.outcome == Outcome::Filled)
@@ -183,6 +199,7 @@ pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -
         ports: verdicts,
         settings,
         nccl: user.version(),
+        rccl: installed::is_rccl(facts),
         forecasts: expected,
         findings: Vec::new(),
         tried,

@@ -64,7 +64,8 @@ fn sentence(plan: &Plan, prediction: &Prediction) -> String {
         }
         Transport::Plugin { file, found: true, otherwise } => match otherwise.ports() {
             Some(ports) => format!(
-                "load the net plugin {file}, which decides by itself; NCCL alone would use {}",
+                "load the net plugin {file}, which decides by itself; {} alone would use {}",
+                plan.library(),
                 ports_used(plan, ports)
             ),
             None => format!("load the net plugin {file}, which decides by itself"),

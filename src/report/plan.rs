@@ -46,7 +46,7 @@ pub fn write(out: &mut impl Write, plan: &Plan, memlock: Option<&Memlock>, detai
         writeln!(out, "  {verdict:5}  {:width$}  {}", visible(&group.names), visible(&group.text))?;
     }
     for setting in &plan.settings {
-        write_setting(out, setting, width)?;
+        write_setting(out, plan, setting, width)?;
         if detail == Detail::Full {
             for evidence in &setting.evidence {
                 writeln!(out, "  {:5}  {:width$}  {}", "", "", visible(&evidence.to_string()))?;
@@ -54,7 +54,7 @@ pub fn write(out: &mut impl Write, plan: &Plan, memlock: Option<&Memlock>, detai
         }
     }
     for (whom, what) in forecast::lines(plan) {
-        writeln!(out, "  {:5}  {:width$}  will {}", "NCCL", whom, visible(&what))?;
+        writeln!(out, "  {:5}  {:width$}  will {}", plan.library(), whom, visible(&what))?;
     }
     if let Some(memlock) = memlock {
         writeln!(out, "  {:5}  {:width$}  {}", "limit", "memlock", memlock_line(memlock))?;
@@ -106,7 +106,9 @@ pub fn public_headline(plan: &Plan) -> String {
 fn headline_because(plan: &Plan, with_reason: bool) -> String {
     let fabric = match &plan.fabric {
         Fabric::Verbs => {
-            let in_vain = if is_in_vain(plan) { ", but NCCL will not use RDMA" } else { "" };
+            let library = plan.library();
+            let in_vain =
+                if is_in_vain(plan) { format!(", but {library} will not use RDMA") } else { String::new() };
             format!("{}, {}{in_vain}", transports(&plan.ports), ports_used(&plan.ports))
         }
         Fabric::Interface(name) => format!("RDMA behind the interface {name}, without verbs"),
@@ -169,7 +171,7 @@ fn groups(ports: &[PortVerdict]) -> Vec<Group> {
     groups.map(|((used, text), names)| Group { used, text, names: condensed(&names) }).collect()
 }
 
-fn write_setting(out: &mut impl Write, setting: &Setting, width: usize) -> io::Result<()> {
+fn write_setting(out: &mut impl Write, plan: &Plan, setting: &Setting, width: usize) -> io::Result<()> {
     let verdict = match setting.outcome {
         Outcome::Filled => "set",
         Outcome::User => "yours",
@@ -180,12 +182,13 @@ fn write_setting(out: &mut impl Write, setting: &Setting, width: usize) -> io::R
         Some(value) if setting.outcome == Outcome::User => visible(&shortened(value)),
         value => visible(value.unwrap_or_default()),
     };
+    let rule = plan.said(setting.rule.to_string());
     let reason = match setting.outcome {
         Outcome::User => setting.source.to_string(),
         _ if setting.at_start => {
-            format!("{} ({}), filled in when this container started", setting.rule, setting.source)
+            format!("{rule} ({}), filled in when this container started", setting.source)
         }
-        _ => format!("{} ({})", setting.rule, setting.source),
+        _ => format!("{rule} ({})", setting.source),
     };
     writeln!(out, "  {verdict:5}  {:width$}  {value:<8}  {}", visible(&setting.variable), visible(&reason))
 }

@@ -33,7 +33,7 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
         tried.map(|(number, (rule, result))| format!("{}. {rule}: {result}", number + 1)).collect(),
     )?;
     if let Some(setting) = &why.setting {
-        section("what decided", vec![format!("{} ({})", setting.rule, setting.source)])?;
+        section("what decided", vec![plan.said(format!("{} ({})", setting.rule, setting.source))])?;
         section("evidence", words(&setting.evidence))?;
     }
     let mut nccl: Vec<String> = why.known.iter().map(ToString::to_string).collect();
@@ -41,11 +41,14 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
         forecast::lines(&Plan { forecasts: forecasts.to_vec(), ..plan.clone() })
     };
     let of = |whom: &str| if whom == forecast::ANY { format!("of {whom}") } else { whom.to_owned() };
+    let library = plan.library();
     let as_it_is = lines(&why.forecasts, plan);
-    nccl.extend(as_it_is.iter().map(|(whom, what)| format!("NCCL {} will {what}", of(whom))));
+    nccl.extend(as_it_is.iter().map(|(whom, what)| format!("{library} {} will {what}", of(whom))));
     let without = lines(&why.without, plan);
-    nccl.extend(without.iter().map(|(whom, what)| format!("without it, NCCL {} would {what}", of(whom))));
-    section("what NCCL does", nccl)?;
+    nccl.extend(
+        without.iter().map(|(whom, what)| format!("without it, {library} {} would {what}", of(whom))),
+    );
+    section(&format!("what {library} does"), nccl)?;
     section("findings", why.findings.clone())
 }
 

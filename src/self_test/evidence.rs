@@ -81,6 +81,7 @@ mod tests {
             ports: (0..hcas).map(verdict).collect(),
             settings: Vec::new(),
             nccl: None,
+            rccl: false,
             forecasts: Vec::new(),
             findings: Vec::new(),
             tried: Vec::new(),

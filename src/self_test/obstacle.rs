@@ -78,25 +78,25 @@ pub enum Certain {
 /// Whether NCCL fails, or runs without RDMA, although there is RDMA.
 pub fn of_network(plan: &Plan) -> Certain {
     of_releases(plan, |plan, prediction| match &prediction.transport {
-        Transport::Fails(message) => Some(ends_with(message)),
+        Transport::Fails(message) => Some(ends_with(plan, message)),
         // NCCL uses sockets on RDMA without verbs; and without a fabric, `About::Fabric`
         // already says it.
         Transport::Sockets { why, .. } if plan.fabric.pins_memory() => {
-            Some(format!("NCCL will not use the RDMA devices: {why}"))
+            Some(format!("{} will not use the RDMA devices: {why}", plan.library()))
         }
         Transport::Sockets { .. } | Transport::Verbs(_) | Transport::Plugin { .. } => None,
     })
 }
 
-fn ends_at_bootstrap(_: &Plan, prediction: &Prediction) -> Option<String> {
+fn ends_at_bootstrap(plan: &Plan, prediction: &Prediction) -> Option<String> {
     match &prediction.bootstrap {
-        Bootstrap::Fails(message) => Some(ends_with(message)),
+        Bootstrap::Fails(message) => Some(ends_with(plan, message)),
         Bootstrap::On(_) | Bootstrap::DependsOnName(_) => None,
     }
 }
 
-fn ends_with(message: &str) -> String {
-    format!("NCCL will end with \"{}\"", message.trim_end_matches('.'))
+fn ends_with(plan: &Plan, message: &str) -> String {
+    format!("{} will end with \"{}\"", plan.library(), message.trim_end_matches('.'))
 }
 
 fn of_releases(plan: &Plan, what: fn(&Plan, &Prediction) -> Option<String>) -> Certain {
@@ -129,6 +129,7 @@ mod tests {
             ports: Vec::new(),
             settings: Vec::new(),
             nccl: None,
+            rccl: false,
             forecasts: transports.into_iter().map(forecast).collect(),
             findings: Vec::new(),
             tried: Vec::new(),

@@ -33,16 +33,20 @@ pub fn nccl(_: &Facts, plan: &Plan) -> Evidence {
     let Some(forecast) = plan.forecasts.last() else { return Evidence::skip("there is no RDMA here") };
     if let Certain::Perhaps(why) = obstacle::of_network(plan) {
         let message = format!(
-            "It is not known which NCCL the job will load, and of some releases this is true: {why}."
+            "It is not known which {} the job will load, and of some releases this is true: {why}.",
+            plan.library()
         );
         return Evidence::default().warn(message, "See what each release does: `rdma-init plan`.");
     }
+    let library = plan.library();
     match &forecast.prediction.transport {
-        Transport::Verbs(ports) => Evidence::of([format!("NCCL will use {}", counted(ports.len(), "port"))]),
-        Transport::Plugin { file, .. } => Evidence::of([format!("NCCL will load {file}")]),
+        Transport::Verbs(ports) => {
+            Evidence::of([format!("{library} will use {}", counted(ports.len(), "port"))])
+        }
+        Transport::Plugin { file, .. } => Evidence::of([format!("{library} will load {file}")]),
         Transport::Sockets { .. } if !plan.fabric.is_there() => Evidence::skip("there is no RDMA here"),
         Transport::Sockets { interfaces, .. } if !plan.fabric.pins_memory() => {
-            Evidence::of([format!("NCCL will use sockets on {}", interfaces.join(", "))])
+            Evidence::of([format!("{library} will use sockets on {}", interfaces.join(", "))])
         }
         Transport::Sockets { .. } | Transport::Fails(_) => Evidence::default(),
     }
