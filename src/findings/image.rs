@@ -27,11 +27,12 @@ pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     findings
 }
 
-/// Programs and libraries of the job that are for another architecture. A copy of NCCL or
-/// libibverbs matters only where the dynamic loader finds no other one for this architecture.
+/// Programs and libraries of the job that are for another architecture. A copy of NCCL, RCCL or
+/// libibverbs matters only where the dynamic loader finds no other one for this architecture; and
+/// a job that has NCCL needs no RCCL, nor one that has RCCL an NCCL.
 fn other_architecture(image: &Image) -> Option<Finding> {
     let matters = |foreign: &&Foreign| match foreign.kind {
-        Kind::Nccl => image.nccl_of_the_job().is_none(),
+        Kind::Nccl | Kind::Rccl => image.nccl_of_the_job().is_none() && image.rccl_of_the_job().is_none(),
         Kind::Libibverbs => image.libibverbs_of_the_job().is_none(),
         Kind::Command | Kind::Python | Kind::Torch => true,
         Kind::Other => false,
@@ -43,6 +44,7 @@ fn other_architecture(image: &Image) -> Option<Finding> {
             Kind::Command => "the command",
             Kind::Python => "Python",
             Kind::Nccl => "NCCL",
+            Kind::Rccl => "RCCL",
             Kind::Torch => "PyTorch",
             Kind::Libibverbs => "libibverbs",
             Kind::Other => "another file",

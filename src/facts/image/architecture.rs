@@ -62,6 +62,7 @@ pub enum Kind {
     /// The first Python of the `PATH`.
     Python,
     Nccl,
+    Rccl,
     /// The library of PyTorch that calls NCCL.
     Torch,
     Libibverbs,
@@ -75,9 +76,9 @@ impl Kind {
     pub fn of_family(family: Family) -> Kind {
         match family {
             Family::Nccl => Kind::Nccl,
+            Family::Rccl => Kind::Rccl,
             Family::Verbs => Kind::Libibverbs,
-            Family::Rccl
-            | Family::NetPlugin
+            Family::NetPlugin
             | Family::Rdmacm
             | Family::CudaRuntime
             | Family::Ucp

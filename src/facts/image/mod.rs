@@ -58,8 +58,8 @@ pub struct Image {
     pub cuda_runtime: Vec<Library>,
     /// UCX, found by its `libucp`.
     pub ucx: Vec<Library>,
-    /// Programs of the job, and libraries of NCCL, PyTorch and libibverbs, that are for another
-    /// architecture than this program.
+    /// Programs of the job, and libraries of NCCL, RCCL, PyTorch and libibverbs, that are for
+    /// another architecture than this program.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign: Vec<Foreign>,
     /// libfabric, which the plugin of AWS for EFA needs.
@@ -152,8 +152,14 @@ const PLUGIN_FOLDERS: &[&str] = &[
 const UCX_FOLDERS: &[&str] = &["/opt/hpcx/ucx/lib", "/opt/ucx/lib", "/usr/local/ucx/lib"];
 
 /// The folders of libfabric, if it is not the distribution's: AWS's installer for EFA.
-const LIBFABRIC_FOLDERS: &[&str] =
-    &["/opt/amazon/efa/lib", "/opt/amazon/efa/lib64", "/opt/amazon/efa/lib/x86_64-linux-gnu"];
+const LIBFABRIC_FOLDERS: &[&str] = &[
+    "/opt/amazon/efa/lib",
+    "/opt/amazon/efa/lib64",
+    #[cfg(target_arch = "x86_64")]
+    "/opt/amazon/efa/lib/x86_64-linux-gnu",
+    #[cfg(target_arch = "aarch64")]
+    "/opt/amazon/efa/lib/aarch64-linux-gnu",
+];
 
 /// Reads everything below the reader's root, for a command that is started like this. Nothing
 /// is loaded or run.
@@ -194,7 +200,7 @@ pub fn read(reader: &Reader, start: Start) -> Image {
     };
     let verbs = family(Family::Verbs);
     let mut foreign = programs::foreign(tree, start);
-    foreign.extend(nccl.foreign.iter().chain(&verbs.foreign).cloned());
+    foreign.extend([&nccl, &rccl, &verbs].into_iter().flat_map(|found| found.foreign.iter().cloned()));
     let libibverbs = verbs.finish();
     let built = providers::built(tree, &libibverbs);
     Image {

@@ -22,12 +22,25 @@ fn libraries_that_the_loader_passes_over_are_noted_once() {
     let root = Root::new();
     root.file("opt/nccl/libnccl.so.2.21.5", turned(nccl("2.21.5")));
     root.link("libnccl.so.2.21.5", "opt/nccl/libnccl.so.2");
+    root.file("opt/nccl/librccl.so.1", turned(fake::empty()));
     root.file("opt/nccl/libibverbs.so.1", turned(fake::empty()));
     // Nobody asks for the architecture of these.
     root.file("opt/nccl/librdmacm.so.1", turned(fake::empty()));
     let (image, errors) = root.read([("LD_LIBRARY_PATH", "/opt/nccl")]);
-    assert_eq!(foreign(&image), ["Nccl /opt/nccl/libnccl.so.2.21.5", "Libibverbs /opt/nccl/libibverbs.so.1"]);
-    assert!(image.nccl.is_empty() && image.libibverbs.is_empty() && image.librdmacm.is_empty());
+    assert_eq!(
+        foreign(&image),
+        [
+            "Nccl /opt/nccl/libnccl.so.2.21.5",
+            "Rccl /opt/nccl/librccl.so.1",
+            "Libibverbs /opt/nccl/libibverbs.so.1"
+        ]
+    );
+    assert!(
+        image.nccl.is_empty()
+            && image.rccl.is_empty()
+            && image.libibverbs.is_empty()
+            && image.librdmacm.is_empty()
+    );
     assert_eq!(errors, [""; 0]);
 }
 
