@@ -4,12 +4,13 @@
 //! findings assume neither: they say what happens if it is in one.
 
 use crate::facts::Facts;
-use crate::facts::imex::Imex;
+use crate::facts::imex::{Channel, Imex};
 use crate::facts::node::Access;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::mnnvl::{INSISTS, MODELS, Mnnvl, SINCE, VARIABLE, WithoutChannel, mnnvl};
 use crate::libraries::nccl::version::NEWEST;
 use crate::plan::Plan;
+use crate::text::{condensed, grouped};
 
 pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let model = facts.gpu.model_of(MODELS);
@@ -33,11 +34,8 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
 }
 
 fn no_channel(facts: &Facts, plan: &Plan, without: WithoutChannel) -> Finding {
-    let nccl = match plan.nccl {
-        Some(version) => format!("NCCL {version}"),
-        // Then the newest release counts, which does what these do.
-        None => format!("NCCL {}.{} or later", INSISTS.major, INSISTS.minor),
-    };
+    // Where the release is not known, the newest counts, which does what these do.
+    let nccl = plan.nccl.map_or_else(insisting, |version| format!("NCCL {version}"));
     let ends = match without {
         WithoutChannel::CudaError => format!("{nccl} ends with an error of CUDA (800 or 801)"),
         WithoutChannel::Network => format!("{nccl} silently uses the network between them"),
@@ -56,43 +54,81 @@ fn no_channel(facts: &Facts, plan: &Plan, without: WithoutChannel) -> Finding {
     Finding::warning(Id::ImexChannel, message).with_fix(fix)
 }
 
-/// What is wrong with the channels, and the sentence for the fix that helps against this alone.
-fn missing(imex: &Imex) -> (String, &'static str) {
-    let Some(channel) = imex.channels.first() else {
-        return (
-            "The container has no IMEX channel (/dev/nvidia-caps-imex-channels/channel*)".to_owned(),
-            "",
-        );
-    };
-    let number = channel.number;
-    // A device file that the driver no longer knows often cannot be opened either.
-    if let (Some(major), Some(driver)) = (channel.major, imex.major)
-        && major != driver
-    {
-        return (
-            format!(
-                "IMEX channel {number} is a device file with the major number {major}, but the driver's channels have {driver} now"
-            ),
-            "Start a new container: the driver was loaded again after the device files of this one were made. ",
-        );
-    }
-    if let Access::Failed(error) = &channel.access {
-        return (
-            format!("IMEX channel {number} cannot be opened: {error}"),
-            "Let the container's user open the device, and allow it in the device cgroup. ",
-        );
-    }
-    (
-        format!("IMEX channel {number} is no device file"),
-        "Start a new container that is given the device of the channel. ",
-    )
+fn insisting() -> String {
+    format!("NCCL {}.{} or later", INSISTS.major, INSISTS.minor)
 }
 
-fn unused(plan: &Plan, variable: &str) -> Finding {
+/// What is wrong with the channels, and the sentences for the fix that help against this alone.
+fn missing(imex: &Imex) -> (String, String) {
+    if imex.channels.is_empty() {
+        let none = "The container has no IMEX channel (/dev/nvidia-caps-imex-channels/channel*)";
+        return (none.to_owned(), String::new());
+    }
+    let faults = imex.channels.iter().map(|channel| (fault(imex, channel), channel.number.to_string()));
+    let faults = grouped(faults);
+    let what: Vec<String> = faults.iter().map(|(fault, numbers)| fault.of(numbers)).collect();
+    let fixes = faults.iter().map(|(fault, _)| fault.fix());
+    (what.join("; "), fixes.collect())
+}
+
+/// Why a channel cannot be used.
+#[derive(PartialEq)]
+enum Fault<'a> {
+    /// The major number of its file is not that of the driver.
+    Stale(u32, u32),
+    Closed(&'a str),
+    NoDevice,
+}
+
+fn fault<'a>(imex: &Imex, channel: &'a Channel) -> Fault<'a> {
+    // A device file that the driver no longer knows often cannot be opened either.
+    match (channel.major, imex.major, &channel.access) {
+        (Some(major), Some(driver), _) if major != driver => Fault::Stale(major, driver),
+        (_, _, Access::Failed(error)) => Fault::Closed(error),
+        _ => Fault::NoDevice,
+    }
+}
+
+impl Fault<'_> {
+    /// The sentence about the channels that have this fault.
+    fn of(&self, numbers: &[String]) -> String {
+        let (channels, is, is_no) = match numbers.len() {
+            1 => ("IMEX channel", "is a device file", "is no device file"),
+            _ => ("IMEX channels", "are device files", "are no device files"),
+        };
+        let channels = format!("{channels} {}", condensed(numbers));
+        match self {
+            Fault::Stale(major, driver) => {
+                format!(
+                    "{channels} {is} with the major number {major}, but the driver's channels have {driver} now"
+                )
+            }
+            Fault::Closed(error) => format!("{channels} cannot be opened: {error}"),
+            Fault::NoDevice => format!("{channels} {is_no}"),
+        }
+    }
+
+    fn fix(&self) -> &'static str {
+        match self {
+            Fault::Stale(..) => {
+                "Start a new container: the driver was loaded again after the device files of this one were made. "
+            }
+            Fault::Closed(_) => {
+                "Let the container's user open the device, and allow it in the device cgroup. "
+            }
+            Fault::NoDevice => "Start a new container that is given the device of the channel. ",
+        }
+    }
+}
+
+fn unused(plan: &Plan, variable: &'static str) -> Finding {
     let value = plan.value(variable).unwrap_or_default();
+    // Where the release is not known, earlier ones may not look at the variable.
+    let is_of_all = plan.nccl.is_some() || mnnvl(|name| plan.value(name), SINCE) == Mnnvl::Off(variable);
+    let nccl = if is_of_all { "NCCL".to_owned() } else { insisting() };
     Finding::warning(
         Id::NvlinkUnused,
-        format!("{variable}={value} keeps NCCL from using NVLink between nodes, and the container has an IMEX channel for it: all traffic between nodes goes over the network."),
+        format!("{variable}={value} keeps {nccl} from using NVLink between nodes, and the container has an IMEX channel for it: all traffic between nodes goes over the network."),
     )
     .about_variables([variable])
     .with_fix(match variable {
