@@ -83,6 +83,10 @@ pub struct ConfigFlags {
     #[arg(long, global = true, value_name = "VARIABLE=VALUE")]
     set: Vec<String>,
 
+    /// The libraries beside NCCL to decide for: auto (those that the image holds), nccl for none, or names such as gloo,ucx [default: auto]
+    #[arg(long, global = true, value_name = "NAMES", value_delimiter = ',')]
+    libraries: Vec<String>,
+
     /// Where to keep the decision for processes that enter the container later; empty for nowhere [default: /run/rdma-init]
     #[arg(long, global = true, value_name = "FOLDER")]
     state_dir: Option<String>,

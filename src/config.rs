@@ -149,6 +149,7 @@ impl Config {
             require_rdma: self.require_rdma,
             keep: self.keep.clone(),
             set: self.set.clone(),
+            libraries: self.libraries.clone(),
         }
     }
 }
@@ -157,6 +158,7 @@ impl Config {
 mod tests {
     use super::*;
     use crate::init::{Remap, Rewrite};
+    use crate::libraries::Wanted;
     use crate::plan::{DefaultRouteOption, ProfileOption};
     use crate::state::StateDir;
     use std::collections::BTreeSet;
@@ -222,6 +224,10 @@ mod tests {
             "the key default-route-hca has the value \"avoid\" in the variable RDMA_INIT_DEFAULT_ROUTE_HCA: expected one of auto, use, skip"
         );
         assert_eq!(
+            error("libraries = [\"gloo\", \"glo\"]", &[], vec![]),
+            "the key libraries has the value [\"gloo\", \"glo\"] in the file c.toml: there is no library \"glo\"; expected auto, or one or more of nccl, gloo, tensorpipe"
+        );
+        assert_eq!(
             error("require-rdma = 7", &[], vec![]),
             "the key require-rdma has the value 7 in the file c.toml: expected true or false"
         );
@@ -247,6 +253,21 @@ mod tests {
         );
         let toml = error("a = 1\nb", &[], vec![]);
         assert!(toml.starts_with("the file c.toml is not valid TOML: line 2:"), "{toml}");
+    }
+
+    #[test]
+    fn libraries_are_named_and_nccl_is_always_among_them() {
+        let libraries = |text: &str| config("", &[("RDMA_INIT_LIBRARIES", text)], vec![]).unwrap().libraries;
+        let named = |names: &[&str]| Wanted::Named(names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(libraries(""), Wanted::Found);
+        assert_eq!(libraries("auto"), Wanted::Found);
+        assert_eq!(libraries("nccl"), named(&[]));
+        assert_eq!(libraries("nccl, gloo"), named(&["gloo"]));
+        let flag = vec![("libraries", Value::from(vec!["gloo".to_owned(), "tensorpipe".to_owned()]))];
+        assert_eq!(
+            config("libraries = \"nccl\"", &[], flag).unwrap().libraries,
+            named(&["gloo", "tensorpipe"])
+        );
     }
 
     #[test]

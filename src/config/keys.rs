@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 use super::{Demand, values};
 use crate::exit;
 use crate::init::{DEFAULT_PREPARE_TIMEOUT, Remap, Rewrite};
+use crate::libraries::Wanted;
 use crate::log;
 use crate::plan::{DefaultRouteOption, ProfileOption};
 use crate::state::{Propagate, StateDir};
@@ -97,6 +98,9 @@ keys! {
     /// Variables that count as set by the user.
     "set" [asks_anew, may_hold_secrets] => set: IndexMap<String, String> = IndexMap::new(),
         values::assignments;
+
+    /// The libraries beside NCCL to decide for.
+    "libraries" [asks_anew] => libraries: Wanted = Wanted::Found, values::libraries;
 
     /// Where the state is left; empty for nowhere.
     "state-dir" [empty_counts] => state_dir: StateDir = StateDir::Default, values::place;

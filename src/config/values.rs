@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::facts::environment::is_variable_name;
 use crate::init::{Remap, Rewrite};
+use crate::libraries::{self, Wanted};
 use crate::plan::ProfileOption;
 use crate::state::{Propagate, StateDir};
 use crate::sys::signals;
@@ -154,6 +155,21 @@ pub fn names(value: &Value) -> Result<BTreeSet<String>, String> {
             Err(format!("expected names of variables, and number {} in the list is not one", index + 1))
         }
         None => Ok(names.into_iter().collect()),
+    }
+}
+
+/// `auto`, or a list of libraries; NCCL is always among them.
+pub fn libraries(value: &Value) -> Result<Wanted, String> {
+    let names: Vec<&str> =
+        ["nccl"].into_iter().chain(libraries::ALL.iter().map(|library| library.name)).collect();
+    let expected = || format!("expected auto, or one or more of {}", names.join(", "));
+    let items = items(value).filter(|items| !items.is_empty()).ok_or_else(expected)?;
+    if items == ["auto"] {
+        return Ok(Wanted::Found);
+    }
+    match items.iter().find(|item| !names.contains(&item.as_str())) {
+        Some(unknown) => Err(format!("there is no library {unknown:?}; {}", expected())),
+        None => Ok(Wanted::Named(items.into_iter().filter(|name| name != "nccl").collect())),
     }
 }
 

@@ -27,6 +27,7 @@ pub use step::{KeptRails, Step};
 pub use which_route::WhichRoute;
 
 /// What was decided for the job, as each library is told it.
+#[derive(Clone, Copy)]
 pub struct Rails<'a> {
     /// All ports that were looked at, used or not.
     pub ports: &'a [Candidate<'a>],

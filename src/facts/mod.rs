@@ -15,11 +15,13 @@ pub mod extra;
 pub mod gid;
 pub mod gpu;
 pub mod home;
+pub mod hosts;
 pub mod identity;
 pub mod image;
 pub mod imex;
 pub mod limits;
 pub mod named_files;
+pub mod names;
 pub mod net;
 pub mod node;
 pub mod parent;
@@ -71,6 +73,9 @@ pub struct Facts {
     pub shm: Option<shm::Shm>,
     pub dmi: dmi::Dmi,
     pub platform: platform::Platform,
+    /// The names of this host and of the job's master; `None` if they were not looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub names: Option<names::Names>,
     /// The libraries of the container's image; `None` if they were not read.
     pub image: Option<image::Image>,
     /// The user's home folders; `None` if they were not read.
@@ -130,6 +135,8 @@ pub struct Sources<'a> {
     pub routing: fn() -> Result<rtnetlink::Routing, nix::errno::Errno>,
     /// Whether the image is read on a host without RDMA, too.
     pub image_in_any_case: bool,
+    /// Which libraries are looked for.
+    pub scope: image::Scope,
 }
 
 /// Reads everything. On a host without RDMA, the network and the image are read only if they
@@ -162,7 +169,14 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
     let own = net.own_addresses().collect();
     let rdma = rdma::read(&reader, &own);
     let reads_image = !rdma.is_empty() || is_needed == Some(true) || sources.image_in_any_case;
-    let image = reads_image.then(|| image::read(&reader, sources.start));
+    let image = reads_image.then(|| image::read(&reader, sources.start, sources.scope));
+    // Libraries that ask for the host's name come with PyTorch, or show in the environment.
+    let asks_for_names = ["GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "MASTER_ADDR"];
+    let environment = sources.start.environment;
+    let reads_names = sources.scope == image::Scope::All
+        && image.as_ref().is_some_and(|image| {
+            image.torch.is_some() || asks_for_names.iter().any(|name| environment.get(name).is_some())
+        });
     let gpu = gpu::read(&reader, !rdma.is_empty());
     let has_gpu = gpu.count.is_some();
     let has_nvlink = has_gpu && gpu.make.is_nvidia();
@@ -171,6 +185,7 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
         memory: if has_gpu { coherent::read(&reader) } else { coherent::Memory::default() },
         data_direct: if rdma.is_empty() { Vec::new() } else { data_direct::read(&reader) },
         gpu,
+        names: reads_names.then(|| names::read(&reader, &known.platform)).flatten(),
         rdma,
         image,
         net,

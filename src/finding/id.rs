@@ -227,6 +227,15 @@ ids! {
     /// ran on sockets, or on this node alone.
     NoTraffic = "no-traffic", "Start the job with `NCCL_DEBUG=INFO` and look for NET/IB or NET/Socket. `rdma-init self-test` proves the fabric.";
 
+    // Libraries beside NCCL.
+
+    /// A variable names no interface that is here, in the grammar of the library that reads it:
+    /// Gloo and TensorPipe know neither prefixes nor NCCL's signs `^` and `=`.
+    LibraryInterface = "library-interface", "Write the whole name of the interface, or remove the variable, and rdma-init fills it in where it is needed.";
+    /// A library will meet on the loopback: a variable says so, or the host's own name does, and
+    /// nothing could be filled in.
+    LibraryLoopback = "library-loopback", "Name the interface that the nodes reach each other through. On a single node, nothing needs to be done.";
+
     // Variables and files of the user.
 
     /// `NCCL_NET` names a network that NCCL will not find here, so NCCL will end with an error.

@@ -6,7 +6,8 @@
 //!   [`pkey`], [`address`], [`routes`].
 //! * The job's other network: [`interface`].
 //! * What the platform publishes: [`platform`].
-//! * What NCCL makes of the user's values: [`values`].
+//! * What NCCL makes of the user's values: [`values`]; what other libraries make of theirs:
+//!   [`libraries`].
 //! * What is between GPUs, HCAs and other nodes: [`gpu_direct`], [`c2c`], [`data_direct`], [`nics`],
 //!   [`nvlink`].
 //! * The container: [`image`], [`kernel_abi`], [`memlock`], [`shared_memory`], [`parent`],
@@ -26,6 +27,7 @@ mod hcas;
 mod image;
 mod interface;
 mod kernel_abi;
+mod libraries;
 pub mod memlock;
 mod nccl_conf;
 mod nics;
@@ -65,6 +67,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(platform::findings(&context, ports, &plan.fabric));
     findings.extend(platform::overridden(&context));
     findings.extend(values::findings(facts, user, plan));
+    findings.extend(libraries::findings(&decided));
     findings.extend(image::findings(facts, plan));
     findings.extend(routes::findings(facts, plan));
     findings.extend(pkey::finding(facts, user, plan));

@@ -1,12 +1,15 @@
 //! Variables that `nccl.conf` cannot hold.
 
 use crate::finding::{Finding, Id};
-use crate::libraries::nccl::conf;
+use crate::libraries::{self, nccl::conf};
 use crate::plan::Plan;
 
 /// A process that enters the container gets them in another way only.
 pub fn findings(plan: &Plan) -> Vec<Finding> {
-    let unfit = plan.public().chain(plan.inherited()).filter(|(name, value)| !conf::fits(name, value));
+    let unfit = plan.public().chain(plan.inherited()).filter(|(name, value)| {
+        // Those of other libraries are not meant for it.
+        !conf::fits(name, value) && libraries::of_variable(name).is_none()
+    });
     let finding = |(name, value): (&str, &str)| {
         let why = match value.len() > conf::LONGEST {
             true => format!("its {} bytes are more than the {} that NCCL reads", value.len(), conf::LONGEST),

@@ -1,7 +1,32 @@
-//! Gloo, as PyTorch has it (`torch/csrc/distributed/c10d/ProcessGroupGloo.cpp`).
+//! Gloo, as PyTorch has it. `GLOO_SOCKET_IFNAME` is a list of exact names, and each of them is a
+//! device of its own (`torch/csrc/distributed/c10d/init.cpp`, PyTorch 1.9 to 2.9; `lookupAddrForIface`
+//! in `gloo/transport/tcp/device.cc`). A value of one character or none is ignored there. Without
+//! the variable, the host's own name decides, see [`super::meeting`].
 
+use super::meeting::Grammar;
+use super::{Library, Remark, Subject, Will};
 use crate::fabric::Rails;
 
+const VARIABLE: &str = "GLOO_SOCKET_IFNAME";
+
+const GRAMMAR: Grammar = Grammar { library: "Gloo", variable: VARIABLE, list: true, shortest: 2 };
+
+pub const LIBRARY: Library = Library {
+    name: "gloo",
+    title: "Gloo",
+    filled: &[VARIABLE],
+    read: &["GLOO_"],
+    is_here,
+    fills: |subject| GRAMMAR.fill(subject).into_iter().collect(),
+    remarks: |subject| GRAMMAR.remarks(subject).into_iter().map(Remark::Meeting).collect(),
+    will: |subject| GRAMMAR.meeting(subject).map(Will::Meet),
+};
+
+fn is_here(subject: &Subject) -> bool {
+    let torch = subject.facts.image.as_ref().and_then(|image| image.torch.as_ref());
+    torch.is_some() || subject.value(VARIABLE).is_some()
+}
+
 pub fn value(variable: &str, rails: &Rails) -> Option<String> {
-    (variable == "GLOO_SOCKET_IFNAME").then_some(rails.interface?.to_owned())
+    (variable == VARIABLE).then_some(rails.interface?.to_owned())
 }

@@ -1,20 +1,123 @@
-//! The libraries that a job moves its data with: for each, its variables from what was decided
-//! for the job, in its own grammar. Of [`nccl`] there is a model as well: what it makes of the
-//! user's values, and what it will do.
+//! The libraries that a job moves its data with. Of [`nccl`] there is a model: what it makes of
+//! the user's values, and what it will do.
+//!
+//! Each library beside it ([`ALL`]) has a file with pure functions of the host and the variables:
+//! whether it is in use, which variables it would otherwise get wrong or leave to chance on this
+//! host ([`Fill`]), what is wrong with the user's own values ([`Remark`]), and what it will do in
+//! the end ([`Will`]). All of that is data: `plan::words` has the reasons, `findings::libraries`
+//! the findings.
 
-mod gloo;
+pub mod gloo;
+pub mod meeting;
 pub mod nccl;
 mod nvshmem;
 pub mod rccl;
 mod tensorpipe;
 mod ucx;
+mod wanted;
 
 use crate::fabric::Rails;
+use crate::facts::Facts;
 
-/// The value that makes a library other than NCCL follow the same decisions. `None` for a
-/// variable that no library here has, and where nothing was decided that it could follow.
+pub use wanted::Wanted;
+
+/// A library beside NCCL.
+pub struct Library {
+    /// As the key `libraries` has it.
+    pub name: &'static str,
+    /// As people write it.
+    pub title: &'static str,
+    /// The variables that it may get from here.
+    pub filled: &'static [&'static str],
+    /// All variables whose values matter here; one that ends with `_` stands for all that begin
+    /// like this.
+    pub read: &'static [&'static str],
+    /// Whether the image holds it, or the environment shows it in use.
+    pub is_here: fn(&Subject) -> bool,
+    /// What it would get wrong or leave to chance on this host, with the variables of the subject.
+    pub fills: fn(&Subject) -> Vec<Fill>,
+    /// What is wrong with the variables of the subject, in this library's own grammar.
+    pub remarks: fn(&Subject) -> Vec<Remark>,
+    /// What it will do with the variables of the subject; `None` where nobody can tell.
+    pub will: fn(&Subject) -> Option<Will>,
+}
+
+/// All libraries beside NCCL. The order is that of the report.
+pub const ALL: &[&Library] = &[&gloo::LIBRARY, &tensorpipe::LIBRARY];
+
+/// What a library is asked about: a host, the rails of the job, and variables.
+pub struct Subject<'a> {
+    pub facts: &'a Facts,
+    pub rails: &'a Rails<'a>,
+    pub values: &'a dyn Fn(&str) -> Option<&'a str>,
+}
+
+impl<'a> Subject<'a> {
+    pub fn value(&self, variable: &str) -> Option<&'a str> {
+        (self.values)(variable)
+    }
+}
+
+/// A variable that mends what a library would do on this host.
+#[must_use]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fill {
+    pub variable: &'static str,
+    pub value: String,
+    pub why: Why,
+}
+
+/// Why a variable of a library is filled in: what it would do without.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// The library of this title would take the address of the host's name.
+    Meeting { library: &'static str, named: meeting::Named },
+}
+
+/// Something that is wrong with a library's variables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remark {
+    Meeting(meeting::Remark),
+}
+
+/// What a library will do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Will {
+    Meet(meeting::Meeting),
+}
+
+/// The library that reads a variable.
+pub fn of_variable(variable: &str) -> Option<&'static Library> {
+    let reads = |name: &&str| *name == variable || name.ends_with('_') && variable.starts_with(*name);
+    ALL.iter().copied().find(|library| library.read.iter().any(reads))
+}
+
+/// Whether a variable may be filled in for one of the libraries.
+pub fn may_fill(variable: &str) -> bool {
+    ALL.iter().any(|library| library.filled.contains(&variable))
+}
+
+/// The value that makes a library other than NCCL follow the same decisions, for a profile that
+/// asks for it. `None` for a variable that no library here has, and where nothing was decided
+/// that it could follow.
 pub fn value(variable: &str, rails: &Rails) -> Option<String> {
     [gloo::value, nvshmem::value, tensorpipe::value, ucx::value]
         .into_iter()
         .find_map(|value| value(variable, rails))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_filled_is_read_by_one_library() {
+        for library in ALL {
+            for variable in library.filled {
+                let reader = of_variable(variable).map(|reader| reader.name);
+                assert_eq!(reader, Some(library.name), "{variable}");
+            }
+        }
+        assert!(of_variable("NCCL_SOCKET_IFNAME").is_none());
+    }
 }

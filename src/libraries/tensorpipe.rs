@@ -1,7 +1,32 @@
-//! TensorPipe, as PyTorch has it (`torch/csrc/distributed/rpc/tensorpipe_agent.cpp`).
+//! TensorPipe, which PyTorch's RPC uses. `TP_SOCKET_IFNAME` is one exact name; with a name that it
+//! does not find, TensorPipe says so in its log and takes 127.0.0.1 (`guessAddress` in
+//! `torch/csrc/distributed/rpc/tensorpipe_agent.cpp`, PyTorch 1.6 to 2.9). An empty value is such a
+//! name. Without the variable, the host's own name decides, see [`super::meeting`].
 
+use super::meeting::Grammar;
+use super::{Library, Remark, Subject, Will};
 use crate::fabric::Rails;
 
+const VARIABLE: &str = "TP_SOCKET_IFNAME";
+
+const GRAMMAR: Grammar = Grammar { library: "TensorPipe", variable: VARIABLE, list: false, shortest: 0 };
+
+pub const LIBRARY: Library = Library {
+    name: "tensorpipe",
+    title: "TensorPipe",
+    filled: &[VARIABLE],
+    read: &[VARIABLE],
+    is_here,
+    fills: |subject| GRAMMAR.fill(subject).into_iter().collect(),
+    remarks: |subject| GRAMMAR.remarks(subject).into_iter().map(Remark::Meeting).collect(),
+    will: |subject| GRAMMAR.meeting(subject).map(Will::Meet),
+};
+
+fn is_here(subject: &Subject) -> bool {
+    let torch = subject.facts.image.as_ref().and_then(|image| image.torch.as_ref());
+    torch.is_some() || subject.value(VARIABLE).is_some()
+}
+
 pub fn value(variable: &str, rails: &Rails) -> Option<String> {
-    (variable == "TP_SOCKET_IFNAME").then_some(rails.interface?.to_owned())
+    (variable == VARIABLE).then_some(rails.interface?.to_owned())
 }

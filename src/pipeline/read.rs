@@ -10,10 +10,11 @@ use crate::config::Config;
 use crate::demo;
 use crate::facts::document::Document;
 use crate::facts::environment::{Environment, Filled};
+use crate::facts::image::Scope;
 use crate::facts::settings;
 use crate::facts::start::Start;
 use crate::facts::{self, Facts, Reader, Sources, extra, net, rtnetlink};
-use crate::libraries::nccl::conf;
+use crate::libraries::{self, nccl::conf};
 use crate::plan::{self, ProfileOption};
 use crate::profiles::Profiles;
 use crate::state::find::find;
@@ -62,7 +63,7 @@ pub fn advice_on_profile(name: &str, profiles: &Profiles, also: &[&str]) -> Stri
 pub fn filled_at_start(config: &Config, profiles: &Profiles, environment: &Environment) -> Vec<Filled> {
     // When a container starts, its environment usually has no such variable, so nothing has to
     // be looked for.
-    if !environment.names().any(|name| profiles.may_fill(name)) {
+    if !environment.names().any(|name| profiles.may_fill(name) || libraries::may_fill(name)) {
         return Vec::new();
     }
     let found = find(&config.state_dir);
@@ -78,7 +79,7 @@ pub fn live_facts(profiles: &Profiles, environment: &Environment, filled: &[Fill
 
 /// The facts of this container, for a command that starts like this.
 pub fn all_facts(profiles: &Profiles, start: Start) -> Facts {
-    live(profiles, start, true, |_, _| true)
+    live(profiles, start, true, Scope::All, |_, _| true)
 }
 
 /// As [`all_facts`], with the facts that only a self-test needs.
@@ -96,24 +97,34 @@ pub fn add_extra(facts: &mut Facts) {
 /// The facts of this container that the decision can depend on.
 pub fn needed_facts(profiles: &Profiles, start: Start, config: &Config) -> Facts {
     let options = config.plan_options();
-    live(profiles, start, false, |facts, devices| plan::needs_network(facts, devices, profiles, &options))
+    let scope = config.libraries.scope();
+    live(profiles, start, false, scope, |facts, devices| {
+        plan::needs_network(facts, devices, profiles, &options)
+    })
+}
+
+/// Whether a variable's value matters, besides those that always do.
+fn is_setting(profiles: &Profiles, variable: &str) -> bool {
+    profiles.may_fill(variable) || libraries::of_variable(variable).is_some()
 }
 
 fn live(
     profiles: &Profiles,
     start: Start,
     image_in_any_case: bool,
+    scope: Scope,
     needs_network: impl FnOnce(&Facts, &[String]) -> bool,
 ) -> Facts {
     let sources = Sources {
         root: Path::new("/"),
         start,
         parse_conf: conf::assignments,
-        is_setting: &|variable| profiles.may_fill(variable),
+        is_setting: &|variable| is_setting(profiles, variable),
         is_marker: &|variable| profiles.is_marker(variable),
         addresses: net::system_addresses,
         routing: rtnetlink::system_routing,
         image_in_any_case,
+        scope,
     };
     facts::read(sources, needs_network)
 }
@@ -141,7 +152,7 @@ pub fn captured_facts(
     // An empty root: the conf files of this machine do not belong to the other container.
     let here =
         settings::read(&Reader::nowhere(), Start::from(environment), None, conf::assignments, |variable| {
-            profiles.may_fill(variable)
+            is_setting(profiles, variable)
         })
         .settings;
     facts.settings = facts.settings.under(here);

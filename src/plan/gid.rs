@@ -30,6 +30,16 @@ pub enum GidChoice {
     Search { search: Search, evidence: Vec<Evidence> },
 }
 
+impl GidChoice {
+    /// The slot that is right on every port, where it is one.
+    pub fn index(&self) -> Option<u32> {
+        match self {
+            GidChoice::Index { index, .. } => Some(*index),
+            GidChoice::NotOurs | GidChoice::Search { .. } => None,
+        }
+    }
+}
+
 /// Chooses for the used ports, and leaves ports out where no single choice fits all.
 pub fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Notes) -> GidChoice {
     let Context { facts, profile, user, .. } = context;

@@ -14,6 +14,7 @@ mod forecast;
 pub mod gid;
 mod hcas;
 pub mod interface;
+mod libraries;
 mod needs;
 mod network;
 mod notes;
@@ -33,6 +34,7 @@ use serde::Serialize;
 pub use context::Context;
 pub use fabric::Fabric;
 pub use forecast::Forecast;
+pub use libraries::Outlook;
 pub use needs::needs_network;
 pub use notes::Notes;
 pub use options::{DefaultRouteOption, Options, ProfileOption};
@@ -46,10 +48,11 @@ pub use why::Why;
 use remark::Remark;
 use rule::Tried;
 
-use crate::fabric::{Candidate, candidates, choose};
+use crate::fabric::{Candidate, Rails, candidates, choose};
 use crate::facts::Facts;
 use crate::facts::secret::is_secret;
 use crate::finding::{Finding, Source};
+use crate::libraries::Remark as OfLibrary;
 use crate::libraries::nccl::installed;
 use crate::libraries::nccl::version::Version;
 use crate::profiles::{self, Profile, Profiles};
@@ -78,6 +81,9 @@ pub struct Plan {
     /// What NCCL will do with them: one for the release that is known, else one for
     /// each way in which releases differ. Empty where no RDMA is about.
     pub forecasts: Vec<Forecast>,
+    /// What the libraries beside NCCL will do, as far as anybody can tell.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub libraries: Vec<Outlook>,
     pub findings: Vec<Finding>,
     /// The rules that were tried, in order.
     #[serde(skip)]
@@ -139,6 +145,10 @@ pub struct Decided<'a> {
     /// Every port of every HCA, with its verdict.
     pub ports: Vec<Candidate<'a>>,
     pub remarks: Vec<Remark>,
+    /// What is wrong with the variables of libraries beside NCCL.
+    pub of_libraries: Vec<OfLibrary>,
+    /// The interface on which those libraries are to meet.
+    pub beside: Option<String>,
     /// Without findings.
     pub plan: Plan,
 }
@@ -162,16 +172,31 @@ pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -
     let fabric = fabric::find(&context, &ports);
 
     let mut proposals = Vec::from_iter(hcas::propose_off(&context, &ports, &fabric));
+    let interface = choice.as_ref().and_then(|_| interface::choose(facts, &mut notes));
+    let rails = Rails {
+        ports: &ports,
+        gid_index: gid.index(),
+        interface: interface.as_ref().map(|choice| choice.name.as_str()),
+    };
+    // A library beside NCCL is to meet where the user lets NCCL meet.
+    let of_user = libraries::interface_of_user(&context);
+    let beside = Rails { interface: of_user.as_deref().or(rails.interface), ..rails };
     // Without RDMA, and without a platform that is known, nothing else is forced.
     if choice.is_some() {
-        let interface = interface::choose(facts, &mut notes);
         proposals.extend(hcas::propose(&context, &ports, &mut notes));
         proposals.extend(gid::propose(&context, &gid, &mut notes));
         proposals.extend(interface::propose(&context, interface.as_ref(), &mut notes));
-        proposals.extend(companions::propose(&ports, &gid, interface.as_ref(), &profile));
+        proposals.extend(companions::propose(&context, &rails));
         proposals.extend(fill::tuning(&profile));
+        proposals.extend(libraries::propose(&context, &beside, &proposals));
     }
     let mut settings = fill::settings(&context, proposals);
+    let (outlooks, of_libraries) = match choice.is_some() {
+        true => libraries::outlook(&context, &beside, &settings),
+        false => Default::default(),
+    };
+
+    let beside = beside.interface.map(str::to_owned);
 
     // Without devices and without a platform there is no network to speak of.
     let has_forecast = !facts.rdma.is_empty() || choice.is_some();
@@ -201,10 +226,11 @@ pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -
         nccl: user.version(),
         rccl: installed::is_rccl(facts),
         forecasts: expected,
+        libraries: outlooks,
         findings: Vec::new(),
         tried,
     };
-    Decided { facts, options, user, profile, ports, remarks, plan }
+    Decided { facts, options, user, profile, ports, remarks, of_libraries, beside, plan }
 }
 
 /// The rules of a host without a profile.

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use indexmap::IndexMap;
 use serde::Deserialize;
 
+use crate::libraries::Wanted;
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     pub profile: ProfileOption,
@@ -15,6 +17,8 @@ pub struct Options {
     pub keep: BTreeSet<String>,
     /// Variables to set, as if by the user.
     pub set: IndexMap<String, String>,
+    /// The libraries beside NCCL to decide for.
+    pub libraries: Wanted,
 }
 
 /// Whether the HCA whose interface carries the default route is used for the job.

@@ -12,6 +12,7 @@ use crate::facts::gid::Gid;
 use crate::facts::rdma::LinkLayer;
 use crate::libraries::nccl::gid::{Failure, Range};
 use crate::libraries::nccl::version::Version;
+use crate::libraries::{Why, Will};
 
 /// Why a variable has its value, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +59,19 @@ pub enum Rule {
     FallbackIsAnError,
     /// The profile of this name asks for another library to follow NCCL.
     Follows(String),
+    /// It mends what a library beside NCCL would do on this host. The name is that of the key
+    /// `libraries`.
+    Mends(&'static str, Why),
+}
+
+impl Rule {
+    /// The library beside NCCL that it is about.
+    pub fn library(&self) -> Option<&'static str> {
+        match self {
+            Rule::Mends(library, _) => Some(library),
+            _ => None,
+        }
+    }
 }
 
 /// What a value was decided on.
@@ -261,4 +275,4 @@ macro_rules! written_in_words {
     };
 }
 
-written_in_words!(Rule, Evidence, Lack, Sign, Published, Known);
+written_in_words!(Rule, Evidence, Lack, Sign, Published, Known, Will);

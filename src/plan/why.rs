@@ -4,11 +4,11 @@ use serde::Serialize;
 
 use super::forecast::{Forecast, forecasts};
 use super::rule::{Known, OfProfile, Published};
-use super::{Options, Plan, Setting, User};
+use super::{Options, Outlook, Plan, Setting, User};
 use crate::facts::Facts;
 use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
-use crate::libraries::nccl::variables;
+use crate::libraries::{self, nccl::variables};
 use crate::profiles::{self, Profile};
 
 /// Who set a variable, what was tried, what decided, and what comes of it.
@@ -29,6 +29,9 @@ pub struct Why {
     pub forecasts: Vec<Forecast>,
     /// What NCCL would do if the variable were unset; empty where that is the same.
     pub without: Vec<Forecast>,
+    /// What the library beside NCCL that reads the variable will do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub library: Option<Outlook>,
     /// Whether rdma-init looks at this variable. It knows nothing about others.
     pub concerns: bool,
     /// The severities and messages of the findings that are about it.
@@ -51,8 +54,10 @@ impl Why {
             true => forecasts(facts, &others, plan.nccl),
             false => Vec::new(),
         };
+        let reader = libraries::of_variable(variable).map(|library| library.name);
         let set_in: Vec<UserSetting> = user.all(variable).cloned().collect();
         let concerns = variable.starts_with("NCCL_")
+            || reader.is_some()
             || !set_in.is_empty()
             || is_set
             || profile.is_some_and(|profile| names(profile, variable));
@@ -69,6 +74,7 @@ impl Why {
                 .map(|tried| (tried.trial.rule(), tried.trial.result()))
                 .collect(),
             known: known(variable),
+            library: plan.libraries.iter().find(|outlook| reader == Some(outlook.library)).cloned(),
             without: if without == plan.forecasts { Vec::new() } else { without },
             forecasts: plan.forecasts.clone(),
             findings: plan

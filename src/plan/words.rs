@@ -1,6 +1,8 @@
 //! All words of the plan, and of the choice of rails: why a variable has its value, what was tried,
 //! why a port is not used.
 
+pub mod libraries;
+
 use std::fmt;
 
 use super::rule::{Evidence, Known, Lack, NotTaken, OfProfile, Published, Rule, SearchEnd, Sign, Trial};
@@ -49,6 +51,7 @@ impl fmt::Display for Rule {
                 "what NCCL will use; with its name a fall-back to TCP is an error, as require-rdma asks",
             ),
             Rule::Follows(profile) => write!(f, "follows NCCL's variable, as profile {profile} asks"),
+            Rule::Mends(_, why) => why.fmt(f),
         }
     }
 }

@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 
 use super::formats::{self, Unfit, Writer};
 use crate::json;
+use crate::libraries::of_variable;
 
 /// A format that `env` writes. The comments are its help.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -48,7 +49,10 @@ pub fn write<'a>(
             return Ok(Vec::new());
         }
     };
-    let (lines, unfit) = formats::written(variables, writer);
+    // NCCL reads its conf file, and no other library does.
+    let of_nccl = |name: &str| format != EnvFormat::NcclConf || of_variable(name).is_none();
+    let wanted: Vec<(&str, &str)> = variables.iter().copied().filter(|(name, _)| of_nccl(name)).collect();
+    let (lines, unfit) = formats::written(&wanted, writer);
     lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     Ok(unfit)
 }
@@ -77,6 +81,8 @@ mod tests {
 
     #[test]
     fn what_a_format_cannot_hold_is_left_out_and_told() {
+        let others = [("NCCL_NET", "IB"), ("GLOO_SOCKET_IFNAME", "eth0")];
+        assert_eq!(written(&others, EnvFormat::NcclConf), ("NCCL_NET=IB\n".into(), 0));
         let hard = [("A", "it's $HOME\nnext"), ("B", "1")];
         assert_eq!(
             written(&hard, EnvFormat::Sh),

@@ -45,8 +45,17 @@ pub fn write(out: &mut impl Write, plan: &Plan, memlock: Option<&Memlock>, detai
         let verdict = if group.used { "use" } else { "skip" };
         writeln!(out, "  {verdict:5}  {:width$}  {}", visible(&group.names), visible(&group.text))?;
     }
-    for setting in &plan.settings {
-        write_setting(out, plan, setting, width)?;
+    for (index, setting) in plan.settings.iter().enumerate() {
+        // One line for each library beside NCCL.
+        let library = |setting: &Setting| setting.rule.library();
+        let is_of_same = |other: &&Setting| library(setting).is_some() && library(other) == library(setting);
+        let before = plan.settings[..index].iter().find(is_of_same);
+        if detail == Detail::Compact && before.is_some() {
+            continue;
+        }
+        let after = plan.settings[index + 1..].iter().filter(is_of_same);
+        let also: Vec<&Setting> = after.filter(|_| detail == Detail::Compact).collect();
+        write_setting(out, plan, setting, &also, width)?;
         if detail == Detail::Full {
             for evidence in &setting.evidence {
                 writeln!(out, "  {:5}  {:width$}  {}", "", "", visible(&evidence.to_string()))?;
@@ -171,7 +180,14 @@ fn groups(ports: &[PortVerdict]) -> Vec<Group> {
     groups.map(|((used, text), names)| Group { used, text, names: condensed(&names) }).collect()
 }
 
-fn write_setting(out: &mut impl Write, plan: &Plan, setting: &Setting, width: usize) -> io::Result<()> {
+/// `also` are others of the same library, which share its line.
+fn write_setting(
+    out: &mut impl Write,
+    plan: &Plan,
+    setting: &Setting,
+    also: &[&Setting],
+    width: usize,
+) -> io::Result<()> {
     let verdict = match setting.outcome {
         Outcome::Filled => "set",
         Outcome::User => "yours",
@@ -190,6 +206,9 @@ fn write_setting(out: &mut impl Write, plan: &Plan, setting: &Setting, width: us
         }
         _ => format!("{rule} ({})", setting.source),
     };
+    let also = also.iter().filter_map(|other| Some(format!("{}={}", other.variable, other.value.as_ref()?)));
+    let also: Vec<String> = also.collect();
+    let reason = if also.is_empty() { reason } else { format!("{reason}; also {}", also.join(", ")) };
     writeln!(out, "  {verdict:5}  {:width$}  {value:<8}  {}", visible(&setting.variable), visible(&reason))
 }
 

@@ -14,7 +14,7 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
     if !why.concerns {
         return writeln!(
             out,
-            "{} is not a variable of NCCL, of this profile or of the configuration: rdma-init neither sets it nor looks at its value",
+            "{} is not a variable of NCCL, of another library that rdma-init knows, of this profile or of the configuration: rdma-init neither sets it nor looks at its value",
             visible(&why.variable)
         );
     }
@@ -48,7 +48,11 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
     nccl.extend(
         without.iter().map(|(whom, what)| format!("without it, {library} {} would {what}", of(whom))),
     );
-    section(&format!("what {library} does"), nccl)?;
+    let beside = why.library.iter();
+    let said =
+        beside.filter_map(|outlook| Some(format!("{} will {}", outlook.title, outlook.will.as_ref()?)));
+    section(&format!("what {library} does"), if why.library.is_some() { Vec::new() } else { nccl })?;
+    section("what the library does", said.collect())?;
     section("findings", why.findings.clone())
 }
 

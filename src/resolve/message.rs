@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use simple_dns::rdata::RData;
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE, TYPE, header_buffer};
 
-use super::MOST;
+use crate::facts::hosts::MOST;
 
 /// The most aliases that are followed in one answer. An alias is a name that only leads to
 /// another name.

@@ -6,7 +6,6 @@
 //! that `/etc/nsswitch.conf` may name (LDAP, mDNS) are not asked.
 
 mod exchange;
-mod hosts;
 mod message;
 mod settings;
 
@@ -17,19 +16,12 @@ use std::time::Instant;
 use exchange::{Reply, ask};
 use settings::Settings;
 
+use crate::facts::hosts::{self, MOST};
 use crate::facts::reader::{Reader, Unreadable};
 use crate::text::{shortened, visible};
 
-/// The most bytes of /etc/hosts. Some launchers write the hosts of a cluster of tens of
-/// thousands of nodes.
-const LONGEST_HOSTS: u64 = 8 * 1024 * 1024;
-
 /// The most bytes of /etc/resolv.conf.
 const LONGEST_SETTINGS: u64 = 64 * 1024;
-
-/// The most addresses of a name that are used. A name that has more of them does not stand for
-/// one node.
-const MOST: usize = 64;
 
 /// Returns the addresses of a host, with a port: IPv4 first, otherwise in the order in which
 /// they were found.
@@ -52,7 +44,7 @@ fn addresses_below(root: &Path, host: &str, port: u16, until: Instant) -> Result
         return Err(format!("\"{}\" is neither an address nor the name of a host", presentable(host)));
     }
     let reader = Reader::new(root);
-    let hosts = reader.bytes("/etc/hosts", LONGEST_HOSTS).unwrap_or_default();
+    let hosts = reader.bytes("/etc/hosts", hosts::LONGEST).unwrap_or_default();
     let found = hosts::addresses(&hosts, host);
     if !found.is_empty() {
         return Ok(with_port(found, port));

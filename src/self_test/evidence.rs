@@ -82,6 +82,7 @@ mod tests {
             settings: Vec::new(),
             nccl: None,
             rccl: false,
+            libraries: Vec::new(),
             forecasts: Vec::new(),
             findings: Vec::new(),
             tried: Vec::new(),

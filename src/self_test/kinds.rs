@@ -210,6 +210,7 @@ pub const KINDS: &[Kind] = &[
             Id::VariableOfOtherRelease,
         ],
     ),
+    quick("libraries", "libraries beside NCCL", job::libraries, &[Id::LibraryInterface, Id::LibraryLoopback]),
     quick("signals", "a stop reaches the command", job::signals, &[Id::ShellIsPid1]),
     quick("readable", "what describes this host can be read", findings_alone, &[Id::Unreadable]),
     quick(

@@ -131,6 +131,7 @@ mod tests {
             nccl: None,
             rccl: false,
             forecasts: transports.into_iter().map(forecast).collect(),
+            libraries: Vec::new(),
             findings: Vec::new(),
             tried: Vec::new(),
         }

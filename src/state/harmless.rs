@@ -3,7 +3,7 @@
 
 use crate::facts::environment::is_variable_name;
 use crate::libraries::nccl::{network, variables};
-use crate::libraries::rccl;
+use crate::libraries::{self, rccl};
 
 /// Parts of the names of variables whose value is a file, a folder, or an address.
 const LEADS: [&str; 6] = ["FILE", "PATH", "LIB", "DIR", "CONF", "ADDR"];
@@ -15,14 +15,12 @@ const LEADS_BY_NAME: [&str; 1] = ["NCCL_COMM_ID"];
 const LEADS_NOWHERE: [&str; 2] = ["NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE"];
 
 /// Variables besides NCCL's own that profiles fill or ask for (`plan::companions`).
-const OF_OTHERS: [&str; 8] = [
+const OF_OTHERS: [&str; 6] = [
     "FI_EFA_FORK_SAFE",
     "FI_PROVIDER",
-    "GLOO_SOCKET_IFNAME",
     "NVSHMEM_HCA_LIST",
     "NVSHMEM_IB_GID_INDEX",
     "PYTHONUNBUFFERED",
-    "TP_SOCKET_IFNAME",
     "UCX_NET_DEVICES",
 ];
 
@@ -43,7 +41,10 @@ pub fn is_harmless(name: &str, value: &str) -> bool {
 }
 
 fn is_known(name: &str) -> bool {
-    variables::find(name).is_some() || rccl::knows(name) || OF_OTHERS.contains(&name)
+    variables::find(name).is_some()
+        || rccl::knows(name)
+        || libraries::may_fill(name)
+        || OF_OTHERS.contains(&name)
 }
 
 /// Whether this is text that is neither a path nor special to a shell.

@@ -10,6 +10,7 @@ mod fake;
 pub mod kernel_abi;
 pub mod library;
 mod loader;
+pub mod packages;
 mod programs;
 pub mod providers;
 mod python;
@@ -30,6 +31,7 @@ use architecture::Foreign;
 use collect::{Collector, loaded};
 use library::{Family, Library, Way};
 use loader::Loader;
+use packages::Package;
 use providers::Provider;
 use torch::{Linkage, Torch};
 use tree::Tree;
@@ -71,6 +73,9 @@ pub struct Image {
     /// NCCL's plugins that choose algorithms, `libnccl-tuner*.so`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tuner_plugins: Vec<Library>,
+    /// Packages of Python's that move data beside NCCL, or start the job's processes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub packages: Vec<Package>,
 }
 
 /// The name for which NCCL is loaded.
@@ -120,6 +125,11 @@ impl Image {
         loaded(&self.libibverbs, "libibverbs.so").or_else(|| loaded(&self.libibverbs, "libibverbs.so.1"))
     }
 
+    /// The packages of this name, the one that Python imports first.
+    pub fn packages<'i>(&'i self, name: &'i str) -> impl Iterator<Item = &'i Package> {
+        self.packages.iter().filter(move |package| package.name == name)
+    }
+
     /// The provider of this name that libibverbs loads.
     pub fn provider(&self, name: &str) -> Option<&Provider> {
         let fits = |provider: &&Provider| {
@@ -161,11 +171,20 @@ const LIBFABRIC_FOLDERS: &[&str] = &[
     "/opt/amazon/efa/lib/aarch64-linux-gnu",
 ];
 
+/// Which libraries are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// NCCL, and what it needs.
+    Nccl,
+    /// Those that move a job's data beside NCCL as well.
+    All,
+}
+
 /// Reads everything below the reader's root, for a command that is started like this. Nothing
 /// is loaded or run.
-pub fn read(reader: &Reader, start: Start) -> Image {
+pub fn read(reader: &Reader, start: Start, scope: Scope) -> Image {
     let environment = start.environment;
-    let tree = &Tree::new(reader, matters);
+    let tree = &Tree::new(reader, if scope == Scope::All { matters_to_anybody } else { matters });
     let loader = &Loader::new(reader, tree, start);
     let sites = python::site_packages(tree, start);
     let family = |family| Collector::new(tree, loader, family);
@@ -217,6 +236,7 @@ pub fn read(reader: &Reader, start: Start) -> Image {
         libfabric: with_folders(Family::Fabric, LIBFABRIC_FOLDERS),
         cuda_runtime: cuda_runtime.finish(),
         ucx: with_folders(Family::Ucp, UCX_FOLDERS),
+        packages: if scope == Scope::All { packages::read(tree, &sites) } else { Vec::new() },
         foreign,
     }
 }
@@ -231,6 +251,10 @@ fn matters(name: &str) -> bool {
         || name.starts_with("torch-")
         || is_toolkit(name)
         || is_rocm(name)
+}
+
+fn matters_to_anybody(name: &str) -> bool {
+    matters(name) || packages::is_note(name)
 }
 
 /// Whether this is the name of a folder of ROCm: `rocm`, `rocm-6.2.0`.

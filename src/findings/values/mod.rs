@@ -77,6 +77,6 @@ pub fn findings(facts: &Facts, user: &User, plan: &Plan) -> Vec<Finding> {
     findings
 }
 
-fn shown(setting: &UserSetting) -> String {
+pub fn shown(setting: &UserSetting) -> String {
     format!("{}={} ({})", setting.variable, shortened(&setting.value), setting.origin)
 }

@@ -61,6 +61,19 @@ pub fn variables(_: &Facts, plan: &Plan) -> Evidence {
     }
 }
 
+/// What the libraries beside NCCL will do.
+pub fn libraries(_: &Facts, plan: &Plan) -> Evidence {
+    let said = plan.libraries.iter().filter_map(|outlook| {
+        let will = outlook.will.as_ref()?;
+        Some(format!("{} will {will}", outlook.title))
+    });
+    let said: Vec<String> = said.collect();
+    match said.is_empty() {
+        true => Evidence::skip("there is none, or nothing is known of what it will do"),
+        false => Evidence::of(said),
+    }
+}
+
 /// Whether a signal to PID 1 reaches the command.
 pub fn signals(facts: &Facts, _: &Plan) -> Evidence {
     match &facts.parent {

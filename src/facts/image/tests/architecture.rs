@@ -65,7 +65,7 @@ fn programs_are_those_that_would_be_started() {
     let read = |command: &str| {
         let reader = Reader::new(root.0.path());
         let start = Start { command: Some(command), ..Start::from(&environment) };
-        foreign(&super::read(&reader, start))
+        foreign(&super::read(&reader, start, Scope::All))
     };
     root.file("usr/bin/python3.11", turned(fake::empty()));
     root.link("python3.11", "usr/bin/python3");

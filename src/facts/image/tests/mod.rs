@@ -86,7 +86,7 @@ impl Root {
 
     fn read<const N: usize>(&self, environment: [(&str, &str); N]) -> (Image, Vec<String>) {
         let reader = Reader::new(self.0.path());
-        let image = read(&reader, Start::from(&Environment::from(environment)));
+        let image = read(&reader, Start::from(&Environment::from(environment)), Scope::All);
         // A document gives back exactly what was read.
         let json = serde_json::to_string(&image).unwrap();
         assert_eq!(serde_json::from_str::<Image>(&json).unwrap(), image);

@@ -18,6 +18,7 @@ fn without_an_hca_the_image_is_read_only_when_asked_for() {
             addresses: || Ok(Vec::new()),
             routing: || Ok(Default::default()),
             image_in_any_case,
+            scope: Scope::All,
         };
         crate::facts::read(sources, |_, _| false).image.map_or(0, |image| image.nccl.len())
     };
@@ -35,7 +36,7 @@ fn for_command(root: &Root, command: &str, environment: &[(&str, &str)]) -> Opti
     let environment = Environment::new(&entries);
     let folder = Some(Path::new("/work"));
     let start = Start { folder, command: Some(command), ..Start::from(&environment) };
-    let image = read(&Reader::new(root.0.path()), start);
+    let image = read(&Reader::new(root.0.path()), start, Scope::All);
     image.nccl_of_the_job()?.version.clone()
 }
 

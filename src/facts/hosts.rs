@@ -2,6 +2,14 @@
 
 use std::net::IpAddr;
 
+/// The most bytes of /etc/hosts. Some launchers write the hosts of a cluster of tens of
+/// thousands of nodes.
+pub const LONGEST: u64 = 8 * 1024 * 1024;
+
+/// The most addresses of a name that are used. A name that has more of them does not stand for
+/// one node.
+pub const MOST: usize = 64;
+
 /// Returns all addresses of a name, in upper or lower case. A line that cannot be understood
 /// counts as absent.
 pub fn addresses(file: &[u8], name: &str) -> Vec<IpAddr> {
@@ -15,7 +23,7 @@ pub fn addresses(file: &[u8], name: &str) -> Vec<IpAddr> {
         if words.any(|word| word.eq_ignore_ascii_case(name))
             && let Some(address) = address.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok())
             && !found.contains(&address)
-            && found.len() < super::MOST
+            && found.len() < MOST
         {
             found.push(address);
         }

@@ -1,0 +1,26 @@
+//! What is wrong with the variables of libraries beside NCCL: a file for each kind of remark.
+
+mod meeting;
+
+use crate::finding::Finding;
+use crate::libraries::Remark;
+use crate::plan::Decided;
+
+pub fn findings(decided: &Decided) -> Vec<Finding> {
+    decided.of_libraries.iter().map(|remark| of_remark(decided, remark)).collect()
+}
+
+/// The finding for what deciding has shown about a library: each remark is told.
+fn of_remark(decided: &Decided, remark: &Remark) -> Finding {
+    match remark {
+        Remark::Meeting(remark) => meeting::finding(decided, remark),
+    }
+}
+
+/// A variable as it is set, and where: `GLOO_SOCKET_IFNAME=^lo (environment)`.
+fn shown(decided: &Decided, variable: &str) -> String {
+    match decided.user.get(variable) {
+        Some(setting) => super::values::shown(setting),
+        None => format!("{variable}={}", decided.plan.value(variable).unwrap_or_default()),
+    }
+}

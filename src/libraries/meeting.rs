@@ -1,0 +1,291 @@
+//! Where the processes of a job meet that use a library which takes the name of an interface, or
+//! else the address of the host's own name: Gloo and TensorPipe.
+//!
+//! Both ask getaddrinfo(3) for the host's name, take the first address that they can bind, and
+//! else the loopback's: `createDefaultDevice` in `torch/csrc/distributed/c10d/ProcessGroupGloo.cpp`
+//! (PyTorch 1.3 to 2.9), `guessAddress` in `torch/csrc/distributed/rpc/tensorpipe_agent.cpp`
+//! (PyTorch 1.6 to 2.9).
+
+use std::net::IpAddr;
+
+use super::{Fill, Subject, Why};
+use crate::fabric::interface::obstacle;
+use crate::facts::names::Names;
+use crate::facts::net::Net;
+
+/// An interface, and the address of it that a library takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    pub interface: String,
+    pub address: IpAddr,
+}
+
+/// Where the name of this host leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    pub host: String,
+    pub to: Address,
+}
+
+/// The address of a host's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    Own(End),
+    Loopback(IpAddr),
+    /// `/etc/hosts` has only addresses that this container does not have.
+    Foreign(Vec<IpAddr>),
+    /// `/etc/hosts` does not have the name, so DNS decides.
+    NotInFile,
+}
+
+/// Where the processes meet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Meeting {
+    /// On the interfaces that a variable names.
+    On(Vec<End>),
+    OnName(Named),
+    /// The library ends with an error, or meets on the loopback, because of a name in a list.
+    InVain(String),
+}
+
+/// What is wrong with the value of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    pub library: &'static str,
+    pub variable: &'static str,
+    pub what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// The value is ignored, or is none, and the host's name leads elsewhere than the job.
+    HostName(Named),
+    /// The sign is one of NCCL's grammar. The library takes it for a part of the name.
+    Sign { entry: String, sign: char },
+    /// The entry is only the beginning of these names.
+    Prefix { entry: String, of: Vec<String> },
+    /// The library takes one name, and this is a list.
+    List,
+    /// There is no interface of this name with an address.
+    NotThere { entry: String, there: Vec<String> },
+    /// The interface is the loopback.
+    Loopback(String),
+}
+
+/// What a library makes of the value of its variable.
+pub struct Grammar {
+    pub library: &'static str,
+    pub variable: &'static str,
+    /// Whether the value may be a list with commas.
+    pub list: bool,
+    /// A value that is shorter than this, in bytes, is as good as none.
+    pub shortest: usize,
+}
+
+impl Grammar {
+    /// The names in the value; `None` where the library asks for the host's name.
+    fn entries<'v>(&self, subject: &Subject<'v>) -> Option<Vec<&'v str>> {
+        let value = subject.value(self.variable).filter(|value| value.len() >= self.shortest)?;
+        Some(if self.list { value.split(',').collect() } else { vec![value] })
+    }
+
+    /// The interface of the job, where the host's name does not lead to it.
+    pub fn fill(&self, subject: &Subject) -> Option<Fill> {
+        let interface = subject.rails.interface.filter(|name| name.len() >= self.shortest.max(1))?;
+        if subject.value(self.variable).is_some() || obstacle(subject.facts, interface).is_some() {
+            return None;
+        }
+        let named = elsewhere(subject, interface)?;
+        let why = Why::Meeting { library: self.library, named };
+        Some(Fill { variable: self.variable, value: interface.to_owned(), why })
+    }
+
+    pub fn meeting(&self, subject: &Subject) -> Option<Meeting> {
+        let net = &subject.facts.net;
+        let Some(entries) = self.entries(subject) else {
+            return Some(Meeting::OnName(named(subject.facts.names.as_ref()?, net)));
+        };
+        if net.interfaces.is_empty() {
+            return None;
+        }
+        let ends: Result<Vec<End>, &str> =
+            entries.into_iter().map(|entry| end(net, entry).ok_or(entry)).collect();
+        Some(ends.map_or_else(|entry| Meeting::InVain(entry.to_owned()), Meeting::On))
+    }
+
+    pub fn remarks(&self, subject: &Subject) -> Vec<Remark> {
+        let remark = |what| Remark { library: self.library, variable: self.variable, what };
+        let net = &subject.facts.net;
+        if net.interfaces.is_empty() {
+            return Vec::new();
+        }
+        let Some(entries) = self.entries(subject) else {
+            // Another interface may be meant, and DNS may be right.
+            let is_wrong = |named: &Named| matches!(named.to, Address::Loopback(_) | Address::Foreign(_));
+            let named = subject.facts.names.as_ref().map(|names| named(names, net)).filter(is_wrong);
+            return named.map(|named| remark(What::HostName(named))).into_iter().collect();
+        };
+        let is_list = !self.list && entries.iter().any(|entry| entry.contains(','));
+        if is_list {
+            return vec![remark(What::List)];
+        }
+        let wrong = |entry: &&str| wrong(net, entry);
+        entries.iter().find_map(wrong).map(remark).into_iter().collect()
+    }
+}
+
+/// Where the host's name leads, if that is not this interface.
+fn elsewhere(subject: &Subject, interface: &str) -> Option<Named> {
+    let named = named(subject.facts.names.as_ref()?, &subject.facts.net);
+    let is_there = matches!(&named.to, Address::Own(end) if end.interface == interface);
+    (!is_there).then_some(named)
+}
+
+/// Where the name of this host leads.
+pub fn named(names: &Names, net: &Net) -> Named {
+    let mut addresses = names.host_addresses.clone();
+    addresses.sort_by_key(|address| rank(*address));
+    let own = |address: &IpAddr| {
+        let end = |interface: &str| End { interface: interface.to_owned(), address: *address };
+        holder(net, *address).map(end)
+    };
+    let first = addresses.iter().find_map(|address| match address.is_loopback() {
+        true => Some(Address::Loopback(*address)),
+        false => own(address).map(Address::Own),
+    });
+    let to = match first {
+        Some(address) => address,
+        None if addresses.is_empty() => Address::NotInFile,
+        None => Address::Foreign(addresses),
+    };
+    Named { host: names.host.clone(), to }
+}
+
+/// The order in which getaddrinfo(3) gives addresses that are all this host's own (RFC 6724,
+/// section 6, with the precedences of glibc): the loopback of IPv6, other addresses of IPv6,
+/// then those of IPv4 with the smaller scope first.
+fn rank(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V6(address) if address.is_loopback() => 0,
+        IpAddr::V6(_) => 1,
+        IpAddr::V4(address) if address.is_loopback() || address.is_link_local() => 2,
+        IpAddr::V4(_) => 3,
+    }
+}
+
+/// The interface that has an address.
+fn holder(net: &Net, address: IpAddr) -> Option<&str> {
+    let has = |interface: &&crate::facts::net::Interface| {
+        interface.addresses.iter().any(|known| known.addr() == address)
+    };
+    net.interfaces.iter().find(has).map(|interface| interface.name.as_str())
+}
+
+/// The first address of the interface of exactly this name.
+fn end(net: &Net, name: &str) -> Option<End> {
+    let address = net.interface(name)?.addresses.first()?.addr();
+    Some(End { interface: name.to_owned(), address })
+}
+
+fn wrong(net: &Net, entry: &str) -> Option<What> {
+    let entry_owned = || entry.to_owned();
+    if let Some(end) = end(net, entry) {
+        return end.address.is_loopback().then(|| What::Loopback(entry_owned()));
+    }
+    if let Some(sign) = entry.chars().next().filter(|sign| "^=".contains(*sign)) {
+        return Some(What::Sign { entry: entry_owned(), sign });
+    }
+    let with_address = net.interfaces.iter().filter(|interface| !interface.addresses.is_empty());
+    let there: Vec<String> = with_address.map(|interface| interface.name.clone()).collect();
+    let of: Vec<String> = there.iter().filter(|name| name.starts_with(entry)).cloned().collect();
+    Some(match of.is_empty() || entry.is_empty() {
+        true => What::NotThere { entry: entry_owned(), there },
+        false => What::Prefix { entry: entry_owned(), of },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Facts;
+    use crate::facts::net::Interface;
+
+    fn net() -> Net {
+        let interface = |name: &str, addresses: &[&str]| Interface {
+            name: name.to_owned(),
+            flags: vec!["UP".to_owned(), "RUNNING".to_owned()],
+            addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+            ..Interface::default()
+        };
+        let interfaces = vec![
+            interface("lo", &["127.0.0.1/8", "::1/128"]),
+            interface("eth0", &["10.0.0.5/24", "fd00::5/64"]),
+            interface("eth0.100", &["10.1.0.5/24"]),
+            interface("eth1", &[]),
+        ];
+        Net { interfaces, ..Net::default() }
+    }
+
+    fn names(addresses: &[&str]) -> Names {
+        let host_addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        Names { host: "node".to_owned(), host_addresses, ..Names::default() }
+    }
+
+    fn leads(addresses: &[&str]) -> String {
+        match named(&names(addresses), &net()).to {
+            Address::Own(end) => format!("{} {}", end.interface, end.address),
+            Address::Loopback(address) => address.to_string(),
+            Address::Foreign(addresses) => format!("{} foreign", addresses.len()),
+            Address::NotInFile => "DNS".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_first_address_that_can_be_bound_counts_in_the_order_of_getaddrinfo() {
+        for (addresses, to) in [
+            (&["10.0.0.5"][..], "eth0 10.0.0.5"),
+            (&["127.0.1.1"], "127.0.1.1"),
+            (&["10.0.0.5", "127.0.1.1"], "127.0.1.1"),
+            (&["127.0.1.1", "fd00::5"], "eth0 fd00::5"),
+            (&["10.0.0.5", "::1"], "::1"),
+            (&["10.9.9.9", "10.1.0.5"], "eth0.100 10.1.0.5"),
+            (&["10.9.9.9", "10.8.8.8"], "2 foreign"),
+            (&[], "DNS"),
+        ] {
+            assert_eq!(leads(addresses), to, "{addresses:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_exact_and_a_list_is_one_where_the_library_takes_lists() {
+        let facts = Facts { net: net(), names: Some(names(&["10.0.0.5"])), ..Facts::default() };
+        let rails = crate::fabric::Rails { ports: &[], gid_index: None, interface: Some("eth0") };
+        let ask = |list, shortest, value: Option<&'static str>| {
+            let subject = Subject { facts: &facts, rails: &rails, values: &|_| value };
+            let grammar = Grammar { library: "L", variable: "V", list, shortest };
+            let first = grammar.remarks(&subject).pop().map(|remark| remark.what);
+            (first, grammar.meeting(&subject), grammar.fill(&subject))
+        };
+        let (gloo, tensorpipe) = (|value| ask(true, 2, value), |value| ask(false, 0, value));
+        let there = || ["lo", "eth0", "eth0.100"].map(str::to_owned).to_vec();
+        for (value, what) in [
+            ("eth0", None),
+            ("eth0.100,eth0", None),
+            ("e", None),
+            ("lo", Some(What::Loopback("lo".to_owned()))),
+            ("^lo", Some(What::Sign { entry: "^lo".to_owned(), sign: '^' })),
+            ("=eth0", Some(What::Sign { entry: "=eth0".to_owned(), sign: '=' })),
+            ("et", Some(What::Prefix { entry: "et".to_owned(), of: there()[1..].to_vec() })),
+            ("eth0, eth0.100", Some(What::NotThere { entry: " eth0.100".to_owned(), there: there() })),
+            ("eth1", Some(What::NotThere { entry: "eth1".to_owned(), there: there() })),
+        ] {
+            assert_eq!(gloo(Some(value)).0, what, "{value}");
+        }
+        assert_eq!(tensorpipe(Some("eth0,lo")).0, Some(What::List));
+        assert_eq!(tensorpipe(Some("")).0, Some(What::NotThere { entry: String::new(), there: there() }));
+        let by_name = Meeting::OnName(named(&names(&["10.0.0.5"]), &net()));
+        assert_eq!(gloo(Some("")).1, Some(by_name.clone()));
+        assert_eq!(gloo(None), (None, Some(by_name), None), "it is right by itself");
+        assert_eq!(tensorpipe(Some("e")).1, Some(Meeting::InVain("e".to_owned())));
+    }
+}

@@ -1,0 +1,42 @@
+//! Which libraries beside NCCL the plan is for: the key `libraries`.
+
+use std::collections::BTreeSet;
+
+use super::{ALL, Library, Subject};
+use crate::facts::image::Scope;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// Those that the image holds, or that the environment shows in use.
+    #[default]
+    Found,
+    /// Those of these names, found or not; none for NCCL alone.
+    Named(BTreeSet<String>),
+}
+
+impl Wanted {
+    /// Those that the job has.
+    pub fn of(&self, subject: &Subject) -> Vec<&'static Library> {
+        let is_wanted = |library: &&Library| match self {
+            Wanted::Found => (library.is_here)(subject),
+            Wanted::Named(names) => names.contains(library.name),
+        };
+        ALL.iter().copied().filter(is_wanted).collect()
+    }
+
+    /// Whether a library may be decided for, if somebody else asks for it.
+    pub fn allows(&self, library: &Library) -> bool {
+        match self {
+            Wanted::Found => true,
+            Wanted::Named(names) => names.contains(library.name),
+        }
+    }
+
+    /// Which libraries have to be looked for.
+    pub fn scope(&self) -> Scope {
+        match self {
+            Wanted::Named(names) if names.is_empty() => Scope::Nccl,
+            Wanted::Named(_) | Wanted::Found => Scope::All,
+        }
+    }
+}

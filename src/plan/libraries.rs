@@ -1,0 +1,67 @@
+//! The libraries beside NCCL: what they are filled in with, and what they will do in the end.
+
+use serde::Serialize;
+
+use super::Context;
+use super::rule::Rule;
+use super::setting::{Proposal, Setting};
+use crate::fabric::Rails;
+use crate::libraries::nccl::interfaces;
+use crate::libraries::{self, Library, Remark, Subject, Will};
+
+/// A library that the job has, and what it will do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Outlook {
+    /// As the key `libraries` has it.
+    pub library: &'static str,
+    /// As people write it.
+    pub title: &'static str,
+    /// `None` where nobody can tell.
+    pub will: Option<Will>,
+}
+
+/// What mends the libraries on this host, beside what is proposed already.
+pub fn propose(context: &Context, rails: &Rails, proposed: &[Proposal]) -> Vec<Proposal> {
+    let value = |name: &str| {
+        let of_user = context.user.get(name).map(|setting| setting.value.as_str());
+        let is_it = |proposal: &&Proposal| proposal.variable == name && !context.leaves_alone(name);
+        of_user.or_else(|| proposed.iter().find(is_it)?.value.as_deref())
+    };
+    let subject = Subject { facts: context.facts, rails, values: &value };
+    let fills = context.options.libraries.of(&subject).into_iter().flat_map(|library| {
+        let fills = (library.fills)(&subject).into_iter();
+        fills.map(|fill| Proposal::from_facts(fill.variable, fill.value, Rule::Mends(library.name, fill.why)))
+    });
+    fills.collect()
+}
+
+/// What the libraries will do with what was decided, and what is wrong with it.
+pub fn outlook(context: &Context, rails: &Rails, settings: &[Setting]) -> (Vec<Outlook>, Vec<Remark>) {
+    let value = |name: &str| {
+        let decided = settings.iter().find(|setting| setting.variable == name);
+        let of_user = || context.user.get(name).map(|setting| setting.value.as_str());
+        decided.and_then(|setting| setting.value.as_deref()).or_else(of_user)
+    };
+    let subject = Subject { facts: context.facts, rails, values: &value };
+    let libraries = context.options.libraries.of(&subject);
+    let outlook = |library: &&Library| Outlook {
+        library: library.name,
+        title: library.title,
+        will: (library.will)(&subject),
+    };
+    let outlooks = libraries.iter().map(outlook).collect();
+    (outlooks, libraries.iter().flat_map(|library| (library.remarks)(&subject)).collect())
+}
+
+/// The interface on which the user lets NCCL's processes meet.
+pub fn interface_of_user(context: &Context) -> Option<String> {
+    let get = |name: &str| Some(context.user.get(name)?.value.as_str());
+    get(super::interface::VARIABLE).filter(|value| value.len() > 1)?;
+    let found = interfaces::first(&context.facts.net, get, context.version());
+    found.ok().map(|endpoint| endpoint.interface)
+}
+
+/// Whether the configuration lets a profile's companion be filled in.
+pub fn allows(context: &Context, variable: &str) -> bool {
+    libraries::of_variable(variable).is_none_or(|library| context.options.libraries.allows(library))
+}
