@@ -14,6 +14,10 @@ root=$(cd "$(dirname "$0")/.." && pwd -P)/target/sysroot/$architecture
 underscores=$(echo "$CARGO_BUILD_TARGET" | tr - _)
 capitals=$(echo "$underscores" | tr '[:lower:]' '[:upper:]')
 libraries=$root/usr/lib/$architecture-linux-gnu
+# A Rust of the distribution does not have the standard library where it looks for one.
+toolchain=$root$(rustc --print sysroot)
+[ ! -d "$toolchain/lib/rustlib/$CARGO_BUILD_TARGET" ] ||
+    export "CARGO_TARGET_${capitals}_RUSTFLAGS=--sysroot=$toolchain"
 # The variables that cargo, pkg-config and bindgen have for one target: what is built to run on
 # this machine does not see them.
 exec env "CARGO_TARGET_${capitals}_LINKER=$architecture-linux-gnu-gcc" \

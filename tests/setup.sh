@@ -130,18 +130,26 @@ toolchain() {
     is_recent || rustup override set stable --path "$repository"
 }
 
-# The standard library for the architecture $1.
+# Fetches the standard library for the architecture $1 with rustup; for a Rust of the distribution,
+# prints the package of the distribution that has it.
 standard_library() {
     # That of the toolchain that counts in this folder.
-    folder=$(cd "$repository" && rustc --print sysroot)/lib/rustlib/$1-unknown-linux-gnu
-    [ ! -d "$folder" ] || return 0
+    folder=$(cd "$repository" && rustc --print sysroot)/lib/rustlib
+    [ ! -d "$folder/$1-unknown-linux-gnu" ] || return 0
     if command -v rustup >/dev/null; then
         say "rustup fetches the standard library for $1"
-        (cd "$repository" && rustup target add "$1-unknown-linux-gnu") ||
+        (cd "$repository" && rustup target add "$1-unknown-linux-gnu" >&2) ||
             die "rustup could not fetch it (see above)"
-    else
-        die "$(command -v rustc) is not of rustup, and has no standard library for $1 in $folder. Install the one of the very same version (of a Debian package: libstd-rust-dev:$(debian_name "$1")), or a Rust of https://rustup.rs."
+        return 0
     fi
+    # `libstd-rust-dev:amd64: /usr/lib/rustlib/...`
+    package=$(dpkg-query -S "$folder/$(uname -m)-unknown-linux-gnu/lib/libstd-*.rlib" 2>/dev/null | head -n 1)
+    package=${package%%:*}
+    [ -n "$package" ] ||
+        die "$(command -v rustc) is neither of rustup nor of a package, and has no standard library for $1 in $folder. Put the one of the very same version there, or install a Rust of https://rustup.rs."
+    # Another version of the library is of no use for this rustc.
+    # shellcheck disable=SC2016
+    echo "$package=$(dpkg-query -W -f '${Version}' "$package")"
 }
 
 # --- What is needed for what ----------------------------------------------------------------
@@ -160,9 +168,11 @@ debian_name() {
 cross() {
     command -v dpkg-query >/dev/null || die "only Debian and Ubuntu have what the build for $1 needs"
     install "gcc-$(echo "$1" | tr _ -)-linux-gnu" qemu-user-static
+    library=$(standard_library "$1")
+    # No version has a space.
+    # shellcheck disable=SC2086
     sh "$here/sysroot.sh" "$1" libc6-dev linux-libc-dev libibverbs-dev librdmacm-dev libnl-3-dev \
-        libnl-route-3-dev
-    standard_library "$1"
+        libnl-route-3-dev $library
 }
 
 build() {

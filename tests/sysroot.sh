@@ -3,7 +3,7 @@
 # architecture, unpacked. It needs neither root nor a package manager that knows that
 # architecture, and leaves nothing elsewhere.
 #
-#   tests/sysroot.sh aarch64 PACKAGE...
+#   tests/sysroot.sh aarch64 PACKAGE[=VERSION]...
 set -eu
 
 repository=$(cd "$(dirname "$0")/.." && pwd -P)
@@ -24,7 +24,7 @@ esac
 
 missing=
 for package; do
-    grep -qsx "$package" "$have" || missing="$missing $package"
+    grep -qsxF "$package" "$have" || missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0
 

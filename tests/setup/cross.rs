@@ -61,9 +61,9 @@ fn another_architecture_needs_packages_that_this_machine_does_not_get() {
         .expect_said(&format!("target/{architecture}-unknown-linux-gnu/release/rdma-init: "))
         .expect_asked(&[
             &format!("install -y --no-install-recommends {compiler} qemu-user-static"),
+            &format!("rustup target add {architecture}-unknown-linux-gnu"),
             &format!("-o APT::Architecture={name} -o APT::Architectures={name} "),
             "download libc6-dev linux-libc-dev libibverbs-dev",
-            &format!("rustup target add {architecture}-unknown-linux-gnu"),
         ])
         .expect_not_asked("ubuntu");
     let root = machine.path("clone/target/sysroot").join(architecture);
@@ -99,14 +99,47 @@ fn what_was_cut_off_is_fetched_again() {
     build(&machine).expect_code(0).expect_asked(&["download libc6-dev", "download libc6-dev"]);
 }
 
+/// Debian's Rust knows only its own package of the standard library, and that of the other
+/// architecture has to have the very same version.
 #[test]
-fn a_rust_without_rustup_is_told_what_it_lacks() {
-    let (architecture, name, ..) = other();
+fn a_rust_of_the_distribution_gets_the_library_of_its_own_version() {
+    let (architecture, ..) = other();
     let machine = machine(DEBIAN);
-    build(&machine)
-        .expect_code(2)
-        .expect_said(&format!("is not of rustup, and has no standard library for {architecture} in "))
-        .expect_said(&format!("libstd-rust-dev:{name}"));
+    machine.program(
+        "dpkg-query",
+        r#"case "$*" in
+               '-S '*/toolchain/lib/rustlib/*'/lib/libstd-*.rlib') echo "libstd-rust-dev:any: $2" ;;
+               *libstd-rust-dev) echo '1.95.0+dfsg1-2~bpo13+1' ;;
+               *libc6) cat "$W/libc" ;;
+               *) echo 'install ok installed' ;;
+           esac"#,
+    );
+    let folder = format!("lib/rustlib/{architecture}-unknown-linux-gnu/lib");
+    machine
+        .program("dpkg-deb", &format!(r#"case $2 in *libstd*) mkdir -p "$3$W/toolchain/{folder}" ;; esac"#));
+    for _ in 0..2 {
+        build(&machine).expect_code(0).expect_asked(&["libstd-rust-dev=1.95.0+dfsg1-2~bpo13+1"]);
+    }
+    let environment = fs::read_to_string(machine.path("environment")).unwrap();
+    let sysroot = machine.path("clone/target/sysroot").join(architecture);
+    let wanted = format!(
+        "CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUSTFLAGS=--sysroot={}{}\n",
+        architecture.to_uppercase(),
+        sysroot.display(),
+        machine.path("toolchain").display()
+    );
+    assert_eq!(environment.matches(&wanted).count(), 2, "no {wanted:?} in {environment}");
+    let log = fs::read_to_string(machine.path("log")).unwrap();
+    assert_eq!(log.matches(" download ").count(), 1, "{log}");
+}
+
+#[test]
+fn a_rust_of_nobody_is_told_what_it_lacks() {
+    let (architecture, ..) = other();
+    let machine = machine(DEBIAN);
+    build(&machine).expect_code(2).expect_said(&format!(
+        "is neither of rustup nor of a package, and has no standard library for {architecture} in "
+    ));
     // Once it is there, that is enough.
     let library = format!("toolchain/lib/rustlib/{architecture}-unknown-linux-gnu");
     fs::create_dir_all(machine.path(&library)).unwrap();
