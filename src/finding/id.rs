@@ -232,6 +232,16 @@ ids! {
     /// A variable names no interface that is here, in the grammar of the library that reads it:
     /// Gloo and TensorPipe know neither prefixes nor NCCL's signs `^` and `=`.
     LibraryInterface = "library-interface", "Write the whole name of the interface, or remove the variable, and rdma-init fills it in where it is needed.";
+    /// A list of a library names devices that are not here, or are spelt otherwise there; or it
+    /// leaves out what the library cannot do without.
+    LibraryDevices = "library-devices", "Remove the variable, or write what the fix of the finding says.";
+    /// A library takes a GID that has no address of this container, because of a variable, or because
+    /// no single index is right for all HCAs.
+    LibraryGid = "library-gid", "Remove the variable that the finding names, and the right value is filled in.";
+    /// A variable makes a library go over TCP although there are usable HCAs.
+    LibraryOnTcp = "library-on-tcp", "Remove the variable, unless it is on purpose.";
+    /// A value of a library's variable is none that the library knows.
+    LibraryValue = "library-value", "Write what the fix of the finding says, or remove the variable.";
     /// A library will meet on the loopback: a variable says so, or the host's own name does, and
     /// nothing could be filled in.
     LibraryLoopback = "library-loopback", "Name the interface that the nodes reach each other through. On a single node, nothing needs to be done.";

@@ -1,5 +1,5 @@
 //! Gloo, as PyTorch has it. `GLOO_SOCKET_IFNAME` is a list of exact names, and each of them is a
-//! device of its own (`torch/csrc/distributed/c10d/init.cpp`, PyTorch 1.9 to 2.9; `lookupAddrForIface`
+//! device of its own (`torch/csrc/distributed/c10d/init.cpp`, PyTorch 1.9 to 2.15; `lookupAddrForIface`
 //! in `gloo/transport/tcp/device.cc`). A value of one character or none is ignored there. Without
 //! the variable, the host's own name decides, see [`super::meeting`].
 

@@ -3,8 +3,8 @@
 //!
 //! Both ask getaddrinfo(3) for the host's name, take the first address that they can bind, and
 //! else the loopback's: `createDefaultDevice` in `torch/csrc/distributed/c10d/ProcessGroupGloo.cpp`
-//! (PyTorch 1.3 to 2.9), `guessAddress` in `torch/csrc/distributed/rpc/tensorpipe_agent.cpp`
-//! (PyTorch 1.6 to 2.9).
+//! (PyTorch 1.3 to 2.15), `guessAddress` in `torch/csrc/distributed/rpc/tensorpipe_agent.cpp`
+//! (PyTorch 1.6 to 2.15).
 
 use std::net::IpAddr;
 
@@ -86,7 +86,9 @@ impl Grammar {
     /// The names in the value; `None` where the library asks for the host's name.
     fn entries<'v>(&self, subject: &Subject<'v>) -> Option<Vec<&'v str>> {
         let value = subject.value(self.variable).filter(|value| value.len() >= self.shortest)?;
-        Some(if self.list { value.split(',').collect() } else { vec![value] })
+        // A comma at the end makes no entry, and an empty entry elsewhere is one.
+        let list = || value.strip_suffix(',').unwrap_or(value).split(',').collect();
+        Some(if self.list { list() } else { vec![value] })
     }
 
     /// The interface of the job, where the host's name does not lead to it.

@@ -13,7 +13,7 @@ pub mod nccl;
 mod nvshmem;
 pub mod rccl;
 mod tensorpipe;
-mod ucx;
+pub mod ucx;
 mod wanted;
 
 use crate::fabric::Rails;
@@ -43,7 +43,7 @@ pub struct Library {
 }
 
 /// All libraries beside NCCL. The order is that of the report.
-pub const ALL: &[&Library] = &[&gloo::LIBRARY, &tensorpipe::LIBRARY];
+pub const ALL: &[&Library] = &[&gloo::LIBRARY, &tensorpipe::LIBRARY, &ucx::LIBRARY];
 
 /// What a library is asked about: a host, the rails of the job, and variables.
 pub struct Subject<'a> {
@@ -71,19 +71,25 @@ pub struct Fill {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Why {
     /// The library of this title would take the address of the host's name.
-    Meeting { library: &'static str, named: meeting::Named },
+    Meeting {
+        library: &'static str,
+        named: meeting::Named,
+    },
+    Ucx(ucx::Why),
 }
 
 /// Something that is wrong with a library's variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remark {
     Meeting(meeting::Remark),
+    Ucx(ucx::Remark),
 }
 
 /// What a library will do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Will {
     Meet(meeting::Meeting),
+    TakeOfUcx(ucx::Taken),
 }
 
 /// The library that reads a variable.

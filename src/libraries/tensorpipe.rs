@@ -1,6 +1,6 @@
 //! TensorPipe, which PyTorch's RPC uses. `TP_SOCKET_IFNAME` is one exact name; with a name that it
 //! does not find, TensorPipe says so in its log and takes 127.0.0.1 (`guessAddress` in
-//! `torch/csrc/distributed/rpc/tensorpipe_agent.cpp`, PyTorch 1.6 to 2.9). An empty value is such a
+//! `torch/csrc/distributed/rpc/tensorpipe_agent.cpp`, PyTorch 1.6 to 2.15). An empty value is such a
 //! name. Without the variable, the host's own name decides, see [`super::meeting`].
 
 use super::meeting::Grammar;

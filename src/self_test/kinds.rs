@@ -210,7 +210,19 @@ pub const KINDS: &[Kind] = &[
             Id::VariableOfOtherRelease,
         ],
     ),
-    quick("libraries", "libraries beside NCCL", job::libraries, &[Id::LibraryInterface, Id::LibraryLoopback]),
+    quick(
+        "libraries",
+        "libraries beside NCCL",
+        job::libraries,
+        &[
+            Id::LibraryDevices,
+            Id::LibraryGid,
+            Id::LibraryInterface,
+            Id::LibraryLoopback,
+            Id::LibraryOnTcp,
+            Id::LibraryValue,
+        ],
+    ),
     quick("signals", "a stop reaches the command", job::signals, &[Id::ShellIsPid1]),
     quick("readable", "what describes this host can be read", findings_alone, &[Id::Unreadable]),
     quick(

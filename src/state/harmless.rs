@@ -15,14 +15,8 @@ const LEADS_BY_NAME: [&str; 1] = ["NCCL_COMM_ID"];
 const LEADS_NOWHERE: [&str; 2] = ["NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE"];
 
 /// Variables besides NCCL's own that profiles fill or ask for (`plan::companions`).
-const OF_OTHERS: [&str; 6] = [
-    "FI_EFA_FORK_SAFE",
-    "FI_PROVIDER",
-    "NVSHMEM_HCA_LIST",
-    "NVSHMEM_IB_GID_INDEX",
-    "PYTHONUNBUFFERED",
-    "UCX_NET_DEVICES",
-];
+const OF_OTHERS: [&str; 5] =
+    ["FI_EFA_FORK_SAFE", "FI_PROVIDER", "NVSHMEM_HCA_LIST", "NVSHMEM_IB_GID_INDEX", "PYTHONUNBUFFERED"];
 
 /// In bytes; a list of all HCAs of a host is far shorter.
 const LONGEST: usize = 1024;

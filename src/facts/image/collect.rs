@@ -168,23 +168,28 @@ impl<'a> Collector<'a> {
             }
         }
         if matches!(self.family, Family::Nccl | Family::Rccl) {
-            let (tree, family) = (self.tree, self.family);
-            for library in self.found.iter_mut().filter(|library| library.version.is_none()) {
-                library.version = version_in(tree, family, &library.path);
-                library.version_from = library.version.as_ref().map(|_| VersionFrom::Text);
-            }
+            add_versions(self.tree, self.family, &mut self.found);
         }
         self.found
     }
 }
 
-/// The version that a text in a library of NCCL or RCCL tells.
+/// Adds the versions that only texts in the files tell, to libraries that were found.
+pub fn add_versions(tree: &Tree, family: Family, libraries: &mut [Library]) {
+    for library in libraries.iter_mut().filter(|library| library.version.is_none()) {
+        library.version = version_in(tree, family, &library.path);
+        library.version_from = library.version.as_ref().map(|_| VersionFrom::Text);
+    }
+}
+
+/// The version that a text in a library of NCCL, RCCL or UCX tells.
 fn version_in(tree: &Tree, family: Family, real: &Path) -> Option<String> {
     let file = tree.open(real)?;
     let elf = Elf::open(&file).ok()?;
-    match family == Family::Rccl {
-        true => scan::rccl_version(&file, &elf, NCCL_TEXTS),
-        false => scan::nccl_version(&file, &elf, NCCL_TEXTS),
+    match family {
+        Family::Rccl => scan::rccl_version(&file, &elf, NCCL_TEXTS),
+        Family::Ucp => scan::ucx_version(&file, &elf, NCCL_TEXTS),
+        _ => scan::nccl_version(&file, &elf, NCCL_TEXTS),
     }
 }
 

@@ -129,7 +129,10 @@ impl Family {
             Family::Rdmacm => name.starts_with("librdmacm.so"),
             // PyTorch's older wheels bring a `libcudart-d0da41ae.so.11.0`.
             Family::CudaRuntime => name.starts_with("libcudart") && name.contains(".so"),
-            Family::Ucp => name.starts_with("libucp.so"),
+            // The wheels of NIXL bring a `libucp-6b2b1b6f.so.0.0.0`.
+            Family::Ucp => {
+                name.starts_with("libucp.so") || name.starts_with("libucp-") && name.contains(".so")
+            }
             Family::Fabric => name.starts_with("libfabric.so"),
             Family::GinPlugin => name.starts_with("libnccl-gin") && name.contains(".so"),
             // aws-ofi-nccl had the other order of words before NCCL had a name for such plugins.

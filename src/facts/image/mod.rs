@@ -217,6 +217,24 @@ pub fn read(reader: &Reader, start: Start, scope: Scope) -> Image {
         folders.iter().for_each(|folder| libraries.folder(Way::Vendor, Path::new(folder)));
         libraries.finish()
     };
+    let packages = if scope == Scope::All { packages::read(tree, &sites) } else { Vec::new() };
+    let mut ucx = family(Family::Ucp);
+    UCX_FOLDERS.iter().for_each(|folder| ucx.folder(Way::Vendor, Path::new(folder)));
+    for package in &packages {
+        // The libraries of a wheel that auditwheel has repaired lie beside its package.
+        match package.name.as_str() {
+            name if name.starts_with("libucx") => ucx.wheel(&package.path, "libucx/lib", "libucx"),
+            name if name.starts_with("nixl") => {
+                let folder = format!("{}.libs", name.replace('-', "_"));
+                ucx.folder(Way::SitePackages, &package.path.join(folder));
+            }
+            _ => {}
+        }
+    }
+    let mut ucx = ucx.finish();
+    if scope == Scope::All {
+        collect::add_versions(tree, Family::Ucp, &mut ucx);
+    }
     let verbs = family(Family::Verbs);
     let mut foreign = programs::foreign(tree, start);
     foreign.extend([&nccl, &rccl, &verbs].into_iter().flat_map(|found| found.foreign.iter().cloned()));
@@ -235,8 +253,8 @@ pub fn read(reader: &Reader, start: Start, scope: Scope) -> Image {
         tuner_plugins: with_folders(Family::TunerPlugin, PLUGIN_FOLDERS),
         libfabric: with_folders(Family::Fabric, LIBFABRIC_FOLDERS),
         cuda_runtime: cuda_runtime.finish(),
-        ucx: with_folders(Family::Ucp, UCX_FOLDERS),
-        packages: if scope == Scope::All { packages::read(tree, &sites) } else { Vec::new() },
+        ucx,
+        packages,
         foreign,
     }
 }

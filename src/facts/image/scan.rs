@@ -64,6 +64,25 @@ pub fn rccl_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
     })
 }
 
+/// The version of the UCX whose `libucp` this is: the only text of three numbers with a dot between
+/// them (`ucp_get_version_string` in `src/ucp/core/ucp_context.c`). The bytes of a number may stand
+/// just before it.
+pub fn ucx_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
+    scan(file, elf, most, b'.', |before, after| {
+        let before = before.strip_suffix(b"1")?;
+        if before.last().is_some_and(|byte| is_of_version(*byte)) {
+            return None;
+        }
+        let end = after.iter().take(16).position(|byte| !is_of_version(*byte))?;
+        let text = std::str::from_utf8(&after[..end]).ok().filter(|_| after.get(end) == Some(&0))?;
+        three_numbers(&format!("1{text}"))
+    })
+}
+
+fn is_of_version(byte: u8) -> bool {
+    byte.is_ascii_digit() || byte == b'.'
+}
+
 /// `2.28.0` for `2.28.0` and for `2.28.0rc1`.
 fn three_numbers(text: &str) -> Option<String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -122,6 +141,20 @@ mod tests {
             "RCCL version 2.13.4",
         ] {
             assert_eq!(found(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn ucx_has_its_version_as_a_text_of_its_own() {
+        let found = |texts: &[u8]| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&fake::Library { texts, ..Default::default() }.bytes()).unwrap();
+            ucx_version(&file, &Elf::open(&file).unwrap(), 1 << 24)
+        };
+        assert_eq!(found(b"e\xcd\xcdA1.13.1\0%s\n\0").unwrap(), "1.13.1");
+        assert_eq!(found(b"a.b\0\x001.22.0\0").unwrap(), "1.22.0");
+        for text in [&b"11.13.1\0"[..], b"1.13\0", b"1.13.1 \0", b"2.2.5\0", b"1.2.3.4\0", b"1..3\0"] {
+            assert_eq!(found(text), None, "{text:?}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is wrong with the variables of libraries beside NCCL: a file for each kind of remark.
 
 mod meeting;
+mod ucx;
 
 use crate::finding::Finding;
 use crate::libraries::Remark;
@@ -14,6 +15,7 @@ pub fn findings(decided: &Decided) -> Vec<Finding> {
 fn of_remark(decided: &Decided, remark: &Remark) -> Finding {
     match remark {
         Remark::Meeting(remark) => meeting::finding(decided, remark),
+        Remark::Ucx(remark) => ucx::finding(decided, remark),
     }
 }
 

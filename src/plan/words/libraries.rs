@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::libraries::meeting::{Address, End, Meeting, Named};
+use crate::libraries::ucx::{self, Taken};
 use crate::libraries::{Why, Will};
+use crate::text::condensed;
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -16,6 +18,12 @@ impl fmt::Display for Why {
                 ),
                 _ => write!(f, "without it, {library} would meet on {}", meeting_on(host, to)),
             },
+            Why::Ucx(ucx::Why::OtherPorts(ports)) => {
+                write!(f, "without it, UCX would also take {}", condensed(ports))
+            }
+            Why::Ucx(ucx::Why::OtherGid { port, slot, address }) => {
+                write!(f, "without it, UCX would take {}", slot_of(port, *slot, *address))
+            }
         }
     }
 }
@@ -32,6 +40,7 @@ impl fmt::Display for Will {
                 write!(f, "meet on the address that DNS has for the host's name {host}")
             }
             Will::Meet(Meeting::OnName(Named { host, to })) => write!(f, "meet on {}", meeting_on(host, to)),
+            Will::TakeOfUcx(taken) => f.write_str(&of_ucx(taken)),
             Will::Meet(Meeting::InVain(name)) => write!(f, "look in vain for an interface \"{name}\""),
         }
     }
@@ -52,6 +61,42 @@ pub fn meeting_on(host: &str, to: &Address) -> String {
             )
         }
         Address::NotInFile => format!("what DNS has for the host's name {host}"),
+    }
+}
+
+/// A slot of a port that is not right, and why.
+pub fn slot_of(port: &str, slot: u32, address: Option<IpAddr>) -> String {
+    match address {
+        Some(address) => {
+            format!("slot {slot} of {port}, with {address}, which is not an address of this container")
+        }
+        None => format!("slot {slot} of {port}, which is empty"),
+    }
+}
+
+/// `take mlx5_1:1 and mlx5_2:1, GID slot 3, and TCP on eth0`.
+fn of_ucx(taken: &Taken) -> String {
+    let mut parts = Vec::new();
+    if !taken.ports.is_empty() {
+        let names: Vec<&str> = taken.ports.iter().map(|port| port.name.as_str()).collect();
+        let mut slots: Vec<u32> =
+            taken.ports.iter().filter_map(|port| Some(port.slot.as_ref()?.index)).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        let slots: Vec<String> = slots.iter().map(u32::to_string).collect();
+        let gids = match slots.len() {
+            0 => String::new(),
+            1 => format!(" with GID slot {}", slots[0]),
+            _ => format!(" with GID slots {}", slots.join(", ")),
+        };
+        parts.push(format!("{}{gids}", condensed(&names)));
+    }
+    if !taken.tcp.is_empty() {
+        parts.push(format!("TCP on {}", taken.tcp.join(", ")));
+    }
+    match parts.is_empty() {
+        true => "take no network device".to_owned(),
+        false => format!("take {}", parts.join(", and ")),
     }
 }
 
