@@ -55,6 +55,7 @@ pub mod libraries;
 pub mod log;
 pub mod pipeline;
 pub mod plan;
+pub mod preflight;
 pub mod profiles;
 pub mod report;
 pub mod resolve;

@@ -1,0 +1,3 @@
+//! The nodes of a job prove the fabric between all of them before the job starts.
+
+pub mod pair;
