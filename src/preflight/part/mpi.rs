@@ -1,0 +1,123 @@
+//! Launchers of MPI. They number ranks and not nodes, so the node is computed where that is
+//! certain, and otherwise it is said what is missing.
+
+use super::launchers::{Said, of_number};
+use super::{Seen, Told, kubernetes};
+use crate::preflight::hostlist;
+
+/// The names of the variables that count ranks.
+struct Names {
+    size: &'static str,
+    rank: &'static str,
+    local_size: &'static str,
+    local_rank: &'static str,
+}
+
+/// Open MPI. What a rank gets was looked at with 4.1.4; 5.0 has no `OMPI_MCA_orte_*`.
+pub(super) fn open_mpi(seen: &Seen, said: &mut Said) -> Result<bool, String> {
+    let names = Names {
+        size: "OMPI_COMM_WORLD_SIZE",
+        rank: "OMPI_COMM_WORLD_RANK",
+        local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
+        local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
+    };
+    let by_node = seen
+        .variable("OMPI_MCA_rmaps_base_mapping_policy")
+        .is_some_and(|policy| policy.split([':', ',']).next() == Some("node"));
+    count(seen, said, &names, "OMPI_MCA_orte_num_nodes", by_node)?;
+    said.meet = first_of_hostfile(seen)
+        .or_else(|| first_of_job(seen))
+        .or_else(|| kubernetes::worker_0_of_mpi_job(seen))
+        .or_else(|| address_of_mpirun(seen));
+    if said.meet.is_none() {
+        said.placeless = Some("mpirun does not say where rank 0 is".to_owned());
+    }
+    Ok(true)
+}
+
+/// MPICH and Intel MPI.
+pub(super) fn hydra(seen: &Seen, said: &mut Said) -> Result<bool, String> {
+    let names = Names {
+        size: "PMI_SIZE",
+        rank: "PMI_RANK",
+        local_size: "MPI_LOCALNRANKS",
+        local_rank: "MPI_LOCALRANKID",
+    };
+    count(seen, said, &names, "", false)?;
+    said.meet = first_of_job(seen).or_else(|| kubernetes::worker_0_of_mpi_job(seen));
+    if said.meet.is_none() {
+        said.placeless = Some("mpiexec does not say where rank 0 is".to_owned());
+    }
+    Ok(true)
+}
+
+/// The number of nodes from the number of processes and of those on this node.
+pub(super) fn from_world_size(seen: &Seen, said: &mut Said) -> Result<bool, String> {
+    let [world, local] = ["WORLD_SIZE", "LOCAL_WORLD_SIZE"]
+        .map(|name| of_number(name, seen.variable(name).unwrap_or_default()));
+    let (world, local) = (world?, local?);
+    if local.value > 0 && world.value % local.value == 0 {
+        let from = format!("{} and {}", world.from, local.from);
+        said.nodes = Some(Told { value: world.value / local.value, from });
+    } else {
+        said.uncounted = Some("the nodes have different numbers of processes".to_owned());
+    }
+    Ok(true)
+}
+
+/// Where each node has as many ranks as this one, its index follows from the rank: ranks are
+/// numbered node by node, or around the nodes.
+fn count(seen: &Seen, said: &mut Said, names: &Names, nodes: &str, by_node: bool) -> Result<(), String> {
+    let get = |name: &'static str| of_number(name, seen.variable(name).unwrap_or("0"));
+    let (size, rank) = (get(names.size)?, get(names.rank)?);
+    let (local_size, local_rank) = (get(names.local_size)?.value.max(1), get(names.local_rank)?.value);
+    let known = seen.variable(nodes).map(|text| of_number(nodes, text)).transpose()?;
+    let counted = size.value / local_size;
+    let is_even =
+        counted * local_size == size.value && known.as_ref().is_none_or(|known| known.value == counted);
+    let node = match by_node && counted > 0 {
+        true => (rank.value % counted, rank.value / counted),
+        false => (rank.value / local_size, rank.value % local_size),
+    };
+    if is_even && node.1 == local_rank {
+        let each = format!("{} and {}={local_size}", size.from, names.local_size);
+        said.nodes = Some(known.unwrap_or(Told { value: counted, from: each }));
+        said.node = Some(Told { value: node.0, from: rank.from });
+    } else {
+        said.nodes = known;
+        said.uncounted = Some(
+            "the ranks are not numbered node by node, with as many on each; start one on each node (mpirun --map-by ppr:1:node)"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// The default host file, if this node has it.
+fn first_of_hostfile(seen: &Seen) -> Option<Told<String>> {
+    const NAME: &str = "OMPI_MCA_orte_default_hostfile";
+    let path = seen.variable(NAME)?;
+    let text = (seen.file)(path)?;
+    let lines = text.lines().map(str::trim);
+    let first = lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .find_map(|line| line.split([' ', '\t', ':']).next())?;
+    Some(Told::new(first.to_owned(), NAME, path))
+}
+
+/// In an allocation of Slurm, mpirun starts with its first node.
+fn first_of_job(seen: &Seen) -> Option<Told<String>> {
+    let list = seen.variable("SLURM_JOB_NODELIST")?;
+    let first = hostlist::expand(list)?.into_iter().next()?;
+    Some(Told::new(first, "SLURM_JOB_NODELIST", list))
+}
+
+/// Where mpirun itself runs, which is the node of rank 0 unless it was started elsewhere:
+/// `1077084160.0;tcp://192.0.2.2,172.17.0.1:56569;tcp6://[fd00::2]:58151`.
+fn address_of_mpirun(seen: &Seen) -> Option<Told<String>> {
+    const NAME: &str = "OMPI_MCA_orte_hnp_uri";
+    let uri = seen.variable(NAME)?;
+    let (_, addresses) = uri.split_once("tcp://")?;
+    let first = addresses.split([',', ':', ';']).next().filter(|first| !first.is_empty())?;
+    Some(Told::new(first.to_owned(), NAME, uri))
+}
