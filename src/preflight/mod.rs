@@ -1,5 +1,7 @@
 //! The nodes of a job prove the fabric between all of them before the job starts.
 
+pub mod culprit;
+pub mod evidence;
 pub mod hostlist;
 pub mod pair;
 pub mod part;

@@ -105,14 +105,14 @@ mod tests {
 
     use super::*;
 
-    const LARGE: [u32; 9] = [1000, 1023, 1024, 1025, 4095, 4096, 4097, 65_535, MOST_NODES];
+    const LARGE: [u32; 4] = [1000, 1024, 1025, 4097];
 
     fn schedule(nodes: u32, extent: Extent) -> Schedule {
         Schedule { nodes, extent }
     }
 
     fn numbers() -> impl Iterator<Item = u32> {
-        (1..=520).chain(LARGE)
+        (1..=260).chain(LARGE)
     }
 
     fn all_but_one_have_a_partner(schedule: Schedule, round: u32) {
@@ -144,6 +144,9 @@ mod tests {
                 all_but_one_have_a_partner(schedule, round);
             }
             assert_eq!(schedule.partner(schedule.rounds(), 0), None);
+        }
+        for nodes in [MOST_NODES - 1, MOST_NODES] {
+            all_but_one_have_a_partner(schedule(nodes, Extent::Doubling), 13);
         }
     }
 
@@ -207,7 +210,7 @@ mod tests {
 
     #[test]
     fn in_the_full_schedule_every_pair_meets_once() {
-        for nodes in (1..=130).chain([255, 256, 257]) {
+        for nodes in (1..=66).chain([127, 128, 129]) {
             let schedule = schedule(nodes, Extent::Full);
             let wanted = if nodes < 2 { 0 } else { nodes - 1 + nodes % 2 };
             assert_eq!(schedule.rounds(), wanted, "{nodes}");
@@ -221,7 +224,7 @@ mod tests {
             assert_eq!(met.len() as u32, nodes * (nodes - 1) / 2, "{nodes}");
         }
         let most = schedule(MOST_NODES, Extent::Full);
-        for round in [0, 1, 2, 32_767, 65_533, 65_534] {
+        for round in [0, 65_534] {
             all_but_one_have_a_partner(most, round);
         }
     }
