@@ -3,6 +3,7 @@
 pub mod culprit;
 pub mod evidence;
 pub mod hostlist;
+pub mod outliers;
 pub mod pair;
 pub mod part;
 pub mod schedule;
