@@ -12,8 +12,8 @@ use serde::Serialize;
 use crate::config::{self, Flag};
 use crate::report::environment::EnvFormat;
 use crate::self_test::kinds::Level;
-use crate::self_test::pair::Address;
 use crate::verbs::port_test::{DEFAULT_SIZE, LEAST_SIZE};
+use crate::wire::Address;
 
 /// Starts a GPU training container: fills in the NCCL variables that the user
 /// did not set, makes sure that memory can be pinned, then runs COMMAND.

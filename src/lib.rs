@@ -30,8 +30,10 @@
 //! * [`commands`], [`demo`]: the commands that print, and the hosts that come with the program.
 //! * [`self_test`]: limits, image and fabric, proven.
 //! * [`compare`]: the reports of many nodes, side by side.
+//! * [`preflight`]: the nodes of a job prove the fabric between all of them.
 //! * [`verbs`]: RDMA itself, in processes of its own.
 //! * [`resolve`]: names of hosts, without the image's code.
+//! * [`wire`]: how nodes talk to each other.
 //! * [`sys`]: the low-level parts, the only `unsafe` beside verbs.
 //! * [`log`], [`text`], [`json`], [`block`]: what everything shares.
 //! * [`exit`]: the exit codes.
@@ -65,3 +67,4 @@ pub mod state;
 pub mod sys;
 pub mod text;
 pub mod verbs;
+pub mod wire;

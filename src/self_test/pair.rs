@@ -5,21 +5,15 @@
 //! bound in size and in time, and only what that node has sent, in its order, is taken for its
 //! own.
 
-mod address;
 mod agree;
 mod connect;
-mod connection;
 mod ends;
 mod found;
-mod handshake;
 mod listen;
 mod message;
 mod outcome;
 mod rails;
-mod session;
-mod stranger;
 mod trust;
-mod wire;
 
 use std::time::{Duration, Instant};
 
@@ -32,12 +26,11 @@ use super::verbs;
 use crate::facts::Facts;
 use crate::plan::Plan;
 use crate::verbs::rail::Side;
-pub use address::Address;
-use listen::Waiting;
+use crate::wire::listen::Listener;
+use crate::wire::stranger::Strangers;
+use crate::wire::{Address, Channel};
 use message::{Message, Node};
-use stranger::Strangers;
 pub use trust::token;
-use wire::Wire;
 
 /// How to find the other node.
 #[derive(Debug, Clone)]
@@ -63,7 +56,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 /// The other node, after the two have met.
 pub struct Met {
-    wire: Wire,
+    wire: Channel,
     side: Side,
     /// The longest time until each message of the other node.
     patience: Duration,
@@ -98,14 +91,14 @@ fn wait_for(
     meeting: &Meeting,
     end: Instant,
     say: &dyn Fn(&str),
-) -> Result<(Wire, Duration), String> {
-    let waiting = Waiting::at(address, end)?;
-    let own = waiting.own;
+) -> Result<(Channel, Duration), String> {
+    let listener = Listener::at(address, end)?;
+    let own = listener.own;
     let anybody =
         if meeting.token.is_empty() { ", and takes whoever comes (no RDMA_INIT_TOKEN)" } else { "" };
     say(&format!("waits on {own} for another node's self-test --peer{anybody}"));
     let mut strangers = Strangers::new(say);
-    let found = waiting.first(meeting.token, meeting.extent.longest(), end, &mut strangers);
+    let found = listen::first(&listener, meeting.token, meeting.extent.longest(), end, &mut strangers);
     strangers.close();
     found?.ok_or_else(|| strangers.instead(&own.to_string(), &time(meeting.wait)))
 }
@@ -149,7 +142,7 @@ fn between(
     met.wire.send(&Message::Node(mine.clone()))?;
     let theirs = match met.wire.receive(met.patience)? {
         Message::Node(node) => node.presentable(),
-        other => return Err(met.wire.unexpected(&other)),
+        other => return Err(met.wire.unexpected(other.kind())),
     };
     let anybody = (!met.is_proven).then(|| "it has proven nothing (no RDMA_INIT_TOKEN)".to_owned());
     let mut checks = vec![Check {

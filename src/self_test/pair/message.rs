@@ -1,39 +1,17 @@
-//! What two nodes tell each other: lines of JSON, behind a code once both have greeted
-//! (see [`super::session`]).
+//! What two nodes tell each other once they know each other.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::report::Rail;
 use crate::text::{shortened, visible};
 use crate::verbs::talk::End;
+use crate::wire::Protocol;
 
-/// The version of everything that follows the greeting.
-pub const SCHEMA: &str = "rdma-init/pair/2";
-
-/// Messages that anybody may have written. They are not believed, except that the two nodes
-/// cannot go on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Plain {
-    Greeting {
-        schema: String,
-        program: String,
-        /// A random number; see [`super::session`].
-        nonce: Nonce,
-    },
-    /// The other node's proof was wrong.
-    Refused,
-}
-
-pub type Nonce = [u8; 16];
+pub const PROTOCOL: Protocol = Protocol { schema: "rdma-init/pair/2", command: "self-test" };
 
 /// The messages of the protocol. Both nodes send each of these, in this order.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Message {
-    /// The first message with a code, which proves that its sender has the token.
-    Hello {
-        /// In milliseconds: how long the sender may take for each of its next messages.
-        longest_ms: u64,
-    },
     Node(Node),
     /// The end of each rail, if one could be made.
     Ends(Vec<Option<End>>),
@@ -46,7 +24,6 @@ pub enum Message {
 impl Message {
     pub fn kind(&self) -> &'static str {
         match self {
-            Message::Hello { .. } => "Hello",
             Message::Node(_) => "Node",
             Message::Ends(_) => "Ends",
             Message::Ready(_) => "Ready",

@@ -65,7 +65,7 @@ fn done(met: &mut Met, results: &[Moved]) -> Result<Vec<Moved>, String> {
     match met.wire.receive(met.patience)? {
         Message::Done(others) if others.len() == results.len() => Ok(others),
         Message::Done(_) => Err(met.wire.wrong(NUMBER)),
-        other => Err(met.wire.unexpected(&other)),
+        other => Err(met.wire.unexpected(other.kind())),
     }
 }
 
@@ -83,7 +83,7 @@ fn connect(
     let far = match met.wire.receive(met.patience)? {
         Message::Ends(far) if far.len() == rails.len() => far,
         Message::Ends(_) => return Err(met.wire.wrong(NUMBER)),
-        other => return Err(met.wire.unexpected(&other)),
+        other => return Err(met.wire.unexpected(other.kind())),
     };
     for (end, rail) in far.iter().zip(rails) {
         if let Some(what) = end.as_ref().and_then(|end| ends::wrong(end, rail)) {
@@ -103,7 +103,7 @@ fn connect(
     let ready = match met.wire.receive(met.patience)? {
         Message::Ready(ready) if ready.len() == rails.len() => ready,
         Message::Ready(_) => return Err(met.wire.wrong(NUMBER)),
-        other => return Err(met.wire.unexpected(&other)),
+        other => return Err(met.wire.unexpected(other.kind())),
     };
     for (index, child) in children.list().iter_mut().enumerate() {
         let is_ready = ready.get(index) == Some(&true);

@@ -8,7 +8,8 @@
 
 use hmac_sha256::{HKDF, HMAC, Hash};
 
-use super::message::{Message, SCHEMA};
+use serde::Serialize;
+
 use crate::json;
 use crate::verbs::rail::Side;
 
@@ -30,8 +31,8 @@ struct Chain {
 impl Session {
     /// The session of the node at one side. `greetings` are the lines that both nodes have
     /// sent, the first side's first.
-    pub fn new(token: &[u8], side: Side, greetings: [&[u8]; 2]) -> Session {
-        let secret = HKDF::extract(SCHEMA, token);
+    pub fn new(schema: &str, token: &[u8], side: Side, greetings: [&[u8]; 2]) -> Session {
+        let secret = HKDF::extract(schema, token);
         let hashes = greetings.map(Hash::hash);
         let chain = |from: Side| {
             let purpose: &[u8] = match from {
@@ -47,7 +48,7 @@ impl Session {
     }
 
     /// Makes the line of a message.
-    pub fn seal(&mut self, message: &Message) -> Vec<u8> {
+    pub fn seal(&mut self, message: &impl Serialize) -> Vec<u8> {
         let mut text = json::line(message);
         let code = HMAC::mac(self.out.signed(text.strip_suffix(b"\n").unwrap_or(&text)), self.out.key);
         self.out.number += 1;
@@ -88,16 +89,18 @@ fn code_of(digits: &[u8]) -> Option<[u8; 32]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::handshake::Proof;
 
+    const SCHEMA: &str = "rdma-init/test/1";
     const TOKEN: &[u8] = b"0123456789abcdef";
     const GREETINGS: [&[u8]; 2] = [b"first\n", b"second\n"];
 
     fn two() -> [Session; 2] {
-        [Side::First, Side::Second].map(|side| Session::new(TOKEN, side, GREETINGS))
+        [Side::First, Side::Second].map(|side| Session::new(SCHEMA, TOKEN, side, GREETINGS))
     }
 
-    fn hello(longest_ms: u64) -> Message {
-        Message::Hello { longest_ms }
+    fn hello(longest_ms: u64) -> Proof {
+        Proof::Hello { longest_ms }
     }
 
     #[test]
@@ -154,8 +157,11 @@ mod tests {
     #[test]
     fn keys_are_of_one_token_one_connection_and_one_side() {
         let line = two()[0].seal(&hello(1));
-        let open = |token: &[u8], side, greetings| Session::new(token, side, greetings).open(&line).is_some();
+        let open = |token: &[u8], side, greetings| {
+            Session::new(SCHEMA, token, side, greetings).open(&line).is_some()
+        };
         assert!(open(TOKEN, Side::Second, GREETINGS));
+        assert!(Session::new("rdma-init/other/1", TOKEN, Side::Second, GREETINGS).open(&line).is_none());
         assert!(!open(b"0123456789abcdeg", Side::Second, GREETINGS));
         assert!(!open(b"", Side::Second, GREETINGS));
         assert!(!open(TOKEN, Side::First, GREETINGS));

@@ -8,7 +8,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::message::{Message, Nonce, Plain, SCHEMA};
+use serde::{Deserialize, Serialize};
+
+use super::Protocol;
 use super::session::Session;
 use super::stranger::{Fault, Stranger};
 use crate::config::TOKEN_VARIABLE;
@@ -39,6 +41,31 @@ pub fn patience(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now()).clamp(LEAST_PATIENCE, PATIENCE)
 }
 
+/// Messages that anybody may have written. They are not believed, except that the two nodes
+/// cannot go on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Plain {
+    Greeting {
+        schema: String,
+        program: String,
+        /// A random number; see [`super::session`].
+        nonce: Nonce,
+    },
+    /// The other node's proof was wrong.
+    Refused,
+}
+
+pub type Nonce = [u8; 16];
+
+/// The first message with a code, which proves that its sender has the token.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Proof {
+    Hello {
+        /// In milliseconds: how long the sender may take for each of its next messages.
+        longest_ms: u64,
+    },
+}
+
 /// What to do next in the handshake.
 pub enum Step {
     /// Send this line, and wait for the next one.
@@ -49,6 +76,7 @@ pub enum Step {
 }
 
 pub struct Handshake<'a> {
+    protocol: &'static Protocol,
     side: Side,
     token: &'a [u8],
     /// The longest time that each of our messages may take.
@@ -65,8 +93,9 @@ impl<'a> Handshake<'a> {
     /// # Errors
     /// A sentence: the kernel gives no random number.
     pub fn new(
+        protocol: &'static Protocol,
         side: Side,
-        token: &'a str,
+        token: &'a [u8],
         longest: Duration,
         address: String,
     ) -> Result<Handshake<'a>, String> {
@@ -74,12 +103,12 @@ impl<'a> Handshake<'a> {
         let mut nonce = Nonce::default();
         random::fill(&mut nonce).map_err(failed)?;
         let greeting = Plain::Greeting {
-            schema: SCHEMA.to_owned(),
+            schema: protocol.schema.to_owned(),
             program: env!("CARGO_PKG_VERSION").to_owned(),
             nonce,
         };
         let greeting = json::line(&greeting);
-        Ok(Handshake { side, token: token.as_bytes(), longest, address, greeting, session: None })
+        Ok(Handshake { protocol, side, token, longest, address, greeting, session: None })
     }
 
     /// What the first side sends before it hears anything.
@@ -113,15 +142,15 @@ impl<'a> Handshake<'a> {
 
     fn greeted(&mut self, line: &[u8]) -> Result<Step, Stranger> {
         match json::read(line) {
-            Ok(Plain::Greeting { schema, .. }) if schema == SCHEMA => {}
+            Ok(Plain::Greeting { schema, .. }) if schema == self.protocol.schema => {}
             Ok(Plain::Greeting { schema, program, .. }) => return Err(self.other_version(&schema, &program)),
-            Ok(Plain::Refused) | Err(_) => return Err(not_ours(&self.address, line)),
+            Ok(Plain::Refused) | Err(_) => return Err(self.not_ours(line)),
         }
         let greetings = match self.side {
             Side::First => [&self.greeting, line],
             Side::Second => [line, &self.greeting],
         };
-        let mut session = Session::new(self.token, self.side, greetings);
+        let mut session = Session::new(self.protocol.schema, self.token, self.side, greetings);
         let next = match self.side {
             Side::First => self.hello(&mut session),
             Side::Second => self.greeting.clone(),
@@ -135,8 +164,8 @@ impl<'a> Handshake<'a> {
             return Err(self.other_token());
         }
         let text = session.open(line).ok_or_else(|| self.other_token())?;
-        let Ok(Message::Hello { longest_ms }) = json::read(text) else {
-            return Err(not_ours(&self.address, text));
+        let Ok(Proof::Hello { longest_ms }) = json::read(text) else {
+            return Err(self.not_ours(text));
         };
         let last = match self.side {
             Side::First => Vec::new(),
@@ -148,18 +177,23 @@ impl<'a> Handshake<'a> {
 
     fn hello(&self, session: &mut Session) -> Vec<u8> {
         let longest_ms = u64::try_from(self.longest.as_millis()).unwrap_or(u64::MAX);
-        session.seal(&Message::Hello { longest_ms })
+        session.seal(&Proof::Hello { longest_ms })
+    }
+
+    fn not_ours(&self, bytes: &[u8]) -> Stranger {
+        not_ours(self.protocol, &self.address, bytes)
     }
 
     fn other_version(&self, schema: &str, program: &str) -> Stranger {
         let shown = |text: &str| visible(&shortened(text));
         let why = format!(
-            "{} runs rdma-init {} with the protocol {}, which cannot test with this one, {} with {SCHEMA}: use \
+            "{} runs rdma-init {} with the protocol {}, which cannot test with this one, {} with {}: use \
              one release on both nodes.",
             self.address,
             shown(program),
             shown(schema),
-            env!("CARGO_PKG_VERSION")
+            env!("CARGO_PKG_VERSION"),
+            self.protocol.schema
         );
         Stranger { fault: Fault::Version, why }
     }
@@ -174,11 +208,12 @@ impl<'a> Handshake<'a> {
 }
 
 /// The other end has sent something that no node of ours would send.
-pub fn not_ours(address: &str, bytes: &[u8]) -> Stranger {
+pub fn not_ours(protocol: &Protocol, address: &str, bytes: &[u8]) -> Stranger {
     let start = bytes.get(..bytes.len().min(SHOWN)).unwrap_or_default().trim_ascii_end();
     let start = visible(&String::from_utf8_lossy(start));
     let why = format!(
-        "{address} is not an rdma-init self-test, or is one of another version: it sent \"{start}\"."
+        "{address} is not an rdma-init {}, or is one of another version: it sent \"{start}\".",
+        protocol.command
     );
     Stranger { fault: Fault::NotOurs, why }
 }
@@ -187,10 +222,12 @@ pub fn not_ours(address: &str, bytes: &[u8]) -> Stranger {
 mod tests {
     use super::*;
 
+    const PROTOCOL: Protocol = Protocol { schema: "rdma-init/pair/2", command: "self-test" };
     const TOKEN: &str = "0123456789abcdef";
 
     fn at(side: Side, token: &str, seconds: u64) -> Handshake<'_> {
-        Handshake::new(side, token, Duration::from_secs(seconds), "node".into()).unwrap()
+        Handshake::new(&PROTOCOL, side, token.as_bytes(), Duration::from_secs(seconds), "node".into())
+            .unwrap()
     }
 
     fn sent(step: Step) -> Vec<u8> {
@@ -264,7 +301,7 @@ mod tests {
         let old = "{\"Greeting\":{\"schema\":\"rdma-init/pair/1\",\"program\":\"0.0.\\u001b9\",\
                    \"nonce\":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]}}\n";
         let stranger = second.hear(old.as_bytes()).err().unwrap();
-        for part in ["runs rdma-init 0.0.\u{fffd}9 with the protocol rdma-init/pair/1", SCHEMA] {
+        for part in ["runs rdma-init 0.0.\u{fffd}9 with the protocol rdma-init/pair/1", PROTOCOL.schema] {
             assert!(stranger.why.contains(part), "{}", stranger.why);
         }
         assert!(second.farewell(stranger.fault).unwrap().starts_with(b"{\"Greeting\":"));

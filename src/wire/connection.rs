@@ -1,30 +1,38 @@
 //! A TCP connection that carries lines, with a bound in size and in time.
 
 use std::io::{Error, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::Protocol;
 use super::handshake::not_ours;
 use super::stranger::{Fault, Stranger};
 
 pub struct Connection {
     stream: TcpStream,
     address: String,
+    protocol: &'static Protocol,
     /// What has arrived and was not asked for yet.
     came: Vec<u8>,
+    /// What the kernel has not taken yet.
+    out: Vec<u8>,
 }
 
 impl Connection {
     /// # Errors
     /// The connection cannot be made non-blocking.
-    pub fn new(stream: TcpStream, address: String) -> std::io::Result<Connection> {
+    pub fn new(
+        stream: TcpStream,
+        address: String,
+        protocol: &'static Protocol,
+    ) -> std::io::Result<Connection> {
         stream.set_nonblocking(true)?;
         // Without this option a message would come a little later.
         let _ = stream.set_nodelay(true);
-        Ok(Connection { stream, address, came: Vec::new() })
+        Ok(Connection { stream, address, protocol, came: Vec::new(), out: Vec::new() })
     }
 
     /// The address that the connection leads to.
@@ -58,6 +66,40 @@ impl Connection {
         Ok(())
     }
 
+    /// Keeps a line for [`Connection::flush`].
+    pub fn queue(&mut self, line: &[u8]) {
+        self.out.extend_from_slice(line);
+    }
+
+    /// Whether the kernel has not taken yet all that was queued.
+    pub fn is_sending(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Sends what was queued, as far as the kernel takes it now.
+    ///
+    /// # Errors
+    /// The connection is closed, or broke.
+    pub fn flush(&mut self) -> Result<(), Stranger> {
+        while !self.out.is_empty() {
+            match self.stream.write(&self.out) {
+                Ok(length) => drop(self.out.drain(..length.min(self.out.len()))),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(self.broken(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The two ends of the connection, as the kernel knows them: this one and the other one.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub fn ends(&self) -> std::io::Result<[SocketAddr; 2]> {
+        Ok([self.stream.local_addr()?, self.stream.peer_addr()?])
+    }
+
     /// Waits for the next line, but no longer than this.
     ///
     /// # Errors
@@ -86,18 +128,23 @@ impl Connection {
                 return Ok(Some(std::mem::replace(&mut self.came, rest)));
             }
             if self.came.len() > longest {
-                return Err(not_ours(&self.address, &self.came));
+                return Err(self.not_ours(&self.came));
             }
             match self.stream.read(&mut buffer) {
                 Ok(0) if self.came.is_empty() => return Err(self.gone("")),
                 Ok(0) if is_start_of_ours(&self.came) => return Err(self.gone(" in the middle of a message")),
-                Ok(0) => return Err(not_ours(&self.address, &self.came)),
+                Ok(0) => return Err(self.not_ours(&self.came)),
                 Ok(length) => self.came.extend_from_slice(buffer.get(..length).unwrap_or_default()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(self.broken(&error)),
             }
         }
+    }
+
+    /// The other end has sent something that no node of ours would send.
+    pub fn not_ours(&self, bytes: &[u8]) -> Stranger {
+        not_ours(self.protocol, &self.address, bytes)
     }
 
     pub fn silent(&self, patience: Duration) -> Stranger {

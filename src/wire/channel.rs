@@ -1,0 +1,109 @@
+//! The connection of two nodes that know each other. Each message that it gives is the other
+//! node's next one, as that node sent it.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::connection::Connection;
+use super::session::Session;
+use super::stranger::{Fault, Stranger};
+use crate::json;
+
+/// In bytes; more than a node with a hundred rails has to say.
+pub const LONGEST: usize = 256 * 1024;
+
+/// The time for the kernel to take a message that the other node does not read.
+const SENDING: Duration = Duration::from_secs(10);
+
+pub struct Channel {
+    connection: Connection,
+    session: Session,
+}
+
+impl Channel {
+    pub fn new(connection: Connection, session: Session) -> Channel {
+        Channel { connection, session }
+    }
+
+    /// The address that the connection leads to.
+    pub fn address(&self) -> &str {
+        self.connection.address()
+    }
+
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.connection.fd()
+    }
+
+    /// # Errors
+    /// A sentence.
+    pub fn send(&mut self, message: &impl Serialize) -> Result<(), String> {
+        let line = self.session.seal(message);
+        self.connection.send(&line, SENDING).map_err(|stranger| stranger.why)
+    }
+
+    /// As [`Channel::send`], without a wait: what the kernel does not take yet is kept for
+    /// [`Channel::flush`].
+    ///
+    /// # Errors
+    /// As for [`Connection::flush`].
+    pub fn queue(&mut self, message: &impl Serialize) -> Result<(), Stranger> {
+        let line = self.session.seal(message);
+        self.connection.queue(&line);
+        self.connection.flush()
+    }
+
+    /// # Errors
+    /// As for [`Connection::flush`].
+    pub fn flush(&mut self) -> Result<(), Stranger> {
+        self.connection.flush()
+    }
+
+    /// Waits for the next message, but no longer than this.
+    ///
+    /// # Errors
+    /// A sentence, with what came instead.
+    pub fn receive<T: DeserializeOwned>(&mut self, patience: Duration) -> Result<T, String> {
+        let line = self.connection.line(LONGEST, patience).map_err(|stranger| stranger.why)?;
+        self.read(&line).map_err(|stranger| stranger.why)
+    }
+
+    /// The next message, if all of it has arrived.
+    ///
+    /// # Errors
+    /// What came instead.
+    pub fn receive_if_there<T: DeserializeOwned>(&mut self, longest: usize) -> Result<Option<T>, Stranger> {
+        match self.connection.line_if_there(longest)? {
+            Some(line) => self.read(&line).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn read<T: DeserializeOwned>(&mut self, line: &[u8]) -> Result<T, Stranger> {
+        let text = self.session.open(line).ok_or_else(|| Stranger {
+            fault: Fault::NotOurs,
+            why: format!(
+                "what came from {} is not the other node's next message: somebody in between may have \
+                 forged, changed, repeated or dropped a message.",
+                self.connection.address()
+            ),
+        })?;
+        json::read(text).map_err(|_| self.connection.not_ours(text))
+    }
+
+    /// The sentence about a message that comes at the wrong time.
+    pub fn unexpected(&self, kind: &str) -> String {
+        format!("{} does not keep to the protocol: it sent {kind} too early.", self.address())
+    }
+
+    /// The sentence about a message that says something impossible.
+    pub fn wrong(&self, what: &str) -> String {
+        format!("{} does not keep to the protocol: {what}.", self.address())
+    }
+}

@@ -1,0 +1,87 @@
+//! A socket on which other nodes are waited for.
+
+use std::io::Error;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Instant;
+
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::{Ipv6V6Only, ReuseAddr};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrIn6, bind, listen, setsockopt, socket,
+};
+
+use super::address::Address;
+
+/// The most connections that the kernel keeps for us, as far as net.core.somaxconn allows.
+const BACKLOG: i32 = 4096;
+
+pub struct Listener {
+    listener: TcpListener,
+    /// The address of this end, as the kernel knows it.
+    pub own: SocketAddr,
+}
+
+impl Listener {
+    /// Listens on an address; on all of them where it names no host.
+    ///
+    /// # Errors
+    /// A sentence: the address cannot be used.
+    pub fn at(address: &Address, until: Instant) -> Result<Listener, String> {
+        let failed = |error: Error| format!("cannot listen on {address}: {error}.");
+        let listener = match address.is_empty() {
+            true => every_address(address.port),
+            false => {
+                let sockets = address.sockets(until);
+                let sockets = sockets.map_err(|why| format!("cannot listen on {address}: {why}."))?;
+                TcpListener::bind(sockets.as_slice())
+            }
+        };
+        let listener = listener.and_then(Listener::of);
+        listener.map_err(failed)
+    }
+
+    /// Listens on a port of all addresses; 0 for a port that the kernel chooses.
+    ///
+    /// # Errors
+    /// The error of the kernel.
+    pub fn on_port(port: u16) -> Result<Listener, Error> {
+        every_address(port).and_then(Listener::of)
+    }
+
+    fn of(listener: TcpListener) -> Result<Listener, Error> {
+        listener.set_nonblocking(true)?;
+        let own = listener.local_addr()?;
+        Ok(Listener { listener, own })
+    }
+
+    /// The next connection that has come by now.
+    ///
+    /// # Errors
+    /// As for accept(2); `WouldBlock` where there is none.
+    pub fn accept(&self) -> Result<(TcpStream, SocketAddr), Error> {
+        self.listener.accept()
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+/// Listens on IPv6 and IPv4, whatever `net.ipv6.bindv6only` says; on IPv4 alone if there is no
+/// IPv6.
+fn every_address(port: u16) -> Result<TcpListener, Error> {
+    let both = || -> nix::Result<TcpListener> {
+        let fd = socket(AddressFamily::Inet6, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        setsockopt(&fd, Ipv6V6Only, &false)?;
+        setsockopt(&fd, ReuseAddr, &true)?;
+        let any = SockaddrIn6::from(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0));
+        bind(fd.as_raw_fd(), &any)?;
+        listen(&fd, Backlog::new(BACKLOG)?)?;
+        Ok(TcpListener::from(fd))
+    };
+    match both() {
+        Err(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL) => TcpListener::bind(("0.0.0.0", port)),
+        other => other.map_err(Error::from),
+    }
+}

@@ -1,0 +1,70 @@
+//! Connecting to another node, and proving to it that this one is ours.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use super::Protocol;
+use super::channel::Channel;
+use super::connection::Connection;
+use super::handshake::{self, Handshake, Step};
+use super::stranger::{Fault, Stranger};
+use crate::verbs::rail::Side;
+
+/// Connects to one of these addresses.
+///
+/// # Errors
+/// Why none of them can be reached.
+pub fn connect(
+    sockets: &[SocketAddr],
+    patience: Duration,
+    name: &str,
+    protocol: &'static Protocol,
+) -> Result<Connection, String> {
+    let mut last = None;
+    for socket in sockets {
+        let connected =
+            TcpStream::connect_timeout(socket, patience).and_then(|stream| match is_itself(&stream) {
+                true => Err(ErrorKind::ConnectionRefused.into()),
+                false => Connection::new(stream, name.to_owned(), protocol),
+            });
+        match connected {
+            Ok(connection) => return Ok(connection),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.map_or_else(|| "the name has no address".to_owned(), |error| error.to_string()))
+}
+
+/// TCP can connect a socket to itself, if the port that the kernel has chosen for it is the one
+/// to connect to.
+fn is_itself(stream: &TcpStream) -> bool {
+    matches!((stream.local_addr(), stream.peer_addr()), (Ok(near), Ok(far)) if near == far)
+}
+
+/// Shakes hands as the side that speaks first. Gives the channel, and how long the messages of the
+/// other node may take.
+///
+/// # Errors
+/// The other end is no node of ours, has gone, or says nothing.
+pub fn prove(
+    mut connection: Connection,
+    protocol: &'static Protocol,
+    token: &[u8],
+    longest: Duration,
+    end: Instant,
+) -> Result<(Channel, Duration), Stranger> {
+    let address = connection.address().to_owned();
+    let handshake = Handshake::new(protocol, Side::First, token, longest, address);
+    let mut handshake = handshake.map_err(|why| Stranger { fault: Fault::NotOurs, why })?;
+    let until = Instant::now() + handshake::patience(end);
+    let left = || until.saturating_duration_since(Instant::now());
+    connection.send(handshake.greeting(), left())?;
+    loop {
+        let line = connection.line(handshake::LONGEST, left())?;
+        match handshake.hear(&line)? {
+            Step::Send(line) => connection.send(&line, left())?,
+            Step::Proven(_, session, patience) => return Ok((Channel::new(connection, session), patience)),
+        }
+    }
+}
