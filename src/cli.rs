@@ -5,7 +5,7 @@ pub mod usage;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use figment::value::Value;
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ use crate::wire::Address;
 #[command(
     name = "rdma-init",
     version,
-    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|profiles|self-test|compare|status|stat|install>\n       rdma-init [OPTIONS] exec -- COMMAND [ARG]...",
+    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|profiles|self-test|preflight|compare|status|stat|install>\n       rdma-init [OPTIONS] exec -- COMMAND [ARG]...",
     disable_help_subcommand = true,
     after_help = AFTER_HELP
 )]
@@ -190,6 +190,8 @@ pub enum Action {
     Stat(StatArguments),
     /// Test limits, image and RDMA devices, and the fabric to another node
     SelfTest(SelfTestArguments),
+    /// Test the fabric between all nodes of a job; started once on each node
+    Preflight(PreflightArguments),
     /// List the profiles, or show one
     Profiles {
         /// The profile to show, as TOML
@@ -291,6 +293,38 @@ pub struct SelfTestArguments {
     pub json: bool,
 }
 
+#[derive(Debug, Args)]
+pub struct PreflightArguments {
+    /// How many nodes the job has
+    #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u32).range(1..))]
+    pub nodes: Option<u32>,
+    /// The index of this node, counted from 0
+    #[arg(long, value_name = "INDEX")]
+    pub node: Option<u32>,
+    /// Where node 0 is
+    #[arg(long, value_name = "HOST:PORT")]
+    pub meet: Option<Address>,
+    /// Which pairs of nodes to test
+    #[arg(long, value_enum, default_value_t)]
+    pub rounds: RoundsOption,
+    /// How long the test of a port may take
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    pub each: humantime::Duration,
+    /// Print one JSON document, at node 0
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which pairs of nodes are tested.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum RoundsOption {
+    /// Neighbours, then partners at a distance of 2, 4, 8 and so on
+    #[default]
+    Log,
+    /// Each node with each other
+    Full,
+}
+
 /// The host that it is about.
 #[derive(Debug, Args)]
 pub struct Host {
@@ -300,8 +334,19 @@ pub struct Host {
 }
 
 /// The names of the subcommands that a user may type.
-pub const ACTIONS: &[&str] =
-    &["inspect", "plan", "env", "exec", "profiles", "self-test", "compare", "status", "stat", "install"];
+pub const ACTIONS: &[&str] = &[
+    "inspect",
+    "plan",
+    "env",
+    "exec",
+    "profiles",
+    "self-test",
+    "preflight",
+    "compare",
+    "status",
+    "stat",
+    "install",
+];
 
 impl ConfigFlags {
     /// Those that were given, as a layer of the configuration.

@@ -5,6 +5,7 @@ mod env;
 mod inspect;
 mod install;
 mod plan;
+mod preflight;
 mod profiles;
 mod self_test;
 mod stat;
@@ -48,6 +49,9 @@ pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyho
         }
         Action::SelfTest(arguments) => {
             self_test::run(&mut out, arguments, config, environment).map(|passed| code = i32::from(!passed))
+        }
+        Action::Preflight(arguments) => {
+            preflight::run(&mut out, arguments, config, environment).map(|found| code = found)
         }
         Action::Profiles { name, json } => profiles::run(&mut out, name.as_deref(), *json, config),
         Action::Compare { files, expect, json } => {

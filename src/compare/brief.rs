@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::self_test::check::Outcome;
-use crate::self_test::report::{Nvlink, Rail};
+use crate::self_test::check::{Check, Outcome};
+use crate::self_test::report::{Nvlink, Rail, Report};
 
 /// The parts of a [`Report`](crate::self_test::report::Report) that are read. A report in which
 /// a field is absent cannot be read: nothing is known about that node, which is not the same as
 /// `None`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Brief {
     pub schema: String,
     pub host: String,
@@ -29,17 +29,33 @@ pub struct Brief {
 }
 
 /// A check that was made, or left out.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Verdict {
     pub id: String,
     pub outcome: Outcome,
 }
 
+impl From<&Report> for Brief {
+    fn from(report: &Report) -> Brief {
+        let verdict = |check: &Check| Verdict { id: check.id.clone(), outcome: check.outcome };
+        Brief {
+            schema: report.schema.clone(),
+            host: report.host.clone(),
+            passed: report.passed,
+            hcas: report.hcas.clone(),
+            nccl: report.nccl.clone(),
+            profile: report.profile.clone(),
+            nvlink: report.nvlink.clone(),
+            filled: report.filled.clone(),
+            checks: report.checks.iter().map(verdict).collect(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::self_test::check::Check;
-    use crate::self_test::report::{Report, SCHEMA};
+    use crate::self_test::report::SCHEMA;
 
     #[test]
     fn it_reads_what_a_self_test_writes() {

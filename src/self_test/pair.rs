@@ -27,9 +27,12 @@ use crate::facts::Facts;
 use crate::plan::Plan;
 use crate::verbs::rail::Side;
 use crate::wire::listen::Listener;
-use crate::wire::stranger::Strangers;
+use crate::wire::stranger::{Stranger, Strangers};
 use crate::wire::{Address, Channel};
-use message::{Message, Node};
+pub use found::Found;
+use message::Message;
+pub use message::{Moved, Node};
+pub use rails::run as try_rails;
 pub use trust::token;
 
 /// How to find the other node.
@@ -63,6 +66,29 @@ pub struct Met {
     took: Duration,
     /// Whether the other node has proven that it has the token.
     is_proven: bool,
+}
+
+impl Met {
+    /// Two nodes that have met elsewhere, and know each other.
+    pub fn on(channel: Channel, side: Side, patience: Duration) -> Met {
+        Met { wire: channel, side, patience, took: Duration::ZERO, is_proven: true }
+    }
+
+    pub fn channel(&mut self) -> &mut Channel {
+        &mut self.wire
+    }
+
+    /// Tells the other node what this one is, and hears what the other one is.
+    ///
+    /// # Errors
+    /// What came instead.
+    pub fn describe(&mut self, mine: &Node) -> Result<Node, Stranger> {
+        self.wire.send(&Message::Node(mine.clone()))?;
+        match self.wire.receive(self.patience)? {
+            Message::Node(node) => Ok(node.presentable()),
+            other => Err(self.wire.unexpected(other.kind())),
+        }
+    }
 }
 
 /// Finds the other node. `say` gets messages about what is waited for.
@@ -139,11 +165,7 @@ fn between(
     let started = Instant::now();
     let wanted = run::wanted(facts, plan, extent);
     let mine = Node { host: report.host.clone(), nccl: report.nccl.clone(), rails: report.hcas.clone() };
-    met.wire.send(&Message::Node(mine.clone()))?;
-    let theirs = match met.wire.receive(met.patience)? {
-        Message::Node(node) => node.presentable(),
-        other => return Err(met.wire.unexpected(other.kind())),
-    };
+    let theirs = met.describe(&mine)?;
     let anybody = (!met.is_proven).then(|| "it has proven nothing (no RDMA_INIT_TOKEN)".to_owned());
     let mut checks = vec![Check {
         evidence: [format!("{}, {}", theirs.host, met.wire.address())].into_iter().chain(anybody).collect(),
@@ -155,7 +177,7 @@ fn between(
         Err(why) => {
             checks.extend(agree::checks(&mine, &theirs, &[]));
             checks.push(Check {
-                message: Some(format!("{}, {why}", theirs.host)),
+                message: Some(format!("{}, {}", theirs.host, why.why)),
                 took_us: took_us(started),
                 ..kinds::check(DATA, Outcome::Failed)
             });

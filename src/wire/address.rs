@@ -16,6 +16,15 @@ pub struct Address {
 }
 
 impl Address {
+    /// This port of no host in particular: a listener takes all addresses.
+    pub fn on_port(port: u16) -> Address {
+        Address { host: String::new(), port }
+    }
+
+    pub fn of(socket: SocketAddr) -> Address {
+        Address { host: socket.ip().to_string(), port: socket.port() }
+    }
+
     /// Whether the address names no host.
     pub fn is_empty(&self) -> bool {
         self.host.is_empty()

@@ -41,11 +41,13 @@ impl Channel {
         self.connection.fd()
     }
 
+    /// Waits until the kernel has taken the message.
+    ///
     /// # Errors
-    /// A sentence.
-    pub fn send(&mut self, message: &impl Serialize) -> Result<(), String> {
+    /// As for [`Connection::send`].
+    pub fn send(&mut self, message: &impl Serialize) -> Result<(), Stranger> {
         let line = self.session.seal(message);
-        self.connection.send(&line, SENDING).map_err(|stranger| stranger.why)
+        self.connection.send(&line, SENDING)
     }
 
     /// As [`Channel::send`], without a wait: what the kernel does not take yet is kept for
@@ -68,10 +70,10 @@ impl Channel {
     /// Waits for the next message, but no longer than this.
     ///
     /// # Errors
-    /// A sentence, with what came instead.
-    pub fn receive<T: DeserializeOwned>(&mut self, patience: Duration) -> Result<T, String> {
-        let line = self.connection.line(LONGEST, patience).map_err(|stranger| stranger.why)?;
-        self.read(&line).map_err(|stranger| stranger.why)
+    /// What came instead.
+    pub fn receive<T: DeserializeOwned>(&mut self, patience: Duration) -> Result<T, Stranger> {
+        let line = self.connection.line(LONGEST, patience)?;
+        self.read(&line)
     }
 
     /// The next message, if all of it has arrived.
@@ -97,13 +99,14 @@ impl Channel {
         json::read(text).map_err(|_| self.connection.not_ours(text))
     }
 
-    /// The sentence about a message that comes at the wrong time.
-    pub fn unexpected(&self, kind: &str) -> String {
-        format!("{} does not keep to the protocol: it sent {kind} too early.", self.address())
+    /// About a message that comes at the wrong time.
+    pub fn unexpected(&self, kind: &str) -> Stranger {
+        self.wrong(&format!("it sent {kind} too early"))
     }
 
-    /// The sentence about a message that says something impossible.
-    pub fn wrong(&self, what: &str) -> String {
-        format!("{} does not keep to the protocol: {what}.", self.address())
+    /// About a message that says something impossible.
+    pub fn wrong(&self, what: &str) -> Stranger {
+        let why = format!("{} does not keep to the protocol: {what}.", self.address());
+        Stranger { fault: Fault::NotOurs, why }
     }
 }

@@ -23,6 +23,12 @@ pub struct Stranger {
     pub why: String,
 }
 
+impl From<Stranger> for String {
+    fn from(stranger: Stranger) -> String {
+        stranger.why
+    }
+}
+
 pub struct Strangers<'a> {
     say: &'a dyn Fn(&str),
     count: u64,

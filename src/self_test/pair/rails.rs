@@ -14,6 +14,7 @@ use super::{Met, agree, ends};
 use crate::verbs::port_test::{DeviceProbe, PortTest, ProbeResult};
 use crate::verbs::rail::{self, Side};
 use crate::verbs::talk::End;
+use crate::wire::stranger::Stranger;
 
 const NUMBER: &str = "it reports another number of rails";
 
@@ -21,14 +22,14 @@ const NUMBER: &str = "it reports another number of rails";
 const ALL: Duration = Duration::from_secs(3600);
 
 /// # Errors
-/// A sentence: the other node has gone, or does not keep to the protocol.
+/// The other node has gone, or does not keep to the protocol.
 pub fn run(
     met: &mut Met,
     wanted: &[PortTest],
     mine: &Node,
     theirs: &Node,
     extent: Scope,
-) -> Result<Vec<Found>, String> {
+) -> Result<Vec<Found>, Stranger> {
     let rails = || mine.rails.iter().zip(&theirs.rails);
     let left_out: Vec<Option<String>> = rails().map(|(near, far)| agree::why_not(near, far)).collect();
     let far = rails().zip(&left_out).filter(|(_, why)| why.is_none()).map(|((_, far), _)| far);
@@ -47,8 +48,8 @@ pub fn run(
     }
     children.until(extent.each, |_| false);
     let results: Vec<Moved> = children.finish().into_iter().map(moved).collect();
-    let [near, far] = ends.map_err(|why| format!("before any data was moved: {why}"))?;
-    let others = done(met, &results).map_err(|why| format!("after the data was moved: {why}"))?;
+    let [near, far] = ends.map_err(|end| told("before any data was moved", end))?;
+    let others = done(met, &results).map_err(|end| told("after the data was moved", end))?;
     let mut tried = 0..tried.len();
     let found = left_out.into_iter().map(|left_out| {
         let index = if left_out.is_none() { tried.next() } else { None };
@@ -59,8 +60,12 @@ pub fn run(
     Ok(found.collect())
 }
 
+fn told(when: &str, end: Stranger) -> Stranger {
+    Stranger { why: format!("{when}: {}", end.why), ..end }
+}
+
 /// Tells the other node the result of each rail, and gets its results.
-fn done(met: &mut Met, results: &[Moved]) -> Result<Vec<Moved>, String> {
+fn done(met: &mut Met, results: &[Moved]) -> Result<Vec<Moved>, Stranger> {
     met.wire.send(&Message::Done(results.to_vec()))?;
     match met.wire.receive(met.patience)? {
         Message::Done(others) if others.len() == results.len() => Ok(others),
@@ -75,7 +80,7 @@ fn connect(
     children: &mut Children,
     rails: &[&Rail],
     each: Duration,
-) -> Result<[Vec<Option<End>>; 2], String> {
+) -> Result<[Vec<Option<End>>; 2], Stranger> {
     children.until(each, |told| told.end().is_some());
     let near: Vec<Option<End>> =
         children.list().iter().map(|child| child.told().and_then(ChildReport::end)).collect();

@@ -1,0 +1,101 @@
+//! The preflight of one process: as node 0, or as any other node.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use nix::libc::SIGCHLD;
+
+use super::message::Told;
+use super::node::Node;
+use super::pair::PairOutcome;
+use super::schedule::Extent;
+use super::task::Task;
+use super::zero::{Heard, Known, PROVING, Terms, Zero};
+use crate::sys::signals;
+use crate::wire::Address;
+use crate::wire::listen::Listener;
+
+/// How the preflight has ended.
+pub struct Outcome {
+    pub told: Told,
+    /// What node 0 has heard; other nodes know no more than their line.
+    pub heard: Option<Heard>,
+}
+
+/// The longest time that a preflight takes, where nodes are waited for this long.
+pub fn longest(wait: Duration) -> Duration {
+    // The rounds, the second tries, and telling.
+    wait.saturating_add(PROVING).saturating_add(PROVING)
+}
+
+/// Takes part as this node. This process must be single-threaded.
+///
+/// # Errors
+/// A sentence: there is no verdict, and why.
+pub fn run(node: &Node, extent: Extent) -> Result<Outcome, String> {
+    // Where SIGCHLD is ignored, the kernel would forget how a child ended.
+    let sigchld = signals::set_default(SIGCHLD);
+    let outcome = match node.node {
+        0 => zero(node, extent),
+        _ => node.take_part().map(|told| Outcome { told, heard: None }),
+    };
+    sigchld.restore();
+    outcome
+}
+
+/// As node 0: one process hears all nodes, and another one takes part like any node.
+fn zero(node: &Node, extent: Extent) -> Result<Outcome, String> {
+    let until = Instant::now() + node.wait;
+    let everywhere = Address::on_port(node.meet.port);
+    let listener = Listener::at(if node.meet.is_loopback() { &node.meet } else { &everywhere }, until)?;
+    let own = match listener.own.ip() {
+        ip if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listener.own.port()),
+        ip => SocketAddr::new(ip, listener.own.port()),
+    };
+    let own = node.at(Address::of(own));
+    let terms =
+        Terms { nodes: node.nodes, job: node.job.clone(), until, token: node.token, extent, say: node.say };
+    let mut task = Task::start(longest(node.wait), &[], || own.take_part())
+        .map_err(|errno| format!("no process for this node: {errno}."))?;
+    let told = hear(&terms, &listener, &task);
+    let said = task.result::<Result<Told, String>>();
+    told.map_err(|why| match said {
+        Some(Ok(Err(of_node))) => format!("{why} {of_node}"),
+        _ => why,
+    })
+}
+
+fn hear(terms: &Terms, listener: &Listener, task: &Task) -> Result<Outcome, String> {
+    let mut zero = Zero::new(terms, listener)?;
+    let own = task.fd();
+    zero.meet(own)?;
+    zero.prove(own)?;
+    let told = judge(zero.heard());
+    zero.tell(|_| told.clone(), own);
+    Ok(Outcome { told, heard: Some(zero.into_heard()) })
+}
+
+/// Whether each node came, stayed, and moved data over each rail.
+fn judge(heard: &Heard) -> Told {
+    let mut wrong: Vec<String> = Vec::new();
+    for (known, node) in heard.nodes.iter().zip(0..) {
+        match known {
+            None => wrong.push(format!("node {node} never came")),
+            Some(Known { name, gone: Some(why), .. }) => wrong.push(format!("{name} has gone: {why}")),
+            Some(_) => {}
+        }
+    }
+    for report in &heard.reports {
+        let name = |node: u32| heard.nodes.get(node as usize).and_then(|known| Some(&known.as_ref()?.name));
+        let pair = format!("{:?} and {:?}", name(report.node), name(report.partner));
+        match &report.outcome {
+            PairOutcome::Failed(failure) => wrong.push(format!("{pair}: {failure:?}")),
+            PairOutcome::Rails(rails) => {
+                let failed = rails.iter().filter_map(|rail| Some((rail.rail, rail.result.as_ref().err()?)));
+                wrong.extend(failed.map(|(rail, why)| format!("{pair} rail {rail}: {why}")));
+            }
+        }
+    }
+    let reason = (!wrong.is_empty()).then(|| wrong.join("; "));
+    Told { passed: wrong.is_empty(), line: reason.clone().unwrap_or_else(|| "passed".to_owned()), reason }
+}
