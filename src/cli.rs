@@ -71,6 +71,38 @@ pub struct ConfigFlags {
     #[arg(long, global = true, value_name = "MODE")]
     self_test: Option<String>,
 
+    /// Test the fabric between all nodes of the job before the command starts: off, warn, or enforce (refuse to start where a node, a rail or a link is at fault) [default: off]
+    #[arg(long, global = true, value_name = "MODE")]
+    preflight: Option<String>,
+
+    /// How long to wait for all nodes of the job [default: 10m]
+    #[arg(long, global = true, value_name = "TIME")]
+    preflight_wait: Option<String>,
+
+    /// How many nodes the job has, where the launcher does not say it
+    #[arg(long, global = true, value_name = "NODES")]
+    preflight_nodes: Option<String>,
+
+    /// The index of this node, counted from 0, where the launcher does not say it
+    #[arg(long, global = true, value_name = "INDEX")]
+    preflight_node: Option<String>,
+
+    /// Where the nodes meet: a name or an address of node 0, where the launcher does not say it
+    #[arg(long, global = true, value_name = "HOST[:PORT]")]
+    preflight_meet: Option<String>,
+
+    /// A rail between two nodes that moves less is slow
+    #[arg(long, global = true, value_name = "GBPS")]
+    preflight_min_bandwidth: Option<String>,
+
+    /// Refuse to start also where a rail is slow
+    #[arg(long, global = true)]
+    preflight_enforce_slow: bool,
+
+    /// Where node 0 leaves the names of the nodes at fault, one on each line
+    #[arg(long, global = true, value_name = "FILE")]
+    preflight_exclude_file: Option<String>,
+
     /// Refuse to start the command where no usable RDMA fabric is found, or NCCL would not use it
     #[arg(long, global = true)]
     require_rdma: bool,
@@ -302,8 +334,8 @@ pub struct PreflightArguments {
     #[arg(long, value_name = "INDEX")]
     pub node: Option<u32>,
     /// Where node 0 is
-    #[arg(long, value_name = "HOST:PORT")]
-    pub meet: Option<Address>,
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub meet: Option<String>,
     /// Which pairs of nodes to test
     #[arg(long, value_enum, default_value_t)]
     pub rounds: RoundsOption,

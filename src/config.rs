@@ -40,6 +40,10 @@ pub enum Demand {
 /// a longer time of its own.
 pub const SELF_TEST_TIME: Duration = Duration::from_secs(15);
 
+/// The longest time that a preflight takes at a start, once all nodes are there. Mostly it is less
+/// than a minute.
+pub const PREFLIGHT_TIME: Duration = Duration::from_secs(30 * 60);
+
 /// A configuration that cannot be used; a sentence for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -103,6 +107,7 @@ impl Config {
             require_rdma: self.require_rdma,
             memlock: self.memlock == Demand::Enforce,
             self_test: self.self_test == Demand::Enforce,
+            preflight: self.preflight == Demand::Enforce,
         };
         let refusal = Refusal { code: self.refuse_exit_code, asked_by };
         Orders {
@@ -133,12 +138,18 @@ impl Config {
 
     /// How long the preparation may take. PID 1 starts the command without it after this time.
     pub fn longest_preparation(&self) -> Duration {
-        // `prepare-timeout` does not count the time of the self-test.
+        // `prepare-timeout` does not count the time of the self-test, and of the preflight.
         let proof = match self.self_test {
             Demand::Off => Duration::ZERO,
             Demand::Warn | Demand::Enforce => SELF_TEST_TIME,
         };
-        self.prepare_timeout.saturating_add(proof)
+        let preflight = match self.preflight {
+            Demand::Off => Duration::ZERO,
+            Demand::Warn | Demand::Enforce => {
+                SELF_TEST_TIME + PREFLIGHT_TIME.saturating_add(self.preflight_wait)
+            }
+        };
+        self.prepare_timeout.saturating_add(proof).saturating_add(preflight)
     }
 
     /// The part that the plan needs.

@@ -9,7 +9,7 @@ pub const NOT_EXECUTABLE: i32 = 126;
 /// The command was not found, as in a shell.
 pub const NOT_FOUND: i32 = 127;
 /// rdma-init refused to start the command (`require-rdma`, `memlock = "enforce"`, `self-test =
-/// "enforce"`); `refuse-exit-code` changes this code.
+/// "enforce"`, `preflight = "enforce"`); `refuse-exit-code` changes this code.
 pub const REFUSED: i32 = 121;
 
 /// The code of a command that a signal killed.

@@ -1,19 +1,16 @@
-//! `rdma-init preflight`: the nodes of a job prove the fabric between all of them.
+//! `rdma-init preflight`: the nodes of a job prove the fabric between all of them, as a step of its
+//! own.
 
 use std::io::Write;
-use std::time::Duration;
-
-use anyhow::{Context, bail};
 
 use crate::cli::{PreflightArguments, RoundsOption};
-use crate::compare::brief::Brief;
-use crate::config::{Config, TOKEN_VARIABLE};
+use crate::config::Config;
 use crate::facts::environment::Environment;
 use crate::log::say;
+use crate::pipeline::preflight::{self, SIZE};
 use crate::pipeline::read;
-use crate::preflight::node::Node;
-use crate::preflight::own::Rails;
-use crate::preflight::run;
+use crate::preflight::job;
+use crate::preflight::part::Asked;
 use crate::preflight::schedule::Extent;
 use crate::self_test::kinds::Level;
 use crate::self_test::known;
@@ -29,34 +26,26 @@ pub fn run(
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<i32> {
-    let (nodes, node, meet) = (arguments.nodes, arguments.node, arguments.meet.clone());
-    let (nodes, node) = (nodes.context("--nodes is missing")?, node.context("--node is missing")?);
-    let meet = meet.context("--meet is missing")?;
-    if node >= nodes {
-        bail!("--node is {node}, and there are {nodes} nodes, counted from 0");
-    }
+    let asked = Asked {
+        nodes: arguments.nodes.or(config.preflight_nodes),
+        node: arguments.node.or(config.preflight_node),
+        meet: arguments.meet.as_deref().or(config.preflight_meet.as_deref()),
+    };
+    let part = preflight::part(&asked, environment, &[]).map_err(anyhow::Error::msg)?;
     let host = crate::cli::Host { facts: None };
     let super::Decision { mut facts, plan, .. } = super::decide(&host, config, environment)?;
     read::add_extra(&mut facts);
-    let scope = Scope::new(Level::Verbs, 4 * 1024 * 1024, *arguments.each);
+    let scope = Scope::new(Level::Verbs, SIZE, *arguments.each);
     let report = report(&known::host_name(), &facts, &plan, scope, |_| true);
-    let node = Node {
-        node,
-        nodes,
-        job: None,
-        meet,
-        wait: Duration::from_secs(600),
-        token: environment.get(TOKEN_VARIABLE).unwrap_or_default(),
-        rails: Rails::of(&facts, &plan, &report, scope),
-        report: Brief::from(&report),
-        extent: scope,
-        say: &say,
+    let terms = job::Terms {
+        rounds: match arguments.rounds {
+            RoundsOption::Log => Extent::Doubling,
+            RoundsOption::Full => Extent::Full,
+        },
+        scope,
+        ..preflight::terms(config, environment, &part, &say)
     };
-    let extent = match arguments.rounds {
-        RoundsOption::Log => Extent::Doubling,
-        RoundsOption::Full => Extent::Full,
-    };
-    let outcome = run::run(&node, extent).map_err(anyhow::Error::msg)?;
+    let outcome = job::run(&terms, &facts, &plan, &report).map_err(anyhow::Error::msg)?;
     writeln!(out, "{}", outcome.told.line)?;
     Ok(if outcome.told.passed { 0 } else { FAILED })
 }

@@ -89,6 +89,28 @@ keys! {
     /// A self-test before the command starts.
     "self-test" => self_test: Demand = Demand::Off, values::word(DEMANDS);
 
+    /// All nodes of the job prove the fabric between them before the command starts.
+    "preflight" => preflight: Demand = Demand::Off, values::word(DEMANDS);
+
+    /// How long all nodes of the job are waited for.
+    "preflight-wait" => preflight_wait: Duration = Duration::from_secs(600), values::duration;
+
+    // By hand, where the launcher does not say it.
+    "preflight-nodes" => preflight_nodes: Option<u32> = None, values::optional(values::number);
+    "preflight-node" => preflight_node: Option<u32> = None, values::optional(values::number);
+    "preflight-meet" => preflight_meet: Option<String> = None, values::optional(values::words);
+
+    /// In Gbit/s: a rail that moves less is slow.
+    "preflight-min-bandwidth" => preflight_min_bandwidth: Option<f64> = None,
+        values::optional(values::amount);
+
+    /// Refuse to start where a rail is slow.
+    "preflight-enforce-slow" => preflight_enforce_slow: bool = false, values::boolean;
+
+    /// Where node 0 leaves the names of the nodes at fault.
+    "preflight-exclude-file" => preflight_exclude_file: Option<PathBuf> = None,
+        values::optional(values::path);
+
     /// Refuse to start the command where no fabric is found.
     "require-rdma" => require_rdma: bool = false, values::boolean;
 

@@ -112,6 +112,23 @@ pub fn duration(value: &Value) -> Result<Duration, String> {
         .ok_or_else(|| "expected a duration such as 500ms, 25s or 2m".to_owned())
 }
 
+pub fn number(value: &Value) -> Result<u32, String> {
+    text(value).and_then(|text| text.parse().ok()).ok_or_else(|| "expected a number".to_owned())
+}
+
+/// A number above 0, perhaps with a fraction.
+pub fn amount(value: &Value) -> Result<f64, String> {
+    text(value)
+        .and_then(|text| text.parse().ok())
+        .filter(|number: &f64| number.is_finite() && *number > 0.0)
+        .ok_or_else(|| "expected a number above 0".to_owned())
+}
+
+/// Text that is not empty.
+pub fn words(value: &Value) -> Result<String, String> {
+    text(value).filter(|text| !text.is_empty()).ok_or_else(|| "expected a text".to_owned())
+}
+
 pub fn exit_code(value: &Value) -> Result<i32, String> {
     text(value)
         .and_then(|text| text.parse().ok())

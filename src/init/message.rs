@@ -23,7 +23,7 @@ const NO_NUMBER: i32 = -1;
 
 impl Message {
     /// In bytes: one that says what it is, then room for orders.
-    pub const LENGTH: usize = 1 + 3 * 8 + 2 * 4 + 7 + Rewrite::SIZE + Remap::SIZE;
+    pub const LENGTH: usize = 1 + 3 * 8 + 2 * 4 + 8 + Rewrite::SIZE + Remap::SIZE;
 
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Message::LENGTH);
@@ -69,6 +69,7 @@ fn put(orders: &Orders, bytes: &mut Vec<u8>) {
             asked_by.require_rdma,
             asked_by.memlock,
             asked_by.self_test,
+            asked_by.preflight,
         ]
         .map(u8::from),
     );
@@ -77,7 +78,7 @@ fn put(orders: &Orders, bytes: &mut Vec<u8>) {
 }
 
 fn orders(bytes: &[u8]) -> Option<Orders> {
-    let (mut times, mut numbers, mut flags) = ([None; 3], [None; 2], [false; 7]);
+    let (mut times, mut numbers, mut flags) = ([None; 3], [None; 2], [false; 8]);
     let mut rest = bytes;
     for time in &mut times {
         let nanoseconds = u64::from_le_bytes(*take(&mut rest)?);
@@ -92,8 +93,8 @@ fn orders(bytes: &[u8]) -> Option<Orders> {
     }
     let [deadline, stop_timeout, drain_timeout] = times;
     let [code, parent_death_signal] = numbers;
-    let [kill_group, warn_on_reap, json, quiet, require_rdma, memlock, self_test] = flags;
-    let asked_by = Enforcing { require_rdma, memlock, self_test };
+    let [kill_group, warn_on_reap, json, quiet, require_rdma, memlock, self_test, preflight] = flags;
+    let asked_by = Enforcing { require_rdma, memlock, self_test, preflight };
     let refuse = code.map(|code| Refusal { code, asked_by });
     let rewrite = Rewrite::from_table(take(&mut rest)?);
     let remap = Remap::from_table(take(&mut rest)?);

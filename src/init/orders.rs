@@ -39,6 +39,7 @@ pub struct Enforcing {
     pub require_rdma: bool,
     pub memlock: bool,
     pub self_test: bool,
+    pub preflight: bool,
 }
 
 impl Enforcing {
@@ -48,6 +49,7 @@ impl Enforcing {
             (self.require_rdma, "require-rdma"),
             (self.memlock, "memlock = \"enforce\""),
             (self.self_test, "self-test = \"enforce\""),
+            (self.preflight, "preflight = \"enforce\""),
         ];
         all.into_iter().filter(|(asks, _)| *asks).map(|(_, key)| key).collect()
     }
@@ -139,7 +141,7 @@ mod tests {
     #[test]
     fn a_refusal_names_the_keys_that_ask_for_it_and_no_other() {
         let because = |require_rdma, memlock, self_test| {
-            Refusal { code: 121, asked_by: Enforcing { require_rdma, memlock, self_test } }
+            Refusal { code: 121, asked_by: Enforcing { require_rdma, memlock, self_test, preflight: false } }
                 .because("it hangs")
         };
         let end = "not let the command start in that case";

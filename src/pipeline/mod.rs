@@ -5,6 +5,7 @@ mod enter;
 mod execute;
 mod leave;
 mod not_run;
+pub mod preflight;
 pub mod read;
 mod refuse;
 mod traffic;
@@ -82,8 +83,8 @@ pub fn prepare(
     let first = command.first().and_then(|word| word.to_str().ok());
     let start =
         Start { environment: &known, folder: folder.as_deref(), command: first, filled: &filled, keeper };
-    let facts = match config.self_test {
-        Demand::Off => read::needed_facts(&profiles, start, config),
+    let facts = match (config.self_test, config.preflight) {
+        (Demand::Off, Demand::Off) => read::needed_facts(&profiles, start, config),
         _ => read::facts_to_prove(&profiles, start),
     };
     let mut plan = decide(&facts, &profiles, config);
@@ -95,11 +96,22 @@ pub fn prepare(
         let public = facts.settings.without_private_values(&reason);
         Ok(Prepared::Refused { reason, public, code: config.refuse_exit_code })
     };
-    if let Some(reason) = refusal(config, &plan) {
+    // The other nodes wait for this one, and have to hear what is wrong with it.
+    let early = if config.preflight == Demand::Off { refusal(config, &plan) } else { None };
+    if let Some(reason) = early {
         return refused(reason);
     }
-    let proof = prove(config, &facts, &plan, log);
-    if let Some(reason) = proof.as_ref().and_then(|report| enforced(config, report)) {
+    let report = test(config, &facts, &plan, log);
+    let proof = report.as_ref().filter(|_| config.self_test != Demand::Off);
+    if let Some(report) = &report
+        && config.preflight != Demand::Off
+    {
+        let of_job = preflight::refusal(config, &known, &command, &facts, &plan, report, log);
+        if let Some(reason) = refusal(config, &plan).or(of_job) {
+            return refused(reason);
+        }
+    }
+    if let Some(reason) = proof.and_then(|report| enforced(config, report)) {
         return refused(reason);
     }
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
@@ -174,14 +186,17 @@ fn refusal(config: &Config, plan: &Plan) -> Option<String> {
     None
 }
 
-/// Tests limits, image and fabric, if that is wanted, and tells the result.
-fn prove(config: &Config, facts: &Facts, plan: &Plan, log: &Log) -> Option<Report> {
-    if config.self_test == Demand::Off {
+/// Tests limits, image and fabric, if that is wanted, and tells the result. A preflight alone tells
+/// of the others and this node together.
+fn test(config: &Config, facts: &Facts, plan: &Plan, log: &Log) -> Option<Report> {
+    if (config.self_test, config.preflight) == (Demand::Off, Demand::Off) {
         return None;
     }
     let host = self_test::known::host_name();
     let report = self_test::run::report(&host, facts, plan, Scope::default(), |_| true);
-    report::start::self_test(log, &report);
+    if config.self_test != Demand::Off {
+        report::start::self_test(log, &report);
+    }
     Some(report)
 }
 

@@ -7,7 +7,9 @@
 pub mod culprit;
 pub mod evidence;
 pub mod hostlist;
-mod message;
+pub mod job;
+mod local;
+pub mod message;
 pub mod node;
 pub mod outliers;
 pub mod own;

@@ -36,11 +36,11 @@ pub struct Own<'a> {
     pub extent: Scope,
 }
 
-/// Tries all rails with the node at the other end.
-pub fn rails(channel: Channel, side: Side, own: &Own) -> PairOutcome {
+/// Tries all rails with the node at the other end, which has this name.
+pub fn rails(channel: Channel, side: Side, own: &Own, far: &str) -> PairOutcome {
     let tried = match own.rails {
-        Rails::Verbs(ports) => verbs(channel, side, own, ports),
-        Rails::Sockets(ends) => sockets(channel, side, own, ends),
+        Rails::Verbs(ports) => verbs(channel, side, own, far, ports),
+        Rails::Sockets(ends) => sockets(channel, side, own, far, ends),
     };
     tried.map_or_else(|stranger| PairOutcome::Failed(failure(stranger)), PairOutcome::Rails)
 }
@@ -64,12 +64,13 @@ fn verbs(
     channel: Channel,
     side: Side,
     own: &Own,
+    far: &str,
     ports: &[(PortTest, Rail)],
 ) -> Result<Vec<RailReport>, Stranger> {
     let (wanted, rails): (Vec<PortTest>, Vec<Rail>) = ports.iter().cloned().unzip();
     let mut met = Met::on(channel, side, PATIENCE + own.extent.longest());
     let mine = node(own, rails);
-    let theirs = met.describe(&mine)?;
+    let theirs = Node { host: far.to_owned(), ..met.describe(&mine)? };
     if let Some(why) = differs(&mine, &theirs) {
         return Err(Stranger { fault: Fault::NotOurs, why });
     }
@@ -84,11 +85,18 @@ fn verbs(
 const SOCKET: &str = "socket";
 
 fn differs(mine: &Node, theirs: &Node) -> Option<String> {
+    let empty = [mine, theirs].into_iter().find(|node| node.rails.is_empty());
+    if let Some(node) = empty {
+        return Some(format!(
+            "{} has no rail: NCCL will find neither an HCA nor an interface there",
+            node.host
+        ));
+    }
     let is_sockets = |node: &Node| node.rails.first().is_some_and(|rail| rail.link_layer == SOCKET);
     let word = |node: &Node| if is_sockets(node) { "sockets" } else { "verbs" };
-    (is_sockets(mine) != is_sockets(theirs) && !theirs.rails.is_empty() && !mine.rails.is_empty()).then(
-        || format!("NCCL will use {} on {} and {} on {}", word(mine), mine.host, word(theirs), theirs.host),
-    )
+    (is_sockets(mine) != is_sockets(theirs)).then(|| {
+        format!("NCCL will use {} on {} and {} on {}", word(mine), mine.host, word(theirs), theirs.host)
+    })
 }
 
 /// The rails that the other node does not have.
@@ -125,7 +133,13 @@ fn measured(mine: &Moved, theirs: &Moved) -> Result<Measured, String> {
     }
 }
 
-fn sockets(channel: Channel, side: Side, own: &Own, ends: &[Endpoint]) -> Result<Vec<RailReport>, Stranger> {
+fn sockets(
+    channel: Channel,
+    side: Side,
+    own: &Own,
+    far: &str,
+    ends: &[Endpoint],
+) -> Result<Vec<RailReport>, Stranger> {
     let mut met = Met::on(channel, side, PATIENCE);
     let rail = |end: &Endpoint| Rail {
         hca: end.interface.clone(),
@@ -133,7 +147,7 @@ fn sockets(channel: Channel, side: Side, own: &Own, ends: &[Endpoint]) -> Result
         ..Rail::default()
     };
     let mine = node(own, ends.iter().map(rail).collect());
-    let theirs = met.describe(&mine)?;
+    let theirs = Node { host: far.to_owned(), ..met.describe(&mine)? };
     if let Some(why) = differs(&mine, &theirs) {
         return Err(Stranger { fault: Fault::NotOurs, why });
     }

@@ -348,8 +348,8 @@ impl<'a> Rounds<'a> {
     /// Tries the rails with the node that has called.
     fn go(&mut self, channel: Channel) {
         let Some(pair) = &mut self.pair else { return };
-        let (node, keep) = (self.node, [channel.fd().as_raw_fd()]);
-        let task = Task::start(work(node), &keep, || prove::rails(channel, Side::Second, &own(node)));
+        let (node, keep, name) = (self.node, [channel.fd().as_raw_fd()], pair.with.name.clone());
+        let task = Task::start(work(node), &keep, || prove::rails(channel, Side::Second, &own(node), &name));
         match task {
             Ok(task) => pair.at = At::Trying(task),
             Err(errno) => {
@@ -474,7 +474,7 @@ fn call(node: &Node, with: &Partner, zero_at: IpAddr, secret: &[u8]) -> PairOutc
     let end = Instant::now() + LATE;
     loop {
         match channel.receive(SILENT) {
-            Ok(Answer::Go) => return prove::rails(channel, Side::First, &own(node)),
+            Ok(Answer::Go) => return prove::rails(channel, Side::First, &own(node), &with.name),
             Ok(Answer::Busy { .. }) if Instant::now() < end => {}
             Ok(Answer::Busy { .. }) => return PairOutcome::Failed(PairFailure::Silent),
             Ok(Answer::Over(failure)) => return PairOutcome::Failed(said_by(with, failure)),

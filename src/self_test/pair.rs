@@ -33,7 +33,7 @@ pub use found::Found;
 use message::Message;
 pub use message::{Moved, Node};
 pub use rails::run as try_rails;
-pub use trust::token;
+pub use trust::{sound, token};
 
 /// How to find the other node.
 #[derive(Debug, Clone)]

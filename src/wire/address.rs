@@ -21,6 +21,11 @@ impl Address {
         Address { host: String::new(), port }
     }
 
+    /// The default port of no host in particular.
+    pub fn everywhere() -> Address {
+        Address::on_port(DEFAULT_PORT)
+    }
+
     pub fn of(socket: SocketAddr) -> Address {
         Address { host: socket.ip().to_string(), port: socket.port() }
     }

@@ -31,9 +31,18 @@ pub fn token<'a>(token: &'a str, any_peer: bool, role: &Role) -> Result<&'a str,
             "{TOKEN_VARIABLE} is set, and --any-peer takes whoever comes: leave one of the two out"
         ));
     }
+    sound(token)?;
+    Ok(token)
+}
+
+/// Whether a token is one that nobody can guess.
+///
+/// # Errors
+/// A sentence.
+pub fn sound(token: &str) -> Result<(), String> {
     if token.len() < SHORTEST {
         return Err(format!(
-            "{TOKEN_VARIABLE} is shorter than {SHORTEST} bytes, so it could be guessed: give both nodes one \
+            "{TOKEN_VARIABLE} is shorter than {SHORTEST} bytes, so it could be guessed: give all nodes one \
              random text, from `{MAKE}` for example"
         ));
     }
@@ -41,7 +50,7 @@ pub fn token<'a>(token: &'a str, any_peer: bool, role: &Role) -> Result<&'a str,
     if token.contains(char::REPLACEMENT_CHARACTER) {
         return Err(format!("{TOKEN_VARIABLE} is not UTF-8 text: use a text from `{MAKE}` for example"));
     }
-    Ok(token)
+    Ok(())
 }
 
 /// Whether only processes of this host are at the other end. A listener without an address

@@ -1,0 +1,89 @@
+//! The preflight before the command starts: all nodes of the job prove the fabric between them.
+
+use std::ffi::CString;
+use std::path::Path;
+
+use crate::config::{Config, Demand, TOKEN_VARIABLE};
+use crate::facts::environment::Environment;
+use crate::facts::{Facts, Reader};
+use crate::log::Log;
+use crate::plan::Plan;
+use crate::preflight::job::{self, Terms};
+use crate::preflight::part::{self, Asked, Part, Seen};
+use crate::preflight::schedule::Extent;
+use crate::self_test::kinds::Level;
+use crate::self_test::known;
+use crate::self_test::report::Report;
+use crate::self_test::run::Scope;
+use crate::text::sentence;
+use crate::verbs::port_test::DEFAULT_TIME;
+
+/// How many bytes each pair registers with a device. The self-test has tried more.
+pub const SIZE: u64 = 4 * 1024 * 1024;
+
+/// The most bytes of a file that says who takes part, such as a list of hosts.
+const LONGEST_FILE: u64 = 1024 * 1024;
+
+/// Finds out who takes part, from what starts this process.
+///
+/// # Errors
+/// As for [`part::find`].
+pub fn part(asked: &Asked, environment: &Environment, command: &[CString]) -> Result<Part, String> {
+    let command: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let file = |path: &str| {
+        let bytes = Reader::new(Path::new("/")).bytes(path, LONGEST_FILE)?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let host = known::host_name();
+    part::find(asked, &Seen { environment, command: &command, host: &host, file: &file })
+}
+
+/// The terms of the configuration.
+pub fn terms<'a>(
+    config: &Config,
+    environment: &'a Environment,
+    part: &'a Part,
+    say: &'a dyn Fn(&str),
+) -> Terms<'a> {
+    Terms {
+        part,
+        wait: config.preflight_wait,
+        token: environment.get(TOKEN_VARIABLE).unwrap_or_default(),
+        rounds: Extent::Doubling,
+        scope: Scope::new(Level::Verbs, SIZE, DEFAULT_TIME),
+        say,
+    }
+}
+
+/// Takes part, if that is wanted, and tells the verdict. Gives why the command must not be started;
+/// `None` if it may.
+#[must_use]
+pub fn refusal(
+    config: &Config,
+    environment: &Environment,
+    command: &[CString],
+    facts: &Facts,
+    plan: &Plan,
+    report: &Report,
+    log: &Log,
+) -> Option<String> {
+    let asked = Asked {
+        nodes: config.preflight_nodes,
+        node: config.preflight_node,
+        meet: config.preflight_meet.as_deref(),
+    };
+    let say = |line: &str| log.note(line);
+    let told = part(&asked, environment, command)
+        .and_then(|part| job::run(&terms(config, environment, &part, &say), facts, plan, report));
+    let (why, line) = match told {
+        Ok(outcome) if outcome.told.passed => {
+            log.note(&outcome.told.line);
+            return None;
+        }
+        Ok(outcome) => (outcome.told.reason.unwrap_or_default(), outcome.told.line),
+        Err(why) => (why.clone(), sentence(&format!("preflight: {why}"))),
+    };
+    log.warn(&line);
+    let why = why.trim_end_matches('.');
+    (config.preflight == Demand::Enforce).then(|| format!("preflight = \"enforce\": {why}"))
+}

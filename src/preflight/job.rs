@@ -1,0 +1,81 @@
+//! A process takes part in the preflight of its job, as what starts it says.
+
+use std::time::Duration;
+
+use super::local;
+use super::message::Told;
+use super::node::Node;
+use super::own::Rails;
+use super::part::Part;
+use super::run::{self, Outcome};
+use super::schedule::Extent;
+use crate::compare::brief::Brief;
+use crate::config::TOKEN_VARIABLE;
+use crate::facts::Facts;
+use crate::plan::Plan;
+use crate::self_test::pair;
+use crate::self_test::report::Report;
+use crate::self_test::run::Scope;
+use crate::wire::Address;
+
+/// How a process takes part.
+pub struct Terms<'a> {
+    pub part: &'a Part,
+    /// How long all nodes are waited for.
+    pub wait: Duration,
+    /// What the nodes know each other by; empty where anybody may be one of them.
+    pub token: &'a str,
+    pub rounds: Extent,
+    pub scope: Scope,
+    pub say: &'a dyn Fn(&str),
+}
+
+/// Takes part, with what is known of this node. This process must be single-threaded.
+///
+/// # Errors
+/// A sentence: there is no verdict, and why.
+pub fn run(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Result<Outcome, String> {
+    let part = terms.part;
+    if !terms.token.is_empty() {
+        pair::sound(terms.token)?;
+    }
+    if part.local_rank > 0 {
+        let meeting = local::Meeting::of(part.job.as_deref(), part.node)?;
+        return meeting.wait(run::longest(terms.wait)).map(|told| Outcome { told, heard: None });
+    }
+    let first = local::Meeting::of(part.job.as_deref(), part.node);
+    let doer = first.as_ref().ok().and_then(|meeting| meeting.begin().ok());
+    let outcome = first_task(terms, facts, plan, report);
+    if let Some(doer) = doer {
+        doer.tell(&outcome.as_ref().map(|outcome| outcome.told.clone()).map_err(Clone::clone));
+    }
+    outcome
+}
+
+fn first_task(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Result<Outcome, String> {
+    let part = terms.part;
+    if part.nodes == 1 {
+        let line = "preflight: the job has one node, so there is no fabric to prove".to_owned();
+        return Ok(Outcome { told: Told { passed: true, line, reason: None }, heard: None });
+    }
+    if terms.token.is_empty() {
+        (terms.say)(&format!(
+            "preflight: takes whoever comes for a node of this job, as {TOKEN_VARIABLE} is not set"
+        ));
+    }
+    // Node 0 may do without a place: it listens on all of its addresses.
+    let meet = part.meet.as_deref().map_or(Ok(Address::everywhere()), str::parse)?;
+    let node = Node {
+        node: part.node,
+        nodes: part.nodes,
+        job: part.job.clone(),
+        meet,
+        wait: terms.wait,
+        token: terms.token,
+        rails: Rails::of(facts, plan, report, terms.scope),
+        report: Brief::from(report),
+        extent: terms.scope,
+        say: terms.say,
+    };
+    run::run(&node, terms.rounds)
+}

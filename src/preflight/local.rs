@@ -1,0 +1,220 @@
+//! Several tasks on one node: the first one takes part, and the others wait for its verdict.
+//!
+//! The two meet at a FIFO and a file in a folder that only this user can write to. The first task
+//! holds the FIFO open while it is at work, and the kernel closes it however that task ends, so
+//! that nobody waits for longer.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::stat::Mode;
+use nix::unistd::{getsid, getuid, mkfifo};
+
+use super::message::Told;
+use crate::json;
+use crate::wire::connection::timeout;
+
+/// Where tasks of one node find each other, also from containers of their own.
+const PLACES: [&str; 2] = ["/dev/shm", "/tmp"];
+
+/// In bytes; a verdict has some hundred.
+const LONGEST: u64 = 1024 * 1024;
+
+/// What is left of older jobs is removed.
+const OLD: Duration = Duration::from_secs(24 * 3600);
+
+pub struct Meeting {
+    fifo: PathBuf,
+    verdict: PathBuf,
+}
+
+/// The first task's end. Whoever waits is woken up when it goes.
+pub struct Doer<'a> {
+    meeting: &'a Meeting,
+    _open: File,
+}
+
+impl Meeting {
+    /// The tasks of one node of one job: they are of one session, unless the launcher made them
+    /// ones of their own.
+    ///
+    /// # Errors
+    /// A sentence: there is no folder for it.
+    pub fn of(job: Option<&str>, node: u32) -> Result<Meeting, String> {
+        let mut last = None;
+        for place in PLACES {
+            match Meeting::at(Path::new(place), job, node) {
+                Ok(meeting) => return Ok(meeting),
+                Err(error) => last = Some(format!("{place}: {error}")),
+            }
+        }
+        Err(format!("the tasks of this node cannot meet: {}.", last.unwrap_or_default()))
+    }
+
+    fn at(place: &Path, job: Option<&str>, node: u32) -> io::Result<Meeting> {
+        let folder = place.join(format!("rdma-init-preflight-{}", getuid()));
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let found = fs::symlink_metadata(&folder)?;
+        if !found.is_dir() || found.uid() != getuid().as_raw() || found.mode() & 0o077 != 0 {
+            return Err(io::Error::other(format!("{} is not a folder of this user alone", folder.display())));
+        }
+        let session = getsid(None).map_or(0, nix::unistd::Pid::as_raw);
+        let is_plain = |c: &char| c.is_ascii_alphanumeric() || *c == '-' || *c == '.';
+        let job: String = job.unwrap_or("job").chars().filter(is_plain).take(64).collect();
+        let name = format!("{job}-{session}-{node}");
+        Ok(Meeting {
+            fifo: folder.join(format!("{name}.fifo")),
+            verdict: folder.join(format!("{name}.verdict")),
+        })
+    }
+
+    fn open(&self, options: &mut OpenOptions) -> io::Result<File> {
+        match mkfifo(&self.fifo, Mode::S_IRUSR | Mode::S_IWUSR) {
+            Ok(()) | Err(nix::errno::Errno::EEXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        options
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOFOLLOW)
+            .open(&self.fifo)
+    }
+
+    /// Begins as the first task.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn begin(&self) -> Result<Doer<'_>, String> {
+        self.clean();
+        let _ = fs::remove_file(&self.verdict);
+        let open = self.open(OpenOptions::new().write(true));
+        let open = open.map_err(|error| format!("cannot open {}: {error}.", self.fifo.display()))?;
+        Ok(Doer { meeting: self, _open: open })
+    }
+
+    /// Waits for the first task's verdict.
+    ///
+    /// # Errors
+    /// A sentence: the first task has ended without one, or none came in time.
+    pub fn wait(&self, patience: Duration) -> Result<Told, String> {
+        let end = Instant::now() + patience;
+        let fifo = self.open(&mut OpenOptions::new());
+        let fifo = fifo.map_err(|error| format!("cannot open {}: {error}.", self.fifo.display()))?;
+        loop {
+            // Looked at after the FIFO was opened, so that no end of the first task is missed.
+            if let Some(told) = self.read() {
+                return told;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err("the first task of this node has told no verdict in time.".to_owned());
+            }
+            let mut fds = [PollFd::new(fifo.as_fd(), PollFlags::POLLIN)];
+            // An interruption is as good as an event: the loop looks again.
+            let _ = poll(&mut fds, timeout(left));
+            let has_ended = fds[0].revents().is_some_and(|happened| happened.contains(PollFlags::POLLHUP));
+            if has_ended {
+                let none = || Err("the first task of this node has ended without a verdict.".to_owned());
+                return self.read().unwrap_or_else(none);
+            }
+        }
+    }
+
+    fn read(&self) -> Option<Result<Told, String>> {
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&self.verdict).ok()?;
+        let mut bytes = Vec::new();
+        let read = file.take(LONGEST).read_to_end(&mut bytes).ok().map(|_| json::read(&bytes));
+        let why = || "the first task of this node has left a verdict that cannot be read.".to_owned();
+        Some(read.and_then(Result::ok).unwrap_or_else(|| Err(why())))
+    }
+
+    /// Removes what other jobs have left.
+    fn clean(&self) {
+        let entries = self.fifo.parent().and_then(|folder| fs::read_dir(folder).ok());
+        for entry in entries.into_iter().flatten().flatten() {
+            let modified = entry.metadata().and_then(|data| data.modified());
+            let is_old = modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > OLD));
+            if is_old {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+impl Doer<'_> {
+    /// Tells the others, and wakes them up.
+    pub fn tell(self, told: &Result<Told, String>) {
+        let new = self.meeting.verdict.with_extension("new");
+        let _ = fs::remove_file(&new);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
+        // Who waits notices if the verdict is missing.
+        let written = file.and_then(|mut file| json::write_line(&mut file, told));
+        if written.is_ok() {
+            let _ = fs::rename(&new, &self.meeting.verdict);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told() -> Result<Told, String> {
+        Ok(Told { passed: true, line: "all is well".to_owned(), reason: None })
+    }
+
+    #[test]
+    fn the_others_hear_whenever_they_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let meeting = || Meeting::at(folder.path(), Some("7"), 0).unwrap();
+        let wait = move |meeting: Meeting| meeting.wait(Duration::from_secs(20));
+        std::thread::scope(|scope| {
+            let (here, there) = (meeting(), meeting());
+            // One is there before the first task, and others come meanwhile and afterwards.
+            let early = scope.spawn(move || wait(here));
+            let first = meeting();
+            let doer = first.begin().unwrap();
+            let later = scope.spawn(move || wait(there));
+            doer.tell(&told());
+            assert_eq!(early.join().unwrap(), told());
+            assert_eq!(later.join().unwrap(), told());
+            assert_eq!(wait(meeting()), told());
+        });
+    }
+
+    #[test]
+    fn the_others_hear_of_a_first_task_that_ends_without_a_verdict() {
+        let folder = tempfile::tempdir().unwrap();
+        let meeting = Meeting::at(folder.path(), None, 0).unwrap();
+        let fifo = meeting.open(&mut OpenOptions::new()).unwrap();
+        let first = Meeting::at(folder.path(), None, 0).unwrap();
+        drop(first.begin().unwrap());
+        drop(fifo);
+        std::thread::scope(|scope| {
+            let doer = first.begin().unwrap();
+            let waiting = scope.spawn(move || meeting.wait(Duration::from_millis(400)));
+            // It is not there yet, or sees the end: either way it does not hang.
+            drop(doer);
+            let why = waiting.join().unwrap().unwrap_err();
+            assert!(why.contains("has ended without") || why.contains("in time"), "{why}");
+        });
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_to_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().join(format!("rdma-init-preflight-{}", getuid()));
+        fs::create_dir(&name).unwrap();
+        fs::set_permissions(&name, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let why = Meeting::at(folder.path(), None, 0).err().unwrap().to_string();
+        assert!(why.contains("is not a folder of this user alone"), "{why}");
+    }
+}
