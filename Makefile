@@ -28,7 +28,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all demo test test-arm64 test-quick test-setup test-torch manual check bench clean
+.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch manual check bench clean
 
 all: build
 
@@ -48,6 +48,13 @@ build: setup
 # The binaries for all architectures.
 build-all:
 	@for architecture in $(ARCHITECTURES); do $(MAKE) build ARCHITECTURE=$$architecture || exit; done
+
+# One image index for all architectures, of these binaries. IMAGE=docker://REGISTRY/NAME puts it into a
+# registry.
+IMAGE := oci-archive:target/rdma-init.tar
+image: build-all
+	@sh tests/setup.sh image
+	@sh docker/image.sh $(IMAGE)
 
 # The main job on a host with nine RoCE HCAs, captured: what is decided, and a
 # command that prints what it gets. Then the real thing on this machine, as PID 1, which

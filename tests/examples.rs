@@ -12,6 +12,7 @@ mod examples {
     mod covered;
     mod decided;
     mod images;
+    mod index;
     mod manifests;
     mod mpi;
     mod pai;

@@ -117,14 +117,20 @@ fn once(name: &str, build: impl FnOnce() -> String) -> String {
 
 /// Returns the image of docker/scratch.Dockerfile, which holds only the program under test.
 pub fn program(engine: &Engine) -> String {
-    once("scratch", || {
+    scratch(engine, "scratch", &[])
+}
+
+/// The same under another name, built with these options.
+pub fn scratch(engine: &Engine, name: &str, options: &[&str]) -> String {
+    once(name, || {
         let binary = binary();
         let mut tar = Command::new("tar");
         tar.arg("-C").arg(binary.parent().unwrap()).args(["-c", "rdma-init", "-C"]).arg(repository(""));
         tar.arg("docker/scratch.Dockerfile").stdout(Stdio::piped());
         let mut tar = tar.spawn().unwrap();
-        let build = Build::new(engine, "scratch").options(["--file", "docker/scratch.Dockerfile"]);
-        let (image, _) = build.of("-", Some(tar.stdout.take().unwrap().into()));
+        let build = Build::new(engine, name).options(["--file", "docker/scratch.Dockerfile"]);
+        let (image, _) =
+            build.options(options.iter().copied()).of("-", Some(tar.stdout.take().unwrap().into()));
         assert!(tar.wait().unwrap().success());
         image
     })

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use super::built::{Base, Build, debian, example, program, rust};
+use super::built::{Base, Build, debian, example, program, rust, scratch};
 use super::started::{arguments, is_child_of_pid_1};
 use crate::support::docker::host::Host;
 use crate::support::docker::{Engine, engine};
@@ -52,6 +52,21 @@ fn is_the_program_alone(engine: &Engine, image: &str) {
 fn a_binary_that_is_there_makes_an_image() {
     let Some(engine) = engine() else { return };
     is_the_program_alone(engine, &program(engine));
+}
+
+/// Nothing of it has to run, so that any machine can build it. The node's engine looks at what the
+/// image says of itself.
+#[test]
+fn the_plain_builder_makes_the_image_of_an_architecture_that_is_named() {
+    let Some(engine) = engine() else { return };
+    for architecture in ["amd64", "arm64"] {
+        let platform = format!("linux/{architecture}");
+        // The same binary stands for both, and the builder's cache does not tell platforms apart.
+        let options = ["--no-cache", "--platform", &platform];
+        let image = scratch(engine, &format!("scratch-{architecture}"), &options);
+        let inspect = ["image", "inspect", "--format", "{{.Os}}/{{.Architecture}}", &image];
+        assert_eq!(engine.docker(inspect).expect_code(0).stdout.trim(), platform);
+    }
 }
 
 #[test]

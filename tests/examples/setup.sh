@@ -4,7 +4,8 @@
 #
 #     tests/examples/setup.sh manifests    PYTHON, with Kubernetes' schemas
 #     tests/examples/setup.sh images       DEBIAN and RUST, images to build on
-#     tests/examples/setup.sh              both
+#     tests/examples/setup.sh index        buildah, and no line
+#     tests/examples/setup.sh              all of it
 #
 # The script uses no image registry. debootstrap makes the images from Debian's packages, and
 # they get the certificates of this machine. RUST, which stands in for rust:1-bookworm, gets the
@@ -109,6 +110,7 @@ images() {
 case ${1:-} in
     manifests) manifests ;;
     images) images ;;
-    '') manifests; images ;;
-    *) echo "usage: $0 [manifests|images]" >&2; exit 2 ;;
+    index) sh "$here/../setup.sh" image >&2 ;;
+    '') manifests; images; sh "$here/../setup.sh" image >&2 ;;
+    *) echo "usage: $0 [manifests|images|index]" >&2; exit 2 ;;
 esac

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Makes one image index of the binaries for x86-64 and for arm64 that `make build-all` has built,
+# with the image of docker/scratch.Dockerfile for each. It needs buildah, no Docker and no base image.
+#
+#     docker/image.sh oci-archive:FILE [TARGET]                  into a file
+#     docker/image.sh docker://registry.example.com/rdma-init    into a registry
+#
+# TARGET is cargo's folder, mostly target/. containers-transports(5) has other places.
+set -eu
+
+to=$1
+cd "$(dirname "$0")/.."
+target=${2:-target}
+
+# What buildah keeps of other images is left alone.
+mkdir -p target
+store=$(mktemp -d "$PWD/target/image.XXXXXX")
+trap 'rm -rf "$store"' EXIT
+buildah() { command buildah --root "$store/root" --runroot "$store/run" --storage-driver vfs "$@"; }
+
+for platform in amd64:x86_64 arm64:aarch64; do
+    folder=$target/${platform#*:}-unknown-linux-gnu/release
+    [ -e "$folder/rdma-init" ] || { echo "there is no $folder/rdma-init: make build-all" >&2; exit 1; }
+    buildah build --quiet --platform "linux/${platform%:*}" --manifest rdma-init \
+        --file docker/scratch.Dockerfile "$folder" >/dev/null
+done
+buildah manifest push --quiet --all rdma-init "$to" >/dev/null
+echo "$to: linux/amd64 and linux/arm64"
