@@ -2,6 +2,8 @@
 //! take the marks for comments. NCCL before 2.24 knows no comments, and takes them for lines
 //! that set nothing, because they have no equals sign.
 
+pub mod list;
+
 use std::borrow::Cow;
 
 const BEGIN: &str = "# rdma-init: begin (written at each start; changes in here are lost)";

@@ -236,7 +236,7 @@ mod tests {
         );
         assert_eq!(
             error("libraries = [\"gloo\", \"glo\"]", &[], vec![]),
-            "the key libraries has the value [\"gloo\", \"glo\"] in the file c.toml: there is no library \"glo\"; expected auto, or one or more of nccl, gloo, tensorpipe, ucx"
+            "the key libraries has the value [\"gloo\", \"glo\"] in the file c.toml: there is no library \"glo\"; expected auto, or one or more of nccl, gloo, tensorpipe, ucx, nvshmem, mooncake, vllm"
         );
         assert_eq!(
             error("require-rdma = 7", &[], vec![]),

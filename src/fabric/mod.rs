@@ -13,6 +13,7 @@ mod enough;
 pub mod gid;
 pub mod interface;
 pub mod near;
+pub mod of_gpu;
 pub mod own_interface;
 mod port;
 mod step;

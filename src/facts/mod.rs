@@ -24,6 +24,7 @@ pub mod named_files;
 pub mod names;
 pub mod net;
 pub mod node;
+pub mod node_list;
 pub mod parent;
 pub mod pci;
 pub mod pkey;
@@ -78,6 +79,9 @@ pub struct Facts {
     pub names: Option<names::Names>,
     /// The libraries of the container's image; `None` if they were not read.
     pub image: Option<image::Image>,
+    /// vLLM's list of variables that stay each node's own, where the image has Ray and vLLM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_list: Option<node_list::NodeList>,
     /// The user's home folders; `None` if they were not read.
     pub homes: Option<home::Homes>,
     /// The variables that the user set, and where.
@@ -185,6 +189,9 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
         memory: if has_gpu { coherent::read(&reader) } else { coherent::Memory::default() },
         data_direct: if rdma.is_empty() { Vec::new() } else { data_direct::read(&reader) },
         gpu,
+        node_list: image
+            .as_ref()
+            .and_then(|image| node_list::read(&reader, environment, known.homes.as_ref(), image)),
         names: reads_names.then(|| names::read(&reader, &known.platform)).flatten(),
         rdma,
         image,

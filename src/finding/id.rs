@@ -246,6 +246,11 @@ ids! {
     /// nothing could be filled in.
     LibraryLoopback = "library-loopback", "Name the interface that the nodes reach each other through. On a single node, nothing needs to be done.";
 
+    /// vLLM's map of GPUs to NICs does not fit this host, or the release of vLLM in the image.
+    VllmMapping = "vllm-mapping", "Remove `VLLM_GPU_NIC_PCIE_MAPPING` and `VLLM_NIC_SELECTION_VARS`: rdma-init fills them in where they are needed.";
+    /// vLLM's list of the variables that the workers of Ray do not get from the driver is no JSON list.
+    VllmNodeList = "vllm-node-list", "Make it a list of names, or remove it: rdma-init writes it at the next start.";
+
     // Variables and files of the user.
 
     /// `NCCL_NET` names a network that NCCL will not find here, so NCCL will end with an error.

@@ -9,11 +9,14 @@
 
 pub mod gloo;
 pub mod meeting;
+mod mooncake;
 pub mod nccl;
 mod nvshmem;
+pub mod own_verbs;
 pub mod rccl;
 mod tensorpipe;
 pub mod ucx;
+pub mod vllm;
 mod wanted;
 
 use crate::fabric::Rails;
@@ -43,7 +46,14 @@ pub struct Library {
 }
 
 /// All libraries beside NCCL. The order is that of the report.
-pub const ALL: &[&Library] = &[&gloo::LIBRARY, &tensorpipe::LIBRARY, &ucx::LIBRARY];
+pub const ALL: &[&Library] = &[
+    &gloo::LIBRARY,
+    &tensorpipe::LIBRARY,
+    &ucx::LIBRARY,
+    &nvshmem::LIBRARY,
+    &mooncake::LIBRARY,
+    &vllm::LIBRARY,
+];
 
 /// What a library is asked about: a host, the rails of the job, and variables.
 pub struct Subject<'a> {
@@ -76,6 +86,8 @@ pub enum Why {
         named: meeting::Named,
     },
     Ucx(ucx::Why),
+    OwnVerbs(own_verbs::Why),
+    Vllm(vllm::Why),
 }
 
 /// Something that is wrong with a library's variables.
@@ -83,6 +95,8 @@ pub enum Why {
 pub enum Remark {
     Meeting(meeting::Remark),
     Ucx(ucx::Remark),
+    OwnVerbs(own_verbs::Remark),
+    Vllm(vllm::Remark),
 }
 
 /// What a library will do.

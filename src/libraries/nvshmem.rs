@@ -1,11 +1,165 @@
-//! NVSHMEM.
+//! NVSHMEM, and DeepEP on it (NVSHMEM 3.1 to 3.4; the names as in
+//! `src/modules/transport/common/env_defs.h`).
+//!
+//! * It takes each port that is ACTIVE (`nvshmemt_init` in `ibrc.cpp` and `ibgda.cpp`), and of
+//!   those for each GPU the nearest by the PCI tree (`nvshmemi_get_devices_by_distance`).
+//!   `NVSHMEM_HCA_LIST` has whole names, with or without a port; `^` before it excludes.
+//! * The GID is searched as NCCL 2.26 and later do it (`ib_get_gid_index`).
+//! * Processes meet as those of NCCL do (`bootstrap_uid`, `ncclFindInterfaces`).
 
-use crate::fabric::Rails;
+use super::nccl::version::Version;
+use super::nccl::{gid, interfaces};
+use super::own_verbs::{Remark, What, Why, Without, is_on, not_here, others, roce, wrong_slot};
+use super::{Fill, Library, Remark as OfLibrary, Subject, Why as OfFill};
+use crate::fabric::distance::of_hca;
+use crate::fabric::{Candidate, Rails};
+
+const TITLE: &str = "NVSHMEM";
+
+const HCAS: &str = "NVSHMEM_HCA_LIST";
+const HCA_MAP: &str = "NVSHMEM_HCA_PE_MAPPING";
+const IN_TURN: &str = "NVSHMEM_ENABLE_NIC_PE_MAPPING";
+const INDEX: &str = "NVSHMEM_IB_GID_INDEX";
+const RANGE: &str = "NVSHMEM_IB_ADDR_RANGE";
+const FAMILY: &str = "NVSHMEM_IB_ADDR_FAMILY";
+const ROCE_VERSION: &str = "NVSHMEM_IB_ROCE_VERSION_NUM";
+const CLASS: &str = "NVSHMEM_IB_TRAFFIC_CLASS";
+const INTERFACE: &str = "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME";
+
+/// The NCCL that searches for a GID alike.
+const SEARCHES_AS: Version = Version::new(2, 27, 7);
+/// The NCCL from which the search for an interface was taken.
+const MEETS_AS: Version = Version::new(2, 19, 3);
+
+pub const LIBRARY: Library = Library {
+    name: "nvshmem",
+    title: TITLE,
+    filled: &[HCAS, INDEX, RANGE, FAMILY, CLASS, INTERFACE],
+    read: &["NVSHMEM_"],
+    is_here,
+    fills,
+    remarks: |subject| remarks(subject).into_iter().map(OfLibrary::OwnVerbs).collect(),
+    will: |_| None,
+};
+
+fn has(subject: &Subject, start: &str) -> bool {
+    let image = subject.facts.image.as_ref();
+    image.is_some_and(|image| image.packages.iter().any(|package| package.name.starts_with(start)))
+}
+
+fn is_here(subject: &Subject) -> bool {
+    let is_set = |name: &&str| subject.value(name).is_some();
+    has(subject, "nvidia-nvshmem")
+        || has(subject, "deep-ep")
+        || [HCAS, HCA_MAP, IN_TURN, INDEX, CLASS, INTERFACE].iter().any(is_set)
+}
+
+fn fill(variable: &'static str, value: String, without: Without) -> Fill {
+    Fill { variable, value, why: OfFill::OwnVerbs(Why { library: TITLE, without }) }
+}
+
+fn fills(subject: &Subject) -> Vec<Fill> {
+    let is_set = |name: &str| subject.value(name).is_some();
+    let mut fills = Vec::new();
+    let strangers = strangers(subject);
+    if !is_set(HCAS) && !is_set(HCA_MAP) && !strangers.is_empty() {
+        let names = subject.rails.port_names();
+        if !names.is_empty() {
+            fills.push(fill(HCAS, names.join(","), Without::Ports(strangers)));
+        }
+    }
+    let steers = [INDEX, RANGE, FAMILY, ROCE_VERSION].iter().any(|name| is_set(name));
+    if !steers && let Some((port, slot)) = wrong_slot(subject, |port| taken(subject, port)) {
+        let without = || Without::Slot { port: port.clone(), slot };
+        match subject.rails.gid_index {
+            Some(index) => fills.push(fill(INDEX, index.to_string(), without())),
+            // What leads NCCL's search to the right slots leads this one.
+            None => {
+                for (variable, of_nccl) in [(RANGE, gid::RANGE), (FAMILY, gid::FAMILY)] {
+                    let value = subject.value(of_nccl).map(str::to_owned);
+                    fills.extend(value.map(|value| fill(variable, value, without())));
+                }
+            }
+        }
+    }
+    let class = subject.value("NCCL_IB_TC").filter(|class| class.parse::<u8>().is_ok_and(|class| class > 0));
+    if let Some(class) = class.filter(|_| !is_set(CLASS) && roce(subject).next().is_some()) {
+        fills.push(fill(CLASS, class.to_owned(), Without::Class("NCCL_IB_TC")));
+    }
+    let meets = interfaces::first(&subject.facts.net, |_| None, MEETS_AS).map(|endpoint| endpoint.interface);
+    if let (Some(wanted), Ok(meets), false) = (subject.rails.interface, meets, is_set(INTERFACE))
+        && meets != wanted
+    {
+        // The grammar is NCCL's.
+        let of_nccl = subject.value("NCCL_SOCKET_IFNAME").filter(|value| value.len() > 1);
+        fills.push(fill(INTERFACE, of_nccl.unwrap_or(wanted).to_owned(), Without::Interface(meets)));
+    }
+    fills
+}
+
+/// The ports that the job leaves out, and that would be taken for a GPU: those that are as near as
+/// the nearest of the job. Where the places are not known, any.
+fn strangers(subject: &Subject) -> Vec<String> {
+    let gpus = &subject.facts.gpu.devices;
+    let used = || subject.rails.ports.iter().filter(|port| port.is_used());
+    let may_be_taken = |other: &&Candidate| {
+        gpus.is_empty()
+            || gpus.iter().any(|gpu| {
+                let least = used().filter_map(|port| of_hca(gpu, port.hca)).min();
+                let distance = of_hca(gpu, other.hca);
+                least.is_none() || distance.is_none() || distance <= least
+            })
+    };
+    match used().next() {
+        Some(_) => others(subject).filter(may_be_taken).map(Candidate::name).collect(),
+        None => Vec::new(),
+    }
+}
+
+/// The slot that its search ends on, with its own variables in place of NCCL's.
+fn taken(subject: &Subject, port: &Candidate) -> Option<i64> {
+    let get = |name: &str| match name {
+        gid::INDEX => subject.value(INDEX),
+        gid::RANGE => subject.value(RANGE),
+        gid::FAMILY => subject.value(FAMILY),
+        gid::ROCE_VERSION => subject.value(ROCE_VERSION),
+        _ => None,
+    };
+    gid::index(&port.port.gids, get, SEARCHES_AS).ok()
+}
+
+fn remarks(subject: &Subject) -> Vec<Remark> {
+    let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
+    let remark = |variable, what| Remark { library: TITLE, variable, what };
+    let mut remarks = Vec::new();
+    for variable in [HCAS, HCA_MAP] {
+        let names = value(variable).unwrap_or_default();
+        let names = names.strip_prefix('^').unwrap_or(names).split(',');
+        let lost = not_here(subject, names);
+        if !lost.is_empty() {
+            remarks.push(remark(variable, What::NotHere(lost)));
+        }
+    }
+    if value(HCAS).is_some() && value(HCA_MAP).is_some() {
+        remarks.push(remark(HCA_MAP, What::Ignored { by: HCAS }));
+    }
+    let used = subject.rails.ports.iter().filter(|port| port.is_used()).count();
+    // DeepEP makes a team of one process of each node, whose number on its node is always 0.
+    if value(IN_TURN).is_some_and(is_on) && has(subject, "deep-ep") && used > 1 {
+        remarks.push(remark(IN_TURN, What::OneHca));
+    }
+    if let Some(variable) = [INDEX, RANGE, FAMILY].into_iter().find(|name| value(name).is_some())
+        && let Some((port, slot)) = wrong_slot(subject, |port| taken(subject, port))
+    {
+        remarks.push(remark(variable, What::Slot { port, slot, right: subject.rails.gid_index }));
+    }
+    remarks
+}
 
 pub fn value(variable: &str, rails: &Rails) -> Option<String> {
     match variable {
-        "NVSHMEM_HCA_LIST" => Some(rails.port_names().join(",")).filter(|list| !list.is_empty()),
-        "NVSHMEM_IB_GID_INDEX" => rails.gid_index.map(|index| index.to_string()),
+        HCAS => Some(rails.port_names().join(",")).filter(|list| !list.is_empty()),
+        INDEX => rails.gid_index.map(|index| index.to_string()),
         _ => None,
     }
 }

@@ -9,14 +9,16 @@ use serde::Serialize;
 
 use crate::apply::amend::InPlace;
 use crate::apply::state::{Left, Refused};
-use crate::apply::{nccl_conf, propagate, state};
+use crate::apply::{nccl_conf, node_list, propagate, state};
 use crate::block;
 use crate::config::Config;
 use crate::facts::environment::Environment;
 use crate::facts::identity::{Identity, started};
+use crate::facts::node_list::Holds;
 use crate::facts::{Facts, Reader, document, home};
+use crate::finding::Source;
 use crate::log::{Log, say};
-use crate::plan::{Plan, SCHEMA};
+use crate::plan::{Outcome, Plan, SCHEMA, Setting};
 use crate::report::environment;
 use crate::report::environment::EnvFormat;
 use crate::report::plan::{Document, Memlock, headline, public_headline};
@@ -85,6 +87,9 @@ pub fn leave(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
             }
         }
     }
+    if writes_conf && let Some(why) = keep_apart(config, &decided, root) {
+        log.note(&why);
+    }
     if let Some(left) = left.as_ref().filter(|left| !left.is_of_container)
         && is_read(&decided.facts, &left.folder.join(NCCL_CONF))
     {
@@ -114,6 +119,24 @@ pub fn leave(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
         true => crate::json::line(&Kept { schema: SCHEMA, run: &run }),
         false => Vec::new(),
     }
+}
+
+/// Writes into vLLM's list what this node was given, so that Ray's workers on other nodes keep
+/// their own values. Gives what to say if that fails.
+fn keep_apart(config: &Config, decided: &Decided, root: &Path) -> Option<String> {
+    let list = decided.facts.node_list.as_ref().filter(|list| list.holds != Holds::NoList)?;
+    // What the configuration sets is the user's, and vLLM may copy it.
+    let is_ours =
+        |setting: &&Setting| setting.outcome == Outcome::Filled && setting.source != Source::Configuration;
+    let filled = decided.plan.settings.iter().filter(is_ours);
+    let names: Vec<&str> = filled.map(|setting| setting.variable.as_str()).collect();
+    let in_place = if config.write_nccl_conf == Some(true) { InPlace::Yes } else { InPlace::UnlessMounted };
+    let why = node_list::write(root, &list.path, &names, in_place).err()?;
+    Some(format!(
+        "vLLM's list of the variables that stay each node's own ({}) cannot be written: {why}. vLLM on Ray then gives the workers on other nodes {} of this one. Put these names into the list, in the image or on the mount.",
+        list.path,
+        names.join(", ")
+    ))
 }
 
 /// What our own init holds of `plan.json`.

@@ -2,7 +2,9 @@
 
 use super::{Options, ProfileOption, User};
 use crate::facts::Facts;
+use crate::libraries::nccl::devices::LIST;
 use crate::libraries::nccl::version::{NEWEST, Version};
+use crate::libraries::vllm;
 use crate::profiles::{self, Profile};
 
 pub struct Context<'a> {
@@ -25,6 +27,15 @@ impl Context<'_> {
             || self.user.get(variable).is_some()
             || self.options.keep.contains(variable)
             || self.hands_off(variable)
+            // Processes that are no workers need a list all the same, and NCCL finds the nearest in it.
+            || variable != LIST && self.is_set_by_worker(variable)
+    }
+
+    /// Whether the user lets each worker of vLLM set a variable. What it holds already then comes
+    /// after the worker's value, with a comma between them.
+    pub fn is_set_by_worker(&self, variable: &str) -> bool {
+        let selection = self.user.get(vllm::SELECTION);
+        selection.is_some_and(|selection| vllm::is_set_by_worker(&selection.value, variable))
     }
 
     /// Whether the profile leaves a variable to others.

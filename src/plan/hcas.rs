@@ -42,6 +42,11 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
     }
     let rule = Rule::UsableHcas { used: used.len(), of: ports.len() };
     let list = exact_list(ports);
+    // A worker of vLLM puts an HCA in front, and the sign counts at the very start alone.
+    let list = match context.is_set_by_worker(VARIABLE) {
+        true => without_sign(list, ports, context.version()),
+        false => list,
+    };
     notes.tried(VARIABLE, Trial::NamesOfHcas(list.clone()));
     vec![Proposal::from_facts(VARIABLE, list, rule).because(evidence)]
 }
@@ -87,6 +92,12 @@ fn exact_list(ports: &[Candidate]) -> String {
         })
     });
     format!("={}", names.join(","))
+}
+
+/// The same list without its sign, where it selects the same ports.
+fn without_sign(list: String, ports: &[Candidate], version: Version) -> String {
+    let plain = list.trim_start_matches('=').to_owned();
+    if selects_exactly(&plain, ports, version) { plain } else { list }
 }
 
 /// The used ports by name, `NAME:PORT` where `with_port` says so, each once.

@@ -22,17 +22,34 @@ pub struct Outlook {
 
 /// What mends the libraries on this host, beside what is proposed already.
 pub fn propose(context: &Context, rails: &Rails, proposed: &[Proposal]) -> Vec<Proposal> {
+    let mut all: Vec<Proposal> = Vec::new();
+    for library in wanted(context, rails, proposed) {
+        // A library sees what those before it are filled in with.
+        let fills = asked(context, rails, &[proposed, &all], |subject| (library.fills)(subject));
+        all.extend(fills.into_iter().map(|fill| {
+            Proposal::from_facts(fill.variable, fill.value, Rule::Mends(library.name, fill.why))
+        }));
+    }
+    all
+}
+
+fn wanted(context: &Context, rails: &Rails, proposed: &[Proposal]) -> Vec<&'static Library> {
+    asked(context, rails, &[proposed], |subject| context.options.libraries.of(subject))
+}
+
+/// What comes of a question about this host, with the variables of the user and those proposed.
+fn asked<T>(
+    context: &Context,
+    rails: &Rails,
+    proposed: &[&[Proposal]],
+    question: impl FnOnce(&Subject) -> T,
+) -> T {
     let value = |name: &str| {
         let of_user = context.user.get(name).map(|setting| setting.value.as_str());
         let is_it = |proposal: &&Proposal| proposal.variable == name && !context.leaves_alone(name);
-        of_user.or_else(|| proposed.iter().find(is_it)?.value.as_deref())
+        of_user.or_else(|| proposed.iter().copied().flatten().find(is_it)?.value.as_deref())
     };
-    let subject = Subject { facts: context.facts, rails, values: &value };
-    let fills = context.options.libraries.of(&subject).into_iter().flat_map(|library| {
-        let fills = (library.fills)(&subject).into_iter();
-        fills.map(|fill| Proposal::from_facts(fill.variable, fill.value, Rule::Mends(library.name, fill.why)))
-    });
-    fills.collect()
+    question(&Subject { facts: context.facts, rails, values: &value })
 }
 
 /// What the libraries will do with what was decided, and what is wrong with it.

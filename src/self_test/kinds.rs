@@ -221,6 +221,8 @@ pub const KINDS: &[Kind] = &[
             Id::LibraryLoopback,
             Id::LibraryOnTcp,
             Id::LibraryValue,
+            Id::VllmMapping,
+            Id::VllmNodeList,
         ],
     ),
     quick("signals", "a stop reaches the command", job::signals, &[Id::ShellIsPid1]),

@@ -12,11 +12,11 @@ const LEADS: [&str; 6] = ["FILE", "PATH", "LIB", "DIR", "CONF", "ADDR"];
 const LEADS_BY_NAME: [&str; 1] = ["NCCL_COMM_ID"];
 
 /// Variables whose names only look as if they led somewhere.
-const LEADS_NOWHERE: [&str; 2] = ["NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE"];
+const LEADS_NOWHERE: [&str; 4] =
+    ["NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE", "NVSHMEM_IB_ADDR_FAMILY", "NVSHMEM_IB_ADDR_RANGE"];
 
 /// Variables besides NCCL's own that profiles fill or ask for (`plan::companions`).
-const OF_OTHERS: [&str; 5] =
-    ["FI_EFA_FORK_SAFE", "FI_PROVIDER", "NVSHMEM_HCA_LIST", "NVSHMEM_IB_GID_INDEX", "PYTHONUNBUFFERED"];
+const OF_OTHERS: [&str; 3] = ["FI_EFA_FORK_SAFE", "FI_PROVIDER", "PYTHONUNBUFFERED"];
 
 /// In bytes; a list of all HCAs of a host is far shorter.
 const LONGEST: usize = 1024;
@@ -46,7 +46,7 @@ fn is_plain(name: &str, value: &str) -> bool {
     if name == network::VARIABLE && network::NAMES.contains(&value) {
         return true;
     }
-    let is_range = name == "NCCL_IB_ADDR_RANGE";
+    let is_range = name.ends_with("_IB_ADDR_RANGE");
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-+.,:=^".contains(c) || c == '/' && is_range;
     value.len() <= LONGEST && !value.starts_with('.') && value.chars().all(plain)
 }

@@ -136,14 +136,16 @@ const OF_THE_END: Id = Id::NoTraffic;
 const NO_VARIABLES: [&str; 4] = ["AF_", "CAP_", "FABRIC_", "RLIMIT_"];
 
 /// These name HCAs or interfaces that a value or a path holds, or that there are besides.
-const OF_OTHERS: [Id; 7] = [
+const OF_OTHERS: [Id; 9] = [
     Id::ConfLine,
+    Id::LibraryDevices,
     Id::ListSeparator,
     Id::ListTooLong,
     Id::PrefixMatch,
     Id::RepeatedSign,
     Id::StaleHca,
     Id::Unreadable,
+    Id::VllmMapping,
 ];
 
 /// Who asks for the findings about a variable, a port or an interface gets those that name it,

@@ -1,14 +1,17 @@
 //! What is wrong with the variables of libraries beside NCCL: a file for each kind of remark.
 
 mod meeting;
+mod own_verbs;
 mod ucx;
+mod vllm;
 
 use crate::finding::Finding;
 use crate::libraries::Remark;
 use crate::plan::Decided;
 
 pub fn findings(decided: &Decided) -> Vec<Finding> {
-    decided.of_libraries.iter().map(|remark| of_remark(decided, remark)).collect()
+    let remarks = decided.of_libraries.iter().map(|remark| of_remark(decided, remark));
+    remarks.chain(vllm::node_list(decided)).collect()
 }
 
 /// The finding for what deciding has shown about a library: each remark is told.
@@ -16,6 +19,8 @@ fn of_remark(decided: &Decided, remark: &Remark) -> Finding {
     match remark {
         Remark::Meeting(remark) => meeting::finding(decided, remark),
         Remark::Ucx(remark) => ucx::finding(decided, remark),
+        Remark::OwnVerbs(remark) => own_verbs::finding(decided, remark),
+        Remark::Vllm(remark) => vllm::finding(decided, remark),
     }
 }
 

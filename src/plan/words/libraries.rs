@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::libraries::meeting::{Address, End, Meeting, Named};
+use crate::libraries::own_verbs::{self, Without};
 use crate::libraries::ucx::{self, Taken};
-use crate::libraries::{Why, Will};
+use crate::libraries::{Why, Will, vllm};
 use crate::text::condensed;
 
 impl fmt::Display for Why {
@@ -24,6 +25,25 @@ impl fmt::Display for Why {
             Why::Ucx(ucx::Why::OtherGid { port, slot, address }) => {
                 write!(f, "without it, UCX would take {}", slot_of(port, *slot, *address))
             }
+            Why::OwnVerbs(own_verbs::Why { library, without }) => match without {
+                Without::Ports(ports) => {
+                    write!(f, "without it, {library} may take {}, which the job leaves out", ports.join(", "))
+                }
+                Without::Slot { port, slot } => write!(
+                    f,
+                    "without it, {library} would take slot {slot} of {port}, which has no GID of this container"
+                ),
+                Without::Class(of) => {
+                    write!(f, "as {of}, so that the network treats {library}'s traffic like that of NCCL")
+                }
+                Without::Interface(interface) => {
+                    write!(f, "without it, {library} would meet on {interface}")
+                }
+            },
+            Why::Vllm(vllm::Why { hcas, distance }) => write!(
+                f,
+                "without it, a worker of vLLM may take another of the {hcas} HCAs than the nearest of its GPU ({distance})"
+            ),
         }
     }
 }

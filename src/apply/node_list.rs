@@ -1,0 +1,79 @@
+//! Writes the names of the variables that stay each node's own into vLLM's list
+//! ([`crate::facts::node_list`]).
+
+use std::fs;
+use std::path::Path;
+
+use nix::unistd::Uid;
+
+use super::amend::{InPlace, amend};
+use crate::block::list;
+use crate::state::folder::Folder;
+use crate::state::mount;
+
+/// Puts the names after the user's own, in place of those of an earlier start. Makes the file and
+/// its folder, if there are names. Without `InPlace::Yes`, only what lies on the container's own
+/// mount is touched: a home folder may be that of many nodes.
+///
+/// # Errors
+/// A sentence that says why the names cannot be written.
+pub fn write(root: &Path, file: &str, names: &[&str], in_place: InPlace) -> Result<(), String> {
+    let path = root.join(file.trim_start_matches('/'));
+    if names.is_empty() && !path.exists() {
+        return Ok(());
+    }
+    let folder = path.parent().unwrap_or(root);
+    // All folders on the way are missing below this one.
+    let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(root);
+    if in_place == InPlace::UnlessMounted && mount::of_path(there) != mount::of_path(root) {
+        return Err(format!("{} is mounted from elsewhere, and others may share it", there.display()));
+    }
+    if there != folder {
+        let users = [Uid::from_raw(0), Uid::effective()];
+        Folder::open(there, &users).map_err(|refused| format!("{}: {refused}", there.display()))?;
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    amend(&path, 0o644, in_place, |old| list::with(old, names).unwrap_or_else(|_| old.to_owned()))
+        .map_err(|kept| kept.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_made_with_its_folder_and_added_to() {
+        let root = tempfile::tempdir().unwrap();
+        let file = "/home/job/.config/vllm/list.json";
+        let path = root.path().join("home/job/.config/vllm/list.json");
+        let write = |names: &[&str]| write(root.path(), file, names, InPlace::Yes);
+        write(&[]).unwrap();
+        assert!(!root.path().join("home").exists());
+        write(&["NCCL_IB_HCA"]).unwrap();
+        assert!(fs::read_to_string(&path).unwrap().contains("\"NCCL_IB_HCA\""));
+        fs::write(&path, "[\"MINE\"]").unwrap();
+        write(&["NCCL_IB_HCA"]).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("\"MINE\"") && text.contains("\"NCCL_IB_HCA\""), "{text}");
+        write(&[]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "[\n  \"MINE\"\n]\n");
+        // What is no list is nobody's to repair.
+        fs::write(&path, "[\"MINE\",]").unwrap();
+        write(&["NCCL_IB_HCA"]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "[\"MINE\",]");
+    }
+
+    #[test]
+    fn a_folder_of_others_stays_as_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        if !Uid::effective().is_root() {
+            return;
+        }
+        let home = root.path().join("home");
+        fs::create_dir(&home).unwrap();
+        std::os::unix::fs::chown(&home, Some(1234), None).unwrap();
+        let why = write(root.path(), "/home/vllm/list.json", &["A"], InPlace::Yes).unwrap_err();
+        assert!(why.contains("another user (uid 1234)"), "{why}");
+        assert!(!home.join("vllm").exists());
+    }
+}

@@ -1,0 +1,90 @@
+//! Our own entries in a JSON list of somebody else's, between the same two marks, which are entries
+//! themselves. A program that looks up names in such a list finds no name like a mark.
+
+use serde_json::Value;
+
+use super::{BEGIN, END};
+
+/// The text is something else than a JSON list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoList;
+
+/// The entries that are not ours.
+///
+/// # Errors
+/// The text is no JSON list.
+pub fn without(text: &str) -> Result<Vec<Value>, NoList> {
+    let entries: Vec<Value> = match text.trim() {
+        "" => Vec::new(),
+        text => serde_json::from_str(text).map_err(|_| NoList)?,
+    };
+    let place = |mark: &str| entries.iter().position(|entry| entry == mark);
+    // A mark without its counterpart is not a block.
+    match (place(BEGIN), place(END)) {
+        (Some(begin), Some(end)) if begin < end => {
+            Ok(entries[..begin].iter().chain(&entries[end + 1..]).cloned().collect())
+        }
+        _ => Ok(entries),
+    }
+}
+
+/// The text with these entries in a block at its end, which replaces an earlier block. What the
+/// list has already is left out.
+///
+/// # Errors
+/// The text is no JSON list.
+pub fn with(text: &str, ours: &[&str]) -> Result<String, NoList> {
+    let own = without(text)?;
+    let new: Vec<&str> = ours.iter().copied().filter(|ours| !own.iter().any(|entry| entry == ours)).collect();
+    let block = [BEGIN].into_iter().chain(new.iter().copied()).chain([END]);
+    let block = block.filter(|_| !new.is_empty()).map(Value::from);
+    let all: Vec<Value> = own.iter().cloned().chain(block).collect();
+    // Where nothing changes, the text keeps its form.
+    if serde_json::from_str::<Vec<Value>>(text).is_ok_and(|entries| entries == all)
+        || text.trim().is_empty() && all.is_empty()
+    {
+        return Ok(text.to_owned());
+    }
+    serde_json::to_string_pretty(&all).map(|text| text + "\n").map_err(|_| NoList)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_entries_stay_and_ours_are_replaced() {
+        let user = "[\"MINE\",  \"NCCL_IB_TC\"]";
+        let first = with(user, &["NCCL_IB_HCA", "NCCL_IB_TC"]).unwrap();
+        assert_eq!(
+            first,
+            format!(
+                "[\n  \"MINE\",\n  \"NCCL_IB_TC\",\n  \"{BEGIN}\",\n  \"NCCL_IB_HCA\",\n  \"{END}\"\n]\n"
+            )
+        );
+        assert_eq!(with(&first, &["NCCL_IB_HCA"]).unwrap(), first);
+        let second = with(&first, &["NCCL_NET"]).unwrap();
+        assert!(second.contains("NCCL_NET") && !second.contains("IB_HCA") && second.contains("MINE"));
+        assert_eq!(without(&second).unwrap(), ["MINE", "NCCL_IB_TC"]);
+        assert_eq!(with(&second, &[]).unwrap(), "[\n  \"MINE\",\n  \"NCCL_IB_TC\"\n]\n");
+        // A text in which nothing changes keeps its form.
+        assert_eq!(with(user, &["MINE"]).unwrap(), user);
+        assert_eq!(with("", &[]).unwrap(), "");
+        assert!(with("\n", &["A"]).unwrap().starts_with("[\n  \"# rdma-init: begin"));
+        assert_eq!(with("[1, {\"a\": 2}]", &[]).unwrap(), "[1, {\"a\": 2}]");
+    }
+
+    #[test]
+    fn what_is_no_list_stays() {
+        for text in ["{\"A\": 1}", "\"A\"", "[\"A\",]", "A", "[", "\u{feff}[]"] {
+            assert_eq!(with(text, &["B"]), Err(NoList), "{text}");
+        }
+    }
+
+    #[test]
+    fn marks_that_have_lost_each_other_hide_nothing() {
+        for text in [format!("[\"{BEGIN}\", \"A\"]"), format!("[\"{END}\", \"A\", \"{BEGIN}\"]")] {
+            assert!(without(&text).unwrap().contains(&Value::from("A")), "{text}");
+        }
+    }
+}

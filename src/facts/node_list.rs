@@ -1,0 +1,93 @@
+//! vLLM's list of the variables that Ray's workers do not get from the driver
+//! (`vllm/ray/ray_env.py`, earlier `vllm/executor/ray_distributed_executor.py`; since 0.8.0). vLLM
+//! copies all others to them, and with that the values of another node.
+
+use serde::{Deserialize, Serialize};
+
+use super::environment::Environment;
+use super::home::Homes;
+use super::image::Image;
+use super::reader::Reader;
+use crate::block::list;
+
+/// The file, in vLLM's folder of settings.
+const FILE: &str = "ray_non_carry_over_env_vars.json";
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeList {
+    pub path: String,
+    pub holds: Holds,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Holds {
+    /// There is no file.
+    #[default]
+    Nothing,
+    List,
+    /// Something that is no JSON list.
+    NoList,
+    /// What a later version of this program knows.
+    #[serde(other)]
+    Other,
+}
+
+/// Reads it where the image has both Ray and vLLM.
+pub fn read(
+    reader: &Reader,
+    environment: &Environment,
+    homes: Option<&Homes>,
+    image: &Image,
+) -> Option<NodeList> {
+    let has = |name| image.packages(name).next().is_some();
+    if !(has("ray") && has("vllm")) {
+        return None;
+    }
+    let path = format!("{}/{FILE}", folder(environment, homes)?);
+    let holds = match reader.exact_text_unless(&path, &[]) {
+        None => Holds::Nothing,
+        Some(text) => list::without(&text).map_or(Holds::NoList, |_| Holds::List),
+    };
+    Some(NodeList { path, holds })
+}
+
+/// vLLM's folder of settings (`vllm/envs.py`, `VLLM_CONFIG_ROOT`).
+fn folder(environment: &Environment, homes: Option<&Homes>) -> Option<String> {
+    let home = homes.and_then(|homes| homes.variable.as_deref().or(homes.database.as_deref()));
+    let folder = match environment.get("VLLM_CONFIG_ROOT") {
+        Some(folder) => folder.to_owned(),
+        None => match environment.get("XDG_CONFIG_HOME") {
+            Some(folder) => format!("{folder}/vllm"),
+            None => "~/.config/vllm".to_owned(),
+        },
+    };
+    let folder = match folder.strip_prefix('~') {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{}{rest}", home?),
+        _ => folder,
+    };
+    // A folder that is named from the working folder is another one for each process.
+    folder.starts_with('/').then(|| folder.trim_end_matches('/').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_the_one_that_vllm_takes() {
+        let homes = Homes { variable: Some("/root".to_owned()), database: Some("/other".to_owned()) };
+        let other = ("XDG_CONFIG_HOME", "/c");
+        for (environment, wanted) in [
+            (Environment::default(), Some("/root/.config/vllm")),
+            (Environment::from([other]), Some("/c/vllm")),
+            (Environment::from([other, ("VLLM_CONFIG_ROOT", "/v/")]), Some("/v")),
+            (Environment::from([("VLLM_CONFIG_ROOT", "~/v")]), Some("/root/v")),
+            (Environment::from([("VLLM_CONFIG_ROOT", "v")]), None),
+        ] {
+            assert_eq!(folder(&environment, Some(&homes)).as_deref(), wanted, "{environment:?}");
+        }
+        assert_eq!(folder(&Environment::default(), None), None);
+    }
+}

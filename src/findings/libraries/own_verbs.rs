@@ -1,0 +1,75 @@
+//! Libraries that open HCAs themselves.
+
+use super::shown;
+use crate::finding::{Finding, Id};
+use crate::libraries::own_verbs::{Remark, What};
+use crate::plan::Decided;
+
+pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
+    let Remark { library, variable, what } = remark;
+    let set = shown(decided, variable);
+    let remove = || format!("Remove {variable}, and rdma-init fills in what is needed.");
+    let (id, message, fix) = match what {
+        What::NotHere(names) => (
+            Id::LibraryDevices,
+            format!(
+                "{set}: {library} takes whole names of HCAs alone, and no HCA here is called {}.",
+                names.join(", ")
+            ),
+            remove(),
+        ),
+        What::Slot { port, slot, right } => {
+            let fix = match right {
+                Some(right) => format!("Remove {variable}, or set the index to {right}."),
+                None => remove(),
+            };
+            let message =
+                format!("{set}: {library} takes slot {slot} of {port}, which has no GID of this container.");
+            (Id::LibraryGid, message, fix)
+        }
+        What::OwnSlot { port, slot } => (
+            Id::LibraryGid,
+            format!(
+                "{variable} is not set, so {library} takes slot {slot} of {port}, which has no GID of this container. One index holds for all ports, and none is right for all of them."
+            ),
+            format!("Use HCAs whose GIDs are in one slot, or let {library} use one HCA alone."),
+        ),
+        What::OneHca => (
+            Id::LibraryDevices,
+            format!(
+                "{set}: with DeepEP, every process is the first of its node to {library}, and all of them take the first HCA."
+            ),
+            format!("Remove {variable}: {library} finds the nearest HCA of each GPU itself."),
+        ),
+        What::Ignored { by } => (
+            Id::LibraryDevices,
+            format!("{set}: {library} ignores it, because {by} is set."),
+            format!("Remove {variable} or {by}."),
+        ),
+        What::Ends { values } => (
+            Id::LibraryValue,
+            format!("{set}: {library} takes {values} alone, and may end at anything else."),
+            format!("Write one of them, or remove {variable}."),
+        ),
+        What::Tcp => (
+            Id::LibraryOnTcp,
+            format!(
+                "{set}: the RDMA devices are usable, and {library} will run on TCP all the same, whatever the value is."
+            ),
+            format!("Remove {variable}, if that is not on purpose."),
+        ),
+    };
+    let also = match what {
+        What::Ignored { by } => Some(*by),
+        _ => None,
+    };
+    let ports = match what {
+        What::Slot { port, .. } | What::OwnSlot { port, .. } => Some(port.clone()),
+        _ => None,
+    };
+    Finding::warning(id, message)
+        .about_variables([*variable])
+        .about_variables(also)
+        .about_ports(ports)
+        .with_fix(fix)
+}
