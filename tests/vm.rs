@@ -40,6 +40,11 @@ fn what_a_job_has_moved_is_told() {
 }
 
 #[test]
+fn ucx_takes_what_is_predicted_with_and_without_what_is_filled_in() {
+    guest("ucx.sh", &[&binary()]);
+}
+
+#[test]
 fn ranks_over_ssh_see_the_values_of_their_own_node() {
     guest("ssh.sh", &[&binary(), &repository("target/vm/sshd")]);
 }

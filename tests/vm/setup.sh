@@ -66,6 +66,7 @@ tools_of_guest() {
     have ip iproute2
     have rdma iproute2
     have ib_write_bw perftest
+    have ucx_info ucx-utils
     have ssh openssh-client
     # A busybox that needs a loader cannot be the only program of an initramfs.
     if ! [ -x /bin/busybox ] || ldd /bin/busybox >/dev/null 2>&1; then

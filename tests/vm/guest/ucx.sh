@@ -1,0 +1,79 @@
+#!/bin/sh
+# What UCX takes in a container with soft-RoCE, and what the program predicts of it: with
+# nothing set, UCX takes the HCA of the default route as well, and the host's GIDs; with what is
+# filled in, it takes the HCAs of the job and the container's GIDs. Only what it takes is looked at:
+# the datagrams with which it connects do not arrive over the soft-RoCE of this kernel, whatever the GID.
+#   ucx.sh BINARY
+set -eu
+. tests/vm/lib.sh
+init=$1
+
+rxe mlx5_1 eth1 25.11.128.2/27
+rxe mlx5_2 eth2 25.11.128.34/27
+# The host's primary NIC, with the default route.
+rxe mlx5_0 eth0 10.0.60.3/24
+container_netns pod eth1 net1 25.11.128.9/27
+container_netns pod eth2 net2 25.11.128.41/27
+container_netns pod eth0 eth0 10.0.60.77/24
+ip -netns pod route add default via 10.0.60.1 dev eth0
+host=$(gid_slots mlx5_1 25.11.128.2)
+own=$(gid_slots mlx5_1 25.11.128.9)
+[ "$host" -lt "$own" ] || fail "the host's slot $host is not before the container's, $own"
+
+# with VARIABLE=VALUE... -- COMMAND...: in the container; the containers share the /etc of the
+# machine, which has to stay as it is.
+with() {
+    in_container pod env RDMA_INIT_CONFIG=/dev/null RDMA_INIT_STATE_DIR= RDMA_INIT_WRITE_NCCL_CONF=false \
+        RDMA_INIT_PREPARE_TIMEOUT=60s "$@"
+}
+
+# predicted OPTION...: what the program says that UCX will take.
+predicted() {
+    with "$init" plan --json "$@" | sed -n 's/^ *"will": "\(take .*\)"$/\1/p'
+}
+
+# told: the connection of a process to itself over the network, with UCX's log. It fails, see
+# above, and that is soon enough.
+told='UCX_LOG_LEVEL=debug UCX_UD_TIMEOUT=3s ucx_info -e -u t -D net'
+
+# devices TRANSPORT-PATTERN: which of them UCX lists.
+devices() {
+    with ucx_info -d | awk -v wanted="$1" '/Transport:/ { is = $3 ~ wanted } /Device:/ && is { print $3 }' |
+        sort -u | xargs | sed 's/ /, /g'
+}
+
+echo '--- nothing is set'
+ports=$(devices '^(rc|ud)_')
+expect 'UCX lists each HCA' "$ports" 'mlx5_0:1, mlx5_1:1, mlx5_2:1'
+# shellcheck disable=SC2086
+with env $told >/run/out 2>&1 || :
+expect 'UCX takes the slot of the host on each' \
+    "$(sed -n 's/.* \(mlx5_[0-9]:1\) using gid_index \([0-9]*\)$/\1 \2/p' /run/out | sort -u | xargs)" \
+    "mlx5_0:1 $host mlx5_1:1 $host mlx5_2:1 $host"
+keep='--keep UCX_NET_DEVICES --keep UCX_IB_GID_INDEX'
+# shellcheck disable=SC2086
+of_ucx=$(predicted $keep)
+expect 'and that is predicted' "${of_ucx%, and TCP*}" "take $ports with GID slot $host"
+expect 'TCP, too' "$(echo "${of_ucx#*and TCP on }" | tr -d , | xargs -n 1 | sort | xargs)" \
+    "$(devices tcp | tr -d , | xargs -n 1 | sort | xargs)"
+
+echo '--- what is filled in'
+with "$init" env --format docker | grep UCX_ | sort >/run/out
+expect 'the variables' "$(xargs </run/out)" \
+    "UCX_IB_GID_INDEX=$own UCX_NET_DEVICES=mlx5_1:1,mlx5_2:1,eth0"
+expect 'what is predicted' "$(predicted)" "take mlx5_1:1, mlx5_2:1 with GID slot $own, and TCP on eth0"
+# shellcheck disable=SC2086
+with "$init" -- env $told >/run/out 2>/run/log || :
+cat /run/out >>/run/log
+expect 'the slot that UCX takes' "$(grep -o 'sgid_index=[0-9]*' /run/log | sort -u | xargs)" "sgid_index=$own"
+expect 'the HCAs that UCX takes' "$(grep -o 'rc_verbs/mlx5_[0-9]:1' /run/log | sort -u | xargs)" \
+    'rc_verbs/mlx5_1:1 rc_verbs/mlx5_2:1'
+
+echo '--- a value of the user for the host'
+with env UCX_IB_GID_INDEX="$host" "$init" plan >/run/out
+grep -q "UCX takes slot $host of mlx5_1:1" /run/out || fail "the host's slot is not named: $(cat /run/out)"
+with env UCX_NET_DEVICES=mlx5_1 "$init" plan >/run/out
+grep -q 'the number of the port belongs to the name' /run/out || fail "a name without a port: $(cat /run/out)"
+with env UCX_NET_DEVICES=mlx5_1 ucx_info -e -u t -D net >/run/out 2>&1 || :
+grep -q "'mlx5_1' is not available" /run/out || fail "UCX knows a name without a port: $(cat /run/out)"
+echo 'ok: what UCX makes of it is told'
