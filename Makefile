@@ -92,10 +92,10 @@ test-arm64:
 test-quick: setup
 	$(CARGO) test --locked --lib --test golden --test cli --test docs -- --test-threads 8
 
-# The init of torchrun; needs root. PyTorch goes to target/torch.
+# The init of torchrun, and a job over Gloo; needs root. PyTorch goes to target/torch.
 test-torch: build
 	@sh tests/launchers/torch.sh >/dev/null
-	$(CARGO) test --release --locked --test launchers -- --ignored --test-threads 1 torchrun
+	$(CARGO) test --release --locked --test launchers -- --ignored --test-threads 1
 
 # Man pages, and completions for bash, zsh and fish.
 manual: setup

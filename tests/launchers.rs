@@ -6,6 +6,7 @@
 mod support;
 
 mod launchers {
+    mod gloo;
     mod job;
     mod mpirun;
     mod torchrun;

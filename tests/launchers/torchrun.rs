@@ -14,7 +14,7 @@ use crate::support::running::{as_pid_1, from_scratch};
 use crate::support::{DEADLINE, binary, poll_for, repository};
 
 /// The folder with the programs of the PyTorch installation.
-static PROGRAMS: LazyLock<String> = LazyLock::new(|| {
+pub static PROGRAMS: LazyLock<String> = LazyLock::new(|| {
     let setup = repository("tests/launchers/torch.sh");
     let setup = Command::new(setup).stderr(Stdio::inherit()).output().unwrap();
     assert!(setup.status.success(), "PyTorch cannot be installed (see above)");
