@@ -28,7 +28,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch manual check bench clean
+.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray manual check bench clean
 
 all: build
 
@@ -95,7 +95,12 @@ test-quick: setup
 # The init of torchrun, and a job over Gloo; needs root. PyTorch goes to target/torch.
 test-torch: build
 	@sh tests/launchers/torch.sh >/dev/null
-	$(CARGO) test --release --locked --test launchers -- --ignored --test-threads 1
+	$(CARGO) test --release --locked --test launchers -- --ignored --test-threads 1 --skip ray::
+
+# Ray on nodes that are containers; needs a Docker engine. Ray, 80 MB to fetch, goes to target/ray.
+test-ray: build
+	@sh tests/launchers/ray.sh >/dev/null
+	$(CARGO) test --release --locked --test launchers -- --ignored --test-threads 1 ray::
 
 # Man pages, and completions for bash, zsh and fish.
 manual: setup

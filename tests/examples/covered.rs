@@ -18,6 +18,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("mpijob", &["Dockerfile", "mpijob.yaml"]),               // mpi.rs
     ("pai-dlc", &["Dockerfile", "command.sh"]),               // pai.rs
     ("profile", &["site.toml"]),                              // profile.rs
+    ("ray-vllm", &["vllm.yaml"]),                             // pods.rs
     ("slurm-pyxis", &["train.sbatch"]),                       // slurm.rs
     ("startup-probe", &["pod.yaml"]),                         // probes.rs
     ("torchrun", &["Dockerfile", "run.sh"]),                  // torchrun.rs

@@ -96,7 +96,7 @@ fn cce() {
 #[test]
 fn any_cluster_with_roce_or_infiniband() {
     for (demo, profile) in [("cce-roce", "generic-roce"), ("infiniband", "generic-ib")] {
-        for example in ["jobset", "startup-probe"] {
+        for example in ["jobset", "ray-vllm", "startup-probe"] {
             let Some(plan) = plan_of(example, demo, &[]) else { return };
             expect(&plan, profile, &[("NCCL_SOCKET_IFNAME", "eth0")]);
         }

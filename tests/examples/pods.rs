@@ -49,6 +49,26 @@ const CASES: &[Case] = &[
     ),
     ("mpijob/launcher", &[], &["mpirun", "--allow-run-as-root", "--bind-to", "none", "python", "train.py"]),
     ("mpijob/worker", &[], &["sshd", "-De"]),
+    (
+        "ray-vllm/head",
+        &[],
+        &[
+            "ray",
+            "start",
+            "--head",
+            "--port=6379",
+            "vllm",
+            "serve",
+            "example/model",
+            "--tensor-parallel-size",
+            "8",
+            "--pipeline-parallel-size",
+            "2",
+            "--distributed-executor-backend",
+            "ray",
+        ],
+    ),
+    ("ray-vllm/worker", &[], &["ray", "start", "--address=vllm-head:6379", "--block"]),
     ("startup-probe/train", &[], &["python", "serve.py"]),
 ];
 

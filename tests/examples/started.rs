@@ -14,8 +14,10 @@ use crate::support::repository;
 pub const STANDINS: &[&str] = &[
     "/usr/local/bin/mpirun",
     "/usr/local/bin/python",
+    "/usr/local/bin/ray",
     "/usr/local/bin/sleep",
     "/usr/local/bin/torchrun",
+    "/usr/local/bin/vllm",
     "/usr/sbin/sshd",
 ];
 
