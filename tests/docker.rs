@@ -12,6 +12,7 @@ mod docker {
     mod lifecycle;
     mod limits;
     mod nccl;
+    mod node_list;
     mod sandbox;
     mod shell;
     mod stop;
