@@ -40,6 +40,7 @@ pub fn read(reader: &Reader, with_places: bool) -> Option<Gpus> {
         count: u32::try_from(gpus.len()).ok().filter(|count| *count > 0),
         models,
         driver: Some(version.map_or("amdgpu".to_owned(), |version| format!("amdgpu {version}"))),
+        peer_mapping: None,
         peer_memory: PEER_MEMORY.iter().find(|path| reader.may_be_there(path)).map(|path| (*path).to_owned()),
         devices: if with_places {
             gpus.iter().filter_map(place).collect::<Vec<PciDevice>>()

@@ -23,6 +23,10 @@ pub struct Gpus {
     /// The file that shows that the driver's own module can give the memory of GPUs to NICs;
     /// one of those that NCCL or RCCL looks for (`ncclIbGdrSupport`).
     pub peer_memory: Option<String>,
+    /// Whether NVIDIA's driver lets a GPU write to the registers of an HCA (`PeerMappingOverride=1`
+    /// in its options); `None` if it does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_mapping: Option<bool>,
     /// Where the GPUs of this container are, in the order of their numbers. Empty if that
     /// does not show, and on a host without an HCA, where nobody needs it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -95,8 +99,16 @@ pub fn read(reader: &Reader, with_places: bool) -> Gpus {
         models,
         driver: driver.and_then(|text| text.lines().next().map(str::to_owned)),
         peer_memory: PEER_MEMORY.iter().find(|path| reader.may_be_there(path)).map(|path| (*path).to_owned()),
+        peer_mapping: if with_places { peer_mapping(reader) } else { None },
         devices: if with_places { devices(reader, listed) } else { Vec::new() },
     }
+}
+
+/// `RegistryDwords: "PeerMappingOverride=1;"`, as the driver was loaded.
+fn peer_mapping(reader: &Reader) -> Option<bool> {
+    let options = reader.text_if_readable("/proc/driver/nvidia/params")?;
+    let of_registry = value(&options, "RegistryDwords:")?;
+    Some(of_registry.trim_matches('"').split(';').any(|option| option.trim() == "PeerMappingOverride=1"))
 }
 
 /// A GPU in the driver's list.
@@ -162,6 +174,14 @@ mod tests {
         let paths: Vec<&str> = found.iter().map(|device| device.path.as_str()).collect();
         assert_eq!(paths, ["/sys/devices/pci0000:01/0000:10:00.0", "/sys/devices/pci0000:00/0000:1b:00.0"]);
         assert_eq!(found[0].numa_node, Some(1));
+        for (options, told) in [
+            ("RegistryDwords: \"\"\n", Some(false)),
+            ("X: 1\nRegistryDwords: \"A=1;PeerMappingOverride=1;\"\n", Some(true)),
+            ("X: 1\n", None),
+        ] {
+            file("proc/driver/nvidia/params", options);
+            assert_eq!(read(&reader, true).peer_mapping, told, "{options}");
+        }
         let without = read(&reader, false);
         assert_eq!((without.count, without.models.len(), without.devices), (Some(2), 1, Vec::new()));
     }

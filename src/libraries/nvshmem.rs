@@ -5,6 +5,9 @@
 //!   those for each GPU the nearest by the PCI tree (`nvshmemi_get_devices_by_distance`).
 //!   `NVSHMEM_HCA_LIST` has whole names, with or without a port; `^` before it excludes.
 //! * The GID is searched as NCCL 2.26 and later do it (`ib_get_gid_index`).
+//! * IBGDA, the transport that GPUs start, opens only HCAs that have `mlx5` in their names, or what
+//!   `NVSHMEM_HCA_PREFIX` says (3.4.5 reads it, 3.2.5 does not). A GPU rings the doorbell of an HCA
+//!   itself where NVIDIA's driver allows it, else the CPU does (`NVSHMEM_IBGDA_NIC_HANDLER`).
 //! * Processes meet as those of NCCL do (`bootstrap_uid`, `ncclFindInterfaces`).
 
 use super::nccl::version::Version;
@@ -24,8 +27,12 @@ const RANGE: &str = "NVSHMEM_IB_ADDR_RANGE";
 const FAMILY: &str = "NVSHMEM_IB_ADDR_FAMILY";
 const ROCE_VERSION: &str = "NVSHMEM_IB_ROCE_VERSION_NUM";
 const CLASS: &str = "NVSHMEM_IB_TRAFFIC_CLASS";
+const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
+const HANDLER: &str = "NVSHMEM_IBGDA_NIC_HANDLER";
 const INTERFACE: &str = "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME";
 
+/// The first release that is known to read [`PREFIX`].
+const HAS_PREFIX: Version = Version::new(3, 4, 5);
 /// The NCCL that searches for a GID alike.
 const SEARCHES_AS: Version = Version::new(2, 27, 7);
 /// The NCCL from which the search for an interface was taken.
@@ -34,7 +41,7 @@ const MEETS_AS: Version = Version::new(2, 19, 3);
 pub const LIBRARY: Library = Library {
     name: "nvshmem",
     title: TITLE,
-    filled: &[HCAS, INDEX, RANGE, FAMILY, CLASS, INTERFACE],
+    filled: &[HCAS, INDEX, RANGE, FAMILY, CLASS, PREFIX, INTERFACE],
     read: &["NVSHMEM_"],
     is_here,
     fills,
@@ -82,6 +89,11 @@ fn fills(subject: &Subject) -> Vec<Fill> {
             }
         }
     }
+    if let Some(renamed) = renamed(subject).filter(|_| release(subject) >= Some(HAS_PREFIX))
+        && let Some(prefix) = common_start(subject)
+    {
+        fills.push(fill(PREFIX, prefix, Without::Name(renamed)));
+    }
     let class = subject.value("NCCL_IB_TC").filter(|class| class.parse::<u8>().is_ok_and(|class| class > 0));
     if let Some(class) = class.filter(|_| !is_set(CLASS) && roce(subject).next().is_some()) {
         fills.push(fill(CLASS, class.to_owned(), Without::Class("NCCL_IB_TC")));
@@ -95,6 +107,32 @@ fn fills(subject: &Subject) -> Vec<Fill> {
         fills.push(fill(INTERFACE, of_nccl.unwrap_or(wanted).to_owned(), Without::Interface(meets)));
     }
     fills
+}
+
+fn release(subject: &Subject) -> Option<Version> {
+    let image = subject.facts.image.as_ref()?;
+    let package = image.packages.iter().find(|package| package.name.starts_with("nvidia-nvshmem"))?;
+    Version::parse(&package.version)
+}
+
+/// An HCA of the job that IBGDA passes over for its name. DeepEP goes over IBGDA.
+fn renamed(subject: &Subject) -> Option<String> {
+    let mut used = subject.rails.ports.iter().filter(|port| port.is_used());
+    let is_renamed = |port: &&Candidate| {
+        port.hca.driver.as_deref() == Some("mlx5_core") && !port.hca.name.contains("mlx5")
+    };
+    let wanted = has(subject, "deep-ep") && subject.value(PREFIX).is_none();
+    used.find(is_renamed).filter(|_| wanted).map(|port| port.hca.name.clone())
+}
+
+/// What the names of all HCAs of the job begin with.
+fn common_start(subject: &Subject) -> Option<String> {
+    let used = subject.rails.ports.iter().filter(|port| port.is_used()).map(|port| port.hca.name.as_str());
+    let shared = |one: &str, other: &str| -> String {
+        one.chars().zip(other.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
+    };
+    let start = used.map(str::to_owned).reduce(|start, name| shared(&start, &name))?;
+    Some(start).filter(|start| !start.is_empty())
 }
 
 /// The ports that the job leaves out, and that would be taken for a GPU: those that are as near as
@@ -147,6 +185,16 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
     // DeepEP makes a team of one process of each node, whose number on its node is always 0.
     if value(IN_TURN).is_some_and(is_on) && has(subject, "deep-ep") && used > 1 {
         remarks.push(remark(IN_TURN, What::OneHca));
+    }
+    if let (Some(renamed), Some(release)) = (renamed(subject), release(subject))
+        && release < HAS_PREFIX
+    {
+        remarks.push(remark(PREFIX, What::Renamed { hca: renamed, release: release.to_string() }));
+    }
+    let by_gpu = value(HANDLER).is_none_or(|handler| ["auto", "gpu"].contains(&handler));
+    let is_off = subject.facts.gpu.peer_mapping == Some(false);
+    if by_gpu && is_off && has(subject, "deep-ep") && used > 0 {
+        remarks.push(remark(HANDLER, What::Doorbell));
     }
     if let Some(variable) = [INDEX, RANGE, FAMILY].into_iter().find(|name| value(name).is_some())
         && let Some((port, slot)) = wrong_slot(subject, |port| taken(subject, port))

@@ -22,6 +22,8 @@ pub enum Without {
     Slot { port: String, slot: i64 },
     /// Its traffic would be of another class than that of NCCL, whose variable this is.
     Class(&'static str),
+    /// It would pass over this HCA for its name.
+    Name(String),
     /// Its processes would meet on this interface.
     Interface(String),
 }
@@ -50,6 +52,10 @@ pub enum What {
     Ends { values: &'static str },
     /// The library does without RDMA.
     Tcp,
+    /// This release passes over an HCA for its name, and no variable helps.
+    Renamed { hca: String, release: String },
+    /// NVIDIA's driver does not let a GPU ring the doorbell of an HCA.
+    Doorbell,
 }
 
 /// The ports that the job leaves out, and that whoever asks libibverbs alone could use.

@@ -58,6 +58,27 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
             ),
             format!("Remove {variable}, if that is not on purpose."),
         ),
+        What::Renamed { hca, release } => (
+            Id::LibraryDevices,
+            format!(
+                "IBGDA, over which DeepEP goes, opens only HCAs with mlx5 in their names in {library} {release}, and passes over {hca}; {variable} is read from 3.4.5 on."
+            ),
+            format!(
+                "Use {library} 3.4.5 or later, or give the HCAs their kernel's names (rdma-core's rename rules)."
+            ),
+        ),
+        What::Doorbell => {
+            return Finding::info(
+                Id::LibraryDevices,
+                format!(
+                    "The driver of the GPUs was loaded without PeerMappingOverride=1, so no GPU can ring the doorbell of an HCA: with DeepEP, {library} leaves that to the CPU, or ends where {variable} asks for gpu."
+                ),
+            )
+            .about_variables([*variable])
+            .with_fix(
+                "On the host: options nvidia NVreg_EnableStreamMemOPs=1 NVreg_RegistryDwords=\"PeerMappingOverride=1;\" in /etc/modprobe.d, and load the driver anew.",
+            );
+        }
     };
     let also = match what {
         What::Ignored { by } => Some(*by),

@@ -36,6 +36,9 @@ impl fmt::Display for Why {
                 Without::Class(of) => {
                     write!(f, "as {of}, so that the network treats {library}'s traffic like that of NCCL")
                 }
+                Without::Name(hca) => {
+                    write!(f, "without it, IBGDA of {library} would pass over {hca}, whose name has no mlx5")
+                }
                 Without::Interface(interface) => {
                     write!(f, "without it, {library} would meet on {interface}")
                 }
