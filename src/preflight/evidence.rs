@@ -77,6 +77,15 @@ impl Try {
         came
     }
 
+    /// How many rails there are reports of.
+    pub fn rails(&self) -> usize {
+        let of = |outcome: &PairOutcome| match outcome {
+            PairOutcome::Rails(rails) => rails.iter().map(|report| usize::from(report.rail) + 1).max(),
+            PairOutcome::Failed(_) => None,
+        };
+        self.said.iter().flatten().filter_map(of).max().unwrap_or_default()
+    }
+
     /// What one end has said of a rail.
     pub fn said_of(&self, end: usize, rail: usize) -> Option<Result<Measured, &str>> {
         let Some(PairOutcome::Rails(rails)) = &self.said[end] else { return None };

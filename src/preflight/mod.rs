@@ -21,4 +21,6 @@ pub mod run;
 pub mod schedule;
 mod task;
 mod tcp;
+pub mod verdict;
+pub mod words;
 pub mod zero;

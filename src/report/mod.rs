@@ -8,6 +8,7 @@ mod forecast;
 pub mod formats;
 mod image;
 pub mod plan;
+pub mod preflight;
 pub mod self_test;
 pub mod start;
 pub mod stat;

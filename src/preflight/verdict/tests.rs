@@ -1,0 +1,179 @@
+use super::*;
+use crate::preflight::evidence::Member;
+use crate::preflight::pair::{Measured, PairFailure, PairOutcome, PairReport, RailReport};
+use crate::preflight::schedule::{Extent, Schedule};
+
+/// A job with rails `mlx5_0` and `mlx5_1`, in which `of` gives what a node says of its rail to a
+/// partner.
+fn job(nodes: u32, of: &dyn Fn(u32, u32, usize) -> Result<f32, &'static str>) -> Evidence {
+    let schedule = Schedule { nodes, extent: Extent::Doubling };
+    let member =
+        |node| Member { name: format!("gpu-{node:02}"), rails: vec!["mlx5_0".into(), "mlx5_1".into()] };
+    let mut evidence = Evidence::new((0..nodes).map(member).collect(), schedule.rounds() as u16);
+    let mut hold = |round: u16, node: u32, partner: u32| {
+        let rails = (0..2).map(|rail| RailReport {
+            rail: rail as u16,
+            result: of(node, partner, rail)
+                .map(|gbps| Measured { latency_us: 2.0, gbps })
+                .map_err(str::to_owned),
+        });
+        let outcome = PairOutcome::Rails(rails.collect());
+        evidence.add(PairReport { round, node, partner, seconds: 1.5, outcome });
+    };
+    for round in 0..schedule.rounds() {
+        for (a, b) in schedule.pairs(round) {
+            hold(round as u16, a, b);
+            hold(round as u16, b, a);
+        }
+    }
+    for _ in 0..culprit::MOST_TIMES {
+        let next = evidence.tries().iter().map(|one| one.round + 1).max().unwrap_or_default();
+        let rounds = culprit::next_rounds(&evidence);
+        for (round, (a, b)) in
+            rounds.iter().zip(next..).flat_map(|(pairs, round)| pairs.iter().map(move |pair| (round, *pair)))
+        {
+            for (node, partner) in [(a, b), (b, a)] {
+                let rails = (0..2).map(|rail| RailReport {
+                    rail: rail as u16,
+                    result: of(node, partner, rail)
+                        .map(|gbps| Measured { latency_us: 2.0, gbps })
+                        .map_err(str::to_owned),
+                });
+                let outcome = PairOutcome::Rails(rails.collect());
+                evidence.add(PairReport { round, node, partner, seconds: 1.5, outcome });
+            }
+        }
+    }
+    evidence
+}
+
+fn bad(node: u32, partner: u32, is_at_fault: bool) -> Result<f32, &'static str> {
+    match is_at_fault {
+        true if node == 3 => Err("the port is DOWN now"),
+        true if partner == 3 => Err("wait for the other end failed: no completion came in time"),
+        _ => Ok(390.0),
+    }
+}
+
+#[test]
+fn a_sound_job_passes_with_one_line() {
+    let evidence = job(4, &|_, _, _| Ok(390.0));
+    let verdict = judge(&evidence, &Asked { seconds: 14.25, ..Asked::default() });
+    assert_eq!(verdict.line_of(2), "preflight passed: 4 nodes, 2 rails, 4 pairs in 14.2 s");
+    assert_eq!(verdict.reason(), None);
+    let alone = Evidence::new(vec![Member::default()], 0);
+    let line = judge(&alone, &Asked::default()).line_of(0);
+    assert_eq!(line, "preflight passed: 1 node, so there is nothing between nodes to prove");
+}
+
+#[test]
+fn the_reason_names_the_node_and_the_rail() {
+    let evidence = job(8, &|node, partner, rail| bad(node, partner, rail == 1));
+    let verdict = judge(&evidence, &Asked::default());
+    let reason = "gpu-03 mlx5_1 fails with each of the 4 nodes that it was tried with: the port is DOWN now";
+    assert_eq!(verdict.reason().as_deref(), Some(reason));
+    assert_eq!(verdict.line_of(0), format!("preflight failed: {reason}"));
+    assert_eq!(verdict.line_of(3), format!("preflight failed, and this node is at fault: {reason}"));
+    assert_eq!(verdict.exclude(), ["gpu-03"]);
+}
+
+#[test]
+fn sentences_of_all_kinds() {
+    let reason = |evidence: &Evidence| judge(evidence, &Asked::default()).reason().unwrap_or_default();
+    let whole = job(8, &|node, partner, _| bad(node, partner, true));
+    assert!(reason(&whole).starts_with("gpu-03 fails on all rails with each of the 4 nodes"));
+    let link = job(8, &|node, partner, rail| match [node.min(partner), node.max(partner)] {
+        [2, 3] if rail == 1 => Err("send failed: transport retry counter exceeded"),
+        _ => Ok(390.0),
+    });
+    assert_eq!(
+        reason(&link),
+        "between gpu-02 and gpu-03 on rail 1 (mlx5_1): both are well with others: send failed: transport retry counter exceeded"
+    );
+    let cut = job(16, &|node, partner, rail| match (node < 4) != (partner < 4) && rail == 0 {
+        true => Err("send failed"),
+        false => Ok(390.0),
+    });
+    assert_eq!(
+        reason(&cut),
+        "gpu-00..gpu-03 (4 nodes) reach each other on rail 0 (mlx5_0), and none of the other 12: send failed"
+    );
+    let nobody = job(8, &|_, _, rail| if rail == 0 { Err("send failed") } else { Ok(390.0) });
+    assert_eq!(reason(&nobody), "nobody reaches anybody on rail 0 (mlx5_0) (8 nodes): send failed");
+    let two = job(2, &|_, _, rail| if rail == 0 { Err("send failed") } else { Ok(390.0) });
+    assert_eq!(
+        reason(&two),
+        "between gpu-00 and gpu-01 on rail 0 (mlx5_0): of two nodes nobody can tell which one it is: send failed"
+    );
+}
+
+#[test]
+fn who_is_not_there_is_named_with_its_index() {
+    let mut evidence = Evidence::new(vec![Member::default(); 4], 2);
+    evidence.lose(2, Gone::NeverCame("10m".into()));
+    evidence.lose(3, Gone::Silent("nothing for 20 s".into()));
+    let unfit = [(1, "limits: memlock".to_owned())];
+    let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
+    assert_eq!(
+        verdict.reason().unwrap(),
+        "node 2 has not come within 10m; node 3 does not answer: nothing for 20 s; node 1 has failed its own self-test: limits: memlock"
+    );
+    assert_eq!(verdict.accused(), [1, 2, 3]);
+    // They have no names that a scheduler knows.
+    assert!(verdict.exclude().is_empty());
+}
+
+#[test]
+fn what_is_slow_is_a_warning_or_a_refusal() {
+    let evidence = job(16, &|node, _, rail| Ok(if (node, rail) == (3, 1) { 90.0 } else { 390.0 }));
+    let verdict = judge(&evidence, &Asked { seconds: 5.0, ..Asked::default() });
+    assert!(verdict.passed);
+    assert!(
+        verdict.line_of(0).ends_with("in 5.00 s; 1 warning, which node 0 tells"),
+        "{}",
+        verdict.line_of(0)
+    );
+    let refused = judge(&evidence, &Asked { enforce_slow: true, ..Asked::default() });
+    assert_eq!(
+        refused.reason().as_deref(),
+        Some("gpu-03 mlx5_1: 90.0 Gbit/s at best, where others have 390 Gbit/s")
+    );
+    assert_eq!(refused.exclude(), ["gpu-03"]);
+}
+
+#[test]
+fn the_document_has_every_pair() {
+    let mut evidence = job(8, &|node, partner, rail| bad(node, partner, rail == 1));
+    let outcome = PairOutcome::Failed(PairFailure::Silent);
+    evidence.add(PairReport { round: 9, node: 5, partner: 0, seconds: 20.0, outcome });
+    let verdict = judge(&evidence, &Asked { seconds: 3.0, transport: "verbs", ..Asked::default() });
+    let text = serde_json::to_string(&verdict).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["schema"], SCHEMA);
+    assert_eq!(json["passed"], false);
+    assert_eq!(json["exclude"], serde_json::json!(["gpu-03"]));
+    assert_eq!(json["faults"][0]["kind"], "node");
+    assert_eq!(json["faults"][0]["rails"], serde_json::json!([1]));
+    assert_eq!(json["pairs"].as_array().unwrap().len(), evidence.tries().len());
+    assert_eq!(
+        json["pairs"][0],
+        serde_json::json!({"round": 0, "nodes": [0, 1], "seconds": 1.5, "rails": [
+            {"rail": 0, "latency_us": 2.0, "gbps": [390.0, 390.0]},
+            {"rail": 1, "latency_us": 2.0, "gbps": [390.0, 390.0]},
+        ]})
+    );
+    let last = json["pairs"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["error"], "it says nothing");
+}
+
+#[test]
+fn names_of_others_cannot_move_the_cursor() {
+    let mut evidence = Evidence::new(
+        vec![Member { name: "a\u{1b}[2J".into(), rails: vec!["x\n".into()] }, Member::default()],
+        1,
+    );
+    let outcome = PairOutcome::Rails(vec![RailReport { rail: 0, result: Err("\u{202e}evil".into()) }]);
+    evidence.add(PairReport { round: 0, node: 0, partner: 1, seconds: 1.0, outcome });
+    let line = judge(&evidence, &Asked::default()).line_of(0);
+    assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
+}
