@@ -24,6 +24,13 @@ const BANDWIDTH: f32 = 0.8;
 /// And at least so many times the usual latency.
 const LATENCY: f32 = 2.0;
 
+/// So many pairs, or one in so many, may be slow without being so by design.
+const FEW: usize = 3;
+const ONE_IN: usize = 50;
+
+/// What differs by less than this is as slow.
+const ALIKE: f32 = 1.1;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Figure {
     /// In Gbit/s, of the direction that is slower.
@@ -118,6 +125,14 @@ impl Usual {
         }
     }
 
+    /// How many of these values, which are sorted, are about as slow as this one, or slower.
+    fn as_slow(&self, sorted: &[f32], value: f32) -> usize {
+        match self.figure {
+            Figure::Bandwidth => sorted.partition_point(|other| *other <= value * ALIKE),
+            Figure::Latency => sorted.len() - sorted.partition_point(|other| *other < value / ALIKE),
+        }
+    }
+
     fn slow(&self, who: Who, value: f32) -> Slow {
         Slow { who, figure: self.figure, value, usual: self.median, is_wanted: self.is_wanted }
     }
@@ -194,23 +209,14 @@ impl Rail {
         let usual = Usual::of(self.bests(figure).collect(), figure).or(apart);
         let Some(usual) = usual else { return };
         let slow = self.slow_nodes(usual, all);
-        // A fabric may be slower between distant nodes by design, so a pair is compared with pairs at a
-        // like distance.
-        let mut distances: HashMap<u32, Vec<f32>> = HashMap::new();
+        let mut values: Vec<f32> = self.pairs.iter().map(|(_, best)| best.of(figure)).collect();
+        let usual = Usual::of(values.clone(), figure).unwrap_or(usual);
+        // A fabric may be slower between distant nodes by design. So a pair is an outlier only where few
+        // are as slow as it is.
+        values.sort_by(f32::total_cmp);
+        let few = FEW.max(values.len() / ONE_IN);
         for (nodes, best) in &self.pairs {
-            distances.entry(distance(*nodes)).or_default().push(best.of(figure));
-        }
-        let distances: HashMap<u32, Option<Usual>> = distances
-            .into_iter()
-            .map(|(distance, values)| {
-                let beyond = values.iter().filter(|value| usual.is_beyond(**value)).count();
-                let is_so = values.len() > 2 && beyond * 2 > values.len();
-                let of_few = (!is_so).then_some(usual);
-                (distance, Usual::of(values, figure).or(of_few))
-            })
-            .collect();
-        for (nodes, best) in &self.pairs {
-            if let Some(usual) = distances.get(&distance(*nodes)).copied().flatten() {
+            if usual.as_slow(&values, best.of(figure)) <= few {
                 self.slow_pair(*nodes, best, usual, &slow, all);
             }
         }
@@ -249,11 +255,6 @@ impl Rail {
             all.push(usual.slow(Who::Link { nodes, rail: self.index }, value));
         }
     }
-}
-
-/// Distances from a power of two to the next one are alike.
-fn distance(nodes: [u32; 2]) -> u32 {
-    nodes[0].abs_diff(nodes[1]).max(1).ilog2()
 }
 
 /// The rails that are slow as a whole, beside the other rails.
@@ -359,6 +360,14 @@ mod tests {
                 if node.abs_diff(partner) >= distance { slow(180.0) } else { USUAL }
             });
             assert_eq!(find(&evidence, None), [], "{nodes} nodes");
+        }
+        // Two halls, whose border is between two neighbours.
+        for nodes in [33, 100, 257] {
+            let halls = job(nodes, 2, &|node, partner, _| {
+                let is_far = (node < nodes / 3) != (partner < nodes / 3);
+                if is_far { Measured { latency_us: 7.0, gbps: 200.0 } } else { USUAL }
+            });
+            assert_eq!(find(&halls, None), [], "{nodes} nodes");
         }
     }
 

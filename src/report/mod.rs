@@ -9,6 +9,7 @@ pub mod formats;
 mod image;
 pub mod plan;
 pub mod preflight;
+pub mod preflight_page;
 pub mod self_test;
 pub mod start;
 pub mod stat;

@@ -30,6 +30,16 @@ pub fn write(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
 }
 
 fn headline(verdict: &Verdict) -> String {
+    let word = match (verdict.passed, verdict.warning_count()) {
+        (false, _) => "FAILED".to_owned(),
+        (true, 0) => "passed".to_owned(),
+        (true, some) => format!("passed with {}", counted(some, "warning")),
+    };
+    format!("{word} ({})", extent(verdict))
+}
+
+/// `31 of 32 nodes, 8 rails, 82 pairs (2 of them second tries), 14.2 s`
+pub(super) fn extent(verdict: &Verdict) -> String {
     let evidence = verdict.evidence;
     let (all, gone) = (evidence.members().len(), evidence.gone().len());
     let nodes = match gone {
@@ -38,14 +48,9 @@ fn headline(verdict: &Verdict) -> String {
     };
     let again = evidence.tries().iter().filter(|one| evidence.is_again(one.round)).count();
     let again = if again == 0 { String::new() } else { format!(" ({again} of them second tries)") };
-    let word = match (verdict.passed, verdict.warning_count()) {
-        (false, _) => "FAILED".to_owned(),
-        (true, 0) => "passed".to_owned(),
-        (true, some) => format!("passed with {}", counted(some, "warning")),
-    };
     let pairs = counted(evidence.tries().len(), "pair");
     let time = words::number(verdict.seconds as f32);
-    format!("{word} ({nodes}, {}, {pairs}{again}, {time} s)", counted(evidence.rails(), "rail"))
+    format!("{nodes}, {}, {pairs}{again}, {time} s", counted(evidence.rails(), "rail"))
 }
 
 fn write_some<'a>(
@@ -70,42 +75,57 @@ fn write_some<'a>(
     }
 }
 
-/// A line for each rail: what is usual, and the worst pair.
-fn write_rails(out: &mut dyn Write, evidence: &Evidence) -> io::Result<()> {
-    let nodes: Vec<u32> = (0..).zip(evidence.members()).map(|(node, _)| node).collect();
-    let nodes: Vec<u32> = nodes.into_iter().filter(|node| !evidence.gone().contains_key(node)).collect();
-    let names: Vec<String> = (0..evidence.rails()).map(|rail| rail_of(evidence, rail, &nodes)).collect();
-    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or_default().max(4);
-    if !names.is_empty() {
-        writeln!(
-            out,
-            "  {:width$}  {:>5}  {:>18}  {:>20}  worst pair",
-            "rail", "pairs", "us: median, worst", "Gbit/s: median, least"
-        )?;
-    }
-    for (rail, name) in names.iter().enumerate() {
-        let mut all: Vec<_> =
-            evidence.tries().iter().filter_map(|one| Some((one.nodes, one.measured(rail)?))).collect();
+/// What is usual on a rail, and the worst pair.
+pub(super) struct RailLine {
+    pub name: String,
+    pub pairs: usize,
+    /// The median and the worst, in microseconds.
+    pub latency: [f32; 2],
+    /// The median and the least, in Gbit/s.
+    pub gbps: [f32; 2],
+    /// The two nodes with the least bandwidth.
+    pub worst: String,
+}
+
+/// A line for each rail.
+pub(super) fn rails(evidence: &Evidence) -> Vec<RailLine> {
+    let there = |node: &u32| !evidence.gone().contains_key(node);
+    let nodes: Vec<u32> = (0..evidence.members().len() as u32).filter(there).collect();
+    let line = |rail: usize| {
+        let measured = evidence.tries().iter().filter_map(|one| Some((one.nodes, one.measured(rail)?)));
+        let mut all: Vec<_> = measured.collect();
         all.sort_by(|a, b| a.1.gbps.total_cmp(&b.1.gbps));
-        let (Some(least), Some(middle)) = (all.first(), all.get(all.len() / 2)) else {
-            writeln!(out, "  {name:width$}  {:>5}", 0)?;
-            continue;
-        };
         let mut latencies: Vec<f32> = all.iter().map(|(_, of)| of.latency_us).collect();
         latencies.sort_by(f32::total_cmp);
-        let number = |value: Option<&f32>| value.map_or_else(String::new, |value| words::number(*value));
-        let latency = format!("{}, {}", number(latencies.get(latencies.len() / 2)), number(latencies.last()));
-        let bandwidth = format!("{}, {}", words::number(middle.1.gbps), words::number(least.1.gbps));
-        let ends = least.0.map(|node| evidence.name(node));
-        writeln!(
-            out,
-            "  {name:width$}  {:>5}  {latency:>18}  {bandwidth:>21}  {} - {}",
-            all.len(),
-            ends[0],
-            ends[1]
-        )?;
+        let latency = |place: usize| latencies.get(place).copied().unwrap_or_default();
+        let gbps = |place: usize| all.get(place).map_or(0.0, |(_, of)| of.gbps);
+        let ends = all.first().map(|(nodes, _)| nodes.map(|node| evidence.name(node)).join(" - "));
+        RailLine {
+            name: rail_of(evidence, rail, &nodes),
+            pairs: all.len(),
+            latency: [latency(all.len() / 2), latency(all.len().saturating_sub(1))],
+            gbps: [gbps(all.len() / 2), gbps(0)],
+            worst: ends.unwrap_or_default(),
+        }
+    };
+    (0..evidence.rails()).map(line).collect()
+}
+
+fn write_rails(out: &mut dyn Write, evidence: &Evidence) -> io::Result<()> {
+    let rails = rails(evidence);
+    let width = rails.iter().map(|rail| rail.name.chars().count()).max().unwrap_or_default().max(4);
+    if !rails.is_empty() {
+        let (latency, bandwidth) = ("us: median, worst", "Gbit/s: median, least");
+        writeln!(out, "  {:width$}  {:>5}  {latency:>18}  {bandwidth:>21}  worst pair", "rail", "pairs")?;
     }
-    Ok(())
+    rails.iter().try_for_each(|RailLine { name, pairs, latency, gbps, worst }| {
+        if *pairs == 0 {
+            return writeln!(out, "  {name:width$}  {pairs:>5}");
+        }
+        let two = |values: &[f32; 2]| values.map(words::number).join(", ");
+        let (latency, gbps) = (two(latency), two(gbps));
+        writeln!(out, "  {name:width$}  {pairs:>5}  {latency:>18}  {gbps:>21}  {worst}")
+    })
 }
 
 /// How the nodes at fault are written.

@@ -1,0 +1,206 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const words = (text) => {
+    const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+    return new Uint16Array(bytes.buffer);
+  };
+  const pairs = words(data.pairs), figures = words(data.figures);
+  const nodes = data.names.length, count = pairs.length / 3, rails = data.rails.length;
+  const FAILED = 65535, UNTRIED = 65534;
+  const $ = (id) => document.getElementById(id);
+
+  // What each node has in each round: the number of its pair.
+  const rounds = data.rounds;
+  const at = Array.from({ length: rounds }, () => new Int32Array(nodes).fill(-1));
+  for (let pair = 0; pair < count; pair++) {
+    const round = at[pairs[3 * pair]];
+    if (round) { round[pairs[3 * pair + 1]] = pair; round[pairs[3 * pair + 2]] = pair; }
+  }
+
+  // Which figure: 0 bandwidth, 1 latency. A rail of -1 is the worst of all.
+  let figure = 0, rail = -1;
+  const raw = (pair, of) => figures[(pair * rails + of) * 2 + figure];
+  const worse = (a, b) => (figure === 0 ? Math.min(a, b) : Math.max(a, b));
+  const better = (a, b) => (figure === 0 ? Math.max(a, b) : Math.min(a, b));
+  // How good a value is: 1 is usual, less is worse, -1 has failed; null was not tried.
+  const share = (value, of) => {
+    if (value === UNTRIED) return null;
+    if (value === FAILED) return -1;
+    const usual = data.usual[of][figure];
+    if (!usual) return 1;
+    return figure === 0 ? value / usual : usual / Math.max(value, 1);
+  };
+  const ofPair = (pair) => {
+    if (pair < 0) return null;
+    if (rail >= 0) return share(raw(pair, rail), rail);
+    let worst = null;
+    for (let of = 0; of < rails; of++) {
+      const one = share(raw(pair, of), of);
+      if (one !== null && (worst === null || one < worst)) worst = one;
+    }
+    return worst;
+  };
+  const ofNode = (node, of) => {
+    let best = UNTRIED;
+    for (const round of at) {
+      const pair = round[node];
+      if (pair < 0) continue;
+      const value = raw(pair, of);
+      if (value >= UNTRIED) { if (best === UNTRIED) best = value; }
+      else best = best >= UNTRIED ? value : better(best, value);
+    }
+    return best;
+  };
+
+  const text = (value) => {
+    if (value === FAILED) return "failed";
+    if (value === UNTRIED) return "not tried";
+    return figure === 0 ? `${value / 10} Gbit/s` : `${value / 10} µs`;
+  };
+  const say = (what) => { $("told").textContent = what || "Point at a cell to see whose it is."; };
+
+  const style = () => getComputedStyle(document.documentElement);
+  let paint = {};
+  const color = (good) => {
+    if (good === null) return paint.none;
+    if (good < 0) return paint.failed;
+    if (good >= 0.95) return paint.c0;
+    if (good >= 0.85) return paint.c1;
+    if (good >= 0.7) return paint.c2;
+    return good >= 0.5 ? paint.c3 : paint.c4;
+  };
+
+  // A map with a row for each of `rows` and a column for each node, broken into bands.
+  const draw = (canvas, rows, value, label, marked) => {
+    const cell = nodes <= 48 ? 16 : nodes <= 256 ? 9 : 7;
+    const gap = cell > 8 ? 1 : 0, left = 120;
+    const width = Math.max(320, Math.min(canvas.parentElement.clientWidth, 1148));
+    const columns = Math.max(8, Math.min(nodes, Math.floor((width - left) / cell)));
+    const bands = Math.ceil(nodes / columns), high = rows * cell + 22;
+    const scale = window.devicePixelRatio || 1;
+    // A canvas that is too high for the browser would stay empty.
+    const most = Math.max(1, Math.floor(30000 / scale / high));
+    const shown = Math.min(bands, most);
+    canvas.width = width * scale;
+    canvas.height = shown * high * scale;
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${shown * high}px`;
+    const pen = canvas.getContext("2d");
+    pen.scale(scale, scale);
+    pen.font = "11px system-ui, sans-serif";
+    pen.textBaseline = "middle";
+    const clip = (name, room) => {
+      if (pen.measureText(name).width <= room) return name;
+      let end = name.length;
+      while (end > 1 && pen.measureText(`${name.slice(0, end)}…`).width > room) end--;
+      return `${name.slice(0, end)}…`;
+    };
+    for (let band = 0; band < shown; band++) {
+      const top = band * high, first = band * columns, last = Math.min(nodes, first + columns) - 1;
+      pen.fillStyle = paint.soft;
+      pen.textAlign = "left";
+      pen.fillText(clip(data.names[first], 400), left, top + 8);
+      const end = data.names[last];
+      if (last - first > 24) {
+        pen.textAlign = "right";
+        pen.fillText(clip(end, 300), left + (last - first + 1) * cell, top + 8);
+      }
+      for (let row = 0; row < rows; row++) {
+        const y = top + 16 + row * cell;
+        if (cell > 8 || rows < 3 || row % 2 === 0) {
+          pen.fillStyle = paint.soft;
+          pen.textAlign = "right";
+          pen.fillText(clip(label(row), left - 8), left - 6, y + cell / 2);
+        }
+        for (let node = first; node <= last; node++) {
+          pen.fillStyle = color(value(row, node));
+          pen.fillRect(left + (node - first) * cell, y, cell - gap, cell - gap);
+        }
+      }
+      pen.strokeStyle = paint.text;
+      pen.lineWidth = cell > 8 ? 2 : 1.5;
+      for (let row = 0; row < rows; row++) {
+        for (let node = first; node <= last; node++) {
+          if (marked(row, node)) {
+            const x = left + (node - first) * cell, y = top + 16 + row * cell;
+            pen.strokeRect(x - 0.5, y - 0.5, cell - gap + 1, cell - gap + 1);
+          }
+        }
+      }
+    }
+    canvas.find = (event) => {
+      const box = canvas.getBoundingClientRect();
+      const x = (event.clientX - box.left) * width / box.width - left;
+      const y = (event.clientY - box.top) * (shown * high) / box.height;
+      const band = Math.floor(y / high), row = Math.floor((y - band * high - 16) / cell);
+      const column = Math.floor(x / cell), node = band * columns + column;
+      const isCell = row >= 0 && row < rows && column >= 0 && column < columns && node < nodes;
+      return isCell ? [row, node] : null;
+    };
+  };
+
+  const nodeMarks = new Set(data.marked.map(([node, of]) => `${node}/${of}`));
+  const pairMarks = new Set(data.between.map(([a, b, of]) => `${a}-${b}/${of}`));
+  const isMarkedPair = (pair) => {
+    if (pair < 0) return false;
+    const key = `${pairs[3 * pair + 1]}-${pairs[3 * pair + 2]}`;
+    if (pairMarks.has(`${key}/-1`)) return true;
+    if (rail >= 0) return pairMarks.has(`${key}/${rail}`);
+    for (let of = 0; of < rails; of++) if (pairMarks.has(`${key}/${of}`)) return true;
+    return false;
+  };
+  const round = (row) => row < data.first ? `round ${row + 1}` : `again ${row - data.first + 1}`;
+
+  const all = () => {
+    const of = style();
+    for (const name of ["text", "soft", "c0", "c1", "c2", "c3", "c4", "failed", "none"]) {
+      paint[name] = of.getPropertyValue(`--${name}`).trim();
+    }
+    const best = Array.from({ length: rails }, (_, of) =>
+      Array.from({ length: nodes }, (_, node) => ofNode(node, of)));
+    draw($("nodes"), rails, (of, node) => data.gone.includes(node) ? -1 : share(best[of][node], of),
+      (of) => data.rails[of], (of, node) => nodeMarks.has(`${node}/${of}`) || nodeMarks.has(`${node}/-1`));
+    $("nodes").tell = ([of, node]) => {
+      const state = data.gone.includes(node) ? "not there" : `${text(best[of][node])} at best`;
+      return `${data.names[node]} (node ${node}), ${data.rails[of]}: ${state}`;
+    };
+    draw($("pairs"), rounds, (row, node) => ofPair(at[row][node]), round,
+      (row, node) => isMarkedPair(at[row][node]));
+    $("pairs").tell = ([row, node]) => {
+      const pair = at[row][node];
+      if (pair < 0) return `${data.names[node]}, ${round(row)}: no pair`;
+      const [a, b] = [pairs[3 * pair + 1], pairs[3 * pair + 2]];
+      const which = rail >= 0 ? [rail] : Array.from({ length: rails }, (_, of) => of);
+      const said = which.map((of) => `${data.rails[of]} ${text(raw(pair, of))}`).join(", ");
+      return `${data.names[a]} – ${data.names[b]}, ${round(row)}: ${said}`;
+    };
+    say();
+  };
+
+  for (const name of ["nodes", "pairs"]) {
+    const canvas = $(name);
+    for (const kind of ["pointermove", "pointerdown"]) {
+      canvas.addEventListener(kind, (event) => {
+        const found = canvas.find(event);
+        say(found && canvas.tell(found));
+      });
+    }
+    canvas.addEventListener("pointerleave", () => say());
+  }
+  data.rails.forEach((name, of) => {
+    const option = document.createElement("option");
+    option.value = of;
+    option.textContent = name;
+    $("rail").append(option);
+  });
+  $("rail").addEventListener("change", (event) => { rail = Number(event.target.value); all(); });
+  $("figure").addEventListener("change", (event) => { figure = Number(event.target.value); all(); });
+  let waiting = 0;
+  window.addEventListener("resize", () => {
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(all);
+  });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", all);
+  all();
+})();
