@@ -15,6 +15,7 @@ use crate::preflight::schedule::Extent;
 use crate::self_test::kinds::Level;
 use crate::self_test::known;
 use crate::self_test::run::{Scope, report};
+use crate::text::sentence;
 
 /// The exit code where the fabric is not fit for the job.
 const FAILED: i32 = 1;
@@ -45,7 +46,13 @@ pub fn run(
         scope,
         ..preflight::terms(config, environment, &part, &say)
     };
-    let outcome = job::run(&terms, &facts, &plan, &report).map_err(anyhow::Error::msg)?;
+    let outcome = match job::run(&terms, &facts, &plan, &report) {
+        Ok(outcome) => outcome,
+        Err(why) => {
+            say(&sentence(&format!("preflight: {why}")));
+            return Ok(FAILED);
+        }
+    };
     writeln!(out, "{}", outcome.told.line)?;
     Ok(if outcome.told.passed { 0 } else { FAILED })
 }

@@ -72,6 +72,7 @@ fn first_task(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Res
         meet,
         wait: terms.wait,
         token: terms.token,
+        names: &part.names,
         rails: Rails::of(facts, plan, report, terms.scope),
         report: Brief::from(report),
         extent: terms.scope,

@@ -26,6 +26,8 @@ pub struct Node<'a> {
     /// The longest time until all nodes are there.
     pub wait: Duration,
     pub token: &'a str,
+    /// The names of all nodes, where the launcher tells them.
+    pub names: &'a [String],
     pub report: Brief,
     pub rails: Rails,
     pub extent: Scope,

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use nix::libc::SIGCHLD;
 
+use super::culprit;
 use super::message::Told;
 use super::node::Node;
-use super::pair::PairOutcome;
 use super::schedule::Extent;
 use super::task::Task;
-use super::zero::{Heard, Known, PROVING, Terms, Zero};
+use super::zero::{Heard, PROVING, Terms, Zero};
 use crate::sys::signals;
 use crate::wire::Address;
 use crate::wire::listen::Listener;
@@ -53,8 +53,15 @@ fn zero(node: &Node, extent: Extent) -> Result<Outcome, String> {
         ip => SocketAddr::new(ip, listener.own.port()),
     };
     let own = node.at(Address::of(own));
-    let terms =
-        Terms { nodes: node.nodes, job: node.job.clone(), until, token: node.token, extent, say: node.say };
+    let terms = Terms {
+        nodes: node.nodes,
+        job: node.job.clone(),
+        until,
+        token: node.token,
+        extent,
+        names: node.names,
+        say: node.say,
+    };
     let mut task = Task::start(longest(node.wait), &[], || own.take_part())
         .map_err(|errno| format!("no process for this node: {errno}."))?;
     let told = hear(&terms, &listener, &task);
@@ -70,32 +77,26 @@ fn hear(terms: &Terms, listener: &Listener, task: &Task) -> Result<Outcome, Stri
     let own = task.fd();
     zero.meet(own)?;
     zero.prove(own)?;
+    let mut next = zero.heard().evidence.rounds();
+    for _ in 0..culprit::MOST_TIMES {
+        let again = culprit::next_rounds(&zero.heard().evidence);
+        if again.is_empty() {
+            break;
+        }
+        let said = "preflight: tries again who failed, with nodes that passed";
+        (terms.say)(said);
+        zero.series(next, &again, own)?;
+        next = next.saturating_add(again.len().try_into().unwrap_or(u16::MAX));
+    }
     let told = judge(zero.heard());
     zero.tell(|_| told.clone(), own);
     Ok(Outcome { told, heard: Some(zero.into_heard()) })
 }
 
-/// Whether each node came, stayed, and moved data over each rail.
 fn judge(heard: &Heard) -> Told {
-    let mut wrong: Vec<String> = Vec::new();
-    for (known, node) in heard.nodes.iter().zip(0..) {
-        match known {
-            None => wrong.push(format!("node {node} never came")),
-            Some(Known { name, gone: Some(why), .. }) => wrong.push(format!("{name} has gone: {why}")),
-            Some(_) => {}
-        }
-    }
-    for report in &heard.reports {
-        let name = |node: u32| heard.nodes.get(node as usize).and_then(|known| Some(&known.as_ref()?.name));
-        let pair = format!("{:?} and {:?}", name(report.node), name(report.partner));
-        match &report.outcome {
-            PairOutcome::Failed(failure) => wrong.push(format!("{pair}: {failure:?}")),
-            PairOutcome::Rails(rails) => {
-                let failed = rails.iter().filter_map(|rail| Some((rail.rail, rail.result.as_ref().err()?)));
-                wrong.extend(failed.map(|(rail, why)| format!("{pair} rail {rail}: {why}")));
-            }
-        }
-    }
+    let faults = culprit::faults(&heard.evidence, &[]);
+    let wrong: Vec<String> =
+        faults.iter().filter(|fault| !fault.is_warning()).map(|fault| format!("{fault:?}")).collect();
     let reason = (!wrong.is_empty()).then(|| wrong.join("; "));
     Told { passed: wrong.is_empty(), line: reason.clone().unwrap_or_else(|| "passed".to_owned()), reason }
 }

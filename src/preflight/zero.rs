@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, poll};
 
+use super::evidence::{Evidence, Gone, Member as Brought};
 use super::message::{Job, Join, LONGEST, MEETING, Partner, ToNode, ToZero, Told};
 use super::node::{ALIVE, HUNG};
-use super::pair::PairReport;
 use super::schedule::{Extent, Schedule};
 use crate::compare::comparison::Nodes;
 use crate::sys::random;
-use crate::text::{condensed_to, shortened, visible};
+use crate::text::{condensed_to, duration, shortened, visible};
 use crate::wire::Channel;
 use crate::wire::connection::timeout;
 use crate::wire::guests::Guests;
@@ -45,6 +45,8 @@ pub struct Terms<'a> {
     pub until: Instant,
     pub token: &'a str,
     pub extent: Extent,
+    /// The names of all nodes, where the launcher tells them.
+    pub names: &'a [String],
     pub say: &'a dyn Fn(&str),
 }
 
@@ -54,18 +56,16 @@ pub struct Known {
     pub name: String,
     /// The names of its rails.
     pub rails: Vec<String>,
+    /// `verbs`, `sockets`.
     pub transport: String,
-    /// Why it has gone before the end, if it has.
-    pub gone: Option<String>,
 }
 
 /// All that was told, for the verdict.
 pub struct Heard {
     /// By index; `None` for a node that never came.
     pub nodes: Vec<Option<Known>>,
-    pub reports: Vec<PairReport>,
-    /// The rounds of the schedule; later ones are those of second tries.
-    pub rounds: u16,
+    /// The pairs, and who has gone.
+    pub evidence: Evidence,
     pub compared: Nodes,
     /// Sentences about nodes that were refused.
     pub refused: Vec<String>,
@@ -133,8 +133,7 @@ impl<'a> Zero<'a> {
             job,
             heard: Heard {
                 nodes: vec![None; nodes],
-                reports: Vec::new(),
-                rounds: 0,
+                evidence: Evidence::new(Vec::new(), 0),
                 compared: Nodes::default(),
                 refused: Vec::new(),
                 meeting: Duration::ZERO,
@@ -171,7 +170,8 @@ impl<'a> Zero<'a> {
     pub fn prove(&mut self, own: BorrowedFd) -> Result<(), String> {
         let present: Vec<u32> = self.members.keys().copied().collect();
         let schedule = Schedule { nodes: present.len().try_into().unwrap_or(0), extent: self.terms.extent };
-        self.heard.rounds = schedule.rounds().try_into().unwrap_or(u16::MAX);
+        let count = schedule.rounds().try_into().unwrap_or(u16::MAX);
+        self.heard.evidence = self.evidence(count);
         let rounds = (0..schedule.rounds()).map(|round| {
             let pairs = schedule.pairs(round);
             let index = |place: u32| present.get(place as usize).copied();
@@ -179,6 +179,23 @@ impl<'a> Zero<'a> {
         });
         let rounds: Vec<Vec<(u32, u32)>> = rounds.collect();
         self.series(0, &rounds, own)
+    }
+
+    /// What is known before the first pair: who has come, and who has not.
+    fn evidence(&self, rounds: u16) -> Evidence {
+        let brought = |(place, known): (usize, &Option<Known>)| match known {
+            Some(Known { name, rails, .. }) => Brought { name: name.clone(), rails: rails.clone() },
+            None => {
+                Brought { name: self.terms.names.get(place).cloned().unwrap_or_default(), rails: Vec::new() }
+            }
+        };
+        let members = self.heard.nodes.iter().enumerate().map(brought).collect();
+        let mut evidence = Evidence::new(members, rounds);
+        let within = duration(self.heard.meeting);
+        for node in self.missing() {
+            evidence.lose(node, Gone::NeverCame(within.clone()));
+        }
+        evidence
     }
 
     /// Has nodes try these pairs, round by round, beginning with a round of this number.
@@ -350,7 +367,8 @@ impl<'a> Zero<'a> {
         };
         self.heard.compared.add(&name, &report);
         let rails = rails.iter().take(256).map(|rail| visible(&shortened(rail))).collect();
-        let known = Known { name, rails, transport: visible(&shortened(&transport)), gone: None };
+        let known = Known { name, rails, transport: visible(&shortened(&transport)) };
+        tracing::debug!("preflight: {} has come", known.name);
         if let Some(place) = self.heard.nodes.get_mut(node as usize) {
             *place = Some(known);
         }
@@ -402,7 +420,7 @@ impl<'a> Zero<'a> {
     fn hear_member(&mut self, node: u32) {
         let Some(member) = self.members.get_mut(&node) else { return };
         if member.channel.flush().is_err() {
-            return self.leaves(node, "it has closed the connection to node 0");
+            return self.leaves(node, Gone::Left("it takes no messages any more".to_owned()));
         }
         loop {
             match member.channel.receive_if_there(LONGEST) {
@@ -415,20 +433,23 @@ impl<'a> Zero<'a> {
                     member.heard = Instant::now();
                     member.at_work &= more;
                     // Nobody speaks for another node.
-                    self.heard.reports.extend(reports.into_iter().filter(|report| report.node == node));
+                    for report in reports.into_iter().filter(|report| report.node == node) {
+                        self.heard.evidence.add(report);
+                    }
                 }
-                Ok(Some(ToZero::Join(_))) => return self.leaves(node, "it does not keep to the protocol"),
+                Ok(Some(ToZero::Join(_))) => {
+                    return self.leaves(node, Gone::Left("it does not keep to the protocol".to_owned()));
+                }
                 Err(stranger) => {
                     let why = stranger.why;
-                    return self.leaves(node, &format!("before the verdict, {why}"));
+                    return self.leaves(node, Gone::Left(why.trim_end_matches('.').to_owned()));
                 }
             }
         }
     }
 
     /// A node has gone. Its partners do not wait for it.
-    fn leaves(&mut self, node: u32, why: &str) {
-        let why = why.trim_end_matches('.').to_owned();
+    fn leaves(&mut self, node: u32, how: Gone) {
         self.members.remove(&node);
         if self.is_told {
             return;
@@ -440,10 +461,11 @@ impl<'a> Zero<'a> {
             }
             return;
         }
-        if let Some(Some(known)) = self.heard.nodes.get_mut(node as usize) {
-            (self.terms.say)(&format!("preflight: {} has gone: {why}", known.name));
-            known.gone = Some(why.clone());
-        }
+        let why = match &how {
+            Gone::Left(why) | Gone::Silent(why) | Gone::NeverCame(why) => why.clone(),
+        };
+        (self.terms.say)(&format!("preflight: {} has gone: {why}", self.heard.evidence.name(node)));
+        self.heard.evidence.lose(node, how);
         for member in self.members.values_mut().filter(|member| member.at_work) {
             let _ = member.channel.queue(&ToNode::Gone { node, why: why.clone() });
         }
@@ -454,12 +476,16 @@ impl<'a> Zero<'a> {
         let hung: Vec<u32> =
             self.members.iter().filter(|(_, member)| hung(member)).map(|(node, _)| *node).collect();
         for node in hung {
-            self.leaves(node, &format!("it hangs: it has said nothing for {} s", HUNG.as_secs()));
+            self.leaves(node, Gone::Silent(format!("it has said nothing for {} s", HUNG.as_secs())));
         }
     }
 
     fn shown_missing(&self) -> String {
-        let names: Vec<String> = self.missing().map(|node| format!("node {node}")).collect();
+        let name = |node: u32| match self.terms.names.get(node as usize) {
+            Some(name) => visible(&shortened(name)),
+            None => format!("node {node}"),
+        };
+        let names: Vec<String> = self.missing().map(name).collect();
         condensed_to(&names, NAMED)
     }
 

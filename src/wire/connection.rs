@@ -40,6 +40,11 @@ impl Connection {
         &self.address
     }
 
+    /// The connection beneath, for a node that does not keep to the protocol.
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

@@ -1,0 +1,13 @@
+//! Jobs of several nodes that prove the fabric between them, as processes of this machine. Each
+//! node has a host name of its own.
+
+mod support;
+
+mod preflight {
+    mod failing;
+    mod job;
+    mod sound;
+    mod start;
+    mod stranger;
+    mod uninvited;
+}

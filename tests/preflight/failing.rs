@@ -1,0 +1,92 @@
+//! Jobs in which something goes wrong: the culprit is named, nobody else, and nobody hangs.
+
+use nix::sys::signal::Signal;
+
+use super::job::{Job, Node, has_names};
+
+/// A job of four nodes that is in the middle of its rounds: node 3 is stopped, and keeps the others
+/// from coming to their ends.
+fn in_the_middle() -> (Job, Vec<Node>) {
+    let job = Job::of(4);
+    let zero = job.start(0, &["--log-level", "debug"]);
+    let (one, three) = (job.start(1, &[]), job.start(3, &[]));
+    for node in ["node1", "node3"] {
+        zero.wait_for(&format!("{node} has come"));
+    }
+    three.signal(Signal::SIGSTOP);
+    let two = job.start(2, &[]);
+    zero.wait_for("node2 has come");
+    (job, vec![zero, one, two, three])
+}
+
+#[test]
+fn a_node_that_is_killed_in_the_middle_is_named() {
+    if !has_names() {
+        return;
+    }
+    let (_, mut nodes) = in_the_middle();
+    let one = nodes.remove(1);
+    one.signal(Signal::SIGKILL);
+    assert_eq!(one.end().code, None);
+    nodes[2].signal(Signal::SIGCONT);
+    for node in nodes {
+        node.end().expect_code(1).accuses(1, 4);
+    }
+}
+
+#[test]
+fn a_node_that_hangs_is_named() {
+    if !has_names() {
+        return;
+    }
+    let (_, mut nodes) = in_the_middle();
+    let _three = nodes.remove(3);
+    for node in nodes {
+        node.end().expect_code(1).accuses(3, 4);
+    }
+}
+
+#[test]
+fn a_node_that_never_comes_is_named() {
+    let job = Job::of(4);
+    for node in [0, 1, 3].map(|node| job.start(node, &["--preflight-wait", "3s"])) {
+        let ended = node.end().expect_code(1);
+        let verdict = ended.stdout.replace("node 2", "node2");
+        assert!(verdict.contains("node2"), "{ended:#?}");
+    }
+}
+
+#[test]
+fn nodes_end_when_node_0_dies_in_the_middle() {
+    if !has_names() {
+        return;
+    }
+    let (_, mut nodes) = in_the_middle();
+    let zero = nodes.remove(0);
+    zero.signal(Signal::SIGKILL);
+    nodes[2].signal(Signal::SIGCONT);
+    for node in nodes {
+        node.end().expect_code(1).expect("node 0 has gone, so there is no verdict");
+    }
+}
+
+#[test]
+fn nodes_end_when_node_0_never_comes() {
+    let job = Job::of(2);
+    let ended = job.start(1, &["--preflight-wait", "3s"]).end().expect_code(1);
+    ended.expect("node 0 was not there within");
+    ended.expect("(preflight-wait)");
+}
+
+#[test]
+fn nodes_end_when_node_0_hangs() {
+    if !has_names() {
+        return;
+    }
+    let (_, nodes) = in_the_middle();
+    nodes[0].signal(Signal::SIGSTOP);
+    nodes[3].signal(Signal::SIGCONT);
+    for node in nodes.into_iter().skip(1) {
+        node.end().expect_code(1).expect("node 0");
+    }
+}

@@ -1,0 +1,192 @@
+//! A job whose nodes are processes.
+
+use std::io::Read;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::libc;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::support::process::rdma_init;
+use crate::support::{poll_for, skip};
+
+pub const TOKEN: &str = "a secret of all nodes";
+
+/// Longer than node 0 needs to see that a node hangs, and to try again.
+const LONGEST: Duration = Duration::from_secs(150);
+
+/// A job of some nodes, which meet at one port.
+pub struct Job {
+    pub nodes: u32,
+    pub port: u16,
+}
+
+impl Job {
+    pub fn of(nodes: u32) -> Job {
+        // The port was free a moment ago.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Job { nodes, port }
+    }
+
+    pub fn meet(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The command of a node, with these options.
+    pub fn command(&self, node: u32, options: &[&str]) -> Command {
+        let (nodes, index, meet) = (self.nodes.to_string(), node.to_string(), self.meet());
+        let own = ["preflight", "--nodes", &nodes, "--node", &index, "--meet", &meet];
+        let mut command = rdma_init(own.iter().chain(options));
+        command.env("RDMA_INIT_TOKEN", TOKEN);
+        command
+    }
+
+    pub fn start(&self, node: u32, options: &[&str]) -> Node {
+        Node::start(node, self.command(node, options))
+    }
+
+    /// All nodes, in their order.
+    pub fn all(&self, options: &[&str]) -> Vec<Node> {
+        (0..self.nodes).map(|node| self.start(node, options)).collect()
+    }
+}
+
+/// A process that is a node. It is killed when this value is dropped.
+pub struct Node {
+    pub name: String,
+    child: Child,
+    streams: [Stream; 2],
+}
+
+#[derive(Debug)]
+pub struct Ended {
+    pub name: String,
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Node {
+    /// Starts a process on a host called `node3`.
+    pub fn start(node: u32, mut command: Command) -> Node {
+        let name = format!("node{node}");
+        let host = name.clone();
+        // SAFETY: system calls alone, with what was made before.
+        unsafe {
+            command.pre_exec(move || {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                if libc::unshare(libc::CLONE_NEWUTS) == 0 {
+                    libc::sethostname(host.as_ptr().cast(), host.len());
+                }
+                Ok(())
+            });
+        }
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let streams = [Stream::of(child.stdout.take().unwrap()), Stream::of(child.stderr.take().unwrap())];
+        Node { name, child, streams }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    /// Waits until standard error contains this text.
+    #[track_caller]
+    pub fn wait_for(&self, text: &str) {
+        let found = poll_for(LONGEST, || self.streams[1].so_far().contains(text).then_some(()));
+        assert!(found.is_some(), "{}: no {text:?} in\n{}", self.name, self.streams[1].so_far());
+    }
+
+    /// Waits for the end.
+    #[track_caller]
+    pub fn end(mut self) -> Ended {
+        let status = poll_for(LONGEST, || self.child.try_wait().unwrap());
+        let [stdout, stderr] = [0, 1].map(|stream| self.streams[stream].so_far());
+        let Some(status) = status else { panic!("{} has not ended\n{stdout}\n{stderr}", self.name) };
+        let [stdout, stderr] = [0, 1].map(|stream| self.streams[stream].all());
+        Ended { name: self.name.clone(), code: status.code(), stdout, stderr }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    #[track_caller]
+    pub fn expect_code(self, code: i32) -> Ended {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    /// All that the node has said.
+    pub fn said(&self) -> String {
+        format!("{}\n{}", self.stdout, self.stderr)
+    }
+
+    #[track_caller]
+    pub fn expect(&self, text: &str) {
+        assert!(self.said().contains(text), "no {text:?} in {self:#?}");
+    }
+
+    /// Expects that the verdict accuses this node, and none of the others.
+    #[track_caller]
+    pub fn accuses(&self, node: u32, of: u32) {
+        let verdict = self.stdout.lines().collect::<Vec<_>>().join("\n");
+        let own = format!("node{node}");
+        assert!(verdict.contains(&own), "no {own} in {self:#?}");
+        for other in (0..of).filter(|other| *other != node && format!("node{other}") != self.name) {
+            assert!(!verdict.contains(&format!("node{other}")), "node{other} in {self:#?}");
+        }
+    }
+}
+
+/// What a process writes, read while it runs.
+struct Stream {
+    text: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Stream {
+    fn of(mut source: impl Read + Send + 'static) -> Stream {
+        let text = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&text);
+        let reader = std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = source.read(&mut buffer) {
+                into.lock().unwrap().extend_from_slice(&buffer[..length]);
+            }
+        });
+        Stream { text, reader: Some(reader) }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.text.lock().unwrap()).into_owned()
+    }
+
+    /// Everything, once the process has ended.
+    fn all(&mut self) -> String {
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        self.so_far()
+    }
+}
+
+/// Whether processes can have host names of their own here.
+pub fn has_names() -> bool {
+    let may = Command::new("unshare").args(["--uts", "true"]).status().is_ok_and(|status| status.success());
+    if !may {
+        skip("host names of their own need root");
+    }
+    may
+}
