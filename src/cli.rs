@@ -342,9 +342,31 @@ pub struct PreflightArguments {
     /// How long the test of a port may take
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub each: humantime::Duration,
+    /// A rail between two nodes that moves less is slow
+    #[arg(long, value_name = "GBPS")]
+    pub min_bandwidth: Option<f32>,
+    /// Fail also where a rail is slow
+    #[arg(long)]
+    pub enforce_slow: bool,
+    /// Where node 0 leaves the names of the nodes at fault
+    #[arg(long, value_name = "FILE")]
+    pub exclude_file: Option<PathBuf>,
+    /// How that file is written
+    #[arg(long, value_enum, default_value_t)]
+    pub format: ExcludeFormat,
     /// Print one JSON document, at node 0
     #[arg(long)]
     pub json: bool,
+}
+
+/// How the names of the nodes at fault are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum ExcludeFormat {
+    /// One name on each line
+    #[default]
+    Lines,
+    /// One list, as --exclude of Slurm takes it
+    Slurm,
 }
 
 /// Which pairs of nodes are tested.

@@ -1,17 +1,24 @@
 //! `rdma-init preflight`: the nodes of a job prove the fabric between all of them, as a step of its
 //! own.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
 
-use crate::cli::{PreflightArguments, RoundsOption};
+use anyhow::Context;
+
+use crate::cli::{ExcludeFormat, PreflightArguments, RoundsOption};
 use crate::config::Config;
 use crate::facts::environment::Environment;
+use crate::json;
 use crate::log::say;
 use crate::pipeline::preflight::{self, SIZE};
 use crate::pipeline::read;
 use crate::preflight::job;
+use crate::preflight::judging::Limits;
 use crate::preflight::part::Asked;
 use crate::preflight::schedule::Extent;
+use crate::report::preflight::{Excluded, write, write_excluded};
 use crate::self_test::kinds::Level;
 use crate::self_test::known;
 use crate::self_test::run::{Scope, report};
@@ -38,12 +45,17 @@ pub fn run(
     read::add_extra(&mut facts);
     let scope = Scope::new(Level::Verbs, SIZE, *arguments.each);
     let report = report(&known::host_name(), &facts, &plan, scope, |_| true);
+    let limits = preflight::limits(config);
     let terms = job::Terms {
         rounds: match arguments.rounds {
             RoundsOption::Log => Extent::Doubling,
             RoundsOption::Full => Extent::Full,
         },
         scope,
+        limits: Limits {
+            least_gbps: arguments.min_bandwidth.or(limits.least_gbps),
+            enforce_slow: arguments.enforce_slow || limits.enforce_slow,
+        },
         ..preflight::terms(config, environment, &part, &say)
     };
     let outcome = match job::run(&terms, &facts, &plan, &report) {
@@ -53,6 +65,30 @@ pub fn run(
             return Ok(FAILED);
         }
     };
-    writeln!(out, "{}", outcome.told.line)?;
+    let verdict = outcome.judged.as_ref().map(|judged| judged.verdict());
+    let exclude_file = arguments.exclude_file.as_deref().or(config.preflight_exclude_file.as_deref());
+    if let (Some(verdict), Some(path)) = (&verdict, exclude_file) {
+        let format = match arguments.format {
+            ExcludeFormat::Lines => Excluded::Lines,
+            ExcludeFormat::Slurm => Excluded::Slurm,
+        };
+        file(path, |out| write_excluded(out, verdict, format))?;
+    }
+    match (&verdict, arguments.json) {
+        (Some(verdict), true) => json::write_line(out, verdict)?,
+        (Some(verdict), false) => write(out, verdict)?,
+        // The document of node 0 may go to the same file.
+        (None, true) if outcome.told.passed => {}
+        (None, true) => say(&outcome.told.line),
+        (None, false) => writeln!(out, "{}", outcome.told.line)?,
+    }
     Ok(if outcome.told.passed { 0 } else { FAILED })
+}
+
+fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyhow::Result<()> {
+    let written = File::create(path).map(BufWriter::new).and_then(|mut file| {
+        write(&mut file)?;
+        file.flush()
+    });
+    written.with_context(|| format!("cannot write {}", path.display()))
 }

@@ -1,17 +1,21 @@
 //! The preflight before the command starts: all nodes of the job prove the fabric between them.
 
 use std::ffi::CString;
+use std::fs::File;
 use std::path::Path;
 
 use crate::config::{Config, Demand, TOKEN_VARIABLE};
 use crate::facts::environment::Environment;
 use crate::facts::{Facts, Reader};
-use crate::log::Log;
+use crate::log::{Format, Level, Log};
 use crate::plan::Plan;
 use crate::preflight::job::{self, Terms};
+use crate::preflight::judging::{Judged, Limits};
 use crate::preflight::part::{self, Asked, Part, Seen};
 use crate::preflight::schedule::Extent;
-use crate::self_test::kinds::Level;
+use crate::report;
+use crate::report::preflight::Excluded;
+use crate::self_test::kinds::Level as Depth;
 use crate::self_test::known;
 use crate::self_test::report::Report;
 use crate::self_test::run::Scope;
@@ -50,8 +54,16 @@ pub fn terms<'a>(
         wait: config.preflight_wait,
         token: environment.get(TOKEN_VARIABLE).unwrap_or_default(),
         rounds: Extent::Doubling,
-        scope: Scope::new(Level::Verbs, SIZE, DEFAULT_TIME),
+        scope: Scope::new(Depth::Verbs, SIZE, DEFAULT_TIME),
+        limits: limits(config),
         say,
+    }
+}
+
+pub fn limits(config: &Config) -> Limits {
+    Limits {
+        least_gbps: config.preflight_min_bandwidth.map(|gbps| gbps as f32),
+        enforce_slow: config.preflight_enforce_slow,
     }
 }
 
@@ -75,6 +87,11 @@ pub fn refusal(
     let say = |line: &str| log.note(line);
     let told = part(&asked, environment, command)
         .and_then(|part| job::run(&terms(config, environment, &part, &say), facts, plan, report));
+    if let Ok(outcome) = &told
+        && let Some(judged) = &outcome.judged
+    {
+        tell_all(config, judged, log);
+    }
     let (why, line) = match told {
         Ok(outcome) if outcome.told.passed => {
             log.note(&outcome.told.line);
@@ -86,4 +103,24 @@ pub fn refusal(
     log.warn(&line);
     let why = why.trim_end_matches('.');
     (config.preflight == Demand::Enforce).then(|| format!("preflight = \"enforce\": {why}"))
+}
+
+/// What only node 0 can tell: the table, where there is something to see, and who is at fault.
+fn tell_all(config: &Config, judged: &Judged, log: &Log) {
+    let verdict = judged.verdict();
+    if !verdict.passed || verdict.warning_count() > 0 {
+        match log.format() {
+            Format::Text if log.level() >= Level::Warn => {
+                log.put(|out| report::preflight::write(out, &verdict));
+            }
+            _ => {}
+        }
+    }
+    if let Some(path) = &config.preflight_exclude_file {
+        let written = File::create(path)
+            .and_then(|mut file| report::preflight::write_excluded(&mut file, &verdict, Excluded::Lines));
+        if let Err(error) = written {
+            log.warn(&format!("cannot write {}: {error}", path.display()));
+        }
+    }
 }

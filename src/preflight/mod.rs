@@ -8,6 +8,7 @@ pub mod culprit;
 pub mod evidence;
 pub mod hostlist;
 pub mod job;
+pub mod judging;
 mod local;
 pub mod message;
 pub mod node;

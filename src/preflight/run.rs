@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use nix::libc::SIGCHLD;
 
 use super::culprit;
+use super::judging::{Judged, Judging, Limits};
 use super::message::Told;
 use super::node::Node;
 use super::schedule::Extent;
 use super::task::Task;
-use super::zero::{Heard, PROVING, Terms, Zero};
+use super::verdict;
+use super::zero::{PROVING, Terms, Zero};
 use crate::sys::signals;
 use crate::wire::Address;
 use crate::wire::listen::Listener;
@@ -18,8 +20,8 @@ use crate::wire::listen::Listener;
 /// How the preflight has ended.
 pub struct Outcome {
     pub told: Told,
-    /// What node 0 has heard; other nodes know no more than their line.
-    pub heard: Option<Heard>,
+    /// All that node 0 knows; other nodes know no more than their line.
+    pub judged: Option<Judged>,
 }
 
 /// The longest time that a preflight takes, where nodes are waited for this long.
@@ -32,19 +34,19 @@ pub fn longest(wait: Duration) -> Duration {
 ///
 /// # Errors
 /// A sentence: there is no verdict, and why.
-pub fn run(node: &Node, extent: Extent) -> Result<Outcome, String> {
+pub fn run(node: &Node, extent: Extent, limits: Limits) -> Result<Outcome, String> {
     // Where SIGCHLD is ignored, the kernel would forget how a child ended.
     let sigchld = signals::set_default(SIGCHLD);
     let outcome = match node.node {
-        0 => zero(node, extent),
-        _ => node.take_part().map(|told| Outcome { told, heard: None }),
+        0 => zero(node, extent, limits),
+        _ => node.take_part().map(|told| Outcome { told, judged: None }),
     };
     sigchld.restore();
     outcome
 }
 
 /// As node 0: one process hears all nodes, and another one takes part like any node.
-fn zero(node: &Node, extent: Extent) -> Result<Outcome, String> {
+fn zero(node: &Node, extent: Extent, limits: Limits) -> Result<Outcome, String> {
     let until = Instant::now() + node.wait;
     let everywhere = Address::on_port(node.meet.port);
     let listener = Listener::at(if node.meet.is_loopback() { &node.meet } else { &everywhere }, until)?;
@@ -56,6 +58,7 @@ fn zero(node: &Node, extent: Extent) -> Result<Outcome, String> {
     let terms = Terms {
         nodes: node.nodes,
         job: node.job.clone(),
+        wait: node.wait,
         until,
         token: node.token,
         extent,
@@ -64,7 +67,7 @@ fn zero(node: &Node, extent: Extent) -> Result<Outcome, String> {
     };
     let mut task = Task::start(longest(node.wait), &[], || own.take_part())
         .map_err(|errno| format!("no process for this node: {errno}."))?;
-    let told = hear(&terms, &listener, &task);
+    let told = hear(&terms, limits, &listener, &task);
     let said = task.result::<Result<Told, String>>();
     told.map_err(|why| match said {
         Some(Ok(Err(of_node))) => format!("{why} {of_node}"),
@@ -72,7 +75,8 @@ fn zero(node: &Node, extent: Extent) -> Result<Outcome, String> {
     })
 }
 
-fn hear(terms: &Terms, listener: &Listener, task: &Task) -> Result<Outcome, String> {
+fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Result<Outcome, String> {
+    let started = Instant::now();
     let mut zero = Zero::new(terms, listener)?;
     let own = task.fd();
     zero.meet(own)?;
@@ -88,15 +92,16 @@ fn hear(terms: &Terms, listener: &Listener, task: &Task) -> Result<Outcome, Stri
         zero.series(next, &again, own)?;
         next = next.saturating_add(again.len().try_into().unwrap_or(u16::MAX));
     }
-    let told = judge(zero.heard());
-    zero.tell(|_| told.clone(), own);
-    Ok(Outcome { told, heard: Some(zero.into_heard()) })
-}
-
-fn judge(heard: &Heard) -> Told {
-    let faults = culprit::faults(&heard.evidence, &[]);
-    let wrong: Vec<String> =
-        faults.iter().filter(|fault| !fault.is_warning()).map(|fault| format!("{fault:?}")).collect();
-    let reason = (!wrong.is_empty()).then(|| wrong.join("; "));
-    Told { passed: wrong.is_empty(), line: reason.clone().unwrap_or_else(|| "passed".to_owned()), reason }
+    let seconds = started.elapsed();
+    let judging = Judging::of(zero.heard(), limits, seconds);
+    let verdict = verdict::judge(&zero.heard().evidence, &judging.asked());
+    let (passed, reason) = (verdict.passed, verdict.reason());
+    let lines: Vec<String> = (0..terms.nodes).map(|node| verdict.line_of(node)).collect();
+    let told = |node: u32| Told {
+        passed,
+        line: lines.get(node as usize).cloned().unwrap_or_default(),
+        reason: reason.clone(),
+    };
+    zero.tell(told, own);
+    Ok(Outcome { told: told(0), judged: Some(Judged { evidence: zero.into_heard().evidence, judging }) })
 }

@@ -13,6 +13,7 @@ use super::message::{Job, Join, LONGEST, MEETING, Partner, ToNode, ToZero, Told}
 use super::node::{ALIVE, HUNG};
 use super::schedule::{Extent, Schedule};
 use crate::compare::comparison::Nodes;
+use crate::self_test::check::Outcome;
 use crate::sys::random;
 use crate::text::{condensed_to, duration, shortened, visible};
 use crate::wire::Channel;
@@ -41,7 +42,8 @@ pub const PROVING: Duration = Duration::from_secs(15 * 60);
 pub struct Terms<'a> {
     pub nodes: u32,
     pub job: Option<String>,
-    /// When no more nodes are waited for.
+    /// How long nodes are waited for, and up to when.
+    pub wait: Duration,
     pub until: Instant,
     pub token: &'a str,
     pub extent: Extent,
@@ -67,8 +69,12 @@ pub struct Heard {
     /// The pairs, and who has gone.
     pub evidence: Evidence,
     pub compared: Nodes,
+    /// Nodes whose own devices have failed their self-test, and why.
+    pub unfit: Vec<(u32, String)>,
     /// Sentences about nodes that were refused.
     pub refused: Vec<String>,
+    /// Whether the nodes have proven that they have the token.
+    pub is_guarded: bool,
     pub meeting: Duration,
     pub proving: Duration,
 }
@@ -100,6 +106,9 @@ pub struct Zero<'a> {
     /// When progress is told again.
     next_line: Instant,
 }
+
+/// The checks that try a device. The others may fail where the job runs on sockets.
+const OF_DEVICES: &str = "verbs-";
 
 /// How often progress is told.
 const LINE: Duration = Duration::from_secs(10);
@@ -135,7 +144,9 @@ impl<'a> Zero<'a> {
                 nodes: vec![None; nodes],
                 evidence: Evidence::new(Vec::new(), 0),
                 compared: Nodes::default(),
+                unfit: Vec::new(),
                 refused: Vec::new(),
+                is_guarded: !terms.token.is_empty(),
                 meeting: Duration::ZERO,
                 proving: Duration::ZERO,
             },
@@ -191,7 +202,7 @@ impl<'a> Zero<'a> {
         };
         let members = self.heard.nodes.iter().enumerate().map(brought).collect();
         let mut evidence = Evidence::new(members, rounds);
-        let within = duration(self.heard.meeting);
+        let within = duration(self.terms.wait);
         for node in self.missing() {
             evidence.lose(node, Gone::NeverCame(within.clone()));
         }
@@ -223,6 +234,7 @@ impl<'a> Zero<'a> {
                 let _ = member.channel.queue(&ToNode::Prove { job, pairs });
             }
         }
+        tracing::debug!("preflight: the rounds have begun");
         while self.members.values().any(|member| member.at_work) && Instant::now() < end {
             if self.hear(end, own)? {
                 return Err(OWN.to_owned());
@@ -366,6 +378,15 @@ impl<'a> Zero<'a> {
             false => host,
         };
         self.heard.compared.add(&name, &report);
+        let failed = report
+            .checks
+            .iter()
+            .find(|check| check.outcome == Outcome::Failed && check.id.starts_with(OF_DEVICES));
+        self.heard.unfit.retain(|(known, _)| *known != node);
+        if let Some(check) = failed {
+            let why = format!("its self-test fails at {}", visible(&shortened(&check.id)));
+            self.heard.unfit.push((node, why));
+        }
         let rails = rails.iter().take(256).map(|rail| visible(&shortened(rail))).collect();
         let known = Known { name, rails, transport: visible(&shortened(&transport)) };
         tracing::debug!("preflight: {} has come", known.name);

@@ -141,7 +141,8 @@ impl Ended {
     /// Expects that the verdict accuses this node, and none of the others.
     #[track_caller]
     pub fn accuses(&self, node: u32, of: u32) {
-        let verdict = self.stdout.lines().collect::<Vec<_>>().join("\n");
+        let is_said = |line: &&str| line.contains("FAILED") || line.contains("preflight failed");
+        let verdict: String = self.stdout.lines().filter(is_said).collect();
         let own = format!("node{node}");
         assert!(verdict.contains(&own), "no {own} in {self:#?}");
         for other in (0..of).filter(|other| *other != node && format!("node{other}") != self.name) {

@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use rdma_init::compare::brief::Brief;
-use rdma_init::preflight::message::{Join, MEETING, ToNode, ToZero};
+use rdma_init::preflight::message::{Join, MEETING, ToZero};
 use rdma_init::wire::connection::Connection;
 use rdma_init::wire::{Channel, reach};
 use serde_json::json;
@@ -53,15 +53,5 @@ impl Stranger {
             transport: "sockets".to_owned(),
             report,
         }))
-    }
-
-    /// The next message that says more than that node 0 is there.
-    pub fn hear(&mut self) -> ToNode {
-        loop {
-            match self.channel.receive(Duration::from_secs(60)).ok().expect("a message") {
-                ToNode::Waiting { .. } | ToNode::Working => {}
-                other => return other,
-            }
-        }
     }
 }

@@ -92,7 +92,7 @@ fn another_version_is_told_so() {
 fn half_a_message_and_one_that_is_too_long_cost_nobody_else_anything() {
     let job = Job::of(2);
     let zero = job.start(0, &[]);
-    let mut half = Stranger::proven(&job);
+    let half = Stranger::proven(&job);
     let text = serde_json::to_string(&half.joining(&job, 1, "half")).unwrap();
     let mut stream = half.channel.connection().stream();
     stream.write_all(&text.as_bytes()[..text.len() / 2]).unwrap();
@@ -108,11 +108,14 @@ fn half_a_message_and_one_that_is_too_long_cost_nobody_else_anything() {
 
 #[test]
 fn a_node_that_joins_and_closes_is_missing_until_it_comes_again() {
-    let job = Job::of(2);
+    let job = Job::of(3);
     let zero = job.start(0, &["--log-level", "debug"]);
     let mut gone = Stranger::proven(&job);
     gone.join(&job, 1, "gone");
     zero.wait_for("gone has come");
     drop(gone);
-    zero.end();
+    let others = [job.start(1, &[]), job.start(2, &[])];
+    for node in others.into_iter().chain([zero]) {
+        node.end().expect_code(0);
+    }
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs a script as root in a virtual machine whose kernel has soft-RoCE:
 #
-#   tests/vm/run.sh [-m MODULE]... [-l LOCAL:REMOTE]... SCRIPT [ARG...]
+#   tests/vm/run.sh [-m MODULE]... [-l LOCAL:REMOTE]... [-b PORT:NUMBER]... SCRIPT [ARG...]
 #
 # The guest sees this machine's files at the same paths, read-only under a
 # scratch layer: all that it writes is gone afterwards. /tmp, /run, /dev, /proc
@@ -14,6 +14,8 @@
 #   -m MODULE         load one more kernel module, with what it needs
 #   -l LOCAL:REMOTE   a network card (eth0, eth1, ...) whose frames go from the UDP
 #                     port LOCAL of this machine to REMOTE, which is another guest's
+#   -b PORT:NUMBER    a network card on a network of several guests, which have the same PORT and
+#                     each a NUMBER of its own
 #
 #   RDMA_INIT_VM_TIMEOUT  seconds for boot and script together (180)
 #   RDMA_INIT_VM_MEMORY   MiB of the guest (2048)
@@ -36,13 +38,14 @@ die() { say "$*"; exit 125; }
 . "$here/machine.sh"
 cache=${RDMA_INIT_VM_CACHE:-$cache}
 
-usage='usage: run.sh [-m MODULE]... [-l LOCAL:REMOTE]... SCRIPT [ARG...]'
+usage='usage: run.sh [-m MODULE]... [-l LOCAL:REMOTE]... [-b PORT:NUMBER]... SCRIPT [ARG...]'
 modules=
 links=
-while getopts m:l: option; do
+while getopts m:l:b: option; do
     case $option in
         m) modules="${modules:+$modules }$OPTARG" ;;
         l) links="$links $OPTARG" ;;
+        b) links="$links bus:$OPTARG" ;;
         *) die "$usage" ;;
     esac
 done
@@ -117,6 +120,17 @@ reader=$!
 # apart; it boots from nowhere, so needs no ROM.
 set --
 for link in $links; do
+    case $link in
+        bus:*)
+            port=${link#bus:}
+            guest=${port#*:} port=${port%:*}
+            mac=$(printf '52:54:%02x:00:%02x:%02x' "$guest" $((port / 256)) $((port % 256)))
+            # Packets to a group do not leave this machine.
+            set -- "$@" -netdev "socket,id=link$#,mcast=239.255.77.7:$port,localaddr=127.0.0.1" \
+                -device "virtio-net-pci,netdev=link$#,mac=$mac,romfile="
+            continue
+            ;;
+    esac
     local=${link%:*}
     mac=$(printf '52:54:00:00:%02x:%02x' $((local / 256)) $((local % 256)))
     set -- "$@" -netdev "socket,id=link$#,udp=127.0.0.1:${link#*:},localaddr=127.0.0.1:$local" \
