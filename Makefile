@@ -122,6 +122,7 @@ bench: build
 	@sh tests/setup.sh bench
 	$(CARGO) bench --locked --bench pid1
 	$(CARGO) bench --locked --bench compare
+	$(CARGO) bench --locked --bench preflight
 
 clean:
 	cargo clean

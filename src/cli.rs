@@ -354,6 +354,9 @@ pub struct PreflightArguments {
     /// How that file is written
     #[arg(long, value_enum, default_value_t)]
     pub format: ExcludeFormat,
+    /// Where node 0 leaves a page for a browser, with every pair as a heat map
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Print one JSON document, at node 0
     #[arg(long)]
     pub json: bool,

@@ -19,6 +19,7 @@ use crate::preflight::judging::Limits;
 use crate::preflight::part::Asked;
 use crate::preflight::schedule::Extent;
 use crate::report::preflight::{Excluded, write, write_excluded};
+use crate::report::preflight_page;
 use crate::self_test::kinds::Level;
 use crate::self_test::known;
 use crate::self_test::run::{Scope, report};
@@ -73,6 +74,9 @@ pub fn run(
             ExcludeFormat::Slurm => Excluded::Slurm,
         };
         file(path, |out| write_excluded(out, verdict, format))?;
+    }
+    if let (Some(verdict), Some(path)) = (&verdict, &arguments.html) {
+        file(path, |out| preflight_page::write(out, verdict))?;
     }
     match (&verdict, arguments.json) {
         (Some(verdict), true) => json::write_line(out, verdict)?,

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use nix::libc::SIGCHLD;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::culprit;
 use super::judging::{Judged, Judging, Limits};
@@ -65,14 +66,31 @@ fn zero(node: &Node, extent: Extent, limits: Limits) -> Result<Outcome, String> 
         names: node.names,
         say: node.say,
     };
+    let files = getrlimit(Resource::RLIMIT_NOFILE);
     let mut task = Task::start(longest(node.wait), &[], || own.take_part())
         .map_err(|errno| format!("no process for this node: {errno}."))?;
+    allow_nodes(node.nodes);
     let told = hear(&terms, limits, &listener, &task);
+    // The command gets the limit that this process had.
+    if let Ok((soft, hard)) = files {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
+    }
     let said = task.result::<Result<Told, String>>();
     told.map_err(|why| match said {
         Some(Ok(Err(of_node))) => format!("{why} {of_node}"),
         _ => why,
     })
+}
+
+/// Raises the limit of open files, so that each node may have one; as far as the hard limit goes.
+pub fn allow_nodes(nodes: u32) {
+    // Guests, children, and what this process had before.
+    let wanted = u64::from(nodes) + 1024;
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < wanted
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard);
+    }
 }
 
 fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Result<Outcome, String> {
@@ -93,6 +111,7 @@ fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Resu
         next = next.saturating_add(again.len().try_into().unwrap_or(u16::MAX));
     }
     let seconds = started.elapsed();
+    tracing::debug!("preflight: the rounds are over");
     let judging = Judging::of(zero.heard(), limits, seconds);
     let verdict = verdict::judge(&zero.heard().evidence, &judging.asked());
     let (passed, reason) = (verdict.passed, verdict.reason());

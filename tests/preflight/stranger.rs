@@ -28,13 +28,13 @@ impl Stranger {
         let connection = Connection::new(connect(job), "node 0".to_owned(), &MEETING).unwrap();
         let end = Instant::now() + Duration::from_secs(20);
         let proven = reach::prove(connection, &MEETING, TOKEN.as_bytes(), Duration::from_secs(5), end);
-        let (channel, _) = proven.ok().expect("it has the token");
+        let (channel, _) = proven.expect("it has the token");
         Stranger { channel, port: TcpListener::bind("127.0.0.1:0").unwrap() }
     }
 
     pub fn join(&mut self, job: &Job, node: u32, host: &str) {
         let message = self.joining(job, node, host);
-        self.channel.send(&message).ok().expect("node 0 is there");
+        self.channel.send(&message).expect("node 0 is there");
     }
 
     pub fn joining(&self, job: &Job, node: u32, host: &str) -> ToZero {
