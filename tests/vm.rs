@@ -50,6 +50,24 @@ fn ranks_over_ssh_see_the_values_of_their_own_node() {
 }
 
 #[test]
+fn three_nodes_of_a_job_find_the_one_at_fault() {
+    // All at once, so that they are distinct.
+    let sockets = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let networks = sockets.map(|socket| socket.local_addr().unwrap().port());
+    std::thread::scope(|scope| {
+        let guests = [1, 2, 3].map(|number: u8| {
+            scope.spawn(move || {
+                let own = number.to_string();
+                vm::guest_on(&networks, number, "preflight.sh", &[&binary(), Path::new(&own)])
+            })
+        });
+        for said in guests.into_iter().filter_map(|guest| guest.join().unwrap()) {
+            println!("{}", String::from_utf8_lossy(&said));
+        }
+    });
+}
+
+#[test]
 fn two_nodes_test_the_fabric_between_them() {
     // All at once, so that they are distinct.
     let sockets = [(); 6].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());

@@ -14,19 +14,31 @@ pub fn machine() -> String {
 /// Runs a script of tests/vm/guest in a virtual machine of its own, and returns its output.
 /// `None` where no such machine can be set up here.
 pub fn guest(script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
-    guest_with(&[], script, arguments)
+    run(Vec::new(), script, arguments)
 }
 
 /// As [`guest`], with a network card for each pair of UDP ports. A card is joined to a card of
 /// another machine, which has the same two ports the other way round.
 pub fn guest_with(links: &[(u16, u16)], script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
+    let links = links.iter().map(|(local, remote)| format!("-l{local}:{remote}"));
+    run(links.collect(), script, arguments)
+}
+
+/// As [`guest`], with a network card on the network of each of these ports. It is the guest of this
+/// number there.
+pub fn guest_on(networks: &[u16], number: u8, script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
+    let networks = networks.iter().map(|port| format!("-b{port}:{number}"));
+    run(networks.collect(), script, arguments)
+}
+
+fn run(cards: Vec<String>, script: &str, arguments: &[&Path]) -> Option<Vec<u8>> {
     let setup = Command::new(repository("tests/vm/setup.sh")).status().unwrap();
     if !setup.success() {
         skip("the virtual machine cannot be set up (see above)");
         return None;
     }
     let output = Command::new(repository("tests/vm/run.sh"))
-        .args(links.iter().map(|(local, remote)| format!("-l{local}:{remote}")))
+        .args(cards)
         .arg(repository("tests/vm/guest").join(script))
         .args(arguments)
         // This is longer than any script takes on a busy machine.
