@@ -227,6 +227,11 @@ ids! {
     /// ran on sockets, or on this node alone.
     NoTraffic = "no-traffic", "Start the job with `NCCL_DEBUG=INFO` and look for NET/IB or NET/Socket. `rdma-init self-test` proves the fabric.";
 
+    // Where the job meets.
+
+    /// `MASTER_ADDR` leads to the loopback, and this is not the first node of the job.
+    MasterLoopback = "master-loopback", "Set `MASTER_ADDR` to an address of the first node, or to a name that leads there from each node.";
+
     // Libraries beside NCCL.
 
     /// A variable names no interface that is here, in the grammar of the library that reads it:

@@ -4,7 +4,7 @@
 //!
 //! * The fabric and its rails: [`fabric`], [`hcas`], [`ports`], [`down`], [`counts`], [`gid`],
 //!   [`pkey`], [`address`], [`routes`].
-//! * The job's other network: [`interface`].
+//! * The job's other network: [`interface`], [`master`].
 //! * What the platform publishes: [`platform`].
 //! * What NCCL makes of the user's values: [`values`]; what other libraries make of theirs:
 //!   [`libraries`].
@@ -28,6 +28,7 @@ mod image;
 mod interface;
 mod kernel_abi;
 mod libraries;
+mod master;
 pub mod memlock;
 mod nccl_conf;
 mod nics;
@@ -68,6 +69,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(platform::overridden(&context));
     findings.extend(values::findings(facts, user, plan));
     findings.extend(libraries::findings(&decided));
+    findings.extend(master::finding(facts));
     findings.extend(image::findings(facts, plan));
     findings.extend(routes::findings(facts, plan));
     findings.extend(pkey::finding(facts, user, plan));

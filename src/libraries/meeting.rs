@@ -121,9 +121,12 @@ impl Grammar {
         if net.interfaces.is_empty() {
             return Vec::new();
         }
+        // On the only node of a job, the loopback is as good as any.
+        let is_alone = subject.facts.platform.nodes.is_some_and(|nodes| nodes.count == 1);
         let Some(entries) = self.entries(subject) else {
             // Another interface may be meant, and DNS may be right.
-            let is_wrong = |named: &Named| matches!(named.to, Address::Loopback(_) | Address::Foreign(_));
+            let is_wrong =
+                |named: &Named| !is_alone && matches!(named.to, Address::Loopback(_) | Address::Foreign(_));
             let named = subject.facts.names.as_ref().map(|names| named(names, net)).filter(is_wrong);
             return named.map(|named| remark(What::HostName(named))).into_iter().collect();
         };
@@ -131,7 +134,8 @@ impl Grammar {
         if is_list {
             return vec![remark(What::List)];
         }
-        let wrong = |entry: &&str| wrong(net, entry);
+        let wrong =
+            |entry: &&str| wrong(net, entry).filter(|what| !is_alone || !matches!(what, What::Loopback(_)));
         entries.iter().find_map(wrong).map(remark).into_iter().collect()
     }
 }

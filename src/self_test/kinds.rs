@@ -157,6 +157,7 @@ pub const KINDS: &[Kind] = &[
             Id::InterfaceMissing,
             Id::BootstrapOnRail,
             Id::DefaultRouteRail,
+            Id::MasterLoopback,
             Id::CommId,
             Id::PublishedInterfaceDiffers,
         ],
