@@ -99,7 +99,17 @@ fn each_rank_gets_what_was_decided_on_its_own_node() {
 
     let network = engine.network();
     let host = Host::new().on(network, network.address());
+    // The devices of the workers are made up, so the job ends with its preflight, and says why.
     let launcher = start(engine, of("mpijob/launcher"), folder.path(), &host, &[], LAUNCHER).unwrap();
+    let ended = launcher.wait();
+    assert!(ended.code != Some(0) && ended.stdout.contains("preflight: FAILED (2 nodes"), "{ended:#?}");
+    assert!(!ended.stdout.contains("argument train.py"), "{ended:#?}");
+
+    let mut container = of("mpijob/launcher").container.clone();
+    let script = container["args"].as_array_mut().unwrap().last_mut().unwrap();
+    *script = script.as_str().unwrap().split_once("&& ").unwrap().1.into();
+    let ranks = Described { container: &container, name: "mpijob/launcher".into(), ..*of("mpijob/launcher") };
+    let launcher = start(engine, &ranks, folder.path(), &host, &[], LAUNCHER).unwrap();
     let ended = launcher.wait().expect_code(0);
     let count = |line: &str| ended.stdout.lines().filter(|found| *found == line).count();
     assert_eq!(count("argument train.py"), 2 * SLOTS, "{ended:#?}");

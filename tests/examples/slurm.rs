@@ -70,6 +70,8 @@ fn the_job_runs_on_nodes_that_are_fit_and_on_no_others() {
     let children = job.lines().filter(|line| line.starts_with("parent ") && line.ends_with(" rdma-init"));
     assert_eq!(children.count(), 2, "{job}");
     assert!(job.contains("2 nodes: all agree"), "{job}");
+    let proven = |line: &str| line.contains("preflight: passed") && line.contains("2 nodes, 1 rail");
+    assert_eq!(job.lines().filter(|line| proven(line)).count(), 1, "{job}");
 
     let _second = second.unplug(0);
     let (code, job) = submit(&controller);
