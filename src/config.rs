@@ -146,7 +146,7 @@ impl Config {
         let preflight = match self.preflight {
             Demand::Off => Duration::ZERO,
             Demand::Warn | Demand::Enforce => {
-                SELF_TEST_TIME + PREFLIGHT_TIME.saturating_add(self.preflight_wait)
+                PREFLIGHT_TIME.saturating_add(SELF_TEST_TIME).saturating_add(self.preflight_wait)
             }
         };
         self.prepare_timeout.saturating_add(proof).saturating_add(preflight)

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::config::{Config, Demand, TOKEN_VARIABLE};
 use crate::facts::environment::Environment;
@@ -24,6 +25,9 @@ use crate::verbs::port_test::DEFAULT_TIME;
 
 /// How many bytes each pair registers with a device. The self-test has tried more.
 pub const SIZE: u64 = 4 * 1024 * 1024;
+
+/// A clock cannot hold an endless time.
+const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The most bytes of a file that says who takes part, such as a list of hosts.
 const LONGEST_FILE: u64 = 1024 * 1024;
@@ -51,7 +55,7 @@ pub fn terms<'a>(
 ) -> Terms<'a> {
     Terms {
         part,
-        wait: config.preflight_wait,
+        wait: config.preflight_wait.min(LONGEST_WAIT),
         token: environment.get(TOKEN_VARIABLE).unwrap_or_default(),
         rounds: Extent::Doubling,
         scope: Scope::new(Depth::Verbs, SIZE, DEFAULT_TIME),

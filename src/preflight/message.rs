@@ -22,6 +22,9 @@ pub const LONGEST: usize = 256 * 1024;
 /// The most reports in one message.
 pub const REPORTS_AT_ONCE: usize = 64;
 
+/// The most partners in one message, each of some hundred bytes.
+pub const PARTNERS_AT_ONCE: usize = 256;
+
 /// A random number of node 0's, which makes the keys of this job's pairs.
 pub type Job = [u8; 16];
 
@@ -67,8 +70,8 @@ pub enum ToNode {
     Waiting { missing: String },
     /// Node 0 is there, and others are at work.
     Working,
-    /// Try these pairs, in their order.
-    Prove { job: Job, pairs: Vec<Partner> },
+    /// Try these pairs, in their order; whether more of them are to follow.
+    Prove { job: Job, pairs: Vec<Partner>, more: bool },
     /// This node has gone: nobody has to wait for it.
     Gone { node: u32, why: String },
     /// This node cannot take part.

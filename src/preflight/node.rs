@@ -147,10 +147,10 @@ impl Node<'_> {
                     }
                     channel.send(&ToZero::Alive { round: 0 }).map_err(again)?;
                 }
-                ToNode::Prove { job, pairs } => {
+                ToNode::Prove { job, pairs, more } => {
                     let zero = ends[1].ip().to_canonical();
                     let mut rounds = Rounds::new(self, channel, listener, zero, &job);
-                    return rounds.run(pairs).map_err(End::For);
+                    return rounds.run(pairs, more).map_err(End::For);
                 }
                 ToNode::Verdict(told) => return Ok(presentable(told)),
                 ToNode::Refused(why) => {

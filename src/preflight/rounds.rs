@@ -67,6 +67,8 @@ pub struct Rounds<'a> {
     reports: Vec<PairReport>,
     /// Whether node 0 has not got the reports of all pairs.
     owes: bool,
+    /// Whether node 0 is about to name more pairs.
+    expects: bool,
 }
 
 /// The pair that this node is in.
@@ -118,6 +120,7 @@ impl<'a> Rounds<'a> {
             over: Vec::new(),
             reports: Vec::new(),
             owes: false,
+            expects: false,
         }
     }
 
@@ -125,8 +128,8 @@ impl<'a> Rounds<'a> {
     ///
     /// # Errors
     /// A sentence: node 0 has gone.
-    pub fn run(&mut self, pairs: Vec<Partner>) -> Result<Told, String> {
-        self.take(pairs);
+    pub fn run(&mut self, pairs: Vec<Partner>, more: bool) -> Result<Told, String> {
+        self.take(pairs, more);
         let secret = self.secret;
         let mut guests = Guests::new(&PAIR, &secret, SILENT, MOST);
         loop {
@@ -150,10 +153,11 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    fn take(&mut self, pairs: Vec<Partner>) {
+    fn take(&mut self, pairs: Vec<Partner>, more: bool) {
         let presentable = |partner: Partner| Partner { name: visible(&shortened(&partner.name)), ..partner };
         self.pairs.extend(pairs.into_iter().map(presentable));
         self.owes = true;
+        self.expects = more;
     }
 
     /// Whether the next pair can be begun, so that nothing has to be waited for.
@@ -165,7 +169,7 @@ impl<'a> Rounds<'a> {
         while let Some(message) = self.zero.receive_if_there(LONGEST).map_err(lost)? {
             self.heard = Instant::now();
             match message {
-                ToNode::Prove { pairs, .. } => self.take(pairs),
+                ToNode::Prove { pairs, more, .. } => self.take(pairs, more),
                 ToNode::Gone { node, why } => self.gone.push((node, visible(&shortened(&why)))),
                 ToNode::Verdict(told) => return Ok(Some(presentable(told))),
                 ToNode::Refused(why) => return Err(format!("node 0 refuses this node: {}", visible(&why))),
@@ -183,7 +187,7 @@ impl<'a> Rounds<'a> {
     }
 
     fn tell_zero(&mut self) -> Result<(), Stranger> {
-        if self.owes && self.pair.is_none() && self.pairs.is_empty() {
+        if self.owes && !self.expects && self.pair.is_none() && self.pairs.is_empty() {
             self.owes = false;
             let mut reports = std::mem::take(&mut self.reports).into_iter().peekable();
             loop {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, poll};
 
 use super::evidence::{Evidence, Gone, Member as Brought};
-use super::message::{Job, Join, LONGEST, MEETING, Partner, ToNode, ToZero, Told};
+use super::message::{Job, Join, LONGEST, MEETING, PARTNERS_AT_ONCE, Partner, ToNode, ToZero, Told};
 use super::node::{ALIVE, HUNG};
 use super::schedule::{Extent, Schedule};
 use crate::compare::comparison::Nodes;
@@ -229,9 +229,13 @@ impl<'a> Zero<'a> {
         let end = started + ROUND.saturating_mul(number).clamp(ROUND, PROVING);
         for (node, pairs) in orders {
             let job = self.job;
-            if let Some(member) = self.members.get_mut(&node) {
-                member.at_work = true;
-                let _ = member.channel.queue(&ToNode::Prove { job, pairs });
+            let Some(member) = self.members.get_mut(&node) else { continue };
+            member.at_work = true;
+            let mut chunks = pairs.chunks(PARTNERS_AT_ONCE).peekable();
+            while let Some(pairs) = chunks.next() {
+                let (pairs, more) = (pairs.to_vec(), chunks.peek().is_some());
+                // A connection that is broken is noticed where it is heard.
+                let _ = member.channel.queue(&ToNode::Prove { job, pairs, more });
             }
         }
         tracing::debug!("preflight: the rounds have begun");
