@@ -31,6 +31,9 @@ const THIN: [u32; 4] = [256, 1024, 2048, 4096];
 const LONGEST: Duration = Duration::from_secs(60);
 const LARGEST_KB: u64 = 100 * 1024;
 
+/// One of these words after `--` leaves out the other part.
+const PARTS: [&str; 2] = ["processes", "thin"];
+
 /// Makes a process of this program node 0 of thin nodes.
 const ZERO: &str = "--zero";
 
@@ -45,13 +48,14 @@ fn main() -> ExitCode {
         thin_zero(nodes.parse().expect("a number"), port.parse().expect("a port"));
         return ExitCode::SUCCESS;
     }
+    let wanted = |word: &str| !arguments.iter().any(|one| PARTS.contains(&one.as_str()) && one != word);
     println!("\n## preflight\n");
     println!("Nodes as processes on this machine, over TCP, one rail each:\n");
     println!(
         "| nodes | rounds | pairs | seconds in all | peak RSS of node 0, MB |\n|---:|---:|---:|---:|---:|"
     );
     let mut held = true;
-    for nodes in PROCESSES {
+    for nodes in PROCESSES.into_iter().filter(|_| wanted("processes")) {
         let (time, peak) = processes(nodes);
         let schedule = Schedule { nodes, extent: Extent::Doubling };
         let pairs: usize = (0..schedule.rounds()).map(|round| schedule.pairs(round).count()).sum();
@@ -67,7 +71,7 @@ fn main() -> ExitCode {
     println!(
         "| nodes | seconds in all | processor seconds of node 0 | peak RSS of node 0, MB |\n|---:|---:|---:|---:|"
     );
-    for nodes in THIN {
+    for nodes in THIN.into_iter().filter(|_| wanted("thin")) {
         let (time, processor, peak) = thin(nodes);
         println!("| {nodes} | {:.1} | {processor:.2} | {:.1} |", time.as_secs_f64(), peak as f64 / 1024.0);
         held &= peak < LARGEST_KB;
@@ -164,10 +168,19 @@ fn thin(nodes: u32) -> (Duration, f64, u64) {
         for thread in 0..THREADS {
             scope.spawn(move || {
                 let own = (0..nodes).filter(|node| node % THREADS == thread);
-                let mut all: Vec<(u32, Channel)> =
-                    own.map(|index| (index, join(port, nodes, index))).collect();
+                let mut all: Vec<(u32, Channel)> = Vec::new();
+                let mut told = Instant::now();
+                for index in own {
+                    all.push((index, join(port, nodes, index)));
+                    stay(&mut all, &mut told);
+                }
+                for place in 0..all.len() {
+                    let (index, channel) = &mut all[place];
+                    prove(*index, channel);
+                    stay(&mut all, &mut told);
+                }
                 for (index, channel) in &mut all {
-                    stay(*index, channel);
+                    hear_verdict(*index, channel);
                 }
             });
         }
@@ -251,8 +264,18 @@ fn join(port: u16, nodes: u32, node: u32) -> Channel {
     channel
 }
 
-/// Says that all pairs passed, and waits for the verdict.
-fn stay(node: u32, channel: &mut Channel) {
+/// Says for all nodes of a thread that they are there, now and then.
+fn stay(all: &mut [(u32, Channel)], told: &mut Instant) {
+    if told.elapsed() > Duration::from_secs(5) {
+        for (_, channel) in all {
+            channel.send(&ToZero::Alive { round: 0 }).expect("node 0 is there");
+        }
+        *told = Instant::now();
+    }
+}
+
+/// Says that all pairs passed.
+fn prove(node: u32, channel: &mut Channel) {
     loop {
         match channel.receive(Duration::from_secs(120)) {
             Ok(ToNode::Prove { pairs, .. }) => {
@@ -267,9 +290,19 @@ fn stay(node: u32, channel: &mut Channel) {
                 };
                 let reports = pairs.iter().map(|pair| report(pair.node, pair.round)).collect();
                 channel.send(&ToZero::Proved { reports, more: false }).expect("node 0 is there");
+                return;
             }
-            Ok(ToNode::Verdict(_)) => return,
             Ok(_) => channel.send(&ToZero::Alive { round: 0 }).expect("node 0 is there"),
+            Err(stranger) => panic!("node {node}: {}", stranger.why),
+        }
+    }
+}
+
+fn hear_verdict(node: u32, channel: &mut Channel) {
+    loop {
+        match channel.receive(Duration::from_secs(120)) {
+            Ok(ToNode::Verdict(_)) => return,
+            Ok(_) => {}
             Err(stranger) => panic!("node {node}: {}", stranger.why),
         }
     }
