@@ -38,14 +38,14 @@ run() {
 of_this_machine() {
     RDMA_INIT_TEST_BINARY=$3
     export RDMA_INIT_TEST_BINARY
-    run "$1" "$2" cargo test --release --locked --no-fail-fast --test "$1"
+    run "$1" "$2" cargo test --locked --no-fail-fast --test "$1"
 }
 
 # Many of the tests only wait, so that eight of them can run at once.
 one() {
     case $1 in
-        # The debug profile is built in a tenth of the time. One test at a time: in QEMU, what another
-        # test forks takes long to close the descriptors that it has inherited.
+        # One test at a time: in QEMU, what another test forks takes long to close the descriptors that
+        # it has inherited.
         lib) run lib 1 sh tests/cross.sh aarch64 cargo test --locked --no-fail-fast --lib ;;
         golden)
             mkdir -p target/arm64
