@@ -6,8 +6,9 @@ use std::path::Path;
 
 use nix::unistd::Uid;
 
-use super::amend::{InPlace, amend};
+use super::amend::{InPlace, LONGEST, amend};
 use crate::block::list;
+use crate::facts::reader::{Links, read_regular};
 use crate::state::folder::Folder;
 use crate::state::mount;
 
@@ -18,8 +19,12 @@ use crate::state::mount;
 /// # Errors
 /// A sentence that says why the names cannot be written.
 pub fn write(root: &Path, file: &str, names: &[&str], in_place: InPlace) -> Result<(), String> {
+    if !file.starts_with('/') {
+        return Err("its folder is named from the working folder, and is another one for each process".into());
+    }
     let path = root.join(file.trim_start_matches('/'));
-    if names.is_empty() && !path.exists() {
+    // Somebody may have put the names into a list that is not ours to write.
+    if names.is_empty() && !path.exists() || has_all(&path, names) {
         return Ok(());
     }
     let folder = path.parent().unwrap_or(root);
@@ -33,8 +38,22 @@ pub fn write(root: &Path, file: &str, names: &[&str], in_place: InPlace) -> Resu
         Folder::open(there, &users).map_err(|refused| format!("{}: {refused}", there.display()))?;
         fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
-    amend(&path, 0o644, in_place, |old| list::with(old, names).unwrap_or_else(|_| old.to_owned()))
-        .map_err(|kept| kept.to_string())
+    let mut is_list = true;
+    let change = |old: &str| {
+        list::with(old, names).unwrap_or_else(|list::NoList| {
+            is_list = false;
+            old.to_owned()
+        })
+    };
+    amend(&path, 0o644, in_place, change).map_err(|kept| kept.to_string())?;
+    if is_list { Ok(()) } else { Err("it is no JSON list".to_owned()) }
+}
+
+/// Whether the list needs no change, wherever it lies.
+fn has_all(path: &Path, names: &[&str]) -> bool {
+    let text =
+        read_regular(path, LONGEST, Links::Followed).ok().and_then(|text| String::from_utf8(text).ok());
+    text.is_some_and(|text| list::with(&text, names).is_ok_and(|with| with == text))
 }
 
 #[cfg(test)]
@@ -59,8 +78,21 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "[\n  \"MINE\"\n]\n");
         // What is no list is nobody's to repair.
         fs::write(&path, "[\"MINE\",]").unwrap();
-        write(&["NCCL_IB_HCA"]).unwrap();
+        assert_eq!(write(&["NCCL_IB_HCA"]), Err("it is no JSON list".to_owned()));
         assert_eq!(fs::read_to_string(&path).unwrap(), "[\"MINE\",]");
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_written_is_right_with_the_names_in_it() {
+        let root = tempfile::tempdir().unwrap();
+        let other = root.path().join("data");
+        fs::write(&other, "[\"NCCL_NET\", \"NCCL_IB_HCA\"]").unwrap();
+        // As a ConfigMap is mounted.
+        std::os::unix::fs::symlink(&other, root.path().join("list.json")).unwrap();
+        let write = |file: &str, names: &[&str]| write(root.path(), file, names, InPlace::Yes);
+        assert_eq!(write("/list.json", &["NCCL_IB_HCA"]), Ok(()));
+        assert!(write("/list.json", &["NCCL_IB_TC"]).unwrap_err().contains("symbolic link"));
+        assert!(write("list.json", &["NCCL_IB_HCA"]).unwrap_err().contains("working folder"));
     }
 
     #[test]

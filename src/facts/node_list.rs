@@ -2,6 +2,8 @@
 //! (`vllm/ray/ray_env.py`, earlier `vllm/executor/ray_distributed_executor.py`; since 0.8.0). vLLM
 //! copies all others to them, and with that the values of another node.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use super::environment::Environment;
@@ -16,6 +18,8 @@ const FILE: &str = "ray_non_carry_over_env_vars.json";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeList {
+    /// Where vLLM's folder is named from the working folder, it is so here, and was not read: it is
+    /// another file for each process.
     pub path: String,
     pub holds: Holds,
 }
@@ -45,7 +49,10 @@ pub fn read(
     if !(has("ray") && has("vllm")) {
         return None;
     }
-    let path = format!("{}/{FILE}", folder(environment, homes)?);
+    let path = Path::new(&folder(environment, homes)?).join(FILE).to_str()?.to_owned();
+    if !path.starts_with('/') {
+        return Some(NodeList { path, holds: Holds::Nothing });
+    }
     let holds = match reader.exact_text_unless(&path, &[]) {
         None => Holds::Nothing,
         Some(text) => list::without(&text).map_or(Holds::NoList, |_| Holds::List),
@@ -63,12 +70,12 @@ fn folder(environment: &Environment, homes: Option<&Homes>) -> Option<String> {
             None => "~/.config/vllm".to_owned(),
         },
     };
-    let folder = match folder.strip_prefix('~') {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{}{rest}", home?),
+    Some(match folder.strip_prefix('~') {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+            format!("{}{rest}", home?.trim_end_matches('/'))
+        }
         _ => folder,
-    };
-    // A folder that is named from the working folder is another one for each process.
-    folder.starts_with('/').then(|| folder.trim_end_matches('/').to_owned())
+    })
 }
 
 #[cfg(test)]
@@ -82,12 +89,15 @@ mod tests {
         for (environment, wanted) in [
             (Environment::default(), Some("/root/.config/vllm")),
             (Environment::from([other]), Some("/c/vllm")),
-            (Environment::from([other, ("VLLM_CONFIG_ROOT", "/v/")]), Some("/v")),
+            (Environment::from([other, ("VLLM_CONFIG_ROOT", "/v/")]), Some("/v/")),
             (Environment::from([("VLLM_CONFIG_ROOT", "~/v")]), Some("/root/v")),
-            (Environment::from([("VLLM_CONFIG_ROOT", "v")]), None),
+            (Environment::from([("VLLM_CONFIG_ROOT", "v")]), Some("v")),
+            (Environment::from([("VLLM_CONFIG_ROOT", "")]), Some("")),
         ] {
             assert_eq!(folder(&environment, Some(&homes)).as_deref(), wanted, "{environment:?}");
         }
         assert_eq!(folder(&Environment::default(), None), None);
+        let homes = Homes { variable: Some("/".to_owned()), database: None };
+        assert_eq!(folder(&Environment::default(), Some(&homes)).as_deref(), Some("/.config/vllm"));
     }
 }
