@@ -62,10 +62,12 @@ fn fills(subject: &Subject) -> Vec<Fill> {
     let is_set = |name: &str| subject.value(name).is_some();
     let release = release(subject);
     let mut fills = Vec::new();
-    let strangers: Vec<String> = others(subject).map(Candidate::name).collect();
     let mut hcas: Vec<&str> =
         subject.rails.ports.iter().filter(|port| port.is_used()).map(|port| port.hca.name.as_str()).collect();
     hcas.dedup();
+    // The filter knows no ports.
+    let strangers = others(subject).filter(|port| !hcas.contains(&port.hca.name.as_str()));
+    let strangers: Vec<String> = strangers.map(Candidate::name).collect();
     if !strangers.is_empty() && !hcas.is_empty() {
         let reads_engine = release.is_some_and(|release| release >= FILTERS_ENGINE);
         for variable in [Some(STORE), reads_engine.then_some(ENGINE)].into_iter().flatten() {
