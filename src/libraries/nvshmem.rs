@@ -15,6 +15,7 @@ use super::nccl::{gid, interfaces};
 use super::own_verbs::{Remark, What, Why, Without, is_on, not_here, others, roce, wrong_slot};
 use super::{Fill, Library, Remark as OfLibrary, Subject, Why as OfFill};
 use crate::fabric::distance::of_hca;
+use crate::fabric::interface::obstacle;
 use crate::fabric::{Candidate, Rails};
 
 const TITLE: &str = "NVSHMEM";
@@ -101,6 +102,8 @@ fn fills(subject: &Subject) -> Vec<Fill> {
     let meets = interfaces::first(&subject.facts.net, |_| None, MEETS_AS).map(|endpoint| endpoint.interface);
     if let (Some(wanted), Ok(meets), false) = (subject.rails.interface, meets, is_set(INTERFACE))
         && meets != wanted
+        // The user may have led NCCL to the loopback.
+        && obstacle(subject.facts, wanted).is_none()
     {
         // The grammar is NCCL's.
         let of_nccl = subject.value("NCCL_SOCKET_IFNAME").filter(|value| value.len() > 1);
