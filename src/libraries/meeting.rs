@@ -267,7 +267,7 @@ mod tests {
         let facts = Facts { net: net(), names: Some(names(&["10.0.0.5"])), ..Facts::default() };
         let rails = crate::fabric::Rails { ports: &[], gid_index: None, interface: Some("eth0") };
         let ask = |list, shortest, value: Option<&'static str>| {
-            let subject = Subject { facts: &facts, rails: &rails, values: &|_| value };
+            let subject = Subject { facts: &facts, rails: &rails, values: &|_| value, is_kept: &|_| false };
             let grammar = Grammar { library: "L", variable: "V", list, shortest };
             let first = grammar.remarks(&subject).pop().map(|remark| remark.what);
             (first, grammar.meeting(&subject), grammar.fill(&subject))

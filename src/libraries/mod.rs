@@ -60,6 +60,8 @@ pub struct Subject<'a> {
     pub facts: &'a Facts,
     pub rails: &'a Rails<'a>,
     pub values: &'a dyn Fn(&str) -> Option<&'a str>,
+    /// Whether somebody has said that a variable is not to be filled in.
+    pub is_kept: &'a dyn Fn(&str) -> bool,
 }
 
 impl<'a> Subject<'a> {

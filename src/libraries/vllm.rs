@@ -8,7 +8,7 @@
 //! comes after the new name, with a comma between them.
 
 use super::nccl::version::Version;
-use super::{Fill, Library, Remark as OfLibrary, Subject, Why as OfFill};
+use super::{Fill, Library, Remark as OfLibrary, Subject, Why as OfFill, ucx};
 use crate::fabric::Candidate;
 use crate::fabric::distance::{Distance, of_hca};
 use crate::fabric::of_gpu::{self, Pair};
@@ -86,11 +86,12 @@ fn release(subject: &Subject) -> Option<Version> {
 }
 
 fn fills(subject: &Subject) -> Vec<Fill> {
-    let is_set = |name: &str| subject.value(name).is_some();
+    let stays = |name: &str| subject.value(name).is_some() || (subject.is_kept)(name);
     if release(subject).is_none_or(|release| release < SINCE)
         || !subject.facts.gpu.make.is_nvidia()
-        || is_set(MAPPING)
-        || is_set(SELECTION)
+        // Either of them alone ends vLLM.
+        || stays(MAPPING)
+        || stays(SELECTION)
     {
         return Vec::new();
     }
@@ -103,7 +104,7 @@ fn fills(subject: &Subject) -> Vec<Fill> {
     }
     let selection: Vec<String> = TOLD
         .iter()
-        .filter(|(variable, package)| !is_set(variable) && is_told(subject, package))
+        .filter(|(variable, package)| !stays(variable) && is_told(subject, package))
         .map(|(variable, _)| format!("{variable}:{port}"))
         .collect();
     if selection.is_empty() {
@@ -125,7 +126,7 @@ fn fills(subject: &Subject) -> Vec<Fill> {
 
 /// Whether the library of a package is to be told its NIC. A worker leaves UCX nothing but the
 /// HCA then, and NIXL needs a connection to itself: that goes over mlx5, and not over every other
-/// HCA (sgl-project/sglang#40641).
+/// HCA (sgl-project/sglang#40641). With `UCX_TLS=tcp`, UCX would have nothing left.
 fn is_told(subject: &Subject, package: &str) -> bool {
     let has = image(subject).is_some_and(|image| {
         let is_it = |name: &str| {
@@ -134,7 +135,8 @@ fn is_told(subject: &Subject, package: &str) -> bool {
         image.packages.iter().any(|package| is_it(&package.name))
     });
     let mut used = subject.rails.ports.iter().filter(|port| port.is_used());
-    has && (package != "nixl" || used.all(|port| port.hca.driver.as_deref() == Some("mlx5_core")))
+    let mut is_mlx5 = || used.all(|port| port.hca.driver.as_deref() == Some("mlx5_core"));
+    has && (package != "nixl" || is_mlx5() && ucx::may_use_verbs(subject))
 }
 
 /// Whether a worker of vLLM sets this variable itself, as the user has said.

@@ -49,7 +49,8 @@ fn asked<T>(
         let is_it = |proposal: &&Proposal| proposal.variable == name && !context.leaves_alone(name);
         of_user.or_else(|| proposed.iter().copied().flatten().find(is_it)?.value.as_deref())
     };
-    question(&Subject { facts: context.facts, rails, values: &value })
+    let is_kept = |name: &str| context.leaves_alone(name);
+    question(&Subject { facts: context.facts, rails, values: &value, is_kept: &is_kept })
 }
 
 /// What the libraries will do with what was decided, and what is wrong with it.
@@ -59,7 +60,8 @@ pub fn outlook(context: &Context, rails: &Rails, settings: &[Setting]) -> (Vec<O
         let of_user = || context.user.get(name).map(|setting| setting.value.as_str());
         decided.and_then(|setting| setting.value.as_deref()).or_else(of_user)
     };
-    let subject = Subject { facts: context.facts, rails, values: &value };
+    let is_kept = |name: &str| context.leaves_alone(name);
+    let subject = Subject { facts: context.facts, rails, values: &value, is_kept: &is_kept };
     let libraries = context.options.libraries.of(&subject);
     let outlook = |library: &&Library| Outlook {
         library: library.name,

@@ -32,7 +32,7 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
         Remark::NoPair(segment) => warning(format!(
             "{mapping}: \"{segment}\" is no pair of PCI addresses, so vLLM ends with ValueError."
         ))
-        .with_fix(format!("Write pairs GPU=NIC with commas between them, such as 0000:18:00.0=0000:1a:00.0. {right}")),
+        .with_fix("Write pairs GPU=NIC with commas between them, such as 0000:18:00.0=0000:1a:00.0. Or remove both variables, and rdma-init fills them in where they are needed."),
         Remark::GpusWithout(gpus) => warning(format!(
             "{mapping}: it does not name {}, which this container has, and the worker of such a GPU ends with \"No VLLM_GPU_NIC_PCIE_MAPPING entry\".",
             gpus.join(", ")

@@ -90,7 +90,7 @@ fn gid(subject: &Subject) -> Option<Fill> {
     subnets.dedup();
     let value = subnets.join(",");
     let with_it = |name: &str| if name == SUBNETS { Some(value.as_str()) } else { subject.value(name) };
-    let mended = Subject { facts: subject.facts, rails: subject.rails, values: &with_it };
+    let mended = Subject { values: &with_it, ..*subject };
     let is_right =
         |release: &Release| taken(&mended, *release).is_some_and(|taken| wrong_rail(&taken).is_none());
     let is_mended = releases.iter().all(is_right);

@@ -43,6 +43,12 @@ fn is_here(subject: &Subject) -> bool {
     of_image || [DEVICES, TRANSPORTS, GID_INDEX].iter().any(|name| subject.value(name).is_some())
 }
 
+/// Whether each release in the image may go over verbs, as far as `UCX_TLS` says.
+pub fn may_use_verbs(subject: &Subject) -> bool {
+    let value = subject.value(TRANSPORTS);
+    release::all(subject).into_iter().all(|release| list::transports(value, release).verbs)
+}
+
 pub fn value(variable: &str, rails: &Rails) -> Option<String> {
     let ports = rails.port_names();
     if variable != DEVICES || ports.is_empty() {
