@@ -248,7 +248,7 @@ ids! {
     /// A value of a library's variable is none that the library knows.
     LibraryValue = "library-value", "Write what the fix of the finding says, or remove the variable.";
     /// A library will meet on the loopback: a variable says so, or the host's own name does, and
-    /// nothing could be filled in.
+    /// nothing could be filled in; or the name in MASTER_ADDR leads there.
     LibraryLoopback = "library-loopback", "Name the interface that the nodes reach each other through. On a single node, nothing needs to be done.";
 
     /// vLLM's map of GPUs to NICs does not fit this host, or the release of vLLM in the image.

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 
 use super::{Fill, Subject, Why};
 use crate::fabric::interface::obstacle;
+use crate::facts::Facts;
 use crate::facts::names::Names;
 use crate::facts::net::Net;
 
@@ -193,6 +194,20 @@ fn end(net: &Net, name: &str) -> Option<End> {
     Some(End { interface: name.to_owned(), address })
 }
 
+/// `MASTER_ADDR`, where it is the name of another host and `/etc/hosts` has the loopback for it: the
+/// processes here look for the job's master on their own node (c10d, `TCPStore`).
+pub fn master_that_is_lost(facts: &Facts) -> Option<(&str, IpAddr)> {
+    let names = facts.names.as_ref()?;
+    let master = facts.platform.master_addr.as_deref()?;
+    let first = names.master_addresses.first().filter(|first| first.is_loopback())?;
+    let label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let is_meant = ["localhost", "ip6-localhost"].contains(&label(master).as_str());
+    // The master itself listens on all of its addresses.
+    let is_own = label(master) == label(&names.host) || names.host_addresses.contains(first);
+    (!is_meant && !is_own && names.master_addresses.iter().all(IpAddr::is_loopback))
+        .then_some((master, *first))
+}
+
 fn wrong(net: &Net, entry: &str) -> Option<What> {
     let entry_owned = || entry.to_owned();
     if let Some(end) = end(net, entry) {
@@ -213,8 +228,8 @@ fn wrong(net: &Net, entry: &str) -> Option<What> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Facts;
     use crate::facts::net::Interface;
+    use crate::facts::platform::Platform;
 
     fn net() -> Net {
         let interface = |name: &str, addresses: &[&str]| Interface {
@@ -259,6 +274,28 @@ mod tests {
             (&[], "DNS"),
         ] {
             assert_eq!(leads(addresses), to, "{addresses:?}");
+        }
+    }
+
+    #[test]
+    fn a_master_of_another_name_is_lost_on_the_loopback() {
+        let lost = |master: &str, host: &[&str], addresses: &[&str]| {
+            let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+            let names = Some(Names { master_addresses: addresses, ..names(host) });
+            let platform = Platform { master_addr: Some(master.to_owned()), ..Platform::default() };
+            master_that_is_lost(&Facts { names, platform, ..Facts::default() }).is_some()
+        };
+        assert!(lost("node-0", &["10.0.0.5"], &["127.0.0.1"]));
+        assert!(lost("node-0.local", &[], &["127.0.1.1", "::1"]));
+        for (master, host, addresses) in [
+            ("localhost", &[][..], &["127.0.0.1"][..]),
+            ("node-0", &[], &[]),
+            ("node-0", &[], &["10.0.0.1"]),
+            ("node-0", &[], &["127.0.0.1", "10.0.0.1"]),
+            ("node.cluster.local", &[], &["127.0.1.1"]),
+            ("alias", &["127.0.1.1"], &["127.0.1.1"]),
+        ] {
+            assert!(!lost(master, host, addresses), "{master} {addresses:?}");
         }
     }
 

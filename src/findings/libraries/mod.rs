@@ -11,7 +11,7 @@ use crate::plan::Decided;
 
 pub fn findings(decided: &Decided) -> Vec<Finding> {
     let remarks = decided.of_libraries.iter().map(|remark| of_remark(decided, remark));
-    remarks.chain(vllm::node_list(decided)).collect()
+    remarks.chain(meeting::master(decided)).chain(vllm::node_list(decided)).collect()
 }
 
 /// The finding for what deciding has shown about a library: each remark is told.
