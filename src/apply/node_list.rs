@@ -20,7 +20,7 @@ use crate::state::mount;
 /// A sentence that says why the names cannot be written.
 pub fn write(root: &Path, file: &str, names: &[&str], in_place: InPlace) -> Result<(), String> {
     if !file.starts_with('/') {
-        return Err("its folder is named from the working folder, and is another one for each process".into());
+        return Err("its folder is named from the working folder, so each process looks for another file (let VLLM_CONFIG_ROOT begin with /)".into());
     }
     let path = root.join(file.trim_start_matches('/'));
     // Somebody may have put the names into a list that is not ours to write.

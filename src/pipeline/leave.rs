@@ -132,11 +132,17 @@ fn keep_apart(config: &Config, decided: &Decided, root: &Path) -> Option<String>
     let names: Vec<&str> = filled.map(|setting| setting.variable.as_str()).collect();
     let in_place = if config.write_nccl_conf == Some(true) { InPlace::Yes } else { InPlace::UnlessMounted };
     let why = node_list::write(root, &list.path, &names, in_place).err()?;
-    Some(format!(
-        "vLLM's list of the variables that stay each node's own ({}) cannot be written: {why}. vLLM on Ray then gives the workers on other nodes {} of this one. Put these names into the list, in the image or on the mount.",
-        list.path,
+    Some(not_kept_apart(&list.path, &why, &names))
+}
+
+/// The path comes from the environment.
+fn not_kept_apart(list: &str, why: &str, names: &[&str]) -> String {
+    format!(
+        "vLLM's list of the variables that stay each node's own ({}) cannot be written: {}. vLLM on Ray then gives the workers on other nodes {} of this one. Put these names into the list, in the image or on the mount.",
+        visible(list),
+        visible(why),
         names.join(", ")
-    ))
+    )
 }
 
 /// What our own init holds of `plan.json`.
@@ -274,4 +280,15 @@ fn json(document: &impl Serialize) -> Vec<u8> {
     // A write into memory cannot fail.
     let _ = crate::json::write(&mut text, document);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_the_environment_makes_no_line_of_its_own() {
+        let said = not_kept_apart("/a\nerror: \u{1b}[31m", "/a\nb: no", &["NCCL_IB_HCA"]);
+        assert!(!said.contains(['\n', '\u{1b}']), "{said}");
+    }
 }
