@@ -7,6 +7,9 @@ set -eu
 . tests/vm/lib.sh
 init=$1
 
+# The machine may have UCX, which would get a variable, too.
+export RDMA_INIT_LIBRARIES=nccl
+
 rxe mlx5_1 eth1 25.11.128.2/27
 rxe mlx5_2 eth2 25.11.128.34/27
 # The host's primary NIC, with the default route.
