@@ -2,7 +2,8 @@
 //!
 //! The two meet at a FIFO and a file in a folder that only this user can write to. The first task
 //! holds the FIFO open while it is at work, and the kernel closes it however that task ends, so
-//! that nobody waits for longer.
+//! that nobody waits for longer. What an older start has left there is told from this one by the
+//! session: a launcher or container that starts again has one that began later.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
@@ -17,6 +18,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{getsid, getuid, mkfifo};
 
 use super::message::Told;
+use crate::facts::identity;
 use crate::json;
 use crate::wire::connection::timeout;
 
@@ -49,7 +51,7 @@ impl Meeting {
     pub fn of(job: Option<&str>, node: u32) -> Result<Meeting, String> {
         let mut last = None;
         for place in PLACES {
-            match Meeting::at(Path::new(place), job, node) {
+            match Meeting::at(Path::new(place), job, node, &session()) {
                 Ok(meeting) => return Ok(meeting),
                 Err(error) => last = Some(format!("{place}: {error}")),
             }
@@ -57,7 +59,7 @@ impl Meeting {
         Err(format!("the tasks of this node cannot meet: {}.", last.unwrap_or_default()))
     }
 
-    fn at(place: &Path, job: Option<&str>, node: u32) -> io::Result<Meeting> {
+    fn at(place: &Path, job: Option<&str>, node: u32, session: &str) -> io::Result<Meeting> {
         let folder = place.join(format!("rdma-init-preflight-{}", getuid()));
         match DirBuilder::new().mode(0o700).create(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -67,7 +69,6 @@ impl Meeting {
         if !found.is_dir() || found.uid() != getuid().as_raw() || found.mode() & 0o077 != 0 {
             return Err(io::Error::other(format!("{} is not a folder of this user alone", folder.display())));
         }
-        let session = getsid(None).map_or(0, nix::unistd::Pid::as_raw);
         let is_plain = |c: &char| c.is_ascii_alphanumeric() || *c == '-' || *c == '.';
         let job: String = job.unwrap_or("job").chars().filter(is_plain).take(64).collect();
         let name = format!("{job}-{session}-{node}");
@@ -163,6 +164,15 @@ impl Doer<'_> {
     }
 }
 
+/// The session of this process, and when its leader began. A container that is started again gives
+/// its processes the same numbers as before. 0 stands for a leader that is outside of the container
+/// or has ended.
+fn session() -> String {
+    let leader = getsid(None).map_or(0, nix::unistd::Pid::as_raw);
+    let began = identity::started(leader).unwrap_or_default();
+    format!("{leader}.{began}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,7 +184,7 @@ mod tests {
     #[test]
     fn the_others_hear_whenever_they_come() {
         let folder = tempfile::tempdir().unwrap();
-        let meeting = || Meeting::at(folder.path(), Some("7"), 0).unwrap();
+        let meeting = || Meeting::at(folder.path(), Some("7"), 0, "1.5").unwrap();
         let wait = move |meeting: Meeting| meeting.wait(Duration::from_secs(20));
         std::thread::scope(|scope| {
             let (here, there) = (meeting(), meeting());
@@ -193,9 +203,9 @@ mod tests {
     #[test]
     fn the_others_hear_of_a_first_task_that_ends_without_a_verdict() {
         let folder = tempfile::tempdir().unwrap();
-        let meeting = Meeting::at(folder.path(), None, 0).unwrap();
+        let meeting = Meeting::at(folder.path(), None, 0, "1.5").unwrap();
         let fifo = meeting.open(&mut OpenOptions::new()).unwrap();
-        let first = Meeting::at(folder.path(), None, 0).unwrap();
+        let first = Meeting::at(folder.path(), None, 0, "1.5").unwrap();
         drop(first.begin().unwrap());
         drop(fifo);
         std::thread::scope(|scope| {
@@ -209,12 +219,28 @@ mod tests {
     }
 
     #[test]
+    fn the_verdict_of_an_older_start_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let meeting = |began| Meeting::at(folder.path(), Some("7"), 0, began).unwrap();
+        let old = meeting("1.5");
+        old.begin().unwrap().tell(&told());
+        let why = meeting("1.6").wait(Duration::from_millis(50)).unwrap_err();
+        assert_eq!(why, "the first task of this node has told no verdict in time.");
+        let [leader, began] =
+            session().split('.').map(|text| text.parse::<u64>().unwrap()).collect::<Vec<_>>()[..]
+        else {
+            panic!("{}", session())
+        };
+        assert_eq!(leader == 0, began == 0, "{}", session());
+    }
+
+    #[test]
     fn a_folder_that_others_can_write_to_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let name = folder.path().join(format!("rdma-init-preflight-{}", getuid()));
         fs::create_dir(&name).unwrap();
         fs::set_permissions(&name, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-        let why = Meeting::at(folder.path(), None, 0).err().unwrap().to_string();
+        let why = Meeting::at(folder.path(), None, 0, "1.5").err().unwrap().to_string();
         assert!(why.contains("is not a folder of this user alone"), "{why}");
     }
 }
