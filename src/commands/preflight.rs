@@ -39,6 +39,7 @@ pub fn run(
         nodes: arguments.nodes.or(config.preflight_nodes),
         node: arguments.node.or(config.preflight_node),
         meet: arguments.meet.as_deref().or(config.preflight_meet.as_deref()),
+        prefix: "",
     };
     let part = preflight::part(&asked, environment, &[]).map_err(anyhow::Error::msg)?;
     let host = crate::cli::Host { facts: None };
@@ -67,17 +68,7 @@ pub fn run(
         }
     };
     let verdict = outcome.judged.as_ref().map(|judged| judged.verdict());
-    let exclude_file = arguments.exclude_file.as_deref().or(config.preflight_exclude_file.as_deref());
-    if let (Some(verdict), Some(path)) = (&verdict, exclude_file) {
-        let format = match arguments.format {
-            ExcludeFormat::Lines => Excluded::Lines,
-            ExcludeFormat::Slurm => Excluded::Slurm,
-        };
-        file(path, |out| write_excluded(out, verdict, format))?;
-    }
-    if let (Some(verdict), Some(path)) = (&verdict, &arguments.html) {
-        file(path, |out| preflight_page::write(out, verdict))?;
-    }
+    // The verdict has taken minutes: a file that cannot be written must not cost it.
     match (&verdict, arguments.json) {
         (Some(verdict), true) => json::write_line(out, verdict)?,
         (Some(verdict), false) => write(out, verdict)?,
@@ -86,6 +77,19 @@ pub fn run(
         (None, true) => say(&outcome.told.line),
         (None, false) => writeln!(out, "{}", outcome.told.line)?,
     }
+    let mut written = Vec::new();
+    let exclude_file = arguments.exclude_file.as_deref().or(config.preflight_exclude_file.as_deref());
+    if let (Some(verdict), Some(path)) = (&verdict, exclude_file) {
+        let format = match arguments.format {
+            ExcludeFormat::Lines => Excluded::Lines,
+            ExcludeFormat::Slurm => Excluded::Slurm,
+        };
+        written.push(file(path, |out| write_excluded(out, verdict, format)));
+    }
+    if let (Some(verdict), Some(path)) = (&verdict, &arguments.html) {
+        written.push(file(path, |out| preflight_page::write(out, verdict)));
+    }
+    written.into_iter().collect::<anyhow::Result<()>>()?;
     Ok(if outcome.told.passed { 0 } else { FAILED })
 }
 

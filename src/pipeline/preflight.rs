@@ -87,6 +87,7 @@ pub fn refusal(
         nodes: config.preflight_nodes,
         node: config.preflight_node,
         meet: config.preflight_meet.as_deref(),
+        prefix: "preflight-",
     };
     let say = |line: &str| log.note(line);
     let told = part(&asked, environment, command)

@@ -247,7 +247,7 @@ pub(super) fn of_nodes(name: &str, text: &str) -> Result<Told<u32>, String> {
             of_number(name, least).map(|told| Told::new(told.value, name, text))
         }
         Some(_) => Err(format!(
-            "{}: an elastic job has no certain number of nodes, which the preflight needs; say it with --nodes N",
+            "{}: an elastic job has no certain number of nodes, which the preflight needs; say it with --nodes N, or --preflight-nodes N before a command",
             Told::new(0, name, text).from
         )),
         None => of_number(name, text),

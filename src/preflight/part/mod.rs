@@ -44,6 +44,9 @@ pub struct Asked<'a> {
     pub nodes: Option<u32>,
     pub node: Option<u32>,
     pub meet: Option<&'a str>,
+    /// What the names of these options begin with, behind `--`: nothing, or `preflight-` where the
+    /// preflight comes before a command.
+    pub prefix: &'a str,
 }
 
 /// What there is to look at.
@@ -88,11 +91,13 @@ pub fn find(asked: &Asked, seen: &Seen) -> Result<Part, String> {
     let all: Vec<Said> = all.collect::<Result<_, String>>()?;
     let by_hand =
         |value: Option<u32>, option: &str| value.map(|value| Told::new(value, option, &value.to_string()));
-    let nodes = by_hand(asked.nodes, "--nodes").or_else(|| all.iter().find_map(|said| said.nodes.clone()));
+    let option = |name: &str| format!("--{}{name}", asked.prefix);
+    let nodes =
+        by_hand(asked.nodes, &option("nodes")).or_else(|| all.iter().find_map(|said| said.nodes.clone()));
     let teller = all.iter().find(|said| said.node.is_some());
-    let node = by_hand(asked.node, "--node").or_else(|| teller.and_then(|said| said.node.clone()));
+    let node = by_hand(asked.node, &option("node")).or_else(|| teller.and_then(|said| said.node.clone()));
     let gap = all.iter().find_map(|said| said.uncounted.as_deref());
-    let nodes = nodes.ok_or_else(|| unknown("how many nodes the job has", "--nodes N", gap, &all))?;
+    let nodes = nodes.ok_or_else(|| unknown("how many nodes the job has", &option("nodes N"), gap, &all))?;
     if nodes.value == 0 || nodes.value > MOST_NODES {
         return Err(format!("{}: a job has 1 to {MOST_NODES} nodes", nodes.from));
     }
@@ -100,7 +105,7 @@ pub fn find(asked: &Asked, seen: &Seen) -> Result<Part, String> {
         None if nodes.value == 1 => Told { value: 0, from: String::new() },
         None => {
             let known = format!("which of the {} nodes ({}) this one is", nodes.value, nodes.from);
-            return Err(unknown(&known, "--node I", gap, &all));
+            return Err(unknown(&known, &option("node I"), gap, &all));
         }
         Some(node) if node.value >= nodes.value => {
             return Err(format!(
@@ -116,13 +121,14 @@ pub fn find(asked: &Asked, seen: &Seen) -> Result<Part, String> {
     let names = names.cloned().unwrap_or_default();
     let meet = asked
         .meet
-        .map(|place| Told::new(place.to_owned(), "--meet", place))
+        .map(|place| Told::new(place.to_owned(), &option("meet"), place))
         .or_else(|| all.iter().find_map(|said| said.meet.clone()));
     // Node 0 is told by hand that it is node 0, and needs no more. If a launcher does not say where
     // to meet, it says so to none of them, and node 0 would wait for nobody.
     if meet.is_none() && nodes.value > 1 && asked.node != Some(0) {
         let gap = all.iter().find_map(|said| said.placeless.as_deref());
-        return Err(unknown("where the nodes meet", "--meet HOST, a name or address of node 0", gap, &all));
+        let option = option("meet HOST, a name or address of node 0");
+        return Err(unknown("where the nodes meet", &option, gap, &all));
     }
     let local = teller.or(all.first()).and_then(|said| said.local.clone());
     let job = all.iter().find_map(|said| said.job.clone());

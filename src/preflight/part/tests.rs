@@ -274,7 +274,8 @@ fn jobs_of_kubernetes() {
         host.found(),
         "it is not known how many nodes the job has (not said by the Indexed Job); say it with --nodes N"
     );
-    let part = host.asked(&Asked { nodes: Some(4), node: None, meet: Some("here:1") }).unwrap();
+    let part =
+        host.asked(&Asked { nodes: Some(4), node: None, meet: Some("here:1"), ..Asked::default() }).unwrap();
     assert_eq!((part.node, part.meet.as_deref()), (3, Some("here:1")));
     assert_eq!(part.evidence, ["--nodes=4", "JOB_COMPLETION_INDEX=3", "--meet=here:1"]);
 }
@@ -314,10 +315,12 @@ fn jobs_of_volcano() {
 #[test]
 fn numbers_by_hand_win() {
     let slurm = Host { variables: &SLURM, ..Host::default() };
-    let part = slurm.asked(&Asked { nodes: Some(2), node: Some(1), meet: Some("here") }).unwrap();
+    let part = slurm
+        .asked(&Asked { nodes: Some(2), node: Some(1), meet: Some("here"), ..Asked::default() })
+        .unwrap();
     assert_eq!((part.nodes, part.node, part.meet.as_deref()), (2, 1, Some("here")));
     let none = Host::default();
-    let ask = |nodes, node, meet| none.asked(&Asked { nodes, node, meet });
+    let ask = |nodes, node, meet| none.asked(&Asked { nodes, node, meet, prefix: "" });
     assert_eq!(ask(Some(1), None, None).unwrap().node, 0);
     assert_eq!(ask(Some(2), Some(0), None).unwrap().meet, None);
     for (nodes, node, meet, why) in [
@@ -332,6 +335,8 @@ fn numbers_by_hand_win() {
         let error = ask(nodes, node, meet).unwrap_err();
         assert!(error.contains(why), "{error}");
     }
+    let asked = Asked { prefix: "preflight-", ..Asked::default() };
+    assert!(none.asked(&asked).unwrap_err().ends_with("; say it with --preflight-nodes N"));
 }
 
 #[test]
