@@ -101,9 +101,10 @@ impl Node<'_> {
                 Err(Stranger { fault: Fault::Gone | Fault::Silent | Fault::PushedOut, why }) => why,
                 Err(stranger) => return Err(stranger.why),
             };
-            if Instant::now() + pause >= end {
-                let took = duration(started.elapsed());
-                return Err(format!("node 0 was not there within {took} (preflight-wait): {why}"));
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let wait = duration(self.wait);
+                return Err(format!("node 0 was not there within {wait} (preflight-wait): {why}"));
             }
             // The nodes of a job do not start at the same moment.
             let is_due = started.elapsed() > SOON && said.is_none_or(|said| said.elapsed() > SAID_AGAIN);
@@ -111,7 +112,7 @@ impl Node<'_> {
                 (self.say)(&format!("preflight: waits for node 0 at {}: {why}", self.meet));
                 said = Some(Instant::now());
             }
-            std::thread::sleep(jittered(pause));
+            std::thread::sleep(jittered(pause).min(left));
             pause = (pause * 3 / 2).min(LONGEST_PAUSE);
         }
     }
