@@ -1,8 +1,7 @@
 //! `rdma-init preflight`: the nodes of a job prove the fabric between all of them, as a step of its
 //! own.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
@@ -94,9 +93,5 @@ pub fn run(
 }
 
 fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyhow::Result<()> {
-    let written = File::create(path).map(BufWriter::new).and_then(|mut file| {
-        write(&mut file)?;
-        file.flush()
-    });
-    written.with_context(|| format!("cannot write {}", path.display()))
+    preflight::write(path, write).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -1,9 +1,13 @@
 //! The preflight before the command starts: all nodes of the job prove the fabric between them.
 
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
+
+use nix::libc;
 
 use crate::config::{Config, Demand, TOKEN_VARIABLE};
 use crate::facts::environment::Environment;
@@ -122,10 +126,52 @@ fn tell_all(config: &Config, judged: &Judged, log: &Log) {
         }
     }
     if let Some(path) = &config.preflight_exclude_file {
-        let written = File::create(path)
-            .and_then(|mut file| report::preflight::write_excluded(&mut file, &verdict, Excluded::Lines));
+        let written = write(path, |out| report::preflight::write_excluded(out, &verdict, Excluded::Lines));
         if let Err(error) = written {
             log.warn(&format!("cannot write {}: {error}", path.display()));
         }
+    }
+}
+
+/// Writes a file that only node 0 can write. It is never written through a symbolic link, which
+/// somebody else may have left in a shared folder, and nobody is waited for at a FIFO.
+///
+/// # Errors
+/// As for open(2) and write(2).
+pub fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let mut options = OpenOptions::new();
+    let opened = options.write(true).create(true).truncate(true).custom_flags(flags).open(path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => io::Error::other("it is a symbolic link; name the file itself"),
+        _ => error,
+    })?;
+    let mut file = BufWriter::new(file);
+    write(&mut file)?;
+    file.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_not_written_through_a_link_and_a_fifo_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let text = |name: &str| write(&path(name), |out| out.write_all(b"bad"));
+        std::fs::write(path("other"), "kept, and longer").unwrap();
+        symlink(path("other"), path("link")).unwrap();
+        mkfifo(&path("fifo"), Mode::S_IRWXU).unwrap();
+        assert_eq!(text("link").unwrap_err().to_string(), "it is a symbolic link; name the file itself");
+        assert_eq!(std::fs::read_to_string(path("other")).unwrap(), "kept, and longer");
+        assert!(text("fifo").is_err());
+        text("other").unwrap();
+        assert_eq!(std::fs::read_to_string(path("other")).unwrap(), "bad");
     }
 }

@@ -126,12 +126,24 @@ impl Verdict<'_> {
     }
 
     /// The names of the nodes at fault, for a scheduler to start again without them. One that has no name
-    /// cannot be left out.
+    /// cannot be left out, and neither can one whose name is none of a host: a node tells its name
+    /// itself, and `gpu-[0-99]` would leave out others.
     pub fn exclude(&self) -> Vec<String> {
         let members = self.evidence.members();
-        let name = |node: u32| members.get(node as usize).map(|member| visible(&member.name));
-        self.accused().into_iter().filter_map(name).filter(|name| !name.is_empty()).collect()
+        let name = |node: u32| members.get(node as usize).map(|member| host(&member.name));
+        let names = self.accused().into_iter().filter_map(name).filter(|name| is_host(name));
+        names.collect::<indexmap::IndexSet<&str>>().into_iter().map(str::to_owned).collect()
     }
+}
+
+/// The host of a node that has the same name as another one: `gpu-07 (node 8)`.
+fn host(name: &str) -> &str {
+    name.split_once(" (node ").map_or(name, |(host, _)| host)
+}
+
+fn is_host(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    name.bytes().all(is_plain) && name.starts_with(|first: char| first.is_ascii_alphanumeric())
 }
 
 /// The document `rdma-init/preflight/1`.

@@ -177,3 +177,14 @@ fn names_of_others_cannot_move_the_cursor() {
     let line = judge(&evidence, &Asked::default()).line_of(0);
     assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
 }
+
+#[test]
+fn only_names_of_hosts_are_left_out_and_each_once() {
+    let names =
+        ["gpu-07", "gpu-07 (node 1)", "gpu-[0-99]", "--all", "a,b", "a\nb", "", "(node 7)", "n.example"];
+    let member = |name: &str| Member { name: name.to_owned(), ..Member::default() };
+    let evidence = Evidence::new(names.map(member).to_vec(), 1);
+    let unfit: Vec<_> = (0..9).map(|node| (node, "x".to_owned())).collect();
+    let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
+    assert_eq!(verdict.exclude(), ["gpu-07", "n.example"]);
+}
