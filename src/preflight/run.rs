@@ -18,6 +18,10 @@ use crate::sys::signals;
 use crate::wire::Address;
 use crate::wire::listen::Listener;
 
+/// What to do where node 0 cannot have the port.
+const TAKEN: &str = "Another job may be on this machine: give all nodes of this one another port, as in \
+                     --meet HOST:PORT (before a command preflight-meet).";
+
 /// How the preflight has ended.
 pub struct Outcome {
     pub told: Told,
@@ -50,7 +54,11 @@ pub fn run(node: &Node, extent: Extent, limits: Limits) -> Result<Outcome, Strin
 fn zero(node: &Node, extent: Extent, limits: Limits) -> Result<Outcome, String> {
     let until = Instant::now() + node.wait;
     let everywhere = Address::on_port(node.meet.port);
-    let listener = Listener::at(if node.meet.is_loopback() { &node.meet } else { &everywhere }, until)?;
+    let place = if node.meet.is_loopback() { &node.meet } else { &everywhere };
+    let listener = Listener::at(place, until).map_err(|why| match why.contains("in use") {
+        true => format!("{why} {TAKEN}"),
+        false => why,
+    })?;
     let own = match listener.own.ip() {
         ip if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listener.own.port()),
         ip => SocketAddr::new(ip, listener.own.port()),
