@@ -222,15 +222,29 @@ impl Evidence {
     }
 }
 
-/// Leaves out what no report can hold: rails beyond all numbers, and figures that are none.
+/// Leaves out what no report can hold: rails beyond all numbers, figures that are none,
+/// sentences without end.
 fn tidy(outcome: &mut PairOutcome) {
-    if let PairOutcome::Rails(rails) = outcome {
-        rails.retain(|report| usize::from(report.rail) < MOST_RAILS);
-        for report in rails {
-            if let Ok(Measured { latency_us, gbps }) = report.result
-                && !(latency_us.is_finite() && gbps.is_finite() && latency_us >= 0.0 && gbps >= 0.0)
-            {
-                report.result = Err("its figures are no numbers".to_owned());
+    let short = |why: &mut String| *why = visible(&shortened(why));
+    match outcome {
+        PairOutcome::Failed(PairFailure::Unreachable(why) | PairFailure::Refused(why)) => short(why),
+        PairOutcome::Failed(PairFailure::Silent | PairFailure::Left) => {}
+        PairOutcome::Rails(rails) => {
+            rails.retain(|report| usize::from(report.rail) < MOST_RAILS);
+            rails.truncate(MOST_RAILS);
+            for report in rails {
+                match &mut report.result {
+                    Ok(Measured { latency_us, gbps })
+                        if !(latency_us.is_finite()
+                            && gbps.is_finite()
+                            && *latency_us >= 0.0
+                            && *gbps >= 0.0) =>
+                    {
+                        report.result = Err("its figures are no numbers".to_owned());
+                    }
+                    Ok(_) => {}
+                    Err(why) => short(why),
+                }
             }
         }
     }
@@ -293,5 +307,19 @@ mod tests {
         let outcome = PairOutcome::Rails(vec![far]);
         evidence.add(PairReport { round: 1, node: 0, partner: 1, seconds: f32::NAN, outcome });
         assert_eq!(evidence.rails(), 1);
+    }
+
+    #[test]
+    fn a_sentence_without_end_is_cut_and_moves_no_cursor() {
+        let mut evidence = three();
+        let long = "\u{1b}[2J".repeat(1000);
+        let failed = PairOutcome::Failed(PairFailure::Refused(long.clone()));
+        evidence.add(PairReport { round: 0, node: 0, partner: 1, seconds: 1.0, outcome: failed });
+        evidence.add(report(1, 0, 1, &[Err(&long)]));
+        let [first, second] = evidence.tries() else { panic!("two tries") };
+        for came in [first.meeting(), second.rail(0)] {
+            let Some(Came::Ill(0, why)) = came else { panic!("{came:?}") };
+            assert!(why.len() < 2000 && !why.contains('\u{1b}'), "{why}");
+        }
     }
 }

@@ -172,7 +172,9 @@ impl<'a> Rounds<'a> {
                 ToNode::Prove { pairs, more, .. } => self.take(pairs, more),
                 ToNode::Gone { node, why } => self.gone.push((node, visible(&shortened(&why)))),
                 ToNode::Verdict(told) => return Ok(Some(presentable(told))),
-                ToNode::Refused(why) => return Err(format!("node 0 refuses this node: {}", visible(&why))),
+                ToNode::Refused(why) => {
+                    return Err(format!("node 0 refuses this node: {}", visible(&shortened(&why))));
+                }
                 ToNode::Working | ToNode::Waiting { .. } => {}
             }
         }

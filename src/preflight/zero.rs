@@ -1,7 +1,7 @@
 //! Node 0: all nodes come here, are told whom to try their rails with, tell what they found, and
 //! hear the verdict. One process hears them all at once, and waits for none of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -24,6 +24,21 @@ use crate::wire::stranger::Strangers;
 
 /// The most connections whose other end has not proven anything yet.
 const MOST_GUESTS: usize = 512;
+
+/// The most nodes that have proven to be ours and have not said which ones they are. They say it at
+/// once.
+const MOST_NEWCOMERS: usize = 256;
+
+/// The most sentences about nodes that were sent away. One that comes again and again needs no more.
+const MOST_REFUSED: usize = 64;
+
+/// How often each node may come, on average: a node that has gone may come again, and what was kept
+/// of each report stays.
+const MOST_COMINGS: usize = 16;
+
+/// The most messages of one node that are heard before the others are. All reports of a node in the
+/// largest job are fewer.
+const MOST_AT_ONCE: usize = 2048;
 
 /// The most nodes that are named where somebody is waited for.
 const NAMED: usize = 8;
@@ -87,6 +102,8 @@ struct Member {
     round: u16,
     /// Whether it has not told yet what it found.
     at_work: bool,
+    /// The pairs that it was told to try and has not reported: rounds and partners.
+    owed: HashSet<(u16, u32)>,
 }
 
 pub struct Zero<'a> {
@@ -97,6 +114,8 @@ pub struct Zero<'a> {
     /// Nodes that have proven to be ours, and have not said which ones they are.
     newcomers: Vec<(Channel, Instant)>,
     members: BTreeMap<u32, Member>,
+    /// How many nodes have come, each counted as often as it came.
+    comings: usize,
     job: Job,
     heard: Heard,
     /// Whether the verdict is on its way: who goes now may go.
@@ -139,6 +158,7 @@ impl<'a> Zero<'a> {
             strangers: Strangers::new(terms.say),
             newcomers: Vec::new(),
             members: BTreeMap::new(),
+            comings: 0,
             job,
             heard: Heard {
                 nodes: vec![None; nodes],
@@ -231,6 +251,7 @@ impl<'a> Zero<'a> {
             let job = self.job;
             let Some(member) = self.members.get_mut(&node) else { continue };
             member.at_work = true;
+            member.owed.extend(pairs.iter().map(|pair| (pair.round, pair.node)));
             let mut chunks = pairs.chunks(PARTNERS_AT_ONCE).peekable();
             while let Some(pairs) = chunks.next() {
                 let (pairs, more) = (pairs.to_vec(), chunks.peek().is_some());
@@ -308,12 +329,15 @@ impl<'a> Zero<'a> {
         }
         self.hear_newcomers(newcomers);
         let (guests, strangers) = (&mut self.guests, &mut self.strangers);
-        let before = self.newcomers.len();
         while let Some(proven) = guests.hear(&mut |stranger| strangers.add(stranger)) {
+            if self.newcomers.len() == MOST_NEWCOMERS {
+                // The oldest one: it had the most time to say who it is.
+                drop(self.newcomers.remove(0));
+            }
             self.newcomers.push((proven.channel, Instant::now()));
         }
         // What they have sent right behind their proof has been read already.
-        self.hear_newcomers((before..self.newcomers.len()).collect());
+        self.hear_newcomers((0..self.newcomers.len()).collect());
         self.look_for_hung();
         Ok(has_ended)
     }
@@ -357,10 +381,10 @@ impl<'a> Zero<'a> {
             match channel.receive_if_there(LONGEST) {
                 Ok(None) => {}
                 Ok(Some(ToZero::Join(join))) => {
-                    let (channel, _) = self.newcomers.swap_remove(index);
+                    let (channel, _) = self.newcomers.remove(index);
                     self.join(channel, *join);
                 }
-                Ok(Some(_)) | Err(_) => drop(self.newcomers.swap_remove(index)),
+                Ok(Some(_)) | Err(_) => drop(self.newcomers.remove(index)),
             }
         }
         self.newcomers.retain(|(_, since)| since.elapsed() < HUNG);
@@ -369,11 +393,15 @@ impl<'a> Zero<'a> {
     /// A node comes.
     fn join(&mut self, mut channel: Channel, join: Join) {
         if let Some(why) = self.objection(&channel, &join) {
-            (self.terms.say)(&format!("preflight: sends {} away: {why}", channel.address()));
-            self.heard.refused.push(format!("{}: {why}", channel.address()));
-            let _ = channel.send(&ToNode::Refused(why));
+            if self.heard.refused.len() < MOST_REFUSED {
+                (self.terms.say)(&format!("preflight: sends {} away: {why}", channel.address()));
+                self.heard.refused.push(format!("{}: {why}", channel.address()));
+            }
+            // A message that is short fits into an empty queue: nobody is waited for.
+            let _ = channel.queue(&ToNode::Refused(why));
             return;
         }
+        self.comings += 1;
         let Join { node, address, port, rails, transport, report, .. } = join;
         let host = visible(&shortened(&report.host));
         let is_taken = |known: &Known| known.name == host;
@@ -401,7 +429,15 @@ impl<'a> Zero<'a> {
         if self.missing().next().is_some() {
             let _ = channel.queue(&ToNode::Waiting { missing: self.shown_missing() });
         }
-        let member = Member { channel, address, port, heard: Instant::now(), round: 0, at_work: false };
+        let member = Member {
+            channel,
+            address,
+            port,
+            heard: Instant::now(),
+            round: 0,
+            at_work: false,
+            owed: HashSet::new(),
+        };
         self.members.insert(node, member);
     }
 
@@ -421,6 +457,10 @@ impl<'a> Zero<'a> {
         }
         if join.node >= join.nodes {
             return Some(format!("its index is {}, and there are {} nodes", join.node, join.nodes));
+        }
+        let most = self.heard.nodes.len().saturating_add(1).saturating_mul(MOST_COMINGS);
+        if self.comings >= most && self.heard.meeting == Duration::ZERO {
+            return Some("nodes have come and gone too often".to_owned());
         }
         match (self.members.get(&join.node), self.heard.nodes.get(join.node as usize)) {
             (Some(member), Some(Some(known))) => Some(format!(
@@ -447,7 +487,7 @@ impl<'a> Zero<'a> {
         if member.channel.flush().is_err() {
             return self.leaves(node, Gone::Left("it takes no messages any more".to_owned()));
         }
-        loop {
+        for _ in 0..MOST_AT_ONCE {
             match member.channel.receive_if_there(LONGEST) {
                 Ok(None) => return,
                 Ok(Some(ToZero::Alive { round })) => {
@@ -457,9 +497,11 @@ impl<'a> Zero<'a> {
                 Ok(Some(ToZero::Proved { reports, more })) => {
                     member.heard = Instant::now();
                     member.at_work &= more;
-                    // Nobody speaks for another node.
-                    for report in reports.into_iter().filter(|report| report.node == node) {
-                        self.heard.evidence.add(report);
+                    // Nobody speaks for another node, or of a pair that nobody has asked for.
+                    for report in reports {
+                        if report.node == node && member.owed.remove(&(report.round, report.partner)) {
+                            self.heard.evidence.add(report);
+                        }
                     }
                 }
                 Ok(Some(ToZero::Join(_))) => {
@@ -471,6 +513,7 @@ impl<'a> Zero<'a> {
                 }
             }
         }
+        self.leaves(node, Gone::Left("it does not stop to send messages".to_owned()));
     }
 
     /// A node has gone. Its partners do not wait for it.
