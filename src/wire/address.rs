@@ -61,6 +61,12 @@ impl std::fmt::Display for Address {
     }
 }
 
+/// What no host has in its name. A name that is only unknown may be known later, and one with this
+/// never.
+fn is_foreign(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || "[]/,@".contains(c)
+}
+
 /// `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]:PORT`, `:PORT`.
 ///
 /// # Errors
@@ -78,7 +84,9 @@ impl std::str::FromStr for Address {
         };
         let number = port.map_or(Ok(DEFAULT_PORT), str::parse);
         match number {
-            Ok(port) if !text.is_empty() => Ok(Address { host: host.to_owned(), port }),
+            Ok(port) if !text.is_empty() && !host.contains(is_foreign) => {
+                Ok(Address { host: host.to_owned(), port })
+            }
             _ => Err(format!(
                 "{text:?} is not an address; expected HOST:PORT, [IPV6]:PORT, or HOST alone for port {DEFAULT_PORT}"
             )),
@@ -103,7 +111,18 @@ mod tests {
         ] {
             assert_eq!(given.parse::<Address>().unwrap().to_string(), wanted);
         }
-        for wrong in ["", "node:port", "node:70000", "[::1]5", "node:", "[::1]:"] {
+        for wrong in [
+            "",
+            "tcp://node:5",
+            "[::1",
+            "node 1",
+            "a,b",
+            "node:port",
+            "node:70000",
+            "[::1]5",
+            "node:",
+            "[::1]:",
+        ] {
             assert!(wrong.parse::<Address>().unwrap_err().contains("is not an address"), "{wrong}");
         }
     }
