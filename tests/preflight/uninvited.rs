@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
 
-use nix::sys::signal::Signal;
 use rdma_init::preflight::message::{ToNode, ToZero};
 use rdma_init::preflight::pair::{PairFailure, PairOutcome, PairReport};
 
@@ -120,35 +119,6 @@ fn a_node_that_joins_and_closes_is_missing_until_it_comes_again() {
     for node in others.into_iter().chain([zero]) {
         node.end().expect_code(0);
     }
-}
-
-/// Node 0 has fewer descriptors than there are of them.
-#[test]
-fn connections_that_prove_themselves_and_say_no_more_keep_nobody_out() {
-    let job = Job::of(2);
-    let mut command = std::process::Command::new("sh");
-    let zero = job.command(0, &[]);
-    command.args(["-c", "ulimit -n 400; exec \"$0\" \"$@\""]).arg(zero.get_program()).args(zero.get_args());
-    command.envs(zero.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let zero = Node::start(0, command);
-    let _idle: Vec<Stranger> = (0..420).map(|_| Stranger::proven(&job)).collect();
-    job.start(1, &[]).end().expect_code(0);
-    zero.end().expect_code(0);
-}
-
-#[test]
-fn a_node_that_does_not_stop_to_send_is_sent_away() {
-    let job = Job::of(2);
-    let zero = job.start(0, &["--log-level", "debug"]);
-    let mut loud = Stranger::proven(&job);
-    loud.join(&job, 1, "loud");
-    zero.wait_for("loud has come");
-    zero.signal(Signal::SIGSTOP);
-    for _ in 0..3000 {
-        loud.channel.queue(&ToZero::Alive { round: 0 }).unwrap();
-    }
-    zero.signal(Signal::SIGCONT);
-    zero.end().expect_code(1).expect("it does not stop to send messages");
 }
 
 #[test]
