@@ -2,8 +2,9 @@
 //!
 //! Node 0 hears all nodes ([`zero`]), and takes part itself like any of them ([`node`]). Each node
 //! tries its pairs in the rounds of the [`schedule`] ([`rounds`]), each pair in a process of its own
-//! ([`prove`]).
+//! ([`call`], [`prove`]).
 
+mod call;
 pub mod culprit;
 pub mod evidence;
 pub mod hostlist;
