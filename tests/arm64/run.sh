@@ -1,7 +1,8 @@
 #!/bin/sh
 # The suites with the program for arm64, on a machine of another architecture: QEMU runs the
 # program, and this machine the tests around it. The unit tests run in QEMU as a whole, and the
-# suite of virtual machines boots kernels of arm64 with pages of 4 and of 16 KiB.
+# suite of virtual machines boots kernels of arm64 with pages of 4 and of 16 KiB: the scripts that pages
+# have a part in run with both.
 #
 #     tests/arm64/run.sh [SUITE...]      runs some of lib, golden, cli, init, nccl and vm, or all
 #
@@ -34,11 +35,12 @@ run() {
     "$@"
 }
 
-# of_this_machine SUITE THREADS PROGRAM: the tests are of this machine's architecture.
+# of_this_machine SUITE THREADS PROGRAM [NAME]: the tests are of this machine's architecture. NAME is
+# the suite's in the list.
 of_this_machine() {
     RDMA_INIT_TEST_BINARY=$3
     export RDMA_INIT_TEST_BINARY
-    run "$1" "$2" cargo test --locked --no-fail-fast --test "$1"
+    run "${4:-$1}" "$2" cargo test --locked --no-fail-fast --test "$1"
 }
 
 # Many of the tests only wait, so that eight of them can run at once.
@@ -55,10 +57,8 @@ one() {
             ;;
         nccl) RDMA_INIT_TEST_NCCL_ARCHITECTURE=aarch64 of_this_machine nccl 2 "$program" ;;
         vm)
-            for machine in aarch64 aarch64-16k; do
-                echo "--- arm64: the virtual machine $machine"
-                RDMA_INIT_VM_MACHINE=$machine of_this_machine vm 2 "$program" || return
-            done
+            RDMA_INIT_VM_MACHINE=aarch64 of_this_machine vm 2 "$program" || return
+            RDMA_INIT_VM_MACHINE=aarch64-16k of_this_machine vm 2 "$program" vm-16k
             ;;
         *) of_this_machine "$1" 8 "$program" ;;
     esac

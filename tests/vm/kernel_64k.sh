@@ -41,6 +41,7 @@ build_kernel() {
     done
     : >"$cache/kernel/lib/modules/$version/modules.order"
     depmod -b "$cache/kernel" "$version"
+    cp "$here/kernel_64k.config" "$cache/config"
     mv -f "$build/arch/arm64/boot/Image" "$cache/vmlinux"
     rm -rf "$sources" "$build"
 }

@@ -37,12 +37,6 @@ start() {
     expect 'exit code' "$code" "$wanted"
 }
 
-# has NAME TEXT: whether it is in /run/out.
-has() {
-    grep -q -- "$2" /run/out || fail "$1: no $2"
-    echo "ok: $1"
-}
-
 echo '--- a fabric that is sound'
 self_test 0
 has 'both are tried' 'ok *verbs-loopback mlx5_2:1 .*arrived unchanged'

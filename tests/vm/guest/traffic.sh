@@ -15,11 +15,6 @@ job() {
     cat /run/out
 }
 
-has() {
-    grep -q -- "$2" /run/out || fail "$1: no $2"
-    echo "ok: $1"
-}
-
 has_not() {
     ! grep -q -- "$2" /run/out || fail "$1: there is $2"
     echo "ok: $1"
@@ -46,7 +41,7 @@ job -- "$init" self-test --only verbs-loopback >/run/self_test
 has 'it shows' '^rdma-init: mlx5_1 sent [1-9][0-9]* packets and received [1-9]'
 has_not 'no warning' 'nothing has moved'
 # Before the job, it is not the job's.
-job --self-test enforce -- true
+job --self-test enforce --prepare-timeout 60s -- true
 has 'it is not counted' '^rdma-init: mlx5_1 sent 0 packets'
 code=0
 "$init" --supervise -- "$init" self-test --only verbs-loopback >/run/self_test 2>/run/out || code=$?
