@@ -14,10 +14,7 @@ pub struct NoList;
 /// # Errors
 /// The text is no JSON list.
 pub fn without(text: &str) -> Result<Vec<Value>, NoList> {
-    let entries: Vec<Value> = match text.trim() {
-        "" => Vec::new(),
-        text => serde_json::from_str(text).map_err(|_| NoList)?,
-    };
+    let entries = entries(text)?;
     let place = |mark: &str| entries.iter().position(|entry| entry == mark);
     // A mark without its counterpart is not a block.
     match (place(BEGIN), place(END)) {
@@ -25,6 +22,23 @@ pub fn without(text: &str) -> Result<Vec<Value>, NoList> {
             Ok(entries[..begin].iter().chain(&entries[end + 1..]).cloned().collect())
         }
         _ => Ok(entries),
+    }
+}
+
+/// The texts in the list, ours among them, without the marks.
+///
+/// # Errors
+/// The text is no JSON list.
+pub fn names(text: &str) -> Result<Vec<String>, NoList> {
+    let entries = entries(text)?;
+    let texts = entries.iter().filter_map(Value::as_str).filter(|text| ![BEGIN, END].contains(text));
+    Ok(texts.map(str::to_owned).collect())
+}
+
+fn entries(text: &str) -> Result<Vec<Value>, NoList> {
+    match text.trim() {
+        "" => Ok(Vec::new()),
+        text => serde_json::from_str(text).map_err(|_| NoList),
     }
 }
 

@@ -31,6 +31,13 @@ pub fn addresses(file: &[u8], name: &str) -> Vec<IpAddr> {
     found
 }
 
+/// Returns whether the name always means this host, whatever a file or a server says (RFC 6761,
+/// section 6.3).
+pub fn is_localhost(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

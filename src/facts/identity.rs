@@ -84,10 +84,21 @@ pub fn started(pid: i32) -> Option<u64> {
 
 /// How long ago that was, in seconds; `None` if it is not known.
 pub fn age(started: u64) -> Option<u64> {
+    Some(now()?.saturating_sub(started) / ticks_per_second()?)
+}
+
+/// What the clock of [`started`] shows now.
+pub fn now() -> Option<u64> {
     let uptime = of_kernel("/proc/uptime")?;
-    let uptime: u64 = uptime.split('.').next()?.parse().ok()?;
+    let (seconds, rest) = uptime.split_whitespace().next()?.split_once('.')?;
+    // The kernel writes hundredths of a second (proc(5)).
+    let hundredths = seconds.parse::<u64>().ok()?.checked_mul(100)?.checked_add(rest.parse().ok()?)?;
+    Some(hundredths.checked_mul(ticks_per_second()?)? / 100)
+}
+
+fn ticks_per_second() -> Option<u64> {
     let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
-    Some(uptime.saturating_sub(started / u64::try_from(ticks).ok()?.max(1)))
+    u64::try_from(ticks).ok().filter(|ticks| *ticks > 0)
 }
 
 #[cfg(test)]

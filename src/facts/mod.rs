@@ -137,6 +137,8 @@ pub struct Sources<'a> {
     pub addresses: fn() -> Result<Vec<net::InterfaceAddress>, nix::errno::Errno>,
     /// The routes and rules; if that fails, the files below the root tell of routes.
     pub routing: fn() -> Result<rtnetlink::Routing, nix::errno::Errno>,
+    /// How the name of the job's master is looked up, where no file has it.
+    pub look_up: names::LookUp,
     /// Whether the image is read on a host without RDMA, too.
     pub image_in_any_case: bool,
     /// Which libraries are looked for.
@@ -192,7 +194,7 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
         node_list: image
             .as_ref()
             .and_then(|image| node_list::read(&reader, environment, known.homes.as_ref(), image)),
-        names: reads_names.then(|| names::read(&reader, &known.platform)).flatten(),
+        names: reads_names.then(|| names::read(&reader, &known.platform, sources.look_up)).flatten(),
         rdma,
         image,
         net,

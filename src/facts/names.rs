@@ -1,5 +1,5 @@
-//! The names by which the processes of a job look each other up, as far as a file tells:
-//! that of this host, and that of the job's master.
+//! The names by which the processes of a job look each other up: that of this host, as far as a
+//! file tells, and that of the job's master, as far as a file or DNS tells.
 
 use std::net::IpAddr;
 
@@ -17,50 +17,93 @@ pub struct Names {
     /// What `/etc/hosts` says about it, in the order of the lines. Where that is nothing, DNS
     /// is asked, which is not done here.
     pub host_addresses: Vec<IpAddr>,
-    /// What `/etc/hosts` says about `MASTER_ADDR`, where that is a name.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub master_addresses: Vec<IpAddr>,
+    /// Where `MASTER_ADDR` leads; `None` where it is not set, or where nobody has to be asked: an
+    /// address, this host's own name, the only node of a job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub master: Option<Master>,
 }
 
-/// Reads the host's name and looks for the names in `/etc/hosts`; `None` if the host has no name.
-pub fn read(reader: &Reader, platform: &Platform) -> Option<Names> {
+/// Where the name of the job's master leads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Master {
+    /// `/etc/hosts` has the name.
+    InFile(Vec<IpAddr>),
+    ByDns(Vec<IpAddr>),
+    /// Nobody knows the name. The text says who was asked.
+    Unknown(String),
+}
+
+/// How a name is looked up that is in no file; the error is a sentence.
+pub type LookUp = fn(&str) -> Result<Vec<IpAddr>, String>;
+
+/// Reads the host's name and looks for the names; `None` if the host has no name.
+pub fn read(reader: &Reader, platform: &Platform, look_up: LookUp) -> Option<Names> {
     let host = reader.text_if_readable("/proc/sys/kernel/hostname").filter(|name| !name.is_empty())?;
     let file = reader.bytes("/etc/hosts", LONGEST).unwrap_or_default();
-    let master = platform.master_addr.as_deref();
-    Some(Names {
-        host_addresses: hosts::addresses(&file, &host),
-        master_addresses: master.map(|name| hosts::addresses(&file, name)).unwrap_or_default(),
-        host,
-    })
+    let is_alone = platform.nodes.is_some_and(|nodes| nodes.count == 1);
+    let name = platform.master_addr.as_deref().filter(|name| !is_alone && !is_address(name));
+    let master = name.and_then(|name| match hosts::addresses(&file, name) {
+        found if !found.is_empty() => Some(Master::InFile(found)),
+        _ if is_same_host(name, &host) => None,
+        _ => Some(look_up(name).map_or_else(Master::Unknown, Master::ByDns)),
+    });
+    Some(Names { host_addresses: hosts::addresses(&file, &host), master, host })
+}
+
+fn is_address(text: &str) -> bool {
+    text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
+}
+
+/// Whether two names begin with the same label: one of them may have the domain, and the other not.
+pub fn is_same_host(one: &str, other: &str) -> bool {
+    let label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    label(one) == label(other)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::platform::Nodes;
     use std::fs;
 
     #[test]
-    fn the_host_and_the_master_are_looked_up_in_the_file() {
+    fn the_host_and_the_master_are_looked_up() {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        let read = || {
-            read(
-                &Reader::new(root.path()),
-                &Platform { master_addr: Some("node-0".to_owned()), ..Platform::default() },
-            )
+        let address = |text: &str| vec![text.parse::<IpAddr>().unwrap()];
+        let read = |master: &str, count| {
+            let nodes = Some(Nodes { count, this: 0 });
+            let platform = Platform { master_addr: Some(master.to_owned()), nodes, ..Platform::default() };
+            read(&Reader::new(root.path()), &platform, |name| match name {
+                "in-dns" => Ok(vec!["10.9.9.9".parse().unwrap()]),
+                _ => Err("DNS does not know it".to_owned()),
+            })
         };
-        assert_eq!(read(), None);
+        let master = |name: &str| read(name, 2).unwrap().master;
+        assert_eq!(read("node-0", 2), None, "the host has no name");
         write("proc/sys/kernel/hostname", "node-1\n");
-        let named = Names { host: "node-1".to_owned(), ..Names::default() };
-        assert_eq!(read(), Some(named.clone()), "without /etc/hosts");
+        let unknown = Master::Unknown("DNS does not know it".to_owned());
+        let named = Names { host: "node-1".to_owned(), master: Some(unknown.clone()), ..Names::default() };
+        assert_eq!(read("node-0", 2), Some(named), "without /etc/hosts");
+
         write("etc/hosts", "127.0.0.1 localhost\n127.0.1.1 node-1.local node-1\n10.0.0.1 node-0\n");
-        let address = |text: &str| vec![text.parse().unwrap()];
-        let found =
-            Names { host_addresses: address("127.0.1.1"), master_addresses: address("10.0.0.1"), ..named };
-        assert_eq!(read(), Some(found));
+        assert_eq!(read("node-0", 2).unwrap().host_addresses, address("127.0.1.1"));
+        for (name, found) in [
+            ("node-0", Some(Master::InFile(address("10.0.0.1")))),
+            ("node-1", Some(Master::InFile(address("127.0.1.1")))),
+            ("in-dns", Some(Master::ByDns(address("10.9.9.9")))),
+            ("node-9", Some(unknown)),
+            ("NODE-1.other", None),
+            ("10.0.0.7", None),
+            ("[fd00::7]", None),
+        ] {
+            assert_eq!(master(name), found, "{name}");
+        }
+        assert_eq!(read("node-9", 1).unwrap().master, None, "the only node");
     }
 }

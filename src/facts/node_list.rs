@@ -22,7 +22,14 @@ pub struct NodeList {
     /// another file for each process.
     pub path: String,
     pub holds: Holds,
+    /// The names in the list, those of an earlier start of rdma-init among them; no more than
+    /// [`MOST`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
 }
+
+/// The most names that are kept.
+const MOST: usize = 256;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -51,13 +58,19 @@ pub fn read(
     }
     let path = Path::new(&folder(environment, homes)?).join(FILE).to_str()?.to_owned();
     if !path.starts_with('/') {
-        return Some(NodeList { path, holds: Holds::Nothing });
+        return Some(NodeList { path, ..NodeList::default() });
     }
-    let holds = match reader.exact_text_unless(&path, &[]) {
-        None => Holds::Nothing,
-        Some(text) => list::without(&text).map_or(Holds::NoList, |_| Holds::List),
+    let (holds, names) = match reader.exact_text_unless(&path, &[]) {
+        None => (Holds::Nothing, Vec::new()),
+        Some(text) => match list::names(&text) {
+            Err(_) => (Holds::NoList, Vec::new()),
+            Ok(mut names) => {
+                names.truncate(MOST);
+                (Holds::List, names)
+            }
+        },
     };
-    Some(NodeList { path, holds })
+    Some(NodeList { path, holds, names })
 }
 
 /// vLLM's folder of settings (`vllm/envs.py`, `VLLM_CONFIG_ROOT`).

@@ -231,6 +231,8 @@ ids! {
 
     /// `MASTER_ADDR` leads to the loopback, and this is not the first node of the job.
     MasterLoopback = "master-loopback", "Set `MASTER_ADDR` to an address of the first node, or to a name that leads there from each node.";
+    /// Neither `/etc/hosts` nor DNS knows the name in `MASTER_ADDR` yet.
+    MasterUnknown = "master-unknown", "Nothing, where the first node is still starting. Else correct the name, or make what gives it an address: in Kubernetes a headless Service.";
 
     // Libraries beside NCCL.
 
@@ -250,6 +252,11 @@ ids! {
     /// A library will meet on the loopback: a variable says so, or the host's own name does, and
     /// nothing could be filled in; or the name in MASTER_ADDR leads there.
     LibraryLoopback = "library-loopback", "Name the interface that the nodes reach each other through. On a single node, nothing needs to be done.";
+
+    /// The image has a library beside NCCL in several releases, or several packages of it.
+    LibraryVersionsDiffer = "library-versions-differ", "Keep one of them. `rdma-init inspect` shows all of them.";
+    /// Libraries of a package are not there, although pip has noted it as installed.
+    LibraryBroken = "library-broken", "Install the package anew: `pip install --force-reinstall --no-deps NAME==VERSION`.";
 
     /// vLLM's map of GPUs to NICs does not fit this host, or the release of vLLM in the image.
     VllmMapping = "vllm-mapping", "Remove `VLLM_GPU_NIC_PCIE_MAPPING` and `VLLM_NIC_SELECTION_VARS`: rdma-init fills them in where they are needed.";

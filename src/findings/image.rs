@@ -1,6 +1,7 @@
 //! Libraries of the image that are missing, or there twice.
 
 use super::kernel_abi;
+use super::libraries::copies::with_path;
 use crate::facts::Facts;
 use crate::facts::image::Image;
 use crate::facts::image::architecture::{Foreign, Kind};
@@ -76,17 +77,7 @@ fn several(facts: &Facts, image: &Image) -> Option<Finding> {
     if image.nccl_versions().len() < 2 {
         return None;
     }
-    let list: Vec<String> = image
-        .nccl
-        .iter()
-        .map(|library| {
-            format!(
-                "{} in {}",
-                library.version.as_deref().unwrap_or("of unknown version"),
-                library.path.display()
-            )
-        })
-        .collect();
+    let list: Vec<String> = image.nccl.iter().map(with_path).collect();
     let taken = match installed::found(facts) {
         Some((version, path)) => format!("the job seems to load {version} ({path})"),
         None => "it is not known which one the job loads".to_owned(),

@@ -4,33 +4,115 @@
 use std::net::IpAddr;
 
 use crate::facts::Facts;
+use crate::facts::hosts::is_localhost;
+use crate::facts::names::{self, Master};
 use crate::finding::{Finding, Id};
 
-/// The finding, on a node other than the first.
+/// The finding, on a node that may not be the first.
 pub fn finding(facts: &Facts) -> Option<Finding> {
-    let nodes = facts.platform.nodes.filter(|nodes| nodes.this > 0)?;
-    let master = facts.platform.master_addr.as_deref()?;
-    let literal = master.trim_matches(['[', ']']).parse::<IpAddr>().ok();
-    let of_file = || facts.names.as_ref().and_then(|names| names.master_addresses.first().copied());
-    let (address, from) = match literal {
-        Some(address) => (address, ""),
-        None if is_localhost(master) => (IpAddr::from([127, 0, 0, 1]), ""),
-        None => (of_file()?, " in /etc/hosts"),
-    };
-    if !address.is_loopback() {
+    let name = facts.platform.master_addr.as_deref()?;
+    let node = facts.platform.nodes;
+    // The first node itself listens on all of its addresses.
+    if node.is_some_and(|node| node.this == 0) {
         return None;
     }
-    let what = if literal.is_some() { String::new() } else { format!(", which is {address}{from}") };
-    let message = format!(
-        "MASTER_ADDR={master}{what}: that is this node itself, and it is number {} of {} (counted from 0). Its processes will wait for a master that is not here, and the job does not start.",
-        nodes.this, nodes.count
-    );
+    let found = facts.names.as_ref().and_then(|names| names.master.as_ref());
+    if let Some(Master::Unknown(why)) = found {
+        return Some(unknown(name, why));
+    }
+    let (address, what) = on_loopback(name, found)?;
+    let lost = match node {
+        Some(node) => format!(
+            "that is this node itself, and it is number {} of {} (counted from 0). Its processes will wait for a master that is not here, and the job does not start.",
+            node.this, node.count
+        ),
+        // Whoever gives the address of the loopback, or this host's own name, may mean it.
+        None if found.is_none() || is_own(facts, name, address) => return None,
+        None => "the processes of this node look for the master on their own node. On every node but the master's, torch.distributed ends with a time-out.".to_owned(),
+    };
+    let message = format!("MASTER_ADDR={name}{what}: {lost}");
     Some(Finding::warning(Id::MasterLoopback, message).about_variables(["MASTER_ADDR"]).with_fix(
         "Set MASTER_ADDR to an address of the first node, or to a name that leads there from each node.",
     ))
 }
 
-/// The name of this host itself, whatever a file says (RFC 6761, section 6.3).
-fn is_localhost(name: &str) -> bool {
-    name.eq_ignore_ascii_case("localhost")
+/// The address of the loopback to which the name leads, and how it does so.
+fn on_loopback(name: &str, found: Option<&Master>) -> Option<(IpAddr, String)> {
+    if let Ok(address) = name.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return address.is_loopback().then(|| (address, String::new()));
+    }
+    let (all, from) = match found {
+        _ if is_localhost(name) => return Some((IpAddr::from([127, 0, 0, 1]), String::new())),
+        Some(Master::InFile(all)) => (all, "in /etc/hosts"),
+        Some(Master::ByDns(all)) => (all, "in DNS"),
+        _ => return None,
+    };
+    // c10d tries each address.
+    let first = all.first().filter(|_| all.iter().all(IpAddr::is_loopback))?;
+    Some((*first, format!(", which is {first} {from}")))
+}
+
+fn is_own(facts: &Facts, name: &str, address: IpAddr) -> bool {
+    let is_this = |names: &names::Names| {
+        names::is_same_host(name, &names.host) || names.host_addresses.contains(&address)
+    };
+    is_localhost(name) || facts.names.as_ref().is_some_and(is_this)
+}
+
+/// The processes ask for the name again until their time-out (`SocketConnectOp::tryConnect` in
+/// `torch/csrc/distributed/c10d/socket.cpp`, PyTorch 1.12 and later).
+fn unknown(name: &str, why: &str) -> Finding {
+    let message = format!(
+        "MASTER_ADDR={name} leads nowhere yet: {why}. The processes of torch.distributed ask for it again until their time-out."
+    );
+    Finding::info(Id::MasterUnknown, message).about_variables(["MASTER_ADDR"]).with_fix(
+        "Nothing, where the first node is still starting. Else correct the name, or make what gives it an address: in Kubernetes a headless Service.",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::names::Names;
+    use crate::facts::platform::{Nodes, Platform};
+
+    /// What is said on a node whose host is `node-1`, and which is 127.0.1.1 in its own file.
+    fn said(name: &str, this: Option<u32>, master: Option<Master>) -> Option<&'static str> {
+        let nodes = this.map(|this| Nodes { count: 2, this });
+        let platform = Platform { master_addr: Some(name.to_owned()), nodes, ..Platform::default() };
+        let host_addresses = vec!["127.0.1.1".parse().unwrap()];
+        let names = Some(Names { host: "node-1".to_owned(), host_addresses, master });
+        finding(&Facts { names, platform, ..Facts::default() }).map(|finding| finding.id.name())
+    }
+
+    #[test]
+    fn a_master_that_leads_to_this_node_is_lost_unless_this_is_the_master() {
+        let all = |addresses: &[&str]| addresses.iter().map(|address| address.parse().unwrap()).collect();
+        let file = |addresses: &[&str]| Some(Master::InFile(all(addresses)));
+        let lost = Some("master-loopback");
+        for (name, this, master, expected) in [
+            ("node-0", None, file(&["127.0.0.1"]), lost),
+            ("node-0.local", None, file(&["127.0.0.1", "::1"]), lost),
+            ("node-0", None, Some(Master::ByDns(all(&["127.0.0.1"]))), lost),
+            ("node-0", Some(1), file(&["127.0.0.1"]), lost),
+            ("node-1", Some(1), file(&["127.0.1.1"]), lost),
+            ("localhost", Some(1), file(&["127.0.0.1"]), lost),
+            ("127.0.0.1", Some(1), None, lost),
+            ("[::1]", Some(1), None, lost),
+            // The first node, or perhaps the first node.
+            ("node-0", Some(0), file(&["127.0.0.1"]), None),
+            ("localhost", None, file(&["127.0.0.1"]), None),
+            ("127.0.0.1", None, None, None),
+            ("node-1.local", None, file(&["127.0.0.1"]), None),
+            ("alias", None, file(&["127.0.1.1"]), None),
+            // Another node.
+            ("node-0", Some(1), file(&["10.0.0.1"]), None),
+            ("node-0", Some(1), file(&["127.0.0.1", "10.0.0.1"]), None),
+            ("10.0.0.1", Some(1), None, None),
+            ("node-0", Some(1), Some(Master::Unknown("no".to_owned())), Some("master-unknown")),
+            ("node-0", None, Some(Master::Unknown("no".to_owned())), Some("master-unknown")),
+        ] {
+            assert_eq!(said(name, this, master), expected, "{name} {this:?}");
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! the variable, the host's own name decides, see [`super::meeting`].
 
 use super::meeting::Grammar;
-use super::{Library, Remark, Subject, Will};
+use super::{Library, Remark, Will};
 use crate::fabric::Rails;
 
 const VARIABLE: &str = "GLOO_SOCKET_IFNAME";
@@ -16,17 +16,12 @@ pub const LIBRARY: Library = Library {
     title: "Gloo",
     filled: &[VARIABLE],
     read: &["GLOO_"],
-    is_here,
+    is_here: |subject| GRAMMAR.is_here(subject),
     fills: |subject| GRAMMAR.fill(subject).into_iter().collect(),
     remarks: |subject| GRAMMAR.remarks(subject).into_iter().map(Remark::Meeting).collect(),
     will: |subject| GRAMMAR.meeting(subject).map(Will::Meet),
 };
 
-fn is_here(subject: &Subject) -> bool {
-    let torch = subject.facts.image.as_ref().and_then(|image| image.torch.as_ref());
-    torch.is_some() || subject.value(VARIABLE).is_some()
-}
-
 pub fn value(variable: &str, rails: &Rails) -> Option<String> {
-    (variable == VARIABLE).then_some(rails.interface?.to_owned())
+    GRAMMAR.value(variable, rails)
 }

@@ -9,8 +9,8 @@
 use std::net::IpAddr;
 
 use super::{Fill, Subject, Why};
+use crate::fabric::Rails;
 use crate::fabric::interface::obstacle;
-use crate::facts::Facts;
 use crate::facts::names::Names;
 use crate::facts::net::Net;
 
@@ -50,12 +50,7 @@ pub enum Meeting {
 }
 
 /// What is wrong with the value of a variable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remark {
-    pub library: &'static str,
-    pub variable: &'static str,
-    pub what: What,
-}
+pub type Remark = super::About<What>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
@@ -84,6 +79,17 @@ pub struct Grammar {
 }
 
 impl Grammar {
+    /// PyTorch has these libraries in itself.
+    pub fn is_here(&self, subject: &Subject) -> bool {
+        let torch = subject.facts.image.as_ref().and_then(|image| image.torch.as_ref());
+        torch.is_some() || subject.value(self.variable).is_some()
+    }
+
+    /// The interface of the job, for a profile that asks for the variable.
+    pub fn value(&self, variable: &str, rails: &Rails) -> Option<String> {
+        (variable == self.variable).then_some(rails.interface?.to_owned())
+    }
+
     /// The names in the value; `None` where the library asks for the host's name.
     fn entries<'v>(&self, subject: &Subject<'v>) -> Option<Vec<&'v str>> {
         let value = subject.value(self.variable).filter(|value| value.len() >= self.shortest)?;
@@ -194,20 +200,6 @@ fn end(net: &Net, name: &str) -> Option<End> {
     Some(End { interface: name.to_owned(), address })
 }
 
-/// `MASTER_ADDR`, where it is the name of another host and `/etc/hosts` has the loopback for it: the
-/// processes here look for the job's master on their own node (c10d, `TCPStore`).
-pub fn master_that_is_lost(facts: &Facts) -> Option<(&str, IpAddr)> {
-    let names = facts.names.as_ref()?;
-    let master = facts.platform.master_addr.as_deref()?;
-    let first = names.master_addresses.first().filter(|first| first.is_loopback())?;
-    let label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
-    let is_meant = ["localhost", "ip6-localhost"].contains(&label(master).as_str());
-    // The master itself listens on all of its addresses.
-    let is_own = label(master) == label(&names.host) || names.host_addresses.contains(first);
-    (!is_meant && !is_own && names.master_addresses.iter().all(IpAddr::is_loopback))
-        .then_some((master, *first))
-}
-
 fn wrong(net: &Net, entry: &str) -> Option<What> {
     let entry_owned = || entry.to_owned();
     if let Some(end) = end(net, entry) {
@@ -228,8 +220,8 @@ fn wrong(net: &Net, entry: &str) -> Option<What> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::Facts;
     use crate::facts::net::Interface;
-    use crate::facts::platform::Platform;
 
     fn net() -> Net {
         let interface = |name: &str, addresses: &[&str]| Interface {
@@ -278,33 +270,17 @@ mod tests {
     }
 
     #[test]
-    fn a_master_of_another_name_is_lost_on_the_loopback() {
-        let lost = |master: &str, host: &[&str], addresses: &[&str]| {
-            let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
-            let names = Some(Names { master_addresses: addresses, ..names(host) });
-            let platform = Platform { master_addr: Some(master.to_owned()), ..Platform::default() };
-            master_that_is_lost(&Facts { names, platform, ..Facts::default() }).is_some()
-        };
-        assert!(lost("node-0", &["10.0.0.5"], &["127.0.0.1"]));
-        assert!(lost("node-0.local", &[], &["127.0.1.1", "::1"]));
-        for (master, host, addresses) in [
-            ("localhost", &[][..], &["127.0.0.1"][..]),
-            ("node-0", &[], &[]),
-            ("node-0", &[], &["10.0.0.1"]),
-            ("node-0", &[], &["127.0.0.1", "10.0.0.1"]),
-            ("node.cluster.local", &[], &["127.0.1.1"]),
-            ("alias", &["127.0.1.1"], &["127.0.1.1"]),
-        ] {
-            assert!(!lost(master, host, addresses), "{master} {addresses:?}");
-        }
-    }
-
-    #[test]
     fn names_are_exact_and_a_list_is_one_where_the_library_takes_lists() {
         let facts = Facts { net: net(), names: Some(names(&["10.0.0.5"])), ..Facts::default() };
         let rails = crate::fabric::Rails { ports: &[], gid_index: None, interface: Some("eth0") };
         let ask = |list, shortest, value: Option<&'static str>| {
-            let subject = Subject { facts: &facts, rails: &rails, values: &|_| value, is_kept: &|_| false };
+            let subject = Subject {
+                facts: &facts,
+                rails: &rails,
+                values: &|_| value,
+                is_kept: &|_| false,
+                is_in_conf: &|_| false,
+            };
             let grammar = Grammar { library: "L", variable: "V", list, shortest };
             let first = grammar.remarks(&subject).pop().map(|remark| remark.what);
             (first, grammar.meeting(&subject), grammar.fill(&subject))

@@ -6,6 +6,10 @@
 //! host ([`Fill`]), what is wrong with the user's own values ([`Remark`]), and what it will do in
 //! the end ([`Will`]). All of that is data: `plan::words` has the reasons, `findings::libraries`
 //! the findings.
+//!
+//! libfabric, as NIXL and MPI may use it, has none. Its provider for verbs finds HCAs through RDMA CM by
+//! the addresses of interfaces (`vrb_getifaddrs` in `prov/verbs/src/verbs_info.c`, 1.17), so it takes an
+//! address of this container; EFA has one GID. tests/vm/guest/ucx.sh asks it.
 
 pub mod gloo;
 pub mod meeting;
@@ -15,6 +19,7 @@ mod nvshmem;
 pub mod own_verbs;
 pub mod rccl;
 mod tensorpipe;
+mod uccl;
 pub mod ucx;
 pub mod vllm;
 mod wanted;
@@ -52,6 +57,7 @@ pub const ALL: &[&Library] = &[
     &ucx::LIBRARY,
     &nvshmem::LIBRARY,
     &mooncake::LIBRARY,
+    &uccl::LIBRARY,
     &vllm::LIBRARY,
 ];
 
@@ -62,11 +68,20 @@ pub struct Subject<'a> {
     pub values: &'a dyn Fn(&str) -> Option<&'a str>,
     /// Whether somebody has said that a variable is not to be filled in.
     pub is_kept: &'a dyn Fn(&str) -> bool,
+    /// Whether only a conf file of NCCL's has the value of a variable. NCCL puts such values into the
+    /// environment of its process when it starts (`src/misc/param.cc`, `setEnvFile`), and until then
+    /// no other library sees them.
+    pub is_in_conf: &'a dyn Fn(&str) -> bool,
 }
 
 impl<'a> Subject<'a> {
     pub fn value(&self, variable: &str) -> Option<&'a str> {
         (self.values)(variable)
+    }
+
+    /// The value that the environment has when the job starts.
+    pub fn in_environment(&self, variable: &str) -> Option<&'a str> {
+        self.value(variable).filter(|_| !(self.is_in_conf)(variable))
     }
 }
 
@@ -88,8 +103,21 @@ pub enum Why {
         named: meeting::Named,
     },
     Ucx(ucx::Why),
-    OwnVerbs(own_verbs::Why),
+    /// The library of this title opens HCAs itself.
+    OwnVerbs {
+        library: &'static str,
+        without: own_verbs::Without,
+    },
     Vllm(vllm::Why),
+}
+
+/// What is wrong with a variable of one of several libraries that are alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About<W> {
+    /// As people write it.
+    pub library: &'static str,
+    pub variable: &'static str,
+    pub what: W,
 }
 
 /// Something that is wrong with a library's variables.

@@ -6,12 +6,19 @@
 //!   v0.3.9 does not read and v0.3.13 does.
 //! * The GID is that of `MC_GID_INDEX`, else of `NCCL_IB_GID_INDEX`
 //!   (`src/config.cpp`), else the first with IPv4 and RoCE v2 that has an interface, else the first
-//!   with IPv4 and RoCE v2 (`rdma_context.cpp`, `findBestGidIndex`).
+//!   with IPv4 and RoCE v2 (`rdma_context.cpp`, `findBestGidIndex`). Since v0.3.12, each GID has a
+//!   rank (`rdma_gid_probe.h`). Only the environment counts, and no conf file of NCCL's.
+//! * It takes one port of each HCA, that of `MC_IB_PORT`, else the first (`src/config.cpp`).
 //! * `MC_MTU` must be one of four numbers; v0.3.9 ends at any other.
 
+use super::nccl::number::atoi;
 use super::nccl::version::Version;
-use super::own_verbs::{Remark, What, Why, Without, not_here, others, roce, wrong_slot};
-use super::{Fill, Library, Remark as OfLibrary, Subject, Why as OfFill};
+use super::own_verbs::{
+    Remark, What, Without, class_of_nccl, fill, not_here, others, right_index, used_hcas, wrong_slot,
+};
+use super::{Fill, Library, Remark as OfLibrary, Subject};
+use std::net::IpAddr;
+
 use crate::fabric::Candidate;
 use crate::facts::gid::{Gid, GidType};
 
@@ -25,16 +32,19 @@ const ENGINE: &str = "MC_TE_FILTERS";
 const MTU: &str = "MC_MTU";
 const CLASS: &str = "MC_IB_TC";
 const TCP: &str = "MC_FORCE_TCP";
+const PORT: &str = "MC_IB_PORT";
 
 /// The first release that is known to read `MC_TE_FILTERS`.
 const FILTERS_ENGINE: Version = Version::new(0, 3, 13);
+/// The first that ranks GIDs by their interfaces and addresses.
+const RANKS_GIDS: Version = Version::new(0, 3, 12);
 /// The first that reads `MC_IB_TC`.
 const HAS_CLASS: Version = Version::new(0, 3, 8);
 
 pub const LIBRARY: Library = Library {
     name: "mooncake",
     title: TITLE,
-    filled: &[INDEX, STORE, ENGINE, CLASS],
+    filled: &[INDEX, STORE, ENGINE, CLASS, PORT],
     read: &["MC_"],
     is_here,
     fills,
@@ -51,57 +61,107 @@ fn release(subject: &Subject) -> Option<Version> {
 
 fn is_here(subject: &Subject) -> bool {
     let is_set = |name: &&str| subject.value(name).is_some();
-    release(subject).is_some() || [INDEX, STORE, FINDS, ENGINE, MTU, CLASS, TCP].iter().any(is_set)
-}
-
-fn fill(variable: &'static str, value: String, without: Without) -> Fill {
-    Fill { variable, value, why: OfFill::OwnVerbs(Why { library: TITLE, without }) }
+    release(subject).is_some() || [INDEX, STORE, FINDS, ENGINE, MTU, CLASS, TCP, PORT].iter().any(is_set)
 }
 
 fn fills(subject: &Subject) -> Vec<Fill> {
     let is_set = |name: &str| subject.value(name).is_some();
     let release = release(subject);
     let mut fills = Vec::new();
-    let mut hcas: Vec<&str> =
-        subject.rails.ports.iter().filter(|port| port.is_used()).map(|port| port.hca.name.as_str()).collect();
-    hcas.dedup();
+    let hcas = used_hcas(subject);
     // The filter knows no ports.
+    let port = port_of(subject, true);
     let strangers = others(subject).filter(|port| !hcas.contains(&port.hca.name.as_str()));
     let strangers: Vec<String> = strangers.map(Candidate::name).collect();
     if !strangers.is_empty() && !hcas.is_empty() {
         let reads_engine = release.is_some_and(|release| release >= FILTERS_ENGINE);
         for variable in [Some(STORE), reads_engine.then_some(ENGINE)].into_iter().flatten() {
             if !is_set(variable) {
-                fills.push(fill(variable, hcas.join(","), Without::Ports(strangers.clone())));
+                fills.push(fill(TITLE, variable, hcas.join(","), Without::Ports(strangers.clone())));
             }
         }
     }
+    // A wrong index that the user has set for NCCL is one for Mooncake, too.
+    let of_user = subject.in_environment(OF_NCCL).is_some() && subject.rails.gid_index.is_none();
     if !is_set(INDEX)
-        && let Some((port, slot)) = wrong_slot(subject, |port| taken(subject, port))
-        && let Some(index) = subject.rails.gid_index
+        && !of_user
+        && let Some((port, slot)) = wrong_slot(subject, |candidate| taken(subject, port, candidate))
+        && let Some(index) = right_index(subject)
     {
-        fills.push(fill(INDEX, index.to_string(), Without::Slot { port, slot }));
+        fills.push(fill(TITLE, INDEX, index.to_string(), Without::Slot { port, slot }));
     }
-    let class = subject.value("NCCL_IB_TC").filter(|class| class.parse::<u8>().is_ok_and(|class| class > 0));
-    let reads_class = release.is_none_or(|release| release >= HAS_CLASS);
-    if let Some(class) = class.filter(|_| reads_class && !is_set(CLASS) && roce(subject).next().is_some()) {
-        fills.push(fill(CLASS, class.to_owned(), Without::Class("NCCL_IB_TC")));
+    if release.is_none_or(|release| release >= HAS_CLASS) {
+        fills.extend(class_of_nccl(subject, TITLE, CLASS));
+    }
+    if !is_set(PORT) && port != 1 {
+        fills.push(fill(TITLE, PORT, port.to_string(), Without::Port(1)));
     }
     fills
 }
 
-/// The slot of `MC_GID_INDEX` or of NCCL's variable, else the one that it finds itself.
-fn taken(subject: &Subject, port: &Candidate) -> Option<i64> {
-    let number = |name: &str| subject.value(name)?.trim().parse::<i64>().ok();
-    let set = if subject.value(INDEX).is_some() { number(INDEX) } else { number(OF_NCCL) };
+/// The port that it takes of each HCA, or is to take: the one that all HCAs of the job use, if nobody
+/// has said another one.
+fn port_of(subject: &Subject, may_fill: bool) -> u32 {
+    let set = subject.in_environment(PORT).map(atoi).filter(|port| (1..256).contains(port));
+    if let Some(port) = set.and_then(|port| u32::try_from(port).ok()) {
+        return port;
+    }
+    let mut used = subject.rails.ports.iter().filter(|port| port.is_used()).map(|port| port.port.number);
+    let wanted = used.next().filter(|first| used.all(|other| other == *first));
+    let is_free = may_fill && subject.value(PORT).is_none() && !(subject.is_kept)(PORT);
+    wanted.filter(|_| is_free).unwrap_or(1)
+}
+
+/// The slot of `MC_GID_INDEX` or of NCCL's variable, else the one that it finds itself; `None` on a
+/// port that it does not take.
+fn taken(subject: &Subject, number: u32, port: &Candidate) -> Option<i64> {
+    if port.port.number != number {
+        return None;
+    }
+    let set = subject.in_environment(INDEX).or_else(|| subject.in_environment(OF_NCCL)).map(atoi);
     if let Some(index) = set.filter(|index| (0..256).contains(index)) {
         return Some(index);
+    }
+    if release(subject).is_none_or(|release| release >= RANKS_GIDS) {
+        let ranked = port.port.gids.slots.iter().filter_map(|gid| Some((rank(gid)?, gid.index)));
+        return ranked.min().map(|(_, index)| i64::from(index));
     }
     let fits = |gid: &&Gid| gid.kind == GidType::RoceV2 && gid.address().is_ipv4();
     let mut slots: Vec<&Gid> = port.port.gids.slots.iter().filter(fits).collect();
     slots.sort_by_key(|gid| gid.index);
     let with_interface = slots.iter().find(|gid| gid.netdev.is_some());
     with_interface.or(slots.first()).map(|gid| i64::from(gid.index))
+}
+
+/// How a GID counts since v0.3.12, the least first (`rdma_gid_probe.h`,
+/// `autoGidCandidateClassPriority`). A private address counts less than one of the host that has no
+/// interface here.
+fn rank(gid: &Gid) -> Option<u8> {
+    if gid.kind != GidType::RoceV2 {
+        return None;
+    }
+    let named = gid.netdev.as_deref();
+    let is_overlay = named.is_some_and(|name| {
+        ["flannel", "cni", "calico", "vxlan", "docker"].iter().any(|start| name.starts_with(start))
+            || name == "tunl0"
+    });
+    let is_private = match gid.address() {
+        IpAddr::V4(address) => {
+            let [first, second, ..] = address.octets();
+            first == 10
+                || first == 172 && (16..32).contains(&second)
+                || first == 100 && (64..128).contains(&second)
+        }
+        IpAddr::V6(_) => false,
+    };
+    Some(match (named.is_some(), is_overlay || gid.is_link_local(), is_private) {
+        (true, false, false) => 0,
+        (false, false, false) => 1,
+        (true, false, true) => 2,
+        (true, true, _) => 3,
+        (false, false, true) => 4,
+        (false, true, _) => 5,
+    })
 }
 
 fn remarks(subject: &Subject) -> Vec<Remark> {
@@ -118,12 +178,20 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
         remarks.push(remark(STORE, What::Ignored { by: FINDS }));
     }
     // Of a wrong index of NCCL's, the findings on NCCL tell.
-    let of_nccl = value(INDEX).is_none() && value(OF_NCCL).is_some();
-    if let Some((port, slot)) = wrong_slot(subject, |port| taken(subject, port)).filter(|_| !of_nccl) {
-        remarks.push(match value(INDEX) {
-            Some(_) => remark(INDEX, What::Slot { port, slot, right: subject.rails.gid_index }),
+    let of_nccl = value(INDEX).is_none() && subject.in_environment(OF_NCCL).is_some();
+    let number = port_of(subject, false);
+    let wrong = wrong_slot(subject, |port| taken(subject, number, port));
+    if let Some((port, slot)) = wrong.filter(|_| !of_nccl) {
+        // A variable that is set to nothing keeps the right value from being filled in, too.
+        remarks.push(match subject.in_environment(INDEX) {
+            Some(_) => remark(INDEX, What::Slot { port, slot, right: right_index(subject) }),
             None => remark(INDEX, What::OwnSlot { port, slot }),
         });
+    }
+    let not_taken = |other: &&Candidate| other.is_used() && other.port.number != number;
+    let others: Vec<String> = subject.rails.ports.iter().filter(not_taken).map(Candidate::name).collect();
+    if !others.is_empty() {
+        remarks.push(remark(PORT, What::Ports { taken: number, others }));
     }
     let is_mtu = |value: &str| ["512", "1024", "2048", "4096"].contains(&value.trim());
     if value(MTU).is_some_and(|value| !is_mtu(value)) {
@@ -131,7 +199,7 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
     }
     let used = subject.rails.ports.iter().any(Candidate::is_used);
     if used && subject.value(TCP).is_some() {
-        remarks.push(remark(TCP, What::Tcp));
+        remarks.push(remark(TCP, What::Tcp { whatever: true }));
     }
     remarks
 }

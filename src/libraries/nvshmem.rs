@@ -4,17 +4,23 @@
 //! * It takes each port that is ACTIVE (`nvshmemt_init` in `ibrc.cpp` and `ibgda.cpp`), and of
 //!   those for each GPU the nearest by the PCI tree (`nvshmemi_get_devices_by_distance`).
 //!   `NVSHMEM_HCA_LIST` has whole names, with or without a port; `^` before it excludes.
-//! * The GID is searched as NCCL 2.26 and later do it (`ib_get_gid_index`).
+//! * The GID is searched as NCCL 2.26 and later do it (`ib_get_gid_index`). No variable of NCCL's
+//!   counts.
 //! * IBGDA, the transport that GPUs start, opens only HCAs that have `mlx5` in their names, or what
 //!   `NVSHMEM_HCA_PREFIX` says (3.4.5 reads it, 3.2.5 does not). A GPU rings the doorbell of an HCA
 //!   itself where NVIDIA's driver allows it, else the CPU does (`NVSHMEM_IBGDA_NIC_HANDLER`).
+//! * IBGDA makes its queue pairs through DEVX. That needs no capability: libmlx5 asks for DEVX whenever
+//!   it opens an HCA (`providers/mlx5/mlx5.c`, `mlx5_alloc_context`), and mlx5_ib gives it where the
+//!   firmware has it (`devx.c`, `mlx5_ib_devx_create`; CAP_NET_RAW adds raw Ethernet alone). Whoever may
+//!   open the uverbs node and pin memory may use it, and findings of their own tell of both.
 //! * Processes meet as those of NCCL do (`bootstrap_uid`, `ncclFindInterfaces`).
 
 use super::nccl::version::Version;
 use super::nccl::{gid, interfaces};
-use super::own_verbs::{Remark, What, Why, Without, is_on, not_here, others, roce, wrong_slot};
-use super::{Fill, Library, Remark as OfLibrary, Subject, Why as OfFill};
-use crate::fabric::distance::of_hca;
+use super::own_verbs::{
+    Remark, What, Without, class_of_nccl, fill, is_on, not_here, right_index, strangers, wrong_slot,
+};
+use super::{Fill, Library, Remark as OfLibrary, Subject};
 use crate::fabric::interface::obstacle;
 use crate::fabric::{Candidate, Rails};
 
@@ -57,13 +63,11 @@ fn has(subject: &Subject, start: &str) -> bool {
 
 fn is_here(subject: &Subject) -> bool {
     let is_set = |name: &&str| subject.value(name).is_some();
-    has(subject, "nvidia-nvshmem")
+    let image = subject.facts.image.as_ref();
+    image.is_some_and(|image| !image.nvshmem.is_empty())
+        || has(subject, "nvidia-nvshmem")
         || has(subject, "deep-ep")
         || [HCAS, HCA_MAP, IN_TURN, INDEX, CLASS, INTERFACE].iter().any(is_set)
-}
-
-fn fill(variable: &'static str, value: String, without: Without) -> Fill {
-    Fill { variable, value, why: OfFill::OwnVerbs(Why { library: TITLE, without }) }
 }
 
 fn fills(subject: &Subject) -> Vec<Fill> {
@@ -73,19 +77,19 @@ fn fills(subject: &Subject) -> Vec<Fill> {
     if !is_set(HCAS) && !is_set(HCA_MAP) && !strangers.is_empty() {
         let names = subject.rails.port_names();
         if !names.is_empty() {
-            fills.push(fill(HCAS, names.join(","), Without::Ports(strangers)));
+            fills.push(fill(TITLE, HCAS, names.join(","), Without::Ports(strangers)));
         }
     }
     let steers = [INDEX, RANGE, FAMILY, ROCE_VERSION].iter().any(|name| is_set(name));
     if !steers && let Some((port, slot)) = wrong_slot(subject, |port| taken(subject, port)) {
         let without = || Without::Slot { port: port.clone(), slot };
-        match subject.rails.gid_index {
-            Some(index) => fills.push(fill(INDEX, index.to_string(), without())),
+        match right_index(subject) {
+            Some(index) => fills.push(fill(TITLE, INDEX, index.to_string(), without())),
             // What leads NCCL's search to the right slots leads this one.
             None => {
                 for (variable, of_nccl) in [(RANGE, gid::RANGE), (FAMILY, gid::FAMILY)] {
                     let value = subject.value(of_nccl).map(str::to_owned);
-                    fills.extend(value.map(|value| fill(variable, value, without())));
+                    fills.extend(value.map(|value| fill(TITLE, variable, value, without())));
                 }
             }
         }
@@ -93,12 +97,9 @@ fn fills(subject: &Subject) -> Vec<Fill> {
     if let Some(renamed) = renamed(subject).filter(|_| release(subject) >= Some(HAS_PREFIX))
         && let Some(prefix) = common_start(subject)
     {
-        fills.push(fill(PREFIX, prefix, Without::Name(renamed)));
+        fills.push(fill(TITLE, PREFIX, prefix, Without::Name(renamed)));
     }
-    let class = subject.value("NCCL_IB_TC").filter(|class| class.parse::<u8>().is_ok_and(|class| class > 0));
-    if let Some(class) = class.filter(|_| !is_set(CLASS) && roce(subject).next().is_some()) {
-        fills.push(fill(CLASS, class.to_owned(), Without::Class("NCCL_IB_TC")));
-    }
+    fills.extend(class_of_nccl(subject, TITLE, CLASS));
     let meets = interfaces::first(&subject.facts.net, |_| None, MEETS_AS).map(|endpoint| endpoint.interface);
     if let (Some(wanted), Ok(meets), false) = (subject.rails.interface, meets, is_set(INTERFACE))
         && meets != wanted
@@ -107,15 +108,16 @@ fn fills(subject: &Subject) -> Vec<Fill> {
     {
         // The grammar is NCCL's.
         let of_nccl = subject.value("NCCL_SOCKET_IFNAME").filter(|value| value.len() > 1);
-        fills.push(fill(INTERFACE, of_nccl.unwrap_or(wanted).to_owned(), Without::Interface(meets)));
+        fills.push(fill(TITLE, INTERFACE, of_nccl.unwrap_or(wanted).to_owned(), Without::Interface(meets)));
     }
     fills
 }
 
 fn release(subject: &Subject) -> Option<Version> {
     let image = subject.facts.image.as_ref()?;
-    let package = image.packages.iter().find(|package| package.name.starts_with("nvidia-nvshmem"))?;
-    Version::parse(&package.version)
+    let package = image.packages.iter().find(|package| package.name.starts_with("nvidia-nvshmem"));
+    let of_file = || image.nvshmem.iter().find_map(|library| library.version.as_deref());
+    Version::parse(package.map(|package| package.version.as_str()).or_else(of_file)?)
 }
 
 /// An HCA of the job that IBGDA passes over for its name. DeepEP goes over IBGDA.
@@ -136,25 +138,6 @@ fn common_start(subject: &Subject) -> Option<String> {
     };
     let start = used.map(str::to_owned).reduce(|start, name| shared(&start, &name))?;
     Some(start).filter(|start| !start.is_empty())
-}
-
-/// The ports that the job leaves out, and that would be taken for a GPU: those that are as near as
-/// the nearest of the job. Where the places are not known, any.
-fn strangers(subject: &Subject) -> Vec<String> {
-    let gpus = &subject.facts.gpu.devices;
-    let used = || subject.rails.ports.iter().filter(|port| port.is_used());
-    let may_be_taken = |other: &&Candidate| {
-        gpus.is_empty()
-            || gpus.iter().any(|gpu| {
-                let least = used().filter_map(|port| of_hca(gpu, port.hca)).min();
-                let distance = of_hca(gpu, other.hca);
-                least.is_none() || distance.is_none() || distance <= least
-            })
-    };
-    match used().next() {
-        Some(_) => others(subject).filter(may_be_taken).map(Candidate::name).collect(),
-        None => Vec::new(),
-    }
 }
 
 /// The slot that its search ends on, with its own variables in place of NCCL's.
@@ -199,10 +182,13 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
     if by_gpu && is_off && has(subject, "deep-ep") && used > 0 {
         remarks.push(remark(HANDLER, What::Doorbell));
     }
-    if let Some(variable) = [INDEX, RANGE, FAMILY].into_iter().find(|name| value(name).is_some())
-        && let Some((port, slot)) = wrong_slot(subject, |port| taken(subject, port))
-    {
-        remarks.push(remark(variable, What::Slot { port, slot, right: subject.rails.gid_index }));
+    if let Some((port, slot)) = wrong_slot(subject, |port| taken(subject, port)) {
+        // A variable that is set to nothing keeps the right value from being filled in, too.
+        let set = [INDEX, RANGE, FAMILY].into_iter().find(|name| subject.value(name).is_some());
+        remarks.push(match set {
+            Some(variable) => remark(variable, What::Slot { port, slot, right: right_index(subject) }),
+            None => remark(INDEX, What::OwnSlot { port, slot }),
+        });
     }
     remarks
 }

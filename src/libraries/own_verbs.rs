@@ -1,17 +1,12 @@
-//! What libraries share that open HCAs themselves, as NVSHMEM and Mooncake do: they take what they
-//! can open, and a GID of their own choice.
+//! What libraries share that open HCAs themselves, as NVSHMEM, Mooncake and UCCL do: they take what
+//! they can open, and a GID of their own choice.
 
-use super::Subject;
 use super::nccl::devices::visible;
+use super::{Fill, Subject, Why};
+use crate::fabric::distance::of_hca;
+use crate::fabric::gid::{Rail, common_index, of_one_family, rails};
 use crate::fabric::{Candidate, own_slots};
 use crate::facts::rdma::LinkLayer;
-
-/// Why a variable is filled in for such a library.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Why {
-    pub library: &'static str,
-    pub without: Without,
-}
 
 /// What the library would do without the variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,15 +21,12 @@ pub enum Without {
     Name(String),
     /// Its processes would meet on this interface.
     Interface(String),
+    /// It would take this port of an HCA, which the job does not use.
+    Port(u32),
 }
 
 /// What is wrong with a variable of such a library.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remark {
-    pub library: &'static str,
-    pub variable: &'static str,
-    pub what: What,
-}
+pub type Remark = super::About<What>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
@@ -44,23 +36,80 @@ pub enum What {
     Slot { port: String, slot: i64, right: Option<u32> },
     /// The library itself chooses such a slot, and no one index would be right for all ports.
     OwnSlot { port: String, slot: i64 },
+    /// It may take these ports, which the job leaves out, and its variable would take from each GPU
+    /// its nearest HCA.
+    Strangers(Vec<String>),
+    /// It takes this port of each HCA alone, and the job uses others.
+    Ports { taken: u32, others: Vec<String> },
+    /// The list takes none of the HCAs that the job uses.
+    NoneOfTheJob,
+    /// No interface is called like this.
+    NoInterface,
     /// Every process of a node takes the same HCA.
     OneHca,
     /// Another variable makes the library ignore this one.
     Ignored { by: &'static str },
     /// None of the values that the library takes, at which it ends.
     Ends { values: &'static str },
-    /// The library does without RDMA.
-    Tcp,
+    /// The library does without RDMA, for any value or for this one.
+    Tcp { whatever: bool },
     /// This release passes over an HCA for its name, and no variable helps.
     Renamed { hca: String, release: String },
     /// NVIDIA's driver does not let a GPU ring the doorbell of an HCA.
     Doorbell,
 }
 
+pub fn fill(library: &'static str, variable: &'static str, value: String, without: Without) -> Fill {
+    Fill { variable, value, why: Why::OwnVerbs { library, without } }
+}
+
+/// The traffic class of NCCL for a library's own variable, where nobody has set that.
+pub fn class_of_nccl(subject: &Subject, library: &'static str, variable: &'static str) -> Option<Fill> {
+    const OF_NCCL: &str = "NCCL_IB_TC";
+    let class = subject.value(OF_NCCL).filter(|class| class.parse::<u8>().is_ok_and(|class| class > 0))?;
+    let is_free = subject.value(variable).is_none() && roce(subject).next().is_some();
+    is_free.then(|| fill(library, variable, class.to_owned(), Without::Class(OF_NCCL)))
+}
+
+/// The slot that is right on all used RoCE ports, whatever the user has told NCCL.
+pub fn right_index(subject: &Subject) -> Option<u32> {
+    let with_slots = || -> Vec<Rail> {
+        let rails = rails(subject.facts, subject.rails.ports);
+        rails.into_iter().filter(|rail| !rail.slots.is_empty()).collect()
+    };
+    subject.rails.gid_index.or_else(|| common_index(&of_one_family(&with_slots())))
+}
+
+/// The HCAs of the job.
+pub fn used_hcas<'r>(subject: &'r Subject) -> Vec<&'r str> {
+    let used = subject.rails.ports.iter().filter(|port| port.is_used());
+    let mut names: Vec<&str> = used.map(|port| port.hca.name.as_str()).collect();
+    names.dedup();
+    names
+}
+
 /// The ports that the job leaves out, and that whoever asks libibverbs alone could use.
 pub fn others<'a, 'r>(subject: &'r Subject<'a>) -> impl Iterator<Item = &'r Candidate<'a>> {
     subject.rails.ports.iter().filter(|port| !port.is_used() && visible(port.hca, port.port))
+}
+
+/// The ports that the job leaves out, and that would be taken for a GPU: those that are as near as
+/// the nearest of the job. Where the places are not known, any.
+pub fn strangers(subject: &Subject) -> Vec<String> {
+    let gpus = &subject.facts.gpu.devices;
+    let used = || subject.rails.ports.iter().filter(|port| port.is_used());
+    let may_be_taken = |other: &&Candidate| {
+        gpus.is_empty()
+            || gpus.iter().any(|gpu| {
+                let least = used().filter_map(|port| of_hca(gpu, port.hca)).min();
+                let distance = of_hca(gpu, other.hca);
+                least.is_none() || distance.is_none() || distance <= least
+            })
+    };
+    match used().next() {
+        Some(_) => others(subject).filter(may_be_taken).map(Candidate::name).collect(),
+        None => Vec::new(),
+    }
 }
 
 /// The used RoCE ports.

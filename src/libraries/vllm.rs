@@ -125,8 +125,7 @@ fn fills(subject: &Subject) -> Vec<Fill> {
 }
 
 /// Whether the library of a package is to be told its NIC. A worker leaves UCX nothing but the
-/// HCA then, and NIXL needs a connection to itself: that goes over mlx5, and not over every other
-/// HCA (sgl-project/sglang#40641). With `UCX_TLS=tcp`, UCX would have nothing left.
+/// HCA then, over which each agent of NIXL has to reach itself: see [`ucx::alone`].
 fn is_told(subject: &Subject, package: &str) -> bool {
     let has = image(subject).is_some_and(|image| {
         let is_it = |name: &str| {
@@ -134,9 +133,7 @@ fn is_told(subject: &Subject, package: &str) -> bool {
         };
         image.packages.iter().any(|package| is_it(&package.name))
     });
-    let mut used = subject.rails.ports.iter().filter(|port| port.is_used());
-    let mut is_mlx5 = || used.all(|port| port.hca.driver.as_deref() == Some("mlx5_core"));
-    has && (package != "nixl" || is_mlx5() && ucx::may_use_verbs(subject))
+    has && (package != "nixl" || ucx::alone::each_rail_will_do(subject))
 }
 
 /// Whether a worker of vLLM sets this variable itself, as the user has said.

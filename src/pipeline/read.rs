@@ -2,7 +2,9 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
@@ -17,6 +19,7 @@ use crate::facts::{self, Facts, Reader, Sources, extra, net, rtnetlink};
 use crate::libraries::{self, nccl::conf};
 use crate::plan::{self, ProfileOption};
 use crate::profiles::Profiles;
+use crate::resolve;
 use crate::state::find::find;
 
 /// In bytes: the longest facts document. That of a large host has some hundred thousand.
@@ -108,6 +111,14 @@ fn is_setting(profiles: &Profiles, variable: &str) -> bool {
     profiles.may_fill(variable) || libraries::of_variable(variable).is_some()
 }
 
+/// How long DNS may take to answer. A server that answers at all does so in some milliseconds.
+const LOOK_UP: Duration = Duration::from_secs(1);
+
+fn look_up(host: &str) -> Result<Vec<IpAddr>, String> {
+    let found = resolve::addresses(host, 0, Instant::now() + LOOK_UP)?;
+    Ok(found.iter().map(SocketAddr::ip).collect())
+}
+
 fn live(
     profiles: &Profiles,
     start: Start,
@@ -123,6 +134,7 @@ fn live(
         is_marker: &|variable| profiles.is_marker(variable),
         addresses: net::system_addresses,
         routing: rtnetlink::system_routing,
+        look_up,
         image_in_any_case,
         scope,
     };

@@ -37,6 +37,10 @@ fn wanted(context: &Context, rails: &Rails, proposed: &[Proposal]) -> Vec<&'stat
     asked(context, rails, &[proposed], |subject| context.options.libraries.of(subject))
 }
 
+fn is_in_conf(context: &Context, name: &str) -> bool {
+    context.user.get(name).is_some_and(|setting| setting.origin.conf_file().is_some())
+}
+
 /// What comes of a question about this host, with the variables of the user and those proposed.
 fn asked<T>(
     context: &Context,
@@ -50,7 +54,14 @@ fn asked<T>(
         of_user.or_else(|| proposed.iter().copied().flatten().find(is_it)?.value.as_deref())
     };
     let is_kept = |name: &str| context.leaves_alone(name);
-    question(&Subject { facts: context.facts, rails, values: &value, is_kept: &is_kept })
+    let is_in_conf = |name: &str| is_in_conf(context, name);
+    question(&Subject {
+        facts: context.facts,
+        rails,
+        values: &value,
+        is_kept: &is_kept,
+        is_in_conf: &is_in_conf,
+    })
 }
 
 /// What the libraries will do with what was decided, and what is wrong with it.
@@ -61,7 +72,9 @@ pub fn outlook(context: &Context, rails: &Rails, settings: &[Setting]) -> (Vec<O
         decided.and_then(|setting| setting.value.as_deref()).or_else(of_user)
     };
     let is_kept = |name: &str| context.leaves_alone(name);
-    let subject = Subject { facts: context.facts, rails, values: &value, is_kept: &is_kept };
+    let is_in_conf = |name: &str| is_in_conf(context, name);
+    let subject =
+        Subject { facts: context.facts, rails, values: &value, is_kept: &is_kept, is_in_conf: &is_in_conf };
     let libraries = context.options.libraries.of(&subject);
     let outlook = |library: &&Library| Outlook {
         library: library.name,

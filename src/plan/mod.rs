@@ -47,6 +47,7 @@ pub use why::Why;
 
 use remark::Remark;
 use rule::Tried;
+use words::said_of_rccl;
 
 use crate::fabric::{Candidate, Rails, candidates, choose};
 use crate::facts::Facts;
@@ -56,7 +57,6 @@ use crate::libraries::Remark as OfLibrary;
 use crate::libraries::nccl::installed;
 use crate::libraries::nccl::version::Version;
 use crate::profiles::{self, Profile, Profiles};
-use crate::text::reworded;
 
 /// The version of the document that holds a plan: `plan --json`, and the state's
 /// `plan.json`. It changes when a field changes its meaning or goes.
@@ -99,7 +99,7 @@ impl Plan {
     /// What a sentence about NCCL says of the job's library.
     pub fn said(&self, sentence: impl Into<String>) -> String {
         let sentence = sentence.into();
-        if self.rccl { reworded(&sentence, "NCCL", self.library()) } else { sentence }
+        if self.rccl { said_of_rccl(&sentence) } else { sentence }
     }
 
     /// The variables to be filled in by rdma-init, secrets among them.
@@ -217,6 +217,10 @@ pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -
         .map(|port| PortVerdict { left_idle: left_idle(port), ..PortVerdict::from(port) })
         .collect();
 
+    let rccl = installed::is_rccl(facts);
+    if rccl {
+        settings = settings.into_iter().map(Setting::of_rccl).collect();
+    }
     let Notes { remarks, tried } = notes;
     let plan = Plan {
         profile: choice,
@@ -224,7 +228,7 @@ pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -
         ports: verdicts,
         settings,
         nccl: user.version(),
-        rccl: installed::is_rccl(facts),
+        rccl,
         forecasts: expected,
         libraries: outlooks,
         findings: Vec::new(),

@@ -19,6 +19,8 @@ use crate::libraries::{Why, Will};
 pub enum Rule {
     /// The reason that the start of this container has written down, in its words.
     AsWritten(String),
+    /// This one, on a host whose NCCL is RCCL: its words name RCCL.
+    OfRccl(Box<Rule>),
     SetByUser,
     /// The configuration says not to fill it in.
     Keep,
@@ -68,6 +70,7 @@ impl Rule {
     /// The library beside NCCL that it is about.
     pub fn library(&self) -> Option<&'static str> {
         match self {
+            Rule::OfRccl(rule) => rule.library(),
             Rule::Mends(library, _) => Some(library),
             _ => None,
         }

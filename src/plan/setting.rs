@@ -51,6 +51,11 @@ impl fmt::Debug for Secret {
 }
 
 impl Setting {
+    /// The same with words about RCCL.
+    pub fn of_rccl(self) -> Setting {
+        Setting { rule: Rule::OfRccl(Box::new(self.rule)), ..self }
+    }
+
     /// A setting that is put into the command's environment.
     pub fn filled(variable: String, value: String, source: Source, rule: Rule) -> Setting {
         let (value, secret) = match is_secret(&variable) {

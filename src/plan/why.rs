@@ -71,7 +71,7 @@ impl Why {
                 .tried
                 .iter()
                 .filter(|tried| tried.variable == variable)
-                .map(|tried| (tried.trial.rule(), tried.trial.result()))
+                .map(|tried| (plan.said(tried.trial.rule()), plan.said(tried.trial.result())))
                 .collect(),
             known: known(variable),
             library: plan.libraries.iter().find(|outlook| reader == Some(outlook.library)).cloned(),

@@ -10,12 +10,13 @@ use crate::fabric::interface::{Because, Obstacle, Way};
 use crate::fabric::{Reason, WhichRoute};
 use crate::facts::gid::Gid;
 use crate::libraries::nccl::gid::INDEX;
-use crate::text::counted;
+use crate::text::{counted, reworded};
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Rule::AsWritten(text) => f.write_str(text),
+            Rule::OfRccl(rule) => f.write_str(&said_of_rccl(&rule.to_string())),
             Rule::SetByUser => f.write_str("set by the user"),
             Rule::Keep => f.write_str("not to be filled in (keep)"),
             Rule::Published => f.write_str("published"),
@@ -54,6 +55,11 @@ impl fmt::Display for Rule {
             Rule::Mends(_, why) => why.fmt(f),
         }
     }
+}
+
+/// A sentence about NCCL, where RCCL takes its place.
+pub fn said_of_rccl(sentence: &str) -> String {
+    reworded(sentence, "NCCL", "RCCL")
 }
 
 impl fmt::Display for Evidence {

@@ -6,6 +6,7 @@ use super::{image, topology};
 use crate::facts::Facts;
 use crate::facts::limits::{Amount, Limit};
 use crate::facts::net::Interface;
+use crate::facts::node_list::Holds;
 use crate::facts::rdma::{Hca, Port};
 use crate::facts::route::MAIN;
 use crate::findings::memlock::amount;
@@ -41,6 +42,19 @@ pub fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     topology::write(out, facts, None)?;
     if let Some(found) = &facts.image {
         image::write(out, found)?;
+    }
+    if let Some(list) = &facts.node_list {
+        writeln!(out, "Variables that vLLM leaves to each node, with Ray")?;
+        let holds = match list.holds {
+            Holds::Nothing => {
+                "no such file, so the workers of other nodes get all of this node's variables".to_owned()
+            }
+            Holds::List if list.names.is_empty() => "names none".to_owned(),
+            Holds::List => list.names.join(", "),
+            Holds::NoList => "no JSON list, so vLLM does not go by it".to_owned(),
+            Holds::Other => "not known".to_owned(),
+        };
+        writeln!(out, "  {}: {}", visible(&list.path), visible(&holds))?;
     }
     if !facts.settings.0.is_empty() {
         writeln!(out, "Variables that are set")?;

@@ -1,10 +1,11 @@
 //! The libraries of the container's image, for people.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::facts::image::Image;
 use crate::facts::image::library::{Library, Way};
+use crate::facts::image::packages::Package;
 use crate::facts::image::torch::{Linkage, Torch};
 use crate::libraries::rccl;
 use crate::text::visible;
@@ -42,10 +43,12 @@ pub fn write(out: &mut impl Write, image: &Image) -> io::Result<()> {
         ("librdmacm", &image.librdmacm),
         ("CUDA runtime", &image.cuda_runtime),
         ("UCX", &image.ucx),
+        ("NVSHMEM", &image.nvshmem),
     ] {
         libraries.iter().try_for_each(|library| write_library(out, name, library, ""))?;
     }
     write_providers(out, image)?;
+    image.packages.iter().try_for_each(|package| write_package(out, package))?;
     image.foreign.iter().try_for_each(|foreign| {
         let architecture = visible(&foreign.architecture);
         writeln!(out, "  for another architecture: {} ({architecture})", shown(&foreign.path))
@@ -74,6 +77,26 @@ fn write_torch(out: &mut impl Write, torch: &Torch, has_rccl: bool) -> io::Resul
         (Linkage::Unknown, _) => "its NCCL is not known".to_owned(),
     };
     writeln!(out, "  PyTorch{version}: {}, {nccl}", shown(&torch.path))
+}
+
+fn write_package(out: &mut impl Write, package: &Package) -> io::Result<()> {
+    let Package { name, version, path, missing, replaced } = package;
+    let lost = |files: &[PathBuf], what: &str| match files {
+        [] => String::new(),
+        [first, rest @ ..] => {
+            let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+            format!(", {what}: {}{more}", shown(first))
+        }
+    };
+    writeln!(
+        out,
+        "  package {} {}: {}{}{}",
+        visible(name),
+        visible(version),
+        shown(path),
+        lost(missing, "not there"),
+        lost(replaced, "of another package, or changed")
+    )
 }
 
 /// The providers that can be loaded, then those that are there or named in vain.

@@ -55,7 +55,7 @@ pub fn write(out: &mut impl Write, plan: &Plan, memlock: Option<&Memlock>, detai
         }
         let after = plan.settings[index + 1..].iter().filter(is_of_same);
         let also: Vec<&Setting> = after.filter(|_| detail == Detail::Compact).collect();
-        write_setting(out, plan, setting, &also, width)?;
+        write_setting(out, setting, &also, width)?;
         if detail == Detail::Full {
             for evidence in &setting.evidence {
                 writeln!(out, "  {:5}  {:width$}  {}", "", "", visible(&evidence.to_string()))?;
@@ -181,13 +181,7 @@ fn groups(ports: &[PortVerdict]) -> Vec<Group> {
 }
 
 /// `also` are others of the same library, which share its line.
-fn write_setting(
-    out: &mut impl Write,
-    plan: &Plan,
-    setting: &Setting,
-    also: &[&Setting],
-    width: usize,
-) -> io::Result<()> {
+fn write_setting(out: &mut impl Write, setting: &Setting, also: &[&Setting], width: usize) -> io::Result<()> {
     let verdict = match setting.outcome {
         Outcome::Filled => "set",
         Outcome::User => "yours",
@@ -198,7 +192,7 @@ fn write_setting(
         Some(value) if setting.outcome == Outcome::User => visible(&shortened(value)),
         value => visible(value.unwrap_or_default()),
     };
-    let rule = plan.said(setting.rule.to_string());
+    let rule = setting.rule.to_string();
     let reason = match setting.outcome {
         Outcome::User => setting.source.to_string(),
         _ if setting.at_start => {

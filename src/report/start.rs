@@ -128,7 +128,7 @@ fn events(plan: &Plan, memlock: Option<&Memlock>) {
             value = setting.value,
             outcome,
             source = %setting.source,
-            rule = plan.said(setting.rule.to_string()),
+            rule = setting.rule.to_string(),
             "variable"
         );
     }

@@ -14,7 +14,7 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
     if !why.concerns {
         return writeln!(
             out,
-            "{} is not a variable of NCCL, of another library that rdma-init knows, of this profile or of the configuration: rdma-init neither sets it nor looks at its value",
+            "{} is not a variable of NCCL, of another library that rdma-init knows, of this profile or of the configuration: rdma-init does not set it",
             visible(&why.variable)
         );
     }
@@ -33,7 +33,7 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
         tried.map(|(number, (rule, result))| format!("{}. {rule}: {result}", number + 1)).collect(),
     )?;
     if let Some(setting) = &why.setting {
-        section("what decided", vec![plan.said(format!("{} ({})", setting.rule, setting.source))])?;
+        section("what decided", vec![format!("{} ({})", setting.rule, setting.source)])?;
         section("evidence", words(&setting.evidence))?;
     }
     let mut nccl: Vec<String> = why.known.iter().map(ToString::to_string).collect();

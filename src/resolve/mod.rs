@@ -36,7 +36,7 @@ fn addresses_below(root: &Path, host: &str, port: u16, until: Instant) -> Result
     if let Some(literal) = literal(host, port) {
         return Ok(vec![literal]);
     }
-    if is_localhost(host) {
+    if hosts::is_localhost(host) {
         let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
         return Ok(loopback.map(|address| SocketAddr::new(address, port)).to_vec());
     }
@@ -67,13 +67,6 @@ fn literal(host: &str, port: u16) -> Option<SocketAddr> {
     let (address, scope) = host.split_once('%')?;
     let scope = scope.parse().or_else(|_| nix::net::if_::if_nametoindex(scope)).ok()?;
     Some(SocketAddrV6::new(address.parse().ok()?, port, 0, scope).into())
-}
-
-/// Returns whether the name always means this host, whatever a file or a server says (RFC 6761,
-/// section 6.3).
-pub fn is_localhost(host: &str) -> bool {
-    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-    host == "localhost" || host.ends_with(".localhost")
 }
 
 /// Returns whether a name has labels of 1 to 63 letters, digits, hyphens and, as in some

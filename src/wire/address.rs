@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
+use crate::facts::hosts;
 use crate::resolve;
 
 /// The default TCP port; it is nobody else's default.
@@ -38,10 +39,8 @@ impl Address {
     /// Whether the address can lead to nobody but this host.
     pub fn is_loopback(&self) -> bool {
         let literal = self.host.parse::<IpAddr>();
-        literal.map_or_else(
-            |_| resolve::is_localhost(&self.host),
-            |address| address.to_canonical().is_loopback(),
-        )
+        literal
+            .map_or_else(|_| hosts::is_localhost(&self.host), |address| address.to_canonical().is_loopback())
     }
 
     /// # Errors

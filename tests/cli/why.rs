@@ -140,3 +140,23 @@ fn the_chain_is_also_json() {
 fn the_evidence_of_all_and_the_chain_of_one_do_not_go_together() {
     run(rdma_init(["plan", "--evidence", "--why", "NCCL_IB_HCA"])).expect_error(&["--evidence", "--why"]);
 }
+
+#[test]
+fn on_a_host_with_rccl_every_reason_names_rccl() {
+    let host = golden::facts("rccl-slots-differ");
+    let plan = run(rdma_init(["plan", "--json", "--facts", &host])).expect_code(0);
+    let plan: Value = serde_json::from_str(plan.text()).unwrap();
+    let of = |variable: &str| {
+        let mut settings = plan["settings"].as_array().unwrap().iter();
+        let setting = settings.find(|setting| setting["variable"] == variable).unwrap();
+        setting["rule"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        of("NCCL_IB_ADDR_RANGE"),
+        "makes RCCL's own search find the GID of this container on every HCA"
+    );
+    let text = why(&host, "NCCL_IB_ADDR_RANGE", &[]);
+    expect(&text, &["RCCL 2.27.7 will use"]);
+    let text = why(&host, "NCCL_IB_GID_INDEX", &[]);
+    expect(&text, &["leave it unset: the search of RCCL 2.27.7"]);
+}

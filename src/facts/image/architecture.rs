@@ -84,7 +84,8 @@ impl Kind {
             | Family::Ucp
             | Family::Fabric
             | Family::GinPlugin
-            | Family::TunerPlugin => Kind::Other,
+            | Family::TunerPlugin
+            | Family::Nvshmem => Kind::Other,
         }
     }
 }

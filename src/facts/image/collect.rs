@@ -16,6 +16,10 @@ const LIBRARIES: usize = 64;
 /// The most bytes of NCCL's texts that are searched; up to 2.32 it has less than one million.
 const NCCL_TEXTS: u64 = 16 * 1024 * 1024;
 
+/// The most bytes of NVSHMEM's texts that are searched. The code for GPUs that stands before them
+/// grows with each release.
+const NVSHMEM_TEXTS: u64 = 64 * 1024 * 1024;
+
 pub struct Collector<'a> {
     tree: &'a Tree<'a>,
     loader: &'a Loader<'a>,
@@ -182,13 +186,14 @@ pub fn add_versions(tree: &Tree, family: Family, libraries: &mut [Library]) {
     }
 }
 
-/// The version that a text in a library of NCCL, RCCL or UCX tells.
+/// The version that a text in a library of NCCL, RCCL, UCX or NVSHMEM tells.
 fn version_in(tree: &Tree, family: Family, real: &Path) -> Option<String> {
     let file = tree.open(real)?;
     let elf = Elf::open(&file).ok()?;
     match family {
         Family::Rccl => scan::rccl_version(&file, &elf, NCCL_TEXTS),
         Family::Ucp => scan::ucx_version(&file, &elf, NCCL_TEXTS),
+        Family::Nvshmem => scan::nvshmem_version(&file, &elf, NVSHMEM_TEXTS),
         _ => scan::nccl_version(&file, &elf, NCCL_TEXTS),
     }
 }

@@ -100,10 +100,11 @@ pub enum Family {
     Fabric,
     GinPlugin,
     TunerPlugin,
+    Nvshmem,
 }
 
 impl Family {
-    const ALL: [Family; 10] = [
+    const ALL: [Family; 11] = [
         Family::Nccl,
         Family::Rccl,
         Family::NetPlugin,
@@ -114,6 +115,7 @@ impl Family {
         Family::Fabric,
         Family::GinPlugin,
         Family::TunerPlugin,
+        Family::Nvshmem,
     ];
 
     pub fn has(self, name: &str) -> bool {
@@ -140,6 +142,7 @@ impl Family {
                 ["libnccl-tuner", "libnccl-ofi-tuner"].iter().any(|start| name.starts_with(start))
                     && name.contains(".so")
             }
+            Family::Nvshmem => name.starts_with("libnvshmem_host.so"),
         }
     }
 
@@ -170,7 +173,8 @@ impl Family {
             | Family::Ucp
             | Family::Fabric
             | Family::GinPlugin
-            | Family::TunerPlugin => {
+            | Family::TunerPlugin
+            | Family::Nvshmem => {
                 return None;
             }
         };

@@ -73,6 +73,9 @@ pub struct Image {
     /// NCCL's plugins that choose algorithms, `libnccl-tuner*.so`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tuner_plugins: Vec<Library>,
+    /// NVSHMEM, found by its `libnvshmem_host`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nvshmem: Vec<Library>,
     /// Packages of Python's that move data beside NCCL, or start the job's processes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub packages: Vec<Package>,
@@ -161,6 +164,20 @@ const PLUGIN_FOLDERS: &[&str] = &[
 /// The folders of UCX, if it is not the distribution's.
 const UCX_FOLDERS: &[&str] = &["/opt/hpcx/ucx/lib", "/opt/ucx/lib", "/usr/local/ucx/lib"];
 
+/// The folders of NVSHMEM, if it is not a wheel: those of NVIDIA's packages and of its archive.
+const NVSHMEM_FOLDERS: &[&str] = &[
+    "/opt/nvshmem/lib",
+    "/usr/local/nvshmem/lib",
+    #[cfg(target_arch = "x86_64")]
+    "/usr/lib/x86_64-linux-gnu/nvshmem/12",
+    #[cfg(target_arch = "x86_64")]
+    "/usr/lib/x86_64-linux-gnu/nvshmem/13",
+    #[cfg(target_arch = "aarch64")]
+    "/usr/lib/aarch64-linux-gnu/nvshmem/12",
+    #[cfg(target_arch = "aarch64")]
+    "/usr/lib/aarch64-linux-gnu/nvshmem/13",
+];
+
 /// The folders of libfabric, if it is not the distribution's: AWS's installer for EFA.
 const LIBFABRIC_FOLDERS: &[&str] = &[
     "/opt/amazon/efa/lib",
@@ -220,9 +237,14 @@ pub fn read(reader: &Reader, start: Start, scope: Scope) -> Image {
     let packages = if scope == Scope::All { packages::read(tree, &sites) } else { Vec::new() };
     let mut ucx = family(Family::Ucp);
     UCX_FOLDERS.iter().for_each(|folder| ucx.folder(Way::Vendor, Path::new(folder)));
+    let mut nvshmem = family(Family::Nvshmem);
+    NVSHMEM_FOLDERS.iter().for_each(|folder| nvshmem.folder(Way::Vendor, Path::new(folder)));
     for package in &packages {
         // The libraries of a wheel that auditwheel has repaired lie beside its package.
         match package.name.as_str() {
+            name if name.starts_with("nvidia-nvshmem") => {
+                nvshmem.wheel(&package.path, "nvidia/nvshmem/lib", "nvidia_nvshmem");
+            }
             name if name.starts_with("libucx") => ucx.wheel(&package.path, "libucx/lib", "libucx"),
             name if name.starts_with("nixl") => {
                 let folder = format!("{}.libs", name.replace('-', "_"));
@@ -231,9 +253,10 @@ pub fn read(reader: &Reader, start: Start, scope: Scope) -> Image {
             _ => {}
         }
     }
-    let mut ucx = ucx.finish();
+    let (mut ucx, mut nvshmem) = (ucx.finish(), nvshmem.finish());
     if scope == Scope::All {
         collect::add_versions(tree, Family::Ucp, &mut ucx);
+        collect::add_versions(tree, Family::Nvshmem, &mut nvshmem);
     }
     let verbs = family(Family::Verbs);
     let mut foreign = programs::foreign(tree, start);
@@ -254,6 +277,7 @@ pub fn read(reader: &Reader, start: Start, scope: Scope) -> Image {
         libfabric: with_folders(Family::Fabric, LIBFABRIC_FOLDERS),
         cuda_runtime: cuda_runtime.finish(),
         ucx,
+        nvshmem,
         packages,
         foreign,
     }

@@ -1,11 +1,13 @@
 //! Packages of Python's that move a job's data, or that start its processes: what pip, or a
-//! build in place, has noted about them. No package is imported, and none of its files is opened.
+//! build in place, has noted about them. No package is imported, and of its files only the sizes are
+//! looked at.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::tree::Tree;
+use super::wheel;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -16,9 +18,25 @@ pub struct Package {
     pub version: String,
     /// The folder of packages that it is in.
     pub path: PathBuf,
+    /// Libraries (`*.so*`) that the package has brought, by pip's list of its files, and that are not
+    /// there, relative to the folder.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<PathBuf>,
+    /// Those that are there, with another size than in the list: another package, or a person, has
+    /// put other files in their place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replaced: Vec<PathBuf>,
 }
 
-/// The beginnings of their names: a name is one of these, or goes on with a hyphen.
+impl Package {
+    /// Whether its libraries are those that it has brought.
+    pub fn is_whole(&self) -> bool {
+        self.missing.is_empty() && self.replaced.is_empty()
+    }
+}
+
+/// The beginnings of their names: a name is one of these, or, but for PyTorch and Ray, goes on with a
+/// hyphen.
 const STARTS: &[&str] = &[
     "deep-ep",
     "libucx",
@@ -27,6 +45,7 @@ const STARTS: &[&str] = &[
     "nixl",
     "nvidia-nvshmem",
     "ray",
+    "torch",
     "uccl",
     "vllm",
 ];
@@ -34,16 +53,41 @@ const STARTS: &[&str] = &[
 /// The most packages that are kept; no image has as many.
 const MOST: usize = 64;
 
+/// The most libraries of a package that are looked at.
+const LIBRARIES: usize = 64;
+
 /// Those that Python finds, in its order.
 pub fn read(tree: &Tree, sites: &[PathBuf]) -> Vec<Package> {
     let mut found = Vec::new();
     for site in sites {
         let names = tree.names(site);
-        let packages = names.iter().filter_map(|entry| noted(entry));
-        found.extend(packages.map(|(name, version)| Package { name, version, path: site.clone() }));
+        let notes = names.iter().filter_map(|entry| Some((entry, noted(entry)?)));
+        found.extend(notes.take(MOST - found.len()).map(|(entry, (name, version))| {
+            looked_at(tree, Package { name, version, path: site.clone(), ..Package::default() }, entry)
+        }));
     }
-    found.truncate(MOST);
     found
+}
+
+/// The package, with what has become of its libraries.
+fn looked_at(tree: &Tree, mut package: Package, note: &str) -> Package {
+    let record = tree.text(&package.path.join(note).join("RECORD")).unwrap_or_default();
+    let is_library = |file: &str| {
+        let name = file.rsplit('/').next().unwrap_or_default();
+        !file.starts_with(['/', '.', '"']) && (name.ends_with(".so") || name.contains(".so."))
+    };
+    for (file, size) in wheel::files(&record).filter(|(file, _)| is_library(file)).take(LIBRARIES) {
+        let real = tree.real(&package.path.join(file));
+        let found = real.and_then(|real| tree.open(&real)?.metadata().ok());
+        match found {
+            None => package.missing.push(file.into()),
+            Some(data) if data.len().to_string() != size && !size.is_empty() => {
+                package.replaced.push(file.into())
+            }
+            Some(_) => {}
+        }
+    }
+    package
 }
 
 /// Whether an entry of a folder is the note about one of these packages.
@@ -59,8 +103,10 @@ fn noted(entry: &str) -> Option<(String, String)> {
     let (name, rest) = whole.split_once('-')?;
     let version = rest.split_once("-py3").map_or(rest, |(version, _)| version);
     let name = name.to_ascii_lowercase().replace(['_', '.'], "-");
+    // `ray-...` and `torch-...` are what others build on them.
+    let goes_on = |start: &str, rest: &str| rest.starts_with('-') && !["ray", "torch"].contains(&start);
     let is_known =
-        |start: &&str| name.strip_prefix(*start).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+        |start: &&str| name.strip_prefix(*start).is_some_and(|rest| rest.is_empty() || goes_on(start, rest));
     let known = STARTS.iter().any(is_known);
     (known && version.starts_with(|c: char| c.is_ascii_digit())).then(|| (name, version.to_owned()))
 }
@@ -86,6 +132,7 @@ mod tests {
             "nixl",
             "nixl.libs",
             "rayon-1.0.dist-info",
+            "torch_geometric-2.6.1.dist-info",
             "xnixl-1.0.dist-info",
             "ray-.dist-info",
             "uccl.egg-link",

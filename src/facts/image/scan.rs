@@ -79,6 +79,16 @@ pub fn ucx_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
     })
 }
 
+/// The version of the NVSHMEM in a library, from the text that `nvshmem_info_get_name` gives:
+/// `NVSHMEM v3.2.5` (`src/include/non_abi/nvshmem_version.h`, `NVSHMEM_VENDOR_STRING`).
+pub fn nvshmem_version(file: &File, elf: &Elf, most: u64) -> Option<String> {
+    scan(file, elf, most, b'N', |_, after| {
+        let word = after.strip_prefix(b"NVSHMEM v")?;
+        let end = word.iter().take(16).position(|byte| *byte == 0)?;
+        three_numbers(std::str::from_utf8(&word[..end]).ok()?)
+    })
+}
+
 fn is_of_version(byte: u8) -> bool {
     byte.is_ascii_digit() || byte == b'.'
 }
@@ -154,6 +164,19 @@ mod tests {
         assert_eq!(found(b"e\xcd\xcdA1.13.1\0%s\n\0").unwrap(), "1.13.1");
         assert_eq!(found(b"a.b\0\x001.22.0\0").unwrap(), "1.22.0");
         for text in [&b"11.13.1\0"[..], b"1.13\0", b"1.13.1 \0", b"2.2.5\0", b"1.2.3.4\0", b"1..3\0"] {
+            assert_eq!(found(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn nvshmem_names_itself_with_its_version() {
+        let found = |texts: &[u8]| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&fake::Library { texts, ..Default::default() }.bytes()).unwrap();
+            nvshmem_version(&file, &Elf::open(&file).unwrap(), 1 << 24)
+        };
+        assert_eq!(found(b"NVSHMEM version in\0NVSHMEM v3.2.5\0").unwrap(), "3.2.5");
+        for text in [&b"NVSHMEM v3.2\0"[..], b"NVSHMEM v%d.%d.%d\0", b"NVSHMEM v3.2.5", b"NVSHMEM 3.2.5\0"] {
             assert_eq!(found(text), None, "{text:?}");
         }
     }

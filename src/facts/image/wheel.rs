@@ -13,9 +13,18 @@ pub fn version(tree: &Tree, site: &Path, name: &str, path: &Path) -> Option<Stri
     noted(&tree.names(site), name).find_map(|(folder, version)| {
         // A line is like this: `nvidia/nccl/lib/libnccl.so.2,sha256=...,251616632`.
         let record = tree.text(&site.join(folder).join("RECORD"))?;
-        let mut lines = record.lines().filter_map(|line| line.split_once(','));
-        let (_, rest) = lines.find(|(file, _)| *file == entry)?;
-        (rest.rsplit(',').next() == Some(size.as_str())).then(|| version.to_owned())
+        let (_, of_wheel) = files(&record).find(|(file, _)| *file == entry)?;
+        (of_wheel == size).then(|| version.to_owned())
+    })
+}
+
+/// The files in a wheel's own list, each with its size. Many lists have carriage returns at the ends of
+/// their lines, of which the reader has made another character.
+pub fn files(record: &str) -> impl Iterator<Item = (&str, &str)> {
+    record.lines().filter_map(|line| {
+        let (file, rest) = line.split_once(',')?;
+        let size = rest.rsplit(',').next()?;
+        Some((file, size.trim_end_matches(|c: char| !c.is_ascii_digit())))
     })
 }
 

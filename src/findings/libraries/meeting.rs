@@ -2,7 +2,7 @@
 
 use super::shown;
 use crate::finding::{Finding, Id};
-use crate::libraries::meeting::{Remark, What, master_that_is_lost};
+use crate::libraries::meeting::{Remark, What};
 use crate::plan::Decided;
 use crate::plan::words::libraries::meeting_on;
 
@@ -74,15 +74,4 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
     };
     // Nobody knows whether the job uses this library at all.
     Finding::warning(id, message).about_variables([*variable]).about_interfaces(there).with_fix(fix)
-}
-
-/// The name of the job's master leads to this node, which is not the master.
-pub fn master(decided: &Decided) -> Option<Finding> {
-    let (master, address) = master_that_is_lost(decided.facts)?;
-    let message = format!(
-        "MASTER_ADDR={master} is {address} in /etc/hosts here, so the processes of this node look for the master on their own node: on every node but the master's, torch.distributed ends with a time-out."
-    );
-    let fix =
-        format!("Correct the line of {master} in /etc/hosts, or set MASTER_ADDR to the master's address.");
-    Some(Finding::warning(Id::LibraryLoopback, message).about_variables(["MASTER_ADDR"]).with_fix(fix))
 }

@@ -1,5 +1,6 @@
-//! What is wrong with the variables of libraries beside NCCL: a file for each kind of remark.
+//! What is wrong with libraries beside NCCL, and with their variables: a file for each kind of remark.
 
+pub mod copies;
 mod meeting;
 mod own_verbs;
 mod ucx;
@@ -11,7 +12,8 @@ use crate::plan::Decided;
 
 pub fn findings(decided: &Decided) -> Vec<Finding> {
     let remarks = decided.of_libraries.iter().map(|remark| of_remark(decided, remark));
-    remarks.chain(meeting::master(decided)).chain(vllm::node_list(decided)).collect()
+    let of_image = decided.facts.image.iter().flat_map(copies::findings);
+    remarks.chain(vllm::node_list(decided)).chain(of_image).collect()
 }
 
 /// The finding for what deciding has shown about a library: each remark is told.

@@ -34,6 +34,42 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
             ),
             format!("Use HCAs whose GIDs are in one slot, or let {library} use one HCA alone."),
         ),
+        What::Strangers(ports) => (
+            Id::LibraryDevices,
+            format!(
+                "{library} may take {}, which the job leaves out. rdma-init does not fill in {variable}: with it, each GPU would use all HCAs of the list, and not its nearest.",
+                ports.join(", ")
+            ),
+            format!(
+                "Give the container the HCAs of the job alone, or set {variable} for each process, as the one of its own GPU."
+            ),
+        ),
+        What::Ports { taken, others } => {
+            let set = decided.user.get(variable).map(|_| format!("{set}: ")).unwrap_or_default();
+            (
+                Id::LibraryDevices,
+                format!(
+                    "{set}{library} takes port {taken} of each HCA alone, and cannot go over {}, which the job uses.",
+                    others.join(", ")
+                ),
+                match set.is_empty() {
+                    true => format!("Let the job use port {taken} of its HCAs alone (NCCL_IB_HCA)."),
+                    false => remove(),
+                },
+            )
+        }
+        What::NoneOfTheJob => (
+            Id::LibraryDevices,
+            format!("{set}: {library} takes none of the HCAs that the job uses."),
+            format!("Remove {variable}: {library} then reads NCCL's variable."),
+        ),
+        What::NoInterface => (
+            Id::LibraryInterface,
+            format!(
+                "{set}: there is no such interface with an address, so {library} ends with \"No IP interface found\"."
+            ),
+            format!("Remove {variable}: {library} then reads NCCL's variable."),
+        ),
         What::OneHca => (
             Id::LibraryDevices,
             format!(
@@ -51,13 +87,16 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
             format!("{set}: {library} takes {values} alone, and may end at anything else."),
             format!("Write one of them, or remove {variable}."),
         ),
-        What::Tcp => (
-            Id::LibraryOnTcp,
-            format!(
-                "{set}: the RDMA devices are usable, and {library} will run on TCP all the same, whatever the value is."
-            ),
-            format!("Remove {variable}, if that is not on purpose."),
-        ),
+        What::Tcp { whatever } => {
+            let whatever = if *whatever { ", whatever the value is" } else { "" };
+            (
+                Id::LibraryOnTcp,
+                format!(
+                    "{set}: the RDMA devices are usable, and {library} will run on TCP all the same{whatever}."
+                ),
+                format!("Remove {variable}, if that is not on purpose."),
+            )
+        }
         What::Renamed { hca, release } => (
             Id::LibraryDevices,
             format!(
@@ -85,8 +124,9 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
         _ => None,
     };
     let ports = match what {
-        What::Slot { port, .. } | What::OwnSlot { port, .. } => Some(port.clone()),
-        _ => None,
+        What::Slot { port, .. } | What::OwnSlot { port, .. } => vec![port.clone()],
+        What::Strangers(ports) | What::Ports { others: ports, .. } => ports.clone(),
+        _ => Vec::new(),
     };
     Finding::warning(id, message)
         .about_variables([*variable])

@@ -2,7 +2,8 @@
 
 use super::shown;
 use crate::finding::{Finding, Id};
-use crate::libraries::ucx::{DEVICES, GID_INDEX, Remark, TRANSPORTS};
+use crate::libraries::ucx::transports::Unreadable;
+use crate::libraries::ucx::{DEVICES, GID_INDEX, Remark, SUBNETS, TRANSPORTS, Then};
 use crate::plan::words::libraries::slot_of;
 use crate::plan::{Decided, PortVerdict};
 
@@ -17,13 +18,22 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
         format!("Remove {DEVICES}, or write {DEVICES}={}.", names.join(","))
     };
     match remark {
-        Remark::Gid { variable, port, slot, address } => {
+        Remark::Gid { variable, port, slot, address, then } => {
             let set = match variable {
                 Some(variable) => format!("With {}, UCX", shown(decided, variable)),
                 None => "No single index is right for all HCAs, so UCX".to_owned(),
             };
             let slot = slot_of(port, *slot, *address);
-            let message = format!("{set} takes {slot}: its connections over RoCE fail or time out.");
+            let takes = if *then == Then::PassesOver { "looks into" } else { "takes" };
+            let then = match then {
+                Then::Fails => "its connections over RoCE fail or time out",
+                Then::GoesOverTcp => "it finds no route there, and goes over TCP",
+                Then::PassesOver => "it passes over the port",
+                Then::HasNothing => {
+                    "it finds no route there and has no TCP, so NIXL ends with an error of its backend"
+                }
+            };
+            let message = format!("{set} {takes} {slot}: {then}.");
             let fix = match variable {
                 Some(variable) => format!("Remove {variable}, and rdma-init fills in what is right here."),
                 None => "Use UCX 1.18 or later, which can choose by the subnet, or give each HCA of the job one slot in common.".to_owned(),
@@ -42,9 +52,16 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
             };
             warning(Id::LibraryOnTcp, variable, what).with_fix(fix)
         }
-        Remark::WithoutTcp => {
-            let what = "the list has no interface, so UCX has no TCP, over which a process reaches itself and sends its first messages; NIXL ends with an error of its backend.";
-            warning(Id::LibraryDevices, DEVICES, what.to_owned()).with_fix(with_tcp())
+        Remark::WithoutDatagrams => {
+            let what = "UCX is left with RC, which makes no connection without UD or TCP; NIXL ends with an error of its backend.";
+            warning(Id::LibraryValue, TRANSPORTS, what.to_owned())
+                .with_fix("Write rc for rc_mlx5 and rc_verbs: it stands for both, and for the UD that they connect with.")
+        }
+        Remark::WithoutTcp(driver) => {
+            let what = format!(
+                "the list has no interface, so UCX has no TCP. A process then reaches itself over UD, which not every HCA has ({driver}); where it does not, NIXL ends with an error of its backend."
+            );
+            warning(Id::LibraryDevices, DEVICES, what).with_fix(with_tcp())
         }
         Remark::NoDevice => {
             let what = "no device of the list is here, so UCX has no network at all.".to_owned();
@@ -72,10 +89,42 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
             let what = format!("UCX knows no transport {}, and goes without.", words.join(", "));
             warning(Id::LibraryValue, TRANSPORTS, what).with_fix("Write names that `ucx_info -d` lists, or aliases such as rc, ud, sm, tcp, cuda; in lower case.")
         }
-        Remark::NotAnIndex => {
-            let what = "UCX takes a number or auto, and ends with an error on anything else.".to_owned();
-            warning(Id::LibraryValue, GID_INDEX, what)
-                .with_fix(format!("Remove {GID_INDEX}, and rdma-init fills it in where it is needed."))
+        Remark::Transports(why) => {
+            let what = match why {
+                Unreadable::Empty => "it names no transport",
+                Unreadable::AllAndMore => "\"all\" stands alone, or not at all",
+            };
+            warning(Id::LibraryValue, TRANSPORTS, format!("{what}, and UCX ends with an error."))
+                .with_fix(format!("Remove {TRANSPORTS}, and UCX chooses among all transports."))
+        }
+        Remark::NoSuchValue { variable, takes } => {
+            let what = format!("UCX takes {takes}, and ends with an error on anything else.");
+            let fix = match *variable {
+                GID_INDEX => format!("Remove {GID_INDEX}, and rdma-init fills it in where it is needed."),
+                _ => format!("Write {takes}, or remove {variable}."),
+            };
+            warning(Id::LibraryValue, variable, what).with_fix(fix)
+        }
+        Remark::NoSubnet(entry) => {
+            let what = format!(
+                "\"{entry}\" is no subnet, such as 10.0.0.0/24 or fd00::/64, and UCX ends with an error."
+            );
+            warning(Id::LibraryValue, SUBNETS, what).with_fix(without_subnets())
+        }
+        Remark::NoGidLeft(port) => {
+            let what = format!("no GID of {port} is in them, and UCX ends with an error.");
+            warning(Id::LibraryGid, SUBNETS, what).about_ports([port]).with_fix(without_subnets())
+        }
+        Remark::IndexAndSubnets => {
+            let what =
+                format!("{} is set as well, and UCX ends with an error at both.", shown(decided, GID_INDEX));
+            warning(Id::LibraryValue, SUBNETS, what)
+                .about_variables([GID_INDEX])
+                .with_fix("Remove both, and rdma-init fills in what is right here.")
         }
     }
+}
+
+fn without_subnets() -> String {
+    format!("Remove {SUBNETS}, and rdma-init fills in what is right here.")
 }

@@ -1,8 +1,8 @@
-//! What UCX reads in `UCX_NET_DEVICES` and `UCX_TLS` (`ucp_is_resource_in_device_list` and
-//! `ucp_is_resource_in_transports_list` in `src/ucp/core/ucp_context.c`; `ucs_config_sscanf_array`
-//! and `ucs_config_sscanf_allow_list` in `src/ucs/config/parser.c`).
+//! What UCX reads in `UCX_NET_DEVICES` (`ucp_is_resource_in_device_list` in
+//! `src/ucp/core/ucp_context.c`; `ucs_config_sscanf_array` and `ucs_config_sscanf_allow_list` in
+//! `src/ucs/config/parser.c`).
 
-use super::release::{EXCLUDES_DEVICES, EXCLUDES_TRANSPORTS, HAS_RANGES, Release};
+use super::release::{EXCLUDES_DEVICES, HAS_RANGES, Release};
 
 /// The most entries that UCX reads (`UCS_CONFIG_ARRAY_MAX`).
 const MOST: usize = 128;
@@ -79,83 +79,6 @@ fn range(word: &str) -> Option<Vec<String>> {
     is_plain.then(|| numbers.map(|number| format!("{before}{number}{after}")).collect())
 }
 
-/// The transports that a value of `UCX_TLS` allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Transports {
-    /// Any over InfiniBand and RoCE.
-    pub verbs: bool,
-    pub tcp: bool,
-}
-
-/// All names that stand for a transport over InfiniBand and RoCE; the first stands for all of them.
-const VERBS: &[&str] = &[
-    "ib", "rc", "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "dc", "dc_x", "dc_mlx5", "ud", "ud_v", "ud_x",
-    "ud_verbs", "ud_mlx5", "srd",
-];
-
-/// All other names that a release knows, aliases among them (`ucp_tl_aliases`, and the transports of
-/// `src/uct`).
-const OTHERS: &[&str] = &[
-    "all",
-    "mm",
-    "sm",
-    "shm",
-    "posix",
-    "sysv",
-    "xpmem",
-    "knem",
-    "cma",
-    "self",
-    "tcp",
-    "cuda",
-    "cuda_copy",
-    "cuda_ipc",
-    "gdr_copy",
-    "rocm",
-    "rocm_copy",
-    "rocm_ipc",
-    "rocm_gdr",
-    "ze",
-    "ze_copy",
-    "ze_ipc",
-    "ze_gdr",
-    "ugni",
-    "ugni_smsg",
-    "ugni_udt",
-    "ugni_rdma",
-    "gga",
-    "gga_mlx5",
-    "rdmacm",
-    "sockcm",
-    "gaudi",
-    "gaudi_gdr",
-];
-
-pub fn transports(value: Option<&str>, release: Release) -> Transports {
-    let Some(value) = value else { return Transports { verbs: true, tcp: true } };
-    let (excluded, list) = match value.strip_prefix('^') {
-        Some(rest) if release >= EXCLUDES_TRANSPORTS => (true, rest),
-        _ => (false, value),
-    };
-    let has = |name: &str| list.split(',').any(|word| word == name);
-    if excluded {
-        let families = [["rc", "dc", "ud"]].concat();
-        return Transports { verbs: !has("ib") && !families.iter().all(|name| has(name)), tcp: !has("tcp") };
-    }
-    let all = has("all");
-    Transports { verbs: all || VERBS.iter().any(|name| has(name)), tcp: all || has("tcp") }
-}
-
-/// The words of `UCX_TLS` that no release knows.
-pub fn unknown_transports(value: &str) -> Vec<&str> {
-    let words = value.strip_prefix('^').unwrap_or(value).split(',');
-    let is_known = |word: &str| {
-        let word = word.split(':').next().unwrap_or_default();
-        word.is_empty() || VERBS.contains(&word) || OTHERS.contains(&word)
-    };
-    words.filter(|word| !is_known(word)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,27 +104,5 @@ mod tests {
         assert_eq!(has("mlx5_[3-0]:1", "mlx5_2:1"), [false; 3]);
         assert_eq!(has("", "eth0"), [false; 3], "an empty value is a list of none");
         assert_eq!(Devices::read(None, OLD), Devices::All);
-    }
-
-    #[test]
-    fn transports_are_named_by_aliases_too() {
-        let allowed = |value: &str| {
-            let Transports { verbs, tcp } = transports(Some(value), OLD);
-            (verbs, tcp)
-        };
-        for (value, wanted) in [
-            ("all", (true, true)),
-            ("tcp", (false, true)),
-            ("tcp,self,sm,cuda_copy", (false, true)),
-            ("rc,cuda_copy", (true, false)),
-            ("rc_x,tcp", (true, true)),
-            ("^tcp", (true, false)),
-            ("^ib", (false, true)),
-            ("^rc", (true, true)),
-            ("^rc,dc,ud", (false, true)),
-        ] {
-            assert_eq!(allowed(value), wanted, "{value}");
-        }
-        assert_eq!(unknown_transports("rc,ib_verbs,TCP,sm,ud:aux"), ["ib_verbs", "TCP"]);
     }
 }

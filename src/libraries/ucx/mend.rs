@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use super::release::{HAS_SUBNETS, Release, all};
 use super::taken::{Port, Taken, taken};
-use super::{DEVICES, GID_INDEX, SUBNETS, TRANSPORTS, list, why};
+use super::transports::transports;
+use super::{DEVICES, GID_INDEX, SUBNETS, TRANSPORTS, why};
 use crate::fabric::gid::{common_index, is_right_everywhere, of_one_family, rails};
 use crate::libraries::{Fill, Subject};
 
@@ -23,10 +24,13 @@ pub fn fills(subject: &Subject) -> Vec<Fill> {
     if !works(subject) {
         return Vec::new();
     }
-    let mut fills = Vec::new();
-    fills.extend(devices(subject));
-    fills.extend(gid(subject));
-    fills
+    let devices = devices(subject);
+    let with_it = |name: &str| match &devices {
+        Some(fill) if fill.variable == name => Some(fill.value.as_str()),
+        _ => subject.value(name),
+    };
+    let gid = gid(&Subject { values: &with_it, ..*subject });
+    devices.iter().cloned().chain(gid).collect()
 }
 
 /// Whether UCX goes over the rails of the job: on EFA it has a transport of its own.
@@ -45,17 +49,18 @@ fn devices(subject: &Subject) -> Option<Fill> {
         let others: Vec<String> = others.map(|port| port.name).collect();
         (!others.is_empty()).then_some(others)
     })?;
-    let allows_tcp = releases.iter().any(|release| list::transports(subject.value(TRANSPORTS), *release).tcp);
+    let allows_tcp = releases.iter().any(|release| transports(subject.value(TRANSPORTS), *release).tcp);
     let mut names = subject.rails.port_names();
     // Without an interface in the list, UCX would have no TCP.
     names.extend(if allows_tcp { Some(subject.rails.interface?.to_owned()) } else { None });
     Some(Fill { variable: DEVICES, value: names.join(","), why: why(Why::OtherPorts(others)) })
 }
 
-/// A rail on which UCX takes a GID that is not this container's, although the port has one that is.
+/// A rail on which UCX takes a GID that is not this container's, or which it passes over for an empty
+/// slot, although the port has a GID that is this container's.
 pub fn wrong_rail(taken: &Taken) -> Option<&Port> {
     let is_wrong = |port: &&Port| port.slot.as_ref().is_some_and(|slot| slot.has_right && !slot.is_right);
-    taken.ports.iter().filter(|port| port.is_rail).find(is_wrong)
+    taken.ports.iter().chain(&taken.passed_over).filter(|port| port.is_rail).find(is_wrong)
 }
 
 fn gid(subject: &Subject) -> Option<Fill> {

@@ -1,24 +1,31 @@
 //! UCX, and NIXL and MPI on it. What it takes of a host, by release: [`taken`]; what its variables
-//! say: [`list`]. The functions that are named there are those of openucx/ucx, 1.10 to 1.22.
+//! say: [`list`], [`transports`] and [`subnets`]; whether a process reaches itself without TCP:
+//! [`alone`]. The functions that are named there are those of openucx/ucx, 1.10 to 1.22.
 
-pub mod list;
+pub mod alone;
+mod index;
+mod list;
 mod mend;
 mod release;
 mod remarks;
+mod subnets;
 pub mod taken;
+pub mod transports;
 
 use super::{Library, Remark as OfLibrary, Subject, Why as OfAny, Will};
 use crate::fabric::Rails;
 
 pub use mend::Why;
 pub use release::Release;
-pub use remarks::Remark;
+pub use remarks::{Remark, Then};
 pub use taken::Taken;
 
 pub const DEVICES: &str = "UCX_NET_DEVICES";
 pub const TRANSPORTS: &str = "UCX_TLS";
 pub const GID_INDEX: &str = "UCX_IB_GID_INDEX";
 pub const SUBNETS: &str = "UCX_IB_ROCE_SUBNETS";
+pub const LOCAL_SUBNET: &str = "UCX_IB_ROCE_LOCAL_SUBNET";
+pub const REACHABILITY: &str = "UCX_IB_ROCE_REACHABILITY_MODE";
 
 pub const LIBRARY: Library = Library {
     name: "ucx",
@@ -37,16 +44,12 @@ pub const LIBRARY: Library = Library {
 /// Whether the image has UCX, or a package that brings one of its own, or a variable of it is set.
 fn is_here(subject: &Subject) -> bool {
     let of_image = subject.facts.image.as_ref().is_some_and(|image| {
-        let brings_it = |name: &str| name.starts_with("libucx") || name.starts_with("nixl");
-        !image.ucx.is_empty() || image.packages.iter().any(|package| brings_it(&package.name))
+        let is_it = |name: &str| name.starts_with("libucx");
+        !image.ucx.is_empty()
+            || release::has_nixl(image)
+            || image.packages.iter().any(|package| is_it(&package.name))
     });
-    of_image || [DEVICES, TRANSPORTS, GID_INDEX].iter().any(|name| subject.value(name).is_some())
-}
-
-/// Whether each release in the image may go over verbs, as far as `UCX_TLS` says.
-pub fn may_use_verbs(subject: &Subject) -> bool {
-    let value = subject.value(TRANSPORTS);
-    release::all(subject).into_iter().all(|release| list::transports(value, release).verbs)
+    of_image || [DEVICES, TRANSPORTS, GID_INDEX, SUBNETS].iter().any(|name| subject.value(name).is_some())
 }
 
 pub fn value(variable: &str, rails: &Rails) -> Option<String> {
@@ -54,8 +57,8 @@ pub fn value(variable: &str, rails: &Rails) -> Option<String> {
     if variable != DEVICES || ports.is_empty() {
         return None;
     }
-    // A list of HCAs alone takes TCP from UCX, and with it the way to a process itself and to
-    // the first messages: NIXL ends with NIXL_ERR_BACKEND.
+    // A list of HCAs alone takes TCP from UCX, which is what is left where a process does not reach
+    // itself or another one over them.
     Some(format!("{},{}", ports.join(","), rails.interface?))
 }
 

@@ -1,6 +1,7 @@
-//! The releases of UCX in an image. Each program takes its own: NIXL's wheel brings one, and MPI
-//! another.
+//! The releases of UCX in an image. Each program takes its own: NIXL's wheel brings one (1.23 in that
+//! of NIXL 1.5.1), whose release no file name tells, and MPI another.
 
+use crate::facts::image::Image;
 use crate::libraries::Subject;
 
 /// Major and minor number.
@@ -12,16 +13,28 @@ pub const NEWEST: Release = Release(1, 22);
 
 /// `UCX_TLS` may begin with `^` (`UCS_CONFIG_TYPE_ALLOW_LIST` in `src/ucp/core/ucp_context.c`).
 pub const EXCLUDES_TRANSPORTS: Release = Release(1, 11);
+/// A port whose slot of the index, or slot 0 without one, is empty is passed over
+/// (`uct_ib_device_port_check` in `src/uct/ib/base/ib_device.c`).
+pub const PASSES_OVER_EMPTY_SLOTS: Release = Release(1, 11);
+/// `UCX_IB_ROCE_LOCAL_SUBNET` (`src/uct/ib/base/ib_iface.c`).
+pub const HAS_LOCAL_SUBNET: Release = Release(1, 11);
+/// `^ud` in `UCX_TLS` leaves RC the datagrams that it connects with (`ucp_is_resource_in_transports_list`
+/// in `src/ucp/core/ucp_context.c`).
+pub const KEEPS_DATAGRAMS: Release = Release(1, 15);
 /// `UCX_IB_ROCE_SUBNETS` (`src/uct/ib/base/ib_iface.c`).
 pub const HAS_SUBNETS: Release = Release(1, 18);
+/// RoCE v2 reaches what the routing table has a route to, itself included, and
+/// `UCX_IB_ROCE_REACHABILITY_MODE` turns that off (`uct_ib_iface_roce_is_routable` in
+/// `src/uct/ib/base/ib_iface.c`).
+pub const ASKS_ROUTES: Release = Release(1, 19);
 /// `UCX_NET_DEVICES` may begin with `^`, and an HCA may be named without its port; a link-local GID
 /// of IPv6 comes after the others (`src/ucp/core/ucp_context.c`, `src/uct/ib/base/ib_device.c`).
 pub const EXCLUDES_DEVICES: Release = Release(1, 21);
 /// `UCX_NET_DEVICES` may have ranges: `mlx5_[0-3]:1` (`src/ucs/config/parser.c`).
 pub const HAS_RANGES: Release = Release(1, 22);
 
-/// All releases that the image has, the oldest first; the newest that is known where the files do
-/// not tell.
+/// All releases that the image has, the oldest first; the newest that is known for NIXL's, and where
+/// the files do not tell.
 pub fn all(subject: &Subject) -> Vec<Release> {
     let image = subject.facts.image.as_ref();
     let of_files =
@@ -30,9 +43,17 @@ pub fn all(subject: &Subject) -> Vec<Release> {
     let of_wheels =
         packages.filter(|package| package.name.starts_with("libucx")).map(|package| package.version.as_str());
     let mut all: Vec<Release> = of_files.chain(of_wheels).filter_map(parse).collect();
+    if all.is_empty() || image.is_some_and(has_nixl) {
+        all.push(NEWEST);
+    }
     all.sort_unstable();
     all.dedup();
-    if all.is_empty() { vec![NEWEST] } else { all }
+    all
+}
+
+/// Whether NIXL is there, as packages of Python's call it: `nixl`, `nixl-cu12`.
+pub fn has_nixl(image: &Image) -> bool {
+    image.packages.iter().any(|package| package.name.starts_with("nixl"))
 }
 
 fn parse(text: &str) -> Option<Release> {

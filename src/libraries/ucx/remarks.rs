@@ -2,21 +2,28 @@
 
 use std::net::IpAddr;
 
-use super::list::{Devices, names, transports, unknown_transports};
+use super::alone::{Lost, lost};
+use super::index::{self, Index};
+use super::list::{Devices, names};
 use super::mend::{works, wrong_rail};
-use super::release::{EXCLUDES_DEVICES, all};
-use super::taken::taken;
-use super::{DEVICES, GID_INDEX, SUBNETS, TRANSPORTS};
+use super::release::{EXCLUDES_DEVICES, HAS_LOCAL_SUBNET, HAS_SUBNETS, Release, all};
+use super::subnets::{Filter, read_bool};
+use super::taken::{taken, without_gid};
+use super::transports::{Unreadable, transports, unknown_transports, unreadable};
+use super::{DEVICES, GID_INDEX, LOCAL_SUBNET, SUBNETS, TRANSPORTS};
 use crate::libraries::Subject;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remark {
     /// UCX takes a slot that is not this container's. `variable` is the one that says so, if any.
-    Gid { variable: Option<&'static str>, port: String, slot: u32, address: Option<IpAddr> },
+    Gid { variable: Option<&'static str>, port: String, slot: u32, address: Option<IpAddr>, then: Then },
     /// The variable keeps UCX from the rails, so it goes over TCP.
     OnTcp(&'static str),
-    /// The list has no interface, so UCX has no TCP.
-    WithoutTcp,
+    /// UCX has no TCP, and no datagrams that RC could connect with.
+    WithoutDatagrams,
+    /// The list has no interface, so UCX has no TCP, and nobody knows whether a process reaches itself
+    /// over HCAs of this driver, or this HCA.
+    WithoutTcp(String),
     /// No device of the list is here.
     NoDevice,
     /// Entries that are no devices here.
@@ -28,8 +35,29 @@ pub enum Remark {
     Sign(char),
     /// Words of `UCX_TLS` that UCX does not know.
     UnknownTransports(Vec<String>),
-    /// The value is neither `auto` nor a number.
-    NotAnIndex,
+    /// UCX ends with an error on `UCX_TLS`.
+    Transports(Unreadable),
+    /// UCX ends with an error on what is no such value of the variable.
+    NoSuchValue { variable: &'static str, takes: &'static str },
+    /// UCX ends with an error on an entry that is no subnet.
+    NoSubnet(String),
+    /// UCX ends with an error because the subnets leave a port no GID.
+    NoGidLeft(String),
+    /// UCX ends with an error because an index and subnets are set.
+    IndexAndSubnets,
+}
+
+/// What comes of a GID that is not this container's, the worst last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Then {
+    /// UCX finds that no route leads there, and goes over TCP.
+    GoesOverTcp,
+    /// UCX passes over the port.
+    PassesOver,
+    /// Connections fail.
+    Fails,
+    /// UCX finds that no route leads there, and has no TCP.
+    HasNothing,
 }
 
 pub fn remarks(subject: &Subject) -> Vec<Remark> {
@@ -40,11 +68,15 @@ pub fn remarks(subject: &Subject) -> Vec<Remark> {
     remarks.extend(of_transports(subject));
     remarks.extend(of_devices(subject));
     remarks.extend(of_gid(subject));
+    remarks.extend(local_subnet(subject));
     remarks
 }
 
 fn of_transports(subject: &Subject) -> Vec<Remark> {
     let Some(value) = subject.value(TRANSPORTS) else { return Vec::new() };
+    if let Some(why) = all(subject).into_iter().find_map(|release| unreadable(value, release)) {
+        return vec![Remark::Transports(why)];
+    }
     let mut remarks = Vec::new();
     let unknown: Vec<String> = unknown_transports(value).into_iter().map(str::to_owned).collect();
     if !unknown.is_empty() {
@@ -53,6 +85,10 @@ fn of_transports(subject: &Subject) -> Vec<Remark> {
     let allowed = all(subject).into_iter().map(|release| transports(Some(value), release));
     if allowed.clone().all(|allowed| !allowed.verbs) && allowed.clone().any(|allowed| allowed.tcp) {
         remarks.push(Remark::OnTcp(TRANSPORTS));
+    }
+    let lost = all(subject).into_iter().filter_map(|release| without_tcp(subject, release));
+    if lost.into_iter().any(|lost| lost == Lost::Transports) {
+        remarks.push(Remark::WithoutDatagrams);
     }
     remarks
 }
@@ -92,20 +128,65 @@ fn of_devices(subject: &Subject) -> Vec<Remark> {
     match (taken.ports.is_empty(), taken.tcp.is_empty()) {
         (true, true) => remarks.push(Remark::NoDevice),
         (true, false) if allowed.verbs => remarks.push(Remark::OnTcp(DEVICES)),
-        (false, true) if allowed.tcp => remarks.push(Remark::WithoutTcp),
+        (false, true) if allowed.tcp => {
+            let lost = releases.iter().find_map(|release| without_tcp(subject, *release));
+            // Datagrams are about UCX_TLS, and what is wrong with a GID is told with the GID.
+            remarks.extend(match lost {
+                Some(Lost::Driver(driver)) => Some(Remark::WithoutTcp(driver)),
+                _ => None,
+            });
+        }
         _ => {}
     }
     remarks
 }
 
+/// Why a process does not reach itself, where a release has HCAs and no TCP.
+fn without_tcp(subject: &Subject, release: Release) -> Option<Lost> {
+    let taken = taken(subject, release).filter(|taken| taken.tcp.is_empty())?;
+    lost(subject, &taken, release)
+}
+
 fn of_gid(subject: &Subject) -> Option<Remark> {
-    let set = [GID_INDEX, SUBNETS].into_iter().find(|name| subject.value(name).is_some());
-    let index = subject.value(GID_INDEX).filter(|value| *value != "auto");
-    if index.is_some_and(|value| value.parse::<u32>().is_err()) {
-        return Some(Remark::NotAnIndex);
+    let index = subject.value(GID_INDEX).map(index::read);
+    if index == Some(None) {
+        return Some(Remark::NoSuchValue { variable: GID_INDEX, takes: "a number or auto" });
     }
-    let wrong =
-        all(subject).into_iter().find_map(|release| wrong_rail(&taken(subject, release)?).cloned())?;
-    let slot = wrong.slot?;
-    Some(Remark::Gid { variable: set, port: wrong.name, slot: slot.index, address: slot.address })
+    let releases = all(subject);
+    if let Some(value) = subject.value(SUBNETS)
+        && let Some(newest) = releases.last().copied().filter(|release| *release >= HAS_SUBNETS)
+    {
+        match Filter::read(value) {
+            Err(entry) => return Some(Remark::NoSubnet(entry)),
+            Ok(Filter::All) => {}
+            Ok(_) if matches!(index, Some(Some(Index::Slot(_)))) => return Some(Remark::IndexAndSubnets),
+            Ok(_) => {
+                if let Some(port) = without_gid(subject, newest) {
+                    return Some(Remark::NoGidLeft(port));
+                }
+            }
+        }
+    }
+    let set = [GID_INDEX, SUBNETS].into_iter().find(|name| subject.value(name).is_some());
+    let wrong = releases.into_iter().filter_map(|release| {
+        let taken = taken(subject, release)?;
+        let wrong = wrong_rail(&taken)?.clone();
+        let is_passed_over = taken.passed_over.contains(&wrong);
+        let then = match lost(subject, &taken, release) {
+            _ if is_passed_over => Then::PassesOver,
+            Some(Lost::Gid { .. }) if taken.tcp.is_empty() => Then::HasNothing,
+            Some(Lost::Gid { .. }) => Then::GoesOverTcp,
+            _ => Then::Fails,
+        };
+        Some((then, wrong))
+    });
+    let (then, port) = wrong.max_by_key(|(then, _)| *then)?;
+    let slot = port.slot?;
+    Some(Remark::Gid { variable: set, port: port.name, slot: slot.index, address: slot.address, then })
+}
+
+fn local_subnet(subject: &Subject) -> Option<Remark> {
+    let is_read = all(subject).last().is_some_and(|newest| *newest >= HAS_LOCAL_SUBNET);
+    let value = subject.value(LOCAL_SUBNET).filter(|_| is_read)?;
+    read_bool(value).is_none().then_some(Remark::NoSuchValue { variable: LOCAL_SUBNET, takes: "y or n" })
 }

@@ -1,20 +1,23 @@
 //! Which devices and GIDs UCX takes of a host, as `ucx_info -d` lists them.
 //!
-//! * A port counts if it is active, its HCA can be opened, and does not speak iWARP
+//! * A port counts if it is active, its HCA can be opened, and does not speak iWARP; since 1.11, also
+//!   only if the slot of `UCX_IB_GID_INDEX` has a GID, or slot 0 where that is not set
 //!   (`uct_ib_device_port_check` in `src/uct/ib/base/ib_device.c`).
 //! * `uct_ib_device_select_gid`, same file: the first slot with RoCE v2 and IPv4, else RoCE v2 and
 //!   IPv6, then RoCE v1 in the same order; since 1.21, a link-local GID of IPv6 comes after the
-//!   others; since 1.18, `UCX_IB_ROCE_SUBNETS` leaves out what is in no subnet of the list. UCX does not
-//!   ask whose address it is, so in a container the host's may come first.
+//!   others; since 1.18, `UCX_IB_ROCE_SUBNETS` leaves out what is in no subnet of the list, and UCX ends
+//!   with an error where that leaves none. UCX does not ask whose address it is, so in a container the
+//!   host's may come first.
 //! * TCP counts for each interface that is up and has an address (`uct_tcp_query_devices` in
 //!   `src/uct/tcp/tcp_iface.c`).
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
-
-use super::list::{Devices, transports};
-use super::release::{EXCLUDES_DEVICES, HAS_SUBNETS, Release};
+use super::index::{self, Index};
+use super::list::Devices;
+use super::release::{EXCLUDES_DEVICES, HAS_SUBNETS, PASSES_OVER_EMPTY_SLOTS, Release};
+use super::subnets::Filter;
+use super::transports::{transports, unreadable};
 use super::{DEVICES, GID_INDEX, SUBNETS, TRANSPORTS};
 use crate::fabric::Candidate;
 use crate::fabric::own_slots;
@@ -26,6 +29,8 @@ use crate::libraries::Subject;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
     pub ports: Vec<Port>,
+    /// Ports that it would take, if the slot that it looks into first were not empty.
+    pub passed_over: Vec<Port>,
     /// The interfaces for TCP.
     pub tcp: Vec<String>,
 }
@@ -37,6 +42,8 @@ pub struct Port {
     pub name: String,
     /// Whether it is one of the job's rails.
     pub is_rail: bool,
+    /// The driver of its HCA.
+    pub driver: Option<String>,
     /// On RoCE, the slot, and what is in it.
     pub slot: Option<Slot>,
 }
@@ -46,7 +53,9 @@ pub struct Slot {
     pub index: u32,
     /// The address in it; `None` for an empty slot.
     pub address: Option<IpAddr>,
-    pub is_routable: bool,
+    /// The interface that the GID comes from.
+    pub netdev: Option<String>,
+    pub is_v1: bool,
     /// Whether it is one that has an address of this container.
     pub is_right: bool,
     /// Whether another slot would be right.
@@ -54,26 +63,68 @@ pub struct Slot {
 }
 
 /// What a release takes with the variables of the subject; `None` where UCX does not work over verbs
-/// here (EFA), or a variable is none that it can read.
+/// here (EFA), or ends with an error.
 pub fn taken(subject: &Subject, release: Release) -> Option<Taken> {
-    let devices = Devices::read(subject.value(DEVICES), release);
-    let allowed = transports(subject.value(TRANSPORTS), release);
+    if subject.value(TRANSPORTS).is_some_and(|value| unreadable(value, release).is_some()) {
+        return None;
+    }
     let choice = choice(subject, release)?;
-    let ports = subject.rails.ports.iter().filter(|port| allowed.verbs && is_seen(port));
-    let selected = ports.filter(|port| devices.has(&port.name(), release));
-    let ports = selected.map(|port| Port {
+    let allowed = transports(subject.value(TRANSPORTS), release);
+    let with = |port: &Candidate, slot| Port {
         name: port.name(),
         is_rail: port.is_used(),
-        slot: (port.port.link_layer == LinkLayer::Ethernet).then(|| slot(subject, port, &choice, release)),
-    });
-    let ports = ports.collect();
+        driver: port.hca.driver.clone(),
+        slot,
+    };
+    let (mut ports, mut passed_over) = (Vec::new(), Vec::new());
+    for port in selected(subject, release) {
+        let is_roce = port.port.link_layer == LinkLayer::Ethernet;
+        match first_is_empty(port, &choice, release) {
+            Some(index) => passed_over.push(with(port, is_roce.then(|| at(subject, port, index)))),
+            None if is_roce => ports.push(with(port, Some(slot(subject, port, &choice, release)?))),
+            None => ports.push(with(port, None)),
+        }
+    }
+    let devices = Devices::read(subject.value(DEVICES), release);
     let has_address = |name: &str| {
         let interface = subject.facts.net.interface(name);
         interface.is_some_and(|interface| interface.is_up() && !interface.addresses.is_empty())
     };
     let interfaces = subject.facts.net.interfaces.iter().map(|interface| interface.name.as_str());
     let tcp = interfaces.filter(|name| allowed.tcp && has_address(name) && devices.has(name, release));
-    Some(Taken { ports, tcp: tcp.map(str::to_owned).collect() })
+    let tcp = tcp.map(str::to_owned).collect();
+    Some(Taken { ports, passed_over, tcp })
+}
+
+/// The slot that a release looks into before it takes a port, if it is empty.
+fn first_is_empty(port: &Candidate, choice: &Choice, release: Release) -> Option<u32> {
+    let index = match choice {
+        Choice::Index(index) => *index,
+        Choice::Auto(_) => 0,
+    };
+    let table = &port.port.gids;
+    // Of a table that could not be read, nobody knows.
+    let is_read = index < table.scanned || table.scanned == table.size && table.size > 0;
+    let is_empty = is_read && !table.slots.iter().any(|gid| gid.index == index);
+    (release >= PASSES_OVER_EMPTY_SLOTS && is_empty).then_some(index)
+}
+
+/// The ports that a release takes.
+fn selected<'a>(subject: &Subject<'a>, release: Release) -> impl Iterator<Item = &'a Candidate<'a>> {
+    let devices = Devices::read(subject.value(DEVICES), release);
+    let allowed = transports(subject.value(TRANSPORTS), release);
+    let ports = subject.rails.ports.iter().filter(move |port| allowed.verbs && is_seen(port));
+    ports.filter(move |port| devices.has(&port.name(), release))
+}
+
+/// A port on which `UCX_IB_ROCE_SUBNETS` leaves a release no GID.
+pub fn without_gid(subject: &Subject, release: Release) -> Option<String> {
+    let choice = choice(subject, release)?;
+    let mut roce = selected(subject, release).filter(|port| port.port.link_layer == LinkLayer::Ethernet);
+    let is_without = |port: &&Candidate| {
+        first_is_empty(port, &choice, release).is_none() && slot(subject, port, &choice, release).is_none()
+    };
+    roce.find(is_without).map(Candidate::name)
 }
 
 /// Whether UCX lists a port.
@@ -86,41 +137,48 @@ fn is_seen(port: &Candidate) -> bool {
 /// How UCX comes to a GID.
 enum Choice {
     Index(u32),
-    /// By its own order, among the GIDs of these subnets where there are some.
-    Auto(Vec<IpNet>),
+    /// By its own order, among the GIDs that pass.
+    Auto(Filter),
 }
 
 fn choice(subject: &Subject, release: Release) -> Option<Choice> {
-    match subject.value(GID_INDEX) {
-        None | Some("auto") => {}
-        Some(number) => return Some(Choice::Index(number.parse().ok()?)),
+    let filter = match subject.value(SUBNETS).filter(|_| release >= HAS_SUBNETS) {
+        Some(value) => Filter::read(value).ok()?,
+        None => Filter::All,
+    };
+    match subject.value(GID_INDEX).map(index::read) {
+        None | Some(Some(Index::Auto)) => Some(Choice::Auto(filter)),
+        Some(Some(Index::Slot(number))) if filter == Filter::All => Some(Choice::Index(number)),
+        // UCX ends with an error at both, and at what is no index.
+        Some(_) => None,
     }
-    let subnets = subject.value(SUBNETS).filter(|value| release >= HAS_SUBNETS && *value != "all");
-    let subnets: Result<Vec<IpNet>, _> =
-        subnets.unwrap_or_default().split(',').filter(|net| !net.is_empty()).map(str::parse).collect();
-    Some(Choice::Auto(subnets.ok()?))
 }
 
-fn slot(subject: &Subject, port: &Candidate, choice: &Choice, release: Release) -> Slot {
-    let slots = &port.port.gids.slots;
+/// `None` where no GID passes.
+fn slot(subject: &Subject, port: &Candidate, choice: &Choice, release: Release) -> Option<Slot> {
     let index = match choice {
         Choice::Index(index) => *index,
-        Choice::Auto(subnets) => by_order(slots, subnets, release),
+        Choice::Auto(filter) => by_order(&port.port.gids.slots, filter, release)?,
     };
+    Some(at(subject, port, index))
+}
+
+fn at(subject: &Subject, port: &Candidate, index: u32) -> Slot {
     let own = own_slots(subject.facts, port.port);
-    let gid = slots.iter().find(|gid| gid.index == index);
+    let gid = port.port.gids.slots.iter().find(|gid| gid.index == index);
     Slot {
         index,
         address: gid.map(Gid::address),
-        is_routable: gid.is_some_and(|gid| gid.kind == GidType::RoceV2 && !gid.is_link_local()),
+        netdev: gid.and_then(|gid| gid.netdev.clone()),
+        is_v1: gid.is_some_and(|gid| gid.kind == GidType::IbOrRoceV1),
         is_right: own.iter().any(|gid| gid.index == index),
         has_right: !own.is_empty(),
     }
 }
 
-/// The slot that UCX finds by itself; slot 0 where it finds none.
-fn by_order(slots: &[Gid], subnets: &[IpNet], release: Release) -> u32 {
-    let fits = |gid: &&Gid| subnets.is_empty() || subnets.iter().any(|net| net.contains(&gid.address()));
+/// The slot that UCX finds by itself; slot 0 where the table is empty, and none where no GID passes.
+fn by_order(slots: &[Gid], filter: &Filter, release: Release) -> Option<u32> {
+    let fits = |gid: &&Gid| filter.lets_pass(gid.address());
     let rank = |gid: &&Gid| {
         let ipv6 = gid.address().is_ipv6();
         (
@@ -130,7 +188,8 @@ fn by_order(slots: &[Gid], subnets: &[IpNet], release: Release) -> u32 {
             gid.index,
         )
     };
-    slots.iter().filter(fits).min_by_key(rank).map_or(0, |gid| gid.index)
+    let first = slots.iter().filter(fits).min_by_key(rank).map(|gid| gid.index);
+    first.or((*filter == Filter::All).then_some(0))
 }
 
 #[cfg(test)]
@@ -156,15 +215,17 @@ mod tests {
             gid(4, "10.0.0.1", v2.clone()),
             gid(5, "10.1.0.1", v2),
         ];
-        let all = |slots: &[Gid], subnets: &[&str]| {
-            let subnets: Vec<IpNet> = subnets.iter().map(|net| net.parse().unwrap()).collect();
-            [Release(1, 13), Release(1, 20), Release(1, 21)].map(|release| by_order(slots, &subnets, release))
+        let all = |slots: &[Gid], subnets: &str| {
+            let filter = Filter::read(subnets).unwrap();
+            [Release(1, 13), Release(1, 20), Release(1, 21)].map(|release| by_order(slots, &filter, release))
         };
-        assert_eq!(all(&slots, &[]), [4; 3]);
-        assert_eq!(all(&slots, &["10.1.0.0/16"]), [5; 3]);
-        assert_eq!(all(&slots[..3], &[]), [1, 1, 2], "a link-local GID comes last since 1.21");
-        assert_eq!(all(&slots[..1], &[]), [0; 3]);
-        assert_eq!(all(&[gid(0, "fe80::1", v1.clone()), gid(3, "10.0.0.1", v1)], &[]), [3; 3]);
-        assert_eq!(all(&[], &[]), [0; 3]);
+        assert_eq!(all(&slots, "all"), [Some(4); 3]);
+        assert_eq!(all(&slots, "10.1.0.0/16"), [Some(5); 3]);
+        assert_eq!(all(&slots, "^10.0.0.0/16"), [Some(5); 3]);
+        assert_eq!(all(&slots, "10.9.0.0/16"), [None; 3]);
+        assert_eq!(all(&slots[..3], "all"), [1, 1, 2].map(Some), "a link-local GID comes last since 1.21");
+        assert_eq!(all(&slots[..1], "all"), [Some(0); 3]);
+        assert_eq!(all(&[gid(0, "fe80::1", v1.clone()), gid(3, "10.0.0.1", v1)], "all"), [Some(3); 3]);
+        assert_eq!(all(&[], "all"), [Some(0); 3]);
     }
 }

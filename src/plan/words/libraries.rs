@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::libraries::meeting::{Address, End, Meeting, Named};
-use crate::libraries::own_verbs::{self, Without};
+use crate::libraries::own_verbs::Without;
 use crate::libraries::ucx::{self, Taken};
 use crate::libraries::{Why, Will, vllm};
 use crate::text::condensed;
@@ -25,7 +25,7 @@ impl fmt::Display for Why {
             Why::Ucx(ucx::Why::OtherGid { port, slot, address }) => {
                 write!(f, "without it, UCX would take {}", slot_of(port, *slot, *address))
             }
-            Why::OwnVerbs(own_verbs::Why { library, without }) => match without {
+            Why::OwnVerbs { library, without } => match without {
                 Without::Ports(ports) => {
                     write!(f, "without it, {library} may take {}, which the job leaves out", ports.join(", "))
                 }
@@ -35,6 +35,12 @@ impl fmt::Display for Why {
                 ),
                 Without::Class(of) => {
                     write!(f, "as {of}, so that the network treats {library}'s traffic like that of NCCL")
+                }
+                Without::Port(port) => {
+                    write!(
+                        f,
+                        "without it, {library} would take port {port} of each HCA, which the job does not use"
+                    )
                 }
                 Without::Name(hca) => {
                     write!(f, "without it, IBGDA of {library} would pass over {hca}, whose name has no mlx5")

@@ -81,3 +81,41 @@ fn several_in_pythons_folders_decide_nothing() {
     let (image, _) = root.read([]);
     assert_eq!((image.nccl.len(), image.nccl_of_the_job()), (2, None));
 }
+
+#[test]
+fn a_package_tells_which_of_its_libraries_are_not_its_own() {
+    let root = Root::new();
+    let note = |name: &str, record: &str| root.file(&format!("{SITE}/{name}.dist-info/RECORD"), record);
+    let (lib, module) = ("nvidia/nvshmem/lib/libnvshmem_host.so.3", "mooncake/engine.so");
+    let library = nccl("2.21.5");
+    root.file(&format!("{SITE}/{lib}"), &library);
+    note(
+        "nvidia_nvshmem_cu12-3.4.5",
+        &format!("{lib},sha256=x,{}\r\nnvidia/nvshmem/a.h,,7\r\n", library.len()),
+    );
+    note("nvidia_nvshmem_cu13-3.8.0", &format!("{lib},sha256=x,1\n"));
+    note(
+        "mooncake_transfer_engine-0.3.9",
+        &format!("../../x.so,,1\n/x.so,,1\n{module},,1\nmooncake/cli.py,,1\n"),
+    );
+    note("vllm-0.11.0", "__editable__.vllm.pth,,1\n");
+    let (image, errors) = root.read([("PATH", "/usr/bin")]);
+    assert_eq!(errors, [""; 0]);
+    let shown: Vec<(&str, usize, usize)> = image
+        .packages
+        .iter()
+        .map(|package| (package.name.as_str(), package.missing.len(), package.replaced.len()))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("mooncake-transfer-engine", 1, 0),
+            ("nvidia-nvshmem-cu12", 0, 0),
+            ("nvidia-nvshmem-cu13", 0, 1),
+            ("vllm", 0, 0)
+        ]
+    );
+    assert_eq!(image.packages[0].missing, [Path::new(module)]);
+    let nvshmem: Vec<_> = image.nvshmem.iter().map(|library| library.version.as_deref()).collect();
+    assert_eq!(nvshmem, [Some("3.4.5")], "the size tells whose the file is");
+}

@@ -17,6 +17,7 @@ fn without_an_hca_the_image_is_read_only_when_asked_for() {
             is_marker: &|_| false,
             addresses: || Ok(Vec::new()),
             routing: || Ok(Default::default()),
+            look_up: |_| Err(String::new()),
             image_in_any_case,
             scope: Scope::All,
         };

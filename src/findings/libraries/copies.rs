@@ -1,0 +1,192 @@
+//! Libraries that the image has more than once in different releases, and packages whose libraries
+//! are not there. NCCL is in `findings::image`.
+
+use std::path::Path;
+
+use crate::facts::image::Image;
+use crate::facts::image::library::{Library, Way};
+use crate::facts::image::packages::Package;
+use crate::finding::{Finding, Id};
+
+/// What packages bring, by the beginning of their names: these bring one and the same folder, whatever
+/// CUDA they are for. All other packages are the same only under one whole name.
+const FAMILIES: [(&str, &str); 3] =
+    [("nvidia-nvshmem", "NVSHMEM"), ("libucx", "UCX"), ("mooncake-transfer-engine", "Mooncake")];
+
+pub fn findings(image: &Image) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = broken(image).collect();
+    let mut seen: Vec<&str> = Vec::new();
+    for package in &image.packages {
+        let what = family(package);
+        if !seen.contains(&what) {
+            seen.push(what);
+            let same: Vec<&Package> = image.packages.iter().filter(|other| family(other) == what).collect();
+            findings.extend(packages(title(what), &same));
+        }
+    }
+    // The repaired wheels of NIXL bring a UCX whose names nobody else asks for.
+    let is_shared = |library: &&Library| {
+        library.path.file_name().and_then(|name| name.to_str()).is_some_and(|name| !name.contains('-'))
+    };
+    let (rccl, nvshmem) = (image.rccl.iter().collect::<Vec<_>>(), image.nvshmem.iter().collect::<Vec<_>>());
+    let ucx: Vec<&Library> = image.ucx.iter().filter(is_shared).collect();
+    let by_loader = |found: &[&Library], name| {
+        let taken = found.iter().find(|library| library.loads_as(name));
+        match taken {
+            Some(taken) => format!("the dynamic loader takes {}", with_path(taken)),
+            None => {
+                "the dynamic loader finds none of them, so each program takes the one that it was built with"
+                    .to_owned()
+            }
+        }
+    };
+    let of_rccl = match image.rccl_of_the_job() {
+        Some(taken) => format!("the job seems to load {}", with_path(taken)),
+        None => "it is not known which one the job loads".to_owned(),
+    };
+    let of_ucx = by_loader(&ucx, "libucp.so.0");
+    let of_nvshmem = by_loader(&nvshmem, "libnvshmem_host.so.3");
+    findings.extend(libraries("RCCL", &rccl, &of_rccl, "cannot form one job"));
+    findings.extend(libraries("UCX", &without_wheels(ucx), &of_ucx, "may read other variables"));
+    findings.extend(libraries("NVSHMEM", &without_wheels(nvshmem), &of_nvshmem, "may not fit each other"));
+    findings
+}
+
+fn family(package: &Package) -> &str {
+    let of = |(start, _): &(&'static str, &str)| package.name.starts_with(start).then_some(*start);
+    FAMILIES.iter().find_map(of).unwrap_or(&package.name)
+}
+
+fn title(family: &str) -> &str {
+    match family {
+        "torch" => "PyTorch",
+        "vllm" => "vLLM",
+        "ray" => "Ray",
+        "uccl" => "UCCL",
+        "deep-ep" => "DeepEP",
+        name => FAMILIES.iter().find(|(start, _)| *start == name).map_or(name, |(_, title)| title),
+    }
+}
+
+/// The files, unless all of them are of wheels, which count as packages.
+fn without_wheels(found: Vec<&Library>) -> Vec<&Library> {
+    match found.iter().all(|library| library.is_reached(Way::SitePackages)) {
+        true => Vec::new(),
+        false => found,
+    }
+}
+
+/// Several packages of one library. Two in one folder have overwritten each other; of two folders,
+/// the first counts for a Python that searches both.
+fn packages(title: &str, same: &[&Package]) -> Option<Finding> {
+    let (first, rest) = same.split_first()?;
+    let differs = |other: &&&Package| other.version != first.version || other.path == first.path;
+    let other = rest.iter().find(differs)?;
+    let list: Vec<String> = same.iter().map(|package| shown(package)).collect();
+    let message = format!("The image has several packages of {title}: {}", list.join(", "));
+    if let Some((one, another)) = in_one_folder(same) {
+        let whole: Vec<String> = same
+            .iter()
+            .filter(|package| package.path == one.path && package.is_whole())
+            .map(|package| format!("{} {}", package.name, package.version))
+            .collect();
+        let taken = match whole.as_slice() {
+            [alone] if !same.iter().all(|package| package.is_whole()) => {
+                format!("the files there are those of {alone}")
+            }
+            _ => "only the files there tell which of them they are from".to_owned(),
+        };
+        let message = format!("{message}; {taken}, because one has been installed over the other.");
+        let names = match one.name == another.name {
+            true => one.name.clone(),
+            false => format!("{} {}", one.name, another.name),
+        };
+        let fix =
+            format!("Run `pip uninstall {names}` until nothing of them is left, and install one of them.");
+        return Some(Finding::warning(Id::LibraryVersionsDiffer, message).with_fix(fix));
+    }
+    let fix = "Keep one of them, or start all processes of the job with one Python.".to_owned();
+    Some(
+        match (python(&first.path), python(&other.path)) {
+            (Some(one), Some(another)) if one != another => Finding::info(
+                Id::LibraryVersionsDiffer,
+                format!("{message}; each Python takes its own, and rdma-init decides for {}.", first.version),
+            ),
+            _ => Finding::warning(
+                Id::LibraryVersionsDiffer,
+                format!(
+                    "{message}; a Python that searches both folders takes {}, and rdma-init decides for it.",
+                    first.version
+                ),
+            ),
+        }
+        .with_fix(fix),
+    )
+}
+
+/// The first two packages that lie in one folder.
+fn in_one_folder<'p>(same: &[&'p Package]) -> Option<(&'p Package, &'p Package)> {
+    let next = |at: usize, one: &Package| same[at + 1..].iter().copied().find(|other| other.path == one.path);
+    same.iter().copied().enumerate().find_map(|(at, one)| Some((one, next(at, one)?)))
+}
+
+/// `python3.12` of a folder of packages; `None` for Debian's, which is for every Python 3 of Debian.
+fn python(site: &Path) -> Option<&str> {
+    let mut parts = site.iter().filter_map(|part| part.to_str());
+    parts.find(|part| part.starts_with("python3."))
+}
+
+/// Files of one library, in different releases; processes that load different ones `end_so`.
+fn libraries(title: &str, found: &[&Library], taken: &str, end_so: &str) -> Option<Finding> {
+    let mut versions: Vec<&str> = found.iter().filter_map(|library| library.version.as_deref()).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    if versions.len() < 2 {
+        return None;
+    }
+    // Some wheels have copies in place of links.
+    let mut copies: Vec<&Library> = Vec::new();
+    for library in found {
+        let is_same = |other: &&Library| {
+            other.path.parent() == library.path.parent() && other.version == library.version
+        };
+        if !copies.iter().any(is_same) {
+            copies.push(library);
+        }
+    }
+    let list: Vec<String> = copies.iter().map(|library| with_path(library)).collect();
+    let message = format!("The image has several releases of {title}: {}; {taken}.", list.join(", "));
+    let fix = format!(
+        "Keep one of them: processes that load different releases {end_so}, and LD_LIBRARY_PATH decides which one a process loads."
+    );
+    Some(Finding::warning(Id::LibraryVersionsDiffer, message).with_fix(fix))
+}
+
+/// `3.4.5 in /opt/nvshmem/lib/libnvshmem_host.so.3`.
+pub fn with_path(library: &Library) -> String {
+    format!("{} in {}", library.version.as_deref().unwrap_or("of unknown version"), library.path.display())
+}
+
+/// Packages that pip has noted, and whose libraries are not there.
+fn broken(image: &Image) -> impl Iterator<Item = Finding> {
+    image.packages.iter().filter(|package| !package.missing.is_empty()).map(|package| {
+        let missing: Vec<String> =
+            package.missing.iter().take(3).map(|file| file.display().to_string()).collect();
+        let more = match package.missing.len() - missing.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let Package { name, version, .. } = package;
+        let message = format!(
+            "{} is noted as installed, and libraries of it are not there: {}{more}. A program that needs them ends, or takes others.",
+            shown(package),
+            missing.join(", ")
+        );
+        let fix = format!("pip install --force-reinstall --no-deps {name}=={version}");
+        Finding::warning(Id::LibraryBroken, message).with_fix(fix)
+    })
+}
+
+fn shown(package: &Package) -> String {
+    format!("{} {} in {}", package.name, package.version, package.path.display())
+}

@@ -1,0 +1,166 @@
+//! UCCL (0.0.1.post6 to 0.1.1): its plugin for NCCL and RCCL, its engine for transfers between two
+//! processes (P2P), and its counterpart of DeepEP (EP).
+//!
+//! * The plugin and EP take the HCAs of `UCCL_IB_HCA`, else of NCCL's variable, in NCCL's grammar
+//!   (`collective/rdma/rdma_io.cc`, `ep/src/rdma.cpp`). P2P takes for each GPU all of the nearest that
+//!   have a link; `UCCL_P2P_RDMA_DEV` has whole names or numbers, and all of its HCAs then serve each
+//!   GPU (`p2p/rdma/rdma_device.cc`, `get_best_dev_idx`).
+//! * The plugin finds its GID as NCCL 2.21 does, with NCCL's variables (`collective/rdma/util_rdma.h`).
+//!   EP searches alike, with `UCCL_IB_...` in place of `NCCL_IB_...` (`ep/include/rdma_util.hpp`). P2P
+//!   takes `UCCL_P2P_RDMA_GID_INDEX`, else the first RoCE v2 with IPv4, else the first RoCE v2, whoever
+//!   has the address (`p2p/rdma/rdma_context.cc`, `detect_gid`).
+//! * P2P and EP take port 1 alone (`p2p/util/common.h`, `kPortNum`).
+//! * Processes meet where NCCL's do; `UCCL_SOCKET_IFNAME` comes before NCCL's variable
+//!   (`include/util/net.h`, `find_interfaces`).
+
+use super::nccl::list::Pattern;
+use super::nccl::number::atoi;
+use super::nccl::version::Version;
+use super::nccl::{gid, interfaces};
+use super::own_verbs::{
+    Remark, What, Without, class_of_nccl, fill, not_here, right_index, strangers, used_hcas, wrong_slot,
+};
+use super::{Fill, Library, Remark as OfLibrary, Subject};
+use crate::fabric::Candidate;
+use crate::facts::gid::{Gid, GidType};
+
+const TITLE: &str = "UCCL";
+
+const HCAS: &str = "UCCL_IB_HCA";
+const INTERFACE: &str = "UCCL_SOCKET_IFNAME";
+const P2P_HCAS: &str = "UCCL_P2P_RDMA_DEV";
+const P2P_INDEX: &str = "UCCL_P2P_RDMA_GID_INDEX";
+const P2P_CLASS: &str = "UCCL_P2P_RDMA_TC";
+const P2P_OVER: &str = "UCCL_P2P_TRANSPORT";
+const EP_INDEX: &str = "UCCL_IB_GID_INDEX";
+const EP_RANGE: &str = "UCCL_IB_ADDR_RANGE";
+const EP_FAMILY: &str = "UCCL_IB_ADDR_FAMILY";
+const EP_ROCE_VERSION: &str = "UCCL_IB_ROCE_VERSION_NUM";
+const EP_CLASS: &str = "UCCL_IB_TC";
+
+/// The NCCL whose search for a GID, an interface and names it has.
+const SEARCHES_AS: Version = Version::new(2, 27, 7);
+const MEETS_AS: Version = Version::new(2, 19, 3);
+
+pub const LIBRARY: Library = Library {
+    name: "uccl",
+    title: TITLE,
+    filled: &[P2P_HCAS, P2P_INDEX, P2P_CLASS, EP_INDEX, EP_CLASS],
+    read: &["UCCL_"],
+    is_here,
+    fills,
+    remarks: |subject| remarks(subject).into_iter().map(OfLibrary::OwnVerbs).collect(),
+    will: |_| None,
+};
+
+fn is_here(subject: &Subject) -> bool {
+    let is_set = |name: &&str| subject.value(name).is_some();
+    subject.facts.image.as_ref().is_some_and(|image| image.packages("uccl").next().is_some())
+        || [HCAS, INTERFACE, P2P_HCAS, P2P_INDEX, P2P_OVER, EP_INDEX].iter().any(is_set)
+}
+
+fn fills(subject: &Subject) -> Vec<Fill> {
+    let is_set = |name: &str| subject.value(name).is_some();
+    let mut fills = Vec::new();
+    let strangers = strangers(subject);
+    if let (false, [alone], false) = (strangers.is_empty(), used_hcas(subject).as_slice(), is_set(P2P_HCAS)) {
+        fills.push(fill(TITLE, P2P_HCAS, (*alone).to_owned(), Without::Ports(strangers)));
+    }
+    let of_ep = [EP_INDEX, EP_RANGE, EP_FAMILY, EP_ROCE_VERSION];
+    for (variable, taken, steers) in [
+        (P2P_INDEX, p2p_slot as fn(&Subject, &Candidate) -> Option<i64>, &of_ep[..0]),
+        (EP_INDEX, ep_slot, &of_ep[..]),
+    ] {
+        let is_steered = is_set(variable) || steers.iter().any(|name| is_set(name));
+        if !is_steered
+            && let Some((port, slot)) = wrong_slot(subject, |port| taken(subject, port))
+            && let Some(index) = right_index(subject)
+        {
+            fills.push(fill(TITLE, variable, index.to_string(), Without::Slot { port, slot }));
+        }
+    }
+    fills.extend([P2P_CLASS, EP_CLASS].into_iter().filter_map(|name| class_of_nccl(subject, TITLE, name)));
+    fills
+}
+
+/// The slot that P2P takes; `None` on a port that it does not use.
+fn p2p_slot(subject: &Subject, port: &Candidate) -> Option<i64> {
+    if port.port.number != 1 {
+        return None;
+    }
+    if let Some(value) = subject.in_environment(P2P_INDEX) {
+        return Some(atoi(value));
+    }
+    let mut slots: Vec<&Gid> =
+        port.port.gids.slots.iter().filter(|gid| gid.kind == GidType::RoceV2).collect();
+    slots.sort_by_key(|gid| (!gid.address().is_ipv4(), gid.index));
+    slots.first().map(|gid| i64::from(gid.index))
+}
+
+/// The slot that EP's search ends on.
+fn ep_slot(subject: &Subject, port: &Candidate) -> Option<i64> {
+    let own = |name: &str| match name {
+        gid::INDEX => subject.in_environment(EP_INDEX),
+        gid::RANGE => subject.in_environment(EP_RANGE),
+        gid::FAMILY => subject.in_environment(EP_FAMILY),
+        gid::ROCE_VERSION => subject.in_environment(EP_ROCE_VERSION),
+        _ => None,
+    };
+    (port.port.number == 1).then(|| gid::index(&port.port.gids, own, SEARCHES_AS).ok())?
+}
+
+fn remarks(subject: &Subject) -> Vec<Remark> {
+    let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
+    let remark = |variable, what| Remark { library: TITLE, variable, what };
+    let used: Vec<&Candidate> = subject.rails.ports.iter().filter(|port| port.is_used()).collect();
+    let mut remarks = Vec::new();
+    if let Some(list) = value(HCAS) {
+        let pattern = Pattern::of_hcas(list, SEARCHES_AS);
+        if !used.is_empty()
+            && !used.iter().any(|port| pattern.selects(&port.hca.name, Some(port.port.number)))
+        {
+            remarks.push(remark(HCAS, What::NoneOfTheJob));
+        }
+    }
+    let is_number = |name: &&str| name.bytes().all(|byte| byte.is_ascii_digit());
+    let names = value(P2P_HCAS).unwrap_or_default().split(',').map(str::trim).filter(|name| !is_number(name));
+    let lost = not_here(subject, names);
+    if !lost.is_empty() {
+        remarks.push(remark(P2P_HCAS, What::NotHere(lost)));
+    }
+    let strangers = strangers(subject);
+    if value(P2P_HCAS).is_none() && !strangers.is_empty() {
+        remarks.push(remark(P2P_HCAS, What::Strangers(strangers)));
+    }
+    for (variable, slot) in [
+        (P2P_INDEX, wrong_slot(subject, |port| p2p_slot(subject, port))),
+        (EP_INDEX, wrong_slot(subject, |port| ep_slot(subject, port))),
+    ] {
+        let Some((port, slot)) = slot else { continue };
+        // A variable that is set to nothing keeps the right value from being filled in, too.
+        remarks.push(match subject.value(variable) {
+            Some(_) => remark(variable, What::Slot { port, slot, right: right_index(subject) }),
+            None => remark(variable, What::OwnSlot { port, slot }),
+        });
+    }
+    let others: Vec<String> =
+        used.iter().filter(|port| port.port.number != 1).map(|port| port.name()).collect();
+    if !others.is_empty() {
+        remarks.push(remark(P2P_HCAS, What::Ports { taken: 1, others }));
+    }
+    let get = |name: &str| match name {
+        "NCCL_SOCKET_IFNAME" => value(INTERFACE),
+        _ => None,
+    };
+    let is_lost = interfaces::first(&subject.facts.net, get, MEETS_AS).is_err();
+    if value(INTERFACE).is_some_and(|value| value.len() > 1)
+        && is_lost
+        && !subject.facts.net.interfaces.is_empty()
+    {
+        remarks.push(remark(INTERFACE, What::NoInterface));
+    }
+    if !used.is_empty() && value(P2P_OVER) == Some("tcp") {
+        remarks.push(remark(P2P_OVER, What::Tcp { whatever: false }));
+    }
+    remarks
+}
