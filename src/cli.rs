@@ -103,6 +103,18 @@ pub struct ConfigFlags {
     #[arg(long, global = true, value_name = "FILE")]
     preflight_exclude_file: Option<String>,
 
+    /// How that file is written: lines, or slurm (one list, as --exclude of Slurm takes it) [default: lines]
+    #[arg(long, global = true, value_name = "FORMAT")]
+    preflight_exclude_format: Option<String>,
+
+    /// Where node 0 leaves a page for a browser, with every pair as a heat map
+    #[arg(long, global = true, value_name = "FILE")]
+    preflight_html: Option<String>,
+
+    /// Where node 0 leaves the JSON document, with every pair
+    #[arg(long, global = true, value_name = "FILE")]
+    preflight_json: Option<String>,
+
     /// Refuse to start the command where no usable RDMA fabric is found, or NCCL would not use it
     #[arg(long, global = true)]
     require_rdma: bool,
@@ -343,7 +355,7 @@ pub struct PreflightArguments {
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub each: humantime::Duration,
     /// A rail between two nodes that moves less is slow
-    #[arg(long, value_name = "GBPS")]
+    #[arg(long, value_name = "GBPS", value_parser = gbps)]
     pub min_bandwidth: Option<f32>,
     /// Fail also where a rail is slow
     #[arg(long)]
@@ -351,9 +363,9 @@ pub struct PreflightArguments {
     /// Where node 0 leaves the names of the nodes at fault
     #[arg(long, value_name = "FILE")]
     pub exclude_file: Option<PathBuf>,
-    /// How that file is written
-    #[arg(long, value_enum, default_value_t)]
-    pub format: ExcludeFormat,
+    /// How that file is written [default: lines]
+    #[arg(long, value_enum)]
+    pub format: Option<ExcludeFormat>,
     /// Where node 0 leaves a page for a browser, with every pair as a heat map
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -363,10 +375,9 @@ pub struct PreflightArguments {
 }
 
 /// How the names of the nodes at fault are written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExcludeFormat {
     /// One name on each line
-    #[default]
     Lines,
     /// One list, as --exclude of Slurm takes it
     Slurm,
@@ -426,6 +437,11 @@ fn is_given(value: &Value) -> bool {
         Value::Dict(_, table) => !table.is_empty(),
         _ => true,
     }
+}
+
+fn gbps(text: &str) -> Result<f32, String> {
+    let number = text.parse().ok().filter(|number: &f32| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "expected a number above 0".to_owned())
 }
 
 #[cfg(test)]

@@ -36,6 +36,17 @@ pub enum Demand {
     Enforce,
 }
 
+/// How the nodes at fault are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Excluded {
+    /// One name on each line.
+    #[default]
+    Lines,
+    /// One list, as `--exclude` of Slurm takes it.
+    Slurm,
+}
+
 /// The longest time that the self-test of all ports takes at a start, where none of them has
 /// a longer time of its own.
 pub const SELF_TEST_TIME: Duration = Duration::from_secs(15);
@@ -236,7 +247,7 @@ mod tests {
         );
         assert_eq!(
             error("libraries = [\"gloo\", \"glo\"]", &[], vec![]),
-            "the key libraries has the value [\"gloo\", \"glo\"] in the file c.toml: there is no library \"glo\"; expected auto, or one or more of nccl, gloo, tensorpipe, ucx, nvshmem, mooncake, vllm"
+            "the key libraries has the value [\"gloo\", \"glo\"] in the file c.toml: there is no library \"glo\"; expected auto, or one or more of nccl, gloo, tensorpipe, ucx, nvshmem, mooncake, uccl, vllm"
         );
         assert_eq!(
             error("require-rdma = 7", &[], vec![]),

@@ -13,6 +13,7 @@ mod docker {
     mod limits;
     mod nccl;
     mod node_list;
+    mod preflight;
     mod sandbox;
     mod shell;
     mod stop;

@@ -9,6 +9,7 @@ mod launchers {
     mod gloo;
     mod job;
     mod mpirun;
+    mod nodes;
     mod ray;
     mod torchrun;
 }

@@ -5,9 +5,13 @@ mod support;
 
 mod preflight {
     mod failing;
+    mod files;
+    mod interfaces;
     mod job;
+    mod progress;
     mod sound;
     mod start;
     mod stranger;
+    mod tasks;
     mod uninvited;
 }

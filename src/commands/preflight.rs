@@ -2,23 +2,19 @@
 //! own.
 
 use std::io::Write;
-use std::path::Path;
-
-use anyhow::Context;
 
 use crate::cli::{ExcludeFormat, PreflightArguments, RoundsOption};
-use crate::config::Config;
+use crate::config::{Config, Excluded};
 use crate::facts::environment::Environment;
 use crate::json;
 use crate::log::say;
-use crate::pipeline::preflight::{self, SIZE};
+use crate::pipeline::preflight::{self, Files, SIZE};
 use crate::pipeline::read;
 use crate::preflight::job;
 use crate::preflight::judging::Limits;
 use crate::preflight::part::Asked;
 use crate::preflight::schedule::Extent;
-use crate::report::preflight::{Excluded, write, write_excluded};
-use crate::report::preflight_page;
+use crate::report::preflight::write;
 use crate::self_test::kinds::Level;
 use crate::self_test::known;
 use crate::self_test::run::{Scope, report};
@@ -47,19 +43,19 @@ pub fn run(
     let scope = Scope::new(Level::Verbs, SIZE, *arguments.each);
     let report = report(&known::host_name(), &facts, &plan, scope, |_| true);
     let limits = preflight::limits(config);
-    let terms = job::Terms {
-        rounds: match arguments.rounds {
-            RoundsOption::Log => Extent::Doubling,
-            RoundsOption::Full => Extent::Full,
-        },
-        scope,
-        limits: Limits {
-            least_gbps: arguments.min_bandwidth.or(limits.least_gbps),
-            enforce_slow: arguments.enforce_slow || limits.enforce_slow,
-        },
-        ..preflight::terms(config, environment, &part, &say)
+    let limits = Limits {
+        least_gbps: arguments.min_bandwidth.or(limits.least_gbps),
+        enforce_slow: arguments.enforce_slow || limits.enforce_slow,
     };
-    let outcome = match job::run(&terms, &facts, &plan, &report) {
+    let rounds = match arguments.rounds {
+        RoundsOption::Log => Extent::Doubling,
+        RoundsOption::Full => Extent::Full,
+    };
+    let outcome = preflight::with_line(config, environment, &say, |say, show| {
+        let terms = preflight::terms(config, environment, &part, say, show);
+        job::run(&job::Terms { rounds, scope, limits, ..terms }, &facts, &plan, &report)
+    });
+    let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(why) => {
             say(&sentence(&format!("preflight: {why}")));
@@ -76,22 +72,18 @@ pub fn run(
         (None, true) => say(&outcome.told.line),
         (None, false) => writeln!(out, "{}", outcome.told.line)?,
     }
-    let mut written = Vec::new();
-    let exclude_file = arguments.exclude_file.as_deref().or(config.preflight_exclude_file.as_deref());
-    if let (Some(verdict), Some(path)) = (&verdict, exclude_file) {
-        let format = match arguments.format {
-            ExcludeFormat::Lines => Excluded::Lines,
-            ExcludeFormat::Slurm => Excluded::Slurm,
-        };
-        written.push(file(path, |out| write_excluded(out, verdict, format)));
-    }
-    if let (Some(verdict), Some(path)) = (&verdict, &arguments.html) {
-        written.push(file(path, |out| preflight_page::write(out, verdict)));
-    }
-    written.into_iter().collect::<anyhow::Result<()>>()?;
+    let files = Files::of(config);
+    let files = Files {
+        excluded: arguments.exclude_file.as_deref().or(files.excluded),
+        format: match arguments.format {
+            Some(ExcludeFormat::Lines) => Excluded::Lines,
+            Some(ExcludeFormat::Slurm) => Excluded::Slurm,
+            None => files.format,
+        },
+        html: arguments.html.as_deref().or(files.html),
+        ..files
+    };
+    let unwritten = verdict.iter().flat_map(|verdict| files.write(verdict)).collect::<Vec<_>>().join("; ");
+    anyhow::ensure!(unwritten.is_empty(), "{unwritten}");
     Ok(if outcome.told.passed { 0 } else { FAILED })
-}
-
-fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyhow::Result<()> {
-    preflight::write(path, write).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -36,6 +36,9 @@ const UNNAMED: &str = "unnamed";
 /// little time on all nodes.
 const VARIABLES: usize = 500;
 
+/// What a text takes besides its own bytes: its place in the set, and what the allocator adds.
+const TEXT: usize = 64;
+
 /// The nodes that were read. Only what is compared is kept of a report, and each text is kept
 /// once.
 #[derive(Debug, Default)]
@@ -46,6 +49,8 @@ pub struct Nodes {
     repeated: Vec<Text>,
     /// The nodes whose reports are not all the same.
     contradicted: Vec<Text>,
+    /// In bytes, about.
+    size: usize,
 }
 
 /// The number of a text in [`Nodes::texts`].
@@ -150,6 +155,7 @@ impl Nodes {
         // The same check is made for each device.
         row.failed.sort();
         row.failed.dedup();
+        self.size += size_of::<Row>() + size_of_val(&*row.filled) + size_of_val(&*row.failed);
         let host = self.text(host);
         let last = self.rows.get(&host);
         if let Some(last) = last {
@@ -159,6 +165,11 @@ impl Nodes {
             }
         }
         self.rows.insert(host, row);
+    }
+
+    /// How much memory the nodes take, in bytes. It is an estimate.
+    pub fn size(&self) -> usize {
+        self.size
     }
 
     /// The number of a text. Control characters are replaced, so that none can reach a
@@ -175,7 +186,10 @@ impl Nodes {
         };
         match self.texts.get_index_of(text) {
             Some(number) => number,
-            None => self.texts.insert_full(text.into()).0,
+            None => {
+                self.size += text.len() + TEXT;
+                self.texts.insert_full(text.into()).0
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use figment::value::Value;
 use indexmap::IndexMap;
 
-use super::{Demand, values};
+use super::{Demand, Excluded, values};
 use crate::exit;
 use crate::init::{DEFAULT_PREPARE_TIMEOUT, Remap, Rewrite};
 use crate::libraries::Wanted;
@@ -110,6 +110,14 @@ keys! {
     /// Where node 0 leaves the names of the nodes at fault.
     "preflight-exclude-file" => preflight_exclude_file: Option<PathBuf> = None,
         values::optional(values::path);
+
+    /// How that file is written.
+    "preflight-exclude-format" => preflight_exclude_format: Excluded = Excluded::Lines,
+        values::word(&["lines", "slurm"]);
+
+    /// Where node 0 leaves the page, and the document.
+    "preflight-html" => preflight_html: Option<PathBuf> = None, values::optional(values::path);
+    "preflight-json" => preflight_json: Option<PathBuf> = None, values::optional(values::path);
 
     /// Refuse to start the command where no fabric is found.
     "require-rdma" => require_rdma: bool = false, values::boolean;

@@ -9,21 +9,24 @@ use std::time::Duration;
 
 use nix::libc;
 
-use crate::config::{Config, Demand, TOKEN_VARIABLE};
+use crate::config::{Config, Demand, Excluded, TOKEN_VARIABLE};
 use crate::facts::environment::Environment;
 use crate::facts::{Facts, Reader};
+use crate::json;
 use crate::log::{Format, Level, Log};
 use crate::plan::Plan;
 use crate::preflight::job::{self, Terms};
 use crate::preflight::judging::{Judged, Limits};
 use crate::preflight::part::{self, Asked, Part, Seen};
+use crate::preflight::progress::Progress;
 use crate::preflight::schedule::Extent;
+use crate::preflight::verdict::Verdict;
 use crate::report;
-use crate::report::preflight::Excluded;
 use crate::self_test::kinds::Level as Depth;
 use crate::self_test::known;
 use crate::self_test::report::Report;
 use crate::self_test::run::Scope;
+use crate::sys::terminal::Line;
 use crate::text::sentence;
 use crate::verbs::port_test::DEFAULT_TIME;
 
@@ -56,6 +59,7 @@ pub fn terms<'a>(
     environment: &'a Environment,
     part: &'a Part,
     say: &'a dyn Fn(&str),
+    show: Option<&'a dyn Fn(&Progress)>,
 ) -> Terms<'a> {
     Terms {
         part,
@@ -65,7 +69,29 @@ pub fn terms<'a>(
         scope: Scope::new(Depth::Verbs, SIZE, DEFAULT_TIME),
         limits: limits(config),
         say,
+        show,
     }
+}
+
+/// Gives the work a way to show how far it is in a line of the terminal, where there is one, and a way
+/// to say something above that line.
+pub fn with_line<T>(
+    config: &Config,
+    environment: &Environment,
+    say: &dyn Fn(&str),
+    work: impl FnOnce(&dyn Fn(&str), Option<&dyn Fn(&Progress)>) -> T,
+) -> T {
+    // Messages of other levels come at any time, and would stand in the same line.
+    let is_alone = config.log_format == Format::Text && config.log_level == Level::Info;
+    let line = if is_alone { Line::at_stderr(environment.get("TERM")) } else { None };
+    let Some(line) = line else { return work(say, None) };
+    let above = |text: &str| {
+        line.clear();
+        say(text);
+    };
+    let done = work(&above, Some(&|progress| line.show(&progress.bar(line.columns()))));
+    line.clear();
+    done
 }
 
 pub fn limits(config: &Config) -> Limits {
@@ -93,9 +119,11 @@ pub fn refusal(
         meet: config.preflight_meet.as_deref(),
         prefix: "preflight-",
     };
-    let say = |line: &str| log.note(line);
-    let told = part(&asked, environment, command)
-        .and_then(|part| job::run(&terms(config, environment, &part, &say), facts, plan, report));
+    let told = part(&asked, environment, command).and_then(|part| {
+        with_line(config, environment, &|text| log.note(text), |say, show| {
+            job::run(&terms(config, environment, &part, say, show), facts, plan, report)
+        })
+    });
     if let Ok(outcome) = &told
         && let Some(judged) = &outcome.judged
     {
@@ -125,11 +153,46 @@ fn tell_all(config: &Config, judged: &Judged, log: &Log) {
             _ => {}
         }
     }
-    if let Some(path) = &config.preflight_exclude_file {
-        let written = write(path, |out| report::preflight::write_excluded(out, &verdict, Excluded::Lines));
-        if let Err(error) = written {
-            log.warn(&format!("cannot write {}: {error}", path.display()));
+    for why in Files::of(config).write(&verdict) {
+        log.warn(&why);
+    }
+}
+
+/// The files that node 0 leaves, where they are wanted.
+pub struct Files<'a> {
+    /// The names of the nodes at fault, and how they are written.
+    pub excluded: Option<&'a Path>,
+    pub format: Excluded,
+    /// The page.
+    pub html: Option<&'a Path>,
+    /// The document.
+    pub json: Option<&'a Path>,
+}
+
+impl<'a> Files<'a> {
+    pub fn of(config: &'a Config) -> Files<'a> {
+        Files {
+            excluded: config.preflight_exclude_file.as_deref(),
+            format: config.preflight_exclude_format,
+            html: config.preflight_html.as_deref(),
+            json: config.preflight_json.as_deref(),
         }
+    }
+
+    /// Writes all of them. Gives a sentence about each one that cannot be written.
+    #[must_use]
+    pub fn write(&self, verdict: &Verdict) -> Vec<String> {
+        let file = |path: Option<&Path>, text: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
+            let path = path?;
+            let error = write(path, text).err()?;
+            Some(format!("cannot write {}: {error}", path.display()))
+        };
+        let written = [
+            file(self.excluded, &|out| report::preflight::write_excluded(out, verdict, self.format)),
+            file(self.html, &|out| report::preflight_page::write(out, verdict)),
+            file(self.json, &|mut out| json::write_line(&mut out, verdict)),
+        ];
+        written.into_iter().flatten().collect()
     }
 }
 
@@ -138,7 +201,7 @@ fn tell_all(config: &Config, judged: &Judged, log: &Log) {
 ///
 /// # Errors
 /// As for open(2) and write(2).
-pub fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let mut options = OpenOptions::new();
     let opened = options.write(true).create(true).truncate(true).custom_flags(flags).open(path);

@@ -58,7 +58,7 @@ pub fn call(node: &Node, with: &Partner, zero_at: IpAddr, secret: &[u8]) -> Pair
     let end = Instant::now() + LATE;
     loop {
         match channel.receive(SILENT) {
-            Ok(Answer::Go) => return prove::rails(channel, Side::First, &own(node), &with.name),
+            Ok(Answer::Go) => return prove::rails(channel, Side::First, &own(node), with),
             Ok(Answer::Busy { .. }) if Instant::now() < end => {}
             Ok(Answer::Busy { .. }) => return PairOutcome::Failed(PairFailure::Silent),
             Ok(Answer::Over(failure)) => return PairOutcome::Failed(said_by(with, failure)),

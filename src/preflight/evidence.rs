@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::cross::Cross;
 use super::pair::{Measured, PairFailure, PairOutcome, PairReport};
 use crate::text::{shortened, visible};
 use crate::verbs::rail::WAITING;
@@ -24,6 +25,8 @@ pub enum Gone {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Member {
     pub name: String,
+    /// As what has started the job calls the node, where that says so.
+    pub of_launcher: Option<String>,
     /// The names of its rails, such as `mlx5_3`.
     pub rails: Vec<String>,
 }
@@ -129,6 +132,9 @@ pub struct Evidence {
     gone: BTreeMap<u32, Gone>,
     tries: Vec<Try>,
     places: HashMap<(u16, u32, u32), usize>,
+    /// The round in which rails are tried with other ones, and who tries them with what coming of it.
+    crossing: Option<u16>,
+    crossed: Vec<(Cross, Try)>,
 }
 
 impl Evidence {
@@ -141,7 +147,17 @@ impl Evidence {
             gone: BTreeMap::new(),
             tries: Vec::new(),
             places: HashMap::new(),
+            crossing: None,
+            crossed: Vec::new(),
         }
+    }
+
+    /// What is reported of this round from now on tells nothing of the nodes, and only how far rails reach
+    /// other rails.
+    pub fn begin_crossing(&mut self, round: u16, pairs: Vec<Cross>) {
+        self.crossing = Some(round);
+        let untold = |cross: Cross| Try { round, nodes: cross.nodes, said: [None, None], seconds: 0.0 };
+        self.crossed = pairs.into_iter().map(|cross| (cross, untold(cross))).collect();
     }
 
     /// Adds what a node says of a pair. Returns whether it can be: a report about nodes that are not,
@@ -153,6 +169,13 @@ impl Evidence {
         }
         tidy(&mut outcome);
         let nodes = [node.min(partner), node.max(partner)];
+        if self.is_crossing(round) {
+            let crossed = self.crossed.iter_mut().find(|(cross, _)| cross.nodes == nodes);
+            let said = crossed.map(|(_, one)| &mut one.said[usize::from(node > partner)]);
+            let Some(said) = said.filter(|said| said.is_none()) else { return false };
+            *said = Some(outcome);
+            return true;
+        }
         let place = *self.places.entry((round, nodes[0], nodes[1])).or_insert_with(|| {
             self.tries.push(Try { round, nodes, said: [None, None], seconds: 0.0 });
             self.tries.len() - 1
@@ -186,6 +209,15 @@ impl Evidence {
 
     pub fn tries(&self) -> &[Try] {
         &self.tries
+    }
+
+    pub fn is_crossing(&self, round: u16) -> bool {
+        self.crossing == Some(round)
+    }
+
+    /// Who has tried rails with other ones, and what came of it.
+    pub fn crossed(&self) -> impl Iterator<Item = (Cross, &Try)> {
+        self.crossed.iter().map(|(cross, one)| (*cross, one))
     }
 
     pub fn gone(&self) -> &BTreeMap<u32, Gone> {

@@ -9,6 +9,7 @@ use super::message::Told;
 use super::node::Node;
 use super::own::Rails;
 use super::part::Part;
+use super::progress::Progress;
 use super::run::{self, Outcome};
 use super::schedule::Extent;
 use crate::compare::brief::Brief;
@@ -31,6 +32,8 @@ pub struct Terms<'a> {
     pub scope: Scope,
     pub limits: Limits,
     pub say: &'a dyn Fn(&str),
+    /// As for [`Zero`](super::zero::Terms).
+    pub show: Option<&'a dyn Fn(&Progress)>,
 }
 
 /// Takes part, with what is known of this node. This process must be single-threaded.
@@ -42,28 +45,33 @@ pub fn run(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Result
     if !terms.token.is_empty() {
         pair::sound(terms.token)?;
     }
+    if part.nodes == 1 {
+        return Ok(alone(terms, facts, plan, report));
+    }
     if part.local_rank > 0 {
-        let meeting = local::Meeting::of(part.job.as_deref(), part.node)?;
+        let meeting = local::Meeting::of(part.job.as_deref(), part.node, part.local_rank)?;
         return meeting.wait(run::longest(terms.wait)).map(|told| Outcome { told, judged: None });
     }
-    let first = local::Meeting::of(part.job.as_deref(), part.node);
+    let first = local::Meeting::of(part.job.as_deref(), part.node, 0);
     let doer = first.as_ref().ok().and_then(|meeting| meeting.begin().ok());
     let outcome = first_task(terms, facts, plan, report);
     if let Some(doer) = doer {
-        doer.tell(&outcome.as_ref().map(|outcome| outcome.told.clone()).map_err(Clone::clone));
+        doer.tell(outcome.as_ref().map(|outcome| outcome.told.clone()).map_err(Clone::clone));
     }
     outcome
 }
 
+/// For a job of one node, where nothing is to be proved between nodes. The first task of it tells more.
+fn alone(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Outcome {
+    let rails = Rails::of(facts, plan, report, terms.scope).names();
+    let member = Member { name: report.host.clone(), rails, ..Member::default() };
+    let judged = Judged::alone(Evidence::new(vec![member], 0), terms.limits);
+    let told = Told { passed: true, line: judged.verdict().line_of(0), reason: None };
+    Outcome { told, judged: (terms.part.local_rank == 0).then_some(judged) }
+}
+
 fn first_task(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Result<Outcome, String> {
     let part = terms.part;
-    if part.nodes == 1 {
-        let name = report.host.clone();
-        let member = Member { name, rails: Rails::of(facts, plan, report, terms.scope).names() };
-        let judged = Judged::alone(Evidence::new(vec![member], 0), terms.limits);
-        let line = judged.verdict().line_of(0);
-        return Ok(Outcome { told: Told { passed: true, line, reason: None }, judged: Some(judged) });
-    }
     if terms.token.is_empty() {
         (terms.say)(&format!(
             "preflight: takes whoever comes for a node of this job, as {TOKEN_VARIABLE} is not set"
@@ -84,5 +92,5 @@ fn first_task(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Res
         extent: terms.scope,
         say: terms.say,
     };
-    run::run(&node, terms.rounds, terms.limits)
+    run::run(&node, terms.rounds, terms.limits, terms.show)
 }

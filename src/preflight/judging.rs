@@ -62,6 +62,12 @@ impl Judging {
         let comparison = heard.compared.compare();
         let mut warnings = differences(&comparison);
         warnings.extend(heard.refused.iter().map(|why| format!("sent away: {why}")));
+        if heard.uncompared > 0 {
+            warnings.push(format!(
+                "the self-tests of {} are not compared with the others: what differs is too much to keep",
+                counted(heard.uncompared, "node")
+            ));
+        }
         if !heard.is_guarded {
             warnings.push(format!(
                 "nobody has proven to be of this job, as {TOKEN_VARIABLE} is not set: set it to one random text on all nodes"

@@ -4,6 +4,10 @@
 //! holds the FIFO open while it is at work, and the kernel closes it however that task ends, so
 //! that nobody waits for longer. What an older start has left there is told from this one by the
 //! session: a launcher or container that starts again has one that began later.
+//!
+//! Several preflights may come one after the other in one session. A verdict that was told before a
+//! task began is that of an earlier one, unless what started the task was there before and the task
+//! has only come late; and no task hears one verdict twice.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
@@ -15,7 +19,8 @@ use std::time::{Duration, Instant};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::stat::Mode;
-use nix::unistd::{getsid, getuid, mkfifo};
+use nix::unistd::{Pid, getppid, getsid, getuid, mkfifo};
+use serde::{Deserialize, Serialize};
 
 use super::message::Told;
 use crate::facts::identity;
@@ -34,6 +39,32 @@ const OLD: Duration = Duration::from_secs(24 * 3600);
 pub struct Meeting {
     fifo: PathBuf,
     verdict: PathBuf,
+    /// Where this task leaves which verdict it has heard.
+    heard: PathBuf,
+    task: Began,
+}
+
+/// When a task began, and when the process began that started it, in ticks of the machine's clock;
+/// `None` where the kernel hides it.
+#[derive(Debug, Clone, Copy)]
+struct Began {
+    task: Option<u64>,
+    parent: Option<u64>,
+}
+
+impl Began {
+    fn own() -> Began {
+        let [task, parent] = [Pid::this(), getppid()].map(|pid| identity::started(pid.as_raw()));
+        Began { task, parent }
+    }
+}
+
+/// What the first task leaves for the others.
+#[derive(Serialize, Deserialize)]
+struct Left {
+    /// In ticks of the machine's clock.
+    at: u64,
+    told: Result<Told, String>,
 }
 
 /// The first task's end. Whoever waits is woken up when it goes.
@@ -48,10 +79,10 @@ impl Meeting {
     ///
     /// # Errors
     /// A sentence: there is no folder for it.
-    pub fn of(job: Option<&str>, node: u32) -> Result<Meeting, String> {
+    pub fn of(job: Option<&str>, node: u32, local_rank: u32) -> Result<Meeting, String> {
         let mut last = None;
         for place in PLACES {
-            match Meeting::at(Path::new(place), job, node, &session()) {
+            match Meeting::at(Path::new(place), job, [node, local_rank], &session(), Began::own()) {
                 Ok(meeting) => return Ok(meeting),
                 Err(error) => last = Some(format!("{place}: {error}")),
             }
@@ -59,7 +90,13 @@ impl Meeting {
         Err(format!("the tasks of this node cannot meet: {}.", last.unwrap_or_default()))
     }
 
-    fn at(place: &Path, job: Option<&str>, node: u32, session: &str) -> io::Result<Meeting> {
+    fn at(
+        place: &Path,
+        job: Option<&str>,
+        [node, local_rank]: [u32; 2],
+        session: &str,
+        task: Began,
+    ) -> io::Result<Meeting> {
         let folder = place.join(format!("rdma-init-preflight-{}", getuid()));
         match DirBuilder::new().mode(0o700).create(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -75,6 +112,8 @@ impl Meeting {
         Ok(Meeting {
             fifo: folder.join(format!("{name}.fifo")),
             verdict: folder.join(format!("{name}.verdict")),
+            heard: folder.join(format!("{name}.{local_rank}.heard")),
+            task,
         })
     }
 
@@ -132,9 +171,36 @@ impl Meeting {
     fn read(&self) -> Option<Result<Told, String>> {
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&self.verdict).ok()?;
         let mut bytes = Vec::new();
-        let read = file.take(LONGEST).read_to_end(&mut bytes).ok().map(|_| json::read(&bytes));
-        let why = || "the first task of this node has left a verdict that cannot be read.".to_owned();
-        Some(read.and_then(Result::ok).unwrap_or_else(|| Err(why())))
+        let read = file.take(LONGEST).read_to_end(&mut bytes).ok().map(|_| json::read::<Left>(&bytes));
+        let Some(Ok(Left { at, told })) = read else {
+            return Some(Err(
+                "the first task of this node has left a verdict that cannot be read.".to_owned()
+            ));
+        };
+        if !self.is_of_this(at) {
+            return None;
+        }
+        // A verdict that is heard twice is the lesser evil.
+        let _ = fs::remove_file(&self.heard);
+        let _ = self.create(&self.heard).and_then(|mut file| json::write_line(&mut file, &at));
+        Some(told)
+    }
+
+    /// Whether a verdict of this time is that of the preflight in which this task takes part.
+    fn is_of_this(&self, at: u64) -> bool {
+        // A tick is long enough for one preflight to end and a task of the next one to begin.
+        let is_after = |began: Option<u64>, by: u64| began.is_none_or(|began| at >= began.saturating_add(by));
+        let has_heard = || {
+            let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&self.heard).ok()?;
+            let mut bytes = Vec::new();
+            file.take(LONGEST).read_to_end(&mut bytes).ok()?;
+            Some(json::read::<u64>(&bytes).ok()? == at)
+        };
+        is_after(self.task.task, 1) || is_after(self.task.parent, 0) && has_heard() != Some(true)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<File> {
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
     }
 
     /// Removes what other jobs have left.
@@ -152,23 +218,29 @@ impl Meeting {
 
 impl Doer<'_> {
     /// Tells the others, and wakes them up.
-    pub fn tell(self, told: &Result<Told, String>) {
+    pub fn tell(self, told: Result<Told, String>) {
+        let left = Left { at: identity::now().unwrap_or(u64::MAX), told };
         let new = self.meeting.verdict.with_extension("new");
         let _ = fs::remove_file(&new);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
+        let file = self.meeting.create(&new);
         // Who waits notices if the verdict is missing.
-        let written = file.and_then(|mut file| json::write_line(&mut file, told));
+        let written = file.and_then(|mut file| json::write_line(&mut file, &left));
         if written.is_ok() {
             let _ = fs::rename(&new, &self.meeting.verdict);
         }
     }
 }
 
-/// The session of this process, and when its leader began. A container that is started again gives
+/// The session of this process, and when its leader began; that of its parent where this process leads
+/// one of its own, as torchrun has its workers do. A container that is started again gives
 /// its processes the same numbers as before. 0 stands for a leader that is outside of the container
 /// or has ended.
 fn session() -> String {
-    let leader = getsid(None).map_or(0, nix::unistd::Pid::as_raw);
+    let of = |pid| getsid(pid).map_or(0, Pid::as_raw);
+    let leader = match of(None) {
+        own if own == Pid::this().as_raw() && getppid().as_raw() > 0 => of(Some(getppid())),
+        other => other,
+    };
     let began = identity::started(leader).unwrap_or_default();
     format!("{leader}.{began}")
 }
@@ -184,7 +256,7 @@ mod tests {
     #[test]
     fn the_others_hear_whenever_they_come() {
         let folder = tempfile::tempdir().unwrap();
-        let meeting = || Meeting::at(folder.path(), Some("7"), 0, "1.5").unwrap();
+        let meeting = || Meeting::at(folder.path(), Some("7"), [0, 1], "1.5", Began::own()).unwrap();
         let wait = move |meeting: Meeting| meeting.wait(Duration::from_secs(20));
         std::thread::scope(|scope| {
             let (here, there) = (meeting(), meeting());
@@ -193,7 +265,7 @@ mod tests {
             let first = meeting();
             let doer = first.begin().unwrap();
             let later = scope.spawn(move || wait(there));
-            doer.tell(&told());
+            doer.tell(told());
             assert_eq!(early.join().unwrap(), told());
             assert_eq!(later.join().unwrap(), told());
             assert_eq!(wait(meeting()), told());
@@ -203,9 +275,9 @@ mod tests {
     #[test]
     fn the_others_hear_of_a_first_task_that_ends_without_a_verdict() {
         let folder = tempfile::tempdir().unwrap();
-        let meeting = Meeting::at(folder.path(), None, 0, "1.5").unwrap();
+        let meeting = Meeting::at(folder.path(), None, [0, 1], "1.5", Began::own()).unwrap();
         let fifo = meeting.open(&mut OpenOptions::new()).unwrap();
-        let first = Meeting::at(folder.path(), None, 0, "1.5").unwrap();
+        let first = Meeting::at(folder.path(), None, [0, 1], "1.5", Began::own()).unwrap();
         drop(first.begin().unwrap());
         drop(fifo);
         std::thread::scope(|scope| {
@@ -221,9 +293,9 @@ mod tests {
     #[test]
     fn the_verdict_of_an_older_start_is_not_believed() {
         let folder = tempfile::tempdir().unwrap();
-        let meeting = |began| Meeting::at(folder.path(), Some("7"), 0, began).unwrap();
+        let meeting = |began| Meeting::at(folder.path(), Some("7"), [0, 1], began, Began::own()).unwrap();
         let old = meeting("1.5");
-        old.begin().unwrap().tell(&told());
+        old.begin().unwrap().tell(told());
         let why = meeting("1.6").wait(Duration::from_millis(50)).unwrap_err();
         assert_eq!(why, "the first task of this node has told no verdict in time.");
         let [leader, began] =
@@ -235,12 +307,54 @@ mod tests {
     }
 
     #[test]
+    fn the_verdict_of_an_earlier_preflight_in_the_session_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let meeting = |local_rank, task, parent| {
+            let began = Began { task: Some(task), parent: Some(parent) };
+            Meeting::at(folder.path(), None, [0, local_rank], "1.5", began).unwrap()
+        };
+        let now = identity::now().unwrap();
+        let (before, later) = (now - 1, now + 1_000_000);
+        let wait = |meeting: &Meeting| meeting.wait(Duration::from_millis(50));
+        let late = "the first task of this node has told no verdict in time.";
+        meeting(0, before, before).begin().unwrap().tell(told());
+        // Of the same preflight: it began before the verdict, or its script did, which has not heard it.
+        assert_eq!(wait(&meeting(1, before, before)), told());
+        assert_eq!(wait(&meeting(2, later, before)), told());
+        // The same script again; and what another call of the launcher has started.
+        assert_eq!(wait(&meeting(1, later, before)).unwrap_err(), late);
+        assert_eq!(wait(&meeting(2, later, before)).unwrap_err(), late);
+        assert_eq!(wait(&meeting(3, later, later)).unwrap_err(), late);
+        // They hear the verdict of their own preflight.
+        std::thread::scope(|scope| {
+            let again = meeting(1, before, before);
+            let _open = again.open(&mut OpenOptions::new()).unwrap();
+            let first = meeting(0, before, before);
+            let doer = first.begin().unwrap();
+            let waiting = scope.spawn(move || again.wait(Duration::from_secs(20)));
+            let other = Told { passed: false, ..told().unwrap() };
+            doer.tell(Ok(other.clone()));
+            assert_eq!(waiting.join().unwrap(), Ok(other));
+        });
+    }
+
+    #[test]
+    fn a_verdict_of_the_tick_in_which_a_task_began_may_be_one_that_was_heard() {
+        let folder = tempfile::tempdir().unwrap();
+        let began = Began { task: Some(7), parent: Some(5) };
+        let meeting = Meeting::at(folder.path(), None, [0, 1], "1.5", began).unwrap();
+        assert!(meeting.is_of_this(7));
+        fs::write(&meeting.heard, "7\n").unwrap();
+        assert!(!meeting.is_of_this(7) && meeting.is_of_this(8) && !meeting.is_of_this(4));
+    }
+
+    #[test]
     fn a_folder_that_others_can_write_to_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let name = folder.path().join(format!("rdma-init-preflight-{}", getuid()));
         fs::create_dir(&name).unwrap();
         fs::set_permissions(&name, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-        let why = Meeting::at(folder.path(), None, 0, "1.5").err().unwrap().to_string();
+        let why = Meeting::at(folder.path(), None, [0, 1], "1.5", Began::own()).err().unwrap().to_string();
         assert!(why.contains("is not a folder of this user alone"), "{why}");
     }
 }

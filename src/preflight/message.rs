@@ -19,8 +19,9 @@ pub const PAIR: Protocol = Protocol { schema: "rdma-init/preflight-pair/1", comm
 /// hundred variables has some ten thousand.
 pub const LONGEST: usize = 256 * 1024;
 
-/// The most reports in one message.
-pub const REPORTS_AT_ONCE: usize = 64;
+/// The most reports in one message. Where all of sixteen rails fail, with a long sentence each, so many
+/// of them fit into [`LONGEST`].
+pub const REPORTS_AT_ONCE: usize = 32;
 
 /// The most partners in one message, each of some hundred bytes.
 pub const PARTNERS_AT_ONCE: usize = 256;
@@ -90,6 +91,8 @@ pub struct Partner {
     /// Where to find it; `None`: where node 0 is.
     pub address: Option<IpAddr>,
     pub port: u16,
+    /// By how many rails those of the higher node are shifted; 0: each rail with the same rail.
+    pub shift: u16,
 }
 
 /// The verdict, as a node needs it.

@@ -5,6 +5,7 @@
 //! ([`call`], [`prove`]).
 
 mod call;
+pub mod cross;
 pub mod culprit;
 pub mod evidence;
 pub mod hostlist;
@@ -12,11 +13,13 @@ pub mod job;
 pub mod judging;
 mod local;
 pub mod message;
+mod names;
 pub mod node;
 pub mod outliers;
 pub mod own;
 pub mod pair;
 pub mod part;
+pub mod progress;
 mod prove;
 mod rounds;
 pub mod run;

@@ -276,6 +276,7 @@ fn of_rails(rails: &[Rail], figure: Figure, all: &mut Vec<Slow>) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::preflight::culprit::{MOST_TIMES, next_rounds};
     use crate::preflight::evidence::Member;
     use crate::preflight::pair::{Measured, PairOutcome, PairReport, RailReport};
     use crate::preflight::schedule::{Extent, Schedule};
@@ -287,21 +288,33 @@ mod tests {
         let mut evidence = Evidence::new(vec![Member::default(); nodes as usize], schedule.rounds() as u16);
         let mut random = fastrand::Rng::with_seed(nodes.into());
         for round in 0..schedule.rounds() {
-            for node in 0..nodes {
-                let Some(partner) = schedule.partner(round, node) else { continue };
-                let outcome = (0..rails).map(|rail| {
-                    let Measured { latency_us, gbps } = of(node, partner, rail);
-                    let noise = 1.0 + random.f32() / 20.0;
-                    RailReport {
-                        rail: rail as u16,
-                        result: Ok(Measured { latency_us: latency_us * noise, gbps: gbps / noise }),
-                    }
-                });
-                let outcome = PairOutcome::Rails(outcome.collect());
-                evidence.add(PairReport { round: round as u16, node, partner, seconds: 1.0, outcome });
+            for pair in schedule.pairs(round) {
+                hold(&mut evidence, &mut random, round as u16, pair, rails, of);
             }
         }
         evidence
+    }
+
+    fn hold(
+        evidence: &mut Evidence,
+        random: &mut fastrand::Rng,
+        round: u16,
+        (low, high): (u32, u32),
+        rails: usize,
+        of: &dyn Fn(u32, u32, usize) -> Measured,
+    ) {
+        for (node, partner) in [(low, high), (high, low)] {
+            let outcome = (0..rails).map(|rail| {
+                let Measured { latency_us, gbps } = of(node, partner, rail);
+                let noise = 1.0 + random.f32() / 20.0;
+                RailReport {
+                    rail: rail as u16,
+                    result: Ok(Measured { latency_us: latency_us * noise, gbps: gbps / noise }),
+                }
+            });
+            let outcome = PairOutcome::Rails(outcome.collect());
+            evidence.add(PairReport { round, node, partner, seconds: 1.0, outcome });
+        }
     }
 
     const USUAL: Measured = Measured { latency_us: 3.0, gbps: 390.0 };
@@ -392,6 +405,36 @@ mod tests {
         let found = find(&one, Some(200.0));
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].is_wanted && found[0].who == Who::Node { node: 5, rail: 0 });
+    }
+
+    /// In a job of three nodes, two of them are in one pair alone.
+    #[test]
+    fn a_node_whose_only_pair_is_slow_is_tried_with_another_one() {
+        for nodes in [3, 5, 7] {
+            for bad in 0..nodes {
+                let of = |node: u32, _: u32, rail: usize| {
+                    if (node, rail) == (bad, 1) { slow(40.0) } else { USUAL }
+                };
+                let mut evidence = job(nodes, 2, &of);
+                let mut random = fastrand::Rng::with_seed(bad.into());
+                let mut next = evidence.rounds();
+                for _ in 0..MOST_TIMES {
+                    for pairs in next_rounds(&evidence, &find(&evidence, Some(300.0))) {
+                        for pair in pairs {
+                            hold(&mut evidence, &mut random, next, pair, 2, &of);
+                        }
+                        next += 1;
+                    }
+                }
+                let node = Who::Node { node: bad, rail: 1 };
+                let found = who(&evidence, Some(300.0));
+                assert_eq!(found, [(node, Figure::Bandwidth)], "node {bad} of {nodes}");
+            }
+        }
+        let pair = job(2, 1, &|_, _, _| slow(40.0));
+        assert!(next_rounds(&pair, &find(&pair, Some(300.0))).is_empty());
+        let all = job(16, 2, &|_, _, _| USUAL);
+        assert!(next_rounds(&all, &find(&all, Some(400.0))).is_empty());
     }
 
     #[test]

@@ -12,6 +12,9 @@ use crate::self_test::run::{Scope, wanted};
 use crate::self_test::verbs::LOOPBACK;
 use crate::verbs::port_test::PortTest;
 
+/// What stands for rails that are ports of HCAs.
+pub const VERBS: &str = "verbs";
+
 /// The rails of this node, each with its place in the list that all nodes have in common.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Rails {
@@ -49,7 +52,7 @@ impl Rails {
     /// Over what, for people.
     pub fn transport(&self) -> &'static str {
         match self {
-            Rails::Verbs(_) => "verbs",
+            Rails::Verbs(_) => VERBS,
             Rails::Sockets(_) => "sockets",
         }
     }

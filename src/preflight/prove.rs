@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, poll};
 
-use super::message::{Offer, Place};
+use super::message::{Offer, Partner, Place};
 use super::own::Rails;
 use super::pair::{Measured, PairFailure, PairOutcome, RailReport};
 use super::task::{Lost, Task};
@@ -36,10 +36,19 @@ pub struct Own<'a> {
     pub extent: Scope,
 }
 
-/// Tries all rails with the node at the other end, which has this name.
-pub fn rails(channel: Channel, side: Side, own: &Own, far: &str) -> PairOutcome {
+/// Tries all rails with the node at the other end.
+pub fn rails(channel: Channel, side: Side, own: &Own, with: &Partner) -> PairOutcome {
+    let (far, shift) = (with.name.as_str(), with.shift);
     let tried = match own.rails {
-        Rails::Verbs(ports) => verbs(channel, side, own, far, ports),
+        Rails::Verbs(ports) if shift == 0 => verbs(channel, side, own, far, ports),
+        Rails::Verbs(ports) => {
+            let mut ports = ports.clone();
+            if side == Side::Second && !ports.is_empty() {
+                let by = usize::from(shift) % ports.len();
+                ports.rotate_left(by);
+            }
+            verbs(channel, side, own, far, &ports)
+        }
         Rails::Sockets(ends) => sockets(channel, side, own, far, ends),
     };
     tried.map_or_else(|stranger| PairOutcome::Failed(failure(stranger)), PairOutcome::Rails)
@@ -72,7 +81,7 @@ fn verbs(
     let mine = node(own, rails);
     let theirs = Node { host: far.to_owned(), ..met.describe(&mine)? };
     if let Some(why) = differs(&mine, &theirs) {
-        return Err(Stranger { fault: Fault::NotOurs, why });
+        return Ok(none(&mine, &theirs, &why));
     }
     let found = pair::try_rails(&mut met, &wanted, &mine, &theirs, own.extent)?;
     let mut reports: Vec<RailReport> =
@@ -97,6 +106,12 @@ fn differs(mine: &Node, theirs: &Node) -> Option<String> {
     (is_sockets(mine) != is_sockets(theirs)).then(|| {
         format!("NCCL will use {} on {} and {} on {}", word(mine), mine.host, word(theirs), theirs.host)
     })
+}
+
+/// The reports where the two nodes have met, and have no rail to try.
+fn none(mine: &Node, theirs: &Node, why: &str) -> Vec<RailReport> {
+    let rails = mine.rails.len().max(theirs.rails.len()).max(1);
+    (0..rails).map(|rail| RailReport { rail: number(rail), result: Err(why.to_owned()) }).collect()
 }
 
 /// The rails that the other node does not have.
@@ -149,7 +164,7 @@ fn sockets(
     let mine = node(own, ends.iter().map(rail).collect());
     let theirs = Node { host: far.to_owned(), ..met.describe(&mine)? };
     if let Some(why) = differs(&mine, &theirs) {
-        return Err(Stranger { fault: Fault::NotOurs, why });
+        return Ok(none(&mine, &theirs, &why));
     }
     let both = ends.len().min(theirs.rails.len());
     let mut tasks: Vec<Result<Task, String>> = match side {
@@ -224,7 +239,7 @@ fn call(met: &mut Met, ends: &[Endpoint], theirs: &Node) -> Result<Tasks, Strang
         let name = format!("{} {}", theirs.host, visible(&shortened(&place.name)));
         let task = Task::start(RAIL, &[], || {
             let to = SocketAddr::new(place.address, place.port);
-            tcp::test(to, &place.cookie, &name).map_err(|why| format!("{} to {why}", end.interface))
+            tcp::test(end, to, &place.cookie, &name)
         });
         task.map_err(|errno| format!("no process for it: {errno}"))
     });

@@ -41,6 +41,9 @@ const GRACE: Duration = Duration::from_secs(3);
 /// The most connections whose other end has not proven anything yet, and the most that wait.
 const MOST: usize = 64;
 
+/// How soon node 0 hears that this node is in another round.
+const SOON: Duration = Duration::from_secs(1);
+
 pub struct Rounds<'a> {
     node: &'a Node<'a>,
     zero: Channel,
@@ -50,6 +53,8 @@ pub struct Rounds<'a> {
     secret: [u8; 32],
     heard: Instant,
     told: Instant,
+    /// The round that node 0 has heard of.
+    told_round: u16,
     pairs: VecDeque<Partner>,
     pair: Option<Pair>,
     callers: Vec<Caller>,
@@ -105,6 +110,7 @@ impl<'a> Rounds<'a> {
             secret: HKDF::extract(job, node.token),
             heard: now,
             told: now,
+            told_round: 0,
             pairs: VecDeque::new(),
             pair: None,
             callers: Vec::new(),
@@ -193,9 +199,10 @@ impl<'a> Rounds<'a> {
                 }
             }
         }
-        if self.told.elapsed() >= ALIVE {
+        let (since, round) = (self.told.elapsed(), self.round());
+        if since >= ALIVE || since >= SOON && round != self.told_round {
             self.told = Instant::now();
-            let round = self.round();
+            self.told_round = round;
             self.zero.queue(&ToZero::Alive { round })?;
         }
         self.zero.flush()
@@ -222,6 +229,7 @@ impl<'a> Rounds<'a> {
         }
         while self.pair.is_none() {
             let Some(with) = self.pairs.pop_front() else { return };
+            tracing::debug!("preflight: begins the pair with {}", with.name);
             let (since, gone) = (Instant::now(), self.gone.iter().any(|(node, _)| *node == with.node));
             let calls = self.node.node < with.node;
             let at = match calls && !gone {
@@ -346,8 +354,8 @@ impl<'a> Rounds<'a> {
     /// Tries the rails with the node that has called.
     fn go(&mut self, channel: Channel) {
         let Some(pair) = &mut self.pair else { return };
-        let (node, keep, name) = (self.node, [channel.fd().as_raw_fd()], pair.with.name.clone());
-        let task = Task::start(work(node), &keep, || prove::rails(channel, Side::Second, &own(node), &name));
+        let (node, keep, with) = (self.node, [channel.fd().as_raw_fd()], pair.with.clone());
+        let task = Task::start(work(node), &keep, || prove::rails(channel, Side::Second, &own(node), &with));
         match task {
             Ok(task) => pair.at = At::Trying(task),
             Err(errno) => {

@@ -10,6 +10,8 @@ use super::culprit;
 use super::judging::{Judged, Judging, Limits};
 use super::message::Told;
 use super::node::Node;
+use super::outliers;
+use super::progress::Progress;
 use super::schedule::Extent;
 use super::task::Task;
 use super::verdict;
@@ -39,11 +41,16 @@ pub fn longest(wait: Duration) -> Duration {
 ///
 /// # Errors
 /// A sentence: there is no verdict, and why.
-pub fn run(node: &Node, extent: Extent, limits: Limits) -> Result<Outcome, String> {
+pub fn run(
+    node: &Node,
+    extent: Extent,
+    limits: Limits,
+    show: Option<&dyn Fn(&Progress)>,
+) -> Result<Outcome, String> {
     // Where SIGCHLD is ignored, the kernel would forget how a child ended.
     let sigchld = signals::set_default(SIGCHLD);
     let outcome = match node.node {
-        0 => zero(node, extent, limits),
+        0 => zero(node, extent, limits, show),
         _ => node.take_part().map(|told| Outcome { told, judged: None }),
     };
     sigchld.restore();
@@ -51,7 +58,12 @@ pub fn run(node: &Node, extent: Extent, limits: Limits) -> Result<Outcome, Strin
 }
 
 /// As node 0: one process hears all nodes, and another one takes part like any node.
-fn zero(node: &Node, extent: Extent, limits: Limits) -> Result<Outcome, String> {
+fn zero(
+    node: &Node,
+    extent: Extent,
+    limits: Limits,
+    show: Option<&dyn Fn(&Progress)>,
+) -> Result<Outcome, String> {
     let until = Instant::now() + node.wait;
     let everywhere = Address::on_port(node.meet.port);
     let place = if node.meet.is_loopback() { &node.meet } else { &everywhere };
@@ -73,6 +85,7 @@ fn zero(node: &Node, extent: Extent, limits: Limits) -> Result<Outcome, String> 
         extent,
         names: node.names,
         say: node.say,
+        show,
     };
     let files = getrlimit(Resource::RLIMIT_NOFILE);
     let mut task = Task::start(longest(node.wait), &[], || own.take_part())
@@ -109,15 +122,17 @@ fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Resu
     zero.prove(own)?;
     let mut next = zero.heard().evidence.rounds();
     for _ in 0..culprit::MOST_TIMES {
-        let again = culprit::next_rounds(&zero.heard().evidence);
+        let evidence = &zero.heard().evidence;
+        let again = culprit::next_rounds(evidence, &outliers::find(evidence, limits.least_gbps));
         if again.is_empty() {
             break;
         }
-        let said = "preflight: tries again who failed, with nodes that passed";
+        let said = "preflight: tries again who failed or was slow, with nodes that passed";
         (terms.say)(said);
         zero.series(next, &again, own)?;
         next = next.saturating_add(again.len().try_into().unwrap_or(u16::MAX));
     }
+    zero.cross(next, own)?;
     let seconds = started.elapsed();
     tracing::debug!("preflight: the rounds are over");
     let judging = Judging::of(zero.heard(), limits, seconds);

@@ -1,17 +1,23 @@
 //! One rail of a job that runs over sockets: a TCP connection between the interfaces that NCCL
 //! uses. Verified data goes both ways, and then both ends measure.
 //!
-//! The listening end binds to the address of its interface. The other end lets the kernel choose
-//! the way there, as NCCL does, so that a route that leads elsewhere is found as well.
+//! Both ends bind to the address of their interface. NCCL binds where it listens
+//! (ncclSocketListen in src/misc/socket.cc of NCCL 2.27) and lets the kernel choose an address where
+//! it connects. But in its job each node listens, and here only one of the two does: so the
+//! connection comes from the address on which the node would listen, and the answers show whether
+//! others reach that one.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
 use super::pair::Measured;
+use crate::libraries::nccl::interfaces::Endpoint;
 use crate::verbs::rail::Side;
 use crate::wire::connection::timeout;
 
@@ -87,21 +93,52 @@ impl Waiting {
     }
 }
 
-/// Connects to the other end, and tests the rail.
+/// Connects from an interface to the other end, and tests the rail.
 ///
 /// # Errors
 /// A sentence.
-pub fn test(to: SocketAddr, cookie: &Cookie, name: &str) -> Result<Measured, String> {
-    let failed = |error: io::Error| format!("no connection to {name} at {to}: {}", told(&error));
-    let stream = TcpStream::connect_timeout(&to, TRY).map_err(failed)?;
+pub fn test(from: &Endpoint, to: SocketAddr, cookie: &Cookie, name: &str) -> Result<Measured, String> {
+    let Endpoint { interface, address } = from;
+    let failed = |error: io::Error| {
+        format!("no connection from {interface} ({address}) to {name} at {to}: {}", told(&error))
+    };
+    let stream = connect(*address, to).map_err(failed)?;
     let mut link = Link::new(stream, name).map_err(failed)?;
     link.write(cookie)?;
     link.test(Side::First, cookie)
 }
 
+fn connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    let family = match (from, to) {
+        (IpAddr::V4(_), SocketAddr::V4(_)) => AddressFamily::Inet,
+        (IpAddr::V6(_), SocketAddr::V6(_)) => AddressFamily::Inet6,
+        // NCCL tries it as well. The interface may have an address of the other kind.
+        _ => return TcpStream::connect_timeout(&to, TRY),
+    };
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let stream = TcpStream::from(socket::socket(family, SockType::Stream, flags, None)?);
+    socket::bind(stream.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(from, 0)))?;
+    match socket::connect(stream.as_raw_fd(), &SockaddrStorage::from(to)) {
+        Ok(()) => return Ok(stream),
+        Err(Errno::EINPROGRESS) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let end = Instant::now() + TRY;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match poll(&mut [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)], timeout(left)) {
+            Ok(0) if left.is_zero() => return Err(ErrorKind::TimedOut.into()),
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => return stream.take_error()?.map_or(Ok(stream), Err),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
 fn told(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::TimedOut => format!("nobody answers for {} s", TRY.as_secs()),
+        ErrorKind::AddrNotAvailable => "this node no longer has this address".to_owned(),
         _ => error.to_string(),
     }
 }
@@ -266,12 +303,16 @@ fn pattern(from: Side, cookie: &Cookie) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    fn loopback() -> Endpoint {
+        Endpoint { interface: "lo".to_owned(), address: "127.0.0.1".parse().unwrap() }
+    }
+
     fn both(cookies: [Cookie; 2]) -> [Result<Measured, String>; 2] {
         let waiting = Waiting::on("127.0.0.1".parse().unwrap()).unwrap();
         let own = waiting.own;
         std::thread::scope(|scope| {
             let second = scope.spawn(move || waiting.test(&cookies[1], "node1 eth0"));
-            let first = test(own, &cookies[0], "node2 eth0");
+            let first = test(&loopback(), own, &cookies[0], "node2 eth0");
             [first, second.join().unwrap()]
         })
     }
@@ -287,11 +328,21 @@ mod tests {
     #[test]
     fn a_port_where_nobody_listens_is_told() {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let why = test(port, &[0; 16], "node2 eth0").unwrap_err();
-        assert!(
-            why.contains("no connection to node2 eth0 at 127.0.0.1:") && why.contains("refused"),
-            "{why}"
-        );
+        let why = test(&loopback(), port, &[0; 16], "node2 eth0").unwrap_err();
+        let start = "no connection from lo (127.0.0.1) to node2 eth0 at 127.0.0.1:";
+        assert!(why.starts_with(start) && why.contains("refused"), "{why}");
+    }
+
+    #[test]
+    fn the_connection_comes_from_the_address_of_the_interface() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let _stream = connect("127.0.0.77".parse().unwrap(), to).unwrap();
+        assert_eq!(listener.accept().unwrap().1.ip().to_string(), "127.0.0.77");
+        // This address is for examples alone.
+        let from = Endpoint { address: "192.0.2.1".parse().unwrap(), ..loopback() };
+        let why = test(&from, to, &[0; 16], "node2 eth0").unwrap_err();
+        assert!(why.ends_with("this node no longer has this address"), "{why}");
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
+use super::cross;
 use super::culprit::{self, Fault, Place, What};
 use super::evidence::{Came, Evidence, Gone, Try};
+use super::names::host;
 use super::outliers::{self, Figure, Slow, Who};
 use super::words;
 use crate::text::{counted, visible};
@@ -130,15 +132,14 @@ impl Verdict<'_> {
     /// itself, and `gpu-[0-99]` would leave out others.
     pub fn exclude(&self) -> Vec<String> {
         let members = self.evidence.members();
-        let name = |node: u32| members.get(node as usize).map(|member| host(&member.name));
+        // A container may have a name of its own, which the scheduler does not know.
+        let name = |node: u32| {
+            let member = members.get(node as usize)?;
+            Some(member.of_launcher.as_deref().unwrap_or_else(|| host(&member.name)))
+        };
         let names = self.accused().into_iter().filter_map(name).filter(|name| is_host(name));
         names.collect::<indexmap::IndexSet<&str>>().into_iter().map(str::to_owned).collect()
     }
-}
-
-/// The host of a node that has the same name as another one: `gpu-07 (node 8)`.
-fn host(name: &str) -> &str {
-    name.split_once(" (node ").map_or(name, |(host, _)| host)
 }
 
 fn is_host(name: &str) -> bool {
@@ -153,7 +154,7 @@ impl Serialize for Verdict<'_> {
         let again =
             evidence.tries().iter().map(|one| one.round).filter(|round| evidence.is_again(*round)).max();
         let again = again.map_or(0, |last| last + 1 - evidence.rounds());
-        let mut document = to.serialize_struct("Verdict", 13)?;
+        let mut document = to.serialize_struct("Verdict", 17)?;
         document.serialize_field("schema", SCHEMA)?;
         document.serialize_field("passed", &self.passed)?;
         document.serialize_field("reason", &self.reason())?;
@@ -169,6 +170,9 @@ impl Serialize for Verdict<'_> {
         document.serialize_field("slow", &slow)?;
         document.serialize_field("warnings", self.warnings)?;
         document.serialize_field("exclude", &self.exclude())?;
+        let probes = cross::probes(evidence);
+        document.serialize_field("cross_rail", &cross::reach(&probes))?;
+        document.serialize_field("cross_rail_tries", &probes)?;
         document.serialize_field("members", &Each(|| members(evidence)))?;
         document.serialize_field("pairs", &Each(|| evidence.tries().iter().map(pair)))?;
         document.end()
@@ -199,6 +203,7 @@ impl Told {
                 vec![*node],
             ),
             What::Unfit { node } => ("unfit", vec![*node]),
+            What::Uneven { .. } => ("uneven", fault.accused()),
             What::Node { node, .. } => ("node", vec![*node]),
             What::Link { nodes } => ("link", nodes.to_vec()),
             What::Cut { nodes, .. } => ("cut", nodes.clone()),

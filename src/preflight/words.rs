@@ -1,8 +1,11 @@
 //! Faults and what is slow, as sentences for people. Names come from other nodes, and are made fit to
 //! be shown by [`Evidence`].
 
+use std::collections::BTreeMap;
+
 use super::culprit::{Fault, Place, What};
 use super::evidence::{Evidence, Gone};
+use super::names;
 use super::outliers::{Figure, Slow, Who};
 use crate::text::{condensed_to, counted, shortened, visible};
 
@@ -36,6 +39,7 @@ pub fn fault(evidence: &Evidence, fault: &Fault) -> String {
                 }
             }
         }
+        What::Uneven { groups, usual } => uneven(evidence, groups, *usual),
         What::Link { nodes } => {
             let between = format!(
                 "between {} and {}{}",
@@ -75,11 +79,31 @@ fn gone(evidence: &Evidence, node: u32, how: &Gone) -> String {
     // Who never came may have no name, or one that nobody knows.
     let name = evidence.name(node);
     let index = format!("node {node}");
-    let name = if name == index { name } else { format!("{name} ({index})") };
+    let name = if name == index || names::is_numbered(&name) { name } else { format!("{name} ({index})") };
     match how {
         Gone::NeverCame(time) => format!("{name} has not come within {}", visible(time)),
         Gone::Left(how) => format!("{name} has left: {}", visible(&shortened(how))),
         Gone::Silent(how) => format!("{name} does not answer: {}", visible(&shortened(how))),
+    }
+}
+
+/// `gpu-07 brings 7 rails, where the other 31 nodes bring 8`
+fn uneven(evidence: &Evidence, groups: &BTreeMap<usize, Vec<u32>>, usual: Option<usize>) -> String {
+    let who = |nodes: &[u32]| {
+        let names: Vec<String> = nodes.iter().map(|node| evidence.name(*node)).collect();
+        condensed_to(&names, NAMES)
+    };
+    let bring = |rails: &usize, nodes: &Vec<u32>| {
+        let verb = if nodes.len() == 1 { "brings" } else { "bring" };
+        format!("{} {verb} {}", who(nodes), counted(*rails, "rail"))
+    };
+    let others = groups.iter().filter(|(rails, _)| Some(**rails) != usual);
+    let odd: Vec<String> = others.map(|(rails, nodes)| bring(rails, nodes)).collect();
+    match usual.and_then(|usual| Some((usual, groups.get(&usual)?.len()))) {
+        Some((usual, nodes)) => {
+            format!("{}, where the other {} bring {usual}", odd.join(", "), counted(nodes, "node"))
+        }
+        None => format!("the nodes have different numbers of rails: {}", odd.join(", ")),
     }
 }
 
@@ -128,9 +152,12 @@ pub fn rail_of(evidence: &Evidence, rail: usize, nodes: &[u32]) -> String {
 pub fn fix(fault: &Fault) -> &'static str {
     match (&fault.what, &fault.place) {
         (What::Gone { how: Gone::NeverCame(_), .. }, _) => {
-            "See whether it was started, whether it resolves the name of node 0, and whether it reaches its port; its own log says for whom it waits."
+            "See whether it was started, whether it resolves the name of node 0 and reaches its port, and whether it has the same RDMA_INIT_TOKEN; its own log says for whom it waits."
         }
         (What::Gone { .. }, _) => "See in its own log, and in the kernel's, what has ended or stopped it.",
+        (What::Uneven { .. }, _) => {
+            "Run rdma-init plan on one node of each kind: it says which HCAs or interfaces NCCL will use there, and why it leaves others out."
+        }
         (What::Unfit { .. }, _) => "Run rdma-init self-test there.",
         (_, Place::Meeting) => {
             "A firewall, a wrong interface or a route between the hosts: see ip route get, and the interface that NCCL will use."
@@ -184,6 +211,19 @@ pub fn number(value: f32) -> String {
     match value {
         value if value >= 99.95 => format!("{value:.0}"),
         value if value >= 9.995 => format!("{value:.1}"),
+        // A network that is so slow still differs from one that is slower.
+        value if value > 0.0 && value < 0.0995 => format!("{value:.4}"),
         value => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn numbers_of_any_size_have_digits_that_count() {
+        let said = [0.0, 0.0023, 0.05, 0.25, 2.4, 94.7, 385.2].map(number);
+        assert_eq!(said, ["0.00", "0.0023", "0.0500", "0.25", "2.40", "94.7", "385"]);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use crate::config::Excluded;
+use crate::preflight::cross;
 use crate::preflight::evidence::Evidence;
 use crate::preflight::hostlist;
 use crate::preflight::verdict::Verdict;
@@ -26,7 +28,11 @@ pub fn write(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     let unsteady = warnings.iter().map(|fault| (words::fault(evidence, fault), words::fix(fault)));
     write_some(out, "warning", unsteady)?;
     write_some(out, "warning", verdict.warnings.iter().map(|warning| (visible(warning), "")))?;
-    write_rails(out, evidence)
+    write_rails(out, evidence)?;
+    match cross::sentence(evidence) {
+        Some(said) => writeln!(out, "  {said}"),
+        None => Ok(()),
+    }
 }
 
 fn headline(verdict: &Verdict) -> String {
@@ -128,16 +134,6 @@ fn write_rails(out: &mut dyn Write, evidence: &Evidence) -> io::Result<()> {
     })
 }
 
-/// How the nodes at fault are written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Excluded {
-    /// One name on each line.
-    #[default]
-    Lines,
-    /// One list, as `--exclude` of Slurm takes it.
-    Slurm,
-}
-
 /// Writes the names of the nodes at fault. Where there is none, the file is empty.
 ///
 /// # Errors
@@ -151,18 +147,6 @@ pub fn write_excluded(out: &mut dyn Write, verdict: &Verdict, format: Excluded) 
     }
 }
 
-/// How far the rounds are: `[#####.....] 48 of 96 pairs, round 3 of 6` for a terminal of so many
-/// columns, and without the bar where there are none.
-pub fn progress(done: usize, all: usize, stage: &str, columns: Option<usize>) -> String {
-    let text = format!("{done} of {}, {stage}", counted(all, "pair"));
-    let room = columns.map_or(0, |columns| columns.saturating_sub(text.len() + 4).min(40));
-    if room < 10 {
-        return text;
-    }
-    let full = (done * room).checked_div(all).unwrap_or_default().min(room);
-    format!("[{}{}] {text}", "#".repeat(full), ".".repeat(room - full))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,7 +155,11 @@ mod tests {
     use crate::preflight::verdict::{Asked, judge};
 
     fn job() -> Evidence {
-        let member = |node| Member { name: format!("gpu-{node}"), rails: vec![format!("mlx5_{}", node / 3)] };
+        let member = |node| Member {
+            name: format!("gpu-{node}"),
+            rails: vec![format!("mlx5_{}", node / 3)],
+            ..Member::default()
+        };
         let mut evidence = Evidence::new((0..4).map(member).collect(), 2);
         for (round, node, partner, result) in [
             (0, 0, 1, Ok(390.0)),
@@ -202,7 +190,7 @@ mod tests {
                 "\
 rdma-init {version} preflight: FAILED (3 of 4 nodes, 1 rail, 4 pairs (1 of them second tries), 12.0 s)
   FAILED   gpu-3 (node 3) has not come within 10m
-           fix: See whether it was started, whether it resolves the name of node 0, and whether it reaches its port; its own log says for whom it waits.
+           fix: See whether it was started, whether it resolves the name of node 0 and reaches its port, and whether it has the same RDMA_INIT_TOKEN; its own log says for whom it waits.
   FAILED   between gpu-0 and gpu-2 on rail 0 (mlx5_0): both are well with others: the port is DOWN
            fix: Look at the links and switches on the way between the two: counters of errors, routes, MTU.
   warning  gpu-1 has another driver
@@ -227,13 +215,5 @@ rdma-init {version} preflight: FAILED (3 of 4 nodes, 1 rail, 4 pairs (1 of them 
         assert_eq!(written(&verdict, Excluded::Slurm), "gpu-[1-3]\n");
         let sound = Evidence::new(vec![Member::default(); 2], 1);
         assert_eq!(written(&judge(&sound, &Asked::default()), Excluded::Slurm), "");
-    }
-
-    #[test]
-    fn progress_is_a_bar_where_there_is_room() {
-        assert_eq!(progress(48, 96, "round 3 of 6", None), "48 of 96 pairs, round 3 of 6");
-        assert_eq!(progress(48, 96, "round 3", Some(40)), "[######.......] 48 of 96 pairs, round 3");
-        assert_eq!(progress(48, 96, "round 3", Some(20)), "48 of 96 pairs, round 3");
-        assert_eq!(progress(0, 0, "x", None), "0 of 0 pairs, x");
     }
 }

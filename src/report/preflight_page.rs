@@ -9,8 +9,9 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::preflight::{extent, rails};
+use crate::preflight::cross;
 use crate::preflight::culprit::{Place, What};
-use crate::preflight::evidence::{Came, Evidence, Try};
+use crate::preflight::evidence::{Came, Evidence, Gone, Try};
 use crate::preflight::outliers::Who;
 use crate::preflight::verdict::Verdict;
 use crate::preflight::words;
@@ -59,22 +60,20 @@ fn write_lists(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     let (warnings, faults): (Vec<_>, Vec<_>) = verdict.faults.iter().partition(|fault| fault.is_warning());
     let faults = faults.iter().map(|fault| (words::fault(evidence, fault), words::fix(fault)));
     write_list(out, "At fault", "fault", &mut faults.into_iter())?;
+    let names = verdict.exclude();
+    if !names.is_empty() {
+        let list = escape(&crate::preflight::hostlist::compress(&names));
+        writeln!(
+            out,
+            "<p class=\"soft\">To start again without the nodes at fault: <code>{list}</code></p>"
+        )?;
+    }
     let slow = verdict.slow.iter().map(|slow| (words::slow(evidence, slow), ""));
     let class = if verdict.is_slow_refused { "fault" } else { "slow" };
     write_list(out, "Slow", class, &mut slow.into_iter())?;
     let unsteady = warnings.iter().map(|fault| (words::fault(evidence, fault), words::fix(fault)));
     let others = verdict.warnings.iter().map(|warning| (visible(warning), ""));
-    write_list(out, "Warnings", "slow", &mut unsteady.chain(others))?;
-    let names = verdict.exclude();
-    if names.is_empty() {
-        return Ok(());
-    }
-    let list = crate::preflight::hostlist::compress(&names);
-    writeln!(
-        out,
-        "<p class=\"soft\">To start again without the nodes at fault: <code>{}</code></p>",
-        escape(&list)
-    )
+    write_list(out, "Warnings", "slow", &mut unsteady.chain(others))
 }
 
 fn write_list(
@@ -121,7 +120,11 @@ fn write_rails(out: &mut dyn Write, evidence: &Evidence) -> io::Result<()> {
         let cells: String = cells.map(|cell| format!("<td>{}</td>", escape(&cell))).collect();
         writeln!(out, "<tr>{cells}<td>{}</td></tr>", escape(&rail.worst))?;
     }
-    writeln!(out, "</table></div>")
+    writeln!(out, "</table></div>")?;
+    match cross::sentence(evidence) {
+        Some(said) => writeln!(out, "<p class=\"soft\">{}</p>", escape(&said)),
+        None => Ok(()),
+    }
 }
 
 fn write_maps(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
@@ -149,7 +152,7 @@ fn write_maps(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
          <h2>Nodes</h2>\n<p class=\"soft\">Each node, from left to right, with the best of its pairs on each rail.</p>\n\
          <div><canvas id=\"nodes\"></canvas></div>\n\
          <h2>Pairs</h2>\n<div class=\"tools\"><label>Rail <select id=\"rail\"><option value=\"-1\">the worst of all</option></select></label>\n\
-         <span class=\"soft\">Each node, with its pair in each round: neighbours first, then at a distance of 2, 4, 8 ...</span></div>\n\
+         <span class=\"soft\" id=\"order\"></span></div>\n\
          <div><canvas id=\"pairs\"></canvas></div>\n<script type=\"application/json\" id=\"data\">"
     )?;
     let json = serde_json::to_string(&data).map_err(io::Error::other)?;
@@ -182,6 +185,8 @@ struct Data {
     rounds: u16,
     /// The rounds before those of second tries.
     first: u16,
+    /// Whether each node was to meet each other one.
+    full: bool,
     /// For each rail the median of bandwidth and latency, in tenths.
     usual: Vec<[u16; 2]>,
     /// Nodes and rails that are named; -1 for all rails.
@@ -227,6 +232,8 @@ impl Data {
             figures.extend(cells.into_iter().flatten());
         }
         let names = |count: usize| (0..count).map(|node| evidence.name(node as u32)).collect();
+        let absent = evidence.gone().values().filter(|gone| matches!(gone, Gone::NeverCame(_))).count();
+        let came = evidence.members().len().saturating_sub(absent);
         let mut data = Data {
             names: names(evidence.members().len()),
             rails: if is_squeezed {
@@ -236,6 +243,8 @@ impl Data {
             },
             rounds: evidence.tries().iter().map(|one| one.round.saturating_add(1)).max().unwrap_or_default(),
             first: evidence.rounds(),
+            // In fewer rounds no node can have met all others.
+            full: came > 3 && usize::from(evidence.rounds()) >= came - 1,
             usual,
             marked: Vec::new(),
             between: Vec::new(),
@@ -263,6 +272,9 @@ impl Data {
                     What::Cut { nodes, .. } => self.marked.extend(nodes.iter().map(|node| (*node, rail))),
                     What::Link { nodes } | What::Unsteady { nodes } => {
                         self.between.push((nodes[0], nodes[1], rail));
+                    }
+                    What::Uneven { .. } => {
+                        self.marked.extend(fault.accused().into_iter().map(|node| (node, rail)));
                     }
                     What::Apart { .. } => {}
                 }

@@ -17,3 +17,4 @@ pub mod privilege;
 pub mod random;
 pub mod signals;
 pub mod stdio;
+pub mod terminal;

@@ -49,6 +49,12 @@ impl Connection {
         self.stream.as_fd()
     }
 
+    /// How many bytes have arrived and are kept, because they are no whole line yet or nobody has asked for
+    /// it.
+    pub fn held(&self) -> usize {
+        self.came.len()
+    }
+
     /// Waits until the kernel has taken the line, but no longer than this.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! nobody keeps a node out by saying nothing.
 
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -87,6 +87,11 @@ impl<'a> Guests<'a> {
         end: Instant,
         tell: &mut dyn FnMut(Stranger),
     ) -> Result<(), String> {
+        // A listener of both families shows an address of IPv4 as one of IPv6.
+        let from = match from.ip().to_canonical() {
+            IpAddr::V4(address) => SocketAddr::from((address, from.port())),
+            IpAddr::V6(_) => from,
+        };
         let from = from.to_string();
         let Ok(connection) = Connection::new(stream, from.clone(), self.protocol) else { return Ok(()) };
         let handshake = Handshake::new(self.protocol, Side::Second, self.token, self.longest, from)?;

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::rc::Rc;
 
 use super::image::{Image, Root};
+use super::machine::output;
 use super::trial::Start;
 
 /// A way to start a command as the first process of a container.
@@ -125,9 +126,4 @@ pub fn versions() -> Vec<String> {
     ours.chain(others)
         .map(|(name, path, version)| format!("{name} {version} ({} bytes)", size(&path)))
         .collect()
-}
-
-pub fn output(command: &mut Command) -> String {
-    let output = command.output().map(|output| output.stdout).unwrap_or_default();
-    String::from_utf8_lossy(&output).trim().to_owned()
 }

@@ -9,6 +9,7 @@ mod awake;
 mod early;
 mod image;
 mod latency;
+mod machine;
 mod memory;
 mod peers;
 mod startup;
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
     let root = Rc::new(image.on_tmpfs().expect("an overlay can be mounted"));
     let peers = Peer::all(&root);
     let _awake = awake::Awake::keep();
-    print!("{}", table::machine());
+    print!("{}", machine::machine("PID 1 beside its peers", &peers::versions().join(", ")));
     if wants("startup") {
         let mut peers = Peer::all(&root);
         peers.extend(Peer::more_of_ours(&image, &root).expect("an overlay can be mounted"));

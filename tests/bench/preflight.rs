@@ -1,5 +1,8 @@
 //! Measures how the preflight grows with the number of nodes, on this machine: nodes as processes
-//! that prove the fabric over TCP, and thin nodes that only meet. `make bench` runs it.
+//! that prove the fabric over TCP, and thin nodes that only meet. `make bench` runs it, and
+//! `make bench BENCHES=preflight` it alone.
+
+mod machine;
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -49,31 +52,35 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let wanted = |word: &str| !arguments.iter().any(|one| PARTS.contains(&one.as_str()) && one != word);
-    println!("\n## preflight\n");
-    println!("Nodes as processes on this machine, over TCP, one rail each:\n");
+    let build = if cfg!(debug_assertions) { "debug build" } else { "release build" };
+    let program = format!("rdma-init {}, {build}; load before: {}", env!("CARGO_PKG_VERSION"), load());
+    println!("{}", machine::machine("The preflight's growth", &program));
+    println!("Nodes as processes, which share the CPUs of this machine, over TCP, one rail each:\n");
     println!(
-        "| nodes | rounds | pairs | seconds in all | peak RSS of node 0, MB |\n|---:|---:|---:|---:|---:|"
+        "| nodes | rounds | pairs | seconds in all | ms for a node and round | peak RSS of node 0, MB |\n|---:|---:|---:|---:|---:|---:|"
     );
     let mut held = true;
     for nodes in PROCESSES.into_iter().filter(|_| wanted("processes")) {
         let (time, peak) = processes(nodes);
         let schedule = Schedule { nodes, extent: Extent::Doubling };
         let pairs: usize = (0..schedule.rounds()).map(|round| schedule.pairs(round).count()).sum();
+        let seconds = time.as_secs_f64();
+        let each = seconds * 1000.0 / f64::from(nodes * schedule.rounds());
         println!(
-            "| {nodes} | {} | {pairs} | {:.1} | {:.1} |",
+            "| {nodes} | {} | {pairs} | {seconds:.1} | {each:.1} | {:.1} |",
             schedule.rounds(),
-            time.as_secs_f64(),
             peak as f64 / 1024.0
         );
         held &= time < LONGEST;
     }
     println!("\nThin nodes, which meet, say that their pairs passed on 8 rails, and hear the verdict:\n");
     println!(
-        "| nodes | seconds in all | processor seconds of node 0 | peak RSS of node 0, MB |\n|---:|---:|---:|---:|"
+        "| nodes | seconds in all | processor seconds of node 0 | ms of them for a node | peak RSS of node 0, MB |\n|---:|---:|---:|---:|---:|"
     );
     for nodes in THIN.into_iter().filter(|_| wanted("thin")) {
         let (time, processor, peak) = thin(nodes);
-        println!("| {nodes} | {:.1} | {processor:.2} | {:.1} |", time.as_secs_f64(), peak as f64 / 1024.0);
+        let (seconds, each) = (time.as_secs_f64(), processor * 1000.0 / f64::from(nodes));
+        println!("| {nodes} | {seconds:.1} | {processor:.2} | {each:.2} | {:.1} |", peak as f64 / 1024.0);
         held &= peak < LARGEST_KB;
     }
     if held {
@@ -81,6 +88,12 @@ fn main() -> ExitCode {
     }
     eprintln!("more than {LONGEST:?} or {LARGEST_KB} kB");
     ExitCode::FAILURE
+}
+
+/// Of the last minute: another program on these CPUs would count.
+fn load() -> String {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').next().unwrap_or("unknown").to_owned()
 }
 
 fn free_port() -> u16 {
@@ -118,7 +131,7 @@ struct First {
 }
 
 impl First {
-    /// The last debug message of node 0 comes while it still lives.
+    /// Each debug message of node 0 comes while it still lives, and the last one may be read afterwards.
     fn start(mut command: Command) -> First {
         command.args(["--log-level", "debug"]).stderr(Stdio::piped());
         let mut child = command.spawn().expect("node 0 starts");
@@ -126,8 +139,8 @@ impl First {
         let lines = std::thread::spawn(move || {
             let mut used = None;
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                if line.contains("the rounds are over") {
-                    used = Some((peak_kb(pid), processor(pid)));
+                if line.contains("preflight: ") {
+                    used = peak_kb(pid).map(|peak| (peak, processor(pid))).or(used);
                 }
             }
             used
@@ -137,14 +150,15 @@ impl First {
 
     fn end(mut self) -> (u64, f64) {
         assert!(self.child.wait().expect("it ends").success(), "node 0 has failed");
-        self.lines.join().expect("the reader ends").expect("its rounds were over")
+        self.lines.join().expect("the reader ends").expect("it has said something")
     }
 }
 
-fn peak_kb(pid: u32) -> u64 {
+/// `None` where the process has ended.
+fn peak_kb(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(u64::MAX)
+    line?.trim().trim_end_matches(" kB").parse().ok()
 }
 
 /// The processor time in seconds.
@@ -207,6 +221,7 @@ fn thin_zero(nodes: u32, port: u16) {
         extent: Extent::Doubling,
         names: &[],
         say: &|_| {},
+        show: None,
     };
     // A descriptor for each node, as the program itself takes care of.
     run::allow_nodes(nodes);
@@ -219,7 +234,7 @@ fn thin_zero(nodes: u32, port: u16) {
     let line = verdict.line_of(1);
     zero.tell(|_| Told { passed: true, line: line.clone(), reason: None }, own.as_fd());
     let pid = std::process::id();
-    println!("{} {}", peak_kb(pid), processor(pid));
+    println!("{} {}", peak_kb(pid).expect("this process lives"), processor(pid));
 }
 
 fn join(port: u16, nodes: u32, node: u32) -> Channel {

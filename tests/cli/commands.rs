@@ -7,6 +7,7 @@ use nix::sys::stat::Mode;
 use serde_json::Value;
 
 use super::run::{Ran, rdma_init, run, run_with_input};
+use crate::support::golden;
 
 fn plan_of(facts: &str) -> Ran {
     run(rdma_init(["plan", "--facts", facts]))
@@ -100,6 +101,29 @@ fn inspect_shows_another_host_too() {
     let of_demo = ran(&["plan", "--json", "--facts", "demo:cce-roce"]);
     assert_eq!(of_copy.text(), of_demo.text());
     run(rdma_init(["inspect", "--facts", "/no/such/file"])).expect_error(&["/no/such/file", "No such file"]);
+}
+
+#[test]
+fn inspect_shows_packages_and_what_vllm_leaves_to_each_node() {
+    let shown = |host: &str| {
+        let host = golden::facts(host);
+        run(rdma_init(["inspect", "--facts", &host])).expect_code(0).text().to_owned()
+    };
+    let text = shown("mooncake-files-missing");
+    let package = "  package mooncake-transfer-engine-non-cuda 0.3.13.post1: /usr/local/lib/python3.12/dist-packages, \
+                   not there: mooncake/engine.so and 3 more\n";
+    assert!(text.contains(package), "{text}");
+    let text = shown("nvshmem-two-wheels");
+    assert!(
+        text.contains("  NVSHMEM 3.3.9: /usr/lib/x86_64-linux-gnu/nvshmem/12/libnvshmem_host.so.3 ("),
+        "{text}"
+    );
+    let title = "Variables that vLLM leaves to each node, with Ray\n";
+    let text = shown("ray-vllm-broken-list");
+    assert!(
+        text.contains(title) && text.contains(".json: no JSON list, so vLLM does not go by it\n"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -105,12 +105,27 @@ fn each_rank_gets_what_was_decided_on_its_own_node() {
     assert!(ended.code != Some(0) && ended.stdout.contains("preflight: FAILED (2 nodes"), "{ended:#?}");
     assert!(!ended.stdout.contains("argument train.py"), "{ended:#?}");
 
-    let mut container = of("mpijob/launcher").container.clone();
-    let script = container["args"].as_array_mut().unwrap().last_mut().unwrap();
-    *script = script.as_str().unwrap().split_once("&& ").unwrap().1.into();
-    let ranks = Described { container: &container, name: "mpijob/launcher".into(), ..*of("mpijob/launcher") };
-    let launcher = start(engine, &ranks, folder.path(), &host, &[], LAUNCHER).unwrap();
-    let ended = launcher.wait().expect_code(0);
+    let launch = |change: &dyn Fn(&str, &str) -> String| {
+        let mut container = of("mpijob/launcher").container.clone();
+        let script = container["args"].as_array_mut().unwrap().last_mut().unwrap();
+        let (preflight, ranks) = script.as_str().unwrap().split_once("&& ").unwrap();
+        *script = change(preflight, ranks).into();
+        let changed =
+            Described { container: &container, name: "mpijob/launcher".into(), ..*of("mpijob/launcher") };
+        start(engine, &changed, folder.path(), &host, &[], LAUNCHER).unwrap().wait()
+    };
+    // Without devices, it goes over the network of the containers.
+    for ranks in ["ppr:1:node", "ppr:2:node"] {
+        let ended = launch(&|preflight, _| {
+            let mapped = preflight.replace("ppr:1:node", ranks);
+            mapped.replace("/rdma-init", "-x NCCL_IB_DISABLE=1 /rdma-init")
+        });
+        let ended = ended.expect_code(0);
+        let is_verdict =
+            |line: &&str| line.contains("preflight: passed") && line.contains("(2 nodes, 1 rail");
+        assert_eq!(ended.stdout.lines().filter(is_verdict).count(), 1, "{ended:#?}");
+    }
+    let ended = launch(&|_, ranks| ranks.to_owned()).expect_code(0);
     let count = |line: &str| ended.stdout.lines().filter(|found| *found == line).count();
     assert_eq!(count("argument train.py"), 2 * SLOTS, "{ended:#?}");
     for value in ["=mlx5_0", "=mlx5_1"] {

@@ -1,11 +1,14 @@
-//! Runs the batch script on a real Slurm cluster of two nodes, which are containers. Only
-//! pyxis, the image and the devices are made up.
+//! Runs the batch script, and steps of their own, on a real Slurm cluster of two nodes, which are
+//! containers. Only pyxis, the image and the devices are made up.
 
+use std::fs;
 use std::path::Path;
+
+use serde_json::Value;
 
 use super::built::{Build, debian};
 use crate::support::docker::host::Host;
-use crate::support::docker::{Container, Engine, engine};
+use crate::support::docker::{Container, Ended, Engine, engine};
 use crate::support::{binary, poll_until, repository};
 
 const NODES: usize = 2;
@@ -29,6 +32,24 @@ fn node<'e>(engine: &'e Engine, image: &str, host: &Host, name: &str, shared: &P
     node
 }
 
+/// A cluster whose nodes have these hosts, and share this folder.
+fn cluster<'e>(
+    engine: &'e Engine,
+    debian: &str,
+    hosts: &[Host; NODES],
+    shared: &Path,
+) -> [Container<'e>; NODES] {
+    let (image, _) = Build::new(engine, "slurm").argument("BASE", debian).of("tests/examples/slurm", None);
+    let [first, second] = hosts;
+    let controller = node(engine, &image, first, "slurm1", shared);
+    let other = node(engine, &image, second, "slurm2", shared);
+    poll_until("both nodes are idle", || {
+        let idle = controller.exec(&["sinfo", "--noheader", "--Node", "--states=idle"]);
+        (idle.stdout.lines().count() == NODES).then_some(())
+    });
+    [controller, other]
+}
+
 /// Runs the script to its end. Returns its exit code and its output.
 fn submit(node: &Container) -> (Option<i32>, String) {
     let submitted = node.exec(&["sbatch", "--wait", "--chdir=/shared", "--output=/job", "/train.sbatch"]);
@@ -39,16 +60,10 @@ fn submit(node: &Container) -> (Option<i32>, String) {
 fn the_job_runs_on_nodes_that_are_fit_and_on_no_others() {
     let Some(engine) = engine() else { return };
     let Some(debian) = debian() else { return };
-    let (image, _) = Build::new(engine, "slurm").argument("BASE", debian).of("tests/examples/slurm", None);
-    let [first, second] = [(); 2].map(|()| Host::with_one_hca(engine));
+    let hosts = [(); NODES].map(|()| Host::with_one_hca(engine));
     // The nodes share this folder, as the nodes of a cluster share home folders.
     let shared = tempfile::tempdir().unwrap();
-    let controller = node(engine, &image, &first, "slurm1", shared.path());
-    let other = node(engine, &image, &second, "slurm2", shared.path());
-    poll_until("both nodes are idle", || {
-        let idle = controller.exec(&["sinfo", "--noheader", "--Node", "--states=idle"]);
-        (idle.stdout.lines().count() == NODES).then_some(())
-    });
+    let [controller, other] = cluster(engine, debian, &hosts, shared.path());
 
     let (code, job) = submit(&controller);
     assert_eq!(code, Some(0), "{job}");
@@ -73,6 +88,7 @@ fn the_job_runs_on_nodes_that_are_fit_and_on_no_others() {
     let proven = |line: &str| line.contains("preflight: passed") && line.contains("2 nodes, 1 rail");
     assert_eq!(job.lines().filter(|line| proven(line)).count(), 1, "{job}");
 
+    let [_first, second] = hosts;
     let _second = second.unplug(0);
     let (code, job) = submit(&controller);
     assert_eq!(code, Some(1), "{job}");
@@ -86,4 +102,44 @@ fn the_job_runs_on_nodes_that_are_fit_and_on_no_others() {
     assert!(job.contains(": 1 of 2 nodes: "), "{job}");
     let unread = |line: &str| line.contains("unread") && line.contains("/reports/slurm2");
     assert!(job.lines().any(unread) && !job.contains("argument torchrun"), "{job}");
+}
+
+/// Runs a step on both nodes, with so many tasks on each.
+fn step(controller: &Container, tasks: &str, arguments: &[&str]) -> Ended {
+    let tasks = format!("--ntasks-per-node={tasks}");
+    let srun =
+        ["env", "RDMA_INIT_TOKEN=a secret of all nodes", "/usr/bin/srun", "--chdir=/shared", "--nodes=2"];
+    let words: Vec<&str> =
+        srun.into_iter().chain([tasks.as_str()]).chain(arguments.iter().copied()).collect();
+    controller.exec(&words)
+}
+
+#[test]
+fn a_step_has_one_verdict_and_leaves_out_a_node_that_does_not_come() {
+    let Some(engine) = engine() else { return };
+    let Some(debian) = debian() else { return };
+    let hosts = [(); NODES].map(|()| Host::with_one_hca(engine));
+    let shared = tempfile::tempdir().unwrap();
+    let [controller, other] = cluster(engine, debian, &hosts, shared.path());
+
+    for tasks in ["1", "3"] {
+        let ended = step(&controller, tasks, &["/rdma-init", "preflight", "--json"]).expect_code(0);
+        let verdict: Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!(verdict["passed"], true, "{ended:#?}");
+        let names: Vec<&Value> =
+            verdict["members"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+        assert_eq!(names, ["slurm1", "slurm2"], "{ended:#?}");
+        assert_eq!(verdict["pairs"].as_array().unwrap().len(), 1, "{ended:#?}");
+    }
+
+    other.exec(&["chmod", "-x", "/rdma-init"]).expect_code(0);
+    let preflight =
+        ["/rdma-init", "preflight", "--preflight-wait=5s", "--exclude-file=bad", "--format=slurm"];
+    let ended = step(&controller, "1", &preflight);
+    assert_ne!(ended.code, Some(0), "{ended:#?}");
+    assert!(ended.stdout.contains("slurm2 (node 1) has not come within 5s"), "{ended:#?}");
+    let bad = fs::read_to_string(shared.path().join("bad")).unwrap();
+    assert_eq!(bad, "slurm2\n");
+    let exclude = format!("--exclude={}", bad.trim_end());
+    controller.exec(&["/usr/bin/srun", &exclude, "hostname"]).expect_code(0).expect_stdout("slurm1\n");
 }

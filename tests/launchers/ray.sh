@@ -5,8 +5,8 @@ set -eu
 
 version=2.60.0
 here=$(cd "$(dirname "$0")" && pwd -P)
-# shellcheck source=tests/launchers/environment.sh
-. "$here/environment.sh"
+# shellcheck source=tests/support/environment.sh
+. "$here/../support/environment.sh"
 
 packages() { pip "ray==$version"; }
 

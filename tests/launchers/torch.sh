@@ -5,8 +5,8 @@ set -eu
 
 version=2.15.0
 here=$(cd "$(dirname "$0")" && pwd -P)
-# shellcheck source=tests/launchers/environment.sh
-. "$here/environment.sh"
+# shellcheck source=tests/support/environment.sh
+. "$here/../support/environment.sh"
 
 # The build for CPUs comes from an index of PyTorch's own. The build of PyPI works as well,
 # but brings CUDA and takes more than 5 GB.

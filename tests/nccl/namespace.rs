@@ -1,13 +1,14 @@
 //! Makes a layout of links in a network namespace of this machine.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
 use super::layout::{Layout, Link, State};
-use crate::support::{poll_until, repository, skip};
+use crate::support::namespace::Process;
+use crate::support::{poll_until, repository};
 
 pub struct Namespace {
     /// This process keeps the namespace with the links.
@@ -17,66 +18,17 @@ pub struct Namespace {
     folder: TempDir,
 }
 
-/// A process that keeps namespaces. They vanish when it ends.
-struct Process(Child);
-
-impl Process {
-    fn start(command: &mut Command) -> Process {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n", "{command:?} did not come up (see above)");
-        Process(child)
-    }
-
-    /// Makes a command that runs a program in the namespaces of this process.
-    fn command(&self, kinds: &[&str], program: impl AsRef<Path>) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg("--target").arg(self.0.id().to_string()).args(kinds).arg("--").arg(program.as_ref());
-        command
-    }
-
-    /// Runs commands of ip(8), one on each line.
-    fn ip(&self, lines: &[String]) {
-        let mut command = self.command(&["--net"], "ip");
-        let mut ip = command.args(["-batch", "-"]).stdin(Stdio::piped()).spawn().unwrap();
-        ip.stdin.take().unwrap().write_all(lines.join("\n").as_bytes()).unwrap();
-        assert!(ip.wait().unwrap().success(), "{lines:?}");
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Returns whether this machine can make such namespaces, and says so if it cannot.
-pub fn can_be_made() -> bool {
-    let made = Command::new("unshare")
-        .args(["--net", "--mount", "--", "ip", "link", "add", "probe", "type", "veth"])
-        .output()
-        .unwrap();
-    if !made.status.success() {
-        let why = String::from_utf8_lossy(&made.stderr);
-        skip(&format!("no network namespace with a veth link can be made, or not by this user: {why}"));
-    }
-    made.status.success()
-}
-
 impl Namespace {
     pub fn of(layout: &Layout) -> Namespace {
         let folder = tempfile::tempdir().unwrap();
-        let peers =
-            Process::start(Command::new("unshare").args(["--net", "--", "sh", "-c", "echo ready; exec cat"]));
+        let peers = Process::of_links();
         let own = Process::start(
             Command::new("unshare")
                 .args(["--net", "--mount", "--"])
                 .arg(repository("tests/nccl/namespace.sh"))
                 .arg(folder.path()),
         );
-        own.ip(&layout.links.iter().map(|link| add(link, peers.0.id())).collect::<Vec<_>>());
+        own.ip(&layout.links.iter().map(|link| add(link, peers.pid())).collect::<Vec<_>>());
         let connected = layout.links.iter().filter(|link| link.state == State::Running);
         peers.ip(&connected.map(|link| format!("link set {} up", link.name)).collect::<Vec<_>>());
         own.ip(&layout.links.iter().flat_map(configure).collect::<Vec<_>>());

@@ -11,8 +11,9 @@ use super::forecast::Told;
 use super::host::Host;
 use super::layout::{LAYOUTS, Layout, TWO};
 use super::model::{Decision, Environment, observed};
-use super::namespace::{Namespace, can_be_made};
+use super::namespace::Namespace;
 use crate::support::binary;
+use crate::support::namespace::can_be_made;
 use crate::support::nccl::{Library, some};
 
 /// One release for each way in which NCCL looks for interfaces. The newest release is added to

@@ -41,6 +41,7 @@ fn a_node_that_hangs_is_named() {
     }
     let (_, mut nodes) = in_the_middle();
     let _three = nodes.remove(3);
+    nodes[0].wait_for(" of 4 pairs, round ");
     for node in nodes {
         node.end().expect_code(1).accuses(3, 4);
     }

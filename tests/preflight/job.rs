@@ -12,8 +12,9 @@ use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::process::rdma_init;
-use crate::support::{poll_for, skip};
+use crate::support::nodes::{Nodes, address};
+use crate::support::process::{rdma_init, surroundings};
+use crate::support::{binary, poll_for, skip};
 
 pub const TOKEN: &str = "a secret of all nodes";
 
@@ -43,6 +44,17 @@ impl Job {
         let own = ["preflight", "--nodes", &nodes, "--node", &index, "--meet", &meet];
         let mut command = rdma_init(own.iter().chain(options));
         command.env("RDMA_INIT_TOKEN", TOKEN);
+        command
+    }
+
+    /// The command of a node that is one of these namespaces, where node 0 is the first of them.
+    pub fn command_in(&self, nodes: &Nodes, node: u32, options: &[&str]) -> Command {
+        let meet = format!("{}:{}", address(0, 0), self.port);
+        let (all, index) = (self.nodes.to_string(), node.to_string());
+        let own = ["preflight", "--nodes", &all, "--node", &index, "--meet", &meet];
+        let mut command = nodes.on(node as usize, &binary());
+        command.args(own.iter().chain(options));
+        surroundings(&mut command).env("RDMA_INIT_TOKEN", TOKEN);
         command
     }
 

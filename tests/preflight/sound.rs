@@ -1,7 +1,6 @@
 //! Jobs in which all is well.
 
-use super::job::{Job, Node, TOKEN, has_names};
-use crate::support::process::rdma_init;
+use super::job::{Job, Node};
 
 #[test]
 fn jobs_of_any_number_of_nodes_pass() {
@@ -40,41 +39,5 @@ fn a_node_may_come_first_or_late() {
     let zero = job.start(0, &[]);
     for node in early.into_iter().chain([zero]) {
         node.end().expect_code(0);
-    }
-}
-
-/// As Slurm starts two tasks on each of two nodes.
-#[test]
-fn several_tasks_of_a_node_have_one_verdict() {
-    if !has_names() {
-        return;
-    }
-    let port = Job::of(2).port.to_string();
-    let task = |node: u32, local: u32| {
-        let meet = format!("127.0.0.1:{port}");
-        let mut command = rdma_init(["preflight", "--meet", &meet]);
-        let variables = [
-            ("SLURM_JOB_ID", port.clone()),
-            ("SLURM_NNODES", "2".to_owned()),
-            ("SLURM_JOB_NUM_NODES", "2".to_owned()),
-            ("SLURM_STEP_NUM_NODES", "2".to_owned()),
-            ("SLURM_NODEID", node.to_string()),
-            ("SLURM_PROCID", (2 * node + local).to_string()),
-            ("SLURM_LOCALID", local.to_string()),
-            ("SLURM_NTASKS", "4".to_owned()),
-            ("SLURM_JOB_NODELIST", "node[0-1]".to_owned()),
-            ("SLURM_STEP_NODELIST", "node[0-1]".to_owned()),
-            ("SLURMD_NODENAME", format!("node{node}")),
-            ("RDMA_INIT_TOKEN", TOKEN.to_owned()),
-        ];
-        Node::start(node, {
-            command.envs(variables);
-            command
-        })
-    };
-    let others = [task(0, 1), task(1, 1)];
-    let first = [task(0, 0), task(1, 0)];
-    for task in others.into_iter().chain(first) {
-        task.end().expect_code(0);
     }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use super::job::{Ended, Job, Node, TOKEN, has_names};
 use crate::support::process::rdma_init;
 
-fn command(job: &Job, node: u32, mode: &str, more: &[&str]) -> Command {
+pub fn command(job: &Job, node: u32, mode: &str, more: &[&str]) -> Command {
     let (nodes, index, meet) = (job.nodes.to_string(), node.to_string(), job.meet());
     let own = [
         "--preflight",

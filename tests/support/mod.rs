@@ -4,7 +4,9 @@
 pub mod docker;
 pub mod golden;
 pub mod hang;
+pub mod namespace;
 pub mod nccl;
+pub mod nodes;
 pub mod process;
 pub mod running;
 pub mod screen;

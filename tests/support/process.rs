@@ -17,12 +17,17 @@ pub fn rdma_init<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Com
 /// As [`rdma_init`], for any program.
 pub fn program<A: AsRef<OsStr>>(path: impl AsRef<OsStr>, arguments: impl IntoIterator<Item = A>) -> Command {
     let mut command = Command::new(path);
-    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
-    // The program must neither use nor write files of this machine.
-    command.env("RDMA_INIT_STATE_DIR", "").env("RDMA_INIT_WRITE_NCCL_CONF", "false");
+    surroundings(&mut command);
     command.args(arguments);
     from_scratch(&mut command);
     command
+}
+
+/// Gives a command an environment of its own, in which the program neither uses nor writes files of
+/// this machine.
+pub fn surroundings(command: &mut Command) -> &mut Command {
+    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("RDMA_INIT_CONFIG", "/dev/null");
+    command.env("RDMA_INIT_STATE_DIR", "").env("RDMA_INIT_WRITE_NCCL_CONF", "false")
 }
 
 /// Keeps what the test process may have inherited itself from a program: open descriptors, and

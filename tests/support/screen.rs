@@ -27,7 +27,10 @@ pub struct Screen {
 pub fn on_a_terminal(mut command: Command) -> (Running, Screen) {
     let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(&size, None).unwrap();
-    command.env("TERM", "dumb").env("HOME", "/nowhere");
+    if command.get_envs().all(|(name, _)| name != "TERM") {
+        command.env("TERM", "dumb");
+    }
+    command.env("HOME", "/nowhere");
     let end = |slave: &OwnedFd| slave.try_clone().unwrap();
     command.stdin(end(&pty.slave)).stdout(end(&pty.slave)).stderr(pty.slave);
     let other_side = pty.master.as_raw_fd();

@@ -4,12 +4,14 @@
 //!   that has passed with nobody: the two may be behind one switch that is cut off.
 //! * A part of the job that is cut off from the rest is tried with the rest.
 //! * A pair that has failed, both of whose nodes are well elsewhere, is tried again by itself.
+//! * A node whose only pair is slow is tried with another one: it may be the partner's fault.
 
 use std::collections::{HashMap, HashSet};
 
 use indexmap::IndexSet;
 
 use super::super::evidence::Evidence;
+use super::super::outliers::{Slow, Who};
 use super::layer::{Layer, layers};
 
 /// How many nodes that are well have to fail with a node before it is at fault.
@@ -30,8 +32,9 @@ const NEXT: usize = 64;
 type Pair = (u32, u32);
 
 /// The rounds of second tries that are wanted now, each with the pairs in it; none where everything is
-/// known. Once they are done, there may be others: call it up to [`MOST_TIMES`] times.
-pub fn rounds(evidence: &Evidence) -> Vec<Vec<Pair>> {
+/// known. Once they are done, there may be others: call it up to [`MOST_TIMES`] times. `slow` is what
+/// is slow so far.
+pub fn rounds(evidence: &Evidence, slow: &[Slow]) -> Vec<Vec<Pair>> {
     let layers = layers(evidence);
     let mut wanted = Wanted::new(evidence, &layers);
     for layer in &layers {
@@ -39,6 +42,7 @@ pub fn rounds(evidence: &Evidence) -> Vec<Vec<Pair>> {
         wanted.islands(layer);
     }
     wanted.lonely(&layers);
+    wanted.slow(slow);
     in_rounds(wanted.pairs)
 }
 
@@ -199,6 +203,38 @@ impl<'a> Wanted<'a> {
                 self.add(node, partner);
             }
         }
+    }
+
+    /// Nodes with one pair on a rail where it, or the whole rail, is slow.
+    fn slow(&mut self, slow: &[Slow]) {
+        let links = slow.iter().filter_map(|slow| match slow.who {
+            Who::Link { nodes, .. } => Some(nodes),
+            _ => None,
+        });
+        let suspects: HashSet<u32> = links.flatten().collect();
+        for one in slow {
+            let (nodes, rail) = match one.who {
+                Who::Link { nodes, rail } => (nodes.to_vec(), rail),
+                Who::Rail { rail } => ((0..self.evidence.members().len() as u32).collect(), rail),
+                Who::Node { .. } => continue,
+            };
+            let measured = self.measured(rail);
+            for node in nodes.into_iter().filter(|node| measured.get(node) == Some(&1)) {
+                let new = || self.clean.iter().copied().filter(|other| self.is_new(node, *other));
+                if let Some(other) = new().find(|other| !suspects.contains(other)).or_else(|| new().next()) {
+                    self.add(node, other);
+                }
+            }
+        }
+    }
+
+    /// In how many pairs each node was measured on a rail.
+    fn measured(&self, rail: usize) -> HashMap<u32, usize> {
+        let tries = self.evidence.tries().iter().filter(|one| one.measured(rail).is_some());
+        let pairs: HashSet<[u32; 2]> = tries.map(|one| one.nodes).collect();
+        let mut counts: HashMap<u32, usize> = HashMap::new();
+        pairs.into_iter().flatten().for_each(|node| *counts.entry(node).or_default() += 1);
+        counts
     }
 
     /// The next node with which nothing is wrong, and that this one was not tried with.

@@ -1,6 +1,7 @@
 //! The nodes and the pairs on one rail, or of the meetings: who has passed with whom.
 
 use super::super::evidence::{Came, Evidence, Try};
+use super::uneven;
 use crate::verbs::rail::WAITING;
 
 /// What came of all tries of one pair.
@@ -50,6 +51,9 @@ impl Layer {
         let mut edges: Vec<Edge> = Vec::new();
         for &place in order {
             let one = &evidence.tries()[place];
+            if rail.is_some_and(|rail| !uneven::have(evidence, one.nodes, rail)) {
+                continue;
+            }
             let Some(came) = came(one, rail) else { continue };
             let is_well = came == Came::Well;
             if !is_well && one.nodes.iter().any(|node| evidence.gone().contains_key(node)) {

@@ -7,6 +7,7 @@
 
 mod again;
 mod layer;
+mod uneven;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,6 +34,9 @@ pub enum What {
     Unfit { node: u32 },
     /// The node fails with whom it was tried with: with `failed` of `tried`.
     Node { node: u32, failed: usize, tried: usize },
+    /// Nodes bring different numbers of rails: for each number, who brings it; and the number that more than
+    /// half of the nodes bring.
+    Uneven { groups: BTreeMap<usize, Vec<u32>>, usual: Option<usize> },
     /// The way between two nodes that are well elsewhere.
     Link { nodes: [u32; 2] },
     /// These nodes reach each other, and none of the others.
@@ -64,6 +68,12 @@ impl Fault {
         match &self.what {
             What::Gone { node, .. } | What::Unfit { node } | What::Node { node, .. } => vec![*node],
             What::Cut { nodes, .. } => nodes.clone(),
+            What::Uneven { groups, usual: Some(usual) } => groups
+                .iter()
+                .filter(|(rails, _)| *rails != usual)
+                .flat_map(|(_, nodes)| nodes.clone())
+                .collect(),
+            What::Uneven { usual: None, .. } => Vec::new(),
             What::Link { .. } | What::Apart { .. } | What::Unsteady { .. } => Vec::new(),
         }
     }
@@ -73,11 +83,12 @@ impl Fault {
         match &self.what {
             What::Gone { .. } => 0,
             What::Unfit { .. } => 1,
-            What::Node { .. } => 2,
-            What::Cut { .. } => 3,
-            What::Apart { .. } => 4,
-            What::Link { .. } => 5,
-            What::Unsteady { .. } => 6,
+            What::Uneven { .. } => 2,
+            What::Node { .. } => 3,
+            What::Cut { .. } => 4,
+            What::Apart { .. } => 5,
+            What::Link { .. } => 6,
+            What::Unsteady { .. } => 7,
         }
     }
 }
@@ -98,7 +109,8 @@ pub fn faults(evidence: &Evidence, unfit: &[(u32, String)]) -> Vec<Fault> {
     for layer in layers(evidence) {
         found.layer(evidence, &layer);
     }
-    let mut all: Vec<Fault> = gone.chain(own).chain(found.faults(evidence)).collect();
+    let mut all: Vec<Fault> =
+        gone.chain(own).chain(uneven::fault(evidence)).chain(found.faults(evidence)).collect();
     all.sort_by_key(Fault::rank);
     all
 }

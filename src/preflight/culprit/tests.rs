@@ -84,6 +84,7 @@ impl Fabric {
         let member = |node: u32| Member {
             name: format!("node{node}"),
             rails: (0..self.rails).map(|rail| format!("mlx5_{rail}")).collect(),
+            ..Member::default()
         };
         let rounds = schedule.rounds() as u16;
         let mut evidence = Evidence::new((0..self.nodes).map(member).collect(), rounds);
@@ -107,7 +108,7 @@ impl Fabric {
         }
         let (mut next, mut pairs) = (rounds, 0);
         for _ in 0..MOST_TIMES {
-            let again = next_rounds(&evidence);
+            let again = next_rounds(&evidence, &[]);
             for round in &again {
                 let mut busy = BTreeSet::new();
                 for &(a, b) in round {
@@ -172,6 +173,7 @@ fn short(fault: &Fault, rails: usize) -> String {
     match &fault.what {
         What::Gone { node, .. } => format!("gone {node}"),
         What::Unfit { node } => format!("unfit {node}"),
+        What::Uneven { groups, .. } => format!("uneven {groups:?}"),
         What::Node { node, .. } => format!("node {node} {at}"),
         What::Link { nodes } => format!("link {nodes:?} {at}"),
         What::Cut { nodes, .. } => format!("cut {:?} {at}", nodes.iter().collect::<BTreeSet<_>>()),

@@ -91,8 +91,10 @@ pub(super) const LAUNCHERS: [Launcher; 13] = [
         },
         ..NOTHING
     },
-    // Ray Train (python/ray/train of 2.50) and others who start each process of PyTorch by
-    // themselves: WORLD_SIZE counts processes here.
+    // _set_torch_distributed_env_vars in python/ray/train/torch/config.py of Ray 2.60, and others who
+    // start each process of PyTorch by themselves: WORLD_SIZE counts processes here. MASTER_ADDR is
+    // that of rank 0, whose node is the first (_assign_worker_ranks in
+    // python/ray/train/v2/_internal/execution/worker_group/worker_group.py).
     Launcher {
         name: "Ray Train",
         marks: &["NODE_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE"],
@@ -113,7 +115,8 @@ pub(super) const LAUNCHERS: [Launcher; 13] = [
         more: mpi::open_mpi,
         ..NOTHING
     },
-    // MPICH 4 and Intel MPI (src/pm/hydra).
+    // launch_procs in src/pm/hydra/proxy/pmip_cb.c of MPICH 4.1. What a rank gets was looked at with
+    // MPICH 4.0.2 and Intel MPI 2021.19. With -pmi-port, it gets PMI_ID and no number of ranks.
     Launcher {
         name: "Hydra (MPICH, Intel MPI)",
         marks: &["PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID"],

@@ -11,6 +11,8 @@ struct Names {
     rank: &'static str,
     local_size: &'static str,
     local_rank: &'static str,
+    /// How one rank is started on each node.
+    one_each: &'static str,
 }
 
 /// Open MPI. What a rank gets was looked at with 4.1.4; 5.0 has no `OMPI_MCA_orte_*`.
@@ -20,6 +22,7 @@ pub(super) fn open_mpi(seen: &Seen, said: &mut Said) -> Result<bool, String> {
         rank: "OMPI_COMM_WORLD_RANK",
         local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
         local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
+        one_each: "mpirun --map-by ppr:1:node",
     };
     let by_node = seen
         .variable("OMPI_MCA_rmaps_base_mapping_policy")
@@ -35,13 +38,15 @@ pub(super) fn open_mpi(seen: &Seen, said: &mut Said) -> Result<bool, String> {
     Ok(true)
 }
 
-/// MPICH and Intel MPI.
+/// MPICH and Intel MPI. With -ppn, ranks are numbered node by node. Without it, MPICH 4.0.2 numbered
+/// them around the nodes, and no variable tells which of the two it is.
 pub(super) fn hydra(seen: &Seen, said: &mut Said) -> Result<bool, String> {
     let names = Names {
         size: "PMI_SIZE",
         rank: "PMI_RANK",
         local_size: "MPI_LOCALNRANKS",
         local_rank: "MPI_LOCALRANKID",
+        one_each: "mpiexec -ppn 1",
     };
     count(seen, said, &names, "", false)?;
     said.meet = first_of_job(seen).or_else(|| kubernetes::worker_0_of_mpi_job(seen));
@@ -85,10 +90,10 @@ fn count(seen: &Seen, said: &mut Said, names: &Names, nodes: &str, by_node: bool
         said.node = Some(Told { value: node.0, from: rank.from });
     } else {
         said.nodes = known;
-        said.uncounted = Some(
-            "the ranks are not numbered node by node, with as many on each; start one on each node (mpirun --map-by ppr:1:node)"
-                .to_owned(),
-        );
+        said.uncounted = Some(format!(
+            "the ranks are not numbered node by node, with as many on each; start one on each node ({})",
+            names.one_each
+        ));
     }
     Ok(())
 }

@@ -251,6 +251,10 @@ fn where_ranks_of_mpi_meet() {
         ("SLURM_JOB_NODELIST", "n[1-2]"),
     ];
     assert_eq!(Host { variables: &hydra, ..Host::default() }.found(), "1 of 2, task 1, at n1");
+    // mpiexec -hosts n1,n2 -n 4: ranks 0 and 2 are on the first node.
+    let around = [("PMI_SIZE", "4"), ("PMI_RANK", "1"), ("MPI_LOCALNRANKS", "2"), ("MPI_LOCALRANKID", "0")];
+    let said = Host { variables: &around, ..Host::default() }.found();
+    assert!(said.contains("start one on each node (mpiexec -ppn 1)"), "{said}");
 }
 
 #[test]

@@ -7,8 +7,11 @@ use crate::preflight::schedule::{Extent, Schedule};
 /// partner.
 fn job(nodes: u32, of: &dyn Fn(u32, u32, usize) -> Result<f32, &'static str>) -> Evidence {
     let schedule = Schedule { nodes, extent: Extent::Doubling };
-    let member =
-        |node| Member { name: format!("gpu-{node:02}"), rails: vec!["mlx5_0".into(), "mlx5_1".into()] };
+    let member = |node| Member {
+        name: format!("gpu-{node:02}"),
+        rails: vec!["mlx5_0".into(), "mlx5_1".into()],
+        ..Member::default()
+    };
     let mut evidence = Evidence::new((0..nodes).map(member).collect(), schedule.rounds() as u16);
     let mut hold = |round: u16, node: u32, partner: u32| {
         let rails = (0..2).map(|rail| RailReport {
@@ -28,7 +31,7 @@ fn job(nodes: u32, of: &dyn Fn(u32, u32, usize) -> Result<f32, &'static str>) ->
     }
     for _ in 0..culprit::MOST_TIMES {
         let next = evidence.tries().iter().map(|one| one.round + 1).max().unwrap_or_default();
-        let rounds = culprit::next_rounds(&evidence);
+        let rounds = culprit::next_rounds(&evidence, &[]);
         for (round, (a, b)) in
             rounds.iter().zip(next..).flat_map(|(pairs, round)| pairs.iter().map(move |pair| (round, *pair)))
         {
@@ -169,7 +172,10 @@ fn the_document_has_every_pair() {
 #[test]
 fn names_of_others_cannot_move_the_cursor() {
     let mut evidence = Evidence::new(
-        vec![Member { name: "a\u{1b}[2J".into(), rails: vec!["x\n".into()] }, Member::default()],
+        vec![
+            Member { name: "a\u{1b}[2J".into(), rails: vec!["x\n".into()], ..Member::default() },
+            Member::default(),
+        ],
         1,
     );
     let outcome = PairOutcome::Rails(vec![RailReport { rail: 0, result: Err("\u{202e}evil".into()) }]);
@@ -187,4 +193,14 @@ fn only_names_of_hosts_are_left_out_and_each_once() {
     let unfit: Vec<_> = (0..9).map(|node| (node, "x".to_owned())).collect();
     let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
     assert_eq!(verdict.exclude(), ["gpu-07", "n.example"]);
+}
+
+#[test]
+fn a_scheduler_is_told_its_own_name_of_a_node() {
+    let of_launcher = Some("gpu-09".to_owned());
+    let member = Member { name: "container".to_owned(), of_launcher, ..Member::default() };
+    let evidence = Evidence::new(vec![member, Member::default()], 1);
+    let unfit = [(0, "x".to_owned())];
+    let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
+    assert_eq!(verdict.exclude(), ["gpu-09"]);
 }

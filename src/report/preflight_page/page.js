@@ -18,6 +18,16 @@
     if (round) { round[pairs[3 * pair + 1]] = pair; round[pairs[3 * pair + 2]] = pair; }
   }
 
+  // Where each node was to meet each other one, a row of the map is a node. The last try of a pair counts.
+  const isFull = data.full;
+  const met = new Map();
+  if (isFull) for (let pair = 0; pair < count; pair++) met.set(pairs[3 * pair + 1] * nodes + pairs[3 * pair + 2], pair);
+  const cell = (row, node) => {
+    if (!isFull) return at[row][node];
+    const pair = met.get(Math.min(row, node) * nodes + Math.max(row, node));
+    return pair === undefined ? -1 : pair;
+  };
+
   // Which figure: 0 bandwidth, 1 latency. A rail of -1 is the worst of all.
   let figure = 0, rail = -1;
   const raw = (pair, of) => figures[(pair * rails + of) * 2 + figure];
@@ -71,17 +81,22 @@
     return good >= 0.5 ? paint.c3 : paint.c4;
   };
 
-  // A map with a row for each of `rows` and a column for each node, broken into bands.
-  const draw = (canvas, rows, value, label, marked) => {
-    const cell = nodes <= 48 ? 16 : nodes <= 256 ? 9 : 7;
-    const gap = cell > 8 ? 1 : 0, left = 120;
+  // A map with a row for each of `rows` and a column for each node, broken into bands. Cells have a
+  // width and a height between the least and the most.
+  const left = 120, line = 13;
+  const draw = (canvas, rows, [least, most, highest], value, label, marked) => {
     const width = Math.max(320, Math.min(canvas.parentElement.clientWidth, 1148));
-    const columns = Math.max(8, Math.min(nodes, Math.floor((width - left) / cell)));
-    const bands = Math.ceil(nodes / columns), high = rows * cell + 22;
+    const wide = Math.max(least, Math.min(most, Math.floor((width - left) / nodes)));
+    const tall = Math.min(wide, highest);
+    const gap = tall > 8 ? 1 : 0;
+    const fitting = Math.max(8, Math.floor((width - left) / wide));
+    // Round numbers are found more easily.
+    const columns = fitting >= nodes ? nodes : fitting < 20 ? fitting : fitting - fitting % 10;
+    const bands = Math.ceil(nodes / columns), high = rows * tall + 22;
     const scale = window.devicePixelRatio || 1;
     // A canvas that is too high for the browser would stay empty.
-    const most = Math.max(1, Math.floor(30000 / scale / high));
-    const shown = Math.min(bands, most);
+    const room = Math.max(1, Math.floor(30000 / scale / high));
+    const shown = Math.min(bands, room);
     canvas.width = width * scale;
     canvas.height = shown * high * scale;
     canvas.style.width = `${width}px`;
@@ -96,35 +111,38 @@
       while (end > 1 && pen.measureText(`${name.slice(0, end)}…`).width > room) end--;
       return `${name.slice(0, end)}…`;
     };
+    // Names and labels stand where there is room for them.
+    const longest = Math.max(...data.names.map((name) => pen.measureText(name).width));
+    const needed = Math.max(1, Math.ceil(Math.min(longest + 12, 160) / wide));
+    const named = needed > 2 ? Math.ceil(needed / 5) * 5 : needed;
+    const labelled = Math.ceil(line / tall);
     for (let band = 0; band < shown; band++) {
       const top = band * high, first = band * columns, last = Math.min(nodes, first + columns) - 1;
       pen.fillStyle = paint.soft;
       pen.textAlign = "left";
-      pen.fillText(clip(data.names[first], 400), left, top + 8);
-      const end = data.names[last];
-      if (last - first > 24) {
-        pen.textAlign = "right";
-        pen.fillText(clip(end, 300), left + (last - first + 1) * cell, top + 8);
+      for (let node = first; node <= last; node += named) {
+        const name = clip(data.names[node], named * wide - 4), x = left + (node - first) * wide;
+        if (x + pen.measureText(name).width <= width) pen.fillText(name, x, top + 8);
       }
       for (let row = 0; row < rows; row++) {
-        const y = top + 16 + row * cell;
-        if (cell > 8 || rows < 3 || row % 2 === 0) {
+        const y = top + 16 + row * tall;
+        if (row % labelled === 0) {
           pen.fillStyle = paint.soft;
           pen.textAlign = "right";
-          pen.fillText(clip(label(row), left - 8), left - 6, y + cell / 2);
+          pen.fillText(clip(label(row), left - 8), left - 6, y + tall / 2);
         }
         for (let node = first; node <= last; node++) {
           pen.fillStyle = color(value(row, node));
-          pen.fillRect(left + (node - first) * cell, y, cell - gap, cell - gap);
+          pen.fillRect(left + (node - first) * wide, y, wide - gap, tall - gap);
         }
       }
       pen.strokeStyle = paint.text;
-      pen.lineWidth = cell > 8 ? 2 : 1.5;
+      pen.lineWidth = tall > 8 ? 2 : 1.5;
       for (let row = 0; row < rows; row++) {
         for (let node = first; node <= last; node++) {
           if (marked(row, node)) {
-            const x = left + (node - first) * cell, y = top + 16 + row * cell;
-            pen.strokeRect(x - 0.5, y - 0.5, cell - gap + 1, cell - gap + 1);
+            const x = left + (node - first) * wide, y = top + 16 + row * tall;
+            pen.strokeRect(x - 0.5, y - 0.5, wide - gap + 1, tall - gap + 1);
           }
         }
       }
@@ -133,8 +151,8 @@
       const box = canvas.getBoundingClientRect();
       const x = (event.clientX - box.left) * width / box.width - left;
       const y = (event.clientY - box.top) * (shown * high) / box.height;
-      const band = Math.floor(y / high), row = Math.floor((y - band * high - 16) / cell);
-      const column = Math.floor(x / cell), node = band * columns + column;
+      const band = Math.floor(y / high), row = Math.floor((y - band * high - 16) / tall);
+      const column = Math.floor(x / wide), node = band * columns + column;
       const isCell = row >= 0 && row < rows && column >= 0 && column < columns && node < nodes;
       return isCell ? [row, node] : null;
     };
@@ -159,21 +177,23 @@
     }
     const best = Array.from({ length: rails }, (_, of) =>
       Array.from({ length: nodes }, (_, node) => ofNode(node, of)));
-    draw($("nodes"), rails, (of, node) => data.gone.includes(node) ? -1 : share(best[of][node], of),
+    draw($("nodes"), rails, [7, 72, 16], (of, node) => data.gone.includes(node) ? -1 : share(best[of][node], of),
       (of) => data.rails[of], (of, node) => nodeMarks.has(`${node}/${of}`) || nodeMarks.has(`${node}/-1`));
     $("nodes").tell = ([of, node]) => {
       const state = data.gone.includes(node) ? "not there" : `${text(best[of][node])} at best`;
       return `${data.names[node]} (node ${node}), ${data.rails[of]}: ${state}`;
     };
-    draw($("pairs"), rounds, (row, node) => ofPair(at[row][node]), round,
-      (row, node) => isMarkedPair(at[row][node]));
-    $("pairs").tell = ([row, node]) => {
-      const pair = at[row][node];
-      if (pair < 0) return `${data.names[node]}, ${round(row)}: no pair`;
-      const [a, b] = [pairs[3 * pair + 1], pairs[3 * pair + 2]];
+    const rows = isFull ? nodes : rounds;
+    const row = (of) => isFull ? data.names[of] : round(of);
+    draw($("pairs"), rows, isFull ? [2, 72, 24] : [7, 72, 16], (of, node) => ofPair(cell(of, node)), row,
+      (of, node) => isMarkedPair(cell(of, node)));
+    $("pairs").tell = ([of, node]) => {
+      const pair = cell(of, node);
+      if (pair < 0) return isFull && of === node ? data.names[node] : `${data.names[node]}, ${row(of)}: no pair`;
+      const [a, b, when] = [pairs[3 * pair + 1], pairs[3 * pair + 2], pairs[3 * pair]];
       const which = rail >= 0 ? [rail] : Array.from({ length: rails }, (_, of) => of);
       const said = which.map((of) => `${data.rails[of]} ${text(raw(pair, of))}`).join(", ");
-      return `${data.names[a]} – ${data.names[b]}, ${round(row)}: ${said}`;
+      return `${data.names[a]} – ${data.names[b]}, ${round(when)}: ${said}`;
     };
     say();
   };
@@ -196,6 +216,9 @@
   });
   $("rail").addEventListener("change", (event) => { rail = Number(event.target.value); all(); });
   $("figure").addEventListener("change", (event) => { figure = Number(event.target.value); all(); });
+  $("order").textContent = isFull
+    ? "Each node with each other one."
+    : "Each node, with its pair in each round: neighbours first, then at a distance of 2, 4, 8 ...";
   let waiting = 0;
   window.addEventListener("resize", () => {
     cancelAnimationFrame(waiting);

@@ -13,8 +13,11 @@ fn job(
     of: &dyn Fn(u32, u32, usize) -> Result<Measured, String>,
 ) -> Evidence {
     let schedule = Schedule { nodes, extent };
-    let member =
-        |node| Member { name: name(node), rails: (0..rails).map(|rail| format!("mlx5_{rail}")).collect() };
+    let member = |node| Member {
+        name: name(node),
+        rails: (0..rails).map(|rail| format!("mlx5_{rail}")).collect(),
+        ..Member::default()
+    };
     let mut evidence = Evidence::new((0..nodes).map(member).collect(), schedule.rounds() as u16);
     for round in 0..schedule.rounds() {
         for (a, b) in schedule.pairs(round) {
@@ -68,6 +71,7 @@ fn nothing_comes_from_elsewhere() {
 #[test]
 fn the_page_stays_some_megabytes_at_most() {
     let evidence = job(256, 4, Extent::Doubling, &gpu, &|_, _, _| Ok(USUAL));
+    assert!(!Data::new(&judge(&evidence, &Asked::default()), MOST_CELLS).full);
     let page = page(&evidence);
     let cells = 256 / 2 * 8 * 4;
     // Four bytes for each cell, and six for its pair, as base64.
@@ -81,6 +85,7 @@ fn of_too_many_pairs_the_worst_rail_is_shown_and_then_only_what_is_not_well() {
         if [node, partner].contains(&3) && rail == 2 { Err("the port is DOWN".to_owned()) } else { Ok(USUAL) }
     });
     let verdict = judge(&evidence, &Asked::default());
+    assert!(Data::new(&verdict, 480).full);
     let figures = |most| Data::new(&verdict, most).figures.len();
     // 120 pairs with 4 rails of 4 bytes.
     assert_eq!(figures(480), 120 * 4 * 4 / 3 * 4);

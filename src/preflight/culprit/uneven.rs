@@ -1,0 +1,85 @@
+//! Nodes that bring another number of rails than the others. What a node does not have is not tried, and
+//! nobody else is accused for it.
+
+use std::collections::BTreeMap;
+
+use super::super::evidence::Evidence;
+use super::{Fault, Place, What};
+
+/// The fault, where the nodes that are here do not all bring as many.
+pub fn fault(evidence: &Evidence) -> Option<Fault> {
+    let mut groups: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+    for (member, node) in evidence.members().iter().zip(0..) {
+        if !evidence.gone().contains_key(&node) {
+            groups.entry(member.rails.len()).or_default().push(node);
+        }
+    }
+    if groups.len() < 2 {
+        return None;
+    }
+    let all: usize = groups.values().map(Vec::len).sum();
+    let usual = groups.iter().find(|(_, nodes)| nodes.len() * 2 > all).map(|(rails, _)| *rails);
+    Some(Fault { what: What::Uneven { groups, usual }, place: Place::Whole, why: String::new() })
+}
+
+/// Whether both nodes have this rail, as far as any node has said which ones it has.
+pub fn have(evidence: &Evidence, nodes: [u32; 2], rail: usize) -> bool {
+    let members = evidence.members();
+    let has = |node: u32| members.get(node as usize).is_some_and(|member| member.rails.len() > rail);
+    members.iter().all(|member| member.rails.is_empty()) || nodes.into_iter().all(has)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::faults;
+    use super::*;
+    use crate::preflight::evidence::Member;
+    use crate::preflight::pair::{Measured, PairOutcome, PairReport, RailReport};
+    use crate::preflight::schedule::{Extent, Schedule};
+    use crate::preflight::words;
+
+    /// The faults of a fabric without any, whose nodes bring so many rails: who is accused, and what is said.
+    fn told(rails: &[usize]) -> (Vec<u32>, Vec<String>) {
+        let schedule = Schedule { nodes: rails.len() as u32, extent: Extent::Doubling };
+        let member = |rails: &usize| Member { rails: vec!["x".to_owned(); *rails], ..Member::default() };
+        let mut evidence = Evidence::new(rails.iter().map(member).collect(), schedule.rounds() as u16);
+        for round in 0..schedule.rounds() {
+            for (low, high) in schedule.pairs(round) {
+                let own = [low, high].map(|node| rails[node as usize]);
+                let (both, all) = (own[0].min(own[1]), own[0].max(own[1]).max(1));
+                let report = |rail: usize| RailReport {
+                    rail: rail as u16,
+                    result: match rail < both {
+                        true => Ok(Measured { latency_us: 2.0, gbps: 390.0 }),
+                        false => Err("no such rail".to_owned()),
+                    },
+                };
+                for [node, partner] in [[low, high], [high, low]] {
+                    let outcome = PairOutcome::Rails((0..all).map(report).collect());
+                    evidence.add(PairReport { round: round as u16, node, partner, seconds: 1.0, outcome });
+                }
+            }
+        }
+        let all = faults(&evidence, &[]);
+        let said = all.iter().map(|fault| words::fault(&evidence, fault)).collect();
+        (all.iter().flat_map(Fault::accused).collect(), said)
+    }
+
+    #[test]
+    fn who_brings_another_number_of_rails_is_named_and_nobody_else() {
+        for (rails, accused, said) in [
+            (&[1, 1, 2, 1, 1, 1][..], &[2][..], "node 2 brings 2 rails, where the other 5 nodes bring 1"),
+            (&[2, 2, 1, 1, 1, 1], &[0, 1], "node 0, node 1 bring 2 rails, where the other 4 nodes bring 1"),
+            (&[8, 8, 7, 8], &[2], "node 2 brings 7 rails, where the other 3 nodes bring 8"),
+            (&[1, 0, 1], &[1], "node 1 brings 0 rails, where the other 2 nodes bring 1"),
+            (
+                &[1, 2],
+                &[],
+                "the nodes have different numbers of rails: node 0 brings 1 rail, node 1 brings 2 rails",
+            ),
+        ] {
+            assert_eq!(told(rails), (accused.to_vec(), vec![said.to_owned()]), "{rails:?}");
+        }
+        assert_eq!(told(&[2, 2, 2]), (vec![], vec![]));
+    }
+}

@@ -1,0 +1,182 @@
+//! Everybody is heard at once: who comes to the port, who has not said who it is, and the nodes.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
+
+use super::{Member, Zero};
+use crate::preflight::evidence::{Evidence, Gone};
+use crate::preflight::message::{LONGEST, ToNode, ToZero};
+use crate::preflight::node::HUNG;
+use crate::wire::connection::timeout;
+
+/// The most messages of one node that are heard before the others are. All reports of a node in the
+/// largest job are fewer.
+const MOST_AT_ONCE: usize = 4096;
+
+/// The most nodes that are heard before the others are.
+const NODES_AT_ONCE: usize = 256;
+
+/// How often it is looked who says nothing.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Zero<'_> {
+    /// Waits for news, at most to this time, and takes it. Gives whether this node itself has ended.
+    pub(super) fn hear(&mut self, until: Instant, own: BorrowedFd) -> Result<bool, String> {
+        let [has_ended, has_guests] = self.sleep(until.min(self.next_word).min(self.next_line), own);
+        let strangers = &mut self.strangers;
+        let tell = &mut |stranger| strangers.add(stranger);
+        if has_guests {
+            match self.guests.accept(self.listener, self.terms.until, tell) {
+                Ok(()) => {}
+                // There are no more descriptors, and one of those who could say who they are has one.
+                Err(_) if self.newcomers.drop_oldest(&mut self.room) => {}
+                Err(why) => return Err(why),
+            }
+        }
+        while let Some(proven) = self.guests.hear(tell) {
+            self.newcomers.add(proven.channel, &mut self.room);
+        }
+        for (channel, join) in self.newcomers.hear(&mut self.room) {
+            self.join(channel, join);
+        }
+        let mut events = [EpollEvent::empty(); NODES_AT_ONCE];
+        // An interruption is as good as no news: what has happened is told again.
+        let count = self.ears.wait(&mut events, EpollTimeout::ZERO).unwrap_or_default();
+        for event in events.iter().take(count) {
+            if let Ok(node) = event.data().try_into() {
+                self.hear_member(node);
+            }
+        }
+        self.make_room();
+        self.look_for_hung();
+        Ok(has_ended)
+    }
+
+    /// Waits until something happens. Gives whether this node itself has ended, and whether somebody has
+    /// come to the port.
+    fn sleep(&self, until: Instant, own: BorrowedFd) -> [bool; 2] {
+        let until = self.guests.until().map_or(until, |guest| guest.min(until));
+        // Once it knows the verdict, this node may end while the others are told.
+        let own = if self.is_told { self.ears.0.as_fd() } else { own };
+        let others = [own, self.listener.fd(), self.ears.0.as_fd()].into_iter();
+        let all = others.chain(self.guests.fds()).chain(self.newcomers.fds());
+        let mut fds: Vec<PollFd> = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let left = until.saturating_duration_since(Instant::now());
+        // An interruption is as good as an event: the caller looks again.
+        let _ = poll(&mut fds, timeout(left));
+        let is_ready = |fd: &PollFd| fd.revents().is_some_and(|happened| !happened.is_empty());
+        [&fds[0], &fds[1]].map(is_ready)
+    }
+
+    /// Has the kernel say when this node has something to say, or takes more of what it is told. It says
+    /// so once for each time, and the first time at once: what has been read already is heard then, too.
+    pub(super) fn listen_to(&self, node: u32, member: &Member) -> nix::Result<()> {
+        let news = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+        self.ears.add(member.channel.fd(), EpollEvent::new(news, node.into()))
+    }
+
+    fn hear_member(&mut self, node: u32) {
+        let Some(member) = self.members.get_mut(&node) else { return };
+        let before = member.channel.connection().held();
+        let heard = member.hear(node, &mut self.heard.evidence, MOST_AT_ONCE);
+        self.room.change(before, member.channel.connection().held());
+        if let Err(why) = heard {
+            self.leaves(node, Gone::Left(why));
+        }
+    }
+
+    /// Where messages without an end take too much room, the longest of them goes, with who has sent it.
+    fn make_room(&mut self) {
+        while self.room.is_too_small() {
+            let held = |member: &Member| member.channel.connection().held();
+            let member = self.members.iter().map(|(node, member)| (held(member), *node)).max();
+            match (member, self.newcomers.largest()) {
+                (Some((of_member, node)), newcomer) if newcomer.is_none_or(|(of, _)| of <= of_member) => {
+                    let why = format!("{of_member} bytes of a message have come, and not its end");
+                    self.leaves(node, Gone::Left(why));
+                }
+                (_, Some((_, place))) => self.newcomers.remove(place, &mut self.room),
+                (_, None) => return,
+            }
+        }
+    }
+
+    /// A node has gone. Its partners do not wait for it.
+    pub(super) fn leaves(&mut self, node: u32, how: Gone) {
+        if let Some(member) = self.members.remove(&node) {
+            self.room.change(member.channel.connection().held(), 0);
+            let _ = self.ears.delete(member.channel.fd());
+        }
+        if self.is_told {
+            return;
+        }
+        if self.heard.meeting == Duration::ZERO {
+            // It may come again, and until then it is missing.
+            if let Some(place) = self.heard.nodes.get_mut(node as usize) {
+                *place = None;
+            }
+            return;
+        }
+        let why = match &how {
+            Gone::Left(why) | Gone::Silent(why) | Gone::NeverCame(why) => why.clone(),
+        };
+        (self.terms.say)(&format!("preflight: {} has gone: {why}", self.heard.evidence.name(node)));
+        self.heard.evidence.lose(node, how);
+        // All but its partners have nothing to wait for.
+        let is_partner = |member: &Member| member.owed.iter().any(|(_, with)| *with == node);
+        for member in self.members.values_mut().filter(|member| member.at_work && is_partner(member)) {
+            let _ = member.channel.queue(&ToNode::Gone { node, why: why.clone() });
+        }
+    }
+
+    fn look_for_hung(&mut self) {
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK;
+        let hung = |member: &Member| now.saturating_duration_since(member.heard) > HUNG;
+        let hung: Vec<u32> =
+            self.members.iter().filter(|(_, member)| hung(member)).map(|(node, _)| *node).collect();
+        for node in hung {
+            self.leaves(node, Gone::Silent(format!("it has said nothing for {} s", HUNG.as_secs())));
+        }
+    }
+}
+
+impl Member {
+    /// Hears all that the node has said by now, and sends it more of what it has not taken.
+    ///
+    /// # Errors
+    /// Why it is no part of the job any more, as a clause.
+    pub(super) fn hear(&mut self, node: u32, evidence: &mut Evidence, most: usize) -> Result<(), String> {
+        self.channel.flush().map_err(|_| "it takes no messages any more".to_owned())?;
+        for _ in 0..most {
+            let said = self.channel.receive_if_there(LONGEST);
+            match said.map_err(|stranger| stranger.why.trim_end_matches('.').to_owned())? {
+                None => return Ok(()),
+                Some(ToZero::Alive { round }) => {
+                    self.heard = Instant::now();
+                    self.round = round;
+                    self.left = self.owed.iter().filter(|(of, _)| *of >= round).count();
+                }
+                Some(ToZero::Proved { reports, more }) => {
+                    self.heard = Instant::now();
+                    self.at_work &= more;
+                    // Nobody speaks for another node, or of a pair that nobody has asked for.
+                    for report in reports {
+                        if report.node == node && self.owed.remove(&(report.round, report.partner)) {
+                            evidence.add(report);
+                        }
+                    }
+                    self.left = if more { self.owed.len() } else { 0 };
+                }
+                Some(ToZero::Join(_)) => return Err("it does not keep to the protocol".to_owned()),
+            }
+        }
+        Err("it does not stop to send messages".to_owned())
+    }
+}

@@ -1,0 +1,145 @@
+//! What node 0 tells: whom it waits for, how far the nodes are, and the verdict.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use super::{Member, Terms, Zero};
+use crate::preflight::message::{ToNode, Told};
+use crate::preflight::node::ALIVE;
+use crate::preflight::progress::Progress;
+use crate::text::{condensed_to, shortened, visible};
+
+/// The most nodes that are named where somebody is waited for.
+const NAMED: usize = 8;
+
+/// How long the verdict may take to all nodes.
+const TELLING: Duration = Duration::from_secs(20);
+
+/// How often progress is told where no terminal is, and how often it is shown on one.
+const LINE: Duration = Duration::from_secs(10);
+const GLANCE: Duration = Duration::from_millis(200);
+
+/// How old news may be of who is missing.
+const LATELY: Duration = Duration::from_secs(1);
+
+pub(super) fn every(terms: &Terms) -> Duration {
+    if terms.show.is_some() { GLANCE } else { LINE }
+}
+
+impl Zero<'_> {
+    /// Tells the nodes the end.
+    pub fn tell(&mut self, verdict: impl Fn(u32) -> Told, own: BorrowedFd) {
+        let end = Instant::now() + TELLING;
+        self.is_told = true;
+        // There is nothing else to tell any more.
+        (self.next_word, self.next_line) = (end, end);
+        for (node, member) in &mut self.members {
+            let _ = member.channel.queue(&ToNode::Verdict(verdict(*node)));
+        }
+        let is_sending = |member: &Member| member.channel.connection().is_sending();
+        while self.members.values().any(is_sending) && Instant::now() < end {
+            // This node itself may have ended: it has heard the verdict.
+            if self.hear(end, own).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn shown_missing(&self) -> String {
+        let name = |node: u32| match self.terms.names.get(node as usize) {
+            Some(name) => visible(&shortened(name)),
+            None => format!("node {node}"),
+        };
+        let names: Vec<String> = self.missing().map(name).collect();
+        condensed_to(&names, NAMED)
+    }
+
+    /// As it was a moment ago: many nodes come at once, and each of them is told.
+    pub(super) fn missing_lately(&mut self) -> String {
+        let now = Instant::now();
+        match &self.missing {
+            Some((at, missing)) if now.saturating_duration_since(*at) < LATELY => missing.clone(),
+            _ => {
+                let missing = self.shown_missing();
+                self.missing = Some((now, missing.clone()));
+                missing
+            }
+        }
+    }
+
+    pub(super) fn tell_waiting(&mut self) {
+        let now = Instant::now();
+        if now >= self.next_word {
+            self.next_word = now + ALIVE;
+            let missing = self.missing_lately();
+            for member in self.members.values_mut() {
+                let _ = member.channel.queue(&ToNode::Waiting { missing: missing.clone() });
+            }
+        }
+        self.tell_progress(Zero::meeting);
+    }
+
+    pub(super) fn tell_working(&mut self) {
+        let now = Instant::now();
+        if now >= self.next_word {
+            self.next_word = now + ALIVE;
+            for member in self.members.values_mut() {
+                let _ = member.channel.queue(&ToNode::Working);
+            }
+        }
+        self.tell_progress(Zero::working);
+    }
+
+    /// Shows a stage that begins now at once where there is a terminal.
+    pub(super) fn show_progress_soon(&mut self) {
+        if self.terms.show.is_some() {
+            self.next_line = Instant::now();
+        }
+    }
+
+    fn tell_progress(&mut self, progress: fn(&Self) -> Progress) {
+        let now = Instant::now();
+        if now < self.next_line {
+            return;
+        }
+        self.next_line = now + every(self.terms);
+        let progress = progress(self);
+        match self.terms.show {
+            Some(show) => show(&progress),
+            None => (self.terms.say)(&format!("preflight: {progress}")),
+        }
+    }
+
+    fn meeting(&self) -> Progress {
+        Progress {
+            done: self.members.len(),
+            all: self.heard.nodes.len(),
+            thing: "node",
+            stage: format!("waits for {}", self.shown_missing()),
+        }
+    }
+
+    fn working(&self) -> Progress {
+        let at_work = || self.members.iter().filter(|(_, member)| member.at_work);
+        let round = at_work().map(|(_, member)| member.round).min().unwrap_or_default();
+        let round = usize::from(round.saturating_sub(self.series.first)) + 1;
+        let of = self.series.rounds;
+        let evidence = &self.heard.evidence;
+        let mut stage = match (evidence.is_crossing(self.series.first), evidence.is_again(self.series.first))
+        {
+            (true, _) => "rails with other rails".to_owned(),
+            (false, true) => format!("second tries, round {} of {of}", round.min(of)),
+            (false, false) => format!("round {} of {of}", round.min(of)),
+        };
+        // Where most have come to the end, the others are of interest.
+        let left = at_work().count();
+        if left <= NAMED && left * 2 < self.members.len() {
+            let names: Vec<String> = at_work().map(|(node, _)| self.heard.evidence.name(*node)).collect();
+            stage.push_str(&format!("; waits for {}", condensed_to(&names, NAMED)));
+        }
+        // Each pair is one for both of its nodes.
+        let all = self.series.ordered;
+        let left: usize = at_work().map(|(_, member)| member.left).sum();
+        Progress { done: all.saturating_sub(left) / 2, all: all / 2, thing: "pair", stage }
+    }
+}

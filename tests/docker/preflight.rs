@@ -1,0 +1,137 @@
+//! Jobs of containers of which some are cut off by their network: the preflight over TCP names them.
+
+use std::time::Duration;
+
+use crate::support::docker::{Container, Ended, Engine, Network, engine};
+use crate::support::{poll_for, poll_until};
+
+const TOKEN: &str = "RDMA_INIT_TOKEN=a secret of all nodes";
+
+/// Longer than node 0 needs to see that a node says nothing, and to try the others again.
+const LONGEST: Duration = Duration::from_secs(150);
+
+/// A job of some containers, whose first one is at this address.
+struct Job {
+    nodes: u32,
+    zero: String,
+}
+
+impl Job {
+    /// The options of `docker` for a node, which has this address.
+    fn options(&self, node: u32, network: &Network, address: &str) -> Vec<String> {
+        let name = format!("node{node}");
+        let nodes = format!("RDMA_INIT_PREFLIGHT_NODES={}", self.nodes);
+        let own = format!("RDMA_INIT_PREFLIGHT_NODE={node}");
+        let meet = format!("RDMA_INIT_PREFLIGHT_MEET={}", self.zero);
+        let words = ["--hostname", &name, "--network", &network.name, "--ip", address];
+        // The machine may have HCAs, which containers do not get.
+        let variables = [TOKEN, &nodes, &own, &meet, "NCCL_IB_DISABLE=1", "RDMA_INIT_LOG_LEVEL=debug"];
+        let variables = variables.into_iter().flat_map(|variable| ["--env", variable]);
+        words.into_iter().chain(variables).map(str::to_owned).collect()
+    }
+}
+
+const STEP: &[&str] = &["/rdma-init", "preflight"];
+
+/// Waits for the end of a container, however long its preflight takes.
+#[track_caller]
+fn end(container: Container) -> Ended {
+    // It may not have been made yet.
+    let state = || container.docker(["inspect", "--format", "{{.State.Status}}"], &[]).stdout;
+    let has_ended = || (state().trim_end() == "exited").then_some(());
+    assert!(poll_for(LONGEST, has_ended).is_some(), "{:#?}", container.docker(["logs"], &[]));
+    container.wait()
+}
+
+#[track_caller]
+fn wait_for(container: &Container, text: &str) {
+    poll_until(text, || container.docker(["logs"], &[]).stderr.contains(text).then_some(()));
+}
+
+/// Expects that the verdict accuses this node, and none of the others.
+#[track_caller]
+fn accuses(ended: Ended, node: u32) {
+    let ended = ended.expect_code(1);
+    let is_said = |line: &&str| line.contains("FAILED  ") || line.contains("preflight failed");
+    let verdict: String = ended.stdout.lines().filter(is_said).collect();
+    let is_named = |other: &u32| verdict.contains(&format!("node{other}"));
+    assert_eq!((0..9).filter(is_named).collect::<Vec<u32>>(), [node], "{ended:#?}");
+}
+
+#[test]
+fn a_container_that_is_cut_off_from_the_start_keeps_all_commands_from_their_start() {
+    let Some(engine) = engine() else { return };
+    let (front, elsewhere) = (engine.network(), &engine.rails()[0]);
+    let zero = front.address().to_string();
+    let job = Job { nodes: 3, zero: zero.clone() };
+    let start = |node: u32, network: &Network, address: &str| {
+        let mut options = job.options(node, network, address);
+        options.extend(["--env", "RDMA_INIT_PREFLIGHT=enforce", "--env"].map(str::to_owned));
+        options.push("RDMA_INIT_PREFLIGHT_WAIT=6s".to_owned());
+        engine.start(options, &["sh", "-c", "echo started"])
+    };
+    let there = [start(0, front, &zero), start(1, front, &front.address().to_string())];
+    let cut_off = start(2, elsewhere, &elsewhere.address().to_string());
+    for container in there {
+        let ended = end(container).expect_code(121).expect_stdout("");
+        ended.expect_line(["refusing to start", "preflight = \"enforce\"", "node 2 has not come within 6s"]);
+    }
+    end(cut_off)
+        .expect_code(121)
+        .expect_stdout("")
+        .expect_line(["refusing to start", "node 0 was not there"]);
+}
+
+#[test]
+fn a_container_that_is_cut_off_in_the_middle_is_named() {
+    let Some(engine) = engine() else { return };
+    let front = engine.network();
+    let zero = front.address().to_string();
+    let job = Job { nodes: 4, zero: zero.clone() };
+    let start = |node: u32, address: &str| engine.start(job.options(node, front, address), STEP);
+    let another = || front.address().to_string();
+    let (first, one, three) = (start(0, &zero), start(1, &another()), start(3, &another()));
+    for node in ["node1", "node3"] {
+        wait_for(&first, &format!("{node} has come"));
+    }
+    // It keeps the others from coming to their ends.
+    three.signal("STOP");
+    let two = start(2, &another());
+    wait_for(&first, "the rounds have begun");
+    engine.docker(["network", "disconnect", &front.name, &one.name]).expect_code(0);
+    three.signal("CONT");
+    for container in [first, two, three] {
+        accuses(end(container), 1);
+    }
+    end(one).expect_code(1).expect_line(["node 0", "so there is no verdict"]);
+}
+
+/// The nodes meet on one network, and NCCL would use another one, which is in two parts.
+#[test]
+fn containers_whose_network_is_in_two_parts_are_named() {
+    let Some(engine) = engine() else { return };
+    let front = engine.network();
+    let zero = front.address().to_string();
+    let job = Job { nodes: 5, zero: zero.clone() };
+    let start = |node: u32| start_on(engine, &job, node, &engine.rails()[usize::from(node > 2)]);
+    let containers: Vec<Container> = (0..5).map(start).collect();
+    for (node, container) in containers.into_iter().enumerate() {
+        let ended = end(container).expect_code(1);
+        let (parts, rest) = ended.stdout.split_once(" reach each other on rail 0 (eth1)").unwrap();
+        let named: Vec<usize> = (0..5).filter(|other| parts.contains(&format!("node{other}"))).collect();
+        assert_eq!(named, [3, 4], "node {node}: {ended:#?}");
+        assert!(rest.starts_with(", and none of the other 3"), "node {node}: {ended:#?}");
+        assert!(node > 0 || ended.stdout.matches("FAILED  ").count() == 1, "{ended:#?}");
+    }
+}
+
+fn start_on<'e>(engine: &'e Engine, job: &Job, node: u32, rail: &Network) -> Container<'e> {
+    let front = engine.network();
+    let address = if node == 0 { job.zero.clone() } else { front.address().to_string() };
+    let mut options = job.options(node, front, &address);
+    options.extend(["--env", "NCCL_SOCKET_IFNAME==eth1"].map(str::to_owned));
+    let mut container = engine.create(options, STEP);
+    container.connect(rail, rail.address());
+    container.start();
+    container
+}

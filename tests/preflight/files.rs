@@ -1,0 +1,164 @@
+//! What node 0 leaves: the document, the page, and the names of the nodes at fault. All say the same.
+
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use super::job::{Ended, Job, Node, has_names};
+use super::start;
+
+/// The document, the page and the list in a folder, as options of the command or of a start.
+fn options(folder: &Path, names: [&str; 3]) -> Vec<String> {
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let files = names.into_iter().zip(["json", "html", "list"]);
+    files.flat_map(|(option, name)| [option.to_owned(), path(name)]).collect()
+}
+
+fn read(folder: &Path, name: &str) -> String {
+    std::fs::read_to_string(folder.join(name)).unwrap()
+}
+
+/// The document in the page's own data.
+fn data(page: &str) -> Value {
+    let data = page.split("id=\"data\">").nth(1).expect("data").split("</script>").next().unwrap();
+    serde_json::from_str(data).unwrap()
+}
+
+/// Nothing in the page leads elsewhere, and no browser would follow it.
+#[track_caller]
+fn loads_nothing(page: &str) {
+    for word in ["http:", "https:", "src=", "href=", "url(", "@import", "fetch(", "import(", "XMLHttp"] {
+        assert!(!page.contains(word), "{word} in the page");
+    }
+    assert!(page.contains("content=\"default-src 'none';"));
+}
+
+/// The pairs of nodes that were tried in each round, as the document has them; each with its time and its
+/// figures.
+fn pairs_that_passed(document: &Value) -> Vec<(u64, u64, u64)> {
+    let pairs = document["pairs"].as_array().unwrap();
+    let passed = pairs.iter().filter(|pair| pair["error"].is_null()).map(|pair| {
+        assert!(pair["seconds"].as_f64().unwrap() > 0.0, "{pair}");
+        for rail in pair["rails"].as_array().unwrap() {
+            assert!(rail["latency_us"].as_f64().unwrap() > 0.0, "{pair}");
+            let gbps = rail["gbps"].as_array().unwrap();
+            assert!(gbps.len() == 2 && gbps.iter().all(|gbps| gbps.as_f64().unwrap() > 0.0), "{pair}");
+        }
+        assert_eq!(pair["rails"].as_array().unwrap().len() as u64, document["rails"].as_u64().unwrap());
+        let number = |value: &Value| value.as_u64().unwrap();
+        (number(&pair["nodes"][0]), number(&pair["nodes"][1]), number(&pair["round"]))
+    });
+    passed.collect()
+}
+
+#[test]
+fn the_document_has_every_pair_with_its_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = Job::of(4);
+    let files = options(folder.path(), ["--preflight-json", "--html", "--exclude-file"]);
+    let mut of_zero: Vec<&str> = files.iter().map(String::as_str).collect();
+    of_zero.extend(["--rounds", "full", "--json"]);
+    let zero = job.start(0, &of_zero);
+    let others: Vec<Node> = (1..4).map(|node| job.start(node, &["--rounds", "full"])).collect();
+    let ended = zero.end().expect_code(0);
+    for node in others {
+        node.end().expect_code(0);
+    }
+    let document: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(document, serde_json::from_str::<Value>(&read(folder.path(), "json")).unwrap());
+    assert_eq!((document["passed"].as_bool(), document["reason"].is_null()), (Some(true), true));
+    assert_eq!(document["faults"], serde_json::json!([]));
+    // One interface has no other one to reach.
+    assert!(document["cross_rail"].is_null() && document["cross_rail_tries"] == serde_json::json!([]));
+    let mut met = pairs_that_passed(&document);
+    assert!(met.iter().all(|(_, _, round)| *round < 3), "{met:?}");
+    met.sort_unstable();
+    let met: Vec<(u64, u64)> = met.into_iter().map(|(low, high, _)| (low, high)).collect();
+    assert_eq!(met, [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
+    let page = read(folder.path(), "html");
+    loads_nothing(&page);
+    assert!(page.contains("<span class=\"passed\">passed</span>") && !page.contains("At fault"));
+    assert_eq!(data(&page)["marked"], serde_json::json!([]));
+    assert_eq!(read(folder.path(), "list"), "");
+}
+
+/// Node 3 of four is killed in the middle, and node 0 has left these files.
+#[track_caller]
+fn name_node_3(folder: &Path, zero: &Ended) {
+    let document: Value = serde_json::from_str(&read(folder, "json")).unwrap();
+    assert_eq!(document["passed"], false);
+    let reason = document["reason"].as_str().unwrap();
+    assert!(reason.contains("node3") && zero.said().contains(reason), "{reason:?}, {zero:#?}");
+    let faults = document["faults"].as_array().unwrap();
+    let [fault] = &faults[..] else { panic!("{faults:#?}") };
+    assert_eq!((&fault["kind"], &fault["nodes"]), (&"left".into(), &serde_json::json!([3])));
+    assert_eq!(document["exclude"], serde_json::json!(["node3"]));
+    // No pair of the others is lost: each of them has met both of the others, with times and figures.
+    let mut met = pairs_that_passed(&document);
+    met.retain(|(_, high, _)| *high < 3);
+    assert!(met.len() >= 2, "{document:#}");
+    let page = read(folder, "html");
+    loads_nothing(&page);
+    assert!(page.contains("<h2>At fault</h2>\n<ul>\n<li class=\"fault\">node3 (node 3) has left"), "{page}");
+    assert!(page.contains("<code>node3</code>"));
+    let data = data(&page);
+    assert_eq!(data["marked"], serde_json::json!([[3, -1]]));
+    assert_eq!((&data["gone"], &data["names"][3]), (&serde_json::json!([3]), &"node3".into()));
+}
+
+#[test]
+fn the_files_name_the_culprit_of_a_step() {
+    if !has_names() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let job = Job::of(4);
+    let files = options(folder.path(), ["--preflight-json", "--html", "--exclude-file"]);
+    let mut of_zero: Vec<&str> = files.iter().map(String::as_str).collect();
+    of_zero.extend(["--format", "slurm", "--log-level", "debug"]);
+    let zero = job.start(0, &of_zero);
+    let others = kill_3(&job, &zero, |node| job.start(node, &[]));
+    let ended = zero.end().expect_code(1);
+    for node in others {
+        node.end().expect_code(1).expect("node3");
+    }
+    name_node_3(folder.path(), &ended);
+    assert_eq!(read(folder.path(), "list"), "node3\n");
+}
+
+#[test]
+fn the_files_name_the_culprit_of_a_start() {
+    if !has_names() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let job = Job::of(4);
+    let files = options(folder.path(), ["--preflight-json", "--preflight-html", "--preflight-exclude-file"]);
+    let mut of_zero: Vec<&str> = files.iter().map(String::as_str).collect();
+    of_zero.extend(["--preflight-exclude-format", "slurm", "--log-level", "debug"]);
+    let zero = Node::start(0, start::command(&job, 0, "enforce", &of_zero));
+    let others = kill_3(&job, &zero, |node| Node::start(node, start::command(&job, node, "enforce", &[])));
+    let ended = zero.end().expect_code(121);
+    for node in others {
+        node.end().expect_code(121).expect("node3");
+    }
+    name_node_3(folder.path(), &ended);
+    assert_eq!(read(folder.path(), "list"), "node3\n");
+}
+
+/// Starts the other nodes, kills node 3 when it is in its rounds, and gives those that are left.
+fn kill_3(job: &Job, zero: &Node, start: impl Fn(u32) -> Node) -> Vec<Node> {
+    assert_eq!(job.nodes, 4);
+    let mut others: Vec<Node> = [1, 3].map(&start).into();
+    for node in ["node1", "node3"] {
+        zero.wait_for(&format!("{node} has come"));
+    }
+    let three = others.remove(1);
+    three.signal(Signal::SIGSTOP);
+    others.push(start(2));
+    zero.wait_for("the rounds have begun");
+    three.signal(Signal::SIGKILL);
+    assert_eq!(three.end().code, None);
+    others
+}

@@ -1,0 +1,44 @@
+//! Nodes on which a launcher starts several tasks.
+
+use super::job::{Job, Node, TOKEN, has_names};
+use crate::support::process::rdma_init;
+
+/// A task of a job on two nodes, as Slurm starts two of them on each in one step.
+fn task(job: &Job, step: u16, [node, local]: [u32; 2], options: &[&str]) -> Node {
+    let meet = job.meet();
+    let mut command = rdma_init(["preflight", "--meet", &meet].iter().chain(options));
+    command.envs([
+        ("SLURM_JOB_ID", step.to_string()),
+        ("SLURM_NNODES", "2".to_owned()),
+        ("SLURM_JOB_NUM_NODES", "2".to_owned()),
+        ("SLURM_STEP_NUM_NODES", "2".to_owned()),
+        ("SLURM_NODEID", node.to_string()),
+        ("SLURM_PROCID", (2 * node + local).to_string()),
+        ("SLURM_LOCALID", local.to_string()),
+        ("SLURM_NTASKS", "4".to_owned()),
+        ("SLURM_JOB_NODELIST", "node[0-1]".to_owned()),
+        ("SLURM_STEP_NODELIST", "node[0-1]".to_owned()),
+        ("SLURMD_NODENAME", format!("node{node}")),
+        ("RDMA_INIT_TOKEN", TOKEN.to_owned()),
+    ]);
+    Node::start(node, command)
+}
+
+#[test]
+fn the_tasks_of_a_node_have_one_verdict_and_those_of_a_later_preflight_another_one() {
+    if !has_names() {
+        return;
+    }
+    let job = Job::of(2);
+    let step = job.port;
+    // The first tasks come last.
+    let all = [[0, 1], [1, 1], [0, 0], [1, 0]].map(|place| task(&job, step, place, &[]));
+    for task in all {
+        task.end().expect_code(0);
+    }
+    // The same step does it again, and node 1 does not come. The other task of node 0 is there first again.
+    let (job, wait) = (Job::of(2), ["--preflight-wait", "3s"]);
+    for task in [[0, 1], [0, 0]].map(|place| task(&job, step, place, &wait)) {
+        task.end().expect_code(1).expect("has not come within 3s");
+    }
+}

@@ -1,0 +1,67 @@
+//! Network namespaces of this machine, each kept by a process.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::skip;
+
+/// A process that keeps namespaces. They vanish when it ends.
+pub struct Process(Child);
+
+impl Process {
+    /// Starts a process that says "ready" once its namespaces are made, and stays until its input
+    /// ends.
+    pub fn start(command: &mut Command) -> Process {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n", "{command:?} did not come up (see above)");
+        Process(child)
+    }
+
+    /// A network namespace without any link that is up.
+    pub fn of_links() -> Process {
+        Process::start(Command::new("unshare").args(["--net", "--", "sh", "-c", "echo ready; exec cat"]))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Makes a command that runs a program in namespaces of this process, of these kinds.
+    pub fn command(&self, kinds: &[&str], program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg("--target").arg(self.pid().to_string()).args(kinds).arg("--").arg(program.as_ref());
+        command
+    }
+
+    /// Runs commands of ip(8), one on each line.
+    #[track_caller]
+    pub fn ip(&self, lines: &[String]) {
+        let mut command = self.command(&["--net"], "ip");
+        let mut ip = command.args(["-batch", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+        ip.stdin.take().unwrap().write_all(lines.join("\n").as_bytes()).unwrap();
+        assert!(ip.wait().unwrap().success(), "{lines:?}");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Returns whether this machine can make such namespaces, and says so if it cannot.
+pub fn can_be_made() -> bool {
+    let made = Command::new("unshare")
+        .args(["--net", "--mount", "--", "ip", "link", "add", "probe", "type", "veth"])
+        .output()
+        .unwrap();
+    if !made.status.success() {
+        let why = String::from_utf8_lossy(&made.stderr);
+        skip(&format!("no network namespace with a veth link can be made, or not by this user: {why}"));
+    }
+    made.status.success()
+}

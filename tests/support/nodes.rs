@@ -1,0 +1,78 @@
+//! Nodes that are namespaces of this machine: each has a name, links and a /sys of its own. Bridges
+//! in one more namespace join them.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::namespace::Process;
+
+pub struct Nodes {
+    hub: Process,
+    nodes: Vec<Process>,
+}
+
+impl Nodes {
+    /// Nodes called `node0` and so on, with so many interfaces, `eth0` and so on. Those of the same
+    /// name are on one network, and have the addresses of [`address`].
+    pub fn new(nodes: usize, interfaces: usize) -> Nodes {
+        let hub = Process::of_links();
+        let bridges = (0..interfaces).flat_map(|interface| {
+            let bridge = format!("net{interface}");
+            [format!("link add {bridge} type bridge"), format!("link set {bridge} up")]
+        });
+        hub.ip(&bridges.collect::<Vec<_>>());
+        let made = Nodes { hub, nodes: (0..nodes).map(|node| start(&format!("node{node}"))).collect() };
+        for node in 0..nodes {
+            (0..interfaces).for_each(|interface| made.connect(node, interface));
+        }
+        made
+    }
+
+    fn connect(&self, node: usize, interface: usize) {
+        let (pid, end) = (self.nodes[node].pid(), end(node, interface));
+        self.hub.ip(&[
+            format!("link add {end} type veth peer name eth{interface} netns {pid}"),
+            format!("link set {end} addrgenmode none master net{interface} up"),
+        ]);
+        self.ip(node, &format!("link set eth{interface} addrgenmode none up"));
+        self.ip(node, &format!("addr add {}/24 dev eth{interface}", address(node, interface)));
+    }
+
+    /// Runs a command of ip(8) on a node.
+    #[track_caller]
+    pub fn ip(&self, node: usize, line: &str) {
+        self.nodes[node].ip(&[line.to_owned()]);
+    }
+
+    /// Takes an interface off its network. The link stays up.
+    pub fn cut_off(&self, node: usize, interface: usize) {
+        self.hub.ip(&[format!("link set {} nomaster", end(node, interface))]);
+    }
+
+    /// Puts it back.
+    pub fn put_back(&self, node: usize, interface: usize) {
+        self.hub.ip(&[format!("link set {} master net{interface}", end(node, interface))]);
+    }
+
+    /// A command that runs a program on a node.
+    pub fn on(&self, node: usize, program: &Path) -> Command {
+        self.nodes[node].command(&["--net", "--mount", "--uts"], program)
+    }
+}
+
+/// The other end of an interface's cable.
+fn end(node: usize, interface: usize) -> String {
+    format!("n{node}e{interface}")
+}
+
+/// `10.78.1.3` of node 2 on `eth1`.
+pub fn address(node: usize, interface: usize) -> String {
+    format!("10.78.{interface}.{}", node + 1)
+}
+
+fn start(name: &str) -> Process {
+    let script =
+        "mount -t sysfs sysfs /sys && hostname \"$0\" && ip link set lo up && echo ready && exec cat";
+    let unshare = ["--net", "--mount", "--uts", "--", "sh", "-c", script, name];
+    Process::start(Command::new("unshare").args(unshare))
+}
