@@ -28,7 +28,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray manual check bench clean
+.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-nixl manual check bench clean
 
 all: build
 
@@ -106,6 +106,11 @@ test-ray: build
 	@sh tests/launchers/ray.sh >/dev/null
 	$(TEST) --test launchers -- --ignored --test-threads 1 ray::
 
+# NIXL on the UCX of its wheel, in a virtual machine; 90 MB to fetch. NIXL goes to target/nixl.
+test-nixl: build
+	@sh tests/vm/nixl.sh >/dev/null
+	$(TEST) --test vm -- --ignored nixl
+
 # Man pages, and completions for bash, zsh and fish.
 manual: setup
 	$(CARGO) run --release --locked --example manual -- target/manual
@@ -121,12 +126,12 @@ check: setup
 	@sh tests/advisories.sh
 
 # What PID 1 costs beside tini, dumb-init and catatonit; needs root. A run is kept in
-# tests/bench/results. And what compare takes for ten thousand reports.
+# tests/bench/results. And what compare takes for ten thousand reports, and how the preflight grows
+# with the nodes; BENCHES chooses some of them.
+BENCHES := pid1 compare preflight
 bench: build
 	@sh tests/setup.sh bench
-	$(CARGO) bench --locked --bench pid1
-	$(CARGO) bench --locked --bench compare
-	$(CARGO) bench --locked --bench preflight
+	@set -e; for bench in $(BENCHES); do $(CARGO) bench --locked --bench $$bench; done
 
 clean:
 	cargo clean

@@ -1,10 +1,12 @@
 //! A real kernel with real RDMA devices: scripts that run in a virtual machine
-//! with soft-RoCE. See tests/vm/run.sh.
+//! with soft-RoCE. See tests/vm/run.sh. NIXL is large to install, so its test is ignored by default:
+//! `make test-nixl` installs it and runs that test.
 
 mod support;
 
 use std::net::UdpSocket;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use support::{binary, repository, vm};
 
@@ -42,6 +44,25 @@ fn what_a_job_has_moved_is_told() {
 #[test]
 fn ucx_takes_what_is_predicted_with_and_without_what_is_filled_in() {
     guest("ucx.sh", &[&binary()]);
+}
+
+#[test]
+#[ignore = "needs NIXL: make test-nixl"]
+fn nixl_moves_data_over_rdma_with_what_is_filled_in() {
+    let setup = Command::new(repository("tests/vm/nixl.sh")).stderr(Stdio::inherit()).output().unwrap();
+    assert!(setup.status.success(), "NIXL cannot be installed (see above)");
+    let environment = String::from_utf8(setup.stdout).unwrap();
+    guest("nixl.sh", &[&binary(), Path::new(environment.trim_end())]);
+}
+
+#[test]
+fn mooncake_takes_what_is_predicted_and_moves_data_with_what_is_filled_in() {
+    guest("mooncake.sh", &[&binary(), &repository("target/vm/mooncake")]);
+}
+
+#[test]
+fn nvshmem_takes_what_is_predicted_with_and_without_what_is_filled_in() {
+    guest("nvshmem.sh", &[&binary(), &repository("target/vm/nvshmem")]);
 }
 
 #[test]

@@ -17,16 +17,22 @@ expect() {
     echo "ok: $1"
 }
 
-# await NAME COMMAND...: until COMMAND succeeds. For what the kernel does in its
-# own time and announces to nobody, such as the entries of a GID table.
+# has NAME TEXT: whether it is in /run/out.
+has() {
+    grep -q -- "$2" /run/out || fail "$1: no $2"
+    echo "ok: $1"
+}
+
+# await NAME COMMAND...: until COMMAND succeeds, for await_limit seconds (20). For what the kernel
+# does in its own time and announces to nobody, such as the entries of a GID table.
 await() {
     await_what=$1
     shift
     read -r now _ </proc/uptime
-    await_end=$((${now%.*} + 20))
+    await_end=$((${now%.*} + ${await_limit:-20}))
     until "$@"; do
         read -r now _ </proc/uptime
-        [ "${now%.*}" -lt $await_end ] || fail "no $await_what within 20 s"
+        [ "${now%.*}" -lt $await_end ] || fail "no $await_what within ${await_limit:-20} s"
         sleep 0.05
     done
 }
@@ -142,6 +148,21 @@ container_netns() {
         has_gids "$hca" $(addresses "$3" -netns "$1")
 }
 
+# pod_with_a_rail: a host with the HCA mlx5_1, and with mlx5_0 as its primary NIC, and the container `pod`
+# with a link of each. Sets `host` and `own`, the slots of the host's and of the container's address on
+# mlx5_1; what takes the first one takes the host's.
+pod_with_a_rail() {
+    rxe mlx5_1 eth1 25.11.128.2/27
+    # With the default route.
+    rxe mlx5_0 eth0 10.0.60.3/24
+    container_netns pod eth1 net1 25.11.128.9/27
+    container_netns pod eth0 eth0 10.0.60.77/24
+    ip -netns pod route add default via 10.0.60.1 dev eth0
+    host=$(gid_slots mlx5_1 25.11.128.2)
+    own=$(gid_slots mlx5_1 25.11.128.9)
+    [ "$host" -lt "$own" ] || fail "the host's slot $host is not before the container's, $own"
+}
+
 # in_container NETNS COMMAND...: COMMAND as PID 1 of a PID namespace, with mounts
 # of its own: a /proc for the one and a /sys for the other namespace, read-only
 # as container runtimes have it. COMMAND is a program, not a function. Its
@@ -181,4 +202,46 @@ container_pid() {
         fi
     done
     return 1
+}
+
+# rails NUMBER: makes this machine the one of that number among some that have two soft-RoCE rails
+# between them, mlx5_1 on eth1 and mlx5_2 on eth2, and eth0 for TCP. The first one is called node1.
+rails() {
+    ip addr add "10.9.0.$1/24" dev eth0
+    ip link set eth0 up
+    rxe mlx5_1 eth1 "$(rail_address 1 "$1")/27"
+    rxe mlx5_2 eth2 "$(rail_address 2 "$1")/27"
+    export NCCL_IB_HCA='=mlx5_1,mlx5_2'
+    echo '10.9.0.1 node1' >>/etc/hosts
+}
+
+# rail_address RAIL NUMBER
+rail_address() { echo "25.11.128.$((($1 - 1) * 32 + $2))"; }
+
+# lose RAIL NUMBER...: what this machine sends to the others over this rail goes nowhere.
+lose() {
+    lost_rail=$1
+    shift
+    for other; do
+        ip neigh replace "$(rail_address "$lost_rail" "$other")" lladdr 02:00:00:00:00:99 \
+            dev "eth$lost_rail" nud permanent
+    done
+}
+
+# find_again RAIL NUMBER...: ends it.
+find_again() {
+    lost_rail=$1
+    shift
+    for other; do
+        ip neigh del "$(rail_address "$lost_rail" "$other")" dev "eth$lost_rail"
+    done
+}
+
+# other_family NUMBER: both rails of this machine get IPv6 addresses in place of those of IPv4.
+other_family() {
+    for rail in 1 2; do
+        ip addr flush dev "eth$rail" scope global
+        ip addr add "fd25:11::$rail:$1/112" dev "eth$rail" nodad
+        await 'GID' has_gids "mlx5_$rail" "fd25:11::$rail:$1"
+    done
 }

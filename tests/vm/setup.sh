@@ -19,6 +19,10 @@ boot_modules='virtio_pci virtio_console 9pnet_virtio 9p overlay'
 # the crypto layer for crc32 by name, which modules.dep does not tell.
 rdma_modules='crc32_generic ib_uverbs rdma_rxe dummy macvlan 8021q veth'
 
+# What guests of this machine's architecture ask, without CUDA and without a GPU.
+mooncake='mooncake-transfer-engine-non-cuda==0.3.13.post1'
+nvshmem='nvidia-nvshmem-cu12==3.2.5'
+
 say() { echo "vm setup: $*" >&2; }
 die() { say "$*"; exit 1; }
 
@@ -67,7 +71,12 @@ tools_of_guest() {
     have rdma iproute2
     have ib_write_bw perftest
     have ucx_info ucx-utils
+    have fi_info libfabric-bin
     have ssh openssh-client
+    have python3 python3
+    have cc gcc
+    [ -e /usr/include/infiniband/verbs.h ] || missing="$missing libibverbs-dev"
+    python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
     # A busybox that needs a loader cannot be the only program of an initramfs.
     if ! [ -x /bin/busybox ] || ldd /bin/busybox >/dev/null 2>&1; then
         missing="$missing busybox-static"
@@ -139,6 +148,27 @@ fetch_sshd() {
         *libwrap*) apt $sudo apt-get -qq install -y libwrap0 >/dev/null ;;
         *) die "sshd needs $libraries" ;;
     esac
+}
+
+# fetch_wheel NAME REQUIREMENT LIBRARY: a wheel for this machine's Python, unpacked in the folder NAME
+# and not installed. It has to have what LIBRARY needs, and of a large one only LIBRARY is kept.
+fetch_wheel() {
+    rm -rf "${cache:?}/$1" "$cache/fetch"
+    mkdir -p "$cache/$1" "$cache/fetch"
+    python3 -m pip download -q --no-deps --only-binary=:all: -d "$cache/fetch" "$2" >&2 ||
+        die "pip could not fetch $2 (see above)"
+    python3 - "$cache"/fetch/*.whl "$cache/$1" "$3" <<'END'
+import sys, zipfile
+wheel, folder, library = sys.argv[1:]
+archive = zipfile.ZipFile(wheel)
+is_large = sum(entry.file_size for entry in archive.infolist()) > 200 << 20
+archive.extractall(folder, [library] if is_large else None)
+END
+    rm -rf "$cache/fetch"
+    libraries=$(ldd "$cache/$1/$3" | awk '/not found/ { print $1 }')
+    [ -z "$libraries" ] || die "$2 needs $libraries"
+    # The last step: a folder without it was not fetched completely.
+    : >"$cache/$1/ready"
 }
 
 # Writes module or kernel $1, whose name or format is $2, uncompressed.
@@ -239,17 +269,24 @@ if [ -n "$debian" ]; then
     busybox=$debian/root/bin/busybox
 fi
 
-# A change of these files or of busybox calls for another initramfs; the kernel
-# can stay.
-stamp=$(cat "$here/setup.sh" "$here/machine.sh" "$busybox" | cksum)
+# A change of these files or of busybox calls for another initramfs. The kernel
+# can stay, unless it is one that is built and its configuration has changed.
+stamp=$(cat "$here/setup.sh" "$here/machine.sh" "$here/guest/spy.c" "$here/kernel_64k.config" "$busybox" | cksum)
 if [ -f "$cache/stamp" ] && [ "$(cat "$cache/stamp")" = "$stamp" ]; then
     exit 0
 fi
 rm -f "$cache/stamp"
+[ -n "$kernels" ] || cmp -s "$here/kernel_64k.config" "$cache/config" || rm -f "$cache/vmlinux"
 if [ ! -f "$cache/vmlinux" ]; then
     if [ -n "$kernels" ]; then fetch_kernel; else build_kernel; fi
 fi
 build_initramfs
-[ "$machine" != "$(uname -m)" ] || [ -x "$cache/sshd/usr/sbin/sshd" ] || fetch_sshd
+if [ "$machine" = "$(uname -m)" ]; then
+    [ -x "$cache/sshd/usr/sbin/sshd" ] || fetch_sshd
+    [ -f "$cache/mooncake/ready" ] || fetch_wheel mooncake "$mooncake" mooncake/engine.so
+    # NVIDIA has wheels for either architecture.
+    [ -f "$cache/nvshmem/ready" ] || fetch_wheel nvshmem "$nvshmem" nvidia/nvshmem/lib/nvshmem_transport_ibrc.so.3
+    cc -shared -fPIC -O1 -Wall -Wextra -o "$cache/nvshmem/spy.so" "$here/guest/spy.c"
+fi
 echo "$stamp" >"$cache/stamp"
 say "ready in $cache"

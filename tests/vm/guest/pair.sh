@@ -7,14 +7,7 @@ set -eu
 init=$1
 number=$2
 
-ip addr add "10.9.0.$number/24" dev eth0
-ip link set eth0 up
-rxe mlx5_1 eth1 "25.11.128.$number/27"
-rxe mlx5_2 eth2 "25.11.128.$((32 + number))/27"
-export NCCL_IB_HCA==mlx5_1,mlx5_2
-
-# By this name the second one goes there.
-echo '10.9.0.1 node1' >>/etc/hosts
+rails "$number"
 export RDMA_INIT_TOKEN='a secret of 2 nodes'
 
 port=18516
@@ -32,12 +25,6 @@ pair() {
     "$init" self-test --wait "$wait" --each 20s --size 1048576 "$@" >/run/out 2>&1 || code=$?
     cat /run/out
     expect 'exit code' "$code" "$wanted"
-}
-
-# has NAME TEXT: whether it is in /run/out.
-has() {
-    grep -q -- "$2" /run/out || fail "$1: no $2"
-    echo "ok: $1"
 }
 
 echo '--- a fabric that is sound'
@@ -77,26 +64,20 @@ unset NCCL_VERSION
 [ "$number" = 1 ] || ip link set eth2 mtu 1500
 
 echo '--- a rail on which packets are lost'
-[ "$number" = 2 ] || ip neigh replace 25.11.128.34 lladdr 02:00:00:00:00:99 dev eth2 nud permanent
+[ "$number" = 2 ] || lose 2 2
 pair 1
 has 'the rail' 'FAILED: pair-data mlx5_2:1'
 has 'the other is sound' 'ok *pair-data mlx5_1:1'
 if [ "$number" = 1 ]; then
     has 'the reason' 'transport retry counter exceeded'
-    ip neigh del 25.11.128.34 dev eth2
+    find_again 2 2
 else
     has 'what the other end says' 'transport retry counter exceeded'
 fi
 has 'what to do' 'fix: Packets do not come through'
 
 echo '--- another family of addresses at one end'
-if [ "$number" = 2 ]; then
-    for rail in 1 2; do
-        ip addr flush dev "eth$rail" scope global
-        ip addr add "fd25:11::$rail:2/112" dev "eth$rail" nodad
-        await 'GID' has_gids "mlx5_$rail" "fd25:11::$rail:2"
-    done
-fi
+[ "$number" = 1 ] || other_family 2
 pair 1
 has 'it is named' 'FAILED: pair-gid: the nodes differ: mlx5_1: RoCE v2, IPv'
 has 'no data is tried' 'skipped *pair-data mlx5_1:1 .*GIDs of different kinds'

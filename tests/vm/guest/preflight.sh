@@ -8,33 +8,34 @@ init=$1
 number=$2
 
 hostname "node$number"
-ip addr add "10.9.0.$number/24" dev eth0
-ip link set eth0 up
-rxe mlx5_1 eth1 "25.11.128.$number/27"
-rxe mlx5_2 eth2 "25.11.128.$((32 + number))/27"
-export NCCL_IB_HCA==mlx5_1,mlx5_2
-
-echo '10.9.0.1 node1' >>/etc/hosts
+rails "$number"
 export RDMA_INIT_TOKEN='a secret of 3 nodes'
 port=18516
+wait=150s
+each=20s
 
-# job CODE [ARGUMENT...]: all three; in /run/out, shown. A port for each, as who comes early must
-# not find the node 0 of the job before.
+# next NAME: another job. A port for each, as who comes early must not find the node 0 of the job
+# before.
+next() {
+    read -r now _ </proc/uptime
+    echo "--- $1 (at $now s)"
+    port=$((port + 1))
+}
+
+# node [ARGUMENT...]: this machine's part; where `become` is exec, in place of this shell.
+node() {
+    ${become:-} "$init" preflight --nodes 3 --node $((number - 1)) --meet "node1:$port" --preflight-wait "$wait" \
+        --each "$each" "$@" >/run/out 2>&1
+}
+
+# job CODE [ARGUMENT...]: this machine's part, to its end; in /run/out, shown.
 job() {
     wanted=$1
     shift
-    port=$((port + 1))
     code=0
-    "$init" preflight --nodes 3 --node $((number - 1)) --meet "node1:$port" --preflight-wait 150s --each 20s \
-        "$@" >/run/out 2>&1 || code=$?
+    node "$@" || code=$?
     cat /run/out
     expect 'exit code' "$code" "$wanted"
-}
-
-# has NAME TEXT: whether it is in /run/out.
-has() {
-    grep -q -- "$2" /run/out || fail "$1: no $2"
-    echo "ok: $1"
 }
 
 # accuses NAME: the failures of the verdict name this one, and no other node or rail.
@@ -51,7 +52,18 @@ accuses() {
     echo "ok: $1 is at fault, and nobody else"
 }
 
-echo '--- a fabric that is sound'
+# in_the_middle NAME SIGNAL: this machine takes part, and gets the signal in its first pair.
+in_the_middle() {
+    (become='exec' && node --log-level debug) &
+    own=$!
+    await_limit=150 await "$1" grep -q 'begins the pair with' /run/out
+    kill "-$2" "$own"
+}
+
+# is_given_up: whether node 0 has closed its connection to this machine (CLOSE_WAIT).
+is_given_up() { grep -q ":$(printf %04X "$port") 08 " /proc/net/tcp; }
+
+next 'a fabric that is sound'
 job 0
 if [ "$number" = 1 ]; then
     has 'three nodes' 'passed.*3 nodes, 2 rails'
@@ -60,35 +72,79 @@ else
     has 'the line' 'preflight passed: 3 nodes, 2 rails'
 fi
 
-echo '--- one rail of one node loses all packets'
-if [ "$number" = 3 ]; then
-    for other in 1 2; do
-        ip neigh replace "25.11.128.$((32 + other))" lladdr 02:00:00:00:00:99 dev eth2 nud permanent
-    done
-fi
+next 'one rail of one node loses all packets'
+# Who waits for what is lost waits for most of this time.
+each=10s
+[ "$number" != 3 ] || lose 2 1 2
 job 1
 accuses 'node3.*mlx5_2'
-if [ "$number" = 3 ]; then
-    for other in 1 2; do
-        ip neigh del "25.11.128.$((32 + other))" dev eth2
-    done
-fi
+[ "$number" != 3 ] || find_again 2 1 2
+each=20s
 
-echo '--- another MTU at one node'
-if [ "$number" = 2 ]; then ip link set eth2 mtu 4200; fi
+next 'one rail of one node is slow'
+[ "$number" != 3 ] || tc qdisc add dev eth2 root netem delay 100ms rate 4mbit
+job 1 --min-bandwidth 0.004 --enforce-slow
+accuses 'node3 mlx5_2:1: .* at best, where .* is wanted'
+[ "$number" != 1 ] || expect 'this is all' "$(grep -c '^  FAILED' /run/out)" 1
+[ "$number" != 3 ] || tc qdisc del dev eth2 root
+
+next 'another MTU at one node'
+[ "$number" != 2 ] || ip link set eth2 mtu 4200
 job 0
-if [ "$number" = 1 ]; then
-    has 'it is a warning' 'warning .*mtu differs: .*node2'
-fi
-if [ "$number" = 2 ]; then ip link set eth2 mtu 1500; fi
+[ "$number" != 1 ] || has 'it is a warning' 'warning .*mtu differs: .*node2'
+[ "$number" != 2 ] || ip link set eth2 mtu 1500
 
-echo '--- another family of addresses at one node'
+next 'one node takes the GIDs of a VLAN that the others are not on'
 if [ "$number" = 2 ]; then
     for rail in 1 2; do
-        ip addr flush dev "eth$rail" scope global
-        ip addr add "fd25:11::$rail:2/112" dev "eth$rail" nodad
-        await 'GID' has_gids "mlx5_$rail" "fd25:11::$rail:2"
+        # Without this, it would answer for the VLAN's address on the rail.
+        echo 1 >"/proc/sys/net/ipv4/conf/eth$rail/arp_ignore"
+        ip link add link "eth$rail" name "vlan$rail" type vlan id 77
+        ip addr add "10.77.$rail.2/24" dev "vlan$rail"
+        ip link set "vlan$rail" up
+        await 'GID' has_gids "mlx5_$rail" "10.77.$rail.2"
     done
+    NCCL_IB_GID_INDEX=$(gid_slots mlx5_1 10.77.1.2)
+    export NCCL_IB_GID_INDEX
+    expect 'the same slot on the other HCA' "$(gid_slots mlx5_2 10.77.2.2)" "$NCCL_IB_GID_INDEX"
 fi
 job 1
 accuses 'node2'
+if [ "$number" = 2 ]; then
+    unset NCCL_IB_GID_INDEX
+    for rail in 1 2; do ip link del "vlan$rail"; done
+fi
+
+next 'one node is killed in the middle'
+if [ "$number" = 2 ]; then
+    in_the_middle 'pair' KILL
+    code=0
+    wait "$own" || code=$?
+    expect 'exit code' "$code" 137
+else
+    job 1
+    accuses 'node2 (node 1) has left'
+fi
+
+next 'one node hangs in the middle'
+if [ "$number" = 3 ]; then
+    in_the_middle 'pair' STOP
+    await_limit=150 await 'end of the connection to node 0' is_given_up
+    kill -KILL "$own"
+    wait "$own" || :
+else
+    job 1
+    accuses 'node3 (node 2) does not answer'
+fi
+
+next 'another family of addresses at one node'
+[ "$number" != 2 ] || other_family 2
+job 1
+accuses 'node2'
+
+next 'one node never comes'
+wait=10s
+if [ "$number" != 2 ]; then
+    job 1
+    accuses 'node 1 has not come within 10s'
+fi

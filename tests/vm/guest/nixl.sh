@@ -1,0 +1,77 @@
+#!/bin/sh
+# NIXL itself, with the UCX of its wheel: without the program it goes over TCP, or ends where the
+# user's list has HCAs alone; with what the program fills in, its data goes over RDMA. Another
+# network namespace has an address on the HCA's interface, whose GID comes first, as the host's does
+# in a container. (With the GID of a container's namespace, UCX's queue pairs fail over the soft-RoCE of
+# Linux 6.1, so the job is in the machine's own.)
+#   nixl.sh BINARY ENVIRONMENT
+set -eu
+. tests/vm/lib.sh
+init=$1
+environment=$2
+libraries=$(echo "$environment"/lib/python3*/site-packages/nixl_cu12.libs)
+
+# The libibverbs in the wheel knows mlx5 alone, so it gives way to the one that knows soft-RoCE.
+for name in ibverbs mlx5; do
+    ln -sf "$(ldconfig -p | awk -v name="lib$name.so.1" '$1 == name { print $NF; exit }')" \
+        "$(echo "$libraries"/lib$name-*.so.*)"
+done
+
+no_duplicate_search
+ip link add eth1 type dummy
+ip link set eth1 up
+rdma link add mlx5_1 type rxe netdev eth1
+container_netns pod eth1 net1 25.11.128.41/27
+await 'GID of the other namespace' has_gids mlx5_1 25.11.128.41
+ip addr add 25.11.128.34/27 dev eth1
+await 'GID of this namespace' has_gids mlx5_1 25.11.128.34
+other=$(gid_slots mlx5_1 25.11.128.41)
+own=$(gid_slots mlx5_1 25.11.128.34)
+[ "$other" -lt "$own" ] || fail "the slot $other of the other namespace is not before $own"
+ip link add eth0 type dummy
+ip addr add 10.0.60.77/24 dev eth0
+ip link set eth0 up
+ip route add default via 10.0.60.1 dev eth0
+
+# with [VARIABLE=VALUE...] COMMAND...: UCX tells which transports it chooses.
+with() {
+    env RDMA_INIT_CONFIG=/dev/null RDMA_INIT_STATE_DIR= RDMA_INIT_WRITE_NCCL_CONF=false \
+        RDMA_INIT_PREPARE_TIMEOUT=60s VIRTUAL_ENV="$environment" \
+        UCX_LOG_LEVEL=info "$@"
+}
+move="$environment/bin/python tests/vm/guest/nixl.py"
+
+# over FILE: what the last connection moves data over.
+over() { sed -n 's/.* intra-node cfg.* rma[_a-z]*(\([^ )]*\).*/\1/p' "$1" | sort -u | xargs; }
+
+echo '--- nothing is set'
+# shellcheck disable=SC2086
+with $move >/run/out 2>&1 || fail "NIXL failed: $(cat /run/out)"
+grep -q '^arrived' /run/out || fail "no data: $(cat /run/out)"
+case $(over /run/out) in
+    tcp/*) echo "ok: over $(over /run/out)" ;;
+    *) fail "not over TCP: $(cat /run/out)" ;;
+esac
+
+echo '--- what is filled in'
+# shellcheck disable=SC2086
+with "$init" -- $move >/run/out 2>&1 || fail "NIXL failed: $(cat /run/out)"
+grep -q '^arrived' /run/out || fail "no data: $(cat /run/out)"
+expect 'its data goes over rc_verbs' "$(over /run/out)" rc_verbs/mlx5_1:1
+
+echo '--- a list of HCAs alone'
+# shellcheck disable=SC2086
+with UCX_NET_DEVICES=mlx5_1:1 $move >/run/out 2>&1 && fail "NIXL works: $(cat /run/out)"
+grep -q 'NIXL_ERR_BACKEND' /run/out || fail "another error: $(cat /run/out)"
+with UCX_NET_DEVICES=mlx5_1:1 UCX_IB_GID_INDEX="$other" "$init" plan >/run/out
+grep -q 'no TCP, so NIXL ends with an error' /run/out || fail "that is not told: $(cat /run/out)"
+# shellcheck disable=SC2086
+with UCX_NET_DEVICES=mlx5_1:1 "$init" -- $move >/run/out 2>&1 || fail "NIXL failed: $(cat /run/out)"
+expect 'with what is filled in, its data goes over rc_verbs' "$(over /run/out)" rc_verbs/mlx5_1:1
+
+echo '--- RC alone'
+# shellcheck disable=SC2086
+with UCX_TLS=rc_verbs "$init" -- $move >/run/out 2>&1 && fail "NIXL works: $(cat /run/out)"
+grep -q 'no auxiliary transport' /run/out || fail "another error: $(cat /run/out)"
+grep -q 'makes no connection without UD' /run/out || fail "that is not told: $(cat /run/out)"
+echo 'ok: it ends, which is told'
