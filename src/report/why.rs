@@ -12,19 +12,15 @@ use crate::text::visible;
 /// Whatever the sink gives.
 pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
     if !why.concerns {
-        return writeln!(
+        writeln!(
             out,
             "{} is not a variable of NCCL, of another library that rdma-init knows, of this profile or of the configuration: rdma-init does not set it",
             visible(&why.variable)
-        );
+        )?;
+        return section(out, "findings", &why.findings);
     }
     writeln!(out, "{}", visible(&headline(why)))?;
-    let mut section = |title: &str, lines: Vec<String>| -> io::Result<()> {
-        if !lines.is_empty() {
-            writeln!(out, "{title}")?;
-        }
-        lines.iter().try_for_each(|line| writeln!(out, "  {}", visible(line)))
-    };
+    let mut section = |title: &str, lines: Vec<String>| section(out, title, &lines);
     section("where it is set", set_in(why))?;
     section("what is published", words(&why.published))?;
     let tried = why.tried.iter().enumerate();
@@ -54,6 +50,14 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
     section(&format!("what {library} does"), if why.library.is_some() { Vec::new() } else { nccl })?;
     section("what the library does", said.collect())?;
     section("findings", why.findings.clone())
+}
+
+/// Writes the lines below their title, and nothing where there are none.
+fn section(out: &mut impl Write, title: &str, lines: &[String]) -> io::Result<()> {
+    if !lines.is_empty() {
+        writeln!(out, "{title}")?;
+    }
+    lines.iter().try_for_each(|line| writeln!(out, "  {}", visible(line)))
 }
 
 fn words(of: &[impl ToString]) -> Vec<String> {

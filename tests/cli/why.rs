@@ -117,7 +117,10 @@ fn a_variable_that_nobody_knows_is_told_so() {
         &["NCCL_IB_TC stays unset", "profile erdma says to leave it unset"],
     );
     let of_others = why("demo:cce-roce", "MASTER_ADDR", &[("MASTER_ADDR", "10.0.0.1")]);
-    expect(&of_others, &["MASTER_ADDR is not a variable of NCCL", "neither sets it nor looks at its value"]);
+    expect(&of_others, &["MASTER_ADDR is not a variable of NCCL", "rdma-init does not set it"]);
+    assert!(!of_others.contains("findings"), "{of_others}");
+    let unknown = why(&golden::facts("master-addr-unknown-yet"), "MASTER_ADDR", &[]);
+    expect(&unknown, &["rdma-init does not set it", "findings\n  note: MASTER_ADDR=job-master-0 leads nowhere yet"]);
     let gloo = why("demo:cce-roce", "GLOO_SOCKET_IFNAME", &[("GLOO_SOCKET_IFNAME", "eth9")]);
     expect(&gloo, &["GLOO_SOCKET_IFNAME=eth9, set by you, and stands"]);
     for name in ["", "\u{1b}[31m", "A=B", "A B"] {
