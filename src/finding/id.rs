@@ -245,8 +245,9 @@ ids! {
     /// A library takes a GID that has no address of this container, because of a variable, or because
     /// no single index is right for all HCAs.
     LibraryGid = "library-gid", "Remove the variable that the finding names, and the right value is filled in.";
-    /// A variable makes a library go over TCP although there are usable HCAs.
-    LibraryOnTcp = "library-on-tcp", "Remove the variable, unless it is on purpose.";
+    /// A library goes over TCP although there are usable HCAs: a variable says so, or a package has
+    /// brought a libibverbs of its own, which has no driver for these HCAs.
+    LibraryOnTcp = "library-on-tcp", "Remove the variable, unless it is on purpose. A package with a libibverbs of its own is built anew in the image.";
     /// A value of a library's variable is none that the library knows.
     LibraryValue = "library-value", "Write what the fix of the finding says, or remove the variable.";
     /// A library will meet on the loopback: a variable says so, or the host's own name does, and

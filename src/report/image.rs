@@ -80,7 +80,11 @@ fn write_torch(out: &mut impl Write, torch: &Torch, has_rccl: bool) -> io::Resul
 }
 
 fn write_package(out: &mut impl Write, package: &Package) -> io::Result<()> {
-    let Package { name, version, path, missing, replaced } = package;
+    let Package { name, version, path, missing, replaced, libibverbs } = package;
+    let own = match libibverbs {
+        Some(own) => format!(", libibverbs of its own: {}", shown(&own.path)),
+        None => String::new(),
+    };
     let lost = |files: &[PathBuf], what: &str| match files {
         [] => String::new(),
         [first, rest @ ..] => {
@@ -90,7 +94,7 @@ fn write_package(out: &mut impl Write, package: &Package) -> io::Result<()> {
     };
     writeln!(
         out,
-        "  package {} {}: {}{}{}",
+        "  package {} {}: {}{}{}{own}",
         visible(name),
         visible(version),
         shown(path),

@@ -26,6 +26,21 @@ pub struct Package {
     /// put other files in their place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replaced: Vec<PathBuf>,
+    /// A libibverbs of its own, where the package has brought one and it is there as it was brought.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub libibverbs: Option<OwnLibibverbs>,
+}
+
+/// A libibverbs in a package, under a name of its own (`libibverbs-1de1263b.so.1.14.48.0`), as auditwheel
+/// gives libraries that it puts into a wheel. The image's providers are made for `libibverbs.so.1` and
+/// report to that one alone; this one has those that lie beside it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OwnLibibverbs {
+    /// Relative to the folder of packages.
+    pub path: PathBuf,
+    /// The providers that the package has brought with it: `mlx5`.
+    pub providers: Vec<String>,
 }
 
 impl Package {
@@ -56,6 +71,9 @@ const MOST: usize = 64;
 /// The most libraries of a package that are looked at.
 const LIBRARIES: usize = 64;
 
+/// The providers of rdma-core that a library can be linked with.
+const PROVIDERS: &[&str] = &["bnxt_re", "efa", "erdma", "hns", "ionic", "mana", "mlx4", "mlx5"];
+
 /// Those that Python finds, in its order.
 pub fn read(tree: &Tree, sites: &[PathBuf]) -> Vec<Package> {
     let mut found = Vec::new();
@@ -76,18 +94,52 @@ fn looked_at(tree: &Tree, mut package: Package, note: &str) -> Package {
         let name = file.rsplit('/').next().unwrap_or_default();
         !file.starts_with(['/', '.', '"']) && (name.ends_with(".so") || name.contains(".so."))
     };
-    for (file, size) in wheel::files(&record).filter(|(file, _)| is_library(file)).take(LIBRARIES) {
-        let real = tree.real(&package.path.join(file));
-        let found = real.and_then(|real| tree.open(&real)?.metadata().ok());
-        match found {
-            None => package.missing.push(file.into()),
-            Some(data) if data.len().to_string() != size && !size.is_empty() => {
-                package.replaced.push(file.into())
-            }
-            Some(_) => {}
+    let libraries = || wheel::files(&record).filter(|(file, _)| is_library(file));
+    for (file, size) in libraries().take(LIBRARIES) {
+        match became(tree, &package, file, size) {
+            Became::Missing => package.missing.push(file.into()),
+            Became::Replaced => package.replaced.push(file.into()),
+            Became::Whole => {}
         }
     }
+    let own = libraries().find(|(file, _)| repaired(file) == Some("ibverbs"));
+    let own = own.filter(|(file, size)| became(tree, &package, file, size) == Became::Whole);
+    package.libibverbs = own.map(|(file, _)| OwnLibibverbs {
+        path: file.into(),
+        providers: libraries()
+            .filter_map(|(file, _)| repaired(file))
+            .filter(|name| PROVIDERS.contains(name))
+            .map(str::to_owned)
+            .collect(),
+    });
     package
+}
+
+/// What has become of a library that a package has brought.
+#[derive(PartialEq)]
+enum Became {
+    Whole,
+    Missing,
+    Replaced,
+}
+
+fn became(tree: &Tree, package: &Package, file: &str, size: &str) -> Became {
+    let real = tree.real(&package.path.join(file));
+    match real.and_then(|real| tree.open(&real)?.metadata().ok()) {
+        None => Became::Missing,
+        Some(data) if data.len().to_string() != size && !size.is_empty() => Became::Replaced,
+        Some(_) => Became::Whole,
+    }
+}
+
+/// `ibverbs` of `nixl_cu12.libs/libibverbs-1de1263b.so.1.14.48.0`: what the library was called before
+/// auditwheel has put it into the wheel.
+fn repaired(file: &str) -> Option<&str> {
+    let (folder, name) = file.rsplit_once('/')?;
+    let (name, hash) = name.strip_prefix("lib")?.split_once('-')?;
+    let hash = hash.split('.').next()?;
+    let is_hash = hash.len() == 8 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (folder.ends_with(".libs") && is_hash).then_some(name)
 }
 
 /// Whether an entry of a folder is the note about one of these packages.
@@ -114,6 +166,21 @@ fn noted(entry: &str) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_library_that_auditwheel_has_put_into_a_wheel_has_a_name_of_its_own() {
+        for (file, name) in [
+            ("nixl_cu12.libs/libibverbs-1de1263b.so.1.14.48.0", Some("ibverbs")),
+            ("nixl_cu12.libs/libbnxt_re-79ef1d27.so.1", Some("bnxt_re")),
+            ("nixl_cu12.libs/libnl-route-3-3ad497a3.so.200.26.0", None),
+            ("nixl_cu12/lib/libibverbs-1de1263b.so.1", None),
+            ("nixl_cu12.libs/libibverbs.so.1", None),
+            ("nixl_cu12.libs/libibverbs-devel.so", None),
+            ("libibverbs-1de1263b.so.1", None),
+        ] {
+            assert_eq!(repaired(file), name, "{file}");
+        }
+    }
 
     #[test]
     fn a_note_tells_the_package_and_its_version() {

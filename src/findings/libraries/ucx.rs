@@ -6,6 +6,7 @@ use crate::libraries::ucx::transports::Unreadable;
 use crate::libraries::ucx::{DEVICES, GID_INDEX, Remark, SUBNETS, TRANSPORTS, Then};
 use crate::plan::words::libraries::slot_of;
 use crate::plan::{Decided, PortVerdict};
+use crate::text::condensed;
 
 pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
     // Nobody knows whether the job uses UCX at all.
@@ -40,6 +41,28 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
             };
             let finding = Finding::warning(Id::LibraryGid, message).about_variables(*variable);
             finding.about_ports([port]).with_fix(fix)
+        }
+        Remark::OwnLibibverbs(own) => {
+            let drivers = match own.providers.is_empty() {
+                true => "no driver".to_owned(),
+                false => format!("drivers for {} alone", own.providers.join(", ")),
+            };
+            let then = if own.has_others { "does not use them" } else { "goes over TCP" };
+            let mut hcas: Vec<&str> = own.ports.iter().filter_map(|port| port.split(':').next()).collect();
+            hcas.dedup();
+            let message = format!(
+                "The UCX in {} has a libibverbs of its own, with {drivers}: it cannot open {}, so NIXL {then}.",
+                own.package,
+                condensed(&hcas)
+            );
+            let brought = ["ibverbs"].into_iter().chain(own.providers.iter().map(String::as_str));
+            let brought: Vec<String> = brought.map(|name| format!("lib{name}")).collect();
+            let fix = format!(
+                "Build NIXL in this image, against its libibverbs; or put links to the image's libraries in place of {} in {}.",
+                brought.join(" and "),
+                own.folder
+            );
+            Finding::warning(Id::LibraryOnTcp, message).about_ports(own.ports.clone()).with_fix(fix)
         }
         Remark::OnTcp(variable) => {
             let what =

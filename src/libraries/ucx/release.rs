@@ -2,6 +2,7 @@
 //! of NIXL 1.5.1), whose release no file name tells, and MPI another.
 
 use crate::facts::image::Image;
+use crate::facts::image::packages::Package;
 use crate::libraries::Subject;
 
 /// Major and minor number.
@@ -51,9 +52,13 @@ pub fn all(subject: &Subject) -> Vec<Release> {
     all
 }
 
-/// Whether NIXL is there, as packages of Python's call it: `nixl`, `nixl-cu12`.
 pub fn has_nixl(image: &Image) -> bool {
-    image.packages.iter().any(|package| package.name.starts_with("nixl"))
+    image.packages.iter().any(is_nixl)
+}
+
+/// NIXL, as packages of Python's call it: `nixl`, `nixl-cu12`.
+pub fn is_nixl(package: &Package) -> bool {
+    package.name.starts_with("nixl")
 }
 
 fn parse(text: &str) -> Option<Release> {

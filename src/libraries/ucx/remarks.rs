@@ -6,12 +6,15 @@ use super::alone::{Lost, lost};
 use super::index::{self, Index};
 use super::list::{Devices, names};
 use super::mend::{works, wrong_rail};
-use super::release::{EXCLUDES_DEVICES, HAS_LOCAL_SUBNET, HAS_SUBNETS, Release, all};
+use super::release::{EXCLUDES_DEVICES, HAS_LOCAL_SUBNET, HAS_SUBNETS, Release, all, is_nixl};
 use super::subnets::{Filter, read_bool};
 use super::taken::{taken, without_gid};
 use super::transports::{Unreadable, transports, unknown_transports, unreadable};
 use super::{DEVICES, GID_INDEX, LOCAL_SUBNET, SUBNETS, TRANSPORTS};
+use crate::fabric::Candidate;
+use crate::facts::image::packages::Package;
 use crate::libraries::Subject;
+use crate::libraries::nccl::installed::provider;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remark {
@@ -45,6 +48,23 @@ pub enum Remark {
     NoGidLeft(String),
     /// UCX ends with an error because an index and subnets are set.
     IndexAndSubnets,
+    /// The UCX in a package has a libibverbs of its own.
+    OwnLibibverbs(Own),
+}
+
+/// A libibverbs of a package, which cannot open all HCAs of the job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Own {
+    /// Name and version.
+    pub package: String,
+    /// The folder that it is in.
+    pub folder: String,
+    /// The providers that it has.
+    pub providers: Vec<String>,
+    /// The ports of the HCAs that it cannot open.
+    pub ports: Vec<String>,
+    /// Whether it can open another one.
+    pub has_others: bool,
 }
 
 /// What comes of a GID that is not this container's, the worst last.
@@ -65,11 +85,39 @@ pub fn remarks(subject: &Subject) -> Vec<Remark> {
     if !works(subject) {
         return remarks;
     }
+    remarks.extend(of_packages(subject));
     remarks.extend(of_transports(subject));
     remarks.extend(of_devices(subject));
     remarks.extend(of_gid(subject));
     remarks.extend(local_subnet(subject));
     remarks
+}
+
+fn of_packages(subject: &Subject) -> Vec<Remark> {
+    let packages = subject.facts.image.iter().flat_map(|image| &image.packages);
+    packages
+        .filter(|package| is_nixl(package))
+        .filter_map(|package| own_libibverbs(subject, package))
+        .collect()
+}
+
+fn own_libibverbs(subject: &Subject, package: &Package) -> Option<Remark> {
+    let own = package.libibverbs.as_ref()?;
+    let is_served = |port: &&Candidate| {
+        provider(port.hca).is_none_or(|name| own.providers.iter().any(|provider| provider == name))
+    };
+    let used = subject.rails.ports.iter().filter(|port| port.is_used());
+    let (served, lost): (Vec<&Candidate>, Vec<&Candidate>) = used.partition(is_served);
+    let file = package.path.join(&own.path);
+    (!lost.is_empty()).then(|| {
+        Remark::OwnLibibverbs(Own {
+            package: format!("{} {}", package.name, package.version),
+            folder: file.parent().unwrap_or(&package.path).display().to_string(),
+            providers: own.providers.clone(),
+            ports: lost.into_iter().map(Candidate::name).collect(),
+            has_others: !served.is_empty(),
+        })
+    })
 }
 
 fn of_transports(subject: &Subject) -> Vec<Remark> {

@@ -10,6 +10,7 @@ use super::architecture::{Kind, OURS};
 use super::cache::tests::{after_old, cache};
 use super::fake::{self, nccl};
 use super::library::VersionFrom;
+use super::packages::OwnLibibverbs;
 use super::*;
 use crate::facts::environment::Environment;
 

@@ -99,6 +99,15 @@ fn a_package_tells_which_of_its_libraries_are_not_its_own() {
         &format!("../../x.so,,1\n/x.so,,1\n{module},,1\nmooncake/cli.py,,1\n"),
     );
     note("vllm-0.11.0", "__editable__.vllm.pth,,1\n");
+    let own = "nixl_cu12.libs/libibverbs-1de1263b.so.1.14.48.0";
+    let brought = format!(
+        "{own},sha256=x,4\nnixl_cu12.libs/libmlx5-79ef1d27.so.1.24.48.0,,4\nnixl_cu12.libs/libgpr-3a8c5cf8.so.48,,4\n"
+    );
+    for library in brought.lines().filter_map(|line| line.split(',').next()) {
+        root.file(&format!("{SITE}/{library}"), "here");
+    }
+    note("nixl_cu12-1.5.1", &brought);
+    note("nixl_cu13-1.5.1", &brought.replace(",4", ",5"));
     let (image, errors) = root.read([("PATH", "/usr/bin")]);
     assert_eq!(errors, [""; 0]);
     let shown: Vec<(&str, usize, usize)> = image
@@ -110,12 +119,18 @@ fn a_package_tells_which_of_its_libraries_are_not_its_own() {
         shown,
         [
             ("mooncake-transfer-engine", 1, 0),
+            ("nixl-cu12", 0, 0),
+            ("nixl-cu13", 0, 3),
             ("nvidia-nvshmem-cu12", 0, 0),
             ("nvidia-nvshmem-cu13", 0, 1),
             ("vllm", 0, 0)
         ]
     );
     assert_eq!(image.packages[0].missing, [Path::new(module)]);
+    let libibverbs: Vec<_> =
+        image.packages.iter().filter_map(|package| package.libibverbs.as_ref()).collect();
+    let providers = vec!["mlx5".to_owned()];
+    assert_eq!(libibverbs, [&OwnLibibverbs { path: own.into(), providers }], "another file is not its own");
     let nvshmem: Vec<_> = image.nvshmem.iter().map(|library| library.version.as_deref()).collect();
     assert_eq!(nvshmem, [Some("3.4.5")], "the size tells whose the file is");
 }
