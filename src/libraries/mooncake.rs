@@ -169,9 +169,15 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
     let remark = |variable, what| Remark { library: TITLE, variable, what };
     let mut remarks = Vec::new();
     for variable in [STORE, ENGINE] {
-        let lost = not_here(subject, value(variable).unwrap_or_default().split(',').map(str::trim));
+        let Some(list) = subject.value(variable) else { continue };
+        // A port behind a name is no part of any name.
+        let names = || list.split(',').map(str::trim);
+        let lost = not_here(subject, names());
+        let hcas = used_hcas(subject);
         if !lost.is_empty() {
             remarks.push(remark(variable, What::NotHere(lost)));
+        } else if !hcas.is_empty() && !names().any(|name| hcas.contains(&name)) {
+            remarks.push(remark(variable, What::NoneOfTheJob { follows_nccl: false }));
         }
     }
     if value(STORE).is_some() && value(FINDS) == Some("0") {

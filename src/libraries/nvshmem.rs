@@ -38,6 +38,12 @@ const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
 const HANDLER: &str = "NVSHMEM_IBGDA_NIC_HANDLER";
 const INTERFACE: &str = "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME";
 
+/// Leads to an interface by the address in it, whatever [`INTERFACE`] says.
+const SESSION: &str = "NVSHMEM_BOOTSTRAP_UID_SESSION_ID";
+/// The error where no interface fits (`bootstrap_net_init` in
+/// `src/modules/bootstrap/uid/bootstrap_uid.cpp`).
+const NO_INTERFACE: &str = "No socket interface found";
+
 /// The first release that is known to read [`PREFIX`].
 const HAS_PREFIX: Version = Version::new(3, 4, 5);
 /// The NCCL that searches for a GID alike.
@@ -122,12 +128,15 @@ fn release(subject: &Subject) -> Option<Version> {
 
 /// An HCA of the job that IBGDA passes over for its name. DeepEP goes over IBGDA.
 fn renamed(subject: &Subject) -> Option<String> {
-    let mut used = subject.rails.ports.iter().filter(|port| port.is_used());
-    let is_renamed = |port: &&Candidate| {
-        port.hca.driver.as_deref() == Some("mlx5_core") && !port.hca.name.contains("mlx5")
-    };
     let wanted = has(subject, "deep-ep") && subject.value(PREFIX).is_none();
-    used.find(is_renamed).filter(|_| wanted).map(|port| port.hca.name.clone())
+    let renamed = of_mlx5(subject).find(|port| !port.hca.name.contains("mlx5"));
+    renamed.filter(|_| wanted).map(|port| port.hca.name.clone())
+}
+
+/// The ports of the job that IBGDA can use.
+fn of_mlx5<'a, 'r>(subject: &'r Subject<'a>) -> impl Iterator<Item = &'r Candidate<'a>> {
+    let used = subject.rails.ports.iter().filter(|port| port.is_used());
+    used.filter(|port| port.hca.driver.as_deref() == Some("mlx5_core"))
 }
 
 /// What the names of all HCAs of the job begin with.
@@ -158,8 +167,8 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
     let mut remarks = Vec::new();
     for variable in [HCAS, HCA_MAP] {
         let names = value(variable).unwrap_or_default();
-        let names = names.strip_prefix('^').unwrap_or(names).split(',');
-        let lost = not_here(subject, names);
+        let entries = names.strip_prefix('^').unwrap_or(names).split(',');
+        let lost = not_here(subject, entries.filter_map(|entry| entry.split(':').next()));
         if !lost.is_empty() {
             remarks.push(remark(variable, What::NotHere(lost)));
         }
@@ -176,6 +185,21 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
         && release < HAS_PREFIX
     {
         remarks.push(remark(PREFIX, What::Renamed { hca: renamed, release: release.to_string() }));
+    }
+    if let Some(prefix) = subject.value(PREFIX)
+        && has(subject, "deep-ep")
+        && release(subject) >= Some(HAS_PREFIX)
+        && of_mlx5(subject).next().is_some()
+        && !of_mlx5(subject).any(|port| port.hca.name.contains(prefix))
+    {
+        remarks.push(remark(PREFIX, What::NoneOfTheJob { follows_nccl: false }));
+    }
+    if let Some(wanted) = value(INTERFACE).filter(|_| value(SESSION).is_none()) {
+        let own = |name: &str| (name == "NCCL_SOCKET_IFNAME").then_some(wanted);
+        let net = &subject.facts.net;
+        if !net.interfaces.is_empty() && interfaces::first(net, own, MEETS_AS).is_err() {
+            remarks.push(remark(INTERFACE, What::NoInterface { says: NO_INTERFACE, follows_nccl: false }));
+        }
     }
     let by_gpu = value(HANDLER).is_none_or(|handler| ["auto", "gpu"].contains(&handler));
     let is_off = subject.facts.gpu.peer_mapping == Some(false);

@@ -41,10 +41,12 @@ pub enum What {
     Strangers(Vec<String>),
     /// It takes this port of each HCA alone, and the job uses others.
     Ports { taken: u32, others: Vec<String> },
-    /// The list takes none of the HCAs that the job uses.
-    NoneOfTheJob,
-    /// No interface is called like this.
-    NoInterface,
+    /// The variable leaves the library none of the HCAs that the job uses. Whether it would read NCCL's
+    /// variable without this one.
+    NoneOfTheJob { follows_nccl: bool },
+    /// No interface is called like this, and the library ends with this message. Whether it would read
+    /// NCCL's variable without this one.
+    NoInterface { says: &'static str, follows_nccl: bool },
     /// Every process of a node takes the same HCA.
     OneHca,
     /// Another variable makes the library ignore this one.
@@ -129,11 +131,10 @@ pub fn wrong_slot(subject: &Subject, taken: impl Fn(&Candidate) -> Option<i64>) 
     })
 }
 
-/// The names in a list, without their ports, that no HCA here has.
+/// The names that no HCA here has.
 pub fn not_here<'v>(subject: &Subject, names: impl Iterator<Item = &'v str>) -> Vec<String> {
     let is_here = |name: &str| subject.facts.rdma.iter().any(|hca| hca.name == name);
-    let name = |entry: &'v str| entry.split(':').next().unwrap_or_default();
-    names.map(name).filter(|name| !name.is_empty() && !is_here(name)).map(str::to_owned).collect()
+    names.filter(|name| !name.is_empty() && !is_here(name)).map(str::to_owned).collect()
 }
 
 /// Whether a switch is on, as programs usually read one.

@@ -38,6 +38,9 @@ const EP_FAMILY: &str = "UCCL_IB_ADDR_FAMILY";
 const EP_ROCE_VERSION: &str = "UCCL_IB_ROCE_VERSION_NUM";
 const EP_CLASS: &str = "UCCL_IB_TC";
 
+/// The error where no interface fits (`include/util/net.h`).
+const NO_INTERFACE: &str = "No IP interface found";
+
 /// The NCCL whose search for a GID, an interface and names it has.
 const SEARCHES_AS: Version = Version::new(2, 27, 7);
 const MEETS_AS: Version = Version::new(2, 19, 3);
@@ -119,7 +122,7 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
         if !used.is_empty()
             && !used.iter().any(|port| pattern.selects(&port.hca.name, Some(port.port.number)))
         {
-            remarks.push(remark(HCAS, What::NoneOfTheJob));
+            remarks.push(remark(HCAS, What::NoneOfTheJob { follows_nccl: true }));
         }
     }
     let is_number = |name: &&str| name.bytes().all(|byte| byte.is_ascii_digit());
@@ -157,7 +160,7 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
         && is_lost
         && !subject.facts.net.interfaces.is_empty()
     {
-        remarks.push(remark(INTERFACE, What::NoInterface));
+        remarks.push(remark(INTERFACE, What::NoInterface { says: NO_INTERFACE, follows_nccl: true }));
     }
     if !used.is_empty() && value(P2P_OVER) == Some("tcp") {
         remarks.push(remark(P2P_OVER, What::Tcp { whatever: false }));

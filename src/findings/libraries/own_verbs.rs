@@ -9,6 +9,7 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
     let Remark { library, variable, what } = remark;
     let set = shown(decided, variable);
     let remove = || format!("Remove {variable}, and rdma-init fills in what is needed.");
+    let follow = || format!("Remove {variable}: {library} then reads NCCL's variable.");
     let (id, message, fix) = match what {
         What::NotHere(names) => (
             Id::LibraryDevices,
@@ -58,17 +59,15 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
                 },
             )
         }
-        What::NoneOfTheJob => (
+        What::NoneOfTheJob { follows_nccl } => (
             Id::LibraryDevices,
             format!("{set}: {library} takes none of the HCAs that the job uses."),
-            format!("Remove {variable}: {library} then reads NCCL's variable."),
+            if *follows_nccl { follow() } else { remove() },
         ),
-        What::NoInterface => (
+        What::NoInterface { says, follows_nccl } => (
             Id::LibraryInterface,
-            format!(
-                "{set}: there is no such interface with an address, so {library} ends with \"No IP interface found\"."
-            ),
-            format!("Remove {variable}: {library} then reads NCCL's variable."),
+            format!("{set}: there is no such interface with an address, so {library} ends with {says:?}."),
+            if *follows_nccl { follow() } else { remove() },
         ),
         What::OneHca => (
             Id::LibraryDevices,
