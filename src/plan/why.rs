@@ -1,6 +1,6 @@
 //! The whole chain behind one variable.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::forecast::{Forecast, forecasts};
 use super::rule::{Known, OfProfile, Published};
@@ -8,6 +8,7 @@ use super::{Options, Outlook, Plan, Setting, User};
 use crate::facts::Facts;
 use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
+use crate::finding::Finding;
 use crate::libraries::{self, nccl::variables};
 use crate::profiles::{self, Profile};
 
@@ -34,8 +35,15 @@ pub struct Why {
     pub library: Option<Outlook>,
     /// Whether rdma-init looks at this variable. It knows nothing about others.
     pub concerns: bool,
-    /// The severities and messages of the findings that are about it.
-    pub findings: Vec<String>,
+    /// The findings that are about it. The document has their severities and messages.
+    #[serde(serialize_with = "messages")]
+    pub findings: Vec<Finding>,
+}
+
+fn messages<S: Serializer>(findings: &[Finding], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(
+        findings.iter().map(|finding| format!("{}: {}", finding.severity.as_str(), finding.message)),
+    )
 }
 
 impl Why {
@@ -81,7 +89,7 @@ impl Why {
                 .findings
                 .iter()
                 .filter(|finding| finding.about.variables.iter().any(|about| about == variable))
-                .map(|finding| format!("{}: {}", finding.severity.as_str(), finding.message))
+                .cloned()
                 .collect(),
         }
     }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::forecast;
+use super::plan::write_findings;
 use crate::plan::{Outcome, Plan, Why};
 use crate::text::visible;
 
@@ -17,10 +18,15 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
             "{} is not a variable of NCCL, of another library that rdma-init knows, of this profile or of the configuration: rdma-init does not set it",
             visible(&why.variable)
         )?;
-        return section(out, "findings", &why.findings);
+        return findings(out, why);
     }
     writeln!(out, "{}", visible(&headline(why)))?;
-    let mut section = |title: &str, lines: Vec<String>| section(out, title, &lines);
+    let mut section = |title: &str, lines: Vec<String>| -> io::Result<()> {
+        if !lines.is_empty() {
+            writeln!(out, "{title}")?;
+        }
+        lines.iter().try_for_each(|line| writeln!(out, "  {}", visible(line)))
+    };
     section("where it is set", set_in(why))?;
     section("what is published", words(&why.published))?;
     let tried = why.tried.iter().enumerate();
@@ -49,15 +55,14 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
         beside.filter_map(|outlook| Some(format!("{} will {}", outlook.title, outlook.will.as_ref()?)));
     section(&format!("what {library} does"), if why.library.is_some() { Vec::new() } else { nccl })?;
     section("what the library does", said.collect())?;
-    section("findings", why.findings.clone())
+    findings(out, why)
 }
 
-/// Writes the lines below their title, and nothing where there are none.
-fn section(out: &mut impl Write, title: &str, lines: &[String]) -> io::Result<()> {
-    if !lines.is_empty() {
-        writeln!(out, "{title}")?;
+fn findings(out: &mut impl Write, why: &Why) -> io::Result<()> {
+    if !why.findings.is_empty() {
+        writeln!(out, "findings")?;
     }
-    lines.iter().try_for_each(|line| writeln!(out, "  {}", visible(line)))
+    write_findings(out, why.findings.iter())
 }
 
 fn words(of: &[impl ToString]) -> Vec<String> {

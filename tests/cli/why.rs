@@ -29,6 +29,7 @@ fn a_value_of_the_user_has_what_it_does_and_what_would_be_without_it() {
             "NCCL 2.21.5 will use mlx5_1..mlx5_8, RoCE v1, GID slot 2",
             "without it, NCCL 2.21.5 would use mlx5_1..mlx5_8, RoCE v2, GID slot 3",
             "warning: NCCL_IB_GID_INDEX=2 (environment) is wrong here",
+            "\n      fix: ",
         ],
     );
 }
@@ -120,7 +121,10 @@ fn a_variable_that_nobody_knows_is_told_so() {
     expect(&of_others, &["MASTER_ADDR is not a variable of NCCL", "rdma-init does not set it"]);
     assert!(!of_others.contains("findings"), "{of_others}");
     let unknown = why(&golden::facts("master-addr-unknown-yet"), "MASTER_ADDR", &[]);
-    expect(&unknown, &["rdma-init does not set it", "findings\n  note: MASTER_ADDR=job-master-0 leads nowhere yet"]);
+    expect(
+        &unknown,
+        &["rdma-init does not set it", "findings\n  note: MASTER_ADDR=job-master-0 leads nowhere yet"],
+    );
     let gloo = why("demo:cce-roce", "GLOO_SOCKET_IFNAME", &[("GLOO_SOCKET_IFNAME", "eth9")]);
     expect(&gloo, &["GLOO_SOCKET_IFNAME=eth9, set by you, and stands"]);
     for name in ["", "\u{1b}[31m", "A=B", "A B"] {
