@@ -306,7 +306,7 @@ pub struct SelfTestArguments {
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_SIZE, value_parser = clap::value_parser!(u64).range(LEAST_SIZE..))]
     pub size: u64,
     /// How long the test of a port may take
-    #[arg(long, value_name = "TIME", default_value = "5s")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = some_time)]
     pub each: humantime::Duration,
     /// Wait for another node that runs self-test --peer, and test the fabric between the two as well
     #[arg(
@@ -352,7 +352,7 @@ pub struct PreflightArguments {
     #[arg(long, value_enum, default_value_t)]
     pub rounds: RoundsOption,
     /// How long the test of a port may take
-    #[arg(long, value_name = "TIME", default_value = "5s")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = some_time)]
     pub each: humantime::Duration,
     /// A rail between two nodes that moves less is slow
     #[arg(long, value_name = "GBPS", value_parser = gbps)]
@@ -437,6 +437,13 @@ fn is_given(value: &Value) -> bool {
         Value::Dict(_, table) => !table.is_empty(),
         _ => true,
     }
+}
+
+/// A time in which something can be done.
+fn some_time(text: &str) -> Result<humantime::Duration, String> {
+    let time: humantime::Duration =
+        text.parse().map_err(|error: humantime::DurationError| error.to_string())?;
+    if time.is_zero() { Err("expected a time above 0".to_owned()) } else { Ok(time) }
 }
 
 fn gbps(text: &str) -> Result<f32, String> {

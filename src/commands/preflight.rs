@@ -51,6 +51,21 @@ pub fn run(
         RoundsOption::Log => Extent::Doubling,
         RoundsOption::Full => Extent::Full,
     };
+    let files = Files::of(config);
+    let files = Files {
+        excluded: arguments.exclude_file.as_deref().or(files.excluded),
+        format: match arguments.format {
+            Some(ExcludeFormat::Lines) => Excluded::Lines,
+            Some(ExcludeFormat::Slurm) => Excluded::Slurm,
+            None => files.format,
+        },
+        html: arguments.html.as_deref().or(files.html),
+        ..files
+    };
+    // What all nodes do takes minutes, and is not thrown away for a file.
+    if part.node == 0 && part.local_rank == 0 {
+        files.unwritable().iter().for_each(|why| say(&sentence(&format!("preflight: {why}"))));
+    }
     let outcome = preflight::with_line(config, environment, &say, |say, show| {
         let terms = preflight::terms(config, environment, &part, say, show);
         job::run(&job::Terms { rounds, scope, limits, ..terms }, &facts, &plan, &report)
@@ -72,17 +87,9 @@ pub fn run(
         (None, true) => say(&outcome.told.line),
         (None, false) => writeln!(out, "{}", outcome.told.line)?,
     }
-    let files = Files::of(config);
-    let files = Files {
-        excluded: arguments.exclude_file.as_deref().or(files.excluded),
-        format: match arguments.format {
-            Some(ExcludeFormat::Lines) => Excluded::Lines,
-            Some(ExcludeFormat::Slurm) => Excluded::Slurm,
-            None => files.format,
-        },
-        html: arguments.html.as_deref().or(files.html),
-        ..files
-    };
+    for gap in verdict.iter().filter_map(|verdict| files.gap(verdict)) {
+        say(&sentence(&format!("preflight: {gap}")));
+    }
     let unwritten = verdict.iter().flat_map(|verdict| files.write(verdict)).collect::<Vec<_>>().join("; ");
     anyhow::ensure!(unwritten.is_empty(), "{unwritten}");
     Ok(if outcome.told.passed { 0 } else { FAILED })

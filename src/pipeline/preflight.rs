@@ -7,7 +7,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::libc;
+use nix::unistd::{self, AccessFlags};
 
 use crate::config::{Config, Demand, Excluded, TOKEN_VARIABLE};
 use crate::facts::environment::Environment;
@@ -120,6 +122,10 @@ pub fn refusal(
         prefix: "preflight-",
     };
     let told = part(&asked, environment, command).and_then(|part| {
+        if part.node == 0 && part.local_rank == 0 {
+            let unwritable = Files::of(config).unwritable();
+            unwritable.iter().for_each(|why| log.warn(&sentence(&format!("preflight: {why}"))));
+        }
         with_line(config, environment, &|text| log.note(text), |say, show| {
             job::run(&terms(config, environment, &part, say, show), facts, plan, report)
         })
@@ -153,8 +159,9 @@ fn tell_all(config: &Config, judged: &Judged, log: &Log) {
             _ => {}
         }
     }
-    for why in Files::of(config).write(&verdict) {
-        log.warn(&why);
+    let files = Files::of(config);
+    for why in files.write(&verdict).into_iter().chain(files.gap(&verdict)) {
+        log.warn(&sentence(&format!("preflight: {why}")));
     }
 }
 
@@ -179,6 +186,20 @@ impl<'a> Files<'a> {
         }
     }
 
+    /// What the list of nodes at fault does not tell, where one is wanted.
+    #[must_use]
+    pub fn gap(&self, verdict: &Verdict) -> Option<String> {
+        self.excluded.and_then(|_| verdict.gap())
+    }
+
+    /// Gives a sentence about each one that cannot be written, as far as can be told without writing.
+    #[must_use]
+    pub fn unwritable(&self) -> Vec<String> {
+        let files = [self.excluded, self.html, self.json].into_iter().flatten();
+        let refused = files.filter_map(|path| Some((path, access(path).err()?)));
+        refused.map(|(path, error)| format!("cannot write {}: {}", path.display(), error.desc())).collect()
+    }
+
     /// Writes all of them. Gives a sentence about each one that cannot be written.
     #[must_use]
     pub fn write(&self, verdict: &Verdict) -> Vec<String> {
@@ -193,6 +214,20 @@ impl<'a> Files<'a> {
             file(self.json, &|mut out| json::write_line(&mut out, verdict)),
         ];
         written.into_iter().flatten().collect()
+    }
+}
+
+/// Whether a file can be written, or made.
+///
+/// # Errors
+/// As for access(2).
+fn access(path: &Path) -> nix::Result<()> {
+    match unistd::access(path, AccessFlags::W_OK) {
+        Err(Errno::ENOENT) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            unistd::access(folder.unwrap_or(Path::new(".")), AccessFlags::W_OK | AccessFlags::X_OK)
+        }
+        told => told,
     }
 }
 
@@ -222,6 +257,24 @@ mod tests {
     use nix::unistd::mkfifo;
 
     use super::*;
+
+    #[test]
+    fn what_cannot_be_written_is_told_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("file"), "").unwrap();
+        let told = |name: &str| {
+            let html = path(name);
+            Files { excluded: None, format: Excluded::Lines, html: Some(&html), json: None }.unwritable()
+        };
+        assert_eq!(told("file"), [""; 0]);
+        assert_eq!(told("new"), [""; 0]);
+        assert!(!path("new").exists());
+        let lost = told("missing/new");
+        assert!(lost[0].ends_with("missing/new: No such file or directory"), "{lost:?}");
+        let lost = told("file/new");
+        assert!(lost[0].ends_with("file/new: Not a directory"), "{lost:?}");
+    }
 
     #[test]
     fn a_file_is_not_written_through_a_link_and_a_fifo_is_not_waited_for() {

@@ -9,7 +9,7 @@ use super::evidence::{Came, Evidence, Gone, Try};
 use super::names::host;
 use super::outliers::{self, Figure, Slow, Who};
 use super::words;
-use crate::text::{counted, visible};
+use crate::text::{condensed_to, counted, visible};
 
 pub const SCHEMA: &str = "rdma-init/preflight/1";
 
@@ -131,14 +131,34 @@ impl Verdict<'_> {
     /// cannot be left out, and neither can one whose name is none of a host: a node tells its name
     /// itself, and `gpu-[0-99]` would leave out others.
     pub fn exclude(&self) -> Vec<String> {
-        let members = self.evidence.members();
-        // A container may have a name of its own, which the scheduler does not know.
-        let name = |node: u32| {
-            let member = members.get(node as usize)?;
-            Some(member.of_launcher.as_deref().unwrap_or_else(|| host(&member.name)))
-        };
-        let names = self.accused().into_iter().filter_map(name).filter(|name| is_host(name));
+        let names = self.accused().into_iter().filter_map(|node| self.of_scheduler(node));
         names.collect::<indexmap::IndexSet<&str>>().into_iter().map(str::to_owned).collect()
+    }
+
+    /// What [`exclude`](Verdict::exclude) does not tell a scheduler that it would have to know, as a
+    /// sentence.
+    pub fn gap(&self) -> Option<String> {
+        let nameless = self.accused().into_iter().filter(|node| self.of_scheduler(*node).is_none());
+        let names: Vec<String> = nameless.map(|node| self.evidence.name(node)).collect();
+        let what = match names.len() {
+            0 if self.passed || !self.accused().is_empty() => return None,
+            0 => {
+                return Some(
+                    "the list of nodes at fault is empty, because no node is at fault alone".to_owned(),
+                );
+            }
+            1 => "is at fault, and has no name that a scheduler can use",
+            _ => "are at fault, and have no names that a scheduler can use",
+        };
+        Some(format!("the list of nodes at fault is not whole: {} {what}", condensed_to(&names, NAMED)))
+    }
+
+    /// The name by which a scheduler knows a node.
+    fn of_scheduler(&self, node: u32) -> Option<&str> {
+        let member = self.evidence.members().get(node as usize)?;
+        // A container may have a name of its own, which the scheduler does not know.
+        let name = member.of_launcher.as_deref().unwrap_or_else(|| host(&member.name));
+        is_host(name).then_some(name)
     }
 }
 

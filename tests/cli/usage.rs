@@ -255,6 +255,27 @@ fn the_path_is_searched_as_a_shell_does() {
 }
 
 #[test]
+fn values_of_the_preflight_that_nobody_could_use_are_errors() {
+    for (meet, said) in [
+        ("a b", "--meet=a b: \"a b\" is not an address; expected HOST:PORT"),
+        ("", "--meet=: \"\" is not an address"),
+        ("node-0:99999", "is not an address"),
+        ("node-0:0", "port 0 is no port of node 0"),
+        (":7777", "the address of node 0 has no host"),
+    ] {
+        run(rdma_init(["preflight", "--nodes", "2", "--node", "1", "--meet", meet])).expect_error(&[said]);
+    }
+    for (option, value, said) in [
+        ("--each", "0s", "expected a time above 0"),
+        ("--each", "soon", "expected number"),
+        ("--min-bandwidth", "-1", "expected a number above 0"),
+        ("--min-bandwidth", "nan", "expected a number above 0"),
+    ] {
+        run(rdma_init(["preflight", &format!("{option}={value}")])).expect_error(&[option, said]);
+    }
+}
+
+#[test]
 fn exit_codes_are_passed_on() {
     for code in [0, 1, 2, 32, 64, 121, 125, 126, 127, 128, 143, 254, 255] {
         run(rdma_init(["--", "sh", "-c", &format!("exit {code}")])).expect_code(code);

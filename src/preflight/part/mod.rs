@@ -11,6 +11,7 @@ mod torchrun;
 use crate::facts::environment::Environment;
 use crate::preflight::schedule::MOST_NODES;
 use crate::text::{shortened, visible};
+use crate::wire::Address;
 use launchers::{LAUNCHERS, Said};
 
 /// What this node knows of the job.
@@ -130,6 +131,12 @@ pub fn find(asked: &Asked, seen: &Seen) -> Result<Part, String> {
         let option = option("meet HOST, a name or address of node 0");
         return Err(unknown("where the nodes meet", &option, gap, &all));
     }
+    if let Some(told) = meet.as_ref().filter(|_| nodes.value > 1) {
+        place(&told.value, node.value).map_err(|why| match told.from.as_str() {
+            "" => why,
+            from => format!("{from}: {why}"),
+        })?;
+    }
     let local = teller.or(all.first()).and_then(|said| said.local.clone());
     let job = all.iter().find_map(|said| said.job.clone());
     let evidence = [Some(nodes.from), Some(node.from), local.as_ref().map(|told| told.from.clone())]
@@ -147,6 +154,16 @@ pub fn find(asked: &Asked, seen: &Seen) -> Result<Part, String> {
         names,
         evidence,
     })
+}
+
+/// Reads where node 0 is, as a node with this index needs to know it.
+fn place(text: &str, node: u32) -> Result<Address, String> {
+    let place: Address = text.parse()?;
+    match (place.port, place.is_empty()) {
+        (0, _) => Err("port 0 is no port of node 0".to_owned()),
+        (_, true) if node > 0 => Err("the address of node 0 has no host".to_owned()),
+        _ => Ok(place),
+    }
 }
 
 fn unknown(what: &str, option: &str, gap: Option<&str>, all: &[Said]) -> String {

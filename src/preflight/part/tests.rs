@@ -226,6 +226,21 @@ fn ranks_of_open_mpi() {
 }
 
 #[test]
+fn a_place_to_meet_is_an_address_with_a_host() {
+    let of = |meet, node| {
+        let variables = [("PET_NNODES", "2"), ("PET_NODE_RANK", node), ("PET_MASTER_ADDR", meet)];
+        Host { variables: &variables, ..Host::default() }.found()
+    };
+    assert_eq!(
+        of("a b", "1"),
+        "PET_MASTER_ADDR=a b: \"a b\" is not an address; expected HOST:PORT, [IPV6]:PORT, or HOST alone for port 18516"
+    );
+    assert!(of("n1:0", "1").ends_with("port 0 is no port of node 0"));
+    assert!(of(":7777", "1").ends_with("the address of node 0 has no host"));
+    assert_eq!(of(":7777", "0"), "0 of 2, task 0, at :7777");
+}
+
+#[test]
 fn where_ranks_of_mpi_meet() {
     let mut variables = open_mpi("3", "2", ["1", "0"], "3", "");
     // An allocation of Slurm, in which mpirun has started its daemons as a step.

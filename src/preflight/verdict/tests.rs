@@ -124,6 +124,8 @@ fn who_is_not_there_is_named_with_its_index() {
     assert_eq!(verdict.accused(), [1, 2, 3]);
     // They have no names that a scheduler knows.
     assert!(verdict.exclude().is_empty());
+    let gap = "the list of nodes at fault is not whole: node 1..node 3 are at fault, and have no names that a scheduler can use";
+    assert_eq!(verdict.gap().as_deref(), Some(gap));
 }
 
 #[test]
@@ -170,6 +172,16 @@ fn the_document_has_every_pair() {
 }
 
 #[test]
+fn a_list_for_a_scheduler_that_leaves_nobody_out_is_told() {
+    let two = job(2, &|_, _, rail| if rail == 0 { Err("send failed") } else { Ok(390.0) });
+    let verdict = judge(&two, &Asked::default());
+    let gap = "the list of nodes at fault is empty, because no node is at fault alone";
+    assert_eq!((verdict.exclude().len(), verdict.gap().as_deref()), (0, Some(gap)));
+    let sound = job(4, &|_, _, _| Ok(390.0));
+    assert_eq!(judge(&sound, &Asked::default()).gap(), None);
+}
+
+#[test]
 fn names_of_others_cannot_move_the_cursor() {
     let mut evidence = Evidence::new(
         vec![
@@ -202,5 +214,5 @@ fn a_scheduler_is_told_its_own_name_of_a_node() {
     let evidence = Evidence::new(vec![member, Member::default()], 1);
     let unfit = [(0, "x".to_owned())];
     let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
-    assert_eq!(verdict.exclude(), ["gpu-09"]);
+    assert_eq!((verdict.exclude(), verdict.gap()), (vec!["gpu-09".to_owned()], None));
 }
