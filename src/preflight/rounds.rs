@@ -7,6 +7,9 @@
 //!
 //! This process never waits for a partner. It hears node 0, its guests and its tasks all at once.
 
+mod caller;
+mod current;
+
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
@@ -20,7 +23,10 @@ use super::message::{Answer, Call, Job, LONGEST, PAIR, Partner, REPORTS_AT_ONCE,
 use super::node::{ALIVE, HUNG, Node, presentable};
 use super::pair::{PairFailure, PairOutcome, PairReport};
 use super::prove;
-use super::task::{Lost, Task};
+use super::task::Task;
+use caller::Caller;
+use current::{At, Pair};
+
 use crate::text::{shortened, visible};
 use crate::verbs::rail::Side;
 use crate::wire::Channel;
@@ -31,12 +37,6 @@ use crate::wire::stranger::Stranger;
 
 /// How often a node that is called says that it is busy.
 const BUSY: Duration = Duration::from_secs(2);
-
-/// How long a call is waited for before the other node is asked.
-const ASK_AFTER: Duration = Duration::from_secs(3);
-
-/// How long a call may still come after the other node could not be asked.
-const GRACE: Duration = Duration::from_secs(3);
 
 /// The most connections whose other end has not proven anything yet, and the most that wait.
 const MOST: usize = 64;
@@ -66,31 +66,6 @@ pub struct Rounds<'a> {
     owes: bool,
     /// Whether node 0 is about to name more pairs.
     expects: bool,
-}
-
-/// The pair that this node is in.
-struct Pair {
-    with: Partner,
-    since: Instant,
-    at: At,
-}
-
-enum At {
-    /// This node calls, and tries the rails.
-    Calling(Task),
-    /// The other node has called, and both try the rails.
-    Trying(Task),
-    /// The other node is waited for, and perhaps asked.
-    Waiting { asking: Option<Task>, failed: Option<(Instant, PairFailure)> },
-}
-
-/// Somebody who has proven to be ours.
-struct Caller {
-    channel: Channel,
-    call: Option<Call>,
-    since: Instant,
-    /// When it hears that this node is busy.
-    next: Instant,
 }
 
 impl<'a> Rounds<'a> {
@@ -138,9 +113,8 @@ impl<'a> Rounds<'a> {
             // Somebody who is no node of this job is of no interest here.
             guests.accept(self.listener, Instant::now() + SILENT, &mut |_| {})?;
             while let Some(proven) = guests.hear(&mut |_| {}) {
-                let now = Instant::now();
                 if self.callers.len() < MOST {
-                    self.callers.push(Caller { channel: proven.channel, call: None, since: now, next: now });
+                    self.callers.push(Caller::new(proven.channel));
                 }
             }
             self.hear_callers();
@@ -219,7 +193,7 @@ impl<'a> Rounds<'a> {
             let gone = self.gone.iter().any(|(node, _)| *node == pair.with.node);
             let outcome = match gone {
                 true => Some(PairOutcome::Failed(PairFailure::Left)),
-                false => look(pair),
+                false => pair.outcome(),
             };
             if let Some(outcome) = outcome {
                 self.end_pair(outcome);
@@ -269,18 +243,16 @@ impl<'a> Rounds<'a> {
 
     /// Asks the partner, where its call does not come.
     fn ask(&mut self) {
-        let Some(pair) = &self.pair else { return };
-        let is_due = matches!(&pair.at, At::Waiting { asking: None, failed: None })
-            && pair.since.elapsed() >= ASK_AFTER;
-        if is_due {
-            let with = pair.with.clone();
-            let at = self.start(&with, false).unwrap_or_else(|why| At::Waiting {
-                asking: None,
-                failed: Some((Instant::now(), PairFailure::Refused(why))),
-            });
-            if let Some(pair) = &mut self.pair {
-                pair.at = at;
-            }
+        let Some(with) = self.pair.as_ref().filter(|pair| pair.is_late()).map(|pair| pair.with.clone())
+        else {
+            return;
+        };
+        let at = self.start(&with, false).unwrap_or_else(|why| At::Waiting {
+            asking: None,
+            failed: Some((Instant::now(), PairFailure::Refused(why))),
+        });
+        if let Some(pair) = &mut self.pair {
+            pair.at = at;
         }
     }
 
@@ -379,62 +351,11 @@ impl<'a> Rounds<'a> {
             next = next.min(caller.next.max(now + Duration::from_millis(1)));
         }
         if let Some(pair) = &self.pair {
-            if let At::Waiting { asking: None, failed } = &pair.at {
-                let due = failed.as_ref().map_or(pair.since + ASK_AFTER, |(at, _)| *at + GRACE);
-                next = next.min(due);
-            }
-            if let At::Calling(task) | At::Trying(task) | At::Waiting { asking: Some(task), .. } = &pair.at {
-                fds.push(PollFd::new(task.fd(), PollFlags::POLLIN));
-                next = next.min(task.deadline());
-            }
+            next = next.min(pair.due());
+            fds.extend(pair.task().map(|task| PollFd::new(task.fd(), PollFlags::POLLIN)));
         }
         // An interruption is as good as an event: the loop looks again.
         let _ = poll(&mut fds, timeout(next.saturating_duration_since(now)));
-    }
-}
-
-impl Caller {
-    /// Whether it has said what it wants.
-    fn hear(&mut self) -> Result<bool, Stranger> {
-        match self.channel.receive_if_there(1024)? {
-            Some(call) if self.call.is_none() => self.call = Some(call),
-            Some(Call::Ready { .. } | Call::Asks { .. }) => return Err(self.channel.unexpected("a call")),
-            None => {}
-        }
-        if self.call.is_none() && self.since.elapsed() > SILENT {
-            return Err(self.channel.connection().silent(SILENT));
-        }
-        Ok(self.call.is_some())
-    }
-}
-
-/// How the pair has ended, if it has.
-fn look(pair: &mut Pair) -> Option<PairOutcome> {
-    let found = |task: &mut Task, late: PairFailure| {
-        let found = task.result::<PairOutcome>()?;
-        Some(match found {
-            Ok(outcome) => outcome,
-            Err(Lost::Late) => PairOutcome::Failed(late),
-            Err(Lost::Ended) => PairOutcome::Failed(PairFailure::Refused(
-                "the process for the pair has ended without a result".to_owned(),
-            )),
-        })
-    };
-    let outcome = match &mut pair.at {
-        At::Calling(task) | At::Trying(task) => return found(task, PairFailure::Silent),
-        At::Waiting { asking: Some(task), .. } => found(task, PairFailure::Silent)?,
-        At::Waiting { asking: None, failed } => {
-            let (at, failure) = failed.clone()?;
-            return (at.elapsed() >= GRACE).then_some(PairOutcome::Failed(failure));
-        }
-    };
-    // The partner could not be asked, or says why it will not call. Its call may be under way.
-    match outcome {
-        PairOutcome::Failed(failure) => {
-            pair.at = At::Waiting { asking: None, failed: Some((Instant::now(), failure)) };
-            None
-        }
-        rails => Some(rails),
     }
 }
 
