@@ -43,6 +43,12 @@ of_this_machine() {
     run "${4:-$1}" "$2" cargo test --locked --no-fail-fast --test "$1"
 }
 
+# machine NAME SUITE: the virtual machine of that name, which is set up first.
+machine() {
+    RDMA_INIT_VM_MACHINE=$1 sh tests/vm/setup.sh || return
+    RDMA_INIT_VM_MACHINE=$1 of_this_machine vm 2 "$program" "$2"
+}
+
 # Many of the tests only wait, so that eight of them can run at once.
 one() {
     case $1 in
@@ -57,8 +63,8 @@ one() {
             ;;
         nccl) RDMA_INIT_TEST_NCCL_ARCHITECTURE=aarch64 of_this_machine nccl 2 "$program" ;;
         vm)
-            RDMA_INIT_VM_MACHINE=aarch64 of_this_machine vm 2 "$program" || return
-            RDMA_INIT_VM_MACHINE=aarch64-16k of_this_machine vm 2 "$program" vm-16k
+            machine aarch64 vm || return
+            machine aarch64-16k vm-16k
             ;;
         *) of_this_machine "$1" 8 "$program" ;;
     esac

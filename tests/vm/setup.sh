@@ -61,7 +61,7 @@ install_missing() {
     [ -n "$missing" ] || return 0
     say "installing$missing"
     # shellcheck disable=SC2086
-    apt $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q install -y \
+    apt $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q install -y -o DPkg::Lock::Timeout=300 \
         --no-install-recommends $missing >&2 || die "cannot install$missing"
 }
 
@@ -247,12 +247,12 @@ build_initramfs() {
     rm -rf "$top"
 }
 
-install_missing
 mkdir -p "$cache"
 cache=$(cd "$cache" && pwd -P)
-# Test programs that run at once may each want the cache.
+# Tests that run at once may each want the programs and the cache.
 exec 9>"$cache/lock"
 flock 9
+install_missing
 
 busybox=/bin/busybox
 if [ -n "$debian" ]; then
