@@ -112,7 +112,12 @@ impl Reader {
     /// The text of a file that only saves work. Nothing is remembered if the file does not
     /// exist or cannot be read.
     pub fn text_if_readable(&self, path: impl AsRef<Path>) -> Option<String> {
-        read_regular(&self.path(path), LIMIT, Links::Followed).ok().map(clean)
+        self.long_text_if_readable(path, LIMIT)
+    }
+
+    /// As [`Reader::text_if_readable`], of a file that may be longer than others, up to this limit.
+    pub fn long_text_if_readable(&self, path: impl AsRef<Path>, limit: u64) -> Option<String> {
+        read_regular(&self.path(path), limit, Links::Followed).ok().map(clean)
     }
 
     /// The text of a kernel attribute of which there are very many, with the

@@ -231,7 +231,8 @@ ids! {
 
     /// `MASTER_ADDR` leads to the loopback, and this is not the first node of the job.
     MasterLoopback = "master-loopback", "Set `MASTER_ADDR` to an address of the first node, or to a name that leads there from each node.";
-    /// Neither `/etc/hosts` nor DNS knows the name in `MASTER_ADDR` yet.
+    /// `/etc/hosts` does not have the name in `MASTER_ADDR`, and DNS does not know it yet or has not answered
+    /// within a second.
     MasterUnknown = "master-unknown", "Nothing, where the first node is still starting. Else correct the name, or make what gives it an address: in Kubernetes a headless Service.";
 
     // Libraries beside NCCL.

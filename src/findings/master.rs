@@ -63,7 +63,7 @@ fn is_own(facts: &Facts, name: &str, address: IpAddr) -> bool {
 /// `torch/csrc/distributed/c10d/socket.cpp`, PyTorch 1.12 and later).
 fn unknown(name: &str, why: &str) -> Finding {
     let message = format!(
-        "MASTER_ADDR={name} leads nowhere yet: {why}. The processes of torch.distributed ask for it again until their time-out."
+        "This node does not know yet where MASTER_ADDR={name} leads: {why}. The processes of torch.distributed ask for it again until their time-out."
     );
     Finding::info(Id::MasterUnknown, message).about_variables(["MASTER_ADDR"]).with_fix(
         "Nothing, where the first node is still starting. Else correct the name, or make what gives it an address: in Kubernetes a headless Service.",

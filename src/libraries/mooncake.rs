@@ -102,7 +102,7 @@ fn fills(subject: &Subject) -> Vec<Fill> {
 /// The port that it takes of each HCA, or is to take: the one that all HCAs of the job use, if nobody
 /// has said another one.
 fn port_of(subject: &Subject, may_fill: bool) -> u32 {
-    let set = subject.in_environment(PORT).map(atoi).filter(|port| (1..256).contains(port));
+    let set = subject.in_environment(PORT).map(atoi).filter(|port| (0..256).contains(port));
     if let Some(port) = set.and_then(|port| u32::try_from(port).ok()) {
         return port;
     }
@@ -168,14 +168,15 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
     let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
     let remark = |variable, what| Remark { library: TITLE, variable, what };
     let mut remarks = Vec::new();
-    for variable in [STORE, ENGINE] {
+    let reads_engine = release(subject).is_none_or(|release| release >= FILTERS_ENGINE);
+    for variable in [Some(STORE), reads_engine.then_some(ENGINE)].into_iter().flatten() {
         let Some(list) = subject.value(variable) else { continue };
         // A port behind a name is no part of any name.
         let names = || list.split(',').map(str::trim);
         let lost = not_here(subject, names());
         let hcas = used_hcas(subject);
         if !lost.is_empty() {
-            remarks.push(remark(variable, What::NotHere(lost)));
+            remarks.push(remark(variable, What::NotHere { names: lost, or_numbers: false }));
         } else if !hcas.is_empty() && !names().any(|name| hcas.contains(&name)) {
             remarks.push(remark(variable, What::NoneOfTheJob { follows_nccl: false }));
         }
@@ -184,14 +185,15 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
         remarks.push(remark(STORE, What::Ignored { by: FINDS }));
     }
     // Of a wrong index of NCCL's, the findings on NCCL tell.
-    let of_nccl = value(INDEX).is_none() && subject.in_environment(OF_NCCL).is_some();
+    let of_nccl = subject.in_environment(INDEX).is_none() && subject.in_environment(OF_NCCL).is_some();
     let number = port_of(subject, false);
     let wrong = wrong_slot(subject, |port| taken(subject, number, port));
     if let Some((port, slot)) = wrong.filter(|_| !of_nccl) {
+        let right = right_index(subject);
         // A variable that is set to nothing keeps the right value from being filled in, too.
         remarks.push(match subject.in_environment(INDEX) {
-            Some(_) => remark(INDEX, What::Slot { port, slot, right: right_index(subject) }),
-            None => remark(INDEX, What::OwnSlot { port, slot }),
+            Some(_) => remark(INDEX, What::Slot { port, slot, index: INDEX, right }),
+            None => remark(INDEX, What::OwnSlot { port, slot, right }),
         });
     }
     let not_taken = |other: &&Candidate| other.is_used() && other.port.number != number;

@@ -15,10 +15,12 @@
 //!   open the uverbs node and pin memory may use it, and findings of their own tell of both.
 //! * Processes meet as those of NCCL do (`bootstrap_uid`, `ncclFindInterfaces`).
 
+use super::nccl::number::atoi;
 use super::nccl::version::Version;
 use super::nccl::{gid, interfaces};
 use super::own_verbs::{
-    Remark, What, Without, class_of_nccl, fill, is_on, not_here, right_index, strangers, wrong_slot,
+    Remark, What, Without, class_of_nccl, fill, is_on, not_here, of_interface, right_index, strangers,
+    wrong_slot,
 };
 use super::{Fill, Library, Remark as OfLibrary, Subject};
 use crate::fabric::interface::obstacle;
@@ -161,6 +163,24 @@ fn taken(subject: &Subject, port: &Candidate) -> Option<i64> {
     gid::index(&port.port.gids, get, SEARCHES_AS).ok()
 }
 
+/// Whether a list leaves the library no port of the job: `mlx5_0`, `mlx5_0:1`, `mlx5_0:1:2`, or `^` and
+/// those to leave out.
+fn leaves_none(subject: &Subject, list: &str) -> bool {
+    let (excluded, list) = match list.strip_prefix('^') {
+        Some(rest) => (true, rest),
+        None => (false, list),
+    };
+    let is_named = |port: &Candidate| {
+        list.split(',').any(|entry| {
+            let mut parts = entry.split(':');
+            parts.next() == Some(&port.hca.name)
+                && parts.next().is_none_or(|number| atoi(number) == i64::from(port.port.number))
+        })
+    };
+    let mut used = subject.rails.ports.iter().filter(|port| port.is_used()).peekable();
+    used.peek().is_some() && used.all(|port| is_named(port) == excluded)
+}
+
 fn remarks(subject: &Subject) -> Vec<Remark> {
     let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
     let remark = |variable, what| Remark { library: TITLE, variable, what };
@@ -169,8 +189,11 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
         let names = value(variable).unwrap_or_default();
         let entries = names.strip_prefix('^').unwrap_or(names).split(',');
         let lost = not_here(subject, entries.filter_map(|entry| entry.split(':').next()));
+        let is_ignored = variable == HCA_MAP && value(HCAS).is_some();
         if !lost.is_empty() {
-            remarks.push(remark(variable, What::NotHere(lost)));
+            remarks.push(remark(variable, What::NotHere { names: lost, or_numbers: false }));
+        } else if !names.is_empty() && !is_ignored && leaves_none(subject, names) {
+            remarks.push(remark(variable, What::NoneOfTheJob { follows_nccl: false }));
         }
     }
     if value(HCAS).is_some() && value(HCA_MAP).is_some() {
@@ -194,13 +217,9 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
     {
         remarks.push(remark(PREFIX, What::NoneOfTheJob { follows_nccl: false }));
     }
-    if let Some(wanted) = value(INTERFACE).filter(|_| value(SESSION).is_none()) {
-        let own = |name: &str| (name == "NCCL_SOCKET_IFNAME").then_some(wanted);
-        let net = &subject.facts.net;
-        if !net.interfaces.is_empty() && interfaces::first(net, own, MEETS_AS).is_err() {
-            remarks.push(remark(INTERFACE, What::NoInterface { says: NO_INTERFACE, follows_nccl: false }));
-        }
-    }
+    let wanted = value(INTERFACE).filter(|_| value(SESSION).is_none());
+    let of_interface = of_interface(subject, wanted, MEETS_AS, NO_INTERFACE, false);
+    remarks.extend(of_interface.map(|what| remark(INTERFACE, what)));
     let by_gpu = value(HANDLER).is_none_or(|handler| ["auto", "gpu"].contains(&handler));
     let is_off = subject.facts.gpu.peer_mapping == Some(false);
     if by_gpu && is_off && has(subject, "deep-ep") && used > 0 {
@@ -208,10 +227,12 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
     }
     if let Some((port, slot)) = wrong_slot(subject, |port| taken(subject, port)) {
         // A variable that is set to nothing keeps the right value from being filled in, too.
-        let set = [INDEX, RANGE, FAMILY].into_iter().find(|name| subject.value(name).is_some());
+        let steers = [INDEX, RANGE, FAMILY, ROCE_VERSION];
+        let set = steers.into_iter().find(|name| subject.value(name).is_some());
+        let right = right_index(subject);
         remarks.push(match set {
-            Some(variable) => remark(variable, What::Slot { port, slot, right: right_index(subject) }),
-            None => remark(INDEX, What::OwnSlot { port, slot }),
+            Some(variable) => remark(variable, What::Slot { port, slot, index: INDEX, right }),
+            None => remark(INDEX, What::OwnSlot { port, slot, right }),
         });
     }
     remarks

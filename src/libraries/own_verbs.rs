@@ -2,6 +2,9 @@
 //! they can open, and a GID of their own choice.
 
 use super::nccl::devices::visible;
+use super::nccl::interfaces;
+use super::nccl::number::strtoll;
+use super::nccl::version::Version;
 use super::{Fill, Subject, Why};
 use crate::fabric::distance::of_hca;
 use crate::fabric::gid::{Rail, common_index, of_one_family, rails};
@@ -30,15 +33,21 @@ pub type Remark = super::About<What>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// Names in a list that no HCA here has.
-    NotHere(Vec<String>),
-    /// A slot that has no GID of this container on a port.
-    Slot { port: String, slot: i64, right: Option<u32> },
-    /// The library itself chooses such a slot, and no one index would be right for all ports.
-    OwnSlot { port: String, slot: i64 },
+    /// Names in a list that no HCA here has. Whether the list may have numbers in their place.
+    NotHere { names: Vec<String>, or_numbers: bool },
+    /// A slot that has no GID of this container on a port; the variable for an index, and the one that is
+    /// right on all ports.
+    Slot { port: String, slot: i64, index: &'static str, right: Option<u32> },
+    /// The library itself chooses such a slot. Unless there is an index that is right on all ports,
+    /// nothing can be done about it.
+    OwnSlot { port: String, slot: i64, right: Option<u32> },
     /// It may take these ports, which the job leaves out, and its variable would take from each GPU
     /// its nearest HCA.
     Strangers(Vec<String>),
+    /// It may take these ports, because the variable is set to nothing.
+    StrangersOfEmpty(Vec<String>),
+    /// Its processes meet on this interface, which is the loopback.
+    Loopback(String),
     /// It takes this port of each HCA alone, and the job uses others.
     Ports { taken: u32, others: Vec<String> },
     /// The variable leaves the library none of the HCAs that the job uses. Whether it would read NCCL's
@@ -68,9 +77,10 @@ pub fn fill(library: &'static str, variable: &'static str, value: String, withou
 /// The traffic class of NCCL for a library's own variable, where nobody has set that.
 pub fn class_of_nccl(subject: &Subject, library: &'static str, variable: &'static str) -> Option<Fill> {
     const OF_NCCL: &str = "NCCL_IB_TC";
-    let class = subject.value(OF_NCCL).filter(|class| class.parse::<u8>().is_ok_and(|class| class > 0))?;
+    // NCCL reads 0x6a and 0152 as C does. Most others read decimal numbers alone.
+    let class = strtoll(subject.value(OF_NCCL)?).filter(|class| (1..256).contains(class))?;
     let is_free = subject.value(variable).is_none() && roce(subject).next().is_some();
-    is_free.then(|| fill(library, variable, class.to_owned(), Without::Class(OF_NCCL)))
+    is_free.then(|| fill(library, variable, class.to_string(), Without::Class(OF_NCCL)))
 }
 
 /// The slot that is right on all used RoCE ports, whatever the user has told NCCL.
@@ -135,6 +145,25 @@ pub fn wrong_slot(subject: &Subject, taken: impl Fn(&Candidate) -> Option<i64>) 
 pub fn not_here<'v>(subject: &Subject, names: impl Iterator<Item = &'v str>) -> Vec<String> {
     let is_here = |name: &str| subject.facts.rdma.iter().any(|hca| hca.name == name);
     names.filter(|name| !name.is_empty() && !is_here(name)).map(str::to_owned).collect()
+}
+
+/// What is wrong with the variable for the interface on which processes meet, in the grammar of an NCCL;
+/// the library ends with the message `says` where no interface fits.
+pub fn of_interface(
+    subject: &Subject,
+    wanted: Option<&str>,
+    grammar: Version,
+    says: &'static str,
+    follows_nccl: bool,
+) -> Option<What> {
+    // NCCL takes a single character for none.
+    let wanted = wanted.filter(|wanted| wanted.len() > 1)?;
+    let net = &subject.facts.net;
+    let get = |name: &str| (name == "NCCL_SOCKET_IFNAME").then_some(wanted);
+    match interfaces::first(net, get, grammar) {
+        Err(_) => (!net.interfaces.is_empty()).then_some(What::NoInterface { says, follows_nccl }),
+        Ok(found) => found.address.is_loopback().then_some(What::Loopback(found.interface)),
+    }
 }
 
 /// Whether a switch is on, as programs usually read one.

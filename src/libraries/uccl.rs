@@ -13,12 +13,13 @@
 //! * Processes meet where NCCL's do; `UCCL_SOCKET_IFNAME` comes before NCCL's variable
 //!   (`include/util/net.h`, `find_interfaces`).
 
+use super::nccl::gid;
 use super::nccl::list::Pattern;
 use super::nccl::number::atoi;
 use super::nccl::version::Version;
-use super::nccl::{gid, interfaces};
 use super::own_verbs::{
-    Remark, What, Without, class_of_nccl, fill, not_here, right_index, strangers, used_hcas, wrong_slot,
+    Remark, What, Without, class_of_nccl, fill, not_here, of_interface, right_index, strangers, used_hcas,
+    wrong_slot,
 };
 use super::{Fill, Library, Remark as OfLibrary, Subject};
 use crate::fabric::Candidate;
@@ -36,6 +37,8 @@ const EP_INDEX: &str = "UCCL_IB_GID_INDEX";
 const EP_RANGE: &str = "UCCL_IB_ADDR_RANGE";
 const EP_FAMILY: &str = "UCCL_IB_ADDR_FAMILY";
 const EP_ROCE_VERSION: &str = "UCCL_IB_ROCE_VERSION_NUM";
+/// What leads EP's search.
+const OF_EP: [&str; 4] = [EP_INDEX, EP_RANGE, EP_FAMILY, EP_ROCE_VERSION];
 const EP_CLASS: &str = "UCCL_IB_TC";
 
 /// The error where no interface fits (`include/util/net.h`).
@@ -69,10 +72,9 @@ fn fills(subject: &Subject) -> Vec<Fill> {
     if let (false, [alone], false) = (strangers.is_empty(), used_hcas(subject).as_slice(), is_set(P2P_HCAS)) {
         fills.push(fill(TITLE, P2P_HCAS, (*alone).to_owned(), Without::Ports(strangers)));
     }
-    let of_ep = [EP_INDEX, EP_RANGE, EP_FAMILY, EP_ROCE_VERSION];
     for (variable, taken, steers) in [
-        (P2P_INDEX, p2p_slot as fn(&Subject, &Candidate) -> Option<i64>, &of_ep[..0]),
-        (EP_INDEX, ep_slot, &of_ep[..]),
+        (P2P_INDEX, p2p_slot as fn(&Subject, &Candidate) -> Option<i64>, &OF_EP[..0]),
+        (EP_INDEX, ep_slot, &OF_EP[..]),
     ] {
         let is_steered = is_set(variable) || steers.iter().any(|name| is_set(name));
         if !is_steered
@@ -112,6 +114,34 @@ fn ep_slot(subject: &Subject, port: &Candidate) -> Option<i64> {
     (port.port.number == 1).then(|| gid::index(&port.port.gids, own, SEARCHES_AS).ok())?
 }
 
+/// What is wrong with the HCAs of P2P. Where no entry of the list fits, P2P takes those that it would take
+/// without (`p2p/rdma/rdma_device.cc`).
+fn of_p2p(subject: &Subject) -> Vec<What> {
+    let value = subject.value(P2P_HCAS);
+    let entries = || value.unwrap_or_default().split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    let is_number = |entry: &&str| entry.bytes().all(|byte| byte.is_ascii_digit());
+    // The numbers are those of libibverbs' list, whose order is not known here.
+    let is_number_here = |entry: &str| entry.parse::<usize>().is_ok_and(|at| at < subject.facts.rdma.len());
+    let mut names = not_here(subject, entries().filter(|entry| !is_number(entry)));
+    names.extend(entries().filter(is_number).filter(|entry| !is_number_here(entry)).map(str::to_owned));
+    let (fits, strangers, hcas) = (entries().count() > names.len(), strangers(subject), used_hcas(subject));
+    let is_of_job = |entry: &str| is_number(&entry) && is_number_here(entry) || hcas.contains(&entry);
+    let mut found = Vec::new();
+    if !fits && !strangers.is_empty() {
+        found.push(match value {
+            Some("") if hcas.len() == 1 => What::StrangersOfEmpty(strangers),
+            _ => What::Strangers(strangers),
+        });
+    }
+    if fits && !hcas.is_empty() && !entries().any(is_of_job) {
+        found.push(What::NoneOfTheJob { follows_nccl: false });
+    }
+    if !names.is_empty() {
+        found.push(What::NotHere { names, or_numbers: true });
+    }
+    found
+}
+
 fn remarks(subject: &Subject) -> Vec<Remark> {
     let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
     let remark = |variable, what| Remark { library: TITLE, variable, what };
@@ -125,25 +155,17 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
             remarks.push(remark(HCAS, What::NoneOfTheJob { follows_nccl: true }));
         }
     }
-    let is_number = |name: &&str| name.bytes().all(|byte| byte.is_ascii_digit());
-    let names = value(P2P_HCAS).unwrap_or_default().split(',').map(str::trim).filter(|name| !is_number(name));
-    let lost = not_here(subject, names);
-    if !lost.is_empty() {
-        remarks.push(remark(P2P_HCAS, What::NotHere(lost)));
-    }
-    let strangers = strangers(subject);
-    if value(P2P_HCAS).is_none() && !strangers.is_empty() {
-        remarks.push(remark(P2P_HCAS, What::Strangers(strangers)));
-    }
-    for (variable, slot) in [
-        (P2P_INDEX, wrong_slot(subject, |port| p2p_slot(subject, port))),
-        (EP_INDEX, wrong_slot(subject, |port| ep_slot(subject, port))),
+    remarks.extend(of_p2p(subject).into_iter().map(|what| remark(P2P_HCAS, what)));
+    for (index, slot, steers) in [
+        (P2P_INDEX, wrong_slot(subject, |port| p2p_slot(subject, port)), &[P2P_INDEX][..]),
+        (EP_INDEX, wrong_slot(subject, |port| ep_slot(subject, port)), &OF_EP),
     ] {
         let Some((port, slot)) = slot else { continue };
+        let right = right_index(subject);
         // A variable that is set to nothing keeps the right value from being filled in, too.
-        remarks.push(match subject.value(variable) {
-            Some(_) => remark(variable, What::Slot { port, slot, right: right_index(subject) }),
-            None => remark(variable, What::OwnSlot { port, slot }),
+        remarks.push(match steers.iter().find(|name| subject.value(name).is_some()) {
+            Some(variable) => remark(*variable, What::Slot { port, slot, index, right }),
+            None => remark(index, What::OwnSlot { port, slot, right }),
         });
     }
     let others: Vec<String> =
@@ -151,17 +173,8 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
     if !others.is_empty() {
         remarks.push(remark(P2P_HCAS, What::Ports { taken: 1, others }));
     }
-    let get = |name: &str| match name {
-        "NCCL_SOCKET_IFNAME" => value(INTERFACE),
-        _ => None,
-    };
-    let is_lost = interfaces::first(&subject.facts.net, get, MEETS_AS).is_err();
-    if value(INTERFACE).is_some_and(|value| value.len() > 1)
-        && is_lost
-        && !subject.facts.net.interfaces.is_empty()
-    {
-        remarks.push(remark(INTERFACE, What::NoInterface { says: NO_INTERFACE, follows_nccl: true }));
-    }
+    let of_interface = of_interface(subject, value(INTERFACE), MEETS_AS, NO_INTERFACE, true);
+    remarks.extend(of_interface.map(|what| remark(INTERFACE, what)));
     if !used.is_empty() && value(P2P_OVER) == Some("tcp") {
         remarks.push(remark(P2P_OVER, What::Tcp { whatever: false }));
     }

@@ -123,7 +123,10 @@ fn a_variable_that_nobody_knows_is_told_so() {
     let unknown = why(&golden::facts("master-addr-unknown-yet"), "MASTER_ADDR", &[]);
     expect(
         &unknown,
-        &["rdma-init does not set it", "findings\n  note: MASTER_ADDR=job-master-0 leads nowhere yet"],
+        &[
+            "rdma-init does not set it",
+            "findings\n  note: This node does not know yet where MASTER_ADDR=job-master-0 leads",
+        ],
     );
     let gloo = why("demo:cce-roce", "GLOO_SOCKET_IFNAME", &[("GLOO_SOCKET_IFNAME", "eth9")]);
     expect(&gloo, &["GLOO_SOCKET_IFNAME=eth9, set by you, and stands"]);

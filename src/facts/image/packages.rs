@@ -89,7 +89,7 @@ pub fn read(tree: &Tree, sites: &[PathBuf]) -> Vec<Package> {
 
 /// The package, with what has become of its libraries.
 fn looked_at(tree: &Tree, mut package: Package, note: &str) -> Package {
-    let record = tree.text(&package.path.join(note).join("RECORD")).unwrap_or_default();
+    let record = tree.list(&package.path.join(note).join("RECORD")).unwrap_or_default();
     let is_library = |file: &str| {
         let name = file.rsplit('/').next().unwrap_or_default();
         !file.starts_with(['/', '.', '"']) && (name.ends_with(".so") || name.contains(".so."))

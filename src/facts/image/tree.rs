@@ -21,6 +21,9 @@ const ENTRIES: usize = 65_536;
 /// The most names of all folders that are kept. An image has some hundreds.
 const NAMES: usize = 4096;
 
+/// The most bytes of the list of a package's files. That of PyTorch has 1.3 million.
+const LIST: u64 = 4 * 1024 * 1024;
+
 pub struct Tree<'a> {
     reader: &'a Reader,
     /// Which names are kept.
@@ -96,6 +99,11 @@ impl<'a> Tree<'a> {
     /// The text of a file that only saves work; see [`Reader::text_if_readable`].
     pub fn text(&self, path: &Path) -> Option<String> {
         self.reader.text_if_readable(self.real(path)?)
+    }
+
+    /// As [`Tree::text`], of a file that may be as long as the list of a large package's files.
+    pub fn list(&self, path: &Path) -> Option<String> {
+        self.reader.long_text_if_readable(self.real(path)?, LIST)
     }
 
     pub fn is_there(&self, path: &Path) -> bool {

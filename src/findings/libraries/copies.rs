@@ -84,25 +84,22 @@ fn packages(title: &str, same: &[&Package]) -> Option<Finding> {
     let other = rest.iter().find(differs)?;
     let list: Vec<String> = same.iter().map(|package| shown(package)).collect();
     let message = format!("The image has several packages of {title}: {}", list.join(", "));
-    if let Some((one, another)) = in_one_folder(same) {
-        let whole: Vec<String> = same
-            .iter()
-            .filter(|package| package.path == one.path && package.is_whole())
-            .map(|package| format!("{} {}", package.name, package.version))
-            .collect();
+    if let Some(together) = in_one_folder(same) {
+        let whole: Vec<&&Package> = together.iter().filter(|package| package.is_whole()).collect();
         let taken = match whole.as_slice() {
-            [alone] if !same.iter().all(|package| package.is_whole()) => {
-                format!("the files there are those of {alone}")
-            }
+            [alone] => format!("the files there are those of {} {}", alone.name, alone.version),
             _ => "only the files there tell which of them they are from".to_owned(),
         };
-        let message = format!("{message}; {taken}, because one has been installed over the other.");
-        let names = match one.name == another.name {
-            true => one.name.clone(),
-            false => format!("{} {}", one.name, another.name),
-        };
-        let fix =
-            format!("Run `pip uninstall {names}` until nothing of them is left, and install one of them.");
+        let message = format!(
+            "{message}; those in {} have been installed over each other, and {taken}.",
+            first_path(&together)
+        );
+        let mut names: Vec<&str> = together.iter().map(|package| package.name.as_str()).collect();
+        names.dedup();
+        let fix = format!(
+            "Run `pip uninstall {}` until nothing of them is left, and install one of them.",
+            names.join(" ")
+        );
         return Some(Finding::warning(Id::LibraryVersionsDiffer, message).with_fix(fix));
     }
     let fix = "Keep one of them, or start all processes of the job with one Python.".to_owned();
@@ -124,10 +121,16 @@ fn packages(title: &str, same: &[&Package]) -> Option<Finding> {
     )
 }
 
-/// The first two packages that lie in one folder.
-fn in_one_folder<'p>(same: &[&'p Package]) -> Option<(&'p Package, &'p Package)> {
-    let next = |at: usize, one: &Package| same[at + 1..].iter().copied().find(|other| other.path == one.path);
-    same.iter().copied().enumerate().find_map(|(at, one)| Some((one, next(at, one)?)))
+/// The packages of the first folder that has several.
+fn in_one_folder<'p>(same: &[&'p Package]) -> Option<Vec<&'p Package>> {
+    same.iter().find_map(|one| {
+        let together: Vec<&Package> = same.iter().copied().filter(|other| other.path == one.path).collect();
+        (together.len() > 1).then_some(together)
+    })
+}
+
+fn first_path(packages: &[&Package]) -> String {
+    packages.first().map(|package| package.path.display().to_string()).unwrap_or_default()
 }
 
 /// `python3.12` of a folder of packages; `None` for Debian's, which is for every Python 3 of Debian.
@@ -167,7 +170,8 @@ pub fn with_path(library: &Library) -> String {
     format!("{} in {}", library.version.as_deref().unwrap_or("of unknown version"), library.path.display())
 }
 
-/// Packages that pip has noted, and whose libraries are not there.
+/// Packages that pip has noted, and whose libraries are not there. Where another package has been
+/// installed over one, the fix is that of the finding about both.
 fn broken(image: &Image) -> impl Iterator<Item = Finding> {
     image.packages.iter().filter(|package| !package.missing.is_empty()).map(|package| {
         let missing: Vec<String> =
@@ -182,8 +186,14 @@ fn broken(image: &Image) -> impl Iterator<Item = Finding> {
             shown(package),
             missing.join(", ")
         );
-        let fix = format!("pip install --force-reinstall --no-deps {name}=={version}");
-        Finding::warning(Id::LibraryBroken, message).with_fix(fix)
+        let finding = Finding::warning(Id::LibraryBroken, message);
+        let of_folder = image.packages.iter().filter(|other| {
+            other.path == package.path && family(other) == family(package)
+        });
+        match of_folder.count() {
+            1 => finding.with_fix(format!("pip install --force-reinstall --no-deps {name}=={version}")),
+            _ => finding,
+        }
     })
 }
 

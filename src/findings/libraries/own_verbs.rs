@@ -11,7 +11,7 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
     let remove = || format!("Remove {variable}, and rdma-init fills in what is needed.");
     let follow = || format!("Remove {variable}: {library} then reads NCCL's variable.");
     let (id, message, fix) = match what {
-        What::NotHere(names) => (
+        What::NotHere { names, or_numbers: false } => (
             Id::LibraryDevices,
             format!(
                 "{set}: {library} takes whole names of HCAs alone, and no HCA here is called {}.",
@@ -19,16 +19,32 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
             ),
             remove(),
         ),
-        What::Slot { port, slot, right } => {
+        What::NotHere { names, or_numbers: true } => (
+            Id::LibraryDevices,
+            format!(
+                "{set}: {library} takes whole names and numbers of HCAs, and no HCA here is {}.",
+                names.join(", ")
+            ),
+            format!("Remove {variable}: {library} then takes the nearest HCAs of each GPU."),
+        ),
+        What::Slot { port, slot, index, right } => {
             let fix = match right {
-                Some(right) => format!("Remove {variable}, or set the index to {right}."),
+                Some(right) if index == variable => format!("Remove {variable}, or set it to {right}."),
+                Some(right) => format!("Remove {variable}, or set {index}={right} in its place."),
                 None => remove(),
             };
             let message =
                 format!("{set}: {library} takes slot {slot} of {port}, which has no GID of this container.");
             (Id::LibraryGid, message, fix)
         }
-        What::OwnSlot { port, slot } => (
+        What::OwnSlot { port, slot, right: Some(right) } => (
+            Id::LibraryGid,
+            format!(
+                "{variable} is not set, so {library} takes slot {slot} of {port}, which has no GID of this container."
+            ),
+            format!("Set {variable}={right}."),
+        ),
+        What::OwnSlot { port, slot, right: None } => (
             Id::LibraryGid,
             format!(
                 "{variable} is not set, so {library} takes slot {slot} of {port}, which has no GID of this container. One index holds for all ports, and none is right for all of them."
@@ -44,6 +60,18 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
             format!(
                 "Give the container the HCAs of the job alone, or set {variable} for each process, as the one of its own GPU."
             ),
+        ),
+        What::StrangersOfEmpty(ports) => (
+            Id::LibraryDevices,
+            format!("{set}: {library} may take {}, which the job leaves out.", ports.join(", ")),
+            remove(),
+        ),
+        What::Loopback(interface) => (
+            Id::LibraryLoopback,
+            format!(
+                "{set}: the processes of {library} will meet on {interface}, where no other node can reach this one."
+            ),
+            remove(),
         ),
         What::Ports { taken, others } => {
             let set = decided.user.get(variable).map(|_| format!("{set}: ")).unwrap_or_default();
@@ -124,12 +152,19 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
     };
     let ports = match what {
         What::Slot { port, .. } | What::OwnSlot { port, .. } => vec![port.clone()],
-        What::Strangers(ports) | What::Ports { others: ports, .. } => ports.clone(),
+        What::Strangers(ports) | What::StrangersOfEmpty(ports) | What::Ports { others: ports, .. } => {
+            ports.clone()
+        }
         _ => Vec::new(),
+    };
+    let interface = match what {
+        What::Loopback(interface) => Some(interface.clone()),
+        _ => None,
     };
     Finding::warning(id, message)
         .about_variables([*variable])
         .about_variables(also)
+        .about_interfaces(interface)
         .about_ports(ports)
         .with_fix(fix)
 }

@@ -3,6 +3,7 @@
 use super::shown;
 use crate::finding::{Finding, Id};
 use crate::libraries::ucx::transports::Unreadable;
+use crate::libraries::ucx::wheel::Left;
 use crate::libraries::ucx::{DEVICES, GID_INDEX, Remark, SUBNETS, TRANSPORTS, Then};
 use crate::plan::words::libraries::slot_of;
 use crate::plan::{Decided, PortVerdict};
@@ -47,11 +48,16 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
                 true => "no driver".to_owned(),
                 false => format!("drivers for {} alone", own.providers.join(", ")),
             };
-            let then = if own.has_others { "does not use them" } else { "goes over TCP" };
+            let then = match own.left {
+                Left::Hcas => "NIXL does not use them",
+                Left::Tcp => "NIXL goes over TCP",
+                Left::Nothing => "and has no TCP, so NIXL ends with an error of its backend",
+            };
+            let so = if own.left == Left::Nothing { "" } else { "so " };
             let mut hcas: Vec<&str> = own.ports.iter().filter_map(|port| port.split(':').next()).collect();
             hcas.dedup();
             let message = format!(
-                "The UCX in {} has a libibverbs of its own, with {drivers}: it cannot open {}, so NIXL {then}.",
+                "The UCX in {} has a libibverbs of its own, with {drivers}: it cannot open {}, {so}{then}.",
                 own.package,
                 condensed(&hcas)
             );
@@ -67,13 +73,30 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
         Remark::OnTcp(variable) => {
             let what =
                 "UCX, and NIXL and MPI on it, go over TCP alone, although RDMA is usable here.".to_owned();
+            let excludes = decided.user.get(TRANSPORTS).is_some_and(|set| set.value.starts_with('^'));
             let fix = match *variable {
+                TRANSPORTS if excludes => {
+                    format!("Remove {TRANSPORTS}. If it is meant for MPI alone, set it for MPI alone.")
+                }
                 TRANSPORTS => format!(
                     "Remove {TRANSPORTS}, or add rc to it. If it is meant for MPI alone, set it for MPI alone."
                 ),
                 _ => with_tcp(),
             };
             warning(Id::LibraryOnTcp, variable, what).with_fix(fix)
+        }
+        Remark::NoNetwork(variables) => {
+            let set: Vec<String> = variables.iter().map(|variable| shown(decided, variable)).collect();
+            let leave = if set.len() == 1 { "it leaves" } else { "together they leave" };
+            let message = format!(
+                "{}: {leave} UCX no network, so a process reaches processes of its own node alone.",
+                set.join(" and ")
+            );
+            // For a job of one node that is as good as any.
+            let finding = if set.len() == 1 { Finding::info } else { Finding::warning };
+            finding(Id::LibraryValue, message)
+                .about_variables(variables.iter().copied())
+                .with_fix(format!("Remove {}.", variables.join(" and ")))
         }
         Remark::WithoutDatagrams => {
             let what = "UCX is left with RC, which makes no connection without UD or TCP; NIXL ends with an error of its backend.";
@@ -114,10 +137,12 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
         }
         Remark::Transports(why) => {
             let what = match why {
-                Unreadable::Empty => "it names no transport",
-                Unreadable::AllAndMore => "\"all\" stands alone, or not at all",
+                Unreadable::Empty => "it names no transport, and UCX ends with an error.",
+                Unreadable::AllAndMore => {
+                    "UCX takes \"all\" only as the one word of the list, and ends with an error here."
+                }
             };
-            warning(Id::LibraryValue, TRANSPORTS, format!("{what}, and UCX ends with an error."))
+            warning(Id::LibraryValue, TRANSPORTS, what.to_owned())
                 .with_fix(format!("Remove {TRANSPORTS}, and UCX chooses among all transports."))
         }
         Remark::NoSuchValue { variable, takes } => {
@@ -135,7 +160,7 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
             warning(Id::LibraryValue, SUBNETS, what).with_fix(without_subnets())
         }
         Remark::NoGidLeft(port) => {
-            let what = format!("no GID of {port} is in them, and UCX ends with an error.");
+            let what = format!("these subnets leave {port} no GID, and UCX ends with an error.");
             warning(Id::LibraryGid, SUBNETS, what).about_ports([port]).with_fix(without_subnets())
         }
         Remark::IndexAndSubnets => {

@@ -21,6 +21,7 @@ use super::release::{ASKS_ROUTES, HAS_LOCAL_SUBNET, Release};
 use super::subnets;
 use super::taken::{Port, Slot, Taken, taken};
 use super::transports::transports;
+use super::wheel;
 use super::{LOCAL_SUBNET, REACHABILITY, TRANSPORTS};
 use crate::libraries::Subject;
 
@@ -49,11 +50,12 @@ pub fn lost(subject: &Subject, taken: &Taken, release: Release) -> Option<Lost> 
 
 /// Whether each process reaches itself over each of the job's ports, by each release in the image.
 pub fn each_rail_will_do(subject: &Subject) -> bool {
-    super::release::all(subject).into_iter().all(|release| {
-        let Some(taken) = taken(subject, release) else { return false };
-        let mut rails = taken.ports.iter().filter(|port| port.is_rail).peekable();
-        rails.peek().is_some() && rails.all(|port| over(subject, port, release).is_none())
-    })
+    wheel::own(subject).is_empty()
+        && super::release::all(subject).into_iter().all(|release| {
+            let Some(taken) = taken(subject, release) else { return false };
+            let mut rails = taken.ports.iter().filter(|port| port.is_rail).peekable();
+            rails.peek().is_some() && rails.all(|port| over(subject, port, release).is_none())
+        })
 }
 
 fn over(subject: &Subject, port: &Port, release: Release) -> Option<Lost> {

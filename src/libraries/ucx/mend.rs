@@ -18,6 +18,8 @@ pub enum Why {
     /// Without it, UCX would take this slot of this port, with an address that is not this
     /// container's.
     OtherGid { port: String, slot: u32, address: Option<IpAddr> },
+    /// Without it, UCX would pass over this port, because this slot is empty.
+    EmptySlot { port: String, slot: u32 },
 }
 
 pub fn fills(subject: &Subject) -> Vec<Fill> {
@@ -69,8 +71,13 @@ fn gid(subject: &Subject) -> Option<Fill> {
     }
     let releases = all(subject);
     let of_release = |release: &Release| {
-        let port = wrong_rail(&taken(subject, *release)?).cloned()?;
+        let taken = taken(subject, *release)?;
+        let port = wrong_rail(&taken).cloned()?;
+        let is_passed_over = taken.passed_over.contains(&port);
         let slot = port.slot?;
+        if is_passed_over {
+            return Some(Why::EmptySlot { port: port.name, slot: slot.index });
+        }
         Some(Why::OtherGid { port: port.name, slot: slot.index, address: slot.address })
     };
     let because = releases.iter().find_map(of_release)?;

@@ -11,6 +11,7 @@ mod remarks;
 mod subnets;
 pub mod taken;
 pub mod transports;
+pub mod wheel;
 
 use super::{Library, Remark as OfLibrary, Subject, Why as OfAny, Will};
 use crate::fabric::Rails;

@@ -6,20 +6,20 @@ use super::alone::{Lost, lost};
 use super::index::{self, Index};
 use super::list::{Devices, names};
 use super::mend::{works, wrong_rail};
-use super::release::{EXCLUDES_DEVICES, HAS_LOCAL_SUBNET, HAS_SUBNETS, Release, all, is_nixl};
+use super::release::{EXCLUDES_DEVICES, HAS_LOCAL_SUBNET, HAS_SUBNETS, Release, all};
 use super::subnets::{Filter, read_bool};
 use super::taken::{taken, without_gid};
 use super::transports::{Unreadable, transports, unknown_transports, unreadable};
+use super::wheel::{self, OwnLibibverbs};
 use super::{DEVICES, GID_INDEX, LOCAL_SUBNET, SUBNETS, TRANSPORTS};
-use crate::fabric::Candidate;
-use crate::facts::image::packages::Package;
 use crate::libraries::Subject;
-use crate::libraries::nccl::installed::provider;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remark {
     /// UCX takes a slot that is not this container's. `variable` is the one that says so, if any.
     Gid { variable: Option<&'static str>, port: String, slot: u32, address: Option<IpAddr>, then: Then },
+    /// The transports, together with the devices where both are named, leave UCX no network.
+    NoNetwork(Vec<&'static str>),
     /// The variable keeps UCX from the rails, so it goes over TCP.
     OnTcp(&'static str),
     /// UCX has no TCP, and no datagrams that RC could connect with.
@@ -49,22 +49,7 @@ pub enum Remark {
     /// UCX ends with an error because an index and subnets are set.
     IndexAndSubnets,
     /// The UCX in a package has a libibverbs of its own.
-    OwnLibibverbs(Own),
-}
-
-/// A libibverbs of a package, which cannot open all HCAs of the job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Own {
-    /// Name and version.
-    pub package: String,
-    /// The folder that it is in.
-    pub folder: String,
-    /// The providers that it has.
-    pub providers: Vec<String>,
-    /// The ports of the HCAs that it cannot open.
-    pub ports: Vec<String>,
-    /// Whether it can open another one.
-    pub has_others: bool,
+    OwnLibibverbs(OwnLibibverbs),
 }
 
 /// What comes of a GID that is not this container's, the worst last.
@@ -85,39 +70,12 @@ pub fn remarks(subject: &Subject) -> Vec<Remark> {
     if !works(subject) {
         return remarks;
     }
-    remarks.extend(of_packages(subject));
+    remarks.extend(wheel::own(subject).into_iter().map(Remark::OwnLibibverbs));
     remarks.extend(of_transports(subject));
     remarks.extend(of_devices(subject));
     remarks.extend(of_gid(subject));
     remarks.extend(local_subnet(subject));
     remarks
-}
-
-fn of_packages(subject: &Subject) -> Vec<Remark> {
-    let packages = subject.facts.image.iter().flat_map(|image| &image.packages);
-    packages
-        .filter(|package| is_nixl(package))
-        .filter_map(|package| own_libibverbs(subject, package))
-        .collect()
-}
-
-fn own_libibverbs(subject: &Subject, package: &Package) -> Option<Remark> {
-    let own = package.libibverbs.as_ref()?;
-    let is_served = |port: &&Candidate| {
-        provider(port.hca).is_none_or(|name| own.providers.iter().any(|provider| provider == name))
-    };
-    let used = subject.rails.ports.iter().filter(|port| port.is_used());
-    let (served, lost): (Vec<&Candidate>, Vec<&Candidate>) = used.partition(is_served);
-    let file = package.path.join(&own.path);
-    (!lost.is_empty()).then(|| {
-        Remark::OwnLibibverbs(Own {
-            package: format!("{} {}", package.name, package.version),
-            folder: file.parent().unwrap_or(&package.path).display().to_string(),
-            providers: own.providers.clone(),
-            ports: lost.into_iter().map(Candidate::name).collect(),
-            has_others: !served.is_empty(),
-        })
-    })
 }
 
 fn of_transports(subject: &Subject) -> Vec<Remark> {
@@ -131,8 +89,13 @@ fn of_transports(subject: &Subject) -> Vec<Remark> {
         remarks.push(Remark::UnknownTransports(unknown));
     }
     let allowed = all(subject).into_iter().map(|release| transports(Some(value), release));
-    if allowed.clone().all(|allowed| !allowed.verbs) && allowed.clone().any(|allowed| allowed.tcp) {
-        remarks.push(Remark::OnTcp(TRANSPORTS));
+    if allowed.clone().all(|allowed| !allowed.verbs) {
+        let has_tcp = |release| taken(subject, release).is_some_and(|taken| !taken.tcp.is_empty());
+        if all(subject).into_iter().any(has_tcp) {
+            remarks.push(Remark::OnTcp(TRANSPORTS));
+        } else if allowed.clone().all(|allowed| !allowed.tcp) {
+            return vec![Remark::NoNetwork(vec![TRANSPORTS])];
+        }
     }
     let lost = all(subject).into_iter().filter_map(|release| without_tcp(subject, release));
     if lost.into_iter().any(|lost| lost == Lost::Transports) {
@@ -152,6 +115,7 @@ fn of_devices(subject: &Subject) -> Vec<Remark> {
         return vec![Remark::Sign(sign)];
     }
     let mut remarks = Vec::new();
+    let mut is_any_there = false;
     let there: Vec<String> = subject.rails.ports.iter().map(|port| port.name()).collect();
     if let Devices::Only(list) = Devices::read(Some(value), oldest) {
         let interfaces = &subject.facts.net.interfaces;
@@ -159,6 +123,7 @@ fn of_devices(subject: &Subject) -> Vec<Remark> {
             interfaces.iter().any(|interface| interface.name == entry)
                 || there.iter().any(|device| names(entry, device, oldest))
         };
+        is_any_there = list.iter().any(|entry| is_there(entry));
         let missing = list.into_iter().filter(|entry| !is_there(entry));
         let meant = |entry: &str| there.iter().find(|port| port.split(':').next() == Some(entry)).cloned();
         let (entries, unknown): (Vec<String>, Vec<String>) =
@@ -174,6 +139,10 @@ fn of_devices(subject: &Subject) -> Vec<Remark> {
     }
     let allowed = transports(subject.value(TRANSPORTS), oldest);
     match (taken.ports.is_empty(), taken.tcp.is_empty()) {
+        (true, true) if !allowed.verbs && !allowed.tcp => {}
+        (true, true) if is_any_there && subject.value(TRANSPORTS).is_some() => {
+            remarks.push(Remark::NoNetwork(vec![DEVICES, TRANSPORTS]));
+        }
         (true, true) => remarks.push(Remark::NoDevice),
         (true, false) if allowed.verbs => remarks.push(Remark::OnTcp(DEVICES)),
         (false, true) if allowed.tcp => {
@@ -201,6 +170,7 @@ fn of_gid(subject: &Subject) -> Option<Remark> {
         return Some(Remark::NoSuchValue { variable: GID_INDEX, takes: "a number or auto" });
     }
     let releases = all(subject);
+    let mut is_filtered = false;
     if let Some(value) = subject.value(SUBNETS)
         && let Some(newest) = releases.last().copied().filter(|release| *release >= HAS_SUBNETS)
     {
@@ -209,13 +179,20 @@ fn of_gid(subject: &Subject) -> Option<Remark> {
             Ok(Filter::All) => {}
             Ok(_) if matches!(index, Some(Some(Index::Slot(_)))) => return Some(Remark::IndexAndSubnets),
             Ok(_) => {
+                is_filtered = true;
                 if let Some(port) = without_gid(subject, newest) {
                     return Some(Remark::NoGidLeft(port));
                 }
             }
         }
     }
-    let set = [GID_INDEX, SUBNETS].into_iter().find(|name| subject.value(name).is_some());
+    let chooses = |name: &&str| match *name {
+        GID_INDEX => matches!(index, Some(Some(Index::Slot(_)))),
+        _ => is_filtered,
+    };
+    let is_set = |name: &&str| subject.value(name).is_some();
+    let names = [GID_INDEX, SUBNETS];
+    let set = names.into_iter().find(chooses).or_else(|| names.into_iter().find(is_set));
     let wrong = releases.into_iter().filter_map(|release| {
         let taken = taken(subject, release)?;
         let wrong = wrong_rail(&taken)?.clone();

@@ -25,6 +25,9 @@ impl fmt::Display for Why {
             Why::Ucx(ucx::Why::OtherGid { port, slot, address }) => {
                 write!(f, "without it, UCX would take {}", slot_of(port, *slot, *address))
             }
+            Why::Ucx(ucx::Why::EmptySlot { port, slot }) => {
+                write!(f, "without it, UCX would pass over {port}, whose slot {slot} is empty")
+            }
             Why::OwnVerbs { library, without } => match without {
                 Without::Ports(ports) => {
                     write!(f, "without it, {library} may take {}, which the job leaves out", ports.join(", "))
@@ -99,6 +102,7 @@ pub fn slot_of(port: &str, slot: u32, address: Option<IpAddr>) -> String {
         Some(address) => {
             format!("slot {slot} of {port}, with {address}, which is not an address of this container")
         }
+        None if slot == u32::MAX => format!("a slot that {port} does not have"),
         None => format!("slot {slot} of {port}, which is empty"),
     }
 }

@@ -1,0 +1,64 @@
+//! The UCX that NIXL's wheel brings, with a libibverbs of its own, which serves the HCAs of its own
+//! providers alone.
+
+use super::release::{NEWEST, is_nixl};
+use super::taken::taken;
+use crate::fabric::Candidate;
+use crate::facts::image::packages::Package;
+use crate::libraries::Subject;
+use crate::libraries::nccl::installed::provider;
+
+/// A libibverbs of a package, which cannot open all HCAs of the job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnLibibverbs {
+    /// Name and version of the package.
+    pub package: String,
+    /// The folder that the library is in.
+    pub folder: String,
+    /// The providers that it has.
+    pub providers: Vec<String>,
+    /// The ports of the HCAs that it cannot open.
+    pub ports: Vec<String>,
+    pub left: Left,
+}
+
+/// What is left to a UCX that cannot open these HCAs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Other HCAs of the job.
+    Hcas,
+    Tcp,
+    Nothing,
+}
+
+/// Those of all packages.
+pub fn own(subject: &Subject) -> Vec<OwnLibibverbs> {
+    let packages = subject.facts.image.iter().flat_map(|image| &image.packages);
+    packages.filter(|package| is_nixl(package)).filter_map(|package| of(subject, package)).collect()
+}
+
+fn of(subject: &Subject, package: &Package) -> Option<OwnLibibverbs> {
+    let own = package.libibverbs.as_ref()?;
+    let is_served = |port: &&Candidate| {
+        provider(port.hca).is_none_or(|name| own.providers.iter().any(|provider| provider == name))
+    };
+    let used = subject.rails.ports.iter().filter(|port| port.is_used());
+    let (served, lost): (Vec<&Candidate>, Vec<&Candidate>) = used.partition(is_served);
+    if lost.is_empty() {
+        return None;
+    }
+    let has_tcp = || taken(subject, NEWEST).is_none_or(|taken| !taken.tcp.is_empty());
+    let left = match served.is_empty() {
+        false => Left::Hcas,
+        true if has_tcp() => Left::Tcp,
+        true => Left::Nothing,
+    };
+    let file = package.path.join(&own.path);
+    Some(OwnLibibverbs {
+        package: format!("{} {}", package.name, package.version),
+        folder: file.parent().unwrap_or(&package.path).display().to_string(),
+        providers: own.providers.clone(),
+        ports: lost.into_iter().map(Candidate::name).collect(),
+        left,
+    })
+}
