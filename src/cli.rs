@@ -99,7 +99,7 @@ pub struct ConfigFlags {
     #[arg(long, global = true)]
     preflight_enforce_slow: bool,
 
-    /// Where node 0 leaves the names of the nodes at fault, one on each line
+    /// Where node 0 leaves the names of the nodes at fault
     #[arg(long, global = true, value_name = "FILE")]
     preflight_exclude_file: Option<String>,
 

@@ -50,9 +50,8 @@ pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyho
         Action::SelfTest(arguments) => {
             self_test::run(&mut out, arguments, config, environment).map(|passed| code = i32::from(!passed))
         }
-        Action::Preflight(arguments) => {
-            preflight::run(&mut out, arguments, config, environment).map(|found| code = found)
-        }
+        // What cannot be written must not hide that the fabric is not fit.
+        Action::Preflight(arguments) => return preflight::run(&mut out, arguments, config, environment),
         Action::Profiles { name, json } => profiles::run(&mut out, name.as_deref(), *json, config),
         Action::Compare { files, expect, json } => {
             compare::run(&mut out, files, *expect, *json).map(|found| code = found)

@@ -30,11 +30,15 @@ pub fn run(
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<i32> {
+    let is_by_key = config.preflight_nodes.is_some()
+        || config.preflight_node.is_some()
+        || config.preflight_meet.is_some();
+    let is_by_option = arguments.nodes.is_some() || arguments.node.is_some() || arguments.meet.is_some();
     let asked = Asked {
         nodes: arguments.nodes.or(config.preflight_nodes),
         node: arguments.node.or(config.preflight_node),
         meet: arguments.meet.as_deref().or(config.preflight_meet.as_deref()),
-        prefix: "",
+        prefix: if is_by_key && !is_by_option { "preflight-" } else { "" },
     };
     let part = preflight::part(&asked, environment, &[]).map_err(anyhow::Error::msg)?;
     let host = crate::cli::Host { facts: None };
@@ -62,9 +66,13 @@ pub fn run(
         html: arguments.html.as_deref().or(files.html),
         ..files
     };
+    anyhow::ensure!(
+        arguments.format.is_none() || files.excluded.is_some(),
+        "--format is for the list of nodes at fault; name its file with --exclude-file"
+    );
     // What all nodes do takes minutes, and is not thrown away for a file.
     if part.node == 0 && part.local_rank == 0 {
-        files.unwritable().iter().for_each(|why| say(&sentence(&format!("preflight: {why}"))));
+        files.prepare().iter().for_each(|why| say(&sentence(&format!("preflight: {why}"))));
     }
     let outcome = preflight::with_line(config, environment, &say, |say, show| {
         let terms = preflight::terms(config, environment, &part, say, show);
@@ -78,19 +86,28 @@ pub fn run(
         }
     };
     let verdict = outcome.judged.as_ref().map(|judged| judged.verdict());
-    // The verdict has taken minutes: a file that cannot be written must not cost it.
-    match (&verdict, arguments.json) {
-        (Some(verdict), true) => json::write_line(out, verdict)?,
-        (Some(verdict), false) => write(out, verdict)?,
+    // The verdict has taken minutes: neither a file nor an output that cannot be written costs the others.
+    let mut unwritten: Vec<String> = verdict.iter().flat_map(|verdict| files.write(verdict)).collect();
+    let said = match (&verdict, arguments.json) {
+        (Some(verdict), true) => json::write_line(out, verdict),
+        (Some(verdict), false) => write(out, verdict),
         // The document of node 0 may go to the same file.
-        (None, true) if outcome.told.passed => {}
-        (None, true) => say(&outcome.told.line),
-        (None, false) => writeln!(out, "{}", outcome.told.line)?,
-    }
+        (None, true) if outcome.told.passed => Ok(()),
+        (None, true) => {
+            say(&outcome.told.line);
+            Ok(())
+        }
+        (None, false) => writeln!(out, "{}", outcome.told.line),
+    };
+    let said = said.and_then(|()| out.flush());
+    unwritten.extend(said.err().map(|error| format!("cannot write the standard output: {error}")));
     for gap in verdict.iter().filter_map(|verdict| files.gap(verdict)) {
         say(&sentence(&format!("preflight: {gap}")));
     }
-    let unwritten = verdict.iter().flat_map(|verdict| files.write(verdict)).collect::<Vec<_>>().join("; ");
-    anyhow::ensure!(unwritten.is_empty(), "{unwritten}");
-    Ok(if outcome.told.passed { 0 } else { FAILED })
+    if !outcome.told.passed {
+        unwritten.iter().for_each(|why| say(&sentence(&format!("preflight: {why}"))));
+        return Ok(FAILED);
+    }
+    anyhow::ensure!(unwritten.is_empty(), "{}", unwritten.join("; "));
+    Ok(0)
 }

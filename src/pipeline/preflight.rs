@@ -1,13 +1,12 @@
 //! The preflight before the command starts: all nodes of the job prove the fabric between them.
 
 use std::ffi::CString;
-use std::fs::OpenOptions;
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::{self, AccessFlags};
 
@@ -52,7 +51,9 @@ pub fn part(asked: &Asked, environment: &Environment, command: &[CString]) -> Re
         Some(String::from_utf8_lossy(&bytes).into_owned())
     };
     let host = known::host_name();
-    part::find(asked, &Seen { environment, command: &command, host: &host, file: &file })
+    let part = part::find(asked, &Seen { environment, command: &command, host: &host, file: &file })?;
+    tracing::debug!("preflight: node {} of {}: {}", part.node, part.nodes, part.evidence.join(", "));
+    Ok(part)
 }
 
 /// The terms of the configuration.
@@ -123,8 +124,8 @@ pub fn refusal(
     };
     let told = part(&asked, environment, command).and_then(|part| {
         if part.node == 0 && part.local_rank == 0 {
-            let unwritable = Files::of(config).unwritable();
-            unwritable.iter().for_each(|why| log.warn(&sentence(&format!("preflight: {why}"))));
+            let unwritten = Files::of(config).prepare();
+            unwritten.iter().for_each(|why| log.warn(&sentence(&format!("preflight: {why}"))));
         }
         with_line(config, environment, &|text| log.note(text), |say, show| {
             job::run(&terms(config, environment, &part, say, show), facts, plan, report)
@@ -192,12 +193,15 @@ impl<'a> Files<'a> {
         self.excluded.and_then(|_| verdict.gap())
     }
 
-    /// Gives a sentence about each one that cannot be written, as far as can be told without writing.
+    /// Empties the list of nodes at fault, which may be of an earlier job: nobody is to leave out its nodes
+    /// where there is no verdict. Gives a sentence about each file that cannot be written, as far as can be
+    /// told without writing.
     #[must_use]
-    pub fn unwritable(&self) -> Vec<String> {
-        let files = [self.excluded, self.html, self.json].into_iter().flatten();
-        let refused = files.filter_map(|path| Some((path, access(path).err()?)));
-        refused.map(|(path, error)| format!("cannot write {}: {}", path.display(), error.desc())).collect()
+    pub fn prepare(&self) -> Vec<String> {
+        let emptied = self.excluded.map(|path| (path, write(path, |_| Ok(()))));
+        let others = [self.html, self.json].into_iter().flatten().map(|path| (path, access(path)));
+        let all = emptied.into_iter().chain(others);
+        all.filter_map(|(path, result)| Some(unwritten(path, &result.err()?))).collect()
     }
 
     /// Writes all of them. Gives a sentence about each one that cannot be written.
@@ -206,7 +210,7 @@ impl<'a> Files<'a> {
         let file = |path: Option<&Path>, text: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
             let path = path?;
             let error = write(path, text).err()?;
-            Some(format!("cannot write {}: {error}", path.display()))
+            Some(unwritten(path, &error))
         };
         let written = [
             file(self.excluded, &|out| report::preflight::write_excluded(out, verdict, self.format)),
@@ -217,33 +221,92 @@ impl<'a> Files<'a> {
     }
 }
 
-/// Whether a file can be written, or made.
-///
+fn unwritten(path: &Path, error: &io::Error) -> String {
+    format!("cannot write {}: {error}", path.display())
+}
+
+/// What there is at the path of a file.
+enum There {
+    Nothing,
+    File,
+    /// Such as `/dev/null`, which is written and not replaced.
+    Device,
+}
+
 /// # Errors
-/// As for access(2).
-fn access(path: &Path) -> nix::Result<()> {
-    match unistd::access(path, AccessFlags::W_OK) {
-        Err(Errno::ENOENT) => {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            unistd::access(folder.unwrap_or(Path::new(".")), AccessFlags::W_OK | AccessFlags::X_OK)
-        }
-        told => told,
+/// It is none of these, or nobody can say.
+fn there(path: &Path) -> io::Result<There> {
+    let kind = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(There::Nothing),
+        metadata => metadata?.file_type(),
+    };
+    match kind {
+        kind if kind.is_file() => Ok(There::File),
+        kind if kind.is_char_device() => Ok(There::Device),
+        kind if kind.is_symlink() => Err(io::Error::other("it is a symbolic link; name the file itself")),
+        kind if kind.is_dir() => Err(io::Error::other("it is a folder")),
+        _ => Err(io::Error::other("it is neither a file nor new")),
     }
 }
 
-/// Writes a file that only node 0 can write. It is never written through a symbolic link, which
-/// somebody else may have left in a shared folder, and nobody is waited for at a FIFO.
+/// The folder that a file is in.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether a file can be written, or made, as far as can be told without writing.
 ///
 /// # Errors
-/// As for open(2) and write(2).
-fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+/// As for [`there`] and access(2).
+fn access(path: &Path) -> io::Result<()> {
+    let told = match there(path)? {
+        There::Nothing => unistd::access(folder(path), AccessFlags::W_OK | AccessFlags::X_OK),
+        There::File | There::Device => unistd::access(path, AccessFlags::W_OK),
+    };
+    Ok(told?)
+}
+
+/// Writes a file that only node 0 can write, as a whole or not at all where another file can take its
+/// place. It is never written through a symbolic link, which somebody else may have left in a shared
+/// folder, and nobody is waited for at a FIFO.
+///
+/// # Errors
+/// As for [`there`], open(2), write(2) and rename(2).
+fn write(path: &Path, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let there = there(path)?;
+    if !matches!(there, There::Device) {
+        let new = beside(path);
+        match OpenOptions::new().write(true).create_new(true).open(&new) {
+            Ok(file) => {
+                let replaced = fill(file, &write).and_then(|()| fs::rename(&new, path));
+                match replaced {
+                    Ok(()) => return Ok(()),
+                    Err(error) => {
+                        let _ = fs::remove_file(&new);
+                        // Nothing can take the place of a file that is mounted.
+                        if error.kind() != ErrorKind::ResourceBusy {
+                            return Err(error);
+                        }
+                    }
+                }
+            }
+            // The folder may be another user's, and the file ours.
+            Err(_) if matches!(there, There::File) => {}
+            Err(error) => return Err(error),
+        }
+    }
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let mut options = OpenOptions::new();
-    let opened = options.write(true).create(true).truncate(true).custom_flags(flags).open(path);
-    let file = opened.map_err(|error| match error.raw_os_error() {
-        Some(libc::ELOOP) => io::Error::other("it is a symbolic link; name the file itself"),
-        _ => error,
-    })?;
+    let file = OpenOptions::new().write(true).truncate(true).custom_flags(flags).open(path)?;
+    fill(file, &write)
+}
+
+/// The name of a file that is to take the place of this one: `.list.17.new` for `list`.
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    folder(path).join(format!(".{name}.{}.new", std::process::id()))
+}
+
+fn fill(file: File, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut file = BufWriter::new(file);
     write(&mut file)?;
     file.flush()
@@ -265,15 +328,44 @@ mod tests {
         std::fs::write(path("file"), "").unwrap();
         let told = |name: &str| {
             let html = path(name);
-            Files { excluded: None, format: Excluded::Lines, html: Some(&html), json: None }.unwritable()
+            Files { excluded: None, format: Excluded::Lines, html: Some(&html), json: None }.prepare()
         };
         assert_eq!(told("file"), [""; 0]);
         assert_eq!(told("new"), [""; 0]);
         assert!(!path("new").exists());
         let lost = told("missing/new");
-        assert!(lost[0].ends_with("missing/new: No such file or directory"), "{lost:?}");
+        assert!(lost[0].contains("missing/new: No such file or directory"), "{lost:?}");
         let lost = told("file/new");
-        assert!(lost[0].ends_with("file/new: Not a directory"), "{lost:?}");
+        assert!(lost[0].contains("file/new: Not a directory"), "{lost:?}");
+        let lost = told("");
+        assert!(lost[0].ends_with("it is a folder"), "{lost:?}");
+    }
+
+    #[test]
+    fn a_list_of_an_earlier_job_is_emptied_and_a_page_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let [list, page] = ["list", "page"].map(|name| folder.path().join(name));
+        std::fs::write(&list, "gpu-07\n").unwrap();
+        std::fs::write(&page, "old").unwrap();
+        let files = Files { excluded: Some(&list), format: Excluded::Lines, html: Some(&page), json: None };
+        assert_eq!(files.prepare(), [""; 0]);
+        assert_eq!(std::fs::read_to_string(&list).unwrap(), "");
+        assert_eq!(std::fs::read_to_string(&page).unwrap(), "old");
+    }
+
+    #[test]
+    fn what_cannot_be_written_as_a_whole_leaves_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = folder.path().join("page");
+        std::fs::write(&page, "old").unwrap();
+        let full = |out: &mut dyn Write| {
+            out.write_all(b"new")?;
+            Err(io::Error::from(ErrorKind::StorageFull))
+        };
+        assert!(write(&page, full).is_err());
+        assert_eq!(std::fs::read_to_string(&page).unwrap(), "old");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        write(Path::new("/dev/null"), |out| out.write_all(b"new")).unwrap();
     }
 
     #[test]

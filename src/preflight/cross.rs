@@ -108,12 +108,12 @@ pub fn sentence(evidence: &Evidence) -> Option<String> {
     let tried = probes.len();
     Some(match reach(&probes)? {
         Reach::All => {
-            format!("rails reach each other: {tried} of {tried} tries from one rail to another passed")
+            format!("each rail reaches the others: {tried} of {tried} tries from one rail to another passed")
         }
         Reach::None => {
             let why = probes.iter().find_map(|probe| probe.error).unwrap_or_default();
             format!(
-                "rails do not reach each other: none of {tried} tries from one rail to another passed; a rail-only fabric, which is no fault ({})",
+                "no rail reaches another one: none of {tried} tries from one rail to another passed ({}). This is no fault: many fabrics are built so.",
                 visible(&shortened(why))
             )
         }
@@ -128,7 +128,7 @@ pub fn sentence(evidence: &Evidence) -> Option<String> {
                 .collect();
             let passed = tried - failed.len();
             format!(
-                "some rails reach others: {passed} of {tried} tries from one rail to another passed, and not {}; that is no fault",
+                "some rails reach others: {passed} of {tried} tries from one rail to another passed, and not {}. This is no fault.",
                 condensed_to(&failed, NAMED)
             )
         }
@@ -182,10 +182,10 @@ mod tests {
         };
         let (reach, said) = told(&[Ok(()); 3]);
         assert_eq!(reach, Some(Reach::All));
-        assert_eq!(said, "rails reach each other: 3 of 3 tries from one rail to another passed");
+        assert_eq!(said, "each rail reaches the others: 3 of 3 tries from one rail to another passed");
         let (reach, said) = told(&[Err("x"); 3]);
         assert_eq!(reach, Some(Reach::None));
-        assert!(said.contains("none of 3 tries") && said.ends_with("no fault (x)"), "{said}");
+        assert!(said.contains("none of 3 tries") && said.contains("passed (x). This is no fault"), "{said}");
         let (reach, said) = told(&[Ok(()), Ok(()), Err("x")]);
         assert_eq!(reach, Some(Reach::Some));
         assert!(said.contains("2 of 3 tries") && said.contains("node 0 rail 2 to node 1 rail 0"), "{said}");

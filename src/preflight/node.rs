@@ -78,7 +78,7 @@ impl Node<'_> {
         let mut lost = None;
         loop {
             let channel = self.reach(end, lost.take())?;
-            match self.stay(channel, &listener, end) {
+            match self.stay(channel, &listener) {
                 Ok(told) => return Ok(told),
                 Err(End::Again(why)) if Instant::now() < end => lost = Some(why),
                 Err(End::Again(why) | End::For(why)) => return Err(why),
@@ -130,7 +130,7 @@ impl Node<'_> {
     }
 
     /// Joins, and stays to the end.
-    fn stay(&self, mut channel: Channel, listener: &Listener, end: Instant) -> Result<Told, End> {
+    fn stay(&self, mut channel: Channel, listener: &Listener) -> Result<Told, End> {
         let again = |stranger: Stranger| End::Again(stranger.why);
         let ends = channel.connection().ends().map_err(|error| End::Again(format!("{error}.")))?;
         channel.send(&ToZero::Join(Box::new(self.join(ends, listener.own.port())))).map_err(again)?;
@@ -159,8 +159,9 @@ impl Node<'_> {
                 }
                 ToNode::Working | ToNode::Gone { .. } => {}
             }
-            // Node 0 knows when to stop waiting; this is for a node 0 that does not.
-            if Instant::now() > end + HUNG {
+            // Node 0 knows when to stop waiting, and may have begun later than this node. This is for a
+            // node 0 that does not stop.
+            if came.elapsed() > self.wait + HUNG {
                 return Err(End::For("node 0 waits for longer than this node (preflight-wait).".to_owned()));
             }
         }

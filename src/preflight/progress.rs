@@ -15,19 +15,19 @@ pub struct Progress {
     pub all: usize,
     /// `node`, `pair`
     pub thing: &'static str,
-    /// `round 3 of 6`
+    /// What follows: `have come`, `are done, round 3 of 6`
     pub stage: String,
 }
 
-/// `48 of 96 pairs, round 3 of 6`
+/// `48 of 96 pairs are done, round 3 of 6`
 impl Display for Progress {
     fn fmt(&self, f: &mut Formatter) -> std::fmt::Result {
-        write!(f, "{} of {}, {}", self.done, counted(self.all, self.thing), self.stage)
+        write!(f, "{} of {} {}", self.done, counted(self.all, self.thing), self.stage)
     }
 }
 
 impl Progress {
-    /// `[#####.....] 48 of 96 pairs, round 3 of 6` for a terminal of so many columns, and without the bar
+    /// `[#####.....] 48 of 96 pairs are done, round 3 of 6` for a terminal of so many columns, and without the bar
     /// where there is no room for it.
     pub fn bar(&self, columns: usize) -> String {
         let text = self.to_string();
@@ -47,12 +47,12 @@ mod tests {
     #[test]
     fn there_is_a_bar_where_there_is_room() {
         let of = |done, all, stage: &str| Progress { done, all, thing: "pair", stage: stage.to_owned() };
-        let half = of(48, 96, "round 3");
-        assert_eq!(half.to_string(), "48 of 96 pairs, round 3");
-        assert_eq!(half.bar(40), "[######.......] 48 of 96 pairs, round 3");
-        assert_eq!(half.bar(20), "48 of 96 pairs, round 3");
-        let full = of(1, 1, "round 1").bar(200);
-        assert_eq!(full, format!("[{}] 1 of 1 pair, round 1", "#".repeat(LONGEST)));
-        assert_eq!(of(0, 0, "x").bar(100), format!("[{}] 0 of 0 pairs, x", ".".repeat(LONGEST)));
+        let half = of(48, 96, "are done");
+        assert_eq!(half.to_string(), "48 of 96 pairs are done");
+        assert_eq!(half.bar(40), "[######.......] 48 of 96 pairs are done");
+        assert_eq!(half.bar(20), "48 of 96 pairs are done");
+        let full = of(1, 1, "are done").bar(200);
+        assert_eq!(full, format!("[{}] 1 of 1 pair are done", "#".repeat(LONGEST)));
+        assert_eq!(of(0, 0, "x").bar(100), format!("[{}] 0 of 0 pairs x", ".".repeat(LONGEST)));
     }
 }

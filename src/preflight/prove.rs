@@ -63,8 +63,7 @@ pub fn failure(stranger: Stranger) -> PairFailure {
     }
 }
 
-/// What each end is, before the rails are tried. `transport` stands where no link layer is: two
-/// nodes of which one uses verbs and the other sockets have no rail in common.
+/// What each end is, before the rails are tried.
 fn node(own: &Own, rails: Vec<Rail>) -> Node {
     Node { host: own.name.to_owned(), nccl: None, rails }
 }

@@ -127,7 +127,7 @@ fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Resu
         if again.is_empty() {
             break;
         }
-        let said = "preflight: tries again who failed or was slow, with nodes that passed";
+        let said = "preflight: node 0 has nodes that failed or were slow tried again, with nodes that passed";
         (terms.say)(said);
         zero.series(next, &again, own)?;
         next = next.saturating_add(again.len().try_into().unwrap_or(u16::MAX));

@@ -92,7 +92,7 @@ impl Verdict<'_> {
         }
     }
 
-    /// `256 nodes, 8 rails, 1024 pairs in 14 s; 2 warnings, which node 0 names`
+    /// `256 nodes, 8 rails, 1024 pairs in 14 s; 2 warnings, which node 0 tells`
     fn summary(&self) -> String {
         let evidence = self.evidence;
         let nodes = counted(evidence.members().len(), "node");
@@ -101,12 +101,12 @@ impl Verdict<'_> {
         }
         let rails = counted(evidence.rails(), "rail");
         let pairs = counted(evidence.tries().len(), "pair");
-        let time = words::number(self.seconds as f32);
+        let time = words::seconds(self.seconds);
         let warnings = match self.warning_count() {
             0 => String::new(),
             some => format!("; {}, which node 0 tells", counted(some, "warning")),
         };
-        format!("{nodes}, {rails}, {pairs} in {time} s{warnings}")
+        format!("{nodes}, {rails}, {pairs} in {time}{warnings}")
     }
 
     pub fn warning_count(&self) -> usize {
@@ -140,12 +140,18 @@ impl Verdict<'_> {
     pub fn gap(&self) -> Option<String> {
         let nameless = self.accused().into_iter().filter(|node| self.of_scheduler(*node).is_none());
         let names: Vec<String> = nameless.map(|node| self.evidence.name(node)).collect();
+        let mut of_nobody =
+            self.faults.iter().filter(|fault| !fault.is_warning() && fault.accused().is_empty());
         let what = match names.len() {
-            0 if self.passed || !self.accused().is_empty() => return None,
-            0 => {
+            0 if self.passed => return None,
+            0 if self.accused().is_empty() => {
                 return Some(
                     "the list of nodes at fault is empty, because no node is at fault alone".to_owned(),
                 );
+            }
+            0 => {
+                let fault = words::fault(self.evidence, of_nobody.next()?);
+                return Some(format!("without the nodes in the list, a fault is left: {fault}"));
             }
             1 => "is at fault, and has no name that a scheduler can use",
             _ => "are at fault, and have no names that a scheduler can use",

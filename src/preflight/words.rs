@@ -101,7 +101,11 @@ fn uneven(evidence: &Evidence, groups: &BTreeMap<usize, Vec<u32>>, usual: Option
     let odd: Vec<String> = others.map(|(rails, nodes)| bring(rails, nodes)).collect();
     match usual.and_then(|usual| Some((usual, groups.get(&usual)?.len()))) {
         Some((usual, nodes)) => {
-            format!("{}, where the other {} bring {usual}", odd.join(", "), counted(nodes, "node"))
+            let others = match nodes {
+                1 => "the other node brings".to_owned(),
+                nodes => format!("the other {nodes} nodes bring"),
+            };
+            format!("{}, where {others} {usual}", odd.join(", "))
         }
         None => format!("the nodes have different numbers of rails: {}", odd.join(", ")),
     }
@@ -204,6 +208,11 @@ pub fn figure(figure: Figure, value: f32) -> String {
         Figure::Bandwidth => format!("{} Gbit/s", number(value)),
         Figure::Latency => format!("{} us there and back", number(value)),
     }
+}
+
+/// `0.05 s`, `14.2 s`
+pub fn seconds(value: f64) -> String {
+    if value < 9.995 { format!("{value:.2} s") } else { format!("{value:.1} s") }
 }
 
 /// Three digits that count.

@@ -55,8 +55,8 @@ pub(super) fn extent(verdict: &Verdict) -> String {
     let again = evidence.tries().iter().filter(|one| evidence.is_again(one.round)).count();
     let again = if again == 0 { String::new() } else { format!(" ({again} of them second tries)") };
     let pairs = counted(evidence.tries().len(), "pair");
-    let time = words::number(verdict.seconds as f32);
-    format!("{nodes}, {}, {pairs}{again}, {time} s", counted(evidence.rails(), "rail"))
+    let time = words::seconds(verdict.seconds);
+    format!("{nodes}, {}, {pairs}{again}, {time}", counted(evidence.rails(), "rail"))
 }
 
 fn write_some<'a>(

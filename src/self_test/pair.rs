@@ -123,7 +123,7 @@ fn wait_for(
     let anybody =
         if meeting.token.is_empty() { ", and takes whoever comes (no RDMA_INIT_TOKEN)" } else { "" };
     say(&format!("waits on {own} for another node's self-test --peer{anybody}"));
-    let mut strangers = Strangers::new(say);
+    let mut strangers = Strangers::new(say, "");
     let found = listen::first(&listener, meeting.token, meeting.extent.longest(), end, &mut strangers);
     strangers.close();
     found?.ok_or_else(|| strangers.instead(&own.to_string(), &time(meeting.wait)))

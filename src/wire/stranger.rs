@@ -31,6 +31,8 @@ impl From<Stranger> for String {
 
 pub struct Strangers<'a> {
     say: &'a dyn Fn(&str),
+    /// What each line begins with.
+    before: &'static str,
     count: u64,
     /// The count that was told last.
     said: u64,
@@ -40,8 +42,8 @@ pub struct Strangers<'a> {
 }
 
 impl<'a> Strangers<'a> {
-    pub fn new(say: &'a dyn Fn(&str)) -> Strangers<'a> {
-        Strangers { say, count: 0, said: 0, told: Vec::new(), telling: None }
+    pub fn new(say: &'a dyn Fn(&str), before: &'static str) -> Strangers<'a> {
+        Strangers { say, before, count: 0, said: 0, told: Vec::new(), telling: None }
     }
 
     /// Tells the first stranger of each fault, then every tenth, hundredth, thousandth.
@@ -51,10 +53,10 @@ impl<'a> Strangers<'a> {
         if !self.told.contains(fault) {
             self.told.push(*fault);
             self.said = self.count;
-            (self.say)(&format!("goes on waiting: {why}"));
+            (self.say)(&format!("{}goes on waiting: {why}", self.before));
         } else if is_power_of_ten(self.count) {
             self.said = self.count;
-            (self.say)(&format!("goes on waiting: {}; the last: {why}", self.counted()));
+            (self.say)(&format!("{}goes on waiting: {}; the last: {why}", self.before, self.counted()));
         }
         if self.telling.as_ref().is_none_or(|known| known.fault <= *fault) {
             self.telling = Some(stranger);
@@ -64,7 +66,7 @@ impl<'a> Strangers<'a> {
     /// Says how many strangers there were, unless that was said.
     pub fn close(&self) {
         if self.count > self.said {
-            (self.say)(&self.counted());
+            (self.say)(&format!("{}{}", self.before, self.counted()));
         }
     }
 
@@ -85,7 +87,7 @@ impl<'a> Strangers<'a> {
     }
 
     fn counted(&self) -> String {
-        format!("{} others have come so far", self.count)
+        format!("{} strangers have come so far", self.count)
     }
 }
 
@@ -105,7 +107,7 @@ mod tests {
     fn a_million_of_them_take_a_few_lines() {
         let said = RefCell::new(Vec::new());
         let say = |line: &str| said.borrow_mut().push(line.to_owned());
-        let mut strangers = Strangers::new(&say);
+        let mut strangers = Strangers::new(&say, "");
         let silent = || Stranger { fault: Fault::Silent, why: "a is silent.".into() };
         strangers.add(silent());
         strangers.add(Stranger { fault: Fault::Token, why: "b has another token.".into() });
@@ -120,11 +122,11 @@ mod tests {
             [
                 "goes on waiting: a is silent.",
                 "goes on waiting: b has another token.",
-                "goes on waiting: 10 others have come so far; the last: a is silent."
+                "goes on waiting: 10 strangers have come so far; the last: a is silent."
             ]
         );
         assert_eq!(said.len(), 9, "{said:?}");
-        assert_eq!(said[8], "1000001 others have come so far");
+        assert_eq!(said[8], "1000001 strangers have come so far");
         let why = strangers.instead("here", "1 s");
         let wanted =
             "the other node has not come to here within 1 s. 1000001 others came, one of them: b has";
@@ -134,7 +136,7 @@ mod tests {
     #[test]
     fn nobody_and_one_need_no_count() {
         let say = |_: &str| {};
-        let mut strangers = Strangers::new(&say);
+        let mut strangers = Strangers::new(&say, "");
         assert_eq!(strangers.instead("here", "1 s"), "the other node has not come to here within 1 s.");
         strangers.add(Stranger { fault: Fault::Gone, why: "it went.".into() });
         let wanted = "the other node has not come to here within 1 s. Somebody else came: it went.";

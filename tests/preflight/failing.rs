@@ -41,7 +41,7 @@ fn a_node_that_hangs_is_named() {
     }
     let (_, mut nodes) = in_the_middle();
     let _three = nodes.remove(3);
-    nodes[0].wait_for(" of 4 pairs, round ");
+    nodes[0].wait_for(" of 4 pairs are done, round ");
     for node in nodes {
         node.end().expect_code(1).accuses(3, 4);
     }
@@ -55,6 +55,22 @@ fn a_node_that_never_comes_is_named() {
         ended.expect("node 2");
         ended.expect("3s");
     }
+}
+
+#[test]
+fn a_node_that_comes_and_dies_while_others_are_waited_for_is_said_to_have_left() {
+    if !has_names() {
+        return;
+    }
+    let job = Job::of(3);
+    let zero = job.start(0, &["--preflight-wait", "8s", "--log-level", "debug"]);
+    let one = job.start(1, &[]);
+    zero.wait_for("node1 has come");
+    one.signal(Signal::SIGKILL);
+    zero.wait_for("preflight: node1 has gone, and may come again: ");
+    let ended = zero.end().expect_code(1);
+    ended.expect("node1 (node 1) has left: ");
+    ended.expect("node 2 has not come within 8s");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What node 0 leaves: the document, the page, and the names of the nodes at fault. All say the same.
 
+use std::fs::File;
 use std::path::Path;
 
 use nix::sys::signal::Signal;
@@ -105,6 +106,22 @@ fn name_node_3(folder: &Path, zero: &Ended) {
     let data = data(&page);
     assert_eq!(data["marked"], serde_json::json!([[3, -1]]));
     assert_eq!((&data["gone"], &data["names"][3]), (&serde_json::json!([3]), &"node3".into()));
+}
+
+#[test]
+fn an_output_that_is_full_costs_neither_the_files_nor_the_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = options(folder.path(), ["--preflight-json", "--html", "--exclude-file"]);
+    std::fs::write(folder.path().join("list"), "of-an-earlier-job\n").unwrap();
+    let mut command = Job::of(2).command(0, &["--preflight-wait", "1s"]);
+    command.args(files).stdout(File::options().write(true).open("/dev/full").unwrap());
+    let ended = command.output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("preflight: cannot write the standard output: No space left"), "{said}");
+    assert!(said.contains("the list of nodes at fault is not whole: node 1 is at fault"), "{said}");
+    assert!(read(folder.path(), "html").contains("has not come within 1s"));
+    assert_eq!(read(folder.path(), "list"), "");
 }
 
 #[test]

@@ -10,13 +10,13 @@ fn on_a_terminal_a_bar_shows_how_far_the_nodes_are() {
     command.env("TERM", "xterm");
     let (zero, mut screen) = on_a_terminal(command);
     screen.shows("\r[");
-    screen.shows("] 1 of 3 nodes, waits for node 1, node 2\x1b[K");
+    screen.shows("] 1 of 3 nodes have come; node 0 waits for node 1, node 2\x1b[K");
     let others = [job.start(1, &[]), job.start(2, &[])];
     // The bar of the nodes goes, and that of the pairs comes, in one line of 79 columns at most.
-    screen.shows(" of 2 pairs, round ");
+    screen.shows(" of 2 pairs are done, round ");
     assert!(!screen.text.contains('\n'), "{:?}", screen.text);
     screen.shows("\r\x1b[K");
-    screen.shows("rdma-init 0.1.0 preflight: passed");
+    screen.shows(&format!("rdma-init {} preflight: passed", env!("CARGO_PKG_VERSION")));
     screen.shows("(3 nodes, ");
     for node in others {
         node.end().expect_code(0);
@@ -28,7 +28,7 @@ fn on_a_terminal_a_bar_shows_how_far_the_nodes_are() {
 fn elsewhere_a_line_now_and_then_says_how_far_they_are() {
     let job = Job::of(3);
     let zero = job.start(0, &["--preflight-wait", "15s"]);
-    zero.wait_for("preflight: 1 of 3 nodes, waits for node 1, node 2\n");
+    zero.wait_for("preflight: 1 of 3 nodes have come; node 0 waits for node 1, node 2\n");
     let ended = zero.end().expect_code(1);
     assert!(!ended.stderr.contains(['\r', '\x1b']), "{ended:#?}");
 }

@@ -35,7 +35,7 @@ pub enum What {
     /// The node fails with whom it was tried with: with `failed` of `tried`.
     Node { node: u32, failed: usize, tried: usize },
     /// Nodes bring different numbers of rails: for each number, who brings it; and the number that more than
-    /// half of the nodes bring.
+    /// half of the nodes bring that have a rail.
     Uneven { groups: BTreeMap<usize, Vec<u32>>, usual: Option<usize> },
     /// The way between two nodes that are well elsewhere.
     Link { nodes: [u32; 2] },
@@ -73,7 +73,7 @@ impl Fault {
                 .filter(|(rails, _)| *rails != usual)
                 .flat_map(|(_, nodes)| nodes.clone())
                 .collect(),
-            What::Uneven { usual: None, .. } => Vec::new(),
+            What::Uneven { groups, usual: None } => groups.get(&0).cloned().unwrap_or_default(),
             What::Link { .. } | What::Apart { .. } | What::Unsteady { .. } => Vec::new(),
         }
     }

@@ -17,8 +17,10 @@ pub fn fault(evidence: &Evidence) -> Option<Fault> {
     if groups.len() < 2 {
         return None;
     }
-    let all: usize = groups.values().map(Vec::len).sum();
-    let usual = groups.iter().find(|(_, nodes)| nodes.len() * 2 > all).map(|(rails, _)| *rails);
+    // A node without a rail is no measure for the others, however many there are of them.
+    let with_rails = || groups.iter().filter(|(rails, _)| **rails > 0);
+    let all: usize = with_rails().map(|(_, nodes)| nodes.len()).sum();
+    let usual = with_rails().find(|(_, nodes)| nodes.len() * 2 > all).map(|(rails, _)| *rails);
     Some(Fault { what: What::Uneven { groups, usual }, place: Place::Whole, why: String::new() })
 }
 
@@ -72,6 +74,13 @@ mod tests {
             (&[2, 2, 1, 1, 1, 1], &[0, 1], "node 0, node 1 bring 2 rails, where the other 4 nodes bring 1"),
             (&[8, 8, 7, 8], &[2], "node 2 brings 7 rails, where the other 3 nodes bring 8"),
             (&[1, 0, 1], &[1], "node 1 brings 0 rails, where the other 2 nodes bring 1"),
+            (&[1, 0, 0], &[1, 2], "node 1, node 2 bring 0 rails, where the other node brings 1"),
+            (&[0, 2], &[0], "node 0 brings 0 rails, where the other node brings 2"),
+            (
+                &[1, 0, 2],
+                &[1],
+                "the nodes have different numbers of rails: node 1 brings 0 rails, node 0 brings 1 rail, node 2 brings 2 rails",
+            ),
             (
                 &[1, 2],
                 &[],

@@ -32,13 +32,6 @@ pub struct Part {
     pub evidence: Vec<String>,
 }
 
-impl Part {
-    /// The name of a node, if the launcher tells it.
-    pub fn name(&self, node: u32) -> Option<&str> {
-        self.names.get(node as usize).map(String::as_str)
-    }
-}
-
 /// What the user has said by hand.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Asked<'a> {

@@ -66,7 +66,7 @@ fn a_step_of_slurm() {
     assert_eq!((part.nodes, part.node, part.local_rank), (3, 2, 5));
     assert_eq!(part.meet.as_deref(), Some("node07"));
     assert_eq!(part.job.as_deref(), Some("77.2"));
-    assert_eq!((part.name(2), part.name(3)), (Some("node12"), None));
+    assert_eq!((part.names.get(2).map(String::as_str), part.names.len()), (Some("node12"), 3));
     assert_eq!(
         part.evidence,
         ["SLURM_STEP_NUM_NODES=3", "SLURM_NODEID=2", "SLURM_LOCALID=5", "SLURM_STEP_NODELIST=node[07-08,12]"]

@@ -94,7 +94,9 @@ impl Zero<'_> {
             let held = |member: &Member| member.channel.connection().held();
             let member = self.members.iter().map(|(node, member)| (held(member), *node)).max();
             match (member, self.newcomers.largest()) {
-                (Some((of_member, node)), newcomer) if newcomer.is_none_or(|(of, _)| of <= of_member) => {
+                (Some((of_member, node)), newcomer)
+                    if of_member > 0 && newcomer.is_none_or(|(of, _)| of <= of_member) =>
+                {
                     let why = format!("{of_member} bytes of a message have come, and not its end");
                     self.leaves(node, Gone::Left(why));
                 }
@@ -115,14 +117,16 @@ impl Zero<'_> {
         }
         if self.heard.meeting == Duration::ZERO {
             // It may come again, and until then it is missing.
-            if let Some(place) = self.heard.nodes.get_mut(node as usize) {
-                *place = None;
+            self.heard.unfit.retain(|(known, _)| *known != node);
+            if let Some(known) = self.heard.nodes.get_mut(node as usize).and_then(Option::take) {
+                let (Gone::Left(why) | Gone::Silent(why) | Gone::NeverCame(why)) = &how;
+                (self.terms.say)(&format!("preflight: {} has gone, and may come again: {why}", known.name));
+                self.away.insert(node, (known, how));
             }
             return;
         }
-        let why = match &how {
-            Gone::Left(why) | Gone::Silent(why) | Gone::NeverCame(why) => why.clone(),
-        };
+        let (Gone::Left(why) | Gone::Silent(why) | Gone::NeverCame(why)) = &how;
+        let why = why.clone();
         (self.terms.say)(&format!("preflight: {} has gone: {why}", self.heard.evidence.name(node)));
         self.heard.evidence.lose(node, how);
         // All but its partners have nothing to wait for.

@@ -42,7 +42,9 @@ impl Zero<'_> {
             if self.hear(self.terms.until, own)? {
                 return Err(OWN.to_owned());
             }
-            self.tell_waiting();
+            if !self.is_complete() {
+                self.tell_waiting();
+            }
         }
         self.strangers.close();
         self.heard.meeting = started.elapsed();
@@ -61,6 +63,8 @@ impl Zero<'_> {
             return;
         }
         self.comings += 1;
+        self.away.remove(&join.node);
+        self.room.change(0, channel.connection().held());
         let Join { node, address, port, rails, transport, report, .. } = join;
         let host = visible(&shortened(&report.host));
         let is_taken = |known: &Known| names::host(&known.name) == host;
@@ -78,7 +82,7 @@ impl Zero<'_> {
             .find(|check| check.outcome == Outcome::Failed && check.id.starts_with(OF_DEVICES));
         self.heard.unfit.retain(|(known, _)| *known != node);
         if let Some(check) = failed {
-            let why = format!("its self-test fails at {}", visible(&shortened(&check.id)));
+            let why = format!("it fails at the check {}", visible(&shortened(&check.id)));
             self.heard.unfit.push((node, why));
         }
         let rails = rails.iter().map(|rail| visible(&shortened(rail))).collect();

@@ -16,7 +16,7 @@ use newcomers::Newcomers;
 use nix::sys::epoll::{Epoll, EpollCreateFlags};
 use room::Room;
 
-use super::evidence::Evidence;
+use super::evidence::{Evidence, Gone};
 use super::message::{Job, MEETING};
 use super::node::ALIVE;
 use super::progress::Progress;
@@ -117,6 +117,8 @@ pub struct Zero<'a> {
     comings: usize,
     job: Job,
     heard: Heard,
+    /// Who has come and gone while others were waited for, and how; they may come again.
+    away: BTreeMap<u32, (Known, Gone)>,
     /// Whether the verdict is on its way: who goes now may go.
     is_told: bool,
     series: Series,
@@ -145,7 +147,7 @@ impl<'a> Zero<'a> {
             terms,
             listener,
             guests: Guests::new(&MEETING, terms.token.as_bytes(), ALIVE, MOST_GUESTS),
-            strangers: Strangers::new(terms.say),
+            strangers: Strangers::new(terms.say, "preflight: "),
             newcomers: Newcomers::default(),
             members: BTreeMap::new(),
             ears,
@@ -163,6 +165,7 @@ impl<'a> Zero<'a> {
                 meeting: Duration::ZERO,
                 proving: Duration::ZERO,
             },
+            away: BTreeMap::new(),
             is_told: false,
             series: Series::default(),
             next_word: now + ALIVE,

@@ -62,7 +62,7 @@ impl Newcomers {
         }
     }
 
-    /// Hears all of them: those that have said who they are.
+    /// Hears all of them: those that have said who they are, of whom nothing is counted in the room any more.
     pub fn hear(&mut self, room: &mut Room) -> Vec<(Channel, Join)> {
         let mut joining = Vec::new();
         let mut index = 0;
@@ -74,6 +74,7 @@ impl Newcomers {
                 Ok(None) if since.elapsed() < HUNG => index += 1,
                 Ok(Some(ToZero::Join(join))) => {
                     let (channel, _) = self.list.remove(index);
+                    room.change(channel.connection().held(), 0);
                     joining.push((channel, *join));
                 }
                 Ok(_) | Err(_) => self.remove(index, room),

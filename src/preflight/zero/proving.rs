@@ -64,7 +64,9 @@ impl Zero<'_> {
                     Brought { name: name.clone(), of_launcher, rails: rails.clone() }
                 }
                 None => {
-                    Brought { name: of_launcher.clone().unwrap_or_default(), of_launcher, rails: Vec::new() }
+                    let away = u32::try_from(place).ok().and_then(|node| self.away.get(&node));
+                    let name = away.map(|(known, _)| known.name.clone()).or_else(|| of_launcher.clone());
+                    Brought { name: name.unwrap_or_default(), of_launcher, rails: Vec::new() }
                 }
             }
         };
@@ -72,7 +74,8 @@ impl Zero<'_> {
         let mut evidence = Evidence::new(members, rounds);
         let within = duration(self.terms.wait);
         for node in self.missing() {
-            evidence.lose(node, Gone::NeverCame(within.clone()));
+            let away = self.away.get(&node).map(|(_, how)| how.clone());
+            evidence.lose(node, away.unwrap_or_else(|| Gone::NeverCame(within.clone())));
         }
         evidence
     }

@@ -115,7 +115,7 @@ impl Zero<'_> {
             done: self.members.len(),
             all: self.heard.nodes.len(),
             thing: "node",
-            stage: format!("waits for {}", self.shown_missing()),
+            stage: format!("have come; node 0 waits for {}", self.shown_missing()),
         }
     }
 
@@ -127,15 +127,15 @@ impl Zero<'_> {
         let evidence = &self.heard.evidence;
         let mut stage = match (evidence.is_crossing(self.series.first), evidence.is_again(self.series.first))
         {
-            (true, _) => "rails with other rails".to_owned(),
-            (false, true) => format!("second tries, round {} of {of}", round.min(of)),
-            (false, false) => format!("round {} of {of}", round.min(of)),
+            (true, _) => "have tried their rails crosswise".to_owned(),
+            (false, true) => format!("are done, second tries, round {} of {of}", round.min(of)),
+            (false, false) => format!("are done, round {} of {of}", round.min(of)),
         };
         // Where most have come to the end, the others are of interest.
         let left = at_work().count();
         if left <= NAMED && left * 2 < self.members.len() {
             let names: Vec<String> = at_work().map(|(node, _)| self.heard.evidence.name(*node)).collect();
-            stage.push_str(&format!("; waits for {}", condensed_to(&names, NAMED)));
+            stage.push_str(&format!("; node 0 waits for {}", condensed_to(&names, NAMED)));
         }
         // Each pair is one for both of its nodes.
         let all = self.series.ordered;

@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::preflight::message::ToZero;
+use crate::compare::brief::Brief;
+use crate::preflight::message::{Join, ToZero};
 use crate::preflight::pair::{PairFailure, PairOutcome, PairReport};
 use crate::verbs::rail::Side;
 use crate::wire::connection::Connection;
@@ -111,4 +112,37 @@ fn of_messages_without_an_end_the_longest_goes_where_there_is_no_room_for_all() 
 /// Sends so many bytes of a message, and not its end.
 fn send(from: &Channel, length: usize) {
     (&mut from.connection().stream()).write_all(&vec![b'0'; length]).unwrap();
+}
+
+#[test]
+fn what_a_newcomer_has_sent_counts_until_it_is_sent_away() {
+    let mut room = Room::of_bytes(100);
+    let mut newcomers = Newcomers::default();
+    let [ours, mut its] = channels();
+    newcomers.add(ours, &mut room);
+    let join = Join {
+        node: 9,
+        nodes: 9,
+        job: None,
+        address: None,
+        port: 1,
+        rails: Vec::new(),
+        transport: String::new(),
+        report: Brief {
+            schema: String::new(),
+            host: "late".to_owned(),
+            passed: true,
+            hcas: Vec::new(),
+            nccl: None,
+            profile: None,
+            nvlink: None,
+            filled: BTreeMap::new(),
+            checks: Vec::new(),
+        },
+    };
+    its.send(&ToZero::Join(Box::new(join))).unwrap();
+    send(&its, 1000);
+    let joining = newcomers.hear(&mut room);
+    assert_eq!(joining.len(), 1);
+    assert!(joining[0].0.connection().held() > 0 && !room.is_too_small());
 }
