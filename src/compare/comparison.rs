@@ -167,6 +167,16 @@ impl Nodes {
         self.rows.insert(host, row);
     }
 
+    /// Gives a node another name: another node has turned out to be called alike.
+    pub fn rename(&mut self, old: &str, new: &str) {
+        let [old, new] = [old, new].map(|name| self.text(name));
+        if let Some((place, _, row)) = self.rows.shift_remove_full(&old) {
+            self.rows.shift_insert(place, new, row);
+        }
+        let known = self.repeated.iter_mut().chain(&mut self.contradicted);
+        known.filter(|known| **known == old).for_each(|known| *known = new);
+    }
+
     /// How much memory the nodes take, in bytes. It is an estimate.
     pub fn size(&self) -> usize {
         self.size
@@ -398,6 +408,19 @@ mod tests {
 
     fn of<'a>(comparison: &'a Comparison, property: &str) -> &'a Compared<'a> {
         comparison.properties.iter().find(|compared| compared.property == property).unwrap()
+    }
+
+    #[test]
+    fn a_node_that_gets_another_name_is_compared_under_that_one() {
+        let mut nodes = Nodes::default();
+        for (host, nccl) in [("a", "1"), ("a", "2"), ("b", "1"), ("c", "1")] {
+            nodes.add(host, &brief(Some(nccl), &[]));
+        }
+        nodes.rename("a", "a (node 0)");
+        nodes.rename("nobody", "somebody");
+        let comparison = nodes.compare();
+        assert_eq!((comparison.nodes, &*comparison.differing), (3, &["a (node 0)"][..]));
+        assert_eq!((comparison.repeated, comparison.contradicted), (vec!["a (node 0)"], vec!["a (node 0)"]));
     }
 
     #[test]

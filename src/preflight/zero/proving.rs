@@ -50,7 +50,9 @@ impl Zero<'_> {
         let shared: HashSet<String> = numbered.map(|known| names::host(&known.name).to_owned()).collect();
         for (node, known) in nodes.iter_mut().enumerate() {
             if let Some(known) = known.as_mut().filter(|known| shared.contains(&known.name)) {
-                known.name = names::numbered(&known.name, node);
+                let name = names::numbered(&known.name, node);
+                self.heard.compared.rename(&known.name, &name);
+                known.name = name;
             }
         }
     }
