@@ -7,7 +7,7 @@ use crate::cli::{ExcludeFormat, PreflightArguments, RoundsOption};
 use crate::config::{Config, Excluded};
 use crate::facts::environment::Environment;
 use crate::json;
-use crate::log::say;
+use crate::log::{self, say};
 use crate::pipeline::preflight::{self, Files, SIZE};
 use crate::pipeline::read;
 use crate::preflight::job;
@@ -74,7 +74,12 @@ pub fn run(
     if part.node == 0 && part.local_rank == 0 {
         files.prepare().iter().for_each(|why| say(&sentence(&format!("preflight: {why}"))));
     }
-    let outcome = preflight::with_line(config, environment, &say, |say, show| {
+    let note = |text: &str| {
+        if config.log_level >= log::Level::Warn {
+            say(text);
+        }
+    };
+    let outcome = preflight::with_line(config, environment, &note, |say, show| {
         let terms = preflight::terms(config, environment, &part, say, show);
         job::run(&job::Terms { rounds, scope, limits, ..terms }, &facts, &plan, &report)
     });

@@ -165,7 +165,6 @@ impl Member {
                 Some(ToZero::Alive { round }) => {
                     self.heard = Instant::now();
                     self.round = round;
-                    self.left = self.owed.iter().filter(|(of, _)| *of >= round).count();
                 }
                 Some(ToZero::Proved { reports, more }) => {
                     self.heard = Instant::now();
@@ -176,7 +175,6 @@ impl Member {
                             evidence.add(report);
                         }
                     }
-                    self.left = if more { self.owed.len() } else { 0 };
                 }
                 Some(ToZero::Join(_)) => return Err("it does not keep to the protocol".to_owned()),
             }

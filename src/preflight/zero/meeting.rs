@@ -99,7 +99,6 @@ impl Zero<'_> {
             round: 0,
             at_work: false,
             owed: HashSet::new(),
-            left: 0,
         };
         let added = self.listen_to(node, &member);
         self.members.insert(node, member);

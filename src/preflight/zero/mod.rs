@@ -90,8 +90,6 @@ struct Member {
     at_work: bool,
     /// The pairs that it was told to try and has not reported: rounds and partners.
     owed: HashSet<(u16, u32)>,
-    /// How many of them it has not come to the end of, as far as it has said.
-    left: usize,
 }
 
 /// The rounds that the nodes are in.
@@ -99,8 +97,8 @@ struct Member {
 struct Series {
     first: u16,
     rounds: usize,
-    /// How many pairs the nodes were told to try, each pair counted for both of them.
-    ordered: usize,
+    /// How many pairs the nodes were told to try.
+    pairs: usize,
 }
 
 pub struct Zero<'a> {

@@ -133,14 +133,13 @@ impl Zero<'_> {
         let started = Instant::now();
         let number = u32::try_from(rounds).unwrap_or(u32::MAX);
         let end = started + ROUND.saturating_mul(number).clamp(ROUND, PROVING);
-        self.series = Series { first, rounds, ordered: orders.values().map(Vec::len).sum() };
+        self.series = Series { first, rounds, pairs: orders.values().map(Vec::len).sum::<usize>() / 2 };
         self.show_progress_soon();
         for (node, pairs) in orders {
             let job = self.job;
             let Some(member) = self.members.get_mut(&node) else { continue };
             member.at_work = true;
             member.round = first;
-            member.left = pairs.len();
             member.owed.extend(pairs.iter().map(|pair| (pair.round, pair.node)));
             let mut chunks = pairs.chunks(PARTNERS_AT_ONCE).peekable();
             while let Some(pairs) = chunks.next() {

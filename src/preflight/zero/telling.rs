@@ -1,5 +1,6 @@
 //! What node 0 tells: whom it waits for, how far the nodes are, and the verdict.
 
+use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -137,9 +138,13 @@ impl Zero<'_> {
             let names: Vec<String> = at_work().map(|(node, _)| self.heard.evidence.name(*node)).collect();
             stage.push_str(&format!("; node 0 waits for {}", condensed_to(&names, NAMED)));
         }
-        // Each pair is one for both of its nodes.
-        let all = self.series.ordered;
-        let left: usize = at_work().map(|(_, member)| member.left).sum();
-        Progress { done: all.saturating_sub(left) / 2, all: all / 2, thing: "pair", stage }
+        // A pair is done when both of its nodes are through with it.
+        let open = at_work().flat_map(|(node, member)| {
+            let ahead = member.owed.iter().filter(|(round, _)| *round >= member.round);
+            ahead.map(|(round, with)| (*round, *node.min(with), *node.max(with)))
+        });
+        let open: HashSet<(u16, u32, u32)> = open.collect();
+        let all = self.series.pairs;
+        Progress { done: all.saturating_sub(open.len()), all, thing: "pair", stage }
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn channels() -> [Channel; 2] {
 fn member(channel: Channel) -> Member {
     let owed = HashSet::from([(0, 1), (1, 2)]);
     let heard = Instant::now();
-    Member { channel, address: None, port: 1, heard, round: 0, at_work: true, owed, left: 2 }
+    Member { channel, address: None, port: 1, heard, round: 0, at_work: true, owed }
 }
 
 fn evidence() -> Evidence {
@@ -58,7 +58,7 @@ fn what_a_node_says_counts_only_where_it_was_asked() {
     member.hear(0, &mut evidence, 10).unwrap();
     let [one] = evidence.tries() else { panic!("{:?}", evidence.tries()) };
     assert_eq!((one.round, one.nodes, one.said.iter().flatten().count()), (0, [0, 1], 1));
-    assert_eq!((member.at_work, member.left), (true, 1));
+    assert_eq!((member.at_work, member.owed.len()), (true, 1));
 }
 
 #[test]
