@@ -1,0 +1,106 @@
+use super::*;
+use serde_json::json;
+
+fn brief(nccl: Option<&str>, hcas: &[(&str, u32, &str)]) -> Brief {
+    let hca = |&(hca, port, rate): &(&str, u32, &str)| {
+        json!({"hca": hca, "port": port, "rate": rate, "link_layer": "InfiniBand", "driver": null,
+               "firmware": null, "gid_type": null, "gid_index": null, "mtu": null})
+    };
+    let hcas: Vec<_> = hcas.iter().map(hca).collect();
+    serde_json::from_value(json!({"schema": "", "host": "", "passed": true, "hcas": hcas, "nccl": nccl,
+        "profile": null, "filled": {}, "checks": []}))
+    .unwrap()
+}
+
+fn of<'a>(comparison: &'a Comparison, property: &str) -> &'a Compared<'a> {
+    comparison.properties.iter().find(|compared| compared.property == property).unwrap()
+}
+
+#[test]
+fn a_node_that_gets_another_name_is_compared_under_that_one() {
+    let mut nodes = Nodes::default();
+    for (host, nccl) in [("a", "1"), ("a", "2"), ("b", "1"), ("c", "1")] {
+        nodes.add(host, &brief(Some(nccl), &[]));
+    }
+    nodes.rename("a", "a (node 0)");
+    nodes.rename("nobody", "somebody");
+    let comparison = nodes.compare();
+    assert_eq!((comparison.nodes, &*comparison.differing), (3, &["a (node 0)"][..]));
+    assert_eq!((comparison.repeated, comparison.contradicted), (vec!["a (node 0)"], vec!["a (node 0)"]));
+}
+
+#[test]
+fn nodes_of_an_nvlink_domain_have_one_channel_and_others_do_not_count() {
+    let node = |channels: Option<&str>, clique: Option<&str>| {
+        let mut report = brief(Some("1"), &[]);
+        report.nvlink = channels.map(|channels| crate::self_test::report::Nvlink {
+            channels: channels.to_owned(),
+            clique: clique.map(str::to_owned),
+        });
+        report
+    };
+    let mut nodes = Nodes::default();
+    for (host, channels, clique) in
+        [("a", Some("0"), None), ("b", Some("0"), None), ("c", Some("none"), Some("ID=7")), ("x", None, None)]
+    {
+        nodes.add(host, &node(channels, clique));
+    }
+    let comparison = nodes.compare();
+    let others = |property| &of(&comparison, property).others;
+    assert_eq!(others("imex-channels")[0].nodes, ["c"]);
+    assert_eq!(
+        (others("nvlink-clique")[0].value, &*others("nvlink-clique")[0].nodes),
+        (Some("ID=7"), &["c"][..])
+    );
+    assert_eq!(comparison.differing, ["c"]);
+}
+
+#[test]
+fn half_of_the_nodes_are_a_majority_where_no_others_are_as_many() {
+    let mut nodes = Nodes::default();
+    for (host, nccl) in [("a", "1"), ("b", "1"), ("c", "2"), ("d", "3")] {
+        nodes.add(host, &brief(Some(nccl), &[]));
+    }
+    let comparison = nodes.compare();
+    assert_eq!(of(&comparison, "nccl").majority, Some(Majority { value: Some("1"), count: 2 }));
+    assert_eq!(comparison.differing, ["c", "d"]);
+    nodes.add("d", &brief(Some("2"), &[]));
+    let comparison = nodes.compare();
+    assert_eq!(of(&comparison, "nccl").majority, None);
+    assert_eq!((comparison.agree, comparison.differing.len(), comparison.repeated), (false, 0, vec!["d"]));
+}
+
+/// Reports of an older version show all values.
+#[test]
+fn a_secret_of_a_report_is_not_shown() {
+    let mut nodes = Nodes::default();
+    for host in ["a", "b"] {
+        let mut report = brief(None, &[]);
+        report.filled = [("T_TOKEN".to_owned(), format!("hunter-{host}"))].into();
+        nodes.add(host, &report);
+    }
+    let shown = serde_json::to_string(&nodes.compare()).unwrap();
+    assert!(shown.contains("T_TOKEN") && !shown.contains("hunter"), "{shown}");
+}
+
+#[test]
+fn nodes_are_in_natural_order() {
+    let mut nodes = Nodes::default();
+    for host in ["n10", "n9", "m1", "n1", "n01"] {
+        nodes.add(host, &brief(if host == "m1" { None } else { Some("1") }, &[]));
+    }
+    assert_eq!(nodes.sorted(nodes.rows.keys().copied()), ["m1", "n01", "n1", "n9", "n10"]);
+    assert_eq!(of(&nodes.compare(), "nccl").others[0].value, None);
+}
+
+#[test]
+fn ports_of_an_hca_are_one_hca() {
+    let mut nodes = Nodes::default();
+    nodes.add("a", &brief(None, &[("mlx5_0", 2, "x"), ("mlx5_0", 1, "x")]));
+    nodes.add("b", &brief(None, &[("mlx5_0", 1, "x"), ("mlx5_0", 2, "y")]));
+    let comparison = nodes.compare();
+    assert_eq!(of(&comparison, "hca-count").majority.as_ref().unwrap().value, Some("1"));
+    assert!(of(&comparison, "hcas").others.is_empty());
+    let rates: Vec<_> = of(&comparison, "rate").others.iter().map(|other| other.value.unwrap()).collect();
+    assert_eq!(rates, ["x", "x on mlx5_0; y on mlx5_0:2"]);
+}
