@@ -43,7 +43,7 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
             let finding = Finding::warning(Id::LibraryGid, message).about_variables(*variable);
             finding.about_ports([port]).with_fix(fix)
         }
-        Remark::OwnLibibverbs(own) => {
+        Remark::Unserved(own) => {
             let drivers = match own.providers.is_empty() {
                 true => "no driver".to_owned(),
                 false => format!("drivers for {} alone", own.providers.join(", ")),

@@ -50,7 +50,7 @@ pub fn lost(subject: &Subject, taken: &Taken, release: Release) -> Option<Lost> 
 
 /// Whether each process reaches itself over each of the job's ports, by each release in the image.
 pub fn each_rail_will_do(subject: &Subject) -> bool {
-    wheel::own(subject).is_empty()
+    wheel::unserved(subject).is_empty()
         && super::release::all(subject).into_iter().all(|release| {
             let Some(taken) = taken(subject, release) else { return false };
             let mut rails = taken.ports.iter().filter(|port| port.is_rail).peekable();

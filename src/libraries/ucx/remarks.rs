@@ -10,7 +10,7 @@ use super::release::{EXCLUDES_DEVICES, HAS_LOCAL_SUBNET, HAS_SUBNETS, Release, a
 use super::subnets::{Filter, read_bool};
 use super::taken::{taken, without_gid};
 use super::transports::{Unreadable, transports, unknown_transports, unreadable};
-use super::wheel::{self, OwnLibibverbs};
+use super::wheel::{self, Unserved};
 use super::{DEVICES, GID_INDEX, LOCAL_SUBNET, SUBNETS, TRANSPORTS};
 use crate::libraries::Subject;
 
@@ -49,7 +49,7 @@ pub enum Remark {
     /// UCX ends with an error because an index and subnets are set.
     IndexAndSubnets,
     /// The UCX in a package has a libibverbs of its own.
-    OwnLibibverbs(OwnLibibverbs),
+    Unserved(Unserved),
 }
 
 /// What comes of a GID that is not this container's, the worst last.
@@ -70,7 +70,7 @@ pub fn remarks(subject: &Subject) -> Vec<Remark> {
     if !works(subject) {
         return remarks;
     }
-    remarks.extend(wheel::own(subject).into_iter().map(Remark::OwnLibibverbs));
+    remarks.extend(wheel::unserved(subject).into_iter().map(Remark::Unserved));
     remarks.extend(of_transports(subject));
     remarks.extend(of_devices(subject));
     remarks.extend(of_gid(subject));

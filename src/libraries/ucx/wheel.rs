@@ -8,9 +8,9 @@ use crate::facts::image::packages::Package;
 use crate::libraries::Subject;
 use crate::libraries::nccl::installed::provider;
 
-/// A libibverbs of a package, which cannot open all HCAs of the job.
+/// HCAs of the job that the libibverbs of a package cannot open.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnLibibverbs {
+pub struct Unserved {
     /// Name and version of the package.
     pub package: String,
     /// The folder that the library is in.
@@ -31,13 +31,13 @@ pub enum Left {
     Nothing,
 }
 
-/// Those of all packages.
-pub fn own(subject: &Subject) -> Vec<OwnLibibverbs> {
+/// By package, where there are some.
+pub fn unserved(subject: &Subject) -> Vec<Unserved> {
     let packages = subject.facts.image.iter().flat_map(|image| &image.packages);
     packages.filter(|package| is_nixl(package)).filter_map(|package| of(subject, package)).collect()
 }
 
-fn of(subject: &Subject, package: &Package) -> Option<OwnLibibverbs> {
+fn of(subject: &Subject, package: &Package) -> Option<Unserved> {
     let own = package.libibverbs.as_ref()?;
     let is_served = |port: &&Candidate| {
         provider(port.hca).is_none_or(|name| own.providers.iter().any(|provider| provider == name))
@@ -54,7 +54,7 @@ fn of(subject: &Subject, package: &Package) -> Option<OwnLibibverbs> {
         true => Left::Nothing,
     };
     let file = package.path.join(&own.path);
-    Some(OwnLibibverbs {
+    Some(Unserved {
         package: format!("{} {}", package.name, package.version),
         folder: file.parent().unwrap_or(&package.path).display().to_string(),
         providers: own.providers.clone(),
