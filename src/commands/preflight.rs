@@ -71,7 +71,7 @@ pub fn run(
         "--format is for the list of nodes at fault; name its file with --exclude-file"
     );
     // What all nodes do takes minutes, and is not thrown away for a file.
-    if part.node == 0 && part.local_rank == 0 {
+    if part.judges() {
         files.prepare().iter().for_each(|why| say(&sentence(&format!("preflight: {why}"))));
     }
     let note = |text: &str| {

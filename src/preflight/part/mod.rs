@@ -32,6 +32,13 @@ pub struct Part {
     pub evidence: Vec<String>,
 }
 
+impl Part {
+    /// Whether this process judges the job, and leaves the files about it: the first task of node 0.
+    pub fn judges(&self) -> bool {
+        self.node == 0 && self.local_rank == 0
+    }
+}
+
 /// What the user has said by hand.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Asked<'a> {

@@ -1,0 +1,232 @@
+//! What node 0 leaves of a preflight: the names of the nodes at fault, the page, and the document.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::libc;
+use nix::unistd::{self, AccessFlags};
+
+use crate::config::{Config, Excluded};
+use crate::json;
+use crate::preflight::verdict::Verdict;
+use crate::report;
+
+/// The files that node 0 leaves, where they are wanted.
+pub struct Files<'a> {
+    /// The names of the nodes at fault, and how they are written.
+    pub excluded: Option<&'a Path>,
+    pub format: Excluded,
+    /// The page.
+    pub html: Option<&'a Path>,
+    /// The document.
+    pub json: Option<&'a Path>,
+}
+
+impl<'a> Files<'a> {
+    pub fn of(config: &'a Config) -> Files<'a> {
+        Files {
+            excluded: config.preflight_exclude_file.as_deref(),
+            format: config.preflight_exclude_format,
+            html: config.preflight_html.as_deref(),
+            json: config.preflight_json.as_deref(),
+        }
+    }
+
+    /// What the list of nodes at fault does not tell, where one is wanted.
+    #[must_use]
+    pub fn gap(&self, verdict: &Verdict) -> Option<String> {
+        self.excluded.and_then(|_| verdict.gap())
+    }
+
+    /// Empties the list of nodes at fault, which may be of an earlier job: nobody is to leave out its nodes
+    /// where there is no verdict. Gives a sentence about each file that cannot be written, as far as can be
+    /// told without writing.
+    #[must_use]
+    pub fn prepare(&self) -> Vec<String> {
+        let emptied = self.excluded.map(|path| (path, write(path, |_| Ok(()))));
+        let others = [self.html, self.json].into_iter().flatten().map(|path| (path, access(path)));
+        let all = emptied.into_iter().chain(others);
+        all.filter_map(|(path, result)| Some(unwritten(path, &result.err()?))).collect()
+    }
+
+    /// Writes all of them. Gives a sentence about each one that cannot be written.
+    #[must_use]
+    pub fn write(&self, verdict: &Verdict) -> Vec<String> {
+        let file = |path: Option<&Path>, text: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
+            let path = path?;
+            let error = write(path, text).err()?;
+            Some(unwritten(path, &error))
+        };
+        let written = [
+            file(self.excluded, &|out| report::preflight::write_excluded(out, verdict, self.format)),
+            file(self.html, &|out| report::preflight_page::write(out, verdict)),
+            file(self.json, &|mut out| json::write_line(&mut out, verdict)),
+        ];
+        written.into_iter().flatten().collect()
+    }
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> String {
+    format!("cannot write {}: {error}", path.display())
+}
+
+/// What there is at the path of a file.
+enum There {
+    Nothing,
+    File,
+    /// Such as `/dev/null`, which is written and not replaced.
+    Device,
+}
+
+/// # Errors
+/// It is none of these, or nobody can say.
+fn there(path: &Path) -> io::Result<There> {
+    let kind = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(There::Nothing),
+        metadata => metadata?.file_type(),
+    };
+    match kind {
+        kind if kind.is_file() => Ok(There::File),
+        kind if kind.is_char_device() => Ok(There::Device),
+        kind if kind.is_symlink() => Err(io::Error::other("it is a symbolic link; name the file itself")),
+        kind if kind.is_dir() => Err(io::Error::other("it is a folder")),
+        _ => Err(io::Error::other("it is neither a file nor new")),
+    }
+}
+
+/// The folder that a file is in.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether a file can be written, or made, as far as can be told without writing.
+///
+/// # Errors
+/// As for [`there`] and access(2).
+fn access(path: &Path) -> io::Result<()> {
+    let told = match there(path)? {
+        There::Nothing => unistd::access(folder(path), AccessFlags::W_OK | AccessFlags::X_OK),
+        There::File | There::Device => unistd::access(path, AccessFlags::W_OK),
+    };
+    Ok(told?)
+}
+
+/// Writes a file that only node 0 can write, as a whole or not at all where another file can take its
+/// place. It is never written through a symbolic link, which somebody else may have left in a shared
+/// folder, and nobody is waited for at a FIFO.
+///
+/// # Errors
+/// As for [`there`], open(2), write(2) and rename(2).
+fn write(path: &Path, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let there = there(path)?;
+    if !matches!(there, There::Device) {
+        let new = beside(path);
+        match OpenOptions::new().write(true).create_new(true).open(&new) {
+            Ok(file) => {
+                let replaced = fill(file, &write).and_then(|()| fs::rename(&new, path));
+                match replaced {
+                    Ok(()) => return Ok(()),
+                    Err(error) => {
+                        let _ = fs::remove_file(&new);
+                        // Nothing can take the place of a file that is mounted.
+                        if error.kind() != ErrorKind::ResourceBusy {
+                            return Err(error);
+                        }
+                    }
+                }
+            }
+            // The folder may be another user's, and the file ours.
+            Err(_) if matches!(there, There::File) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().write(true).truncate(true).custom_flags(flags).open(path)?;
+    fill(file, &write)
+}
+
+/// The name of a file that is to take the place of this one: `.list.17.new` for `list`.
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    folder(path).join(format!(".{name}.{}.new", std::process::id()))
+}
+
+fn fill(file: File, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut file = BufWriter::new(file);
+    write(&mut file)?;
+    file.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_written_is_told_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("file"), "").unwrap();
+        let told = |name: &str| {
+            let html = path(name);
+            Files { excluded: None, format: Excluded::Lines, html: Some(&html), json: None }.prepare()
+        };
+        assert_eq!(told("file"), [""; 0]);
+        assert_eq!(told("new"), [""; 0]);
+        assert!(!path("new").exists());
+        let lost = told("missing/new");
+        assert!(lost[0].contains("missing/new: No such file or directory"), "{lost:?}");
+        let lost = told("file/new");
+        assert!(lost[0].contains("file/new: Not a directory"), "{lost:?}");
+        let lost = told("");
+        assert!(lost[0].ends_with("it is a folder"), "{lost:?}");
+    }
+
+    #[test]
+    fn a_list_of_an_earlier_job_is_emptied_and_a_page_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let [list, page] = ["list", "page"].map(|name| folder.path().join(name));
+        std::fs::write(&list, "gpu-07\n").unwrap();
+        std::fs::write(&page, "old").unwrap();
+        let files = Files { excluded: Some(&list), format: Excluded::Lines, html: Some(&page), json: None };
+        assert_eq!(files.prepare(), [""; 0]);
+        assert_eq!(std::fs::read_to_string(&list).unwrap(), "");
+        assert_eq!(std::fs::read_to_string(&page).unwrap(), "old");
+    }
+
+    #[test]
+    fn what_cannot_be_written_as_a_whole_leaves_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = folder.path().join("page");
+        std::fs::write(&page, "old").unwrap();
+        let full = |out: &mut dyn Write| {
+            out.write_all(b"new")?;
+            Err(io::Error::from(ErrorKind::StorageFull))
+        };
+        assert!(write(&page, full).is_err());
+        assert_eq!(std::fs::read_to_string(&page).unwrap(), "old");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        write(Path::new("/dev/null"), |out| out.write_all(b"new")).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_not_written_through_a_link_and_a_fifo_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let text = |name: &str| write(&path(name), |out| out.write_all(b"bad"));
+        std::fs::write(path("other"), "kept, and longer").unwrap();
+        symlink(path("other"), path("link")).unwrap();
+        mkfifo(&path("fifo"), Mode::S_IRWXU).unwrap();
+        assert_eq!(text("link").unwrap_err().to_string(), "it is a symbolic link; name the file itself");
+        assert_eq!(std::fs::read_to_string(path("other")).unwrap(), "kept, and longer");
+        assert!(text("fifo").is_err());
+        text("other").unwrap();
+        assert_eq!(std::fs::read_to_string(path("other")).unwrap(), "bad");
+    }
+}
