@@ -64,6 +64,9 @@ demo: build
 	@$(TARGET) plan --facts demo:cce-roce
 	@echo; echo '$$ eval "$$(rdma-init env --facts demo:cce-roce)"; env | grep ^NCCL_'
 	@eval "$$($(TARGET) env --facts demo:cce-roce)"; env | grep ^NCCL_ | sort
+	@echo; echo '$$ NCCL_IB_HCA==mlx5_77 NCCL_RDMA_INIT=1:another-node:... rdma-init exec -- env      (a copy of another node'"'"'s value)'
+	@NCCL_IB_HCA==mlx5_77 NCCL_RDMA_INIT=1:another-node:IB_HCA=71f75da5 RDMA_INIT_STATE_DIR= \
+	  $(TARGET) exec -- env | grep ^NCCL_ || echo 'the copy is gone; a node with HCAs gets its own value'
 	@echo; echo '$$ rdma-init -- sh -c ...      (as PID 1 of a namespace, where this machine allows one)'
 	@run='unshare --user --map-root-user --pid --fork --mount-proc'; \
 	  $$run true 2>/dev/null || run='unshare --pid --fork --mount-proc'; \
@@ -101,10 +104,13 @@ test-torch: build
 	@sh tests/launchers/torch.sh >/dev/null
 	$(TEST) --test launchers -- --ignored --test-threads 1 --skip ray::
 
-# Ray on nodes that are containers; needs a Docker engine. Ray, 80 MB to fetch, goes to target/ray.
+# Ray on nodes that are containers, with the newest NCCL; needs a Docker engine. Ray, 80 MB to fetch, goes
+# to target/ray.
+NEWEST_NCCL = RDMA_INIT_TEST_NCCL=$$(tail -n 1 tests/nccl/versions)
 test-ray: build
 	@sh tests/launchers/ray.sh >/dev/null
-	$(TEST) --test launchers -- --ignored --test-threads 1 ray::
+	@$(NEWEST_NCCL) sh tests/nccl/setup.sh
+	$(NEWEST_NCCL) $(TEST) --test launchers -- --ignored --test-threads 1 ray::
 
 # NIXL on the UCX of its wheel, in a virtual machine; 90 MB to fetch. NIXL goes to target/nixl.
 test-nixl: build
@@ -112,8 +118,8 @@ test-nixl: build
 	$(TEST) --test vm -- --ignored nixl
 
 # Man pages, and completions for bash, zsh and fish.
-manual: setup
-	$(CARGO) run --release --locked --example manual -- target/manual
+manual: build
+	@sh tests/manual.sh $(TARGET) target/manual
 	@ls target/manual
 
 # Advisories are checked where their data base can be had.
@@ -126,9 +132,9 @@ check: setup
 	@sh tests/advisories.sh
 
 # What PID 1 costs beside tini, dumb-init and catatonit; needs root. A run is kept in
-# tests/bench/results. And what compare takes for ten thousand reports, and how the preflight grows
-# with the nodes; BENCHES chooses some of them.
-BENCHES := pid1 compare preflight
+# tests/bench/results. And what compare takes for ten thousand reports, what the env plugin costs a
+# process, and how the preflight grows with the nodes; BENCHES chooses some of them.
+BENCHES := pid1 compare env_plugin preflight judge
 bench: build
 	@sh tests/setup.sh bench
 	@set -e; for bench in $(BENCHES); do $(CARGO) bench --locked --bench $$bench; done

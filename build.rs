@@ -1,4 +1,4 @@
-//! Embeds the profiles and the demo hosts, and links libibverbs and the user-space providers
+//! Embeds the profiles, the demo hosts, and the env plugin for NCCL, and links libibverbs and the user-space providers
 //! statically.
 //!
 //! `rdma-sys` asks pkg-config for the shared libraries; a static program needs
@@ -14,18 +14,39 @@ use std::{env, fs};
 
 #[path = "src/demo/generate.rs"]
 mod demo;
+#[path = "src/env_plugin/generate.rs"]
+mod env_plugin;
 #[path = "src/profiles/generate.rs"]
 mod profiles;
 
 /// One name for each kernel driver whose devices the program can open itself;
 /// `src/verbs/providers.rs` registers those that are found.
-const PROVIDERS: &[&str] = &["mlx5", "mlx4", "efa", "mana", "bnxt_re", "erdma", "hns", "irdma", "rxe", "siw"];
+const PROVIDERS: &[&str] = &[
+    "mlx5",
+    "mlx4",
+    "efa",
+    "mana",
+    "bnxt_re",
+    "cxgb4",
+    "erdma",
+    "hfi1verbs",
+    "hns",
+    "ipathverbs",
+    "irdma",
+    "mthca",
+    "ocrdma",
+    "qedr",
+    "rxe",
+    "siw",
+    "vmw_pvrdma",
+];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     profiles::generate();
     demo::generate();
     let compiler = Compiler::of_target();
+    env_plugin::compile(&compiler);
     for option in &compiler.options {
         println!("cargo::rustc-link-arg={option}");
     }

@@ -1,8 +1,8 @@
-//! Our own lines in a file of somebody else's, between two marks. Programs that read such files
+//! Our own lines in a file that belongs to others, between two marks. Programs that read such files
 //! take the marks for comments. NCCL before 2.24 knows no comments, and takes them for lines
 //! that set nothing, because they have no equals sign.
 
-pub mod list;
+pub(crate) mod list;
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ const END: &str = "# rdma-init: end";
 
 /// The text with empty lines in place of our blocks, so that the other lines keep their
 /// numbers. A mark without its counterpart is not a block.
-pub fn hidden(text: &str) -> Cow<'_, str> {
+pub(crate) fn hidden(text: &str) -> Cow<'_, str> {
     if !text.contains(BEGIN) {
         return Cow::Borrowed(text);
     }
@@ -32,7 +32,7 @@ pub fn hidden(text: &str) -> Cow<'_, str> {
 }
 
 /// The lines of the text that are in our blocks.
-pub fn lines(text: &str) -> Vec<&str> {
+pub(crate) fn lines(text: &str) -> Vec<&str> {
     let shown = hidden(text);
     let both = text.split('\n').zip(shown.split('\n'));
     let ours = both.filter(|(line, shown)| line != shown).map(|(line, _)| line.trim_end());
@@ -55,7 +55,7 @@ fn block(line: &str, after: &[&str]) -> usize {
 /// The text with these lines in a block at its end, which replaces an earlier block. Lines
 /// `KEY=VALUE` are left out if the text sets the key itself; `keys` tells which keys a text
 /// sets.
-pub fn with(text: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> String {
+pub(crate) fn with(text: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> String {
     let mut own: String = without(text);
     let set = keys(&own);
     let is_new =

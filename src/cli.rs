@@ -1,18 +1,22 @@
 //! The command line.
 
-pub mod usage;
+pub(crate) mod foreseen;
+mod messages;
+mod options;
+mod parsers;
+pub(crate) mod print;
+pub(crate) mod usage;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use figment::value::Value;
-use serde::Serialize;
+use clap::{Arg, ArgAction, Args, Command, CommandFactory, Parser, Subcommand};
 
-use crate::config::{self, Flag};
 use crate::report::environment::EnvFormat;
+use crate::report::metrics::Exposition;
 use crate::self_test::kinds::Level;
-use crate::verbs::port_test::{DEFAULT_SIZE, LEAST_SIZE};
+use crate::verbs::port_test::DEFAULT_SIZE;
 use crate::wire::Address;
 
 /// Starts a GPU training container: fills in the NCCL variables that the user
@@ -21,180 +25,51 @@ use crate::wire::Address;
 #[command(
     name = "rdma-init",
     version,
-    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init [OPTIONS] <inspect|plan|env|profiles|self-test|preflight|compare|status|stat|install>\n       rdma-init [OPTIONS] exec -- COMMAND [ARG]...",
+    override_usage = "rdma-init [OPTIONS] -- COMMAND [ARG]...\n       rdma-init SUBCOMMAND [OPTIONS]",
+    subcommand_value_name = "SUBCOMMAND",
+    subcommand_help_heading = "Subcommands",
     disable_help_subcommand = true,
     after_help = AFTER_HELP
 )]
-pub struct Cli {
-    #[command(flatten)]
-    pub options: ConfigFlags,
-
+struct Cli {
     #[command(subcommand)]
-    pub action: Option<Action>,
+    action: Option<Action>,
 
     /// The command to run, with its arguments
-    #[arg(last = true, value_name = "COMMAND", help_heading = "Arguments")]
-    pub command: Vec<OsString>,
+    #[arg(last = true, value_name = "COMMAND", hide = true)]
+    command: Vec<OsString>,
 }
 
 const AFTER_HELP: &str = "\
-Every option is also a key of /etc/rdma-init.toml (or of the file that
+Each option is also a key of /etc/rdma-init.toml (or of the file that
 RDMA_INIT_CONFIG names) and a variable: --require-rdma, require-rdma = true,
-RDMA_INIT_REQUIRE_RDMA=true. A flag wins over a variable, a variable over the file.
+RDMA_INIT_REQUIRE_RDMA=true. A flag wins over a variable, a variable over the
+file. So is each option that `rdma-init help preflight` shows: --wait is
+--preflight-wait before a command.
 
-Exit codes: the command's own; 128+n when signal n killed it; 126 when it is not
-executable; 127 when it is not found; 125 when rdma-init itself failed; 121 when
+Exit codes: the command's own; 128+n if signal n killed it; 126 if it is not
+executable; 127 if it is not found; 125 if rdma-init itself failed; 121 if
 rdma-init refused to start the command.";
 
-/// The flags that are keys of the configuration, each a field of the key's name.
-#[derive(Debug, Default, Args, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[command(next_help_heading = "Configuration")]
-pub struct ConfigFlags {
-    /// The profile to fill in from: auto, none, or a name that `rdma-init profiles` lists [default: auto]
-    #[arg(long, global = true, value_name = "NAME")]
-    profile: Option<String>,
+/// The columns of the help, whatever the terminal has.
+const COLUMNS: usize = 80;
 
-    /// A folder with profiles of your own
-    #[arg(long, global = true, value_name = "FOLDER")]
-    profile_dir: Option<String>,
+/// Returns the whole command line: each command with its own options, and with those of the start that it
+/// takes.
+pub fn command() -> Command {
+    let cli = options::added(Cli::command().term_width(COLUMNS));
+    with_help(cli).mut_subcommands(with_help)
+}
 
-    /// Whether to use the HCA whose interface carries the default route: auto (where it is a rail), use, or skip [default: auto]
-    #[arg(long, global = true, value_name = "WHEN")]
-    default_route_hca: Option<String>,
-
-    /// Raise the limit of pinned memory: off, warn, or enforce (refuse to start where it stays at 8 MiB or less) [default: warn]
-    #[arg(long, global = true, value_name = "MODE")]
-    memlock: Option<String>,
-
-    /// Test limits, image and fabric before the command starts: off, warn, or enforce (refuse to start where a check fails) [default: off]
-    #[arg(long, global = true, value_name = "MODE")]
-    self_test: Option<String>,
-
-    /// Test the fabric between all nodes of the job before the command starts: off, warn, or enforce (refuse to start where a node, a rail or a link is at fault) [default: off]
-    #[arg(long, global = true, value_name = "MODE")]
-    preflight: Option<String>,
-
-    /// How long to wait for all nodes of the job [default: 10m]
-    #[arg(long, global = true, value_name = "TIME")]
-    preflight_wait: Option<String>,
-
-    /// How many nodes the job has, where the launcher does not say it
-    #[arg(long, global = true, value_name = "NODES")]
-    preflight_nodes: Option<String>,
-
-    /// The index of this node, counted from 0, where the launcher does not say it
-    #[arg(long, global = true, value_name = "INDEX")]
-    preflight_node: Option<String>,
-
-    /// Where the nodes meet: a name or an address of node 0, where the launcher does not say it
-    #[arg(long, global = true, value_name = "HOST[:PORT]")]
-    preflight_meet: Option<String>,
-
-    /// A rail between two nodes that moves less is slow
-    #[arg(long, global = true, value_name = "GBPS")]
-    preflight_min_bandwidth: Option<String>,
-
-    /// Refuse to start also where a rail is slow
-    #[arg(long, global = true)]
-    preflight_enforce_slow: bool,
-
-    /// Where node 0 leaves the names of the nodes at fault
-    #[arg(long, global = true, value_name = "FILE")]
-    preflight_exclude_file: Option<String>,
-
-    /// How that file is written: lines, or slurm (one list, as --exclude of Slurm takes it) [default: lines]
-    #[arg(long, global = true, value_name = "FORMAT")]
-    preflight_exclude_format: Option<String>,
-
-    /// Where node 0 leaves a page for a browser, with every pair as a heat map
-    #[arg(long, global = true, value_name = "FILE")]
-    preflight_html: Option<String>,
-
-    /// Where node 0 leaves the JSON document, with every pair
-    #[arg(long, global = true, value_name = "FILE")]
-    preflight_json: Option<String>,
-
-    /// Refuse to start the command where no usable RDMA fabric is found, or NCCL would not use it
-    #[arg(long, global = true)]
-    require_rdma: bool,
-
-    /// Never fill in this variable (repeatable)
-    #[arg(long, global = true, value_name = "VARIABLE")]
-    keep: Vec<String>,
-
-    /// Set this variable, as if you had set it in the environment (repeatable)
-    #[arg(long, global = true, value_name = "VARIABLE=VALUE")]
-    set: Vec<String>,
-
-    /// The libraries beside NCCL to decide for: auto (those that the image holds), nccl for none, or names such as gloo,ucx [default: auto]
-    #[arg(long, global = true, value_name = "NAMES", value_delimiter = ',')]
-    libraries: Vec<String>,
-
-    /// Where to keep the decision for processes that enter the container later; empty for nowhere [default: /run/rdma-init]
-    #[arg(long, global = true, value_name = "FOLDER")]
-    state_dir: Option<String>,
-
-    /// Put the variables into /etc/nccl.conf as well: true or false [default: true in a container]
-    #[arg(long, global = true, value_name = "BOOLEAN", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    write_nccl_conf: Option<String>,
-
-    /// Put the variables where other programs look as well: profile, ssh, environment (repeatable)
-    #[arg(long, global = true, value_name = "WHERE", value_delimiter = ',')]
-    propagate: Vec<String>,
-
-    /// Start the command without the rest of the preparation after this time [default: 10s]
-    #[arg(long, global = true, value_name = "TIME")]
-    prepare_timeout: Option<String>,
-
-    /// Stay and look after the command also where this is not PID 1 (as a subreaper)
-    #[arg(long, global = true)]
-    supervise: bool,
-
-    /// Forward signals to the command's whole process group
-    #[arg(long, global = true)]
-    kill_group: bool,
-
-    /// Kill everything that is left this long after the first TERM, INT or QUIT
-    #[arg(long, global = true, value_name = "TIME")]
-    stop_timeout: Option<String>,
-
-    /// When the command has ended, send TERM to the processes that are left, and kill them after this time
-    #[arg(long, global = true, value_name = "TIME")]
-    drain_timeout: Option<String>,
-
-    /// Forward the signal TO in place of FROM; a TO of 0 drops FROM (repeatable)
-    #[arg(long, global = true, value_name = "FROM:TO")]
-    rewrite_signal: Vec<String>,
-
-    /// Exit with code M, or 0 without it, where the command exits with code N (repeatable)
-    #[arg(long, global = true, value_name = "N[:M]")]
-    remap_exit: Vec<String>,
-
-    /// Have the kernel send rdma-init this signal when its own parent ends
-    #[arg(long, global = true, value_name = "SIGNAL")]
-    parent_death_signal: Option<String>,
-
-    /// Say when an orphaned process is reaped
-    #[arg(long, global = true)]
-    warn_on_reap: bool,
-
-    /// The exit code where rdma-init refuses to start the command [default: 121]
-    #[arg(long, global = true, value_name = "CODE")]
-    refuse_exit_code: Option<String>,
-
-    /// The format of the report on standard error: text or json [default: text]
-    #[arg(long, global = true, value_name = "FORMAT")]
-    log_format: Option<String>,
-
-    /// How much to report: error, warn, info or debug [default: info]
-    #[arg(long, global = true, value_name = "LEVEL")]
-    log_level: Option<String>,
+/// `-h` and `--help` are the same: one layout for all commands.
+fn with_help(command: Command) -> Command {
+    let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print this help");
+    command.disable_help_flag(true).arg(help)
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// Show the RDMA devices, interfaces, limits and libraries of the container
+    /// Show RDMA devices, interfaces, limits and libraries
     Inspect {
         #[command(flatten)]
         host: Host,
@@ -202,39 +77,45 @@ pub enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Show what would be set, and why, as the report at start-up does
+    /// Show what would be set, and why
     Plan {
         #[command(flatten)]
         host: Host,
-        /// Show the evidence for each value as well, and which HCA is near which GPU
+        /// Add the evidence for each value, and which HCA is near which GPU
         #[arg(long)]
         evidence: bool,
-        /// Show the whole chain for one variable: where it is set, what was tried, what NCCL does
+        /// Show where this variable is set, what was tried, what NCCL does
         #[arg(long, value_name = "VARIABLE", conflicts_with = "evidence")]
         why: Option<String>,
+        /// Show which NCCL variables of this process are its own, ours, or copies
+        #[arg(long = "in", value_name = "PID", conflicts_with_all = ["evidence", "why", "facts", "json"])]
+        process: Option<u32>,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
     /// Print the variables that would be set
     Env(EnvArguments),
-    /// Run COMMAND with the variables that the container was started with, for kubectl exec
+    /// Run COMMAND with the container's variables, for kubectl exec
     Exec {
+        /// How long to wait for a start that is under way, or 0 [default: as long as it may take]
+        #[arg(long, value_name = "TIME", value_parser = parsers::wait)]
+        wait: Option<Duration>,
         /// The command to run, with its arguments
         #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
-    /// Tell whether the container is prepared and its command runs, for probes
+    /// Report whether the container is prepared and runs
     Status {
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Show the traffic of the RDMA devices, in MiB and packets per second
+    /// Show the traffic of the RDMA devices
     Stat(StatArguments),
-    /// Test limits, image and RDMA devices, and the fabric to another node
+    /// Test limits, image, RDMA devices, and the fabric to a node
     SelfTest(SelfTestArguments),
-    /// Test the fabric between all nodes of a job; started once on each node
+    /// Test the fabric between all nodes of a job, run on each of them
     Preflight(PreflightArguments),
     /// List the profiles, or show one
     Profiles {
@@ -243,24 +124,47 @@ pub enum Action {
         /// Print one JSON document
         #[arg(long)]
         json: bool,
+        /// Say of every profile whether it fits this host, and why
+        #[arg(long, conflicts_with_all = ["name", "json"])]
+        why: bool,
+        #[command(flatten)]
+        host: Host,
     },
     /// Compare the reports of many nodes, and name the odd ones out
     Compare {
-        /// Files or folders with what `self-test --json` wrote on each node; - for standard input
+        /// Files or directories with what `self-test --json` wrote; - for standard input
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// Exit with 1 where fewer than NODES nodes have left a report
-        #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u32).range(1..))]
+        /// Exit with 1 if fewer than NODES nodes have a report
+        #[arg(long, value_name = "NODES", value_parser = parsers::count)]
         expect: Option<u32>,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Copy this program into a folder: an init container does so for an image that cannot be rebuilt
+    /// Copy this program, for an image that cannot be rebuilt
     Install {
-        /// An existing folder, such as a volume that both containers mount
-        #[arg(value_name = "FOLDER")]
+        /// An existing directory, such as a volume that both containers mount
+        #[arg(value_name = "DIR")]
         folder: PathBuf,
+    },
+    /// Print completions for a shell
+    Completions {
+        /// The shell: bash, zsh or fish
+        #[arg(value_name = "SHELL", value_enum, hide_possible_values = true)]
+        shell: Shell,
+    },
+    /// Print a man page, for `man -l -`
+    Man {
+        /// The subcommand, or none for rdma-init itself
+        #[arg(value_name = "SUBCOMMAND", value_parser = ACTIONS.to_vec(), hide_possible_values = true)]
+        command: Option<String>,
+    },
+    /// Print the help of rdma-init, or of a subcommand
+    Help {
+        /// The subcommand, or none for rdma-init itself
+        #[arg(value_name = "SUBCOMMAND", value_parser = ACTIONS.to_vec(), hide_possible_values = true)]
+        command: Option<String>,
     },
     /// Opens every RDMA device through the built-in libibverbs (for tests of the build)
     #[command(hide = true)]
@@ -274,22 +178,25 @@ pub struct EnvArguments {
     /// The format of the output
     #[arg(long, value_enum, default_value_t)]
     pub format: EnvFormat,
-    /// Leave out variables that have this value in the environment already
+    /// Leave out variables that already have this value
     #[arg(long)]
     pub changed_only: bool,
-    /// Add the variables of NCCL and its companions that were set already
+    /// Add the variables that were set already
     #[arg(long)]
     pub all: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct StatArguments {
-    /// Print the rates again and again, each time over TIME [default without a TIME: 1s]
-    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s")]
-    pub watch: Option<humantime::Duration>,
+    /// Print the rates again and again, each time over TIME [default without TIME: 1s]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = parsers::interval)]
+    pub watch: Option<Duration>,
     /// Print one JSON object on each line
     #[arg(long)]
     pub json: bool,
+    /// Print all counters as metrics, once
+    #[arg(long, value_enum, conflicts_with_all = ["watch", "json"])]
+    pub format: Option<Exposition>,
 }
 
 #[derive(Debug, Args)]
@@ -299,16 +206,16 @@ pub struct SelfTestArguments {
     /// List all checks
     #[arg(long)]
     pub list: bool,
-    /// How far to test [default: verbs; with --facts: quick]
-    #[arg(long, value_name = "LEVEL")]
+    /// How far: quick, verbs [default: verbs; with --facts: quick]
+    #[arg(long, value_name = "LEVEL", hide_possible_values = true)]
     pub level: Option<Level>,
-    /// How many bytes of memory to register with each device
-    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_SIZE, value_parser = clap::value_parser!(u64).range(LEAST_SIZE..))]
+    /// Bytes of memory to register with each device
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_SIZE, value_parser = parsers::size)]
     pub size: u64,
     /// How long the test of a port may take
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = some_time)]
-    pub each: humantime::Duration,
-    /// Wait for another node that runs self-test --peer, and test the fabric between the two as well
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parsers::time)]
+    pub each: Duration,
+    /// Wait for a node that runs self-test --peer, and test the fabric to it
     #[arg(
         long,
         value_name = "ADDR:PORT",
@@ -317,86 +224,38 @@ pub struct SelfTestArguments {
         conflicts_with_all = ["peer", "level", "facts"]
     )]
     pub listen: Option<Address>,
-    /// Test the fabric to another node, which runs self-test --listen (both need the same secret in RDMA_INIT_TOKEN, 16 bytes or more)
+    /// Test the fabric to a node that runs self-test --listen (both with the same RDMA_INIT_TOKEN of 16 bytes or more)
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["level", "facts"])]
     pub peer: Option<Address>,
-    /// Without RDMA_INIT_TOKEN: take whoever comes or answers for the other node, in a network of these two alone
+    /// Without RDMA_INIT_TOKEN: accept any peer that connects or answers
     #[arg(long, conflicts_with = "facts")]
     pub any_peer: bool,
     /// How long to wait for the other node
-    #[arg(long, value_name = "TIME", default_value = "60s")]
-    pub wait: humantime::Duration,
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parsers::wait)]
+    pub wait: Duration,
     /// Leave out this check (repeatable)
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = parsers::check)]
     pub skip: Vec<String>,
     /// Make only this check (repeatable)
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = parsers::check)]
     pub only: Vec<String>,
     /// Print one JSON document on one line, as compare reads it
     #[arg(long)]
     pub json: bool,
 }
 
+/// The others are keys of the configuration.
 #[derive(Debug, Args)]
 pub struct PreflightArguments {
-    /// How many nodes the job has
-    #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u32).range(1..))]
-    pub nodes: Option<u32>,
-    /// The index of this node, counted from 0
-    #[arg(long, value_name = "INDEX")]
-    pub node: Option<u32>,
-    /// Where node 0 is
-    #[arg(long, value_name = "HOST[:PORT]")]
-    pub meet: Option<String>,
-    /// Which pairs of nodes to test
-    #[arg(long, value_enum, default_value_t)]
-    pub rounds: RoundsOption,
-    /// How long the test of a port may take
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = some_time)]
-    pub each: humantime::Duration,
-    /// A rail between two nodes that moves less is slow
-    #[arg(long, value_name = "GBPS", value_parser = gbps)]
-    pub min_bandwidth: Option<f32>,
-    /// Fail also where a rail is slow
-    #[arg(long)]
-    pub enforce_slow: bool,
-    /// Where node 0 leaves the names of the nodes at fault
-    #[arg(long, value_name = "FILE")]
-    pub exclude_file: Option<PathBuf>,
-    /// How that file is written [default: lines]
-    #[arg(long, value_enum)]
-    pub format: Option<ExcludeFormat>,
-    /// Where node 0 leaves a page for a browser, with every pair as a heat map
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-    /// Print one JSON document, at node 0
+    /// Print one JSON document (node 0)
     #[arg(long)]
     pub json: bool,
-}
-
-/// How the names of the nodes at fault are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ExcludeFormat {
-    /// One name on each line
-    Lines,
-    /// One list, as --exclude of Slurm takes it
-    Slurm,
-}
-
-/// Which pairs of nodes are tested.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum RoundsOption {
-    /// Neighbours, then partners at a distance of 2, 4, 8 and so on
-    #[default]
-    Log,
-    /// Each node with each other
-    Full,
 }
 
 /// The host that it is about.
 #[derive(Debug, Args)]
 pub struct Host {
-    /// Work on a facts document that `inspect --json` wrote elsewhere, or on demo:NAME, instead of this host
+    /// Use what `inspect --json` wrote elsewhere, or demo:NAME
     #[arg(long, value_name = "FILE")]
     pub facts: Option<PathBuf>,
 }
@@ -414,66 +273,15 @@ pub const ACTIONS: &[&str] = &[
     "status",
     "stat",
     "install",
+    "completions",
+    "man",
+    "help",
 ];
 
-impl ConfigFlags {
-    /// Those that were given, as a layer of the configuration.
-    pub fn flags(&self) -> Vec<Flag> {
-        // There is a value for every text, list and boolean.
-        let mut flags = Value::serialize(self).ok().and_then(Value::into_dict).unwrap_or_default();
-        // A table, as a value may hold a line break.
-        if let (Some(set), Some(table)) = (flags.get_mut("set"), config::assignments(&self.set)) {
-            *set = table;
-        }
-        flags.into_iter().filter(|(_, value)| is_given(value)).collect()
-    }
-}
-
-/// Whether the user has written a flag that has this value.
-fn is_given(value: &Value) -> bool {
-    match value {
-        Value::Empty(..) | Value::Bool(_, false) => false,
-        Value::Array(_, items) => !items.is_empty(),
-        Value::Dict(_, table) => !table.is_empty(),
-        _ => true,
-    }
-}
-
-/// A time in which something can be done.
-fn some_time(text: &str) -> Result<humantime::Duration, String> {
-    let time: humantime::Duration =
-        text.parse().map_err(|error: humantime::DurationError| error.to_string())?;
-    if time.is_zero() { Err("expected a time above 0".to_owned()) } else { Ok(time) }
-}
-
-fn gbps(text: &str) -> Result<f32, String> {
-    let number = text.parse().ok().filter(|number: &f32| number.is_finite() && *number > 0.0);
-    number.ok_or_else(|| "expected a number above 0".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn every_key_has_its_flag() {
-        let fields = Value::serialize(ConfigFlags::default()).unwrap().into_dict().unwrap();
-        assert!(fields.keys().eq(config::names()), "{fields:?}");
-        let cli = Cli::command();
-        let mut flags: Vec<&str> = cli.get_arguments().filter_map(|argument| argument.get_long()).collect();
-        flags.sort_unstable();
-        assert_eq!(flags, config::names());
-    }
-
-    #[test]
-    fn what_is_not_given_is_no_flag() {
-        assert!(ConfigFlags::default().flags().is_empty());
-        let line = ["rdma-init", "--kill-group", "--state-dir=", "--set=A=b\nc", "--", "true"];
-        let flags = Cli::try_parse_from(line).unwrap().options.flags();
-        let names: Vec<&str> = flags.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["kill-group", "set", "state-dir"]);
-        assert_eq!(flags[1].1.find_ref("A").and_then(Value::as_str), Some("b\nc"));
-    }
+/// The shells that completions are printed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
 }

@@ -15,14 +15,15 @@ use figment::value::Value;
 use serde::Deserialize;
 
 use crate::facts::environment::Environment;
-use crate::init::{Enforcing, Orders, Refusal, Supervision, Terms, Voice};
+use crate::facts::launchers::MOST_NODES;
+use crate::init::{Enforcing, FailureOrders, Orders, Refusal, Supervision, Voice};
 use crate::log;
 use crate::plan::Options;
 
 use keys::{KEYS, Key};
 
 pub use keys::{Config, names};
-pub use layers::{CONFIG_VARIABLE, DEFAULT_FILE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE};
+pub use layers::{CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE, kept_token, unknown_variables};
 
 /// How much the user demands of the memlock limit, or of the self-test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -47,23 +48,47 @@ pub enum Excluded {
     Slurm,
 }
 
-/// The longest time that the self-test of all ports takes at a start, where none of them has
+/// The longest time that the self-test of all ports takes at a start, if none of them has
 /// a longer time of its own.
 pub const SELF_TEST_TIME: Duration = Duration::from_secs(15);
 
-/// The longest time that a preflight takes at a start, once all nodes are there. Mostly it is less
-/// than a minute.
-pub const PREFLIGHT_TIME: Duration = Duration::from_secs(30 * 60);
+/// The longest time that a preflight takes at a start, once all nodes are there, if it tests the usual
+/// pairs and the test of a port takes no more than the usual time. Mostly it is less than a minute.
+pub const PREFLIGHT_TIME: Duration = Duration::from_secs(45 * 60);
 
 /// A configuration that cannot be used; a sentence for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
 
-/// A flag's key and its value.
-pub type Flag = (String, Value);
+/// An option of the command line that is a key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flag {
+    pub key: String,
+    /// As the user wrote it, without the dashes: a command may leave out what the key begins with.
+    pub option: String,
+    pub value: Value,
+}
 
-/// Texts `VARIABLE=VALUE` as one value of the key `set`; `None` where one is something else.
+impl Flag {
+    /// An option of its key's name.
+    pub fn of(key: &str, value: Value) -> Flag {
+        Flag { key: key.to_owned(), option: key.to_owned(), value }
+    }
+}
+
+/// Which pairs of nodes the preflight tests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rounds {
+    /// Neighbors, then nodes at a distance of 2, 4, 8 and so on.
+    #[default]
+    Log,
+    /// Each node with each other.
+    Full,
+}
+
+/// Texts `VARIABLE=VALUE` as one value of the key `set`; `None` if one is something else.
 pub fn assignments(texts: &[String]) -> Option<Value> {
     values::table(texts.iter().map(String::as_str))
 }
@@ -71,9 +96,9 @@ pub fn assignments(texts: &[String]) -> Option<Value> {
 /// Merges the layers and checks every value.
 ///
 /// # Errors
-/// The file cannot be read or is not TOML; a key is unknown; a value is bad.
+/// The file cannot be read or is not TOML; the file or a flag has an unknown key; a value is bad.
 pub fn load(environment: &Environment, flags: Vec<Flag>) -> Result<Config, ConfigError> {
-    let asks_anew = flags.iter().any(|(name, _)| keys::find(name).is_some_and(|key| key.asks_anew));
+    let asks_anew = flags.iter().any(|flag| keys::find(&flag.key).is_some_and(|key| key.asks_anew));
     let mut config = Config { asks_anew, ..Config::default() };
     let Some(figment) = layers::merge(environment, flags)? else { return Ok(config) };
     layers::refuse_unknown_keys(&figment)?;
@@ -104,7 +129,7 @@ pub fn early(environment: &Environment, flags: &[Flag]) -> Config {
         return config;
     }
     for key in KEYS {
-        let flag = flags.iter().find(|(name, _)| name == key.name).map(|(_, value)| value.clone());
+        let flag = flags.iter().find(|flag| flag.key == key.name).map(|flag| flag.value.clone());
         let value = flag.or_else(|| layers::of_variable(environment, key.name).map(Value::from));
         let _ = value.map(|value| (key.put)(&mut config, &value));
     }
@@ -122,7 +147,7 @@ impl Config {
         };
         let refusal = Refusal { code: self.refuse_exit_code, asked_by };
         Orders {
-            terms: Terms {
+            terms: FailureOrders {
                 deadline: Some(self.longest_preparation()),
                 refuse: (asked_by != Enforcing::default()).then_some(refusal),
             },
@@ -149,7 +174,7 @@ impl Config {
 
     /// How long the preparation may take. PID 1 starts the command without it after this time.
     pub fn longest_preparation(&self) -> Duration {
-        // `prepare-timeout` does not count the time of the self-test, and of the preflight.
+        // `prepare-timeout` does not count the time of the self-test, of the preflight, and of the wait for the master.
         let proof = match self.self_test {
             Demand::Off => Duration::ZERO,
             Demand::Warn | Demand::Enforce => SELF_TEST_TIME,
@@ -157,10 +182,29 @@ impl Config {
         let preflight = match self.preflight {
             Demand::Off => Duration::ZERO,
             Demand::Warn | Demand::Enforce => {
-                PREFLIGHT_TIME.saturating_add(SELF_TEST_TIME).saturating_add(self.preflight_wait)
+                self.longest_preflight().saturating_add(SELF_TEST_TIME).saturating_add(self.preflight_wait)
             }
         };
-        self.prepare_timeout.saturating_add(proof).saturating_add(preflight)
+        let master = self.wait_for_master.unwrap_or_default();
+        [proof, preflight, master].into_iter().fold(self.prepare_timeout, Duration::saturating_add)
+    }
+
+    /// Returns the longest time of the preflight, once all nodes are there: an upper bound of what the
+    /// preflight allows itself.
+    pub fn longest_preflight(&self) -> Duration {
+        const USUAL: Duration = Duration::from_secs(5);
+        let factor = (self.preflight_each.as_secs_f64() / USUAL.as_secs_f64()).max(1.0);
+        let whole =
+            Duration::try_from_secs_f64(PREFLIGHT_TIME.as_secs_f64() * factor).unwrap_or(Duration::MAX);
+        let every_pair = match self.preflight_rounds {
+            Rounds::Log => Duration::ZERO,
+            // A round for each other node, as long as sound pairs take.
+            Rounds::Full => {
+                let nodes = self.preflight_nodes.unwrap_or(MOST_NODES);
+                self.preflight_each.saturating_add(USUAL).saturating_mul(nodes)
+            }
+        };
+        whole.saturating_add(every_pair)
     }
 
     /// The part that the plan needs.
@@ -168,6 +212,7 @@ impl Config {
         Options {
             profile: self.profile.clone(),
             default_route_hca: self.default_route_hca,
+            nccl_env_plugin: self.nccl_env_plugin,
             require_rdma: self.require_rdma,
             keep: self.keep.clone(),
             set: self.set.clone(),
@@ -195,7 +240,7 @@ mod tests {
         all.extend(variables);
         let entries: Vec<_> =
             all.iter().map(|(k, v)| std::ffi::CString::new(format!("{k}={v}")).unwrap()).collect();
-        let flags = flags.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let flags = flags.into_iter().map(|(key, value)| Flag::of(key, value)).collect();
         load(&Environment::new(&entries), flags).map_err(|e| e.to_string().replace(path, "c.toml"))
     }
 
@@ -231,11 +276,8 @@ mod tests {
             "unknown key memlok in the file c.toml; did you mean memlock?"
         );
         assert_eq!(
-            error("", &[("RDMA_INIT_COLOUR", "red")], vec![]),
-            format!(
-                "unknown key colour in the variable RDMA_INIT_COLOUR; the keys are {}",
-                names().join(", ")
-            )
+            error("colour = \"red\"", &[], vec![]),
+            format!("unknown key colour in the file c.toml; the keys are {}", names().join(", "))
         );
         assert_eq!(
             error("", &[("RDMA_INIT_MEMLOCK", "on")], vec![]),
@@ -247,7 +289,7 @@ mod tests {
         );
         assert_eq!(
             error("libraries = [\"gloo\", \"glo\"]", &[], vec![]),
-            "the key libraries has the value [\"gloo\", \"glo\"] in the file c.toml: there is no library \"glo\"; expected auto, or one or more of nccl, gloo, tensorpipe, ucx, nvshmem, mooncake, uccl, vllm"
+            "the key libraries has the value [\"gloo\", \"glo\"] in the file c.toml: there is no library \"glo\"; expected auto, or one or more of nccl, gloo, tensorpipe, ucx, nvshmem, mooncake, uccl, vllm, sglang, ray"
         );
         assert_eq!(
             error("require-rdma = 7", &[], vec![]),
@@ -376,9 +418,45 @@ mod tests {
             ("RDMA_INIT_TEST_PORT_HTTP_TCP", "x"),
             ("RDMA_INIT_TESTSERVICE_HOST", "x"),
         ] {
-            let error = config("", &[(name, value)], vec![]).unwrap_err();
-            assert!(error.contains("unknown key") && error.contains(name), "{error}");
+            let warnings = unknown_variables(&Environment::from([(name, value)]));
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+            assert!(warnings[0].contains(name), "{warnings:?}");
         }
+    }
+
+    #[test]
+    fn an_unknown_variable_is_a_warning_that_names_the_nearest() {
+        let warned = |name: &str| unknown_variables(&Environment::from([(name, "hunter2")])).join("|");
+        for (name, warning) in [
+            ("RDMA_INIT_VERSION", "the variable RDMA_INIT_VERSION is not known and is ignored."),
+            (
+                "RDMA_INIT_PROFIL",
+                "the variable RDMA_INIT_PROFIL is not known and is ignored; did you mean RDMA_INIT_PROFILE?",
+            ),
+            (
+                "RDMA_INIT_TOKN",
+                "the variable RDMA_INIT_TOKN is not known and is ignored; did you mean RDMA_INIT_TOKEN?",
+            ),
+            ("RDMA_INIT_X", "the variable RDMA_INIT_X is not known and is ignored."),
+            ("RDMA_INIT_KEEP", ""),
+            ("RDMA_INIT_CONFIG", ""),
+        ] {
+            assert_eq!(warned(name), warning);
+            // What the variable says is left out, and the rest of the configuration counts.
+            if !warning.is_empty() {
+                let read = config("memlock = \"off\"", &[(name, "hunter2")], vec![]).unwrap();
+                assert_eq!(read.memlock, Demand::Off);
+            }
+        }
+        let names: Vec<String> = (0..20).map(|number| format!("RDMA_INIT_OTHER_{number}")).collect();
+        let entries: Vec<_> =
+            names.iter().map(|name| std::ffi::CString::new(format!("{name}=1")).unwrap()).collect();
+        let warnings = unknown_variables(&Environment::new(&entries));
+        assert_eq!(warnings.len(), 9);
+        assert_eq!(
+            warnings[8],
+            "12 other variables of rdma-init (RDMA_INIT_...) are not known and are ignored."
+        );
     }
 
     #[test]
@@ -395,7 +473,5 @@ mod tests {
         assert_eq!(of(&[("RDMA_INIT_STATE_DIR", "")]).unwrap().state_dir, StateDir::Nowhere);
         // A comma alone empties a list.
         assert!(of(&[("RDMA_INIT_KEEP", ",")]).unwrap().keep.is_empty());
-        // An unknown key is an error, also without a value.
-        assert!(of(&[("RDMA_INIT_PROFIL", "")]).unwrap_err().contains("did you mean profile?"));
     }
 }

@@ -2,23 +2,23 @@
 
 use nix::errno::Errno;
 
-/// `rdma-init` itself failed: usage, configuration, fork; or its file lends rights.
-pub const FAILED: i32 = 125;
+/// `rdma-init` itself failed: usage, configuration; or its file lends rights.
+pub(crate) const FAILED: i32 = 125;
 /// The command exists but could not be executed, as in a shell.
-pub const NOT_EXECUTABLE: i32 = 126;
+pub(crate) const NOT_EXECUTABLE: i32 = 126;
 /// The command was not found, as in a shell.
-pub const NOT_FOUND: i32 = 127;
+pub(crate) const NOT_FOUND: i32 = 127;
 /// rdma-init refused to start the command (`require-rdma`, `memlock = "enforce"`, `self-test =
 /// "enforce"`, `preflight = "enforce"`); `refuse-exit-code` changes this code.
-pub const REFUSED: i32 = 121;
+pub(crate) const REFUSED: i32 = 121;
 
 /// The code of a command that a signal killed.
-pub fn of_signal(signal: i32) -> i32 {
+pub(crate) fn of_signal(signal: i32) -> i32 {
     128 + signal
 }
 
 /// The code of a command that could not be executed.
-pub fn of_exec_error(error: Errno) -> i32 {
+pub(crate) fn of_exec_error(error: Errno) -> i32 {
     match error {
         Errno::ENOENT | Errno::ENOTDIR => NOT_FOUND,
         _ => NOT_EXECUTABLE,

@@ -10,7 +10,7 @@ use serde::de::{DeserializeOwned, Error};
 ///
 /// # Errors
 /// The error of the sink.
-pub fn write(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, document)?;
     writeln!(out)
 }
@@ -19,13 +19,13 @@ pub fn write(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
 ///
 /// # Errors
 /// The error of the sink.
-pub fn write_line(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write_line(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, document)?;
     writeln!(out)
 }
 
 /// A document on a line of its own, in memory.
-pub fn line(document: &impl Serialize) -> Vec<u8> {
+pub(crate) fn line(document: &impl Serialize) -> Vec<u8> {
     let mut line = Vec::new();
     // Memory takes anything.
     let _ = write_line(&mut line, document);
@@ -36,6 +36,27 @@ pub fn line(document: &impl Serialize) -> Vec<u8> {
 ///
 /// # Errors
 /// The bytes are not UTF-8, not JSON, or another document.
-pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
+pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     serde_json::from_str(std::str::from_utf8(bytes).map_err(Error::custom)?)
+}
+
+/// The shape of a message: the names of all fields and variants, and the types of the values: `{node:0,name:""}`.
+#[cfg(test)]
+pub(crate) fn shape(message: impl Serialize) -> String {
+    use serde_json::Value;
+    fn of(value: &Value) -> String {
+        match value {
+            Value::Null => "null".to_owned(),
+            Value::Bool(_) => "true".to_owned(),
+            Value::Number(_) => "0".to_owned(),
+            // Those of the samples are empty, but for variants and addresses.
+            Value::String(text) => format!("{text:?}"),
+            Value::Array(list) => format!("[{}]", list.first().map(of).unwrap_or_default()),
+            Value::Object(fields) => {
+                let fields = fields.iter().map(|(name, value)| format!("{name}:{}", of(value)));
+                format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+            }
+        }
+    }
+    of(&serde_json::to_value(message).unwrap())
 }

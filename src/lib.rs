@@ -14,8 +14,8 @@
 //! * [`cli`], [`config`]: what the user asked for, and in which layer.
 //! * [`pipeline`]: the main job as a story, calling what follows: read, decide, find, refuse or
 //!   apply, leave behind, exec.
-//! * [`facts`]: what the container has, its image included. Plain data, and readers that
-//!   judge nothing.
+//! * [`facts`]: what the container has. Plain data, and readers that judge nothing.
+//! * [`image`]: the libraries of its image, found as the dynamic loader finds them. One of the facts.
 //! * [`profiles`]: what platforms publish, as TOML.
 //! * [`fabric`]: which rails a job has: HCAs, ports, GIDs, interface. It knows no library.
 //! * [`libraries`]: each library's variables from what was decided; and a model of NCCL,
@@ -25,7 +25,8 @@
 //! * [`finding`], [`findings`]: the words for what a person should know, and who finds it: a
 //!   file for each subject, pure functions of the host and what was decided for it.
 //! * [`apply`]: carries it out: limits, capabilities, environment, files.
-//! * [`state`]: what a start leaves for whoever enters the container later.
+//! * [`state`]: what a start leaves for those who enter the container later.
+//! * [`env_plugin`]: the shared object that NCCL asks for each variable, in every process.
 //! * [`report`]: for people and for programs.
 //! * [`commands`], [`demo`]: the commands that print, and the hosts that come with the program.
 //! * [`self_test`]: limits, image and fabric, proven.
@@ -37,34 +38,39 @@
 //! * [`sys`]: the low-level parts, the only `unsafe` beside verbs.
 //! * [`log`], [`text`], [`json`], [`block`]: what everything shares.
 //! * [`exit`]: the exit codes.
+//!
+//! A module is public only if the binary or the suites use it, so that rustc finds what is dead.
 #![deny(unsafe_code)]
+#![warn(unreachable_pub)]
 
-pub mod apply;
-pub mod block;
+pub(crate) mod apply;
+pub(crate) mod block;
 pub mod cli;
-pub mod commands;
+pub(crate) mod commands;
 pub mod compare;
 pub mod config;
 pub mod demo;
-pub mod exit;
+pub mod env_plugin;
+pub(crate) mod exit;
 pub mod fabric;
 pub mod facts;
 pub mod finding;
 pub mod findings;
-pub mod init;
-pub mod json;
+pub mod image;
+pub(crate) mod init;
+pub(crate) mod json;
 pub mod libraries;
-pub mod log;
+pub(crate) mod log;
 pub mod pipeline;
 pub mod plan;
 pub mod preflight;
 pub mod profiles;
-pub mod report;
-pub mod resolve;
+pub(crate) mod report;
+pub(crate) mod resolve;
 pub mod self_test;
 pub mod start;
 pub mod state;
 pub mod sys;
-pub mod text;
-pub mod verbs;
+pub(crate) mod text;
+pub(crate) mod verbs;
 pub mod wire;

@@ -9,7 +9,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::sys::stdio::Stderr;
 
-/// How long all messages together wait for somebody to read them.
+/// How long all messages together wait for a reader.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The sink that never blocks, for tracing.
@@ -55,7 +55,7 @@ pub struct Log {
 static FORMAT: OnceLock<Format> = OnceLock::new();
 
 /// A sentence that is always shown, from whatever part of the program.
-pub fn say(message: &str) {
+pub(crate) fn say(message: &str) {
     match FORMAT.get() {
         Some(Format::Json) => tracing::error!("{message}"),
         Some(Format::Text) | None => {

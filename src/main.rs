@@ -1,6 +1,6 @@
 //! Blocks every signal, then everything else.
 //!
-//! Rust's own start-up code is left out. It would set SIGPIPE to ignored before anybody could
+//! Rust's own start-up code is left out. It would set SIGPIPE to ignored before any code could
 //! see what was inherited, and would take time in which an early SIGTERM to PID 1 is lost.
 #![no_main]
 

@@ -8,22 +8,23 @@ use nix::unistd::{Pid, getppid};
 
 use crate::apply::environment;
 use crate::cli::Action;
+use crate::cli::foreseen;
 use crate::cli::usage::{self, command_of};
 use crate::commands;
-use crate::config;
+use crate::config::{self, Config};
 use crate::exit;
 use crate::facts::environment::Environment;
 use crate::facts::start::LookedAfterBy;
-use crate::init::{self, DEFAULT_PREPARE_TIMEOUT, Link, Orders, Refusal, Tasks, Terms};
+use crate::init::{self, Alone, DEFAULT_PREPARE_TIMEOUT, FailureOrders, Link, Orders, Refusal, Tasks};
 use crate::log::{Level, Log, say};
-use crate::pipeline::{self, Decided, Prepared};
-use crate::sys::deadline::{self, Deadline, Refused};
+use crate::pipeline::{self, PartialPreparation, Prepared};
 use crate::sys::environ;
-use crate::sys::exec::Image;
+use crate::sys::exec::PreparedExec;
 use crate::sys::fork::{exit_now, wait_to_be_killed};
 use crate::sys::privilege;
-use crate::sys::signals::{Inherited, block_all, survive_limit_of_files};
+use crate::sys::signals::{self, Inherited, block_all, survive_limit_of_files};
 use crate::sys::stdio::reserve_closed;
+use crate::sys::take_over::{self, Cause, ForEach, Guarded, Reason, Refused};
 use crate::text::sentence;
 
 /// Runs the program; all signals must be blocked. Returns the exit code.
@@ -39,13 +40,7 @@ pub fn start(inherited: Inherited) -> i32 {
     if std::process::id() == 1 {
         return supervised(inherited, arguments, Orders::default(), parent);
     }
-    inherited.restore();
-    let deadline = command_of(&arguments).map(|command| {
-        let image = Image::new(command.to_vec(), environ::entries());
-        Deadline::arm(DEFAULT_PREPARE_TIMEOUT, image, inherited, timed_out())
-    });
-    let deadline = deadline.and_then(Result::ok);
-    match work(&arguments, &Guard::new(Watcher::InPlace(deadline.as_ref(), parent))) {
+    match in_place(inherited, &arguments, parent, None) {
         Done::Code(code) => code,
         Done::Supervise(orders) => {
             block_all();
@@ -54,21 +49,35 @@ pub fn start(inherited: Inherited) -> i32 {
     }
 }
 
-/// Whoever starts such a program chooses by flags and variables what it reads and writes.
-const LENT: &str = "refusing to run: the file of this program lends the rights of another user to whoever starts \
-    it, who could read and overwrite files with them. Take them from the file, as root: chmod ug-s FILE; \
+/// Does the work in this process; if it is `alone`, only the rest of it.
+fn in_place(inherited: Inherited, arguments: &[CString], parent: Pid, alone: Option<&Alone>) -> Done {
+    inherited.restore();
+    let guarded = command_of(arguments).map(|command| {
+        let image = PreparedExec::new(command.to_vec(), environ::entries());
+        Guarded::start(DEFAULT_PREPARE_TIMEOUT, image, inherited, ForEach::cause(untouched))
+    });
+    work(arguments, &Guard { alone, ..Guard::new(Watcher::InPlace(guarded.as_ref(), parent)) })
+}
+
+/// The user who starts such a program chooses by flags and variables what it reads and writes.
+const LENT: &str = "refusing to run: the file of this program lends the rights of another user to all users who \
+    start it, and they could read and overwrite files with these rights. Take them from the file, as root: chmod ug-s FILE; \
     setcap -r FILE. The one capability that it may have is cap_ipc_lock.";
 
-/// Does the work in a child, under an init.
+/// Does the work in a child, under an init; or in this process, if it can have no child.
 fn supervised(inherited: Inherited, arguments: Vec<CString>, orders: Orders, parent: Pid) -> i32 {
     let command = command_of(&arguments).unwrap_or_default().to_vec();
-    init::supervise(inherited, command, orders, parent, TASKS, |link| {
-        match work(&arguments, &Guard::new(Watcher::Link(link))) {
-            Done::Code(code) => code,
-            // The work asks for supervision only when there is no init yet.
-            Done::Supervise(_) => exit::FAILED,
-        }
-    })
+    // Asked before the fork: a child whose init is gone has another parent, which may be PID 1.
+    let keeper = if std::process::id() == 1 { LookedAfterBy::Pid1 } else { LookedAfterBy::Subreaper };
+    // The work asks for supervision only when there is no init yet.
+    let code = |done| match done {
+        Done::Code(code) => code,
+        Done::Supervise(_) => exit::FAILED,
+    };
+    let supervised = init::supervise(inherited, command, orders, parent, TASKS, |link| {
+        code(work(&arguments, &Guard::new(Watcher::Link(link, keeper))))
+    });
+    supervised.unwrap_or_else(|alone| code(in_place(inherited, &arguments, parent, Some(&alone))))
 }
 
 /// What the other children of an init do.
@@ -87,26 +96,38 @@ enum Done {
     Supervise(Box<Orders>),
 }
 
-/// The reason in a process without an init: its timer's message is made before the deadline is
-/// known.
-const NOT_IN_TIME: &str = "the preparation did not finish in time (prepare-timeout)";
-
-fn timed_out() -> String {
+/// What the process says that takes the place of its own preparation, where there is no init.
+fn untouched(cause: Cause) -> String {
     format!(
-        "rdma-init: {NOT_IN_TIME}. The command is started as it would have been without rdma-init: \
-         no variable is filled in.\n"
+        "rdma-init: {}. The command is started as it would have been without rdma-init: \
+         no variable is filled in.\n",
+        reason(cause)
     )
 }
 
-/// What the timer of this process does instead of starting the command.
+/// The messages are made before the deadline is known.
+fn reason(cause: Cause) -> String {
+    match cause {
+        Cause::Late => "the preparation did not finish in time (prepare-timeout)".to_owned(),
+        Cause::Signal(signal) => format!("the preparation was killed by {}", signals::name(signal)),
+    }
+}
+
+/// What that process does instead of starting the command.
 fn refused(refusal: Refusal) -> Refused {
-    let reason = refusal.because(NOT_IN_TIME);
-    let (words, failed) = pipeline::last_words(&Environment::new(&environ::entries()), &reason);
+    let environment = Environment::new(&environ::entries());
+    let last_words = |cause| {
+        let reason = refusal.because(&reason(cause));
+        let (words, failed) = pipeline::last_words(&environment, &reason);
+        (format!("rdma-init: {}\n", pipeline::refusing(&reason, refusal.code)), words, failed)
+    };
     Refused {
         code: refusal.code,
-        message: format!("rdma-init: {}\n", pipeline::refusing(&reason, refusal.code)),
-        words,
-        failed: format!("rdma-init: {failed}\n"),
+        failed: format!("rdma-init: {}\n", last_words(Cause::Late).2),
+        reasons: ForEach::cause(|cause| {
+            let (message, words, _) = last_words(cause);
+            Reason { message, words }
+        }),
     }
 }
 
@@ -115,19 +136,21 @@ fn refused(refusal: Refusal) -> Refused {
 struct Guard<'a> {
     watcher: Watcher<'a>,
     orders: Cell<Orders>,
+    /// No process can be started, so nothing is prepared.
+    alone: Option<&'a Alone>,
 }
 
 enum Watcher<'a> {
-    /// PID 1 watches; it is the parent.
-    Link(&'a Link),
-    /// No process watches, but a timer of this one, if there is a timer; and who started this
-    /// process.
-    InPlace(Option<&'a Deadline>, Pid),
+    /// An init of ours watches; which one it is.
+    Link(&'a Link, LookedAfterBy),
+    /// No process watches, but handlers of this one do, if there is a command; and who started
+    /// this process.
+    InPlace(Option<&'a Guarded>, Pid),
 }
 
 impl<'a> Guard<'a> {
     fn new(watcher: Watcher<'a>) -> Guard<'a> {
-        Guard { watcher, orders: Cell::default() }
+        Guard { watcher, orders: Cell::default(), alone: None }
     }
 
     fn set(&self, orders: &Orders) {
@@ -136,10 +159,10 @@ impl<'a> Guard<'a> {
             return;
         }
         match self.watcher {
-            Watcher::Link(link) => link.give(orders),
-            Watcher::InPlace(Some(timer), _) => {
-                timer.refuse(orders.terms.refuse.map(refused));
-                timer.set(orders.terms.deadline);
+            Watcher::Link(link, _) => link.give(orders),
+            Watcher::InPlace(Some(guarded), _) => {
+                guarded.refuse(orders.terms.refuse.map(refused));
+                guarded.set(orders.terms.deadline);
             }
             Watcher::InPlace(None, _) => {}
         }
@@ -147,37 +170,41 @@ impl<'a> Guard<'a> {
 
     /// Called when nothing keeps the command from its start any more: this is what it gets if
     /// the preparation does not come to its end.
-    fn decide(&self, decided: &Decided, command: &[CString], inherited: &[CString]) {
+    fn decide(&self, decided: &PartialPreparation, command: &[CString], inherited: &[CString]) {
         match self.watcher {
-            Watcher::Link(link) => link.leave_decision(&decided.to_bytes()),
-            Watcher::InPlace(Some(timer), _) => timer.decide(deadline::Decided {
-                image: Image::new(command.to_vec(), environment::with(inherited.to_vec(), decided.filled())),
-                message: format!("rdma-init: {NOT_IN_TIME}. {}\n", init::WITH_WHAT_WAS_DECIDED),
+            Watcher::Link(link, _) => link.leave_decision(&decided.to_bytes()),
+            Watcher::InPlace(Some(guarded), _) => guarded.decide(take_over::Decided {
+                image: PreparedExec::new(
+                    command.to_vec(),
+                    environment::with(inherited.to_vec(), decided.filled()),
+                ),
+                messages: ForEach::cause(|cause| {
+                    format!("rdma-init: {}. {}\n", reason(cause), init::WITH_WHAT_WAS_DECIDED)
+                }),
             }),
             Watcher::InPlace(None, _) => {}
         }
     }
 
-    /// Who started this process, if nobody looks after the command.
+    /// Who started this process, if no process looks after the command.
     fn alone_under(&self) -> Option<Pid> {
         match self.watcher {
             Watcher::InPlace(_, parent) => Some(parent),
-            Watcher::Link(_) => None,
+            Watcher::Link(..) => None,
         }
     }
 
     /// Who looks after the command. If PID 1 does, every process here is of this container.
     fn keeper(&self) -> LookedAfterBy {
         match self.watcher {
-            Watcher::Link(_) if getppid().as_raw() == 1 => LookedAfterBy::Pid1,
-            Watcher::Link(_) => LookedAfterBy::Subreaper,
-            Watcher::InPlace(..) => LookedAfterBy::Nobody,
+            Watcher::Link(_, keeper) => keeper,
+            Watcher::InPlace(..) => LookedAfterBy::NoProcess,
         }
     }
 
     /// Leaves the note that is told when the command has ended.
     fn leave_note(&self, note: &[u8]) {
-        if let Watcher::Link(link) = self.watcher {
+        if let Watcher::Link(link, _) = self.watcher {
             link.leave_traffic(note);
         }
     }
@@ -186,14 +213,14 @@ impl<'a> Guard<'a> {
     /// is one.
     fn leave_state(&self, state: &[u8]) -> Option<&'a Link> {
         match self.watcher {
-            Watcher::Link(link) if link.leave_state(state) => Some(link),
+            Watcher::Link(link, _) if link.leave_state(state) => Some(link),
             _ => None,
         }
     }
 
-    /// The command could not be executed, and somebody has said so.
+    /// The command could not be executed, and this was said.
     fn not_run(&self) {
-        if let Watcher::Link(link) = self.watcher {
+        if let Watcher::Link(link, _) = self.watcher {
             link.not_run();
         }
     }
@@ -202,9 +229,9 @@ impl<'a> Guard<'a> {
     /// may have decided otherwise in the meantime.
     fn leave(&self) {
         match self.watcher {
-            Watcher::Link(link) if !link.claim_exec() => wait_to_be_killed(),
-            Watcher::Link(_) => {}
-            Watcher::InPlace(Some(timer), _) => timer.cancel(),
+            Watcher::Link(link, _) if !link.claim_exec() => wait_to_be_killed(),
+            Watcher::Link(..) => {}
+            Watcher::InPlace(Some(guarded), _) => guarded.cancel(),
             Watcher::InPlace(None, _) => {}
         }
     }
@@ -213,7 +240,7 @@ impl<'a> Guard<'a> {
 /// Everything from the arguments on, done by the child of an init, or by the process itself if
 /// there is no init. Returns only if the process did not become the command.
 fn work(arguments: &[CString], guard: &Guard) -> Done {
-    // The default hook would block on a pipe that nobody empties.
+    // The default hook would block on a pipe that is full and has no reader.
     std::panic::set_hook(Box::new(|panic| say(&panic.to_string())));
     let command = command_of(arguments).unwrap_or_default();
     let result = catch_unwind(AssertUnwindSafe(|| prepare_or_print(arguments, guard)));
@@ -232,7 +259,9 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
     }
     let refusal = guard.orders.get().terms.refuse;
     let code = match result {
-        Ok(Prepared::Command { image, filled, .. }) => {
+        Ok(Prepared::Command { image, filled, under_way, .. }) => {
+            // A process that enters finds the state from now on.
+            drop(under_way);
             let code = match filled {
                 true => pipeline::execute_filled(image, command, refusal),
                 false => pipeline::execute(image, command),
@@ -274,12 +303,17 @@ fn work(arguments: &[CString], guard: &Guard) -> Done {
 
 /// Reads the arguments and the configuration, then prepares the command or runs one of our own.
 fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
+    let inherited = environ::entries();
+    let environment = Environment::new(&inherited);
+    let foreseen = foreseen::flags(arguments).map(|flags| config::early(&environment, &flags).orders());
+    if let Some(orders) = foreseen.filter(|orders| orders.terms.refuse.is_some()) {
+        // Set before the arguments are parsed, because that may be what crashes.
+        guard.set(&orders);
+    }
     let cli = match usage::parse(arguments) {
         Ok(cli) => cli,
         Err(code) => return Prepared::Exit(code),
     };
-    let inherited = environ::entries();
-    let environment = Environment::new(&inherited);
     let failed = |error: &anyhow::Error| {
         say(&sentence(&format!("{error:#}")));
         if cli.action.is_none() {
@@ -287,11 +321,13 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
         }
         Prepared::Exit(exit::FAILED)
     };
-    let flags = cli.options.flags();
+    let flags = cli.flags;
     let early = config::early(&environment, &flags);
     match &cli.action {
-        // One of our own commands may take its time; whoever called it can stop it.
-        Some(_) => guard.set(&Orders { terms: Terms { deadline: None, refuse: None }, ..Orders::default() }),
+        // One of our own commands may take its time; its caller can stop it.
+        Some(_) => {
+            guard.set(&Orders { terms: FailureOrders { deadline: None, refuse: None }, ..Orders::default() });
+        }
         // Set before the configuration is read, because that may be what hangs.
         None => guard.set(&early.orders()),
     }
@@ -303,8 +339,15 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
         }
     };
     let log = Log::start(config.log_format, config.log_level, Log::patient());
+    // Not in what a probe or a user runs again and again: the start has said it.
+    if !matches!(cli.action, Some(Action::Status { .. } | Action::Exec { .. })) {
+        config::unknown_variables(&environment).iter().for_each(|warning| log.warn(warning));
+    }
     let Some(action) = &cli.action else {
         guard.set(&config.orders());
+        if let Some(alone) = guard.alone {
+            return unprepared(alone, &config, command_of(arguments).unwrap_or_default());
+        }
         if let Some(parent) = guard.alone_under() {
             if config.supervise {
                 return Prepared::Supervise(Box::new(config.orders()));
@@ -312,13 +355,13 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
             pipeline::without_init(&config, &log, parent);
         }
         let command = command_of(arguments).unwrap_or_default().to_vec();
-        let decided = |decided: &Decided| guard.decide(decided, &command, &inherited);
+        let decided = |decided: &PartialPreparation| guard.decide(decided, &command, &inherited);
         return pipeline::prepare(&config, &log, command.clone(), inherited.clone(), guard.keeper(), decided)
             .unwrap_or_else(|error| failed(&error));
     };
-    if let Action::Exec { .. } = action {
+    if let Action::Exec { wait, .. } = action {
         let command = command_of(arguments).unwrap_or_default().to_vec();
-        return pipeline::enter(&config, &log, command, inherited.clone())
+        return pipeline::enter(&config, &log, command, inherited.clone(), *wait)
             .unwrap_or_else(|error| failed(&error));
     }
     match commands::run(action, &config, &environment) {
@@ -326,6 +369,22 @@ fn prepare_or_print(arguments: &[CString], guard: &Guard) -> Prepared {
         Err(error) if !is_broken_pipe(&error) => failed(&error),
         Err(_) => Prepared::Exit(0),
     }
+}
+
+/// The command as it would have been without rdma-init, in a container that has no room for
+/// another process, or the refusal that the configuration asks for.
+fn unprepared(alone: &Alone, config: &Config, command: &[CString]) -> Prepared {
+    if let Some(refusal) = config.orders().terms.refuse {
+        let reason = refusal.because(&alone.why);
+        return Prepared::Refused { public: reason.clone(), reason, code: refusal.code };
+    }
+    say(&format!(
+        "{}. The command is started as it would have been without rdma-init: no variable is filled in. {}",
+        alone.why,
+        init::IN_PLACE
+    ));
+    let image = PreparedExec::new(command.to_vec(), environ::entries());
+    Prepared::Command { image, filled: false, note: Vec::new(), state: Vec::new(), under_way: None }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

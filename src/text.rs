@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// `mlx5_1..mlx5_8` for names that count up, otherwise the names with commas.
-pub fn condensed<T: AsRef<str>>(names: &[T]) -> String {
+/// `mlx5_1..mlx5_8` for names that count up, otherwise the names with commas. Names of ports, such as
+/// `mlx5_1:1`, count up by their HCA.
+pub(crate) fn condensed<T: AsRef<str>>(names: &[T]) -> String {
     condensed_to(names, usize::MAX)
 }
 
 /// The names about which the same is said, in the order of the first name of each group.
-pub fn grouped<K: PartialEq>(said: impl IntoIterator<Item = (K, String)>) -> Vec<(K, Vec<String>)> {
+pub(crate) fn grouped<K: PartialEq>(said: impl IntoIterator<Item = (K, String)>) -> Vec<(K, Vec<String>)> {
     let mut groups: Vec<(K, Vec<String>)> = Vec::new();
     for (what, name) in said {
         match groups.iter_mut().find(|(known, _)| *known == what) {
@@ -21,28 +22,25 @@ pub fn grouped<K: PartialEq>(said: impl IntoIterator<Item = (K, String)>) -> Vec
 }
 
 /// As [`condensed`], with at most this many runs: `node001..node032 and 5 more`.
-pub fn condensed_to<T: AsRef<str>>(names: &[T], most: usize) -> String {
-    let mut runs: Vec<(&str, &str)> = Vec::new();
+pub(crate) fn condensed_to<T: AsRef<str>>(names: &[T], most: usize) -> String {
+    let mut runs: Vec<NameRun> = Vec::new();
     let mut named = 0;
     for name in names.iter().map(AsRef::as_ref) {
-        let goes_on = runs.last().is_some_and(|(_, last)| follows(last, name));
-        match runs.last_mut() {
-            Some((_, last)) if goes_on => *last = name,
-            _ => {
-                if runs.len() == most {
-                    break;
-                }
-                runs.push((name, name));
+        let goes_on = runs.last_mut().is_some_and(|run| run.takes(name));
+        if !goes_on {
+            if runs.len() == most {
+                break;
             }
+            runs.push(NameRun { first: name, last: name, length: 1, what: None });
         }
         named += 1;
     }
     let shown: Vec<String> = runs
         .iter()
-        .map(|(first, last)| match first == last {
-            true => (*first).to_owned(),
-            false if follows(first, last) => format!("{first}, {last}"),
-            false => format!("{first}..{last}"),
+        .map(|NameRun { first, last, length, .. }| match length {
+            1 => (*first).to_owned(),
+            2 => format!("{first}, {last}"),
+            _ => format!("{first}..{last}"),
         })
         .collect();
     let more = match names.len() - named {
@@ -52,9 +50,40 @@ pub fn condensed_to<T: AsRef<str>>(names: &[T], most: usize) -> String {
     shown.join(", ") + &more
 }
 
+/// Names that count up.
+struct NameRun<'a> {
+    first: &'a str,
+    last: &'a str,
+    length: usize,
+    /// What counts up, from the second name on.
+    what: Option<CountingNumber>,
+}
+
+/// Which number of a name counts up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CountingNumber {
+    Last,
+    /// The last number before that of the port.
+    BeforePort,
+}
+
+impl<'a> NameRun<'a> {
+    /// Whether the name goes on with the run.
+    fn takes(&mut self, name: &'a str) -> bool {
+        let counts = [CountingNumber::Last, CountingNumber::BeforePort]
+            .into_iter()
+            .find(|what| follows(self.last, name, *what));
+        let goes_on = counts.is_some() && self.what.is_none_or(|what| counts == Some(what));
+        if goes_on {
+            (self.last, self.length, self.what) = (name, self.length + 1, counts);
+        }
+        goes_on
+    }
+}
+
 /// The text with another word in place of a word, where it stands by itself: `NCCL's` has the word
 /// NCCL, and `NCCL_NET` has not.
-pub fn reworded(text: &str, word: &str, other: &str) -> String {
+pub(crate) fn reworded(text: &str, word: &str, other: &str) -> String {
     let is_of_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut reworded = String::with_capacity(text.len());
     let mut rest = text;
@@ -67,21 +96,49 @@ pub fn reworded(text: &str, word: &str, other: &str) -> String {
     reworded + rest
 }
 
-fn follows(first: &str, second: &str) -> bool {
-    let split = |name: &str| {
+fn follows(first: &str, second: &str, what: CountingNumber) -> bool {
+    let split = |name| -> Option<(&str, u64, &str)> {
+        let (name, port) = match what {
+            CountingNumber::Last => (name, ""),
+            CountingNumber::BeforePort => without_port(name)?,
+        };
         let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
         let (stem, number) = name.split_at(digits);
-        Some((stem.to_owned(), number.parse::<u64>().ok()?))
+        Some((stem, number.parse().ok()?, port))
     };
     match (split(first), split(second)) {
-        (Some((stem_a, a)), Some((stem_b, b))) => stem_a == stem_b && a.checked_add(1) == Some(b),
+        (Some((stem_a, a, port_a)), Some((stem_b, b, port_b))) => {
+            stem_a == stem_b && port_a == port_b && a.checked_add(1) == Some(b)
+        }
         _ => false,
+    }
+}
+
+/// `mlx5_1` and `:1` of `mlx5_1:1`.
+fn without_port(name: &str) -> Option<(&str, &str)> {
+    let (hca, port) = name.rsplit_once(':')?;
+    port.bytes().all(|byte| byte.is_ascii_digit()).then(|| name.split_at(hca.len()))
+}
+
+/// `mlx5_1:1..mlx5_8:1 (eth1..eth8)` for ports and interfaces that both count up, otherwise each
+/// port with its interface.
+pub(crate) fn paired<P: AsRef<str>, I: AsRef<str>>(pairs: &[(P, I)]) -> String {
+    let (ports, interfaces): (Vec<&str>, Vec<&str>) =
+        pairs.iter().map(|(port, interface)| (port.as_ref(), interface.as_ref())).unzip();
+    let [ports, interfaces] = [condensed(&ports), condensed(&interfaces)];
+    match pairs.len() > 2 && !ports.contains(',') && !interfaces.contains(',') {
+        true => format!("{ports} ({interfaces})"),
+        false => {
+            let each =
+                pairs.iter().map(|(port, interface)| format!("{} ({})", port.as_ref(), interface.as_ref()));
+            each.collect::<Vec<_>>().join(", ")
+        }
     }
 }
 
 /// A time, rounded: to seconds from ten seconds on, to milliseconds below, to microseconds
 /// below one millisecond.
-pub fn duration(time: Duration) -> String {
+pub(crate) fn duration(time: Duration) -> String {
     let rounded = if time < Duration::from_millis(1) {
         Duration::from_micros(time.as_micros().try_into().unwrap_or_default())
     } else if time.as_secs() >= 10 {
@@ -92,8 +149,33 @@ pub fn duration(time: Duration) -> String {
     humantime::format_duration(rounded).to_string()
 }
 
+/// `850 us`, `12 ms`, `2.1 s`.
+pub(crate) fn microseconds(time: u64) -> String {
+    match time {
+        0..1000 => format!("{time} us"),
+        1000..1_000_000 => format!("{} ms", time / 1000),
+        _ => format!("{}.{} s", time / 1_000_000, time / 100_000 % 10),
+    }
+}
+
+/// `64 KiB`, `8 MiB`, `1.5 GiB`.
+pub(crate) fn amount(bytes: u64) -> String {
+    let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    for (size, unit) in units {
+        if bytes >= size {
+            let tenths = u128::from(bytes) * 10 / u128::from(size);
+            return if bytes.is_multiple_of(size) {
+                format!("{} {unit}", bytes / size)
+            } else {
+                format!("{}.{} {unit}", tenths / 10, tenths % 10)
+            };
+        }
+    }
+    format!("{bytes} bytes")
+}
+
 /// The start of a text, as much of it as a line of a report needs.
-pub fn shortened(text: &str) -> Cow<'_, str> {
+pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
     const MOST: usize = 300;
     match text.char_indices().nth(MOST) {
         Some((end, _)) => Cow::Owned(format!("{}... ({} bytes)", &text[..end], text.len())),
@@ -102,12 +184,12 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
 }
 
 /// `1 port`, `8 ports`.
-pub fn counted(number: usize, thing: &str) -> String {
+pub(crate) fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 /// The text with the full stop that ends a sentence.
-pub fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     match text.ends_with(['.', '?', '!']) {
         true => text.to_owned(),
         false => format!("{text}."),
@@ -116,7 +198,7 @@ pub fn sentence(text: &str) -> String {
 
 /// Text that may come from a file or from the user, without characters that would move the
 /// cursor or look like a line of ours.
-pub fn visible(text: &str) -> String {
+pub(crate) fn visible(text: &str) -> String {
     let is_bad = |c: char| c.is_control() || turns(c);
     text.chars().map(|c| if is_bad(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
@@ -132,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_word_is_replaced_where_it_stands_by_itself() {
-        let reworded = |text| super::reworded(text, "NCCL", "RCCL");
+        let reworded = |text| reworded(text, "NCCL", "RCCL");
         for (text, wanted) in [
             ("NCCL's own, and NCCL 2.27.7.", "RCCL's own, and RCCL 2.27.7."),
             ("NCCL_NET, XNCCL, NCCLs and nccl.conf", "NCCL_NET, XNCCL, NCCLs and nccl.conf"),
@@ -150,6 +232,22 @@ mod tests {
         assert_eq!(condensed(&["mlx5_9", "mlx5_10", "mlx5_11"]), "mlx5_9..mlx5_11");
         assert_eq!(condensed(&["ibp1s0", "rocep"]), "ibp1s0, rocep");
         assert_eq!(condensed::<&str>(&[]), "");
+        assert_eq!(condensed(&["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"]), "mlx5_0:1..mlx5_2:1");
+        assert_eq!(condensed(&["mlx5_0:1", "mlx5_0:2", "mlx5_1:2"]), "mlx5_0:1, mlx5_0:2, mlx5_1:2");
+        assert_eq!(
+            condensed(&["mlx5_1:2", "mlx5_1:3", "mlx5_1:4", "mlx5_2:4"]),
+            "mlx5_1:2..mlx5_1:4, mlx5_2:4"
+        );
+        assert_eq!(condensed(&["a:", ":", ":1", "1:1"]), "a:, :, :1, 1:1");
+    }
+
+    #[test]
+    fn ports_are_condensed_with_their_interfaces() {
+        let three = [("mlx5_1:1", "eth1"), ("mlx5_2:1", "eth2"), ("mlx5_3:1", "eth3")];
+        assert_eq!(paired(&three), "mlx5_1:1..mlx5_3:1 (eth1..eth3)");
+        assert_eq!(paired(&three[1..]), "mlx5_2:1 (eth2), mlx5_3:1 (eth3)");
+        let gap = [three[0], three[2], ("mlx5_4:1", "eth4")];
+        assert_eq!(paired(&gap), "mlx5_1:1 (eth1), mlx5_3:1 (eth3), mlx5_4:1 (eth4)");
     }
 
     #[test]
@@ -157,5 +255,14 @@ mod tests {
         let names = ["a1", "a2", "a3", "b", "c1", "c2"];
         assert_eq!(condensed_to(&names, 2), "a1..a3, b and 2 more");
         assert_eq!(condensed_to(&names, 3), "a1..a3, b, c1, c2");
+    }
+
+    #[test]
+    fn amounts_are_shown_in_the_largest_unit() {
+        assert_eq!(amount(65536), "64 KiB");
+        assert_eq!(amount(8 << 20), "8 MiB");
+        assert_eq!(amount(3 << 29), "1.5 GiB");
+        assert_eq!(amount(100), "100 bytes");
+        assert_eq!(amount(1_048_575), "1023.9 KiB");
     }
 }

@@ -1,20 +1,21 @@
 //! Tests the command line and everything that happens in place, without PID 1: usage,
 //! configuration, output, and what the command inherits when it starts.
 
-#[path = "tools/manual.rs"]
-#[allow(dead_code)]
-mod manual;
 mod support;
 
 mod cli {
+    mod changed;
     mod commands;
     mod compare;
     mod configuration;
     mod environment;
     mod hostile;
+    mod in_process;
     mod install;
+    mod interfaces;
     mod limits;
     mod manual;
+    mod master;
     mod memory;
     mod nodes;
     mod output;

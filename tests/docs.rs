@@ -11,6 +11,7 @@ mod docs {
     pub mod named;
     pub mod picture;
     pub mod shown;
+    pub mod tables;
     pub mod written;
 }
 

@@ -14,6 +14,7 @@ mod examples {
     mod images;
     mod index;
     mod manifests;
+    mod metrics;
     mod mpi;
     mod pai;
     mod pods;

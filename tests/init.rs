@@ -3,6 +3,8 @@
 mod support;
 
 mod init {
+    mod alone;
+    mod crash;
     mod decided;
     mod end;
     mod end_line;
@@ -12,6 +14,7 @@ mod init {
     mod inherited;
     mod killed;
     mod odd_files;
+    mod old_kernel;
     mod orphans;
     mod parent;
     mod planted;
@@ -19,8 +22,10 @@ mod init {
     mod preparation;
     mod refusal;
     mod signals;
+    mod stderr;
     mod stop;
     mod supervise;
     mod terminal;
+    mod token;
     mod trust;
 }

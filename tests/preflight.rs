@@ -4,14 +4,31 @@
 mod support;
 
 mod preflight {
+    mod attacks;
+    mod beside;
+    mod bisection;
+    mod directions;
     mod failing;
+    mod faults;
+    mod figures;
     mod files;
+    mod gate;
     mod interfaces;
     mod job;
+    mod late;
+    mod listens;
+    mod lossy;
+    mod moments;
+    mod no_token;
+    mod parts;
+    mod places;
+    mod ports;
     mod progress;
+    mod rates;
     mod sound;
     mod start;
     mod stranger;
     mod tasks;
+    mod twice;
     mod uninvited;
 }

@@ -169,10 +169,10 @@ cross() {
     command -v dpkg-query >/dev/null || die "only Debian and Ubuntu have what the build for $1 needs"
     install "gcc-$(echo "$1" | tr _ -)-linux-gnu" qemu-user-static
     library=$(standard_library "$1")
-    # No version has a space.
+    # libc6 itself is for the env plugin, which is a shared object. No version has a space.
     # shellcheck disable=SC2086
     sh "$here/sysroot.sh" "$1" libc6-dev linux-libc-dev libibverbs-dev librdmacm-dev libnl-3-dev \
-        libnl-route-3-dev $library
+        libnl-route-3-dev libc6 $library
 }
 
 build() {
@@ -227,13 +227,13 @@ case ${1:-} in
     test)
         build
         install util-linux procps perl strace tini openmpi-bin libibverbs1 ibverbs-providers groff-base zsh fish \
-            debootstrap openssh-client shellcheck curl
+            debootstrap openssh-client shellcheck curl nftables valgrind libc6-dbg
         sh "$here/vm/setup.sh"
         sh "$here/docker/setup.sh"
         sh "$here/nccl/setup.sh"
         sh "$here/examples/setup.sh" >/dev/null
         ;;
-    bench) install tini dumb-init catatonit ;;
+    bench) install tini dumb-init catatonit gcc strace ;;
     image) install buildah ;;
     *) echo "usage: $0 build [ARCHITECTURE]|test|bench|image" >&2; exit 2 ;;
 esac

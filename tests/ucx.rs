@@ -13,7 +13,7 @@ use rdma_init::fabric::{Rails, candidates};
 use rdma_init::facts::Facts;
 use rdma_init::facts::gid::{Gid, GidTable};
 use rdma_init::facts::rdma::{Access, Hca, LinkLayer, NodeType, Port, Uverbs};
-use rdma_init::libraries::Subject;
+use rdma_init::libraries::LibraryContext;
 use rdma_init::libraries::ucx::{Release, taken::taken};
 use support::{repository, skip};
 use tempfile::TempDir;
@@ -105,6 +105,11 @@ fn environment(random: &mut Rng, hcas: &[Hca]) -> Environment {
             "",
             "all,rc",
             "^",
+            "RC",
+            "rc;tcp",
+            "RC,self",
+            "ud_verbs:aux",
+            "\\rc_verbs,self",
         ];
         environment.push(("UCX_TLS", pick(random, &values).to_owned()));
     }
@@ -187,8 +192,15 @@ fn predicted(facts: &Facts, environment: &Environment, release: Release) -> Port
         set.map(|(_, value)| value.as_str())
     };
     let rails = Rails { ports: &ports, gid_index: None, interface: None };
-    let subject =
-        Subject { facts, rails: &rails, values: &value, is_kept: &|_| false, is_in_conf: &|_| false };
+    let subject = LibraryContext {
+        facts,
+        rails: &rails,
+        values: &value,
+        is_kept: &|_| false,
+        is_in_conf: &|_| false,
+        is_filled: &|_| false,
+        is_allowed: &|_| true,
+    };
     let is_auto = value("UCX_IB_GID_INDEX").is_none_or(|index| index == "auto");
     let ports = taken(&subject, release).map(|taken| taken.ports).unwrap_or_default();
     let slot = |slot: Option<u32>| slot.filter(|_| is_auto);

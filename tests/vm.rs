@@ -7,6 +7,7 @@ mod support;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use support::{binary, repository, vm};
 
@@ -42,6 +43,11 @@ fn what_a_job_has_moved_is_told() {
 }
 
 #[test]
+fn a_device_in_another_rdma_namespace_is_told_as_that() {
+    guest("rdma_namespace.sh", &[&binary()]);
+}
+
+#[test]
 fn ucx_takes_what_is_predicted_with_and_without_what_is_filled_in() {
     guest("ucx.sh", &[&binary()]);
 }
@@ -70,8 +76,16 @@ fn ranks_over_ssh_see_the_values_of_their_own_node() {
     guest("ssh.sh", &[&binary(), &repository("target/vm/sshd")]);
 }
 
-#[test]
-fn three_nodes_of_a_job_find_the_one_at_fault() {
+/// Tests of several machines run one after the other. Each machine is emulated and takes a processor, and
+/// soft-RoCE gives up a connection if the other machine gets too little of one.
+fn several_guests() -> MutexGuard<'static, ()> {
+    static ONE_TEST: Mutex<()> = Mutex::new(());
+    ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a script in three machines with two networks between them, and one more for TCP. Each is given its number.
+fn three_guests(script: &str) {
+    let _one = several_guests();
     // All at once, so that they are distinct.
     let sockets = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     let networks = sockets.map(|socket| socket.local_addr().unwrap().port());
@@ -79,7 +93,7 @@ fn three_nodes_of_a_job_find_the_one_at_fault() {
         let guests = [1, 2, 3].map(|number: u8| {
             scope.spawn(move || {
                 let own = number.to_string();
-                vm::guest_on(&networks, number, "preflight.sh", &[&binary(), Path::new(&own)])
+                vm::guest_on(&networks, number, script, &[&binary(), Path::new(&own)])
             })
         });
         for said in guests.into_iter().filter_map(|guest| guest.join().unwrap()) {
@@ -89,7 +103,18 @@ fn three_nodes_of_a_job_find_the_one_at_fault() {
 }
 
 #[test]
+fn three_nodes_of_a_job_find_the_one_at_fault() {
+    three_guests("preflight.sh");
+}
+
+#[test]
+fn three_nodes_of_a_job_find_what_is_wrong_on_the_way() {
+    three_guests("preflight_paths.sh");
+}
+
+#[test]
 fn two_nodes_test_the_fabric_between_them() {
+    let _one = several_guests();
     // All at once, so that they are distinct.
     let sockets = [(); 6].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     let ports = sockets.map(|socket| socket.local_addr().unwrap().port());

@@ -7,34 +7,34 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid};
 
-use crate::facts::reader::{Access, Failure, Links, describe, open_regular, read_all};
+use crate::facts::reader::{Links, OpenFor, ReadFailure, describe, open_regular, read_all};
 use crate::state::folder::Folder;
 use crate::state::mount;
 
 /// In bytes; no file of a user is larger.
-pub const LONGEST: u64 = 1024 * 1024;
+pub(crate) const LONGEST: u64 = 1024 * 1024;
 
 /// Why a file is left as it is.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kept {
+pub(crate) enum NotAmended {
     /// The file is a symbolic link to this path.
     Link(PathBuf),
     Because(String),
 }
 
-impl std::fmt::Display for Kept {
+impl std::fmt::Display for NotAmended {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
-            Kept::Link(target) => write!(f, "it is a symbolic link to {}", target.display()),
-            Kept::Because(why) => f.write_str(why),
+            NotAmended::Link(target) => write!(f, "it is a symbolic link to {}", target.display()),
+            NotAmended::Because(why) => f.write_str(why),
         }
     }
 }
 
 /// Whether a file may be written in place if it cannot be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InPlace {
+pub(crate) enum InPlace {
     Yes,
     /// Only if the file is not a mount of its own, which others may share.
     UnlessMounted,
@@ -45,17 +45,17 @@ pub enum InPlace {
 ///
 /// # Errors
 /// The file cannot be read or written, or is not a regular file of text.
-pub fn amend(
+pub(crate) fn amend(
     path: &Path,
     mode: u32,
     in_place: InPlace,
     change: impl FnOnce(&str) -> String,
-) -> Result<(), Kept> {
-    let because = |why: &dyn ToString| Kept::Because(why.to_string());
-    let (old, mode, owner) = match open_regular(path, Access::Read, Links::Refused) {
-        Err(Failure::Errno(Errno::ENOENT)) => (String::new(), mode, None),
-        Err(Failure::Errno(Errno::ELOOP)) => {
-            return Err(fs::read_link(path).map_or_else(|error| because(&error), Kept::Link));
+) -> Result<(), NotAmended> {
+    let because = |why: &dyn ToString| NotAmended::Because(why.to_string());
+    let (old, mode, owner) = match open_regular(path, OpenFor::Read, Links::Refused) {
+        Err(ReadFailure::Errno(Errno::ENOENT)) => (String::new(), mode, None),
+        Err(ReadFailure::Errno(Errno::ELOOP)) => {
+            return Err(fs::read_link(path).map_or_else(|error| because(&error), NotAmended::Link));
         }
         Err(failure) => return Err(unreadable(failure)),
         Ok(file) => {
@@ -71,9 +71,9 @@ pub fn amend(
         return Ok(());
     }
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Err(Kept::Because("it has no name".to_owned()));
+        return Err(NotAmended::Because("it has no name".to_owned()));
     };
-    // Nobody else can change a folder on this path, so nobody else can have put another file
+    // No other user can change a folder on this path, so none can have put another file
     // there.
     let users = [Uid::from_raw(0), Uid::effective()];
     let folder = Folder::open(folder, &users).map_err(|refused| because(&refused))?;
@@ -87,12 +87,12 @@ pub fn amend(
     let is_shared = || in_place == InPlace::UnlessMounted && !lies_in_its_folder(path);
     match folder.write_for(owner, name, new.as_bytes(), mode) {
         Err(Errno::EBUSY | Errno::EACCES | Errno::EPERM) if owner.is_some() && is_shared() => {
-            Err(Kept::Because("it is mounted from elsewhere, and others may share it".to_owned()))
+            Err(NotAmended::Because("it is mounted from elsewhere, and others may share it".to_owned()))
         }
         Err(errno) if may_be_in_place(errno) && owner.is_some() => {
-            write_in_place(path, &old, &new).map_err(|_| Kept::Because(describe(errno)))
+            write_in_place(path, &old, &new).map_err(|_| NotAmended::Because(describe(errno)))
         }
-        written => written.map_err(|errno| Kept::Because(describe(errno))),
+        written => written.map_err(|errno| NotAmended::Because(describe(errno))),
     }
 }
 
@@ -103,24 +103,24 @@ fn lies_in_its_folder(path: &Path) -> bool {
     file.is_some() && file == folder
 }
 
-fn unreadable(failure: Failure) -> Kept {
-    Kept::Because(match failure {
-        Failure::Errno(Errno::EISDIR) | Failure::NotRegular | Failure::TooLong(_) => {
+fn unreadable(failure: ReadFailure) -> NotAmended {
+    NotAmended::Because(match failure {
+        ReadFailure::Errno(Errno::EISDIR) | ReadFailure::NotRegular | ReadFailure::TooLong(_) => {
             format!("it is not a regular file of at most {LONGEST} bytes")
         }
-        Failure::Errno(errno) => describe(errno),
+        ReadFailure::Errno(errno) => describe(errno),
     })
 }
 
 /// Writes the new text over the old one. If that fails, the old text is written again.
-fn write_in_place(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
-    let file = open_regular(path, Access::Write, Links::Refused)?;
+fn write_in_place(path: &Path, old: &str, new: &str) -> Result<(), ReadFailure> {
+    let file = open_regular(path, OpenFor::Write, Links::Refused)?;
     let put =
         |text: &str| file.write_all_at(text.as_bytes(), 0).and_then(|()| file.set_len(text.len() as u64));
     let written = put(new).inspect_err(|_| {
         let _ = put(old);
     });
-    written.map_err(|error| Failure::Errno(Errno::from_raw(error.raw_os_error().unwrap_or(0))))
+    written.map_err(|error| ReadFailure::Errno(Errno::from_raw(error.raw_os_error().unwrap_or(0))))
 }
 
 #[cfg(test)]

@@ -6,7 +6,10 @@ use crate::facts::environment::Filled;
 
 /// The inherited entries with the filled variables: these replace inherited entries of the same
 /// name, and the others follow at the end.
-pub fn with<'a>(inherited: Vec<CString>, filled: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<CString> {
+pub(crate) fn with<'a>(
+    inherited: Vec<CString>,
+    filled: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Vec<CString> {
     let mut environment = inherited;
     for (variable, value) in filled {
         let Ok(entry) = CString::new(format!("{variable}={value}")) else { continue };
@@ -17,7 +20,7 @@ pub fn with<'a>(inherited: Vec<CString>, filled: impl Iterator<Item = (&'a str, 
 }
 
 /// The inherited entries without these variables.
-pub fn without(mut inherited: Vec<CString>, filled: &[Filled]) -> Vec<CString> {
+pub(crate) fn without(mut inherited: Vec<CString>, filled: &[Filled]) -> Vec<CString> {
     inherited.retain(|entry| !filled.iter().any(|one| is_of(entry, &one.variable)));
     inherited
 }

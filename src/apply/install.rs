@@ -20,7 +20,7 @@ const OWN: &str = "/proc/self/exe";
 
 /// A copy that is in the wanted folder.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Installed {
+pub(crate) struct Installed {
     pub path: PathBuf,
     /// Whether the same copy was there already, byte for byte.
     pub was_there: bool,
@@ -28,12 +28,12 @@ pub struct Installed {
     pub noexec: bool,
 }
 
-/// Puts a copy of the running program into a folder. Whoever starts it there finds the old copy
+/// Puts a copy of the running program into a folder. A process that starts it there finds the old copy
 /// or all of the new one. A symbolic link of its name is replaced, never followed.
 ///
 /// # Errors
 /// A sentence that says why the copy cannot be put there.
-pub fn install(folder: &Path) -> Result<Installed, String> {
+pub(crate) fn install(folder: &Path) -> Result<Installed, String> {
     let program = fs::read(OWN)
         .map_err(|error| format!("cannot read the running program, {OWN}: {error}; is /proc mounted?"))?;
     put(folder, &program)

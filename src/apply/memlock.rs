@@ -11,7 +11,7 @@ use crate::sys::memory;
 
 /// Raises the limit as far as possible, and keeps a capability for the command. Gives the new
 /// limit, and what the command can pin according to the rules.
-pub fn raise(limit: Limit, process: &Process) -> (Limit, Pinning) {
+pub(crate) fn raise(limit: Limit, process: &Process) -> (Limit, Pinning) {
     let wanted = memlock::raised(limit, process);
     if wanted != limit && set(wanted).is_err() {
         // A seccomp filter or a security module may forbid what the capability allows.
@@ -44,14 +44,14 @@ fn keep_capability(process: &Process) -> bool {
             && caps::raise(None, CapSet::Ambient, lock).is_ok()
 }
 
-/// Larger than 8 MiB, the usual limit if nobody set one.
+/// Larger than 8 MiB, the usual limit if none was set.
 const LEAST_PROBE: u64 = 16 * 1024 * 1024;
 
 /// In bytes: there is plenty of address space, but it ends.
 const LARGEST_PROBE: u64 = 1 << 40;
 
 /// Corrects the answer of the rules by trying to lock more memory than the limit.
-pub fn proven(pinning: Pinning, limit: Limit) -> Pinning {
+pub(crate) fn proven(pinning: Pinning, limit: Limit) -> Pinning {
     let bytes = match limit.soft {
         Amount::Limited(bytes) => Some(bytes),
         Amount::Unlimited(_) => None,

@@ -1,11 +1,11 @@
 //! Carries the decision out: limits, capabilities, environment, files. Nothing is judged here.
 
-pub mod amend;
-pub mod environment;
-pub mod install;
-pub mod memlock;
-pub mod nccl_conf;
-pub mod node_list;
-pub mod propagate;
-pub mod state;
-pub mod termination_log;
+pub(crate) mod amend;
+pub(crate) mod environment;
+pub(crate) mod install;
+pub(crate) mod memlock;
+pub(crate) mod nccl_conf;
+pub(crate) mod node_list;
+pub(crate) mod propagate;
+pub(crate) mod state;
+pub(crate) mod termination_log;

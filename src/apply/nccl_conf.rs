@@ -1,9 +1,9 @@
 //! Writes the variables into `/etc/nccl.conf`, which NCCL reads in every process, however the
-//! process was started, and into `/etc/rccl.conf` where the image has RCCL, which reads that one.
+//! process was started, and into `/etc/rccl.conf` if the image has RCCL, which reads that one.
 
 use std::path::Path;
 
-use super::amend::{InPlace, Kept, LONGEST, amend};
+use super::amend::{InPlace, LONGEST, NotAmended, amend};
 use crate::block;
 use crate::facts::Facts;
 use crate::facts::reader::{Links, read_regular};
@@ -14,7 +14,7 @@ const NCCL: &str = "etc/nccl.conf";
 const RCCL: &str = "etc/rccl.conf";
 
 /// The files that the libraries of the image read, below the root.
-pub fn files(facts: &Facts) -> impl Iterator<Item = &'static str> {
+pub(crate) fn files(facts: &Facts) -> impl Iterator<Item = &'static str> {
     let has_rccl = facts.image.as_ref().is_some_and(|image| !image.rccl.is_empty());
     [NCCL].into_iter().chain(has_rccl.then_some(RCCL))
 }
@@ -24,7 +24,7 @@ pub fn files(facts: &Facts) -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 /// A sentence that says why the lines cannot be written.
-pub fn write(
+pub(crate) fn write(
     root: &Path,
     file: &str,
     lines: &str,
@@ -32,13 +32,13 @@ pub fn write(
     in_place: InPlace,
 ) -> Result<(), String> {
     match amend(&root.join(file), 0o644, in_place, |old| block::with(old, lines, conf::keys)) {
-        Err(Kept::Link(target)) if Some(target.as_path()) == state => Ok(()),
+        Err(NotAmended::Link(target)) if Some(target.as_path()) == state => Ok(()),
         amended => amended.map_err(|kept| kept.to_string()),
     }
 }
 
 /// The lines of an earlier start, if they are still there and differ from these.
-pub fn left_behind(root: &Path, file: &str, lines: &str) -> Option<String> {
+pub(crate) fn left_behind(root: &Path, file: &str, lines: &str) -> Option<String> {
     let text = String::from_utf8(read_regular(&root.join(file), LONGEST, Links::Followed).ok()?).ok()?;
     let is_there = block::with(&text, "", conf::keys) != text;
     let is_other = block::with(&text, lines, conf::keys) != text;
@@ -48,8 +48,8 @@ pub fn left_behind(root: &Path, file: &str, lines: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::image::Image;
-    use crate::facts::image::library::Library;
+    use crate::image::Image;
+    use crate::image::library::Library;
     use std::fs;
     use std::os::unix::fs::symlink;
 

@@ -18,12 +18,12 @@ use crate::state::mount;
 ///
 /// # Errors
 /// A sentence that says why the names cannot be written.
-pub fn write(root: &Path, file: &str, names: &[&str], in_place: InPlace) -> Result<(), String> {
+pub(crate) fn write(root: &Path, file: &str, names: &[&str], in_place: InPlace) -> Result<(), String> {
     if !file.starts_with('/') {
         return Err("its folder is named from the working folder, so each process looks for another file (let VLLM_CONFIG_ROOT begin with /)".into());
     }
     let path = root.join(file.trim_start_matches('/'));
-    // Somebody may have put the names into a list that is not ours to write.
+    // A user may have put the names into a list that is not ours to write.
     if names.is_empty() && !path.exists() || has_all(&path, names) {
         return Ok(());
     }
@@ -76,7 +76,7 @@ mod tests {
         assert!(text.contains("\"MINE\"") && text.contains("\"NCCL_IB_HCA\""), "{text}");
         write(&[]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "[\n  \"MINE\"\n]\n");
-        // What is no list is nobody's to repair.
+        // What is no list is not repaired.
         fs::write(&path, "[\"MINE\",]").unwrap();
         assert_eq!(write(&["NCCL_IB_HCA"]), Err("it is no JSON list".to_owned()));
         assert_eq!(fs::read_to_string(&path).unwrap(), "[\"MINE\",]");

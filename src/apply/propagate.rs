@@ -14,19 +14,19 @@ const PAM: &str = "/etc/environment";
 
 /// Where to write, and for whom.
 #[derive(Debug, Clone, Copy)]
-pub struct Target<'a> {
+pub(crate) struct PropagationTarget<'a> {
     pub root: &'a Path,
     /// The home folder of the user.
     pub home: Option<&'a Path>,
 }
 
 /// Puts the variables in one place, and adds what could not be done to the list.
-type Put = fn(Target, &[(&str, &str)], &mut Vec<String>);
+type Put = fn(PropagationTarget, &[(&str, &str)], &mut Vec<String>);
 
 /// Puts the variables into each wanted place, instead of those of an earlier start. Gives what
 /// could not be done, each a sentence without its full stop.
 #[must_use]
-pub fn write(target: Target, wanted: Propagate, variables: &[(&str, &str)]) -> Vec<String> {
+pub(crate) fn write(target: PropagationTarget, wanted: Propagate, variables: &[(&str, &str)]) -> Vec<String> {
     let places: [(bool, &str, Put); 3] = [
         (wanted.profile, "login shells do not get all variables (propagate, profile)", for_shells),
         (wanted.environment, "PAM does not give all variables (propagate, environment)", for_pam),
@@ -36,18 +36,18 @@ pub fn write(target: Target, wanted: Propagate, variables: &[(&str, &str)]) -> V
     for (_, what, put) in places.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
         let mut problems = Vec::new();
         put(target, variables, &mut problems);
-        // If there is no variable, nobody misses one.
+        // If there is no variable, none is missed.
         told.extend(problems.iter().filter(|_| !variables.is_empty()).map(|why| format!("{what}: {why}")));
     }
     told
 }
 
-fn for_shells(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) {
+fn for_shells(target: PropagationTarget, variables: &[(&str, &str)], problems: &mut Vec<String>) {
     let lines = lines(variables, formats::profile, problems);
     problems.extend(put(target, PROFILE, &lines, |_| Vec::new()));
 }
 
-fn for_pam(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) {
+fn for_pam(target: PropagationTarget, variables: &[(&str, &str)], problems: &mut Vec<String>) {
     let lines = lines(variables, formats::pam, problems);
     problems.extend(put(target, PAM, &lines, keys));
 }
@@ -70,7 +70,7 @@ fn left_out(unfit: &Unfit) -> String {
     format!("this format cannot hold {unfit}")
 }
 
-fn put(target: Target, path: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> Option<String> {
+fn put(target: PropagationTarget, path: &str, lines: &str, keys: fn(&str) -> Vec<String>) -> Option<String> {
     let file = target.root.join(path.trim_start_matches('/'));
     amend(&file, 0o644, InPlace::Yes, |old| block::with(old, lines, keys))
         .err()
@@ -82,12 +82,13 @@ mod tests {
     use super::*;
     use std::fs;
 
-    pub const VARIABLES: [(&str, &str); 2] = [("NCCL_IB_HCA", "=mlx5_1,mlx5_2"), ("NCCL_IB_TC", "106")];
+    pub(super) const VARIABLES: [(&str, &str); 2] =
+        [("NCCL_IB_HCA", "=mlx5_1,mlx5_2"), ("NCCL_IB_TC", "106")];
 
     #[test]
     fn shells_and_pam_get_them_where_nobody_has_set_others() {
         let root = tempfile::tempdir().unwrap();
-        let target = Target { root: root.path(), home: None };
+        let target = PropagationTarget { root: root.path(), home: None };
         let read = |path: &str| fs::read_to_string(root.path().join(path.trim_start_matches('/'))).unwrap();
         let wanted = Propagate { profile: true, environment: true, ssh: false };
         fs::create_dir(root.path().join("etc")).unwrap();

@@ -2,94 +2,266 @@
 
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::unistd::Uid;
 
+use crate::env_plugin::{DECISION_FILE, LIBRARY, LIBRARY_FILE};
 use crate::facts::reader::describe;
+use crate::facts::state::may_be_made;
 use crate::state::find::is_of_another_container;
-use crate::state::folder::Folder;
-use crate::state::{ENV_SH, FACTS, NCCL_CONF, PLAN, StateDir};
+use crate::state::folder::{self, Folder};
+use crate::state::{ENV_SH, FACTS, FILES, NCCL_CONF, PLAN, StateDir, mount};
 
 /// The contents of the files.
 #[derive(Debug, Default)]
-pub struct Files {
+pub(crate) struct StateFiles {
     pub env_sh: Vec<u8>,
     pub nccl_conf: Vec<u8>,
     pub plan: Vec<u8>,
     pub facts: Vec<u8>,
+    /// What the env plugin answers; `None` if NCCL is to ask none.
+    pub env_plugin: Option<Vec<u8>>,
     /// Whether the facts have values of a file that not everybody may read.
     pub is_private: bool,
 }
 
 /// Where the files were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Left {
+pub(crate) struct WrittenFiles {
     pub folder: PathBuf,
-    /// Whether nobody outside this container can write to the folder.
+    /// Whether only this container can write to the folder.
     pub is_of_container: bool,
+    /// The shared object for NCCL, if it is there.
+    pub env_plugin: Option<PathBuf>,
 }
 
 /// A folder that could not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub(crate) struct RefusedFolder {
     pub folder: PathBuf,
     pub why: String,
-    /// Files of somebody else that have the names of our files.
+    /// Files that have the names of our files, and that this start has not written.
     pub strange: Vec<&'static str>,
-    /// Whether these files seem to come from rdma-init in another container, or from an earlier
-    /// start.
-    pub is_other_state: bool,
+    pub origin: FilesOrigin,
+}
+
+/// Where the files that this start has not written seem to come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FilesOrigin {
+    /// From rdma-init in another container, or from an earlier start.
+    OtherState,
+    /// From an earlier start or from the image: it is for another reason than their owner that
+    /// they could not be replaced.
+    NotReplaced,
+    /// From a process that this start does not trust: other users may write there, or the file is a mount.
+    Others,
+}
+
+/// Why the files are not in a folder.
+enum NotWritten {
+    Folder(folder::Refused),
+    /// In a folder that is this user's alone.
+    File(Errno),
+}
+
+impl NotWritten {
+    fn origin(&self) -> FilesOrigin {
+        match self {
+            NotWritten::Folder(refused) if refused.is_of_others() => FilesOrigin::Others,
+            // A file is mounted there, from wherever.
+            NotWritten::File(Errno::EBUSY) => FilesOrigin::Others,
+            NotWritten::Folder(_) | NotWritten::File(_) => FilesOrigin::NotReplaced,
+        }
+    }
+}
+
+impl std::fmt::Display for NotWritten {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            NotWritten::Folder(refused) => refused.fmt(f),
+            NotWritten::File(errno) => f.write_str(&describe(*errno)),
+        }
+    }
 }
 
 /// Writes the files to the first folder that belongs to this user alone. Gives that folder, and
 /// the folders that could not be used. `standing` is a folder whose state has to stay: it and
-/// the folders after it are not tried. `None` if no state is wanted, or no folder can be used.
+/// the folders after it are not tried. `files` gets the path of the shared object for NCCL, if that
+/// may be in the folder. `None` if no state is wanted, or no folder can be used.
 #[must_use]
-pub fn write(
+pub(crate) fn write(
     place: &StateDir,
     standing: Option<&Path>,
-    files: impl FnOnce() -> Files,
-) -> (Option<Left>, Vec<Refused>) {
+    files: impl Fn(Option<&Path>) -> StateFiles,
+) -> (Option<WrittenFiles>, Vec<RefusedFolder>) {
     let mut refused = Vec::new();
     if *place == StateDir::Nowhere {
         return (None, refused);
     }
-    let files = files();
     for folder in place.folders(Uid::effective()).take_while(|folder| Some(folder.as_path()) != standing) {
         let is_other_state = *place == StateDir::Default && is_of_another_container(&folder);
         let written = match is_other_state {
-            true => Err("another container keeps its state there".to_owned()),
-            false => write_to(&folder, &files),
+            true => Err(("another container keeps its state there".to_owned(), FilesOrigin::OtherState)),
+            false => write_to(&folder, &files).map_err(|why| (why.to_string(), why.origin())),
         };
         match written {
-            Ok(is_of_container) => return (Some(Left { folder, is_of_container }), refused),
-            Err(why) => refused.push(Refused { strange: strange(&folder), folder, why, is_other_state }),
+            Ok(left) => return (Some(left), refused),
+            Err((why, origin)) => {
+                refused.push(RefusedFolder { strange: strange(&folder), folder, why, origin });
+            }
         }
     }
     (None, refused)
 }
 
-/// Writes the files. Gives whether nobody outside this container can write to the folder.
-fn write_to(path: &Path, files: &Files) -> Result<bool, String> {
-    let folder = Folder::make(path).map_err(|refused| refused.to_string())?;
+/// Writes the files.
+fn write_to(path: &Path, files: impl Fn(Option<&Path>) -> StateFiles) -> Result<WrittenFiles, NotWritten> {
+    let folder = Folder::make(path).map_err(NotWritten::Folder)?;
+    let is_of_container = folder.is_of_root();
+    let library = path.join(LIBRARY_FILE);
+    let may_hold_code = is_of_container && !is_for_everybody(path);
+    let files = files(may_hold_code.then_some(library.as_path()));
+    let written = fill(&folder, &files);
+    if written.is_err() {
+        // A part of the state, or an older one, would tell other values than the command gets.
+        FILES.iter().for_each(|name| folder.remove(name));
+    }
+    written.map_err(NotWritten::File)?;
+    let env_plugin = files.env_plugin.is_some().then_some(library);
+    Ok(WrittenFiles { folder: path.to_owned(), is_of_container, env_plugin })
+}
+
+/// Whether a start can probably leave code for the job's processes in its state: of all folders, only the
+/// first may be one.
+pub(crate) fn may_hold_code(place: &StateDir) -> bool {
+    let Some(folder) = place.folders(Uid::effective()).next() else { return false };
+    let there = folder.ancestors().find(|part| part.exists());
+    !is_for_everybody(&folder) && may_be_made(&folder) && there.is_some_and(mount::is_of_root)
+}
+
+/// Whether a folder is where every user may write, and where the containers of a Pod may share files. No
+/// process is told to load code from there.
+fn is_for_everybody(path: &Path) -> bool {
+    ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|shared| path.starts_with(shared))
+}
+
+fn fill(folder: &Folder, files: &StateFiles) -> Result<(), Errno> {
     // The plan is written last, because readers look for it: when it is there, everything is.
     let mode_of_facts = if files.is_private { 0o600 } else { 0o644 };
-    for (name, bytes, mode) in [
-        (ENV_SH, &files.env_sh, 0o644),
-        (NCCL_CONF, &files.nccl_conf, 0o644),
-        (FACTS, &files.facts, mode_of_facts),
-        (PLAN, &files.plan, 0o644),
-    ] {
+    let of_plugin = match &files.env_plugin {
+        Some(decision) => vec![(LIBRARY_FILE, LIBRARY), (DECISION_FILE, decision.as_slice())],
+        None => {
+            [LIBRARY_FILE, DECISION_FILE].iter().for_each(|name| folder.remove(name));
+            Vec::new()
+        }
+    };
+    let of_plugin = of_plugin.into_iter().map(|(name, bytes)| (name, bytes, 0o644));
+    for (name, bytes, mode) in of_plugin.chain([
+        (ENV_SH, files.env_sh.as_slice(), 0o644),
+        (NCCL_CONF, files.nccl_conf.as_slice(), 0o644),
+        (FACTS, files.facts.as_slice(), mode_of_facts),
+        (PLAN, files.plan.as_slice(), 0o644),
+    ]) {
         // A file with the same bytes has the right mode already, because what makes the facts
         // private is in them. Most starts of a container leave what the one before has left,
         // and to replace a file may mean waiting for the disk.
-        if folder.is_new() || folder.read(name).as_ref() != Ok(bytes) {
-            folder.write(name, bytes, mode).map_err(describe)?;
+        if folder.is_new() || folder.read(name).as_deref() != Ok(bytes) {
+            folder.write(name, bytes, mode)?;
         }
     }
-    Ok(folder.is_of_root())
+    Ok(())
 }
 
 /// Those files that programs other than rdma-init read, and would take for ours.
 fn strange(folder: &Path) -> Vec<&'static str> {
     [ENV_SH, NCCL_CONF].into_iter().filter(|name| folder.join(name).symlink_metadata().is_ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::io::Read;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    fn place() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    fn fill_with_plugin(path: &Path) {
+        let files = StateFiles { env_plugin: Some(b"decision".to_vec()), ..StateFiles::default() };
+        fill(&Folder::make(path).unwrap(), &files).unwrap();
+    }
+
+    #[test]
+    fn code_is_left_on_the_root_mount_alone() {
+        let at = |path: &str| may_hold_code(&StateDir::At(path.into()));
+        assert!(!may_hold_code(&StateDir::Nowhere));
+        for path in ["/tmp/state", "/var/tmp/state", "/dev/shm/state", "/proc/state", "/proc/self/state"] {
+            assert!(!at(path), "{path}");
+        }
+        let place = tempfile::tempdir_in("/var").ok().filter(|place| mount::is_of_root(place.path()));
+        if let Some(place) = place {
+            assert!(at(place.path().join("a/b").to_str().unwrap()));
+        }
+    }
+
+    /// A process that has mapped a file dies (SIGBUS) if the file becomes shorter.
+    #[test]
+    fn a_library_is_replaced_as_a_whole_and_never_changed() {
+        let place = place();
+        let path = place.path().join("state");
+        let library = path.join(LIBRARY_FILE);
+        fill_with_plugin(&path);
+        assert_eq!(fs::read(&library).unwrap(), LIBRARY);
+        let first = fs::metadata(&library).unwrap().ino();
+        fill_with_plugin(&path);
+        assert_eq!(fs::metadata(&library).unwrap().ino(), first, "the same bytes are not written again");
+
+        let mut other = LIBRARY.to_vec();
+        other[..4].copy_from_slice(b"none");
+        for there in [&LIBRARY[..LIBRARY.len() / 2], &LIBRARY[..0], &other] {
+            fs::remove_file(&library).unwrap();
+            fs::write(&library, there).unwrap();
+            let mut open = File::open(&library).unwrap();
+            fill_with_plugin(&path);
+            assert_eq!(fs::read(&library).unwrap(), LIBRARY);
+            let mut still = Vec::new();
+            open.read_to_end(&mut still).unwrap();
+            assert!(still == there, "the file that a process may have open was changed");
+        }
+        let target = place.path().join("target");
+        fs::write(&target, "of others").unwrap();
+        fs::remove_file(&library).unwrap();
+        symlink(&target, &library).unwrap();
+        fill_with_plugin(&path);
+        assert!(library.symlink_metadata().unwrap().is_file());
+        assert_eq!(fs::read(&library).unwrap(), LIBRARY);
+        assert_eq!(fs::read(&target).unwrap(), b"of others");
+        fs::set_permissions(&library, PermissionsExt::from_mode(0o666)).unwrap();
+        fill_with_plugin(&path);
+        assert_eq!(library.metadata().unwrap().mode() & 0o7777, 0o644);
+    }
+
+    #[test]
+    fn a_reader_never_sees_half_a_library() {
+        let place = place();
+        let path = place.path().join("state");
+        let library = path.join(LIBRARY_FILE);
+        fill_with_plugin(&path);
+        let half = &LIBRARY[..LIBRARY.len() / 2];
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let folder = Folder::make(&path).unwrap();
+                for round in 0..200 {
+                    folder.write(LIBRARY_FILE, if round % 2 == 0 { half } else { LIBRARY }, 0o644).unwrap();
+                }
+            });
+            while !writer.is_finished() {
+                let length = fs::read(&library).unwrap().len();
+                assert!([half.len(), LIBRARY.len()].contains(&length), "{length}");
+            }
+            writer.join().unwrap();
+        });
+    }
 }

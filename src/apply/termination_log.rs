@@ -8,12 +8,12 @@ use crate::sys::last_words::{FileKind, LastWords};
 const LONGEST: usize = 4096;
 
 /// The file that the kubelet mounts.
-pub const DEFAULT: &str = "/dev/termination-log";
+pub(crate) const DEFAULT: &str = "/dev/termination-log";
 
-/// The reason for the kubelet's file, which nobody needs if it is not there; or for another
+/// The reason for the kubelet's file, which is not needed if it is not there; or for another
 /// file (`RDMA_INIT_TERMINATION_LOG`). That file is created if it is not there, and a content that
 /// is not a reason of ours is never overwritten.
-pub fn last_words(reason: &str, configured: Option<&Path>) -> LastWords {
+pub(crate) fn last_words(reason: &str, configured: Option<&Path>) -> LastWords {
     let end = (0..=LONGEST.min(reason.len())).rev().find(|end| reason.is_char_boundary(*end));
     let path = configured.unwrap_or(Path::new(DEFAULT));
     let file = if configured.is_some() { FileKind::OfUser } else { FileKind::OfKubelet };

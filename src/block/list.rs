@@ -1,4 +1,4 @@
-//! Our own entries in a JSON list of somebody else's, between the same two marks, which are entries
+//! Our own entries in a JSON list that belongs to others, between the same two marks, which are entries
 //! themselves. A program that looks up names in such a list finds no name like a mark.
 
 use serde_json::Value;
@@ -7,13 +7,13 @@ use super::{BEGIN, END};
 
 /// The text is something else than a JSON list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoList;
+pub(crate) struct NoList;
 
 /// The entries that are not ours.
 ///
 /// # Errors
 /// The text is no JSON list.
-pub fn without(text: &str) -> Result<Vec<Value>, NoList> {
+pub(crate) fn without(text: &str) -> Result<Vec<Value>, NoList> {
     let entries = entries(text)?;
     let place = |mark: &str| entries.iter().position(|entry| entry == mark);
     // A mark without its counterpart is not a block.
@@ -29,7 +29,7 @@ pub fn without(text: &str) -> Result<Vec<Value>, NoList> {
 ///
 /// # Errors
 /// The text is no JSON list.
-pub fn names(text: &str) -> Result<Vec<String>, NoList> {
+pub(crate) fn names(text: &str) -> Result<Vec<String>, NoList> {
     let entries = entries(text)?;
     let texts = entries.iter().filter_map(Value::as_str).filter(|text| ![BEGIN, END].contains(text));
     Ok(texts.map(str::to_owned).collect())
@@ -47,13 +47,13 @@ fn entries(text: &str) -> Result<Vec<Value>, NoList> {
 ///
 /// # Errors
 /// The text is no JSON list.
-pub fn with(text: &str, ours: &[&str]) -> Result<String, NoList> {
+pub(crate) fn with(text: &str, ours: &[&str]) -> Result<String, NoList> {
     let own = without(text)?;
     let new: Vec<&str> = ours.iter().copied().filter(|ours| !own.iter().any(|entry| entry == ours)).collect();
     let block = [BEGIN].into_iter().chain(new.iter().copied()).chain([END]);
     let block = block.filter(|_| !new.is_empty()).map(Value::from);
     let all: Vec<Value> = own.iter().cloned().chain(block).collect();
-    // Where nothing changes, the text keeps its form.
+    // If nothing changes, the text keeps its form.
     if serde_json::from_str::<Vec<Value>>(text).is_ok_and(|entries| entries == all)
         || text.trim().is_empty() && all.is_empty()
     {

@@ -1,53 +1,92 @@
 //! Makes of the arguments what the user asked for, or a message that helps.
 
 use std::ffi::{CString, OsStr, OsString};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
-use clap::Parser;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::FromArgMatches;
+use clap::error::ErrorKind;
 
-use super::{ACTIONS, Action, Cli, ConfigFlags};
+use super::{ACTIONS, Action, Cli, messages, options};
+use crate::config::Flag;
 use crate::exit;
 use crate::log::say;
-use crate::text::visible;
+
+/// What the user asked for. The command that is to be run is [`command_of`] the arguments.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// The options that are keys of the configuration.
+    pub flags: Vec<Flag>,
+    /// One of our own commands.
+    pub action: Option<Action>,
+}
 
 /// Parses the arguments. If nothing is to be run, the answer has been printed already.
 ///
 /// # Errors
 /// The code to exit with: 0 after help and version, 125 after a usage error.
-pub fn parse(arguments: &[CString]) -> Result<Cli, i32> {
-    let texts = || arguments.iter().map(|a| OsStr::from_bytes(a.as_bytes()).to_owned());
+pub(crate) fn parse(arguments: &[CString]) -> Result<Asked, i32> {
+    let failed = |text: &str| {
+        say(text);
+        exit::FAILED
+    };
     if let Some(advice) = missing_dashes(arguments) {
-        say(&advice);
-        return Err(exit::FAILED);
+        return Err(failed(&advice));
     }
-    if let Some(cli) = command_alone(arguments) {
-        return Ok(cli);
+    if is_command_alone(arguments) {
+        return Ok(Asked::default());
     }
-    let cli = Cli::try_parse_from(texts()).map_err(|error| match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+    let mut cli = super::command();
+    let matches = match cli.try_get_matches_from_mut(words(arguments)) {
+        Ok(matches) => matches,
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             // Help goes to standard output; a reader that went away is no error.
             let _ = error.print();
-            0
+            return Err(0);
         }
-        _ => {
-            let text = unknown(&error, arguments).unwrap_or_else(|| error.render().to_string());
-            say(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
-            exit::FAILED
+        Err(error) => return Err(failed(&messages::of(&error, &cli, arguments))),
+    };
+    let action = Cli::from_arg_matches(&matches).map_err(|error| failed(&error.to_string()))?.action;
+    let mut flags = options::given(&cli, &matches);
+    if let Some((name, matches)) = matches.subcommand()
+        && let Some(command) = cli.find_subcommand(name)
+    {
+        if let Some(flag) = flags.iter().find(|flag| !messages::takes(command, &flag.option)) {
+            return Err(failed(&messages::not_taken(&cli, Some(name), &format!("--{}", flag.option))));
         }
-    })?;
-    let runs_a_command = matches!(cli.action, None | Some(Action::Exec { .. }));
-    if runs_a_command && command_of(arguments).is_none() {
-        say(&nothing_to_run(arguments));
-        return Err(exit::FAILED);
+        flags.extend(options::given(command, matches));
     }
-    Ok(cli)
+    if let Some(Action::Help { command }) = &action {
+        return Err(help(&mut cli, command.as_deref()));
+    }
+    let runs_a_command = matches!(action, None | Some(Action::Exec { .. }));
+    if runs_a_command && command_of(arguments).is_none() {
+        return Err(failed(&nothing_to_run(arguments)));
+    }
+    Ok(Asked { flags, action })
+}
+
+/// Prints the help of a command, or of the program. Returns the code to exit with.
+fn help(cli: &mut clap::Command, name: Option<&str>) -> i32 {
+    // Each command knows its whole name then.
+    cli.build();
+    let text = match name.and_then(|name| cli.find_subcommand_mut(name)) {
+        Some(command) => command.render_help(),
+        None => cli.render_help(),
+    };
+    // A reader that went away is no error.
+    let _ = write!(std::io::stdout(), "{text}");
+    0
+}
+
+fn words(arguments: &[CString]) -> impl Iterator<Item = OsString> {
+    arguments.iter().map(|argument| OsStr::from_bytes(argument.as_bytes()).to_owned())
 }
 
 /// The command after the first `--`, if there is one. Two `--` in a row are both left out:
 /// Python's argparse, with which torchrun reads its own arguments, removes the first one, and
 /// launchers that do not remove it should have the same effect.
-pub fn command_of(arguments: &[CString]) -> Option<&[CString]> {
+pub(crate) fn command_of(arguments: &[CString]) -> Option<&[CString]> {
     let is_dashes = |argument: &CString| argument.as_bytes() == b"--";
     let command = arguments.get(arguments.iter().position(is_dashes)? + 1..)?;
     match command {
@@ -55,6 +94,13 @@ pub fn command_of(arguments: &[CString]) -> Option<&[CString]> {
         command => Some(command),
     }
     .filter(|command| !command.is_empty())
+}
+
+/// Whether a program of ours with these arguments starts a command, and does nothing else.
+pub(crate) fn is_start(arguments: &[CString]) -> bool {
+    let parsed = || super::command().try_get_matches_from(words(arguments));
+    command_of(arguments).is_some()
+        && (is_command_alone(arguments) || parsed().is_ok_and(|matches| matches.subcommand().is_none()))
 }
 
 fn nothing_to_run(arguments: &[CString]) -> String {
@@ -71,13 +117,8 @@ fn nothing_to_run(arguments: &[CString]) -> String {
 
 /// `rdma-init -- COMMAND`, as nearly every container calls it: after the dashes nothing is
 /// meant for rdma-init, so clap has nothing to parse.
-fn command_alone(arguments: &[CString]) -> Option<Cli> {
-    if arguments.get(1)?.as_bytes() != b"--" {
-        return None;
-    }
-    let command = command_of(arguments)?;
-    let command = command.iter().map(|a| OsStr::from_bytes(a.as_bytes()).to_owned()).collect();
-    Some(Cli { options: ConfigFlags::default(), action: None, command })
+fn is_command_alone(arguments: &[CString]) -> bool {
+    arguments.get(1).is_some_and(|first| first.as_bytes() == b"--") && command_of(arguments).is_some()
 }
 
 /// `rdma-init ls -la`: the user forgot the dashes, or a launcher took them away.
@@ -90,8 +131,7 @@ fn missing_dashes(arguments: &[CString]) -> Option<String> {
     if arguments.iter().any(|argument| argument.as_bytes() == b"--") {
         return None;
     }
-    let rest: Vec<OsString> =
-        arguments.iter().skip(1).map(|a| OsStr::from_bytes(a.as_bytes()).to_owned()).collect();
+    let rest: Vec<OsString> = words(arguments).skip(1).collect();
     let line: Vec<_> = rest.iter().map(|a| a.to_string_lossy()).collect();
     let line = line.join(" ");
     let meant = meant(first).map(|meant| format!("; did you mean rdma-init {meant}?")).unwrap_or_default();
@@ -104,68 +144,14 @@ fn missing_dashes(arguments: &[CString]) -> Option<String> {
 
 /// Our own word that this word may be meant for.
 fn meant(word: &str) -> Option<&'static str> {
-    if word == "help" {
-        return Some("--help");
-    }
     let distance = |known: &&&str| strsim::damerau_levenshtein(known, word);
     let nearest = ACTIONS.iter().min_by_key(distance)?;
     (word.len() > 3 && distance(&nearest) <= 2).then_some(*nearest)
 }
 
 /// The advice if the image had an ENTRYPOINT, and these are the words of its CMD.
-pub const OLD_ENTRYPOINT: &str = "If it is meant for the ENTRYPOINT that the image had before, write that one after the dashes: \
+pub(crate) const OLD_ENTRYPOINT: &str = "If it is meant for the ENTRYPOINT that the image had before, write that one after the dashes: \
      ENTRYPOINT [\"/rdma-init\", \"--\", \"OLD\", \"ENTRYPOINT\"].";
-
-/// The message for an option or a word that none of our commands accepts; `None` for any other
-/// error.
-fn unknown(error: &clap::Error, arguments: &[CString]) -> Option<String> {
-    let context = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.as_str()),
-        _ => None,
-    };
-    let word = match error.kind() {
-        ErrorKind::UnknownArgument => context(ContextKind::InvalidArg)?,
-        ErrorKind::InvalidSubcommand => context(ContextKind::InvalidSubcommand)?,
-        _ => return None,
-    };
-    let shown = visible(word);
-    let words = || arguments.iter().skip(1).map(|argument| argument.to_string_lossy());
-    let action = words().take_while(|word| word != "--").find(|word| ACTIONS.contains(&word.as_ref()));
-    let whole =
-        action.as_ref().map_or_else(|| "rdma-init".to_owned(), |action| format!("rdma-init {action}"));
-    let help = format!("see {whole} --help");
-    if !word.starts_with('-') {
-        return Some(match action.as_deref() {
-            Some("exec") => format!(
-                "{shown:?} is not an option of {whole}. To run it, put -- before it: {whole} -- {shown} ..."
-            ),
-            Some(action) => format!("{action} does not take {shown:?}; {help}."),
-            None => format!(
-                "{shown:?} is not a command of rdma-init. To run it, put -- before it: rdma-init [OPTIONS] -- {shown} ..."
-            ),
-        });
-    }
-    let unknown = match &action {
-        Some(action) => format!("{action} has no option {shown}"),
-        None => format!("there is no option {shown}"),
-    };
-    if let Some(known) = context(ContextKind::SuggestedArg) {
-        return Some(format!("{unknown}; did you mean {known}? To see all options: {whole} --help."));
-    }
-    let has_dashes = words().any(|word| word == "--");
-    Some(match action {
-        Some(_) => format!("{unknown}; {help}."),
-        None if has_dashes => {
-            format!(
-                "{unknown}; {help}. An option of the command belongs behind the command, after the dashes."
-            )
-        }
-        None => format!(
-            "{unknown}; {help}. An option of the command belongs behind the command, after two dashes: \
-             rdma-init -- COMMAND {shown}. {OLD_ENTRYPOINT}"
-        ),
-    })
-}
 
 #[cfg(test)]
 mod tests {
@@ -184,9 +170,10 @@ mod tests {
         for line in lines {
             let line: Vec<CString> = line.iter().map(|text| CString::new(*text).unwrap()).collect();
             let texts = line.iter().map(|text| OsStr::from_bytes(text.as_bytes()).to_owned());
-            let parsed = Cli::try_parse_from(texts).unwrap();
-            let alone = command_alone(&line).unwrap();
-            assert_eq!(format!("{alone:?}"), format!("{parsed:?}"));
+            let parsed = Cli::from_arg_matches(&super::super::command().get_matches_from(texts)).unwrap();
+            let wanted: Vec<OsString> = words(&line).skip(2).collect();
+            assert!(is_command_alone(&line) && parsed.action.is_none(), "{line:?}");
+            assert_eq!(parsed.command, wanted);
         }
     }
 
@@ -210,6 +197,21 @@ mod tests {
     }
 
     #[test]
+    fn a_start_is_known_by_its_arguments() {
+        let is_start = |line: &str| {
+            is_start(&line.split(' ').map(|text| CString::new(text).unwrap()).collect::<Vec<_>>())
+        };
+        for line in ["-- true", "--profile plan -- true", "--preflight=warn -- rdma-init exec -- true"] {
+            assert!(is_start(&format!("rdma-init {line}")), "{line}");
+        }
+        for line in
+            ["exec -- true", "exec --wait 3s -- true", "plan", "--profile none plan", "--", "--no-such -- x"]
+        {
+            assert!(!is_start(&format!("rdma-init {line}")), "{line}");
+        }
+    }
+
+    #[test]
     fn everything_else_is_for_clap() {
         for line in [
             "rdma-init",
@@ -219,7 +221,7 @@ mod tests {
             "rdma-init -- --",
         ] {
             let line: Vec<CString> = line.split(' ').map(|text| CString::new(text).unwrap()).collect();
-            assert!(command_alone(&line).is_none(), "{line:?}");
+            assert!(!is_command_alone(&line), "{line:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::report::compare::{Document, write};
 const DIFFER: i32 = 1;
 
 /// Returns the exit code.
-pub fn run(
+pub(super) fn run(
     out: &mut impl Write,
     files: &[PathBuf],
     expected: Option<u32>,

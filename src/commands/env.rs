@@ -11,13 +11,13 @@ use crate::state::find::find;
 use crate::state::run::Run;
 
 /// Returns the exit code.
-pub fn run(
+pub(super) fn run(
     out: &mut impl Write,
     arguments: &EnvArguments,
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<i32> {
-    // Whoever asks for another profile wants to know what that one would give.
+    // A user who asks for another profile wants to know what that one would give.
     let state = match &arguments.host.facts {
         None if !config.asks_anew => kept(config),
         _ => None,
@@ -25,7 +25,7 @@ pub fn run(
     let run = match state {
         Some(run) => run,
         None => {
-            let super::Decision { plan, .. } = super::decide(&arguments.host, config, environment)?;
+            let super::PlannedHost { plan, .. } = super::decide(&arguments.host, config, environment)?;
             Run::with_secrets(&plan)
         }
     };

@@ -10,7 +10,7 @@ use crate::json;
 use crate::pipeline::read;
 use crate::report;
 
-pub fn run(
+pub(super) fn run(
     out: &mut impl Write,
     host: &Host,
     json: bool,

@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use crate::apply::install::{Installed, install};
 use crate::log::say;
 
-pub fn run(out: &mut impl Write, folder: &Path) -> anyhow::Result<()> {
+pub(super) fn run(out: &mut impl Write, folder: &Path) -> anyhow::Result<()> {
     let Installed { path, was_there, noexec } = install(folder).map_err(|why| anyhow!(why))?;
     let done = if was_there { "is already" } else { "is now" };
     writeln!(out, "{} {done} rdma-init {}", path.display(), env!("CARGO_PKG_VERSION"))?;

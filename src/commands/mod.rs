@@ -6,41 +6,47 @@ mod inspect;
 mod install;
 mod plan;
 mod preflight;
+mod process;
 mod profiles;
 mod self_test;
 mod stat;
 mod status;
-mod verbs_probe;
 mod why;
 
 use std::io::{self, Write};
 
-use crate::cli::Action;
+use crate::cli::{Action, print};
 use crate::config::Config;
+use crate::env_plugin::copies;
 use crate::facts::Facts;
 use crate::facts::environment::Environment;
+use crate::json;
 use crate::pipeline::{self, read};
 use crate::plan::Plan;
 use crate::profiles::Profiles;
 use crate::report::plan::Detail;
+use crate::verbs;
 
 /// Runs the command, printing to standard output. Returns the exit code.
 ///
 /// # Errors
 /// A sentence for the user.
-pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyhow::Result<i32> {
+pub(crate) fn run(action: &Action, config: &Config, environment: &Environment) -> anyhow::Result<i32> {
+    // What was copied here from another node is no wish of the user.
+    let environment = &environment.without(&copies::of(environment));
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut code = 0;
     match action {
         Action::Inspect { host, json } => inspect::run(&mut out, host, *json, config, environment),
+        Action::Plan { process: Some(pid), .. } => process::run(&mut out, *pid, config),
         Action::Plan { host, why: Some(variable), json, .. } => {
             why::run(&mut out, host, variable, *json, config, environment)
         }
-        Action::Plan { host, evidence, json, why: None } => {
+        Action::Plan { host, evidence, json, why: None, process: None } => {
             let form = match (json, evidence) {
-                (true, _) => plan::Form::Json,
-                (false, true) => plan::Form::Text(Detail::Full),
-                (false, false) => plan::Form::Text(Detail::Compact),
+                (true, _) => plan::PlanFormat::Json,
+                (false, true) => plan::PlanFormat::Text(Detail::Full),
+                (false, false) => plan::PlanFormat::Text(Detail::Compact),
             };
             plan::run(&mut out, host, form, config, environment)
         }
@@ -52,37 +58,53 @@ pub fn run(action: &Action, config: &Config, environment: &Environment) -> anyho
         }
         // What cannot be written must not hide that the fabric is not fit.
         Action::Preflight(arguments) => return preflight::run(&mut out, arguments, config, environment),
-        Action::Profiles { name, json } => profiles::run(&mut out, name.as_deref(), *json, config),
+        Action::Profiles { why: true, host, .. } => profiles::why(&mut out, host, config, environment),
+        Action::Profiles { host: crate::cli::Host { facts: Some(_) }, .. } => Err(anyhow::anyhow!(
+            "profiles reads --facts only with --why: the profiles themselves are the same for every host"
+        )),
+        Action::Profiles { name, json, .. } => profiles::run(&mut out, name.as_deref(), *json, config),
         Action::Compare { files, expect, json } => {
             compare::run(&mut out, files, *expect, *json).map(|found| code = found)
         }
         Action::Install { folder } => install::run(&mut out, folder),
         Action::Status { json } => status::run(&mut out, *json, config).map(|found| code = found),
+        Action::Completions { shell } => Ok(print::completions(&mut out, *shell)?),
+        Action::Man { command } => Ok(print::man(&mut out, command.as_deref())?),
+        // The parser of the command line has printed it.
+        Action::Help { .. } => Ok(()),
         Action::Stat(arguments) => stat::run(&mut out, arguments),
         // `crate::start` handles this one, which becomes the command.
         Action::Exec { .. } => Ok(()),
-        Action::VerbsProbe => verbs_probe::run(&mut out),
+        // Every RDMA device through the built-in libibverbs.
+        Action::VerbsProbe => Ok(json::write(&mut out, &verbs::probe::all())?),
     }?;
     out.flush()?;
     Ok(code)
 }
 
 /// What `plan` and `env` decide and show.
-struct Decision {
+struct PlannedHost {
     profiles: Profiles,
     facts: Facts,
     plan: Plan,
 }
 
-fn decide(host: &crate::cli::Host, config: &Config, environment: &Environment) -> anyhow::Result<Decision> {
+fn decide(
+    host: &crate::cli::Host,
+    config: &Config,
+    environment: &Environment,
+) -> anyhow::Result<PlannedHost> {
     let profiles = read::profiles(config)?;
     let mut facts = facts(host, &profiles, config, environment)?;
     if config.asks_anew {
         facts.settings = facts.settings.of_user();
         facts.filled_at_start.clear();
     }
-    let plan = pipeline::decide(&facts, &profiles, config);
-    Ok(Decision { profiles, facts, plan })
+    let plan = match host.facts {
+        None => pipeline::decide_here(&facts, &profiles, config),
+        Some(_) => pipeline::decide(&facts, &profiles, config),
+    };
+    Ok(PlannedHost { profiles, facts, plan })
 }
 
 /// The facts of this container, or those captured elsewhere.

@@ -10,19 +10,19 @@ use crate::json;
 use crate::report::plan::{Detail, Document, Memlock, write};
 use crate::report::topology;
 
-pub enum Form {
+pub(super) enum PlanFormat {
     Text(Detail),
     Json,
 }
 
-pub fn run(
+pub(super) fn run(
     out: &mut impl Write,
     host: &Host,
-    form: Form,
+    form: PlanFormat,
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<()> {
-    let super::Decision { facts, mut plan, .. } = super::decide(host, config, environment)?;
+    let super::PlannedHost { facts, mut plan, .. } = super::decide(host, config, environment)?;
     let mut memlock = None;
     if config.memlock != Demand::Off
         && plan.fabric.pins_memory()
@@ -31,14 +31,14 @@ pub fn run(
         // The limit to which a start would raise it, according to the rules alone.
         let after = memlock::raised(before, &facts.process);
         let pinning = memlock::pinning(after, &facts.process);
-        plan.findings.extend(memlock::finding(pinning, &facts.process));
+        plan.findings.extend(memlock::finding(pinning, &facts));
         memlock = Some(Memlock { before, after, pinning });
     }
     match form {
-        Form::Json => {
+        PlanFormat::Json => {
             json::write(out, &Document::new(&plan, memlock.as_ref()))?;
         }
-        Form::Text(detail) => {
+        PlanFormat::Text(detail) => {
             write(out, &plan, memlock.as_ref(), detail)?;
             if detail == Detail::Full {
                 let used = plan.ports.iter().filter(|port| port.used);

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use crate::cli::{ExcludeFormat, PreflightArguments, RoundsOption};
+use crate::cli::PreflightArguments;
 use crate::config::{Config, Excluded};
 use crate::facts::environment::Environment;
 use crate::json;
@@ -11,68 +11,48 @@ use crate::log::{self, say};
 use crate::pipeline::preflight::{self, Files, SIZE};
 use crate::pipeline::read;
 use crate::preflight::job;
-use crate::preflight::judging::Limits;
-use crate::preflight::part::Asked;
-use crate::preflight::schedule::Extent;
+use crate::preflight::who::part::Overrides;
 use crate::report::preflight::write;
 use crate::self_test::kinds::Level;
 use crate::self_test::known;
 use crate::self_test::run::{Scope, report};
 use crate::text::sentence;
 
-/// The exit code where the fabric is not fit for the job.
+/// The exit code if the fabric is not fit for the job.
 const FAILED: i32 = 1;
 
 /// Returns the exit code.
-pub fn run(
+pub(super) fn run(
     out: &mut impl Write,
     arguments: &PreflightArguments,
     config: &Config,
     environment: &Environment,
 ) -> anyhow::Result<i32> {
-    let is_by_key = config.preflight_nodes.is_some()
-        || config.preflight_node.is_some()
-        || config.preflight_meet.is_some();
-    let is_by_option = arguments.nodes.is_some() || arguments.node.is_some() || arguments.meet.is_some();
-    let asked = Asked {
-        nodes: arguments.nodes.or(config.preflight_nodes),
-        node: arguments.node.or(config.preflight_node),
-        meet: arguments.meet.as_deref().or(config.preflight_meet.as_deref()),
-        prefix: if is_by_key && !is_by_option { "preflight-" } else { "" },
-    };
-    let part = preflight::part(&asked, environment, &[]).map_err(anyhow::Error::msg)?;
-    let host = crate::cli::Host { facts: None };
-    let super::Decision { mut facts, plan, .. } = super::decide(&host, config, environment)?;
-    read::add_extra(&mut facts);
-    let scope = Scope::new(Level::Verbs, SIZE, *arguments.each);
-    let report = report(&known::host_name(), &facts, &plan, scope, |_| true);
-    let limits = preflight::limits(config);
-    let limits = Limits {
-        least_gbps: arguments.min_bandwidth.or(limits.least_gbps),
-        enforce_slow: arguments.enforce_slow || limits.enforce_slow,
-    };
-    let rounds = match arguments.rounds {
-        RoundsOption::Log => Extent::Doubling,
-        RoundsOption::Full => Extent::Full,
+    let asked = Overrides {
+        nodes: config.preflight_nodes,
+        node: config.preflight_node,
+        meet: config.preflight_meet.as_deref(),
+        prefix: "",
     };
     let files = Files::of(config);
-    let files = Files {
-        excluded: arguments.exclude_file.as_deref().or(files.excluded),
-        format: match arguments.format {
-            Some(ExcludeFormat::Lines) => Excluded::Lines,
-            Some(ExcludeFormat::Slurm) => Excluded::Slurm,
-            None => files.format,
-        },
-        html: arguments.html.as_deref().or(files.html),
-        ..files
-    };
     anyhow::ensure!(
-        arguments.format.is_none() || files.excluded.is_some(),
-        "--format is for the list of nodes at fault; name its file with --exclude-file"
+        files.excluded.is_some() || config.preflight_exclude_format == Excluded::default(),
+        "--exclude-format is for the list of faulty nodes; name its file with --exclude-file"
     );
-    // What all nodes do takes minutes, and is not thrown away for a file.
+    let part = preflight::part(&asked, environment, &[]).map_err(anyhow::Error::msg)?;
+    let host = crate::cli::Host { facts: None };
+    let super::PlannedHost { mut facts, plan, .. } = super::decide(&host, config, environment)?;
+    read::add_extra(&mut facts);
+    let scope = Scope::new(Level::Verbs, SIZE, config.preflight_each);
+    let report = report(&known::host_name(), &facts, &plan, scope, |_| true);
+    // What all nodes do takes minutes: whether its files can be written shows before.
     if part.judges() {
-        files.prepare().iter().for_each(|why| say(&sentence(&format!("preflight: {why}"))));
+        let unwritten = files.prepare();
+        anyhow::ensure!(unwritten.is_empty(), "{}", unwritten.join("; "));
+    }
+    // An old list is empty by now: no job is to be started by it.
+    if let Some(why) = preflight::untrusted_list(&files, environment, &part) {
+        anyhow::bail!(why);
     }
     let note = |text: &str| {
         if config.log_level >= log::Level::Warn {
@@ -81,7 +61,7 @@ pub fn run(
     };
     let outcome = preflight::with_line(config, environment, &note, |say, show| {
         let terms = preflight::terms(config, environment, &part, say, show);
-        job::run(&job::Terms { rounds, scope, limits, ..terms }, &facts, &plan, &report)
+        job::run(&terms, &facts, &plan, &report)
     });
     let outcome = match outcome {
         Ok(outcome) => outcome,

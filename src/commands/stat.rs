@@ -8,36 +8,39 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use crate::cli::StatArguments;
+use crate::facts;
 use crate::facts::Reader;
+use crate::facts::port_counters::Counters;
+use crate::facts::port_errors::PortErrors;
+use crate::facts::port_sample;
 use crate::facts::traffic::{self, Traffic};
+use crate::finding::Finding;
+use crate::findings::port_errors::{self, PortRises};
 use crate::log::say;
+use crate::report::metrics;
 use crate::report::stat::{self, Row};
 
 /// The time between two looks without `--watch`.
 const ONCE: Duration = Duration::from_secs(1);
 
-/// The shortest time between two looks; drivers count no faster.
-const SHORTEST: Duration = Duration::from_millis(10);
-
 /// Shows the rates over one second, or again and again over the wanted time.
-pub fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Result<()> {
-    let interval = arguments.watch.map_or(ONCE, Into::into);
-    if interval < SHORTEST {
-        bail!("--watch {}: expected {SHORTEST:?} or more", humantime::format_duration(interval));
-    }
+pub(super) fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Result<()> {
     let reader = Reader::new(Path::new("/"));
+    if let Some(how) = arguments.format {
+        return Ok(metrics::write(out, &port_sample::all(&reader), how)?);
+    }
+    let interval = arguments.watch.unwrap_or(ONCE);
     let mut before = look(&reader);
     if before.is_empty() {
         bail!("there is no RDMA device here (/sys/class/infiniband)");
     }
-    if !before.iter().any(|(_, traffic)| traffic.is_known()) {
+    if !before.iter().any(|one| one.traffic.is_known()) {
         bail!(
-            "the counters of the RDMA devices cannot be read here. A container that shares the devices with the host's \
-             network namespace (`rdma system` says \"netns shared\") never sees them. Run rdma-init stat on the node, \
-             or in a container with the host's network"
+            "the RDMA devices show no counters here, neither in /sys nor by RDMA netlink. Run rdma-init stat on the \
+             node, or in a container with the host's network"
         );
     }
-    if before.iter().any(|(_, traffic)| !traffic.is_known()) {
+    if before.iter().any(|one| !one.traffic.is_known()) {
         say("the counters of a port that shows - cannot be read here.");
     }
     let mut since = Instant::now();
@@ -48,9 +51,9 @@ pub fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Result<()
         let (now, at) = (look(&reader), Instant::now());
         let rows: Vec<Row> = now
             .iter()
-            .map(|(port, traffic)| {
-                let earlier = before.iter().find(|(known, _)| known == port).map(|(_, earlier)| *earlier);
-                Row { hca: &port.0, port: port.1, moved: traffic.since(earlier.unwrap_or_default()) }
+            .map(|one| {
+                let earlier = before.iter().find(|known| known.is(one)).map(|earlier| earlier.traffic);
+                Row { hca: &one.hca, port: one.port, moved: one.traffic.since(earlier.unwrap_or_default()) }
             })
             .collect();
         match arguments.json {
@@ -58,6 +61,11 @@ pub fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Result<()
             false => stat::write(out, &rows, at - since)?,
         }
         out.flush()?;
+        let rises: Vec<PortRises> =
+            before.iter().map(|earlier| earlier.until(now.iter().find(|one| one.is(earlier)))).collect();
+        for Finding { severity, message, .. } in port_errors::findings(&rises, at - since) {
+            say(&format!("{}: {message}", severity.as_str()));
+        }
         if arguments.watch.is_none() {
             return Ok(());
         }
@@ -65,13 +73,41 @@ pub fn run(out: &mut impl Write, arguments: &StatArguments) -> anyhow::Result<()
     }
 }
 
+/// A port at one moment.
+struct Look {
+    hca: String,
+    port: u32,
+    traffic: Traffic,
+    errors: PortErrors,
+}
+
+impl Look {
+    fn is(&self, other: &Look) -> bool {
+        (&self.hca, self.port) == (&other.hca, other.port)
+    }
+
+    /// What went wrong until a later look, in which the port may be missing.
+    fn until(&self, later: Option<&Look>) -> PortRises {
+        let gone = PortErrors::default();
+        let later = later.map_or(&gone, |later| &later.errors);
+        PortRises {
+            hca: self.hca.clone(),
+            port: self.port,
+            is_lost: later.is_lost_since(&self.errors),
+            rises: later.since(&self.errors),
+        }
+    }
+}
+
 /// Reads the counters of all ports. A device may come or go between two looks.
-fn look(reader: &Reader) -> Vec<((String, u32), Traffic)> {
+fn look(reader: &Reader) -> Vec<Look> {
+    let counters = Counters::new(reader);
     let ports = traffic::ports(reader).into_iter();
     ports
-        .map(|port| {
-            let traffic = traffic::read(reader, &port.0, port.1);
-            (port, traffic)
+        .map(|(hca, port)| {
+            let of = counters.of(&hca, port);
+            let (traffic, errors) = (traffic::read(&of), facts::port_errors::read(&of));
+            Look { hca, port, traffic, errors }
         })
         .collect()
 }

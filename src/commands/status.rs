@@ -1,13 +1,20 @@
 //! `rdma-init status`: whether the container is prepared, and its command runs.
 
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
 use crate::config::Config;
+use crate::env_plugin::file::{OnDisk, on_disk};
+use crate::finding::Finding;
 use crate::json;
+use crate::libraries::leads_to_gid;
+use crate::pipeline::{changed_since, read};
 use crate::state::find::{Found, find};
+use crate::state::phase;
+use crate::state::run::Run;
 use crate::text::visible;
 
 /// The exit code if the container is not ready.
@@ -20,9 +27,12 @@ struct Document<'a> {
     /// Why the container is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
+    /// What helps, if the host or the env plugin's file has changed since the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     folder: Option<String>,
-    /// Whether nobody outside this container can have written the state.
+    /// Whether only this container can have written the state.
     #[serde(skip_serializing_if = "Option::is_none")]
     trusted: Option<bool>,
     /// Seconds since the preparation was done.
@@ -35,17 +45,37 @@ struct Document<'a> {
     /// How many variables were filled in.
     #[serde(skip_serializing_if = "Option::is_none")]
     filled: Option<usize>,
+    /// The env plugin that NCCL asks in every process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    env_plugin: Option<&'a str>,
     /// The number of the command's process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<i32>,
 }
 
 /// Returns the exit code.
-pub fn run(out: &mut impl Write, json: bool, config: &Config) -> anyhow::Result<i32> {
+pub(super) fn run(out: &mut impl Write, json: bool, config: &Config) -> anyhow::Result<i32> {
     let found = find(&config.state_dir);
-    let why = why_not(found.as_ref());
+    let changed = found
+        .as_ref()
+        .ok()
+        .filter(|found| found.run.is_running())
+        .and_then(|found| changed(&found.run, config));
+    let phase = if found.is_err() { phase::find(&config.state_dir) } else { None };
+    let phase = phase.map(|phase| format!("the start is under way: {}", phase.text));
+    let plugin = found.as_ref().ok().and_then(|found| found.run.env_plugin());
+    let of_plugin = plugin.map(|path| (path, on_disk(Path::new(path))));
+    let cut = of_plugin.filter(|(_, on_disk)| *on_disk == OnDisk::Cut).map(|(path, _)| cut(path));
+    let why = phase
+        .or_else(|| why_not(found.as_ref()))
+        .or(cut)
+        .or_else(|| changed.as_ref().map(|finding| finding.message.clone()));
+    let fix = match of_plugin {
+        Some((_, OnDisk::Cut)) => Some(WITHOUT_PLUGIN),
+        _ => changed.as_ref().and_then(|finding| finding.fix.as_deref()),
+    };
     if json {
-        json::write_line(out, &document(found.as_ref().ok(), why.as_deref()))?;
+        json::write_line(out, &document(found.as_ref().ok(), why.as_deref(), fix))?;
     } else {
         if let Ok(Found { run, .. }) = &found {
             let tested =
@@ -53,9 +83,13 @@ pub fn run(out: &mut impl Write, json: bool, config: &Config) -> anyhow::Result<
             let age = humantime::format_duration(Duration::from_secs(age(run.since)));
             writeln!(
                 out,
-                "prepared {age} ago: {}; {} filled in{}",
+                "prepared {age} ago: {}; {} filled in{}{}",
                 visible(&run.headline),
-                crate::text::counted(run.filled.len(), "variable"),
+                crate::text::counted(run.decided(), "variable"),
+                match of_plugin {
+                    Some((_, OnDisk::Whole)) => ", and NCCL asks the env plugin",
+                    _ => "",
+                },
                 visible(&tested)
             )?;
         }
@@ -63,8 +97,24 @@ pub fn run(out: &mut impl Write, json: bool, config: &Config) -> anyhow::Result<
             None => writeln!(out, "the command runs")?,
             Some(why) => writeln!(out, "not ready: {}", visible(why))?,
         }
+        if let Some(fix) = fix {
+            writeln!(out, "    fix: {}", visible(fix))?;
+        }
     }
     Ok(if why.is_none() { 0 } else { NOT_READY })
+}
+
+fn cut(library: &str) -> String {
+    format!("{library} has lost its end, so a process that loads NCCL there fails with SIGBUS")
+}
+
+const WITHOUT_PLUGIN: &str = "Restart the container, which writes the file anew. Until then, set NCCL_ENV_PLUGIN=none for each new process.";
+
+/// What has become wrong since the start. Nothing is read of a start that led no library to a GID.
+fn changed(run: &Run, config: &Config) -> Option<Finding> {
+    run.filled_itself().any(|filled| leads_to_gid(&filled.variable)).then_some(())?;
+    let profiles = read::profiles(config).ok()?;
+    changed_since(run, read::fabric_facts(), &profiles, config)
 }
 
 fn why_not(found: Result<&Found, &Vec<crate::state::find::Without>>) -> Option<String> {
@@ -82,18 +132,20 @@ fn why_not(found: Result<&Found, &Vec<crate::state::find::Without>>) -> Option<S
     }
 }
 
-fn document<'a>(found: Option<&'a Found>, why: Option<&'a str>) -> Document<'a> {
+fn document<'a>(found: Option<&'a Found>, why: Option<&'a str>, fix: Option<&'a str>) -> Document<'a> {
     let run = found.map(|found| &found.run);
     Document {
         schema: "rdma-init/status/1",
         ready: why.is_none(),
         why,
+        fix,
         folder: found.and_then(|found| Some(found.folder.as_ref()?.display().to_string())),
         trusted: found.map(|found| found.doubt.is_none()),
         age: run.map(|run| age(run.since)),
         decided: run.map(|run| run.headline.as_str()),
         self_test: run.and_then(|run| run.self_test.as_deref()),
-        filled: run.map(|run| run.filled.len()),
+        filled: run.map(Run::decided),
+        env_plugin: run.and_then(Run::env_plugin),
         pid: run.map(|run| run.pid),
     }
 }

@@ -15,13 +15,13 @@ use crate::text::visible;
 
 /// The document of `plan --why VARIABLE --json`.
 #[derive(Serialize)]
-struct Document<'a> {
+struct WhyDocument<'a> {
     schema: &'static str,
     #[serde(flatten)]
     why: &'a Why,
 }
 
-pub fn run(
+pub(super) fn run(
     out: &mut impl Write,
     host: &Host,
     variable: &str,
@@ -32,11 +32,11 @@ pub fn run(
     if !is_variable_name(variable) {
         bail!("{:?} is not the name of a variable", visible(variable));
     }
-    let super::Decision { profiles, facts, plan } = super::decide(host, config, environment)?;
+    let super::PlannedHost { profiles, facts, plan } = super::decide(host, config, environment)?;
     let profile = plan.profile.as_ref().and_then(|choice| profiles.get(&choice.name));
     let why = Why::new(variable, &facts, profile, &config.plan_options(), &plan);
     if json {
-        json::write(out, &Document { schema: "rdma-init/why/1", why: &why })?;
+        json::write(out, &WhyDocument { schema: "rdma-init/why/1", why: &why })?;
     } else {
         report::why::write(out, &why, &plan)?;
     }

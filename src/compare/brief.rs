@@ -25,19 +25,19 @@ pub struct Brief {
     #[serde(default)]
     pub nvlink: Option<Nvlink>,
     pub filled: BTreeMap<String, String>,
-    pub checks: Vec<Verdict>,
+    pub checks: Vec<CheckVerdict>,
 }
 
 /// A check that was made, or left out.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct CheckVerdict {
     pub id: String,
     pub outcome: Outcome,
 }
 
 impl From<&Report> for Brief {
     fn from(report: &Report) -> Brief {
-        let verdict = |check: &Check| Verdict { id: check.id.clone(), outcome: check.outcome };
+        let verdict = |check: &Check| CheckVerdict { id: check.id.clone(), outcome: check.outcome };
         Brief {
             schema: report.schema.clone(),
             host: report.host.clone(),

@@ -10,10 +10,10 @@ use nix::libc;
 use serde::Serialize;
 
 use super::brief::Brief;
-use super::comparison::Nodes;
+use super::comparison::ComparedNodes;
 use super::finder::{Finder, Found};
 use super::launcher;
-use super::lines::{self, Line};
+use super::lines::{self, ReadLine};
 use crate::text::{shortened, visible};
 
 /// The number of places that are named; the others are only counted.
@@ -23,8 +23,8 @@ const NAMED: usize = 20;
 const DEEPEST: usize = 8;
 
 #[derive(Debug, Default)]
-pub struct Collected {
-    pub nodes: Nodes,
+pub(crate) struct Collected {
+    pub nodes: ComparedNodes,
     /// The reports of all nodes, including several of one node.
     reports: usize,
     pub unread: Unread,
@@ -32,14 +32,14 @@ pub struct Collected {
 
 /// Places that look like a report, or should hold some, and could not be read.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Unread {
+pub(crate) struct Unread {
     pub count: usize,
     /// The first of these places.
-    pub first: Vec<Fault>,
+    pub first: Vec<ReportFault>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Fault {
+pub(crate) struct ReportFault {
     pub file: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
@@ -47,7 +47,7 @@ pub struct Fault {
 }
 
 /// Reads everything; `-` is standard input, a folder means its files.
-pub fn collect(sources: &[PathBuf]) -> Collected {
+pub(crate) fn collect(sources: &[PathBuf]) -> Collected {
     let mut collected = Collected::default();
     for source in sources {
         if source == Path::new("-") {
@@ -59,7 +59,7 @@ pub fn collect(sources: &[PathBuf]) -> Collected {
                 collected.unread(&name(source), None, "there is no report in this folder");
             }
         } else {
-            // If somebody names a FIFO, it is meant: `compare <(kubectl logs ...)`.
+            // A FIFO that the user names is intended: `compare <(kubectl logs ...)`.
             collected.opened(source, Content::Reports, File::open(source));
         }
     }
@@ -147,7 +147,7 @@ impl Collected {
                 self.unread(name, Some(number), &why);
             }
             finder.line(number, kind, &line, &mut |at, found| self.found(name, at, found));
-            if kind == Line::Endless {
+            if kind == ReadLine::Endless {
                 self.unread(name, Some(number), "the line does not end within 64 MiB, so this is not a log");
                 break;
             }
@@ -173,7 +173,7 @@ impl Collected {
         self.unread.count += 1;
         if self.unread.first.len() < NAMED {
             let why = visible(&shortened(why));
-            self.unread.first.push(Fault { file: file.to_owned(), line, why });
+            self.unread.first.push(ReportFault { file: file.to_owned(), line, why });
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::self_test::report::Rail;
 use crate::text::condensed;
 
 /// The properties that are compared besides the variables, in the order of [`fixed`].
-pub const PROPERTIES: [&str; 13] = [
+pub(crate) const PROPERTIES: [&str; 14] = [
     "hca-count",
     "hcas",
     "link-layer",
@@ -21,6 +21,7 @@ pub const PROPERTIES: [&str; 13] = [
     "gid-type",
     "gid-index",
     "mtu",
+    "traffic-class",
     "driver",
     "firmware",
     "nccl",
@@ -42,7 +43,7 @@ const TEXT: usize = 64;
 /// The nodes that were read. Only what is compared is kept of a report, and each text is kept
 /// once.
 #[derive(Debug, Default)]
-pub struct Nodes {
+pub struct ComparedNodes {
     texts: IndexSet<Box<str>>,
     /// The rows, by the name of the node.
     rows: IndexMap<Text, Row>,
@@ -53,7 +54,7 @@ pub struct Nodes {
     size: usize,
 }
 
-/// The number of a text in [`Nodes::texts`].
+/// The number of a text in [`ComparedNodes::texts`].
 type Text = usize;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -129,20 +130,20 @@ pub struct Failed<'a> {
 }
 
 impl Comparison<'_> {
-    /// Whether nobody has to look at anything.
+    /// Whether nothing needs attention.
     pub fn is_clean(&self) -> bool {
         self.agree && self.failed.is_empty() && self.contradicted.is_empty()
     }
 }
 
-impl Nodes {
+impl ComparedNodes {
     /// Adds a report. If several have the same host, the last one counts.
     pub fn add(&mut self, host: &str, report: &Brief) {
         let mut row = Row {
             fixed: fixed(report).map(|value| match value {
-                Seen::Apart => Cell::Apart,
-                Seen::Nothing => Cell::Nothing,
-                Seen::Value(text) => Cell::Value(self.text(&text)),
+                SeenValue::Apart => Cell::Apart,
+                SeenValue::Nothing => Cell::Nothing,
+                SeenValue::Value(text) => Cell::Value(self.text(&text)),
             }),
             filled: report
                 .filled
@@ -313,7 +314,7 @@ impl Nodes {
 /// The hosts of each value.
 type Groups = IndexMap<Option<Text>, Vec<Text>>;
 
-/// Sorts in natural order, and in plain order where the natural order takes two texts for
+/// Sorts in natural order, and in plain order if the natural order takes two texts for
 /// equal.
 fn order(texts: &mut [&str]) {
     texts.sort_by(|a, b| natural(a, b).then(a.cmp(b)));
@@ -326,20 +327,20 @@ fn failed(report: &Brief) -> impl Iterator<Item = &str> {
 }
 
 /// A value of a node, before it has a number.
-enum Seen {
+enum SeenValue {
     Apart,
     Nothing,
     Value(String),
 }
 
-impl From<Option<String>> for Seen {
-    fn from(value: Option<String>) -> Seen {
-        value.map_or(Seen::Nothing, Seen::Value)
+impl From<Option<String>> for SeenValue {
+    fn from(value: Option<String>) -> SeenValue {
+        value.map_or(SeenValue::Nothing, SeenValue::Value)
     }
 }
 
 /// The values of [`PROPERTIES`].
-fn fixed(report: &Brief) -> [Seen; PROPERTIES.len()] {
+fn fixed(report: &Brief) -> [SeenValue; PROPERTIES.len()] {
     // The order in which a node lists its HCAs means nothing.
     let mut hcas: Vec<(String, &Rail)> = report.hcas.iter().map(|hca| (name(hca), hca)).collect();
     hcas.sort_by(|(a, _), (b, _)| natural(a, b).then_with(|| a.cmp(b)));
@@ -348,19 +349,20 @@ fn fixed(report: &Brief) -> [Seen; PROPERTIES.len()] {
     let mut distinct: Vec<&str> = hcas.iter().map(|(_, hca)| hca.hca.as_str()).collect();
     distinct.dedup();
     [
-        Seen::Value(distinct.len().to_string()),
-        if names.is_empty() { Seen::Nothing } else { Seen::Value(condensed(&names)) },
+        SeenValue::Value(distinct.len().to_string()),
+        if names.is_empty() { SeenValue::Nothing } else { SeenValue::Value(condensed(&names)) },
         each(|hca| Some(hca.link_layer.clone())),
         each(|hca| Some(hca.rate.clone())),
         each(|hca| hca.gid_type.clone()),
         each(|hca| hca.gid_index.map(|index| index.to_string())),
         each(|hca| hca.mtu.map(|mtu| mtu.to_string())),
+        each(|hca| hca.traffic_class.clone()),
         each(|hca| hca.driver.clone()),
         each(|hca| hca.firmware.clone()),
         report.nccl.clone().into(),
         report.profile.clone().into(),
-        report.nvlink.as_ref().map_or(Seen::Apart, |nvlink| Seen::Value(nvlink.channels.clone())),
-        report.nvlink.as_ref().map_or(Seen::Apart, |nvlink| nvlink.clique.clone().into()),
+        report.nvlink.as_ref().map_or(SeenValue::Apart, |nvlink| SeenValue::Value(nvlink.channels.clone())),
+        report.nvlink.as_ref().map_or(SeenValue::Apart, |nvlink| nvlink.clique.clone().into()),
     ]
 }
 
@@ -371,7 +373,7 @@ fn name(hca: &Rail) -> String {
 
 /// One value if all HCAs of a node have the same, so that a node whose HCAs have other names
 /// does not differ in everything. Otherwise, which HCAs have which value.
-fn per_hca(hcas: &[(String, &Rail)], value: fn(&Rail) -> Option<String>) -> Seen {
+fn per_hca(hcas: &[(String, &Rail)], value: fn(&Rail) -> Option<String>) -> SeenValue {
     let mut groups: Vec<(Option<String>, Vec<&str>)> = Vec::new();
     for (name, hca) in hcas {
         let value = value(hca);
@@ -381,13 +383,13 @@ fn per_hca(hcas: &[(String, &Rail)], value: fn(&Rail) -> Option<String>) -> Seen
         }
     }
     if groups.len() <= 1 {
-        return groups.pop().map_or(Seen::Apart, |(value, _)| value.into());
+        return groups.pop().map_or(SeenValue::Apart, |(value, _)| value.into());
     }
     let parts: Vec<String> = groups
         .iter()
         .map(|(value, names)| format!("{} on {}", value.as_deref().unwrap_or("none"), condensed(names)))
         .collect();
-    Seen::Value(parts.join("; "))
+    SeenValue::Value(parts.join("; "))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use memchr::memmem;
 use serde_json::error::Category;
 
 use super::brief::Brief;
-use super::lines::{LONGEST, Line};
+use super::lines::{LONGEST, ReadLine};
 use crate::self_test::report::SCHEMA;
 
 /// The text that every report contains, whatever its version.
@@ -22,11 +22,11 @@ const CUT: &str = "the report is cut";
 const TOO_LONG: &str = "the report is longer than 1 MiB";
 
 /// A report, or a sentence on why it cannot be read.
-pub type Found = Result<Brief, String>;
+pub(crate) type Found = Result<Brief, String>;
 
 /// Takes the lines of one file.
 #[derive(Debug, Default)]
-pub struct Finder {
+pub(crate) struct Finder {
     /// The start of a document that goes on in the next line.
     open: Vec<u8>,
     /// The number of the line in which the open document began.
@@ -35,8 +35,14 @@ pub struct Finder {
 
 impl Finder {
     /// Takes a line; `found` gets the number of the line in which a report begins.
-    pub fn line(&mut self, number: usize, kind: Line, text: &[u8], found: &mut dyn FnMut(usize, Found)) {
-        let goes_on = kind == Line::Whole && matches!(text.first(), Some(b' ' | b'\t' | b'}'));
+    pub(crate) fn line(
+        &mut self,
+        number: usize,
+        kind: ReadLine,
+        text: &[u8],
+        found: &mut dyn FnMut(usize, Found),
+    ) {
+        let goes_on = kind == ReadLine::Whole && matches!(text.first(), Some(b' ' | b'\t' | b'}'));
         if !self.open.is_empty() {
             if goes_on && self.open.len() + text.len() < LONGEST {
                 self.open.push(b'\n');
@@ -56,7 +62,7 @@ impl Finder {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let marked = memmem::find(text, MARK).is_some();
         let begins = text.first() == Some(&b'{');
-        if kind != Line::Whole {
+        if kind != ReadLine::Whole {
             if marked || begins {
                 found(number, Err(TOO_LONG.to_owned()));
             }
@@ -73,7 +79,7 @@ impl Finder {
     }
 
     /// Ends the file: an open document has no end.
-    pub fn end(&mut self, found: &mut dyn FnMut(usize, Found)) {
+    pub(crate) fn end(&mut self, found: &mut dyn FnMut(usize, Found)) {
         if memmem::find(&self.open, MARK).is_some() && reports(self.since, &self.open, found).is_some() {
             found(self.since, Err(CUT.to_owned()));
         }
@@ -184,7 +190,7 @@ mod tests {
         let mut add =
             |line, found: Found| all.push((line, found.map_or_else(|why| why, |report| report.host)));
         for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
-            finder.line(index + 1, Line::Whole, line, &mut add);
+            finder.line(index + 1, ReadLine::Whole, line, &mut add);
         }
         finder.end(&mut add);
         all

@@ -21,7 +21,7 @@ const LOST_DAEMON: &[u8] = b"Remote daemon: [";
 /// Lines that name no node, or another node than the one that failed, are left out:
 /// slurmstepd's `*** STEP 1.0 ON node5 CANCELLED AT ... DUE TO NODE FAILURE ***` comes from the
 /// first node of the step, whichever node has failed.
-pub fn failure(line: &[u8]) -> Option<String> {
+pub(super) fn failure(line: &[u8]) -> Option<String> {
     of_srun(line).or_else(|| of_mpirun(line))
 }
 

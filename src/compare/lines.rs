@@ -3,14 +3,14 @@
 use std::io::{self, BufRead, ErrorKind};
 
 /// In bytes; a report is not longer.
-pub const LONGEST: usize = 1 << 20;
+pub(crate) const LONGEST: usize = 1 << 20;
 
 /// In bytes. A file without an end of line within this is not a log, but `/dev/zero`, say, or a
 /// disk image.
 const ENDLESS: usize = 64 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Line {
+pub(crate) enum ReadLine {
     Whole,
     /// The line is longer than [`LONGEST`], and the rest of it was passed over.
     TooLong,
@@ -22,7 +22,7 @@ pub enum Line {
 ///
 /// # Errors
 /// Whatever the file gives.
-pub fn next(file: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Option<Line>> {
+pub(crate) fn next(file: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Option<ReadLine>> {
     line.clear();
     let mut length = 0;
     loop {
@@ -39,11 +39,11 @@ pub fn next(file: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Option<Lin
         let used = part.len() + usize::from(end.is_some());
         file.consume(used);
         if end.is_some() || at_end {
-            let kind = if length > LONGEST { Line::TooLong } else { Line::Whole };
+            let kind = if length > LONGEST { ReadLine::TooLong } else { ReadLine::Whole };
             return Ok((end.is_some() || length > 0).then_some(kind));
         }
         if length > ENDLESS {
-            return Ok(Some(Line::Endless));
+            return Ok(Some(ReadLine::Endless));
         }
     }
 }
@@ -58,7 +58,7 @@ mod tests {
         let mut file = BufReader::with_capacity(3, &b"first\n\nlast"[..]);
         let mut line = Vec::new();
         for wanted in ["first", "", "last"] {
-            assert_eq!(next(&mut file, &mut line).unwrap(), Some(Line::Whole));
+            assert_eq!(next(&mut file, &mut line).unwrap(), Some(ReadLine::Whole));
             assert_eq!(line, wanted.as_bytes());
         }
         assert_eq!(next(&mut file, &mut line).unwrap(), None);
@@ -70,17 +70,17 @@ mod tests {
         let mut file = BufReader::new(text.as_bytes());
         let mut line = Vec::new();
         let mut read = || (next(&mut file, &mut line).unwrap(), line.len());
-        assert_eq!(read(), (Some(Line::Whole), LONGEST));
-        assert_eq!(read(), (Some(Line::TooLong), LONGEST));
-        assert_eq!(read(), (Some(Line::Whole), 4));
+        assert_eq!(read(), (Some(ReadLine::Whole), LONGEST));
+        assert_eq!(read(), (Some(ReadLine::TooLong), LONGEST));
+        assert_eq!(read(), (Some(ReadLine::Whole), 4));
         assert_eq!(read(), (None, 0));
     }
 
     #[test]
     fn what_never_ends_is_given_up() {
         let mut line = Vec::new();
-        let mut file = BufReader::new(std::io::repeat(0));
-        assert_eq!(next(&mut file, &mut line).unwrap(), Some(Line::Endless));
+        let mut file = BufReader::new(io::repeat(0));
+        assert_eq!(next(&mut file, &mut line).unwrap(), Some(ReadLine::Endless));
         assert_eq!(line.len(), LONGEST);
     }
 }

@@ -6,8 +6,8 @@
 //! which nodes are the odd ones out.
 
 pub mod brief;
-pub mod collect;
-pub mod comparison;
-pub mod finder;
+pub(crate) mod collect;
+pub(crate) mod comparison;
+pub(crate) mod finder;
 mod launcher;
-pub mod lines;
+pub(crate) mod lines;

@@ -7,16 +7,16 @@ use std::time::Duration;
 use figment::value::Value;
 use indexmap::IndexMap;
 
-use super::{Demand, Excluded, values};
+use super::{Demand, Excluded, Rounds, values};
 use crate::exit;
 use crate::init::{DEFAULT_PREPARE_TIMEOUT, Remap, Rewrite};
 use crate::libraries::Wanted;
 use crate::log;
-use crate::plan::{DefaultRouteOption, ProfileOption};
+use crate::plan::{DefaultRouteOption, EnvPluginOption, ProfileOption};
 use crate::state::{Propagate, StateDir};
 
 /// What is to be known of a key.
-pub struct Key {
+pub(super) struct Key {
     /// As it is written in the file.
     pub name: &'static str,
     /// Puts a value into the configuration. An error says what was expected.
@@ -60,7 +60,7 @@ macro_rules! keys {
         }
 
         /// All keys, in the order in which they are read.
-        pub const KEYS: &[Key] = &[$(Key {
+        pub(crate) const KEYS: &[Key] = &[$(Key {
             name: $name,
             put: |config, value| {
                 config.$field = $reader(value)?;
@@ -100,12 +100,21 @@ keys! {
     "preflight-node" => preflight_node: Option<u32> = None, values::optional(values::number);
     "preflight-meet" => preflight_meet: Option<String> = None, values::optional(values::words);
 
+    /// Which pairs of nodes are tested.
+    "preflight-rounds" => preflight_rounds: Rounds = Rounds::Log, values::word(&["log", "full"]);
+
+    /// How long the test of a port may take.
+    "preflight-each" => preflight_each: Duration = Duration::from_secs(5), values::duration;
+
     /// In Gbit/s: a rail that moves less is slow.
     "preflight-min-bandwidth" => preflight_min_bandwidth: Option<f64> = None,
         values::optional(values::amount);
 
-    /// Refuse to start where a rail is slow.
+    /// Refuse to start if a rail is slow.
     "preflight-enforce-slow" => preflight_enforce_slow: bool = false, values::boolean;
+
+    /// Whether all nodes move data at once after the pairs.
+    "preflight-bisection" => preflight_bisection: bool = true, values::boolean;
 
     /// Where node 0 leaves the names of the nodes at fault.
     "preflight-exclude-file" => preflight_exclude_file: Option<PathBuf> = None,
@@ -117,9 +126,9 @@ keys! {
 
     /// Where node 0 leaves the page, and the document.
     "preflight-html" => preflight_html: Option<PathBuf> = None, values::optional(values::path);
-    "preflight-json" => preflight_json: Option<PathBuf> = None, values::optional(values::path);
+    "preflight-json-file" => preflight_json_file: Option<PathBuf> = None, values::optional(values::path);
 
-    /// Refuse to start the command where no fabric is found.
+    /// Refuse to start the command if no fabric is found.
     "require-rdma" => require_rdma: bool = false, values::boolean;
 
     /// Variables that are never filled in.
@@ -138,11 +147,18 @@ keys! {
     /// Put the variables into `/etc/nccl.conf` as well; `None`: in a container.
     "write-nccl-conf" => write_nccl_conf: Option<bool> = None, values::optional(values::boolean);
 
+    /// Whether NCCL asks our env plugin in each process.
+    "nccl-env-plugin" => nccl_env_plugin: EnvPluginOption = EnvPluginOption::Auto,
+        values::word(&["auto", "off"]);
+
     /// Where else processes that enter the container find the variables.
     "propagate" => propagate: Propagate = Propagate::default(), values::propagate;
 
     /// Without the time of a self-test.
     "prepare-timeout" => prepare_timeout: Duration = DEFAULT_PREPARE_TIMEOUT, values::duration;
+
+    /// How long to wait until the name in `MASTER_ADDR` resolves; `None` and zero: not at all.
+    "wait-for-master" => wait_for_master: Option<Duration> = None, values::optional(values::duration);
 
     /// 1 to 255.
     "refuse-exit-code" => refuse_exit_code: i32 = exit::REFUSED, values::exit_code;
@@ -152,7 +168,7 @@ keys! {
     "log-level" => log_level: log::Level = log::Level::Info,
         values::word(&["error", "warn", "info", "debug"]);
 
-    /// Look after the command also where this is not PID 1.
+    /// Look after the command also if this is not PID 1.
     "supervise" => supervise: bool = false, values::boolean;
 
     // What these mean is said at `Supervision`, which they become.
@@ -166,7 +182,7 @@ keys! {
 }
 
 /// The key of this name.
-pub fn find(name: &str) -> Option<&'static Key> {
+pub(super) fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 

@@ -9,9 +9,11 @@ use figment::{Figment, Metadata, Profile, Provider};
 
 use super::{ConfigError, Flag, keys, not_toml, values};
 use crate::facts::environment::Environment;
+use crate::sys::exec::KEPT_VARIABLE;
+use crate::text::{counted, shortened, visible};
 
 /// The file that is read when no other is named.
-pub const DEFAULT_FILE: &str = "/etc/rdma-init.toml";
+const DEFAULT_FILE: &str = "/etc/rdma-init.toml";
 
 /// The variable that names another file.
 pub const CONFIG_VARIABLE: &str = "RDMA_INIT_CONFIG";
@@ -29,13 +31,16 @@ const PREFIX: &str = "RDMA_INIT_";
 /// hundred in memory.
 const LONGEST: u64 = 256 * 1024;
 
+/// In bytes: a longer name is compared with no key.
+const LONGEST_NAME: usize = 256;
+
 /// One source of values, with the name that errors give it.
-struct Layer {
+struct ConfigLayer {
     name: String,
     values: Dict,
 }
 
-impl Provider for Layer {
+impl Provider for ConfigLayer {
     fn metadata(&self) -> Metadata {
         Metadata::named(self.name.clone())
     }
@@ -45,11 +50,12 @@ impl Provider for Layer {
     }
 }
 
-/// Merges all layers; `None` if there is no layer, so that every key has its default.
-pub fn merge(environment: &Environment, flags: Vec<Flag>) -> Result<Option<Figment>, ConfigError> {
+/// Merges all layers; `None` if there is no layer, so that every key has its default. Variables
+/// that name no key are left to [`unknown_variables`].
+pub(super) fn merge(environment: &Environment, flags: Vec<Flag>) -> Result<Option<Figment>, ConfigError> {
     let file = file(environment)?;
     // Bytes that are not UTF-8 were replaced, so the value is not what the user wrote.
-    if let Some((name, _)) = ours(environment).find(|(_, value)| value.contains(char::REPLACEMENT_CHARACTER))
+    if let Some((name, _)) = known(environment).find(|(_, value)| value.contains(char::REPLACEMENT_CHARACTER))
     {
         return Err(ConfigError(format!("the variable {name} is not UTF-8 text")));
     }
@@ -57,7 +63,7 @@ pub fn merge(environment: &Environment, flags: Vec<Flag>) -> Result<Option<Figme
     Ok(layers.fold(None, |merged: Option<Figment>, layer| Some(merged.unwrap_or_default().merge(layer))))
 }
 
-fn file(environment: &Environment) -> Result<Option<Layer>, ConfigError> {
+fn file(environment: &Environment) -> Result<Option<ConfigLayer>, ConfigError> {
     let asked_for = environment.get(CONFIG_VARIABLE).filter(|path| !path.is_empty());
     let path = asked_for.unwrap_or(DEFAULT_FILE);
     let text = match read(path) {
@@ -73,13 +79,23 @@ fn file(environment: &Environment) -> Result<Option<Layer>, ConfigError> {
     let values = toml::from_str(&text).map_err(|error: toml::de::Error| {
         ConfigError(format!("the file {path} is not valid TOML: {}", not_toml::explain(&text, &error)))
     })?;
-    Ok(Some(Layer { name: format!("the file {path}"), values }))
+    Ok(Some(ConfigLayer { name: format!("the file {path}"), values }))
 }
 
 /// Reads a regular file; a FIFO must not hang the program.
 fn read(path: &str) -> std::io::Result<String> {
-    let file: File =
-        OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path)?;
+    let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
+    let file: File = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        // Without a free descriptor, the kernel does not even look for the file.
+        Err(error) => {
+            return match std::fs::metadata(path) {
+                Ok(metadata) if metadata.file_type().is_char_device() => Ok(String::new()),
+                Ok(_) => Err(error),
+                Err(missing) => Err(missing),
+            };
+        }
+    };
     let metadata = file.metadata()?;
     // The character device is /dev/null, which means no configuration.
     let is_readable = metadata.is_file() || metadata.file_type().is_char_device();
@@ -96,19 +112,67 @@ fn ours(environment: &Environment) -> impl Iterator<Item = (&str, &str)> {
         name.starts_with(PREFIX)
             // If two entries have one name, the first one counts, as for getenv(3).
             && environment.get(name) == Some(value)
-            && ![CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE].contains(name)
+            && ![CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE, KEPT_VARIABLE].contains(name)
             && !is_unset(name, value)
             && !is_service_link(name, value)
     })
 }
 
+/// Returns the variables that set a key.
+fn known(environment: &Environment) -> impl Iterator<Item = (&str, &str)> {
+    ours(environment).filter(|(name, _)| keys::find(&key(name)).is_some())
+}
+
+/// How many unknown variables are named one by one.
+const MOST_NAMED: usize = 8;
+
+/// Returns a warning for each `RDMA_INIT_*` variable that sets nothing. Such a variable is not an
+/// error: images and shared ConfigMaps have names such as `RDMA_INIT_VERSION`, or the key of a newer
+/// version. No warning shows a value, because a mistyped `RDMA_INIT_TOKEN` holds a secret.
+pub fn unknown_variables(environment: &Environment) -> Vec<String> {
+    let mut unknown = ours(environment).map(|(name, _)| name).filter(|name| keys::find(&key(name)).is_none());
+    let mut warnings: Vec<String> = unknown.by_ref().take(MOST_NAMED).map(ignored).collect();
+    let more = unknown.count();
+    if more > 0 {
+        let variables = counted(more, "other variable");
+        warnings.push(format!("{variables} of rdma-init ({PREFIX}...) are not known and are ignored."));
+    }
+    warnings
+}
+
+fn ignored(name: &str) -> String {
+    let all = keys::names().into_iter().map(variable);
+    let others = [CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE].map(str::to_owned);
+    let meant = nearest(all.chain(others), name, PREFIX.len());
+    let advice = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_else(|| ".".to_owned());
+    format!("the variable {} is not known and is ignored{advice}", shortened(&visible(name)))
+}
+
+/// Returns the name that is close enough to be meant; the first `common` bytes are the same in all.
+fn nearest(names: impl Iterator<Item = String>, given: &str, common: usize) -> Option<String> {
+    // Every short word is near every other short word.
+    let near = 3.min(given.len().saturating_sub(common) / 2);
+    let distance = |name: String| (strsim::damerau_levenshtein(&name, given), name);
+    let closest = (given.len() <= LONGEST_NAME).then(|| names.map(distance).min()).flatten();
+    closest.filter(|(distance, _)| *distance <= near).map(|(_, name)| name)
+}
+
 /// Whether the environment says anything.
-pub fn has_variables(environment: &Environment) -> bool {
+pub(super) fn has_variables(environment: &Environment) -> bool {
     ours(environment).next().is_some()
 }
 
+/// Says why there is no token here, and what helps, if an rdma-init has kept it from the command that
+/// it started; `None` if it has not.
+pub fn kept_token(environment: &Environment) -> Option<&'static str> {
+    let has_token = environment.get(TOKEN_VARIABLE).is_some_and(|token| !token.is_empty());
+    (!has_token && environment.get(KEPT_VARIABLE).is_some()).then_some(
+        "RDMA_INIT_TOKEN is not here: the rdma-init that started the command passes it on to rdma-init itself alone, and a shell, a script or another program is in between. Run rdma-init without one in between, as in `docker run IMAGE /rdma-init preflight`, or set RDMA_INIT_TOKEN again in the script.",
+    )
+}
+
 /// The value of a key in the environment, as [`merge`] takes it.
-pub fn of_variable<'a>(environment: &'a Environment, key: &str) -> Option<&'a str> {
+pub(super) fn of_variable<'a>(environment: &'a Environment, key: &str) -> Option<&'a str> {
     let name = variable(key);
     environment.get(&name).filter(|value| !is_unset(&name, value))
 }
@@ -130,8 +194,8 @@ fn is_unset(name: &str, value: &str) -> bool {
 }
 
 /// A layer for each variable, so that an error can name it.
-fn variables(environment: &Environment) -> impl Iterator<Item = Layer> {
-    ours(environment).map(|(name, value)| {
+fn variables(environment: &Environment) -> impl Iterator<Item = ConfigLayer> {
+    known(environment).map(|(name, value)| {
         let key = key(name);
         // A text that is not a table is left as it is, and the check refuses it.
         let table = (key == "set").then(|| values::table(value.lines())).flatten();
@@ -167,32 +231,29 @@ fn is_port(text: &str) -> bool {
         && words.next().is_none()
 }
 
-fn flag((key, value): Flag) -> Layer {
-    layer(format!("the flag --{key}"), key.to_owned(), value)
+fn flag(Flag { key, option, value }: Flag) -> ConfigLayer {
+    layer(format!("the flag --{option}"), key, value)
 }
 
-fn layer(name: String, key: String, value: Value) -> Layer {
-    Layer { name, values: Map::from([(key, value)]) }
+fn layer(name: String, key: String, value: Value) -> ConfigLayer {
+    ConfigLayer { name, values: Map::from([(key, value)]) }
 }
 
-pub fn refuse_unknown_keys(figment: &Figment) -> Result<(), ConfigError> {
+pub(super) fn refuse_unknown_keys(figment: &Figment) -> Result<(), ConfigError> {
     let all = figment.data().map_err(|error| ConfigError(error.to_string()))?;
     let mut given = all.values().flat_map(|dict| dict.keys());
     let Some(key) = given.find(|key| keys::find(key).is_none()) else { return Ok(()) };
     let names = keys::names();
-    let distance = |known: &&&str| strsim::damerau_levenshtein(known, key);
-    // Every short word is near every other short word.
-    let near = 3.min(key.len() / 2);
-    let advice = match names.iter().min_by_key(distance).filter(|nearest| distance(nearest) <= near) {
+    let advice = match nearest(names.iter().map(|&name| name.to_owned()), key, 0) {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => format!("the keys are {}", names.join(", ")),
     };
-    // The value is not shown: a mistyped RDMA_INIT_TOKEN holds a secret.
+    // The value is not shown, because it may be a secret.
     Err(ConfigError(format!("unknown key {key} in {}; {advice}", source(figment, key))))
 }
 
 /// The name of the layer that a key's value comes from.
-pub fn source(figment: &Figment, key: &str) -> String {
+pub(super) fn source(figment: &Figment, key: &str) -> String {
     // A table is merged from several layers, and each of its values has a source of its own.
     // The source of the bad value counts.
     let of_table = || {

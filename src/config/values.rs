@@ -17,7 +17,7 @@ use crate::state::{Propagate, StateDir};
 use crate::sys::signals;
 
 /// The value as the user wrote it, or nearly.
-pub fn shown(value: &Value) -> String {
+pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::String(_, text) => format!("{text:?}"),
         Value::Char(_, c) => format!("{:?}", c.to_string()),
@@ -55,7 +55,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-pub fn profile(value: &Value) -> Result<ProfileOption, String> {
+pub(super) fn profile(value: &Value) -> Result<ProfileOption, String> {
     match text(value).as_deref() {
         Some("auto") => Ok(ProfileOption::Auto),
         Some("none") => Ok(ProfileOption::None),
@@ -64,7 +64,7 @@ pub fn profile(value: &Value) -> Result<ProfileOption, String> {
     }
 }
 
-pub fn path(value: &Value) -> Result<PathBuf, String> {
+pub(super) fn path(value: &Value) -> Result<PathBuf, String> {
     match value.as_str() {
         Some(path) if !path.is_empty() => Ok(path.into()),
         _ => Err("expected a path".to_owned()),
@@ -72,7 +72,7 @@ pub fn path(value: &Value) -> Result<PathBuf, String> {
 }
 
 /// An absolute path without `..`; or an empty text, which means nowhere.
-pub fn place(value: &Value) -> Result<StateDir, String> {
+pub(super) fn place(value: &Value) -> Result<StateDir, String> {
     if value.as_str() == Some("") {
         return Ok(StateDir::Nowhere);
     }
@@ -85,18 +85,20 @@ pub fn place(value: &Value) -> Result<StateDir, String> {
 }
 
 /// One of these words, which are the serde names of the type.
-pub fn word<T: DeserializeOwned>(words: &'static [&'static str]) -> impl FnOnce(&Value) -> Result<T, String> {
+pub(super) fn word<T: DeserializeOwned>(
+    words: &'static [&'static str],
+) -> impl FnOnce(&Value) -> Result<T, String> {
     move |value| value.deserialize().map_err(|_| format!("expected one of {}", words.join(", ")))
 }
 
 /// The reader of a key that has no default.
-pub fn optional<T>(
+pub(super) fn optional<T>(
     read: impl FnOnce(&Value) -> Result<T, String>,
 ) -> impl FnOnce(&Value) -> Result<Option<T>, String> {
     move |value| read(value).map(Some)
 }
 
-pub fn boolean(value: &Value) -> Result<bool, String> {
+pub(super) fn boolean(value: &Value) -> Result<bool, String> {
     match (value, text(value).as_deref()) {
         (Value::Bool(_, b), _) => Ok(*b),
         (Value::String(..) | Value::Char(..), Some("true" | "1" | "yes" | "on")) => Ok(true),
@@ -105,19 +107,19 @@ pub fn boolean(value: &Value) -> Result<bool, String> {
     }
 }
 
-pub fn duration(value: &Value) -> Result<Duration, String> {
+pub(super) fn duration(value: &Value) -> Result<Duration, String> {
     text(value)
         .and_then(|text| humantime::parse_duration(&text).ok())
         .filter(|duration| !duration.is_zero())
         .ok_or_else(|| "expected a duration such as 500ms, 25s or 2m".to_owned())
 }
 
-pub fn number(value: &Value) -> Result<u32, String> {
+pub(super) fn number(value: &Value) -> Result<u32, String> {
     text(value).and_then(|text| text.parse().ok()).ok_or_else(|| "expected a number".to_owned())
 }
 
 /// A number above 0, perhaps with a fraction.
-pub fn amount(value: &Value) -> Result<f64, String> {
+pub(super) fn amount(value: &Value) -> Result<f64, String> {
     text(value)
         .and_then(|text| text.parse().ok())
         .filter(|number: &f64| number.is_finite() && *number > 0.0)
@@ -125,11 +127,11 @@ pub fn amount(value: &Value) -> Result<f64, String> {
 }
 
 /// Text that is not empty.
-pub fn words(value: &Value) -> Result<String, String> {
+pub(super) fn words(value: &Value) -> Result<String, String> {
     text(value).filter(|text| !text.is_empty()).ok_or_else(|| "expected a text".to_owned())
 }
 
-pub fn exit_code(value: &Value) -> Result<i32, String> {
+pub(super) fn exit_code(value: &Value) -> Result<i32, String> {
     text(value)
         .and_then(|text| text.parse().ok())
         .filter(|code| (1..=255).contains(code))
@@ -137,19 +139,19 @@ pub fn exit_code(value: &Value) -> Result<i32, String> {
 }
 
 /// A signal's name or number.
-pub fn signal(value: &Value) -> Result<i32, String> {
+pub(super) fn signal(value: &Value) -> Result<i32, String> {
     text(value)
         .and_then(|text| signals::parse(&text))
         .ok_or_else(|| "expected a signal's name or number, such as TERM, SIGTERM or 15".to_owned())
 }
 
 /// `FROM:TO`, one or several.
-pub fn rewrite(value: &Value) -> Result<Rewrite, String> {
+pub(super) fn rewrite(value: &Value) -> Result<Rewrite, String> {
     Rewrite::new(&items(value).ok_or("expected FROM:TO, such as TERM:INT or HUP:0")?)
 }
 
 /// `N` or `N:M`, one or several.
-pub fn remap(value: &Value) -> Result<Remap, String> {
+pub(super) fn remap(value: &Value) -> Result<Remap, String> {
     Remap::new(&items(value).ok_or("expected N or N:M, such as 143 or 143:1")?)
 }
 
@@ -165,7 +167,7 @@ fn items(value: &Value) -> Option<Vec<String>> {
 
 /// Names in a list, or in one text with commas. An entry that is not a name is told by its
 /// number, because it may be a secret.
-pub fn names(value: &Value) -> Result<BTreeSet<String>, String> {
+pub(super) fn names(value: &Value) -> Result<BTreeSet<String>, String> {
     let names = items(value).ok_or("expected names of variables")?;
     match names.iter().position(|name| !is_variable_name(name)) {
         Some(index) => {
@@ -176,7 +178,7 @@ pub fn names(value: &Value) -> Result<BTreeSet<String>, String> {
 }
 
 /// `auto`, or a list of libraries; NCCL is always among them.
-pub fn libraries(value: &Value) -> Result<Wanted, String> {
+pub(super) fn libraries(value: &Value) -> Result<Wanted, String> {
     let names: Vec<&str> =
         ["nccl"].into_iter().chain(libraries::ALL.iter().map(|library| library.name)).collect();
     let expected = || format!("expected auto, or one or more of {}", names.join(", "));
@@ -191,7 +193,7 @@ pub fn libraries(value: &Value) -> Result<Wanted, String> {
 }
 
 /// Some of these words: a list, or one text with commas.
-pub fn propagate(value: &Value) -> Result<Propagate, String> {
+pub(super) fn propagate(value: &Value) -> Result<Propagate, String> {
     let words = items(value).unwrap_or_default();
     let has = |word: &str| words.iter().any(|known| known == word);
     let found = Propagate { profile: has("profile"), ssh: has("ssh"), environment: has("environment") };
@@ -207,7 +209,7 @@ const ASSIGNMENTS: &str = "expected a table of variables, or VARIABLE=VALUE as a
 
 /// A table; or a list or lines of `VARIABLE=VALUE`. Entries that are not of this form are told
 /// by their numbers, because they may hold a part of a secret.
-pub fn assignments(value: &Value) -> Result<IndexMap<String, String>, String> {
+pub(super) fn assignments(value: &Value) -> Result<IndexMap<String, String>, String> {
     if let Value::Dict(_, table) = value {
         let pairs = table.iter().map(|(name, value)| Ok((name.clone(), assigned(name, value)?)));
         return pairs.collect();
@@ -226,7 +228,7 @@ pub fn assignments(value: &Value) -> Result<IndexMap<String, String>, String> {
 }
 
 /// The value of a variable, if name and value are possible.
-pub fn assigned(name: &str, value: &Value) -> Result<String, String> {
+pub(super) fn assigned(name: &str, value: &Value) -> Result<String, String> {
     if !is_variable_name(name) {
         return Err(format!("{name:?} is not the name of a variable"));
     }
@@ -239,7 +241,7 @@ pub fn assigned(name: &str, value: &Value) -> Result<String, String> {
 
 /// Assignments as a table, so that layers are merged variable by variable; `None` if one of the
 /// texts is not an assignment.
-pub fn table<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Value> {
+pub(super) fn table<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Value> {
     let pairs: Option<Dict> =
         texts.map(|text| assignment(text).map(|(name, value)| (name.to_owned(), value.into()))).collect();
     pairs.map(Value::from)

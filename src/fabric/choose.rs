@@ -1,9 +1,10 @@
 //! Narrowing the usable ports down to those of the job.
 
 use super::default_route::{self, OnDefaultRoute};
-use super::port::{Candidate, Reason, Verdict, needs_own_library};
-use super::step::Step;
-use super::{gid, near};
+use super::own_interface::Index;
+use super::port::{Candidate, SkipReason, Verdict, needs_own_library};
+use super::step::NarrowingStep;
+use super::{gid, near, subnet};
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
 
@@ -14,18 +15,18 @@ pub enum Wanted<'a> {
     Rails(OnDefaultRoute),
     /// All of them.
     All,
-    /// Those that somebody has named; `by` is a phrase for who.
+    /// Those that a source has named; `by` is a phrase for that source.
     Named { selects: Box<dyn Fn(&Candidate) -> bool + 'a>, by: String },
     /// None of them, for this reason.
-    None(Reason),
+    None(SkipReason),
     /// All of them, and those that need a library of their own.
     WithOwnLibrary,
 }
 
 /// Leaves out, with the reason, what the job must not use.
-pub fn choose(facts: &Facts, ports: &mut [Candidate], wanted: &Wanted) -> Vec<Step> {
+pub fn choose(facts: &Facts, ports: &mut [Candidate], wanted: &Wanted) -> Vec<NarrowingStep> {
     match wanted {
-        Wanted::All => {}
+        Wanted::All => take_nvswitches(ports, |_| true),
         Wanted::WithOwnLibrary => {
             for port in ports.iter_mut().filter(|port| needs_own_library(port.hca, port.port)) {
                 port.verdict = Verdict::Used;
@@ -33,23 +34,43 @@ pub fn choose(facts: &Facts, ports: &mut [Candidate], wanted: &Wanted) -> Vec<St
         }
         Wanted::None(reason) => leave_out(ports, |_| true, reason),
         Wanted::Named { selects, by } => {
-            leave_out(ports, |port| !selects(port), &Reason::NotNamed { by: by.clone() });
+            leave_out(ports, |port| !selects(port), &SkipReason::NotNamed { by: by.clone() });
+            take_nvswitches(ports, selects);
         }
         Wanted::Rails(on_default_route) => return rails(facts, ports, *on_default_route),
     }
     Vec::new()
 }
 
-fn rails(facts: &Facts, ports: &mut [Candidate], on_default_route: OnDefaultRoute) -> Vec<Step> {
+/// Uses those of the ports that lead to NVSwitches for which the condition is true: what is named
+/// stands.
+fn take_nvswitches(ports: &mut [Candidate], condition: impl Fn(&Candidate) -> bool) {
+    for port in ports.iter_mut().filter(|port| port.leads_to_nvswitches()) {
+        if condition(port) {
+            port.verdict = Verdict::Used;
+        }
+    }
+}
+
+fn rails(facts: &Facts, ports: &mut [Candidate], on_default_route: OnDefaultRoute) -> Vec<NarrowingStep> {
     keep_one_link_layer(ports);
-    let is_wanted = |port: &Candidate| default_route::is_wanted(facts, on_default_route, port);
-    let mut steps = Vec::from_iter(near::leave_out_far(facts, ports, is_wanted));
-    steps.extend(default_route::decide(facts, ports, on_default_route));
-    let without_own_gid = |port: &Candidate| {
-        port.port.link_layer == LinkLayer::Ethernet && gid::own_slots(facts, port.port).is_empty()
-    };
+    let interfaces = Index::of(facts);
+    let is_wanted = default_route::wanted(facts, on_default_route);
+    let mut steps = Vec::from_iter(near::leave_out_far(facts, &interfaces, ports, is_wanted));
+    steps.extend(subnet::leave_out_others(facts, ports));
+    steps.extend(default_route::decide(facts, &interfaces, ports, on_default_route));
+    let own = gid::OwnAddresses::of(facts);
+    let without_own_gid =
+        |port: &Candidate| port.port.link_layer == LinkLayer::Ethernet && own.slots(port.port).is_empty();
     if ports.iter().any(|port| port.is_used() && !without_own_gid(port)) {
-        leave_out(ports, without_own_gid, &Reason::NoOwnGid);
+        leave_out(ports, without_own_gid, &SkipReason::NoOwnGid);
+    }
+    let is_link_local = |port: &Candidate| {
+        let slots = own.slots(port.port);
+        !slots.is_empty() && slots.iter().all(|slot| slot.is_link_local_ipv4())
+    };
+    if ports.iter().any(|port| port.is_used() && !is_link_local(port)) {
+        leave_out(ports, is_link_local, &SkipReason::LinkLocal);
     }
     steps
 }
@@ -74,12 +95,12 @@ pub fn dominant_link_layer(ports: &[Candidate]) -> Option<LinkLayer> {
 fn keep_one_link_layer(ports: &mut [Candidate]) {
     let Some(dominant) = dominant_link_layer(ports) else { return };
     for port in ports.iter_mut().filter(|p| p.is_used() && p.port.link_layer != dominant) {
-        port.leave_out(Reason::OtherLinkLayer(port.port.link_layer.clone(), dominant.clone()));
+        port.leave_out(SkipReason::OtherLinkLayer(port.port.link_layer.clone(), dominant.clone()));
     }
 }
 
 /// Leaves out those of the used ports for which the condition is true.
-fn leave_out(ports: &mut [Candidate], condition: impl Fn(&Candidate) -> bool, reason: &Reason) {
+fn leave_out(ports: &mut [Candidate], condition: impl Fn(&Candidate) -> bool, reason: &SkipReason) {
     for port in ports.iter_mut().filter(|port| port.is_used()) {
         if condition(port) {
             port.leave_out(reason.clone());

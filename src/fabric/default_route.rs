@@ -1,14 +1,15 @@
 //! HCAs with an interface that carries a default route. Most of them are the front-end NICs of
 //! a RoCE host, for its TCP traffic; some are rails.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::interface;
-use super::own_interface::{self, is_here};
-use super::port::{Candidate, Reason, Verdict};
-use super::step::{KeptRails, Step};
-use super::which_route::WhichRoute;
+use super::own_interface::Index;
+use super::port::{Candidate, SkipReason, Verdict};
+use super::step::WhichRoute;
+use super::step::{KeptRails, NarrowingStep};
 use crate::facts::Facts;
+use crate::facts::net::Interface;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::route::Route;
 
@@ -19,7 +20,7 @@ pub enum OnDefaultRoute {
     Judged,
     /// It is used.
     Used,
-    /// It is left out, even where there is no other port. The phrase tells who says so.
+    /// It is skipped, even if there is no other port. The phrase names the source.
     LeftOut(&'static str),
 }
 
@@ -31,13 +32,19 @@ struct Carrier<'a> {
 }
 
 /// Leaves these HCAs out, except those that are rails.
-pub fn decide(facts: &Facts, ports: &mut [Candidate], what: OnDefaultRoute) -> Vec<Step> {
+pub(crate) fn decide(
+    facts: &Facts,
+    interfaces: &Index,
+    ports: &mut [Candidate],
+    what: OnDefaultRoute,
+) -> Vec<NarrowingStep> {
     let routes = interface::default_routes(facts);
+    let best = BestRoutes::of(facts, &routes);
     let mut carriers: Vec<Carrier> = ports
         .iter()
         .enumerate()
         .filter(|(_, port)| port.is_used())
-        .filter_map(|(index, port)| Some(Carrier { port: index, route: carried(facts, &routes, port)? }))
+        .filter_map(|(index, port)| Some(Carrier { port: index, route: best.carried(port)? }))
         .collect();
     match what {
         OnDefaultRoute::Used => Vec::new(),
@@ -48,29 +55,56 @@ pub fn decide(facts: &Facts, ports: &mut [Candidate], what: OnDefaultRoute) -> V
         OnDefaultRoute::Judged => {
             // On InfiniBand, the TCP traffic of the same port does not matter.
             carriers.retain(|carrier| ports[carrier.port].port.link_layer == LinkLayer::Ethernet);
-            leave_out_front_end(facts, ports, &carriers, &routes);
-            steps(facts, ports, &carriers, &routes)
+            leave_out_front_end(facts, interfaces, ports, &carriers, &routes);
+            steps(facts, interfaces, ports, &carriers, &routes)
         }
     }
 }
 
-/// Whether somebody has said that a port is to be used although its interface carries a
-/// default route.
-#[must_use]
-pub fn is_wanted(facts: &Facts, what: OnDefaultRoute, port: &Candidate) -> bool {
-    what == OnDefaultRoute::Used && carried(facts, &interface::default_routes(facts), port).is_some()
+/// Whether the user or a profile says that a port is used although its interface
+/// carries a default route.
+pub(crate) fn wanted(facts: &Facts, what: OnDefaultRoute) -> impl Fn(&Candidate) -> bool {
+    let best = match what {
+        OnDefaultRoute::Used => Some(BestRoutes::of(facts, &interface::default_routes(facts))),
+        OnDefaultRoute::Judged | OnDefaultRoute::LeftOut(_) => None,
+    };
+    move |port| best.as_ref().is_some_and(|best| best.carried(port).is_some())
 }
 
-/// The first of these routes, which are sorted with the best one first, that a port's interface
-/// carries.
-fn carried<'a>(facts: &Facts, routes: &[&'a Route], port: &Candidate) -> Option<&'a Route> {
-    routes.iter().find(|route| carries(facts, port.hca, port.port, &route.interface)).copied()
+/// The best default route of each interface that has one, the best one first.
+struct BestRoutes<'a> {
+    routes: Vec<&'a Route>,
+    /// The interface of each route, in the same order.
+    interfaces: Index<'a>,
 }
 
-/// Whether a port's interface is the one named, in our own network namespace: by the GID
-/// of one of our addresses, or by the PCI device.
-pub fn carries(facts: &Facts, hca: &Hca, port: &Port, interface: &str) -> bool {
-    let Some(interface) = facts.net.interface(interface) else { return false };
+impl<'a> BestRoutes<'a> {
+    /// Of these routes, which are sorted with the best one first, the first of each interface.
+    fn of(facts: &'a Facts, routes: &[&'a Route]) -> BestRoutes<'a> {
+        let by_name = facts.net.by_name();
+        let mut known = HashSet::new();
+        let first = routes.iter().filter(|route| known.insert(route.interface.as_str()));
+        let (routes, interfaces) =
+            first.filter_map(|route| Some((*route, *by_name.get(route.interface.as_str())?))).unzip();
+        BestRoutes { routes, interfaces: Index::of_these(interfaces) }
+    }
+
+    /// Returns the first route whose interface is the port's, as [`is_of`] has it.
+    fn carried(&self, port: &Candidate) -> Option<&'a Route> {
+        let is_ethernet = port.port.link_layer == LinkLayer::Ethernet;
+        let by_gid = self.interfaces.by_name(port.port).filter(|_| is_ethernet);
+        let found = by_gid.into_iter().chain(self.interfaces.by_device(port.hca)).min();
+        found.map(|position| self.routes[position])
+    }
+}
+
+/// Whether a port's interface is the one named, in our own network namespace.
+pub(crate) fn carries(facts: &Facts, hca: &Hca, port: &Port, interface: &str) -> bool {
+    facts.net.interface(interface).is_some_and(|interface| is_of(hca, port, interface))
+}
+
+/// Whether an interface is a port's: by the GID of one of our addresses, or by the PCI device.
+fn is_of(hca: &Hca, port: &Port, interface: &Interface) -> bool {
     let by_gid = port.link_layer == LinkLayer::Ethernet
         && port.gids.slots.iter().any(|gid| {
             gid.netdev.as_ref() == Some(&interface.name)
@@ -82,7 +116,13 @@ pub fn carries(facts: &Facts, hca: &Hca, port: &Port, interface: &str) -> bool {
 /// Leaves out, in this order, as far as the other HCAs are then enough: those that are slower
 /// than the others, and so not rails; all that carry a default route; and only those that carry
 /// the route of the lowest metric.
-fn leave_out_front_end(facts: &Facts, ports: &mut [Candidate], carriers: &[Carrier], routes: &[&Route]) {
+fn leave_out_front_end(
+    facts: &Facts,
+    interfaces: &Index,
+    ports: &mut [Candidate],
+    carriers: &[Carrier],
+    routes: &[&Route],
+) {
     let fastest_other = Split::of(ports, carriers).fastest_rest();
     let best = carriers.iter().map(|carrier| carrier.route.metric).min();
     let slower: Vec<bool> =
@@ -96,7 +136,7 @@ fn leave_out_front_end(facts: &Facts, ports: &mut [Candidate], carriers: &[Carri
         let members =
             carriers.iter().zip(group).filter(|(carrier, is_in)| *is_in && ports[carrier.port].is_used());
         let members: Vec<Carrier> = members.map(|(carrier, _)| *carrier).collect();
-        if Split::of(ports, &members).can_do_without(facts) {
+        if Split::of(ports, &members).can_do_without(facts, interfaces) {
             leave_out(ports, &members, route, None);
         }
     }
@@ -113,8 +153,8 @@ struct Split<'a, 'b> {
 impl<'a, 'b> Split<'a, 'b> {
     fn of(ports: &'a [Candidate<'b>], some: &[Carrier]) -> Split<'a, 'b> {
         let (used, others): (Vec<_>, Vec<_>) = ports.iter().enumerate().partition(|(_, port)| port.is_used());
-        let (some, rest): (Vec<_>, Vec<_>) =
-            used.into_iter().partition(|(index, _)| some.iter().any(|carrier| carrier.port == *index));
+        let some: HashSet<usize> = some.iter().map(|carrier| carrier.port).collect();
+        let (some, rest): (Vec<_>, Vec<_>) = used.into_iter().partition(|(index, _)| some.contains(index));
         let ports = |of: Vec<(usize, &'a Candidate<'b>)>| of.into_iter().map(|(_, port)| port).collect();
         Split { some: ports(some), rest: ports(rest), others: ports(others) }
     }
@@ -130,45 +170,45 @@ impl<'a, 'b> Split<'a, 'b> {
         !self.rest.is_empty() && self.fastest_rest() >= fastest
     }
 
-    /// The number of HCAs of the rest and the number of GPUs, where there are more GPUs. An HCA
-    /// with its interface in another network namespace cannot be a rail. But where that is so
-    /// for all of them, they count: they are the rails, and somebody forgot to give the
+    /// The number of HCAs of the rest and the number of GPUs, if there are more GPUs. An HCA
+    /// with its interface in another network namespace cannot be a rail. But if that is so
+    /// for all of them, they count: they are the rails, and a person forgot to give the
     /// container their network.
-    fn shortage(&self, facts: &Facts) -> Option<(usize, usize)> {
+    fn shortage(&self, facts: &Facts, interfaces: &Index) -> Option<(usize, usize)> {
         // A rail that has lost its cable is a rail all the same, and no other HCA takes its place.
-        let down = self.others.iter().filter(|port| has_lost_its_link(facts, port));
+        let down = self.others.iter().filter(|port| has_lost_its_link(interfaces, port));
         let rails = self.rest.iter().chain(down).copied();
         let (here, elsewhere): (Vec<&Candidate>, Vec<&Candidate>) =
-            rails.partition(|port| is_here(facts, port));
+            rails.partition(|port| interfaces.is_here(port));
         let rails = if here.is_empty() { elsewhere } else { here };
         let hcas = rails.iter().map(|port| port.hca.name.as_str()).collect::<BTreeSet<&str>>().len();
         let gpus = usize::try_from(facts.gpu.count?).ok()?;
         (hcas < gpus).then_some((hcas, gpus))
     }
 
-    /// Whether the rest is as fast, and enough for the GPUs. It need not be enough where these
+    /// Whether the rest is as fast, and enough for the GPUs. It need not be enough if these
     /// are slower than the rest, and so not rails.
-    fn can_do_without(&self, facts: &Facts) -> bool {
+    fn can_do_without(&self, facts: &Facts, interfaces: &Index) -> bool {
         let is_slower = self.some.iter().all(|port| port.port.gigabits() < self.fastest_rest());
-        self.rest_is_as_fast() && (is_slower || self.shortage(facts).is_none())
+        self.rest_is_as_fast() && (is_slower || self.shortage(facts, interfaces).is_none())
     }
 }
 
 /// Whether a RoCE port that is DOWN, the only one of its HCA, is a rail that has lost its link.
 /// Drivers report Disabled both without a link and for an interface that was never brought up
-/// (`mlx5_query_port_roce`); the flags of the interface tell which, where it is in this
+/// (`mlx5_query_port_roce`); the flags of the interface tell which, if it is in this
 /// container.
-fn has_lost_its_link(facts: &Facts, port: &Candidate) -> bool {
-    let is_down = matches!(&port.verdict, Verdict::LeftOut(Reason::PortState(state)) if state == "DOWN");
+fn has_lost_its_link(interfaces: &Index, port: &Candidate) -> bool {
+    let is_down = matches!(&port.verdict, Verdict::LeftOut(SkipReason::PortState(state)) if state == "DOWN");
     let is_meant = port.port.physical_state != "Disabled"
-        || own_interface::of(facts, port.hca, port.port).is_some_and(|found| found.has_flag("UP"));
+        || interfaces.find(port.hca, port.port).is_some_and(|found| found.has_flag("UP"));
     is_down && is_meant && port.port.link_layer == LinkLayer::Ethernet && port.hca.ports.len() == 1
 }
 
 fn leave_out(ports: &mut [Candidate], carriers: &[Carrier], which: WhichRoute, by: Option<&'static str>) {
     for Carrier { port, route } in carriers {
         let interface = route.interface.clone();
-        ports[*port].leave_out(Reason::CarriesDefaultRoute { interface, route: which, by });
+        ports[*port].leave_out(SkipReason::CarriesDefaultRoute { interface, route: which, by });
     }
 }
 
@@ -181,22 +221,28 @@ fn which_route(routes: &[&Route]) -> WhichRoute {
 }
 
 /// What was left out and what was kept, and those that are kept as rails.
-fn steps(facts: &Facts, ports: &[Candidate], carriers: &[Carrier], routes: &[&Route]) -> Vec<Step> {
+fn steps(
+    facts: &Facts,
+    interfaces: &Index,
+    ports: &[Candidate],
+    carriers: &[Carrier],
+    routes: &[&Route],
+) -> Vec<NarrowingStep> {
     if carriers.is_empty() {
         return Vec::new();
     }
     let (kept, out): (Vec<Carrier>, Vec<Carrier>) =
         carriers.iter().partition(|carrier| ports[carrier.port].is_used());
     let names = |of: &[Carrier]| of.iter().map(|carrier| ports[carrier.port].name()).collect();
-    let mut steps = vec![Step::DefaultRoute { left_out: names(&out), kept: names(&kept) }];
+    let mut steps = vec![NarrowingStep::DefaultRoute { left_out: names(&out), kept: names(&kept) }];
     let split = Split::of(ports, &kept);
-    if let Some((hcas, gpus)) = split.shortage(facts)
+    if let Some((hcas, gpus)) = split.shortage(facts, interfaces)
         && !kept.is_empty()
         && split.rest_is_as_fast()
     {
         let name = |carrier: &Carrier| (ports[carrier.port].name(), carrier.route.interface.clone());
         let rails = kept.iter().map(name).collect();
-        steps.push(Step::Kept(KeptRails { rails, route: which_route(routes), hcas, gpus }));
+        steps.push(NarrowingStep::Kept(KeptRails { rails, route: which_route(routes), hcas, gpus }));
     }
     steps
 }
@@ -205,7 +251,6 @@ fn steps(facts: &Facts, ports: &[Candidate], carriers: &[Carrier], routes: &[&Ro
 mod tests {
     use super::*;
     use crate::fabric::{Wanted, candidates, choose};
-    use crate::facts::net::Interface;
     use crate::facts::rdma::Uverbs;
     use serde_json::json;
 
@@ -237,7 +282,7 @@ mod tests {
     }
 
     /// The verdicts, and what was done.
-    fn decided(facts: &Facts, what: OnDefaultRoute) -> (Vec<Verdict>, Vec<Step>) {
+    fn decided(facts: &Facts, what: OnDefaultRoute) -> (Vec<Verdict>, Vec<NarrowingStep>) {
         let mut ports = candidates(facts);
         let steps = choose(facts, &mut ports, &Wanted::Rails(what));
         (ports.into_iter().map(|port| port.verdict).collect(), steps)
@@ -256,7 +301,7 @@ mod tests {
     fn kept(facts: &Facts) -> Option<KeptRails> {
         let (_, steps) = decided(facts, OnDefaultRoute::Judged);
         steps.into_iter().find_map(|step| match step {
-            Step::Kept(kept) => Some(kept),
+            NarrowingStep::Kept(kept) => Some(kept),
             _ => None,
         })
     }
@@ -264,7 +309,7 @@ mod tests {
     #[test]
     fn of_several_default_routes_the_reason_says_which_one_it_is() {
         let out = |facts: &Facts, port: usize| match &decided(facts, OnDefaultRoute::Judged).0[port] {
-            Verdict::LeftOut(Reason::CarriesDefaultRoute { interface, route, by: None }) => {
+            Verdict::LeftOut(SkipReason::CarriesDefaultRoute { interface, route, by: None }) => {
                 Some((interface.clone(), *route))
             }
             _ => None,
@@ -339,11 +384,11 @@ mod tests {
     fn somebody_s_word_decides_otherwise() {
         let three = host(&[100, 200, 200], &[(0, 0)], Some(2));
         assert_eq!(used(&three, OnDefaultRoute::Used), [0, 1, 2]);
-        let out = OnDefaultRoute::LeftOut("somebody");
+        let out = OnDefaultRoute::LeftOut("the configuration");
         assert_eq!(used(&host(&[200, 200], &[(0, 0)], Some(2)), out), [1]);
         let [verdict] = decided(&host(&[200], &[(0, 0)], Some(2)), out).0.try_into().unwrap();
         let (interface, route) = ("eth0".to_owned(), WhichRoute::Only);
-        let reason = Reason::CarriesDefaultRoute { interface, route, by: Some("somebody") };
+        let reason = SkipReason::CarriesDefaultRoute { interface, route, by: Some("the configuration") };
         assert_eq!(verdict, Verdict::LeftOut(reason), "even the only one");
     }
 

@@ -37,14 +37,14 @@ impl Distance {
     }
 }
 
-/// How far an HCA is from a GPU; `None` where the place of one of them is not known.
-pub fn of_hca(gpu: &PciDevice, hca: &Hca) -> Option<Distance> {
+/// How far an HCA is from a GPU; `None` if the place of one of them is not known.
+pub(crate) fn of_hca(gpu: &PciDevice, hca: &Hca) -> Option<Distance> {
     let path = hca.pci_path.clone()?;
     between(gpu, &PciDevice { path, numa_node: hca.numa_node })
 }
 
-/// `None` where one of them is no PCI device.
-pub fn between(one: &PciDevice, other: &PciDevice) -> Option<Distance> {
+/// `None` if one of them is no PCI device.
+pub(crate) fn between(one: &PciDevice, other: &PciDevice) -> Option<Distance> {
     // Without NUMA there is one node, which the kernel calls -1.
     let node = |device: &PciDevice| device.numa_node.unwrap_or(-1);
     let (a, b) = (chain(&one.path)?, chain(&other.path)?);

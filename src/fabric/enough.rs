@@ -4,8 +4,8 @@ use super::port::Candidate;
 use crate::facts::Facts;
 
 /// Whether there are at least as many ports in use as GPUs, and no rail is missing. One is
-/// missing where the `missing` ports would make the number a multiple of the number of GPUs:
-/// four GPUs with seven of eight rails are one rail short. `None` where the number of GPUs is
+/// missing if the `missing` ports would make the number a multiple of the number of GPUs:
+/// four GPUs with seven of eight rails are one rail short. `None` if the number of GPUs is
 /// not known.
 pub fn enough(facts: &Facts, ports: &[Candidate], missing: usize) -> Option<bool> {
     let gpus = facts.gpu.count.filter(|count| *count > 0)? as usize;
@@ -27,7 +27,7 @@ mod tests {
             facts.gpu.count = gpus;
             let (hca, port) = (Hca::default(), Port::default());
             let port = Candidate { hca: &hca, port: &port, verdict: Verdict::Used };
-            super::enough(&facts, &vec![port; used], missing)
+            enough(&facts, &vec![port; used], missing)
         };
         // DGX Spark, dual-port cards with one cable, cards for storage.
         for (gpus, used, missing) in [(1, 2, 2), (8, 8, 8), (8, 8, 2), (8, 10, 1), (4, 4, 4)] {

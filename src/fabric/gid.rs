@@ -3,62 +3,99 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use ipnet::IpNet;
+
 use super::port::Candidate;
 use crate::facts::Facts;
 use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::{LinkLayer, Port};
 
 /// `sgid_index` of a queue pair has eight bits (`ibv_global_route`).
-pub const LARGEST_INDEX: u32 = 255;
+pub(crate) const LARGEST_INDEX: u32 = 255;
 
-/// The slots that hold a routable RoCE v2 GID of one of our own addresses, IPv4
-/// first. The netdev does not decide: its name may be another namespace's.
+/// The addresses of this container, in which those of the GIDs of many ports are looked up.
+pub(crate) struct OwnAddresses(BTreeSet<IpAddr>);
+
+impl OwnAddresses {
+    pub(crate) fn of(facts: &Facts) -> OwnAddresses {
+        OwnAddresses(facts.net.own_addresses().collect())
+    }
+
+    /// The slots that hold a routable RoCE v2 GID of one of our own addresses, IPv4
+    /// first. The netdev does not decide: its name may be another namespace's. A link-local address
+    /// of IPv4 counts only on a port that has no other.
+    pub(crate) fn slots<'a>(&self, port: &'a Port) -> Vec<&'a Gid> {
+        let mut slots: Vec<&Gid> = port
+            .gids
+            .slots
+            .iter()
+            .filter(|gid| gid.kind == GidType::RoceV2 && gid.index <= LARGEST_INDEX)
+            .filter(|gid| !gid.is_link_local() && self.0.contains(&gid.address()))
+            .collect();
+        if slots.iter().any(|gid| !gid.is_link_local_ipv4()) {
+            slots.retain(|gid| !gid.is_link_local_ipv4());
+        }
+        slots.sort_by_key(|gid| (gid.address().is_ipv6(), gid.index));
+        slots
+    }
+}
+
+/// As [`OwnAddresses::slots`], for a single port.
 pub fn own_slots<'a>(facts: &Facts, port: &'a Port) -> Vec<&'a Gid> {
-    let own: BTreeSet<IpAddr> = facts.net.own_addresses().collect();
-    let mut slots: Vec<&Gid> = port
-        .gids
-        .slots
-        .iter()
-        .filter(|gid| gid.kind == GidType::RoceV2 && gid.index <= LARGEST_INDEX)
-        .filter(|gid| !gid.is_link_local() && own.contains(&gid.address()))
-        .collect();
-    slots.sort_by_key(|gid| (gid.address().is_ipv6(), gid.index));
-    slots
+    OwnAddresses::of(facts).slots(port)
+}
+
+/// The network of the interface that has an address.
+pub(crate) fn own_network(facts: &Facts, address: IpAddr) -> Option<IpNet> {
+    let mut nets = facts.net.interfaces.iter().flat_map(|interface| &interface.addresses);
+    nets.find(|net| net.addr() == address).map(|net| net.trunc())
+}
+
+/// The narrowest network that holds all of these; `None` if they are of two families.
+pub(crate) fn common_network(nets: &[IpNet]) -> Option<IpNet> {
+    let (first, rest) = nets.split_first()?;
+    rest.iter().try_fold(first.trunc(), |mut common, net| {
+        while !common.contains(net) {
+            common = common.supernet()?;
+        }
+        Some(common)
+    })
 }
 
 /// A used RoCE port, with the slots that would be right.
 #[derive(Clone)]
-pub struct Rail<'a> {
+pub(crate) struct RailGids<'a> {
     /// As [`Candidate::name`] has it.
     pub name: String,
     pub port: &'a Port,
     pub slots: Vec<&'a Gid>,
 }
 
-impl<'a> Rail<'a> {
-    /// The GID of a slot, where that slot is right.
-    pub fn at(&self, index: u32) -> Option<&'a Gid> {
+impl<'a> RailGids<'a> {
+    /// The GID of a slot, if that slot is right.
+    pub(crate) fn at(&self, index: u32) -> Option<&'a Gid> {
         self.slots.iter().find(|gid| gid.index == index).copied()
     }
 
-    pub fn has(&self, index: u32) -> bool {
+    pub(crate) fn has(&self, index: u32) -> bool {
         self.at(index).is_some()
     }
 }
 
 /// The used RoCE ports.
-pub fn rails<'a>(facts: &Facts, ports: &[Candidate<'a>]) -> Vec<Rail<'a>> {
+pub(crate) fn rails<'a>(facts: &Facts, ports: &[Candidate<'a>]) -> Vec<RailGids<'a>> {
     let used = ports.iter().filter(|port| port.is_used() && port.port.link_layer == LinkLayer::Ethernet);
-    used.map(|port| Rail { name: port.name(), port: port.port, slots: own_slots(facts, port.port) }).collect()
+    let own = OwnAddresses::of(facts);
+    used.map(|port| RailGids { name: port.name(), port: port.port, slots: own.slots(port.port) }).collect()
 }
 
-/// Each rail with its IPv4 slots where every rail has one, else with its IPv6
-/// slots where every rail has one, else with what there is.
-pub fn of_one_family<'a>(rails: &[Rail<'a>]) -> Vec<Rail<'a>> {
-    let of = |ipv6: bool| -> Option<Vec<Rail>> {
-        let filtered: Vec<Rail> = rails
+/// Each rail with its IPv4 slots if every rail has one, else with its IPv6
+/// slots if every rail has one, else with what there is.
+pub(crate) fn of_one_family<'a>(rails: &[RailGids<'a>]) -> Vec<RailGids<'a>> {
+    let of = |ipv6: bool| -> Option<Vec<RailGids>> {
+        let filtered: Vec<RailGids> = rails
             .iter()
-            .map(|rail| Rail {
+            .map(|rail| RailGids {
                 slots: rail.slots.iter().filter(|g| g.address().is_ipv6() == ipv6).copied().collect(),
                 ..rail.clone()
             })
@@ -71,7 +108,7 @@ pub fn of_one_family<'a>(rails: &[Rail<'a>]) -> Vec<Rail<'a>> {
 /// Whether a slot is right on every rail, with GIDs of one family: an IPv4 GID cannot reach an
 /// IPv6 one.
 #[must_use]
-pub fn is_right_everywhere(rails: &[Rail], index: u32) -> bool {
+pub(crate) fn is_right_everywhere(rails: &[RailGids], index: u32) -> bool {
     let at: Option<Vec<&Gid>> = rails.iter().map(|rail| rail.at(index)).collect();
     let mut families = at.unwrap_or_default().into_iter().map(|gid| gid.address().is_ipv6());
     families.next().is_some_and(|first| families.all(|family| family == first))
@@ -79,14 +116,14 @@ pub fn is_right_everywhere(rails: &[Rail], index: u32) -> bool {
 
 /// The lowest slot that is right on every rail.
 #[must_use]
-pub fn common_index(rails: &[Rail]) -> Option<u32> {
+pub(crate) fn common_index(rails: &[RailGids]) -> Option<u32> {
     let slots = rails.first()?.slots.iter().map(|gid| gid.index);
     slots.filter(|index| rails.iter().all(|rail| rail.has(*index))).min()
 }
 
 /// The slot that is right on the most rails, the lowest of several, and on how many.
 #[must_use]
-pub fn most_common_index(rails: &[Rail]) -> Option<(u32, usize)> {
+pub(crate) fn most_common_index(rails: &[RailGids]) -> Option<(u32, usize)> {
     let mut count: BTreeMap<u32, usize> = BTreeMap::new();
     for gid in rails.iter().flat_map(|rail| &rail.slots) {
         *count.entry(gid.index).or_default() += 1;
@@ -98,8 +135,29 @@ pub fn most_common_index(rails: &[Rail]) -> Option<(u32, usize)> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_narrowest_network_that_holds_all() {
+        let range = |nets: &[&str]| {
+            let nets: Vec<IpNet> = nets.iter().map(|net| net.parse().unwrap()).collect();
+            common_network(&nets).map(|net| net.to_string())
+        };
+        for (nets, wanted) in [
+            (&["25.11.128.2/32", "25.11.128.34/32"][..], Some("25.11.128.0/26")),
+            (&["10.0.0.1/32"], Some("10.0.0.1/32")),
+            (&["10.0.1.0/24", "10.0.1.0/24"], Some("10.0.1.0/24")),
+            (&["10.0.1.0/24", "10.0.2.0/30"], Some("10.0.0.0/22")),
+            (&["10.0.0.1/32", "192.168.0.1/32"], Some("0.0.0.0/0")),
+            (&["fd00::1/128", "fd00::2/128"], Some("fd00::/126")),
+            (&["fd00:1::/64", "fd00:2::/64"], Some("fd00::/30")),
+            (&["10.0.0.1/32", "fd00::1/128"], None),
+            (&[], None),
+        ] {
+            assert_eq!(range(nets).as_deref(), wanted, "{nets:?}");
+        }
+    }
+
     /// Rails by their slots, each an index and an address.
-    fn with_rails<T>(rails: &[&[(u32, &str)]], look: impl Fn(&[Rail]) -> T) -> T {
+    fn with_rails<T>(rails: &[&[(u32, &str)]], look: impl Fn(&[RailGids]) -> T) -> T {
         let gid = |(index, address): &(u32, &str)| {
             let address: IpAddr = address.parse().unwrap();
             let gid = match address {
@@ -110,8 +168,8 @@ mod tests {
         };
         let gids: Vec<Vec<Gid>> = rails.iter().map(|slots| slots.iter().map(gid).collect()).collect();
         let port = Port::default();
-        let rail = |slots| Rail { name: String::new(), port: &port, slots: Vec::from_iter(slots) };
-        look(&gids.iter().map(rail).collect::<Vec<Rail>>())
+        let rail = |slots| RailGids { name: String::new(), port: &port, slots: Vec::from_iter(slots) };
+        look(&gids.iter().map(rail).collect::<Vec<RailGids>>())
     }
 
     #[test]
@@ -134,10 +192,50 @@ mod tests {
     }
 
     #[test]
+    fn a_common_network_is_the_narrowest() {
+        let common = |nets: &[&str]| {
+            let nets: Vec<IpNet> = nets.iter().map(|net| net.parse().unwrap()).collect();
+            common_network(&nets).map(|net| net.to_string())
+        };
+        for (nets, wanted) in [
+            (&["172.16.1.9/32", "172.16.1.11/32"][..], Some("172.16.1.8/30")),
+            (&["172.16.1.0/24", "172.16.3.0/24"], Some("172.16.0.0/22")),
+            (&["10.0.0.0/8", "10.1.0.0/16"], Some("10.0.0.0/8")),
+            (&["fd00::1/128", "fd00::2/128"], Some("fd00::/126")),
+            (&["10.0.0.1/32", "192.168.0.1/32"], Some("0.0.0.0/0")),
+            (&["10.0.0.1/32", "fd00::1/128"], None),
+            (&[], None),
+        ] {
+            assert_eq!(common(nets).as_deref(), wanted, "{nets:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_local_address_counts_where_there_is_no_other() {
+        let slots = |addresses: &[&str]| {
+            let mut facts = Facts::default();
+            let own = addresses.iter().map(|address| format!("{address}/24").parse().unwrap());
+            let interface = crate::facts::net::Interface { addresses: own.collect(), ..Default::default() };
+            facts.net.interfaces.push(interface);
+            let gids = addresses.iter().zip(0..).map(|(address, index)| Gid {
+                index,
+                gid: format!("::ffff:{address}").parse().unwrap(),
+                kind: GidType::RoceV2,
+                netdev: None,
+            });
+            let gids = crate::facts::gid::GidTable { slots: gids.collect(), ..Default::default() };
+            let port = Port { gids, ..Port::default() };
+            own_slots(&facts, &port).iter().map(|gid| gid.index).collect::<Vec<u32>>()
+        };
+        assert_eq!(slots(&["169.254.1.9", "10.0.0.1"]), [1]);
+        assert_eq!(slots(&["169.254.1.9", "169.254.2.9"]), [0, 1]);
+    }
+
+    #[test]
     fn ipv4_comes_before_ipv6_where_every_rail_has_it() {
         let families = |rails: &[&[(u32, &str)]]| {
             with_rails(rails, |rails| {
-                let of = |rail: &Rail| rail.slots.iter().map(|gid| gid.index).collect::<Vec<u32>>();
+                let of = |rail: &RailGids| rail.slots.iter().map(|gid| gid.index).collect::<Vec<u32>>();
                 of_one_family(rails).iter().map(of).collect::<Vec<_>>()
             })
         };

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::which_route::WhichRoute;
+use super::step::WhichRoute;
 use crate::facts::Facts;
 use crate::facts::net::Interface;
 use crate::facts::route::Route;
@@ -29,7 +29,7 @@ pub enum Because {
 }
 
 impl Because {
-    /// The variable that has the address of the job's master, where that decides.
+    /// The variable that has the address of the job's master, if that decides.
     pub fn variable(self) -> Option<&'static str> {
         match self {
             Because::HasMaster(_) | Because::RouteToMaster(_) => Some("MASTER_ADDR"),
@@ -40,7 +40,7 @@ impl Because {
 
 /// A way to find the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum InterfaceSearch {
     /// Where the job's master is reached.
     ToMaster,
     DefaultRoute,
@@ -50,13 +50,13 @@ pub enum Way {
 
 /// Each way in turn, up to the first that finds an interface.
 #[must_use]
-pub fn tries(facts: &Facts) -> Vec<(Way, Option<InterfaceChoice>)> {
+pub(crate) fn tries(facts: &Facts) -> Vec<(InterfaceSearch, Option<InterfaceChoice>)> {
     let mut tries = Vec::new();
-    for way in [Way::ToMaster, Way::DefaultRoute, Way::Only] {
+    for way in [InterfaceSearch::ToMaster, InterfaceSearch::DefaultRoute, InterfaceSearch::Only] {
         let choice = match way {
-            Way::ToMaster => to_master(facts),
-            Way::DefaultRoute => of_default_route(facts),
-            Way::Only => only(facts),
+            InterfaceSearch::ToMaster => to_master(facts),
+            InterfaceSearch::DefaultRoute => of_default_route(facts),
+            InterfaceSearch::Only => only(facts),
         };
         let is_found = choice.is_some();
         tries.push((way, choice));
@@ -69,7 +69,7 @@ pub fn tries(facts: &Facts) -> Vec<(Way, Option<InterfaceChoice>)> {
 
 /// From the routes: where the job's master is reached, else the default route,
 /// else the only interface that there is.
-pub fn choose(facts: &Facts) -> Option<InterfaceChoice> {
+pub(crate) fn choose(facts: &Facts) -> Option<InterfaceChoice> {
     tries(facts).pop()?.1
 }
 
@@ -93,7 +93,7 @@ fn only(facts: &Facts) -> Option<InterfaceChoice> {
     }
 }
 
-/// By the route to `MASTER_ADDR`, where that is an address and not a name.
+/// By the route to `MASTER_ADDR`, if that is an address and not a name.
 fn to_master(facts: &Facts) -> Option<InterfaceChoice> {
     let master: IpAddr = facts.platform.master_addr.as_deref()?.trim_matches(['[', ']']).parse().ok()?;
     if master.is_loopback() || master.is_unspecified() {
@@ -108,31 +108,32 @@ fn to_master(facts: &Facts) -> Option<InterfaceChoice> {
     if let Some(own) = own {
         return Some(InterfaceChoice { name: own.name.clone(), because: Because::HasMaster(master) });
     }
-    let route = usable_routes(facts)
-        .filter(|route| route.destination.contains(&master))
+    let route = usable_routes(facts, |route| route.destination.contains(&master))
         .max_by_key(|route| (route.destination.prefix_len(), std::cmp::Reverse(route.metric)))?;
     Some(InterfaceChoice { name: route.interface.clone(), because: Because::RouteToMaster(master) })
 }
 
 /// The default routes, the one that the kernel prefers first: those of IPv4, or those of IPv6
-/// where IPv4 has none. Routers announce default routes of IPv6 on rails, too.
-pub fn default_routes(facts: &Facts) -> Vec<&Route> {
+/// if IPv4 has none. Routers announce default routes of IPv6 on rails, too.
+pub(crate) fn default_routes(facts: &Facts) -> Vec<&Route> {
     let is_ipv6 = |route: &&Route| route.destination.addr().is_ipv6();
-    let all = usable_routes(facts).filter(|route| route.is_default());
+    let all = usable_routes(facts, Route::is_default);
     let (ipv6, ipv4): (Vec<&Route>, Vec<&Route>) = all.partition(is_ipv6);
     let mut routes = if ipv4.is_empty() { ipv6 } else { ipv4 };
     routes.sort_by_key(|route| route.metric);
     routes
 }
 
-fn usable_routes(facts: &Facts) -> impl Iterator<Item = &Route> {
+/// Of the routes for which the condition is true, those that traffic of a job may take.
+fn usable_routes(facts: &Facts, which: impl Fn(&Route) -> bool) -> impl Iterator<Item = &Route> {
     // A route of another table is only for the packets that a rule describes.
-    let routes = facts.net.routes.iter().filter(|route| route.is_for_all());
-    routes.filter(|route| facts.net.interface(&route.interface).is_some_and(is_eligible))
+    let routes = facts.net.routes.iter().filter(move |route| which(route) && route.is_for_all());
+    let by_name = facts.net.by_name();
+    routes.filter(move |route| by_name.get(route.interface.as_str()).is_some_and(|found| is_eligible(found)))
 }
 
 /// The interfaces over which other nodes may be reached.
-pub fn candidates(facts: &Facts) -> impl Iterator<Item = &Interface> {
+pub(crate) fn candidates(facts: &Facts) -> impl Iterator<Item = &Interface> {
     let usable =
         |interface: &&Interface| is_eligible(interface) && interface.is_up() && has_global_address(interface);
     facts.net.interfaces.iter().filter(usable)
@@ -146,7 +147,7 @@ fn is_eligible(interface: &Interface) -> bool {
         && !["lo", "docker", "virbr"].iter().any(|prefix| interface.name.starts_with(prefix))
 }
 
-pub fn has_global_address(interface: &Interface) -> bool {
+pub(crate) fn has_global_address(interface: &Interface) -> bool {
     interface.addresses.iter().any(|net| match net.addr() {
         IpAddr::V4(address) => !address.is_link_local() && !address.is_loopback(),
         IpAddr::V6(address) => !address.is_unicast_link_local() && !address.is_loopback(),
@@ -164,7 +165,7 @@ pub enum Obstacle {
 }
 
 /// `None` for an interface that is up and has an address that other nodes can reach.
-pub fn obstacle(facts: &Facts, name: &str) -> Option<Obstacle> {
+pub(crate) fn obstacle(facts: &Facts, name: &str) -> Option<Obstacle> {
     let Some(interface) = facts.net.interface(name) else { return Some(Obstacle::NotThere) };
     match interface {
         down if !down.has_flag("UP") => Some(Obstacle::Down),

@@ -2,37 +2,39 @@
 //! container, and the interface over which its processes find each other. Pure, and without
 //! words of its own: `plan::words` has them.
 //!
-//! Nothing here knows a library, a profile or the configuration. What somebody has said about
+//! Nothing here knows a library, a profile or the configuration. What the user or a profile says about
 //! the ports comes as [`Wanted`], and what is left out, kept and tried goes back as data. So
 //! every library can be given the same decision.
 
 mod choose;
-pub mod default_route;
-pub mod distance;
+pub(crate) mod default_route;
+pub(crate) mod distance;
 mod enough;
-pub mod gid;
-pub mod interface;
-pub mod near;
-pub mod of_gpu;
-pub mod own_interface;
+pub(crate) mod gid;
+pub(crate) mod interface;
+pub(crate) mod near;
+pub(crate) mod nvswitch;
+pub(crate) mod of_gpu;
+pub(crate) mod own_interface;
 mod port;
 mod step;
-mod which_route;
+pub(crate) mod subnet;
+pub(crate) mod twin;
 
 pub use choose::{Wanted, choose, dominant_link_layer};
 pub use default_route::OnDefaultRoute;
 pub use enough::enough;
 pub use gid::own_slots;
-pub use port::{Candidate, Reason, Verdict, candidates, needs_own_library};
-pub use step::{KeptRails, Step};
-pub use which_route::WhichRoute;
+pub use nvswitch::NvSwitch;
+pub use port::{Candidate, SkipReason, Verdict, candidates, needs_own_library};
+pub use step::{KeptRails, NarrowingStep, WhichRoute};
 
 /// What was decided for the job, as each library is told it.
 #[derive(Clone, Copy)]
 pub struct Rails<'a> {
     /// All ports that were looked at, used or not.
     pub ports: &'a [Candidate<'a>],
-    /// The slot that is right on every port, where there is one.
+    /// The slot that is right on every port, if there is one.
     pub gid_index: Option<u32>,
     /// The interface over which the processes find each other.
     pub interface: Option<&'a str>,

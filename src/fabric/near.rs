@@ -1,55 +1,56 @@
-//! Which HCAs are near the GPUs. Where every GPU has an HCA behind its own PCIe switch, the
+//! Which HCAs are near the GPUs. If every GPU has an HCA behind its own PCIe switch, the
 //! other HCAs are for storage or for the host.
 
 use super::distance::{Distance, of_hca};
-use super::own_interface::is_here;
-use super::port::{Candidate, Reason, Verdict};
-use super::step::Step;
+use super::own_interface::Index;
+use super::port::{Candidate, SkipReason, Verdict};
+use super::step::NarrowingStep;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer};
 
-/// Leaves out the HCAs that are not near a GPU, where each GPU has a near one. Those for which
+/// Skips the HCAs that are not near a GPU, if each GPU has a near one. Those for which
 /// `kept` is true stay.
-pub fn leave_out_far(
+pub(crate) fn leave_out_far(
     facts: &Facts,
+    interfaces: &Index,
     ports: &mut [Candidate],
     kept: impl Fn(&Candidate) -> bool,
-) -> Option<Step> {
-    if !every_gpu_has_one(facts, ports) {
+) -> Option<NarrowingStep> {
+    if !every_gpu_has_one(facts, interfaces, ports) {
         return None;
     }
     let far = |port: &Candidate| {
         let nearest = nearest(facts, port.hca).filter(|nearest| !nearest.is_near())?;
         // An HCA without an interface here is left out for another reason.
-        (port.is_used() && is_here(facts, port) && !kept(port)).then_some(nearest)
+        (port.is_used() && interfaces.is_here(port) && !kept(port)).then_some(nearest)
     };
     let far: Vec<Option<Distance>> = ports.iter().map(far).collect();
     let others_remain =
-        ports.iter().zip(&far).any(|(port, far)| far.is_none() && port.is_used() && is_here(facts, port));
+        ports.iter().zip(&far).any(|(port, far)| far.is_none() && port.is_used() && interfaces.is_here(port));
     if !others_remain {
         return None;
     }
     let mut names = Vec::new();
     for (port, far) in ports.iter_mut().zip(far) {
         if let Some(nearest) = far {
-            port.leave_out(Reason::NearNoGpu(nearest));
+            port.leave_out(SkipReason::NearNoGpu(nearest));
             names.push(port.name());
         }
     }
-    (!names.is_empty()).then_some(Step::FarLeftOut(names))
+    (!names.is_empty()).then_some(NarrowingStep::FarLeftOut(names))
 }
 
 /// Whether the places of all GPUs are known, and each GPU has an HCA of the job's link layer
 /// behind its own switch. A rail with a port that is down counts: no other HCA becomes a rail
 /// instead.
-pub fn every_gpu_has_one(facts: &Facts, ports: &[Candidate]) -> bool {
+pub(crate) fn every_gpu_has_one(facts: &Facts, interfaces: &Index, ports: &[Candidate]) -> bool {
     let gpus = &facts.gpu.devices;
     let is_complete = !gpus.is_empty() && facts.gpu.count.is_none_or(|count| gpus.len() >= count as usize);
     let link_layers: Vec<&LinkLayer> =
         ports.iter().filter(|port| port.is_used()).map(|port| &port.port.link_layer).collect();
     let may_be_rail = |port: &&Candidate| match &port.verdict {
-        Verdict::Used => is_here(facts, port),
-        Verdict::LeftOut(Reason::PortState(_)) => link_layers.contains(&&port.port.link_layer),
+        Verdict::Used => interfaces.is_here(port),
+        Verdict::LeftOut(SkipReason::PortState(_)) => link_layers.contains(&&port.port.link_layer),
         Verdict::LeftOut(_) => false,
     };
     let rails: Vec<&Hca> = ports.iter().filter(may_be_rail).map(|port| port.hca).collect();
@@ -57,23 +58,23 @@ pub fn every_gpu_has_one(facts: &Facts, ports: &[Candidate]) -> bool {
         && gpus.iter().all(|gpu| rails.iter().any(|hca| of_hca(gpu, hca).is_some_and(Distance::is_near)))
 }
 
-/// How far the nearest GPU is; `None` where that is not known.
+/// How far the nearest GPU is; `None` if that is not known.
 fn nearest(facts: &Facts, hca: &Hca) -> Option<Distance> {
     facts.gpu.devices.iter().filter_map(|gpu| of_hca(gpu, hca)).min()
 }
 
-/// The rails near each GPU, in the order of the GPUs' numbers. Nothing where no HCA was left out
+/// The rails near each GPU, in the order of the GPUs' numbers. Nothing if no HCA was skipped
 /// for being far.
 #[must_use]
-pub fn rails_of_gpus(facts: &Facts, ports: &[Candidate]) -> Vec<Vec<(String, Distance)>> {
-    let left_out = |port: &Candidate| matches!(port.verdict, Verdict::LeftOut(Reason::NearNoGpu(_)));
+pub(crate) fn rails_of_gpus(facts: &Facts, ports: &[Candidate]) -> Vec<Vec<(String, Distance)>> {
+    let left_out = |port: &Candidate| matches!(port.verdict, Verdict::LeftOut(SkipReason::NearNoGpu(_)));
     if !ports.iter().any(left_out) {
         return Vec::new();
     }
     let near = |gpu| {
-        let rails = ports
-            .iter()
-            .filter(|port| matches!(port.verdict, Verdict::Used | Verdict::LeftOut(Reason::PortState(_))));
+        let rails = ports.iter().filter(|port| {
+            matches!(port.verdict, Verdict::Used | Verdict::LeftOut(SkipReason::PortState(_)))
+        });
         let near = rails.filter_map(|port| {
             let distance = of_hca(gpu, port.hca).filter(|distance| distance.is_near())?;
             Some((port.hca.name.clone(), distance))
@@ -125,7 +126,7 @@ mod tests {
 
     fn used(facts: &Facts) -> Vec<usize> {
         let mut ports = candidates(facts);
-        let _ = leave_out_far(facts, &mut ports, |_| false);
+        let _ = leave_out_far(facts, &Index::of(facts), &mut ports, |_| false);
         ports.iter().enumerate().filter(|(_, port)| port.is_used()).map(|(n, _)| n).collect()
     }
 
@@ -160,8 +161,11 @@ mod tests {
         assert_eq!(used(&facts), [0, 1, 2], "a GPU without an HCA near it");
         let facts = three();
         let mut ports = candidates(&facts);
-        assert_eq!(leave_out_far(&facts, &mut ports, |port| port.hca.name == "mlx5_2"), None);
-        assert!(ports.iter().all(Candidate::is_used), "somebody wants it");
+        assert_eq!(
+            leave_out_far(&facts, &Index::of(&facts), &mut ports, |port| port.hca.name == "mlx5_2"),
+            None
+        );
+        assert!(ports.iter().all(Candidate::is_used), "a port that is wanted stays");
     }
 
     #[test]
@@ -171,7 +175,7 @@ mod tests {
         assert_eq!(used(&facts), [0]);
         facts.rdma[0].ports[0].state = "DOWN".to_owned();
         assert_eq!(used(&facts), [2], "the only one that works");
-        // RoCE, where another network namespace has the interface of the second rail.
+        // RoCE, if another network namespace has the interface of the second rail.
         let mut facts = host(&[1, 2], &[1, 2, 3]);
         for (n, hca) in facts.rdma.iter_mut().enumerate() {
             hca.ports[0].link_layer = LinkLayer::Ethernet;

@@ -1,4 +1,4 @@
-//! Which HCA of the job each GPU is best served by, where a library takes one for each GPU.
+//! Which HCA of the job each GPU is best served by, if a library takes one for each GPU.
 
 use super::distance::{Distance, of_hca};
 use super::port::Candidate;
@@ -8,18 +8,18 @@ use crate::facts::rdma::Hca;
 
 /// A GPU and its HCA.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pair<'a> {
+pub(crate) struct GpuHca<'a> {
     pub gpu: &'a PciDevice,
     pub hca: &'a Hca,
     pub distance: Distance,
 }
 
 /// For each GPU, in the order of their numbers, an HCA of the job that none is nearer than. GPUs
-/// that have the same nearest HCAs share them evenly. `None` where the places do not tell: a GPU
+/// that have the same nearest HCAs share them evenly. `None` if the places do not tell: a GPU
 /// or an HCA without a place, HCAs that are all as near, or a GPU that would lose a near HCA,
 /// because it has several for itself.
 #[must_use]
-pub fn pairs<'a>(facts: &'a Facts, ports: &[Candidate<'a>]) -> Option<Vec<Pair<'a>>> {
+pub(crate) fn pairs<'a>(facts: &'a Facts, ports: &[Candidate<'a>]) -> Option<Vec<GpuHca<'a>>> {
     let gpus = &facts.gpu.devices;
     if gpus.is_empty() || facts.gpu.count.is_some_and(|count| gpus.len() < count as usize) {
         return None;
@@ -42,7 +42,7 @@ pub fn pairs<'a>(facts: &'a Facts, ports: &[Candidate<'a>]) -> Option<Vec<Pair<'
     let pair = |(index, gpu): (usize, &'a PciDevice)| {
         let (distance, at_it) = nearest.get(index)?;
         let before = nearest.iter().take(index).filter(|(_, other)| names(other) == names(at_it)).count();
-        Some(Pair { gpu, hca: at_it.get(before % at_it.len())?, distance: *distance })
+        Some(GpuHca { gpu, hca: at_it.get(before % at_it.len())?, distance: *distance })
     };
     gpus.iter().enumerate().map(pair).collect()
 }

@@ -1,43 +1,83 @@
-//! The interface of a port, where it is in this network namespace.
+//! The interfaces of ports, where they are in this network namespace.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
 
 use super::port::Candidate;
 use crate::facts::Facts;
-use crate::facts::gid::Gid;
 use crate::facts::net::Interface;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 
-/// The interface that has an address of one of the port's GIDs, link-local ones included, or
-/// that is on the same PCI device.
-pub fn of<'a>(facts: &'a Facts, hca: &Hca, port: &Port) -> Option<&'a Interface> {
-    let has = |interface: &Interface, gid: &Gid| {
-        interface.addresses.iter().any(|address| address.addr() == gid.address())
-    };
-    let slots = &port.gids.slots;
-    let by_name = |interface: &&Interface| {
-        slots.iter().any(|gid| gid.netdev.as_ref() == Some(&interface.name) && has(interface, gid))
-    };
-    // A GID may tell no name, and an address may have a label for its own name.
-    let by_address = |interface: &&Interface| slots.iter().any(|gid| has(interface, gid));
-    let by_device =
-        |interface: &&Interface| hca.pci_address.is_some() && hca.pci_address == interface.pci_address;
-    let find = |is_it: &dyn Fn(&&Interface) -> bool| facts.net.interfaces.iter().find(|one| is_it(one));
-    find(&by_name).or_else(|| find(&by_address)).or_else(|| find(&by_device))
+/// Interfaces in an order of preference, in which those of many ports are looked up. A host may have
+/// hundreds of both.
+pub(crate) struct Index<'a> {
+    interfaces: Vec<&'a Interface>,
+    /// Positions in `interfaces`; of several interfaces that share a key, the first one.
+    by_name: HashMap<(&'a str, IpAddr), usize>,
+    by_address: HashMap<IpAddr, usize>,
+    by_device: HashMap<&'a str, usize>,
 }
 
-/// Whether a port is in this network namespace: its interface is here. An InfiniBand port is
-/// in all of them.
-pub fn is_here(facts: &Facts, port: &Candidate) -> bool {
-    port.port.link_layer != LinkLayer::Ethernet
-        // Nobody knows which interfaces there are.
-        || facts.net.interfaces.is_empty()
-        || of(facts, port.hca, port.port).is_some()
+impl<'a> Index<'a> {
+    /// All interfaces, in the kernel's order.
+    pub(crate) fn of(facts: &'a Facts) -> Index<'a> {
+        Index::of_these(facts.net.interfaces.iter().collect())
+    }
+
+    pub(crate) fn of_these(interfaces: Vec<&'a Interface>) -> Index<'a> {
+        let (mut by_name, mut by_address) = (HashMap::new(), HashMap::new());
+        let mut by_device = HashMap::new();
+        for (position, interface) in interfaces.iter().enumerate() {
+            for address in interface.addresses.iter().map(|net| net.addr()) {
+                by_name.entry((interface.name.as_str(), address)).or_insert(position);
+                by_address.entry(address).or_insert(position);
+            }
+            if let Some(device) = &interface.pci_address {
+                by_device.entry(device.as_str()).or_insert(position);
+            }
+        }
+        Index { interfaces, by_name, by_address, by_device }
+    }
+
+    /// Returns the interface that has an address of one of the port's GIDs, link-local ones included, or
+    /// that is on the same PCI device.
+    pub(crate) fn find(&self, hca: &Hca, port: &Port) -> Option<&'a Interface> {
+        // A GID may tell no name, and an address may have a label for its own name.
+        let found = self.by_name(port).or_else(|| self.by_address(port)).or_else(|| self.by_device(hca));
+        found.map(|position| self.interfaces[position])
+    }
+
+    /// Returns whether a port is in this network namespace: its interface is here. An InfiniBand port is
+    /// in all of them.
+    pub(crate) fn is_here(&self, port: &Candidate) -> bool {
+        port.port.link_layer != LinkLayer::Ethernet
+            // It is unknown which interfaces there are.
+            || self.interfaces.is_empty()
+            || self.find(port.hca, port.port).is_some()
+    }
+
+    /// Returns the position of the first interface whose name and address one of the port's GIDs has.
+    pub(crate) fn by_name(&self, port: &Port) -> Option<usize> {
+        let slots = port.gids.slots.iter();
+        let keys = slots.filter_map(|gid| Some((gid.netdev.as_deref()?, gid.address())));
+        keys.filter_map(|key| self.by_name.get(&key)).min().copied()
+    }
+
+    fn by_address(&self, port: &Port) -> Option<usize> {
+        port.gids.slots.iter().filter_map(|gid| self.by_address.get(&gid.address())).min().copied()
+    }
+
+    /// Returns the position of the first interface that is on the HCA's PCI device.
+    pub(crate) fn by_device(&self, hca: &Hca) -> Option<usize> {
+        self.by_device.get(hca.pci_address.as_deref()?).copied()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fabric::Verdict;
-    use crate::facts::gid::GidTable;
+    use crate::facts::gid::{Gid, GidTable};
 
     const ADDRESS: &str = "fe80::9/64";
 
@@ -59,9 +99,10 @@ mod tests {
         let gids = GidTable { slots: vec![gid], ..GidTable::default() };
         let port = Port { link_layer: LinkLayer::Ethernet, gids, ..Port::default() };
         let hca = Hca { pci_address: Some("0000:01:00.0".to_owned()), ..Hca::default() };
-        let name = of(&facts, &hca, &port).map(|interface| interface.name.clone());
+        let index = Index::of(&facts);
+        let name = index.find(&hca, &port).map(|interface| interface.name.clone());
         let candidate = Candidate { hca: &hca, port: &port, verdict: Verdict::Used };
-        assert_eq!(is_here(&facts, &candidate), interfaces.is_empty() || name.is_some());
+        assert_eq!(index.is_here(&candidate), interfaces.is_empty() || name.is_some());
         name
     }
 

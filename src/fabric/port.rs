@@ -1,7 +1,9 @@
 //! The ports of the HCAs, and which of them can be used at all.
 
 use super::distance::Distance;
-use super::which_route::WhichRoute;
+use super::nvswitch::{self, NvSwitch};
+use super::step::WhichRoute;
+use super::subnet::Prefix;
 use crate::facts::Facts;
 use crate::facts::rdma::{Access, Hca, LinkLayer, NodeType, Port};
 
@@ -17,16 +19,16 @@ pub struct Candidate<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Used,
-    LeftOut(Reason),
+    LeftOut(SkipReason),
 }
 
 /// Why a port is not used. The phrase `by` tells who says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reason {
+pub enum SkipReason {
     NotAllotted,
     /// The error.
     CannotBeOpened(String),
-    /// The state of a port that is not active; empty where it cannot be read.
+    /// The state of a port that is not active; empty if it cannot be read.
     PortState(String),
     /// A link layer that is neither InfiniBand nor Ethernet.
     LinkLayer(LinkLayer),
@@ -35,28 +37,37 @@ pub enum Reason {
         erdma: bool,
     },
     NodeType(String),
+    /// It leads to the NVSwitches of this machine, and to no network.
+    NvSwitch(NvSwitch),
     CarriesDefaultRoute {
         interface: String,
         route: WhichRoute,
-        /// `None` where the facts decide.
+        /// `None` if the facts decide.
         by: Option<&'static str>,
     },
     /// How far its nearest GPU is; every GPU has an HCA that is nearer.
     NearNoGpu(Distance),
+    /// Its InfiniBand subnet, and that of the rails, which are enough for the GPUs.
+    OtherSubnet {
+        own: Prefix,
+        rails: Prefix,
+    },
     /// The link layer of the port, and that of the ports in use.
     OtherLinkLayer(LinkLayer, LinkLayer),
-    /// It is usable, and somebody has turned verbs off.
+    /// It is usable, but a setting has turned verbs off.
     TurnedOff {
         by: String,
     },
     NoOwnGid,
+    /// Its only addresses are link-local ones of IPv4, and the other ports have others.
+    LinkLocal,
     /// Its GID is not in this slot, which is set for the other ports.
     GidElsewhere(u32),
-    /// Somebody has named the ports to use, and this is not one of them.
+    /// A setting names the ports to use, and this is not one of them.
     NotNamed {
         by: String,
     },
-    /// It is usable, but somebody has asked for the rules of hosts without verbs.
+    /// It is usable, but a setting selects the rules of hosts without verbs.
     WithoutVerbs {
         by: String,
     },
@@ -72,7 +83,12 @@ impl Candidate<'_> {
         format!("{}:{}", self.hca.name, self.port.number)
     }
 
-    pub fn leave_out(&mut self, reason: Reason) {
+    /// Whether the port works, but leads to NVSwitches.
+    pub fn leads_to_nvswitches(&self) -> bool {
+        matches!(self.verdict, Verdict::LeftOut(SkipReason::NvSwitch(_)))
+    }
+
+    pub fn leave_out(&mut self, reason: SkipReason) {
         self.verdict = Verdict::LeftOut(reason);
     }
 }
@@ -87,29 +103,32 @@ pub fn candidates(facts: &Facts) -> Vec<Candidate<'_>> {
         .map(|(hca, port)| Candidate {
             hca,
             port,
-            verdict: obstacle(hca, port).map_or(Verdict::Used, Verdict::LeftOut),
+            verdict: obstacle(facts, hca, port).map_or(Verdict::Used, Verdict::LeftOut),
         })
         .collect()
 }
 
-fn obstacle(hca: &Hca, port: &Port) -> Option<Reason> {
+fn obstacle(facts: &Facts, hca: &Hca, port: &Port) -> Option<SkipReason> {
     match hca.uverbs.as_ref().map(|uverbs| &uverbs.access) {
-        None | Some(Access::NoNode) => return Some(Reason::NotAllotted),
-        Some(Access::Failed(error)) => return Some(Reason::CannotBeOpened(error.clone())),
+        None | Some(Access::NoNode) => return Some(SkipReason::NotAllotted),
+        Some(Access::Failed(error)) => return Some(SkipReason::CannotBeOpened(error.clone())),
         Some(Access::Opened) => {}
     }
     match &hca.node_type {
         NodeType::Rnic => {
-            return Some(Reason::Iwarp { erdma: hca.driver.as_deref() == Some("erdma") });
+            return Some(SkipReason::Iwarp { erdma: hca.driver.as_deref() == Some("erdma") });
         }
-        // Where the kernel does not tell the type, the device may be used, as libraries do.
+        // If the kernel does not report the type, the device may be used, as libraries do.
         NodeType::Ca | NodeType::Unknown => {}
-        NodeType::Other(kind) => return Some(Reason::NodeType(kind.clone())),
+        NodeType::Other(kind) => return Some(SkipReason::NodeType(kind.clone())),
     }
     if !has_known_link_layer(port) {
-        return Some(Reason::LinkLayer(port.link_layer.clone()));
+        return Some(SkipReason::LinkLayer(port.link_layer.clone()));
     }
-    (!port.is_active()).then(|| Reason::PortState(port.state.clone()))
+    if !port.is_active() {
+        return Some(SkipReason::PortState(port.state.clone()));
+    }
+    nvswitch::sign(facts, hca).map(SkipReason::NvSwitch)
 }
 
 /// Whether programs for verbs know the link layer. They do not know EFA's.

@@ -24,16 +24,16 @@ const PEER_MEMORY: &[&str] = &[
 ];
 
 /// Reads the GPUs; `None` if this container has none. Their places are read only on request.
-pub fn read(reader: &Reader, with_places: bool) -> Option<Gpus> {
+pub(crate) fn read(reader: &Reader, with_places: bool) -> Option<Gpus> {
     if !reader.may_be_there(DEVICE) {
         return None;
     }
     let names = reader.names(NODES);
-    let gpus: Vec<Node> = names.iter().take(MOST).filter_map(|name| gpu(reader, name)).collect();
-    let mut models: Vec<String> = gpus.iter().map(Node::model).collect();
+    let gpus: Vec<GpuNode> = names.iter().take(MOST).filter_map(|name| gpu(reader, name)).collect();
+    let mut models: Vec<String> = gpus.iter().map(GpuNode::model).collect();
     models.sort();
     models.dedup();
-    let place = |gpu: &Node| pci::place(reader, &format!("/sys/bus/pci/devices/{}", gpu.address()));
+    let place = |gpu: &GpuNode| pci::place(reader, &format!("/sys/bus/pci/devices/{}", gpu.address()));
     let version = reader.text_if_readable("/sys/module/amdgpu/version");
     Some(Gpus {
         make: Make::Amd,
@@ -52,7 +52,7 @@ pub fn read(reader: &Reader, with_places: bool) -> Option<Gpus> {
 }
 
 /// A GPU among the nodes.
-struct Node {
+struct GpuNode {
     /// `gfx_target_version`: 90402 for gfx942.
     target: u32,
     /// The PCI domain.
@@ -63,12 +63,12 @@ struct Node {
 }
 
 /// The GPU of this number; `None` for a CPU, and for what the container may not see.
-fn gpu(reader: &Reader, number: &str) -> Option<Node> {
+fn gpu(reader: &Reader, number: &str) -> Option<GpuNode> {
     let text = reader.text_if_readable(format!("{NODES}/{number}/properties"))?;
     let property = |name: &str| {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse::<u32>().ok())
     };
-    let node = Node {
+    let node = GpuNode {
         target: property("gfx_target_version").unwrap_or_default(),
         domain: property("domain").unwrap_or_default(),
         location: property("location_id")?,
@@ -77,7 +77,7 @@ fn gpu(reader: &Reader, number: &str) -> Option<Node> {
     property("simd_count").is_some_and(|count| count > 0).then_some(node)
 }
 
-impl Node {
+impl GpuNode {
     /// `AMD gfx942`.
     fn model(&self) -> String {
         format!("AMD gfx{}{:x}{:x}", self.target / 10_000, self.target / 100 % 100, self.target % 100)
@@ -85,7 +85,7 @@ impl Node {
 
     /// `0000:05:00.0`.
     fn address(&self) -> String {
-        let Node { domain, location, .. } = self;
+        let GpuNode { domain, location, .. } = self;
         format!("{domain:04x}:{:02x}:{:02x}.{}", location >> 8 & 0xff, location >> 3 & 0x1f, location & 7)
     }
 }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_compiler() {
-        let model = |target| Node { target, domain: 0, location: 0 }.model();
+        let model = |target| GpuNode { target, domain: 0, location: 0 }.model();
         assert_eq!(
             [90402, 90500, 90010, 120_001].map(model),
             ["AMD gfx942", "AMD gfx950", "AMD gfx90a", "AMD gfx1201"]

@@ -14,7 +14,7 @@ const MOST: usize = 64;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Memory {
+pub struct CoherentMemory {
     /// The NUMA nodes that have memory and no CPU, as the kernel writes such lists: `2-9`. Memory
     /// of GPUs, or of CXL devices and the like.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,9 +25,9 @@ pub struct Memory {
     pub of_gpus: usize,
 }
 
-impl Memory {
+impl CoherentMemory {
     pub fn is_empty(&self) -> bool {
-        *self == Memory::default()
+        *self == CoherentMemory::default()
     }
 
     /// Whether a NUMA node has memory and no CPU.
@@ -42,7 +42,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-pub fn read(reader: &Reader) -> Memory {
+pub(crate) fn read(reader: &Reader) -> CoherentMemory {
     let list = |file: &str| reader.text_if_readable(format!("{NODES}/{file}")).unwrap_or_default();
     let with_cpu = numbers(&list("has_cpu"));
     let mut without: Vec<u32> = numbers(&list("has_memory"));
@@ -56,7 +56,7 @@ pub fn read(reader: &Reader) -> Memory {
                 .any(|line| line.strip_prefix("Status:").is_some_and(|status| status.trim() == "online"))
         })
     };
-    Memory {
+    CoherentMemory {
         without_cpu: (!without.is_empty()).then(|| ranges(&without)),
         of_gpus: gpus.iter().take(MOST).filter(has_node).count(),
     }

@@ -1,14 +1,13 @@
-//! The counters of a port: `/sys/class/infiniband/X/ports/N/counters` and `hw_counters`.
+//! The counters of a port that show trouble.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use super::reader::Reader;
+use super::port_counters::PortCounters;
 
 /// Counters of what goes wrong on the link itself: on its cable and at its two ends. They are
 /// in `counters` (`drivers/infiniband/core/sysfs.c`), and for soft-RoCE and mlx5 in
 /// `hw_counters`.
-pub const OF_LINK: &[&str] = &[
+pub(crate) const OF_LINK: &[&str] = &[
     "symbol_error",
     "link_error_recovery",
     "link_downed",
@@ -21,7 +20,7 @@ pub const OF_LINK: &[&str] = &[
 
 /// Counters in `hw_counters` of packets that came late, in disorder or not at all. A full
 /// fabric and peers that end cause them too.
-pub const OF_TRANSPORT: &[&str] = &[
+pub(crate) const OF_TRANSPORT: &[&str] = &[
     // drivers/infiniband/hw/mlx5/counters.c
     "out_of_sequence",
     "packet_seq_err",
@@ -47,26 +46,19 @@ pub const OF_TRANSPORT: &[&str] = &[
 ];
 
 /// The counters of a port that show trouble, by the kernel's names, since the driver was loaded
-/// or somebody cleared them. Empty if the counters do not show, as in a container that shares
-/// the HCAs of the host's network namespace.
-pub fn read(reader: &Reader, hca: &str, port: u32) -> BTreeMap<String, u64> {
-    let folder = reader.path(format!("/sys/class/infiniband/{hca}/ports/{port}"));
-    let places = [("counters", OF_LINK), ("hw_counters", OF_LINK), ("hw_counters", OF_TRANSPORT)];
-    let files = places.iter().flat_map(|(below, names)| names.iter().map(move |name| (*below, name)));
-    let one = |(below, name): (&str, &&str)| {
-        Some(((*name).to_owned(), count(reader, &folder.join(below).join(name))?))
-    };
-    files.filter_map(one).collect()
-}
-
-/// A counter; `None` if the device does not have it: no file, an error, or `N/A (no PMA)`.
-pub fn count(reader: &Reader, path: &Path) -> Option<u64> {
-    reader.attribute(path).ok()?.trim().parse().ok()
+/// or a user cleared them. Empty if the kernel shows none of them here.
+pub(crate) fn read(counters: &PortCounters) -> BTreeMap<String, u64> {
+    let of_port = OF_LINK.iter().map(|name| (*name, counters.of_port(name)));
+    let of_hardware = OF_LINK.iter().chain(OF_TRANSPORT).map(|name| (*name, counters.of_hardware(name)));
+    let all = of_port.chain(of_hardware);
+    all.filter_map(|(name, count)| Some((name.to_owned(), count?))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::Reader;
+    use crate::facts::port_counters::Counters;
     use std::fs;
 
     #[test]
@@ -74,7 +66,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let port = root.path().join("sys/class/infiniband/mlx5_0/ports/1");
         let reader = Reader::new(root.path());
-        assert!(read(&reader, "mlx5_0", 1).is_empty());
+        let read = || read(&Counters::new(&reader).of("mlx5_0", 1));
+        assert!(read().is_empty());
         for (file, text) in [
             ("counters/symbol_error", "0\n"),
             ("counters/link_downed", "3\n"),
@@ -88,7 +81,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let counts: Vec<_> = read(&reader, "mlx5_0", 1).into_iter().collect();
+        let counts: Vec<_> = read().into_iter().collect();
         let of = |name: &str, count| (name.to_owned(), count);
         assert_eq!(counts, [of("link_downed", 3), of("out_of_sequence", u64::MAX), of("symbol_error", 0)]);
         assert!(reader.into_unreadable().is_empty());

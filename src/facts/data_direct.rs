@@ -17,7 +17,7 @@ const DRIVER: &str = "/sys/bus/pci/drivers/mlx5_ib";
 const MOST: usize = 64;
 
 /// Reads all functions of the host, in the order of their PCI addresses.
-pub fn read(reader: &Reader) -> Vec<PciDevice> {
+pub(crate) fn read(reader: &Reader) -> Vec<PciDevice> {
     let mut names = Vec::new();
     reader.each_name_if_listable(DRIVER, 4 * MOST, |name| {
         if is_pci_address(name) {

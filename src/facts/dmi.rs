@@ -11,11 +11,17 @@ pub struct Dmi {
     pub vendor: Option<String>,
     /// The model of the machine; on AWS the instance type.
     pub product: Option<String>,
+    /// The label of the chassis, by which some clouds mark their machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asset_tag: Option<String>,
 }
 
-pub fn read(reader: &Reader) -> Dmi {
+pub(crate) fn read(reader: &Reader) -> Dmi {
     Dmi {
         vendor: reader.text("/sys/class/dmi/id/sys_vendor"),
         product: reader.text("/sys/class/dmi/id/product_name"),
+        asset_tag: reader
+            .text_if_readable("/sys/class/dmi/id/chassis_asset_tag")
+            .filter(|tag| !tag.is_empty()),
     }
 }

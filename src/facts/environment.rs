@@ -33,6 +33,12 @@ impl Environment {
         )
     }
 
+    /// From what `/proc/PID/environ` has.
+    pub fn of_process(bytes: &[u8]) -> Environment {
+        let entries = bytes.split(|byte| *byte == 0).filter_map(|entry| CString::new(entry).ok());
+        Environment::new(&entries.collect::<Vec<_>>())
+    }
+
     /// The value of a variable. The first entry of a name counts, as for getenv(3).
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::reader::{self, Reader};
+use super::reader::{self, AttributeFolder, Reader};
 
 /// The GID table of a port. Only slots that are in use are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -70,7 +70,15 @@ impl From<GidType> for String {
 impl Gid {
     /// The IP address that a GID of this kind stands for.
     pub fn address(&self) -> IpAddr {
+        #[cfg(test)]
+        super::steps::step();
         self.gid.to_ipv4_mapped().map_or(IpAddr::V6(self.gid), IpAddr::V4)
+    }
+
+    /// Whether the GID is that of an address in 169.254.0.0/16, which a host gives itself, and no
+    /// router forwards (RFC 3927).
+    pub fn is_link_local_ipv4(&self) -> bool {
+        self.gid.to_ipv4_mapped().is_some_and(|address| address.is_link_local())
     }
 
     /// Whether the GID is in fe80::/10, which cannot be routed.
@@ -85,54 +93,87 @@ impl Gid {
 /// at once and to have gone.
 const LONG_GAP: u32 = 128;
 
+/// The same if nothing behind the gap can matter, but what stands close together is read.
+const SHORT_GAP: u32 = 16;
+
+/// What is looked for in a table.
+#[derive(Debug, Clone, Copy)]
+pub struct GidQuery<'a> {
+    /// The addresses of this network namespace.
+    pub own: &'a BTreeSet<IpAddr>,
+    /// Those of them that the interface of the HCA's PCI device has; empty if it has none, or
+    /// if it is part of another interface.
+    pub of_device: &'a [IpAddr],
+    /// Whether this container may use the HCA.
+    pub is_usable: bool,
+    /// The slots before this one are read in any case, because a variable names one of them.
+    pub at_least: u32,
+}
+
+impl GidQuery<'_> {
+    /// The number of empty slots after which the scan ends, once these GIDs were found.
+    fn gap(&self, found: &[Gid]) -> u32 {
+        let has = |address: &IpAddr| {
+            found.iter().any(|gid| gid.kind == GidType::RoceV2 && gid.address() == *address)
+        };
+        let is_complete = !self.of_device.is_empty() && self.of_device.iter().all(has);
+        if !self.is_usable || is_complete {
+            SHORT_GAP
+        } else if found.iter().any(|gid| self.own.contains(&gid.address())) {
+            LONG_GAP
+        } else {
+            // A GID of an address of our own may still come.
+            u32::MAX
+        }
+    }
+}
+
 /// Reads a table, empty slots with three system calls and used ones with nine.
 ///
-/// After a long gap the rest is left unread, but only when the slots so far
-/// hold a GID of an address of our own: otherwise it may still come.
-pub fn read(reader: &Reader, port: &str, own: &BTreeSet<IpAddr>) -> GidTable {
-    let folder = reader.path(port);
-    let gids = folder.join("gids");
+/// After a gap the rest is left unread. How long the gap has to be depends on what was found so
+/// far.
+pub fn read(reader: &Reader, port: &str, wanted: GidQuery) -> GidTable {
+    let gids = format!("{port}/gids");
+    let mut size = 0;
     // The names of the folder's entries are their numbers, so counting them is enough.
-    let size = u32::try_from(reader.names(format!("{port}/gids")).len()).unwrap_or(u32::MAX);
+    reader.each_name(&gids, |_| size += 1);
     let mut table = GidTable { size, ..GidTable::default() };
+    if size == 0 {
+        return table;
+    }
+    let gids = reader.folder(gids);
+    let attributes = |name| reader.folder(format!("{port}/gid_attrs/{name}"));
+    let (types, ndevs) = (attributes("types"), attributes("ndevs"));
     let mut gap = 0;
-    let mut found_own = false;
+    let mut longest = wanted.gap(&[]);
     for index in 0..size {
-        if gap >= LONG_GAP && found_own {
+        if gap >= longest && index >= wanted.at_least {
             break;
         }
         table.scanned = index + 1;
         gap += 1;
-        let path = gids.join(index.to_string());
-        let text = match reader.attribute(&path) {
+        let name = index.to_string();
+        let text = match gids.attribute(&name) {
             Ok(text) => text,
             // Drivers give these errors for a slot that holds nothing.
             Err(Errno::EINVAL | Errno::ENOENT) => continue,
             Err(errno) => {
-                reader.remember(&path, reader::describe(errno));
+                reader.remember(&gids.path(&name), reader::describe(errno));
                 continue;
             }
         };
         let Ok(gid) = text.parse::<Ipv6Addr>() else {
-            reader.remember(&path, format!("is not a GID: {text:?}"));
+            reader.remember(&gids.path(&name), format!("is not a GID: {text:?}"));
             continue;
         };
         if gid.is_unspecified() {
             continue;
         }
-        let attribute = |name: &str| {
-            let path = folder.join("gid_attrs").join(name).join(index.to_string());
-            reader.attribute(&path).ok().filter(|text| !text.is_empty())
-        };
-        let slot = Gid {
-            index,
-            gid,
-            kind: attribute("types").unwrap_or_default().into(),
-            netdev: attribute("ndevs"),
-        };
+        let text = |folder: &AttributeFolder| folder.attribute(&name).ok().filter(|text| !text.is_empty());
+        let kind = text(&types).unwrap_or_default().into();
+        table.slots.push(Gid { index, gid, kind, netdev: text(&ndevs) });
         gap = 0;
-        found_own |= own.contains(&slot.address());
-        table.slots.push(slot);
+        longest = wanted.gap(&table.slots);
     }
     table
 }
@@ -164,8 +205,34 @@ mod tests {
     fn scan(root: &tempfile::TempDir, own: &[&str]) -> (GidTable, Vec<String>) {
         let reader = Reader::new(root.path());
         let own = own.iter().map(|a| a.parse().unwrap()).collect();
-        let table = read(&reader, "/port", &own);
+        let wanted = GidQuery { own: &own, of_device: &[], is_usable: true, at_least: 0 };
+        let table = read(&reader, "/port", wanted);
         (table, reader.into_unreadable().into_iter().map(|u| u.error).collect())
+    }
+
+    /// How much is read of tables of 255 slots makes the difference on a host with hundreds of
+    /// functions.
+    #[test]
+    fn no_more_is_read_than_can_matter() {
+        let [near, far] = [
+            (3, "0000:0000:0000:0000:0000:ffff:0a00:0001\n"),
+            (60, "fe80:0000:0000:0000:0000:0000:0000:0002\n"),
+        ];
+        let root = host(255, &[near, far]);
+        let [one, two]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|address| address.parse().unwrap());
+        let own = BTreeSet::from([one, two]);
+        let nothing = BTreeSet::new();
+        for (what, own, of_device, is_usable, at_least, scanned) in [
+            ("all addresses of the device have come", &own, &[one][..], true, 0, 20),
+            ("and a variable names a slot that is further", &own, &[one], true, 70, 77),
+            ("one of them has not", &own, &[one, two], true, 0, 189),
+            ("which they are is not known", &own, &[], true, 0, 189),
+            ("none is our own", &nothing, &[], true, 0, 255),
+            ("the device node is denied", &nothing, &[], false, 0, 20),
+        ] {
+            let wanted = GidQuery { own, of_device, is_usable, at_least };
+            assert_eq!(read(&Reader::new(root.path()), "/port", wanted).scanned, scanned, "{what}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub struct Gpus {
     /// The models in `/proc/driver/nvidia/gpus`, or the targets of AMD's GPUs, each of them once.
     pub models: Vec<String>,
     /// The first line of `/proc/driver/nvidia/version`, which names the kind of the
-    /// kernel module; or `amdgpu`, with the version where it is AMD's own package.
+    /// kernel module; or `amdgpu`, with the version if it is AMD's own package.
     pub driver: Option<String>,
     /// The file that shows that the driver's own module can give the memory of GPUs to NICs;
     /// one of those that NCCL or RCCL looks for (`ncclIbGdrSupport`).
@@ -28,7 +28,7 @@ pub struct Gpus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_mapping: Option<bool>,
     /// Where the GPUs of this container are, in the order of their numbers. Empty if that
-    /// does not show, and on a host without an HCA, where nobody needs it.
+    /// does not show, and on a host that cannot have an HCA, because nothing depends on it there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<PciDevice>,
 }
@@ -49,12 +49,28 @@ impl Make {
     pub fn is_nvidia(&self) -> bool {
         *self == Make::Nvidia
     }
+
+    /// As documents and profiles spell it; `None` for a make that this version does not know.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Make::Nvidia => Some("nvidia"),
+            Make::Amd => Some("amd"),
+            Make::Other => None,
+        }
+    }
 }
 
 impl Gpus {
     /// The first model whose name has one of these words.
     pub fn model_of(&self, words: &[&str]) -> Option<&str> {
         self.models.iter().map(String::as_str).find(|model| words.iter().any(|word| model.contains(word)))
+    }
+
+    /// As [`Gpus::model_of`], for whole words: `B200` is one of `NVIDIA B200`, and none of
+    /// `NVIDIA GB200`.
+    pub fn model_of_whole(&self, words: &[&str]) -> Option<&str> {
+        let is_such = |model: &&str| model.split([' ', '-']).any(|part| words.contains(&part));
+        self.models.iter().map(String::as_str).find(is_such)
     }
 }
 
@@ -69,22 +85,22 @@ const PEER_MEMORY: &[&str] = &[
 const FOLDER: &str = "/proc/driver/nvidia/gpus";
 
 /// Reads the GPUs. Their places are read only on request: without an HCA they decide nothing.
-pub fn read(reader: &Reader, with_places: bool) -> Gpus {
+pub(crate) fn read(reader: &Reader, with_places: bool) -> Gpus {
     let mut nodes = 0u32;
     // Every driver library opens this node first; without it, no library can use the other
     // nodes.
     if reader.may_be_there("/dev/nvidiactl") {
         reader.each_name("/dev", |name| nodes += u32::from(is_gpu(name)));
     }
-    let listed: Vec<Listed> = reader
+    let listed: Vec<DriverGpu> = reader
         .names(FOLDER)
         .into_iter()
         .map(|address| {
             let information = reader.text(format!("{FOLDER}/{address}/information")).unwrap_or_default();
-            Listed { address, information }
+            DriverGpu { address, information }
         })
         .collect();
-    let model = |gpu: &Listed| Some(value(&gpu.information, "Model:")?.to_owned());
+    let model = |gpu: &DriverGpu| Some(value(&gpu.information, "Model:")?.to_owned());
     let mut models: Vec<String> = listed.iter().filter_map(model).collect();
     models.sort();
     models.dedup();
@@ -112,7 +128,7 @@ fn peer_mapping(reader: &Reader) -> Option<bool> {
 }
 
 /// A GPU in the driver's list.
-struct Listed {
+struct DriverGpu {
     /// The address on the PCI bus.
     address: String,
     information: String,
@@ -120,15 +136,15 @@ struct Listed {
 
 /// The places of the GPUs. The driver may list all GPUs of the host; those of this container
 /// have a device node.
-fn devices(reader: &Reader, mut listed: Vec<Listed>) -> Vec<PciDevice> {
+fn devices(reader: &Reader, mut listed: Vec<DriverGpu>) -> Vec<PciDevice> {
     // The addresses are hexadecimal and of one length, so the order of the texts is that of the
     // numbers.
     listed.sort_by(|a, b| a.address.cmp(&b.address));
-    let is_here = |gpu: &&Listed| {
+    let is_here = |gpu: &&DriverGpu| {
         value(&gpu.information, "Device Minor:")
             .is_none_or(|minor| reader.may_be_there(format!("/dev/nvidia{minor}")))
     };
-    let device = |gpu: &Listed| pci::place(reader, &format!("/sys/bus/pci/devices/{}", gpu.address));
+    let device = |gpu: &DriverGpu| pci::place(reader, &format!("/sys/bus/pci/devices/{}", gpu.address));
     listed.iter().filter(is_here).filter_map(device).collect()
 }
 

@@ -16,7 +16,7 @@ pub struct Homes {
     pub database: Option<String>,
 }
 
-pub fn read(reader: &Reader, environment: &Environment) -> Homes {
+pub(crate) fn read(reader: &Reader, environment: &Environment) -> Homes {
     let uid = nix::unistd::getuid().to_string();
     let passwd = reader.text_if_readable("/etc/passwd").unwrap_or_default();
     Homes { variable: environment.get("HOME").map(str::to_owned), database: of_user(&passwd, &uid) }

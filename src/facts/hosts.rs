@@ -4,15 +4,15 @@ use std::net::IpAddr;
 
 /// The most bytes of /etc/hosts. Some launchers write the hosts of a cluster of tens of
 /// thousands of nodes.
-pub const LONGEST: u64 = 8 * 1024 * 1024;
+pub(crate) const LONGEST: u64 = 8 * 1024 * 1024;
 
 /// The most addresses of a name that are used. A name that has more of them does not stand for
 /// one node.
-pub const MOST: usize = 64;
+pub(crate) const MOST: usize = 64;
 
 /// Returns all addresses of a name, in upper or lower case. A line that cannot be understood
 /// counts as absent.
-pub fn addresses(file: &[u8], name: &str) -> Vec<IpAddr> {
+pub(crate) fn addresses(file: &[u8], name: &str) -> Vec<IpAddr> {
     let name = name.strip_suffix('.').unwrap_or(name).as_bytes();
     let lines = file.split(|byte| *byte == b'\n');
     let mut found = Vec::new();
@@ -31,9 +31,28 @@ pub fn addresses(file: &[u8], name: &str) -> Vec<IpAddr> {
     found
 }
 
+/// The most services of a line that are used.
+const SERVICES: usize = 16;
+
+/// Returns the services that `/etc/nsswitch.conf` names for hosts (nsswitch.conf(5)), without what to do
+/// after each; none if no line is about hosts.
+pub(crate) fn services(file: &str) -> Vec<String> {
+    let lines = file.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let Some(line) = lines.filter_map(|line| line.strip_prefix("hosts:")).next() else { return Vec::new() };
+    let mut services = Vec::new();
+    let mut rest = line;
+    while let Some((before, action)) = rest.split_once('[') {
+        services.extend(before.split_whitespace());
+        rest = action.split_once(']').map_or("", |(_, after)| after);
+    }
+    services.extend(rest.split_whitespace());
+    services.truncate(SERVICES);
+    services.into_iter().map(str::to_owned).collect()
+}
+
 /// Returns whether the name always means this host, whatever a file or a server says (RFC 6761,
 /// section 6.3).
-pub fn is_localhost(host: &str) -> bool {
+pub(crate) fn is_localhost(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     host == "localhost" || host.ends_with(".localhost")
 }
@@ -54,6 +73,22 @@ mod tests {
         assert_eq!(of("node1"), ["10.0.0.1", "fd00::1"]);
         assert_eq!(of("NODE1.job.svc."), ["10.0.0.1"]);
         assert_eq!(of("node5"), ["::1"]);
+    }
+
+    #[test]
+    fn the_services_for_hosts_are_those_of_the_first_line_about_them() {
+        for (file, wanted) in [
+            ("passwd: files\nhosts:  files dns\nhosts: dns", "files dns"),
+            (
+                "hosts: mymachines resolve [!UNAVAIL=return] files[success=return]dns # x",
+                "mymachines resolve files dns",
+            ),
+            ("hosts: dns [NOTFOUND=return", "dns"),
+            ("#hosts: dns\n", ""),
+            ("hosts:", ""),
+        ] {
+            assert_eq!(services(file).join(" "), wanted, "{file}");
+        }
     }
 
     #[test]

@@ -46,14 +46,25 @@ impl Identity {
     /// Whether both belong to the same start. This distinguishes starts and proves nothing: all
     /// of it can be read, and copied. An identity with a missing field matches none.
     pub fn is(&self, other: &Identity) -> bool {
-        let is_whole = [&self.boot, &self.namespace, &self.mounts].iter().all(|part| !part.is_empty())
-            && self.init_started.is_some();
-        is_whole && self == other
+        self.is_whole() && self == other
+    }
+
+    /// Whether both are one start, whose processes are in two mount namespaces (`unshare --mount`), or two
+    /// containers that share a PID namespace.
+    pub(crate) fn has_other_mounts(&self, other: &Identity) -> bool {
+        let same_mounts = Identity { mounts: self.mounts.clone(), ..other.clone() };
+        other.is_whole() && self.mounts != other.mounts && self.is(&same_mounts)
+    }
+
+    /// Whether no field is missing.
+    pub(crate) fn is_whole(&self) -> bool {
+        let parts = [&self.boot, &self.namespace, &self.mounts];
+        parts.iter().all(|part| !part.is_empty()) && self.init_started.is_some()
     }
 }
 
 /// This process's namespace of a kind, as `pid:[4026531836]`.
-pub fn namespace(kind: &str) -> String {
+pub(crate) fn namespace(kind: &str) -> String {
     let link = fs::read_link(format!("/proc/self/ns/{kind}")).unwrap_or_default();
     link.to_string_lossy().into_owned()
 }
@@ -73,7 +84,7 @@ impl Identity {
 /// When a process was started, in ticks since the machine was started (proc(5), field 22 of
 /// `/proc/PID/stat`). `None` if there is no such process, if it has ended and was not reaped,
 /// or if it is hidden.
-pub fn started(pid: i32) -> Option<u64> {
+pub(crate) fn started(pid: i32) -> Option<u64> {
     let text = of_kernel(format!("/proc/{pid}/stat"))?;
     // The name of the program may hold anything, even a parenthesis.
     let (_, rest) = text.rsplit_once(')')?;
@@ -83,12 +94,12 @@ pub fn started(pid: i32) -> Option<u64> {
 }
 
 /// How long ago that was, in seconds; `None` if it is not known.
-pub fn age(started: u64) -> Option<u64> {
+pub(crate) fn age(started: u64) -> Option<u64> {
     Some(now()?.saturating_sub(started) / ticks_per_second()?)
 }
 
 /// What the clock of [`started`] shows now.
-pub fn now() -> Option<u64> {
+pub(crate) fn now() -> Option<u64> {
     let uptime = of_kernel("/proc/uptime")?;
     let (seconds, rest) = uptime.split_whitespace().next()?.split_once('.')?;
     // The kernel writes hundredths of a second (proc(5)).
@@ -116,6 +127,15 @@ mod tests {
             Identity { init_started: own.init_started.map(|ticks| ticks + 1), ..own.clone() },
         ] {
             assert!(!own.is(&other));
+        }
+        let unshared = Identity { mounts: "mnt:[1]".into(), ..own.clone() };
+        assert!(own.has_other_mounts(&unshared) && !own.has_other_mounts(own));
+        for other in [
+            Identity { boot: "another".into(), ..unshared.clone() },
+            Identity { init_started: None, ..unshared.clone() },
+            Identity { mounts: String::new(), ..own.clone() },
+        ] {
+            assert!(!own.has_other_mounts(&other));
         }
         for missing in [
             Identity { boot: String::new(), ..own.clone() },

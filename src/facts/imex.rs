@@ -29,7 +29,7 @@ const MOST: usize = 16;
 pub struct Imex {
     /// The first channels of this container, in the order of their numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub channels: Vec<Channel>,
+    pub channels: Vec<ImexChannel>,
     /// How many channels this container has.
     pub count: usize,
     /// How many channels the driver has (`ImexChannelCount` of `/proc/driver/nvidia/params`);
@@ -46,7 +46,7 @@ pub struct Imex {
 /// `/dev/nvidia-caps-imex-channels/channelN`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Channel {
+pub struct ImexChannel {
     /// The processes of a job that share memory must all use the same channel.
     pub number: u32,
     pub access: Access,
@@ -56,19 +56,19 @@ pub struct Channel {
 
 impl Imex {
     /// Whether the driver would take this channel for one of its own.
-    pub fn is_usable(&self, channel: &Channel) -> bool {
+    pub fn is_usable(&self, channel: &ImexChannel) -> bool {
         channel.access == Access::Opened && !self.is_stale(channel)
     }
 
     /// Whether the driver does not take the file for a channel, because the file has a major
     /// number that the driver has no longer, or is no character device
     /// (`nv_caps_imex_channel_get`).
-    pub fn is_stale(&self, channel: &Channel) -> bool {
+    pub fn is_stale(&self, channel: &ImexChannel) -> bool {
         self.major.is_some() && channel.major != self.major
     }
 
     /// The channels that a process of this container can use.
-    pub fn usable(&self) -> impl Iterator<Item = &Channel> {
+    pub fn usable(&self) -> impl Iterator<Item = &ImexChannel> {
         self.channels.iter().filter(|channel| self.is_usable(channel))
     }
 
@@ -78,7 +78,7 @@ impl Imex {
 }
 
 /// Reads the channels of this container, and what the driver tells of its own.
-pub fn read(reader: &Reader) -> Imex {
+pub(crate) fn read(reader: &Reader) -> Imex {
     let mut numbers = Vec::new();
     reader.each_name(FOLDER, |name| {
         numbers.extend(name.strip_prefix("channel").and_then(|number| number.parse::<u32>().ok()));
@@ -101,11 +101,11 @@ pub fn read(reader: &Reader) -> Imex {
     }
 }
 
-fn channel(reader: &Reader, number: u32) -> Channel {
+fn channel(reader: &Reader, number: u32) -> ImexChannel {
     let path = format!("{FOLDER}/channel{number}");
     let status = fs::metadata(reader.path(&path)).ok();
     let device = status.filter(|status| status.file_type().is_char_device());
-    Channel {
+    ImexChannel {
         number,
         // Opening a channel does nothing: the driver looks at it when memory is exported.
         access: try_open(reader, &path),
@@ -137,7 +137,7 @@ mod tests {
         fs::write(folder.join("channels"), "").unwrap();
         let found = read_below(root.path());
         assert_eq!((found.count, found.channels.len()), (20, MOST));
-        assert_eq!(found.channels[2], Channel { number: 2, access: Access::Opened, major: None });
+        assert_eq!(found.channels[2], ImexChannel { number: 2, access: Access::Opened, major: None });
         assert_eq!(found.usable().count(), MOST, "nothing is known of the driver");
     }
 
@@ -159,9 +159,9 @@ mod tests {
         assert_eq!((found.of_driver, found.major, found.manageable), (Some(2048), Some(498), false));
         // The driver does not take a plain file for a channel.
         assert!(found.is_stale(&found.channels[0]) && found.usable().next().is_none());
-        let other = Channel { major: Some(497), ..Channel::default() };
+        let other = ImexChannel { major: Some(497), ..ImexChannel::default() };
         assert!(found.is_stale(&other));
-        assert!(!found.is_stale(&Channel { major: Some(498), ..Channel::default() }));
+        assert!(!found.is_stale(&ImexChannel { major: Some(498), ..ImexChannel::default() }));
         file("proc/driver/nvidia/capabilities/fabric-imex-mgmt", "DeviceFileMinor: 4323\n");
         assert!(read_below(root.path()).manageable);
     }

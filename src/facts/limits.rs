@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The limits of this process; a field is `None` if the kernel does not tell.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Limits {
+pub struct ProcessLimits {
     /// Bytes that may be pinned.
     pub memlock: Option<Limit>,
     /// Open files.
@@ -40,7 +40,7 @@ pub enum Unlimited {
 impl Amount {
     pub const UNLIMITED: Amount = Amount::Unlimited(Unlimited::Unlimited);
 
-    /// From the kernel's number, where the largest means no limit.
+    /// From the kernel's number, whose largest value means no limit.
     pub fn from_rlim(rlim: u64) -> Amount {
         if rlim == nix::libc::RLIM_INFINITY { Amount::UNLIMITED } else { Amount::Limited(rlim) }
     }
@@ -54,8 +54,8 @@ impl Amount {
     }
 }
 
-pub fn read() -> Limits {
-    Limits {
+pub(crate) fn read() -> ProcessLimits {
+    ProcessLimits {
         memlock: limit(Resource::RLIMIT_MEMLOCK),
         nofile: limit(Resource::RLIMIT_NOFILE),
         stack: limit(Resource::RLIMIT_STACK),

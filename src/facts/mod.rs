@@ -4,48 +4,64 @@
 //! an empty list; what is there but cannot be read becomes an [`Unreadable`].
 //! Values that the kernel may extend some day are kept as it wrote them.
 
-pub mod amd;
-pub mod coherent;
-pub mod counters;
-pub mod data_direct;
-pub mod dmi;
+pub(crate) mod amd;
+pub(crate) mod coherent;
+pub(crate) mod counters;
+pub(crate) mod data_direct;
+pub(crate) mod dmi;
 pub mod document;
 pub mod environment;
-pub mod extra;
+pub(crate) mod extra;
 pub mod gid;
-pub mod gpu;
-pub mod home;
-pub mod hosts;
-pub mod identity;
-pub mod image;
-pub mod imex;
-pub mod limits;
-pub mod named_files;
-pub mod names;
+pub(crate) mod gpu;
+pub(crate) mod home;
+pub(crate) mod hostlist;
+pub(crate) mod hosts;
+pub(crate) mod identity;
+pub(crate) mod imex;
+pub(crate) mod launchers;
+pub(crate) mod limits;
+pub(crate) mod named_files;
+pub(crate) mod names;
 pub mod net;
-pub mod node;
-pub mod node_list;
-pub mod parent;
-pub mod pci;
-pub mod pkey;
-pub mod platform;
-pub mod process;
-pub mod program;
+pub(crate) mod node;
+pub(crate) mod node_list;
+pub(crate) mod parent;
+pub(crate) mod pci;
+pub(crate) mod pkey;
+pub(crate) mod platform;
+pub(crate) mod port_counters;
+pub(crate) mod port_errors;
+pub(crate) mod port_sample;
+pub(crate) mod process;
+pub(crate) mod program;
+pub(crate) mod ray_start;
 pub mod rdma;
-pub mod reader;
+pub(crate) mod rdma_namespace;
+pub(crate) mod rdma_statistics;
+pub(crate) mod reader;
+pub(crate) mod resent;
 pub mod route;
-pub mod rtnetlink;
-pub mod rule;
-pub mod secret;
+pub(crate) mod rtnetlink;
+pub(crate) mod rule;
+pub(crate) mod secret;
 pub mod settings;
-pub mod shm;
+pub(crate) mod shm;
 pub mod start;
-pub mod state;
-pub mod traffic;
+pub(crate) mod state;
+#[cfg(test)]
+pub(crate) mod steps;
+pub(crate) mod traffic;
+pub(crate) mod traffic_class;
+pub(crate) mod vpd;
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+
+use crate::image;
 
 pub use reader::{Reader, Unreadable};
 
@@ -55,22 +71,25 @@ pub use reader::{Reader, Unreadable};
 pub struct Facts {
     /// RDMA devices, in the natural order of their names.
     pub rdma: Vec<rdma::Hca>,
+    /// The uverbs node that is here although its RDMA device is in another network namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rdma_elsewhere: Option<String>,
     pub net: net::Net,
     pub gpu: gpu::Gpus,
     /// The channels to other nodes of an NVLink domain.
     #[serde(skip_serializing_if = "imex::Imex::is_empty")]
     pub imex: imex::Imex,
     /// Memory in NUMA nodes without a CPU.
-    #[serde(skip_serializing_if = "coherent::Memory::is_empty")]
-    pub memory: coherent::Memory,
+    #[serde(skip_serializing_if = "coherent::CoherentMemory::is_empty")]
+    pub memory: coherent::CoherentMemory,
     /// PCI functions of NICs that reach the memory of GPUs past the CPU (Data Direct).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data_direct: Vec<pci::PciDevice>,
-    pub limits: limits::Limits,
+    pub limits: limits::ProcessLimits,
     pub process: process::Process,
     /// PID 1 of the container, if it is not rdma-init and starts a command through rdma-init.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub parent: Option<parent::Parent>,
+    pub parent: Option<parent::ParentProcess>,
     pub shm: Option<shm::Shm>,
     pub dmi: dmi::Dmi,
     pub platform: platform::Platform,
@@ -79,9 +98,12 @@ pub struct Facts {
     pub names: Option<names::Names>,
     /// The libraries of the container's image; `None` if they were not read.
     pub image: Option<image::Image>,
-    /// vLLM's list of variables that stay each node's own, where the image has Ray and vLLM.
+    /// vLLM's list of variables that stay each node's own, if the image has Ray and vLLM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_list: Option<node_list::NodeList>,
+    /// What the command line says to `ray start`, if that is the command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ray_start: Option<ray_start::RayStart>,
     /// The user's home folders; `None` if they were not read.
     pub homes: Option<home::Homes>,
     /// The variables that the user set, and where.
@@ -133,25 +155,41 @@ pub struct Sources<'a> {
     pub parse_conf: settings::Parse,
     /// Whether a variable's presence matters, besides those that always do.
     pub is_marker: &'a dyn Fn(&str) -> bool,
+    /// The files and folders whose presence matters.
+    pub files: &'a [&'a str],
     /// The addresses of the interfaces, in the kernel's order.
     pub addresses: fn() -> Result<Vec<net::InterfaceAddress>, nix::errno::Errno>,
-    /// The routes and rules; if that fails, the files below the root tell of routes.
-    pub routing: fn() -> Result<rtnetlink::Routing, nix::errno::Errno>,
-    /// How the name of the job's master is looked up, where no file has it.
+    /// The routes and rules that matter in a network namespace with these addresses; if that
+    /// fails, the files below the root tell of routes.
+    pub routing: fn(&BTreeSet<IpAddr>) -> Result<rtnetlink::Routing, nix::errno::Errno>,
+    /// How the name of the job's master is looked up, if no file has it.
     pub look_up: names::LookUp,
     /// Whether the image is read on a host without RDMA, too.
     pub image_in_any_case: bool,
     /// Which libraries are looked for.
-    pub scope: image::Scope,
+    pub scope: image::ImageScope,
+    /// Whether the kernel keeps each RDMA device in one network namespace.
+    pub rdma_mode: fn() -> Result<rdma_namespace::Mode, nix::errno::Errno>,
+}
+
+/// What has to be read on a host without RDMA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// Neither the network nor the image.
+    Nothing,
+    Network,
+    NetworkAndImage,
 }
 
 /// Reads everything. On a host without RDMA, the network and the image are read only if they
-/// are needed: `needs_network` decides that from the settings, the platform, and the names of
+/// are needed: `need` decides that from the settings, the platform, the GPUs, and the names of
 /// the network devices. Never fails; see [`Facts::unreadable`].
-pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> bool) -> Facts {
+pub fn read(sources: Sources, need: impl FnOnce(&Facts, &[String]) -> Need) -> Facts {
     let reader = Reader::new(sources.root);
+    let may_have_rdma = rdma::may_be_there(&reader);
+    let gpu = gpu::read(&reader, may_have_rdma);
     // Only NCCL's conf files are looked for there, and they matter only if NCCL finds devices.
-    let homes = (rdma::may_be_there(&reader) || sources.image_in_any_case)
+    let homes = (may_have_rdma || gpu.count.is_some() || sources.image_in_any_case)
         .then(|| home::read(&reader, sources.start.environment));
     let database = homes.as_ref().and_then(|homes| homes.database.as_deref());
     let settings::ConfFiles { settings, odd, there } =
@@ -163,39 +201,48 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
         filled_at_start: sources.start.filled.to_vec(),
         conf_files: there,
         conf_lines: odd,
-        platform: platform::read(sources.start.environment, sources.is_marker),
+        platform: platform::read(&reader, sources.start, sources.is_marker, sources.files),
+        gpu,
         ..Facts::default()
     };
-    let devices = if rdma::may_be_there(&reader) { None } else { net::devices(&reader) };
-    let is_needed = devices.map(|devices| needs_network(&known, &devices));
-    let net = match is_needed {
-        Some(false) => net::Net::default(),
-        _ => net::read(&reader, (sources.addresses)(), (sources.routing)()),
+    let devices = if may_have_rdma { None } else { net::devices(&reader) };
+    let need = devices.map(|devices| need(&known, &devices));
+    let net = match need {
+        Some(Need::Nothing) => net::Net::default(),
+        _ => net::read(&reader, (sources.addresses)(), sources.routing),
     };
-    let own = net.own_addresses().collect();
-    let rdma = rdma::read(&reader, &own);
-    let reads_image = !rdma.is_empty() || is_needed == Some(true) || sources.image_in_any_case;
-    let image = reads_image.then(|| image::read(&reader, sources.start, sources.scope));
+    let looked = rdma::Looked::for_gids(&net, highest_gid_index(&known, sources.start.environment));
+    let mut rdma = rdma::read(&reader, &looked);
+    let alone = if rdma.is_empty() { rdma_namespace::node_alone(&reader, sources.rdma_mode) } else { None };
+    let rdma_elsewhere = alone.and_then(|(node, is_elsewhere)| {
+        if !is_elsewhere {
+            rdma::remember_hidden(&reader, &node);
+        }
+        is_elsewhere.then_some(node)
+    });
+    let reads_image = !rdma.is_empty() || need == Some(Need::NetworkAndImage) || sources.image_in_any_case;
+    let image = reads_image.then(|| image::read(&reader, sources.start, sources.scope, &known.settings));
     // Libraries that ask for the host's name come with PyTorch, or show in the environment.
     let asks_for_names = ["GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "MASTER_ADDR"];
     let environment = sources.start.environment;
-    let reads_names = sources.scope == image::Scope::All
+    let reads_names = sources.scope == image::ImageScope::All
         && image.as_ref().is_some_and(|image| {
             image.torch.is_some() || asks_for_names.iter().any(|name| environment.get(name).is_some())
         });
-    let gpu = gpu::read(&reader, !rdma.is_empty());
-    let has_gpu = gpu.count.is_some();
-    let has_nvlink = has_gpu && gpu.make.is_nvidia();
+    vpd::read(&reader, &known.gpu, &mut rdma);
+    let has_gpu = known.gpu.count.is_some();
+    let has_nvlink = has_gpu && known.gpu.make.is_nvidia();
     Facts {
         imex: if has_nvlink { imex::read(&reader) } else { imex::Imex::default() },
-        memory: if has_gpu { coherent::read(&reader) } else { coherent::Memory::default() },
+        memory: if has_gpu { coherent::read(&reader) } else { coherent::CoherentMemory::default() },
         data_direct: if rdma.is_empty() { Vec::new() } else { data_direct::read(&reader) },
-        gpu,
         node_list: image
             .as_ref()
             .and_then(|image| node_list::read(&reader, environment, known.homes.as_ref(), image)),
+        ray_start: ray_start::read(sources.start.words),
         names: reads_names.then(|| names::read(&reader, &known.platform, sources.look_up)).flatten(),
         rdma,
+        rdma_elsewhere,
         image,
         net,
         limits: limits::read(),
@@ -207,4 +254,11 @@ pub fn read(sources: Sources, needs_network: impl FnOnce(&Facts, &[String]) -> b
         unreadable: reader.into_unreadable(),
         ..known
     }
+}
+
+/// The highest slot of a GID table that a variable of any library names.
+fn highest_gid_index(known: &Facts, environment: &environment::Environment) -> Option<u32> {
+    let of_files = known.settings.0.iter().map(|setting| (setting.variable.as_str(), setting.value.as_str()));
+    let indexes = of_files.chain(environment.iter()).filter(|(name, _)| name.contains("GID_INDEX"));
+    indexes.filter_map(|(_, value)| value.trim().parse().ok()).max()
 }

@@ -1,6 +1,7 @@
 //! Whether the files exist that variables name for NCCL to read. Their content is not looked
 //! at.
 
+use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::reader::{Reader, describe};
@@ -9,7 +10,7 @@ use super::start::Start;
 
 /// What `ncclTopoGetSystem` and `ncclTopoCompute` open (`src/graph/topo.cc`, `search.cc`),
 /// and what Google's tuner plugin reads.
-pub const VARIABLES: [&str; 3] = ["NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_PATH"];
+pub(crate) const VARIABLES: [&str; 3] = ["NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_PATH"];
 
 /// The most files that are looked at; a conf file may name any number.
 const MOST: usize = 16;
@@ -22,8 +23,15 @@ pub struct NamedFile {
     pub error: Option<String>,
 }
 
+impl NamedFile {
+    /// Whether there is no such file. Documents keep the error as [`describe`] has it.
+    pub fn is_missing(&self) -> bool {
+        self.error.as_deref() == Some(describe(Errno::ENOENT).as_str())
+    }
+}
+
 /// All files that are named anywhere; the plan knows which of them count.
-pub fn read(reader: &Reader, start: Start, settings: &Settings) -> Vec<NamedFile> {
+pub(crate) fn read(reader: &Reader, start: Start, settings: &Settings) -> Vec<NamedFile> {
     let named = settings.0.iter().filter(|setting| VARIABLES.contains(&setting.variable.as_str()));
     let mut files: Vec<NamedFile> = Vec::new();
     for setting in named.filter(|setting| !setting.value.is_empty()) {

@@ -14,13 +14,25 @@ use super::reader::Reader;
 pub struct Names {
     /// The name of this host, as gethostname(2) tells it.
     pub host: String,
-    /// What `/etc/hosts` says about it, in the order of the lines. Where that is nothing, DNS
+    /// What `/etc/hosts` says about it, in the order of the lines. If there are none, DNS
     /// is asked, which is not done here.
     pub host_addresses: Vec<IpAddr>,
-    /// Where `MASTER_ADDR` leads; `None` where it is not set, or where nobody has to be asked: an
+    /// The services that getaddrinfo(3) asks for a host's name, in the order of `/etc/nsswitch.conf`:
+    /// `files`, which is `/etc/hosts`, `dns`. Empty if no line there says so, and the C library's own
+    /// order counts, in which `files` is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<String>,
+    /// Where `MASTER_ADDR` leads; `None` if it is not set, or if no lookup is needed: an
     /// address, this host's own name, the only node of a job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub master: Option<Master>,
+}
+
+impl Names {
+    /// Whether getaddrinfo(3) looks into `/etc/hosts` at all.
+    pub fn asks_file(&self) -> bool {
+        self.services.is_empty() || self.services.iter().any(|service| service == "files")
+    }
 }
 
 /// Where the name of the job's master leads.
@@ -30,25 +42,28 @@ pub enum Master {
     /// `/etc/hosts` has the name.
     InFile(Vec<IpAddr>),
     ByDns(Vec<IpAddr>),
-    /// Nobody knows the name. The text says who was asked.
+    /// No service knows the name. The text names the services.
     Unknown(String),
 }
 
 /// How a name is looked up that is in no file; the error is a sentence.
-pub type LookUp = fn(&str) -> Result<Vec<IpAddr>, String>;
+pub(crate) type LookUp = fn(&str) -> Result<Vec<IpAddr>, String>;
 
 /// Reads the host's name and looks for the names; `None` if the host has no name.
-pub fn read(reader: &Reader, platform: &Platform, look_up: LookUp) -> Option<Names> {
+pub(crate) fn read(reader: &Reader, platform: &Platform, look_up: LookUp) -> Option<Names> {
     let host = reader.text_if_readable("/proc/sys/kernel/hostname").filter(|name| !name.is_empty())?;
     let file = reader.bytes("/etc/hosts", LONGEST).unwrap_or_default();
+    let services = hosts::services(&reader.text_if_readable("/etc/nsswitch.conf").unwrap_or_default());
+    let names = Names { host_addresses: hosts::addresses(&file, &host), services, host, master: None };
+    let host = &names.host;
     let is_alone = platform.nodes.is_some_and(|nodes| nodes.count == 1);
     let name = platform.master_addr.as_deref().filter(|name| !is_alone && !is_address(name));
     let master = name.and_then(|name| match hosts::addresses(&file, name) {
-        found if !found.is_empty() => Some(Master::InFile(found)),
-        _ if is_same_host(name, &host) => None,
+        found if !found.is_empty() && names.asks_file() => Some(Master::InFile(found)),
+        _ if is_same_host(name, host) => None,
         _ => Some(look_up(name).map_or_else(Master::Unknown, Master::ByDns)),
     });
-    Some(Names { host_addresses: hosts::addresses(&file, &host), master, host })
+    Some(Names { master, ..names })
 }
 
 fn is_address(text: &str) -> bool {
@@ -56,7 +71,7 @@ fn is_address(text: &str) -> bool {
 }
 
 /// Whether two names begin with the same label: one of them may have the domain, and the other not.
-pub fn is_same_host(one: &str, other: &str) -> bool {
+pub(crate) fn is_same_host(one: &str, other: &str) -> bool {
     let label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
     label(one) == label(other)
 }
@@ -64,7 +79,7 @@ pub fn is_same_host(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::platform::Nodes;
+    use crate::facts::launchers::Nodes;
     use std::fs;
 
     #[test]
@@ -90,6 +105,18 @@ mod tests {
         let unknown = Master::Unknown("DNS does not know it".to_owned());
         let named = Names { host: "node-1".to_owned(), master: Some(unknown.clone()), ..Names::default() };
         assert_eq!(read("node-0", 2), Some(named), "without /etc/hosts");
+
+        write("etc/nsswitch.conf", "passwd: files\nhosts: dns # no files\n");
+        write("etc/hosts", "10.0.0.1 node-0\n");
+        let names = read("node-0", 2).unwrap();
+        assert_eq!(
+            (names.services.clone(), names.master.clone()),
+            (vec!["dns".to_owned()], Some(unknown.clone()))
+        );
+        assert!(!names.asks_file());
+        write("etc/nsswitch.conf", "hosts:\tfiles [!UNAVAIL=return] dns\n");
+        let names = read("node-0", 2).unwrap();
+        assert_eq!((names.services.join(" "), names.asks_file()), ("files dns".to_owned(), true));
 
         write("etc/hosts", "127.0.0.1 localhost\n127.0.1.1 node-1.local node-1\n10.0.0.1 node-0\n");
         assert_eq!(read("node-0", 2).unwrap().host_addresses, address("127.0.1.1"));

@@ -1,18 +1,18 @@
-//! Network interfaces: `/sys/class/net`, getifaddrs(3), the routes and the rules.
+//! Network interfaces: `/sys/class/net`, their addresses, the routes and the rules.
 
-use std::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::path::Path;
 
 use ipnet::IpNet;
 use nix::errno::Errno;
-use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
 use super::route::{self, Route};
-use super::rtnetlink::Routing;
-use super::rule::Rule;
+use super::rtnetlink::{Routing, links};
+use super::rule::RoutingRule;
 
 /// The network as this container sees it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -20,13 +20,14 @@ use super::rule::Rule;
 pub struct Net {
     /// In the kernel's order, which is the order in which NCCL sees them.
     pub interfaces: Vec<Interface>,
-    /// Unicast routes of every table but the local one, IPv4 first.
+    /// Unicast routes of every table but the local one, IPv4 first. Of a table that a rule has to
+    /// choose, only those that matter.
     pub routes: Vec<Route>,
     /// Which table is for which packet, in the kernel's order, IPv4 first. `None` if the rules
     /// were not read, or the kernel does not tell; `routes` may then be of the main table
     /// alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rules: Option<Vec<Rule>>,
+    pub rules: Option<Vec<RoutingRule>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -41,9 +42,16 @@ pub struct Interface {
     pub addresses: Vec<IpNet>,
     /// The PCI device of a physical interface.
     pub pci_address: Option<String>,
+    /// The kernel driver of a physical or virtual device (`mlx5_core`, `gve`, `virtio_net`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
     /// The bond, bridge or VRF that the interface is a part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub master: Option<String>,
+    /// Whether the kernel shows a radio behind the interface (`phy80211`, of every driver of
+    /// cfg80211).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub wireless: bool,
 }
 
 /// One address, or none, of an interface, as getifaddrs(3) lists them.
@@ -59,51 +67,59 @@ impl Interface {
         self.flags.iter().any(|f| f == flag)
     }
 
+    /// Whether this is a Wi-Fi interface: by the kernel, or by the name that systemd gives it.
+    pub fn is_wireless(&self) -> bool {
+        self.wireless || self.name.starts_with("wl")
+    }
+
     pub fn is_up(&self) -> bool {
         self.has_flag("UP") && self.has_flag("RUNNING")
+    }
+
+    /// Its addresses but the loopback's.
+    fn own_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses.iter().map(|net| net.addr()).filter(|address| !address.is_loopback())
     }
 }
 
 impl Net {
     pub fn interface(&self, name: &str) -> Option<&Interface> {
-        self.interfaces.iter().find(|interface| interface.name == name)
+        self.interfaces.iter().find(|interface| {
+            #[cfg(test)]
+            super::steps::step();
+            interface.name == name
+        })
+    }
+
+    /// All interfaces by their names, to look up many; of several with one name, the first one.
+    pub fn by_name(&self) -> HashMap<&str, &Interface> {
+        let mut interfaces = HashMap::with_capacity(self.interfaces.len());
+        for interface in &self.interfaces {
+            interfaces.entry(interface.name.as_str()).or_insert(interface);
+        }
+        interfaces
     }
 
     /// Every address of this network namespace but the loopback's.
     pub fn own_addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.interfaces
-            .iter()
-            .flat_map(|interface| &interface.addresses)
-            .map(|net| net.addr())
-            .filter(|address| !address.is_loopback())
+        let own = self.interfaces.iter().flat_map(Interface::own_addresses);
+        #[cfg(test)]
+        let own = own.inspect(|_| super::steps::step());
+        own
     }
 }
 
 /// The addresses of the live system, in the kernel's order.
 ///
 /// # Errors
-/// The error of the netlink socket behind getifaddrs(3).
+/// The error of the netlink socket.
 pub fn system_addresses() -> Result<Vec<InterfaceAddress>, Errno> {
-    let list = getifaddrs()?.map(|entry| {
-        let address = entry.address.as_ref().and_then(ip);
-        let mask = entry.netmask.as_ref().and_then(ip);
-        InterfaceAddress {
-            name: entry.interface_name,
-            flags: flag_names(entry.flags),
-            address: address.and_then(|address| {
-                let prefix = mask.and_then(|mask| ipnet::ip_mask_to_prefix(mask).ok())?;
-                IpNet::new(address, prefix).ok()
-            }),
-        }
+    let list = links::list()?.into_iter().map(|entry| InterfaceAddress {
+        name: entry.name,
+        flags: flag_names(InterfaceFlags::from_bits_retain(entry.flags.cast_signed())),
+        address: entry.address,
     });
     Ok(list.collect())
-}
-
-fn ip(storage: &nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {
-    if let Some(v4) = storage.as_sockaddr_in() {
-        return Some(SocketAddr::from(std::net::SocketAddrV4::from(*v4)).ip());
-    }
-    storage.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip()))
 }
 
 const FLAGS: [(InterfaceFlags, &str); 6] = [
@@ -131,7 +147,7 @@ pub fn devices(reader: &Reader) -> Option<Vec<String>> {
 pub fn read(
     reader: &Reader,
     addresses: Result<Vec<InterfaceAddress>, Errno>,
-    routing: Result<Routing, Errno>,
+    routing: impl FnOnce(&BTreeSet<IpAddr>) -> Result<Routing, Errno>,
 ) -> Net {
     let addresses = addresses.unwrap_or_else(|errno| {
         let what = Path::new("/proc/net");
@@ -148,8 +164,10 @@ pub fn read(
         });
         interfaces[position].addresses.extend(entry.address);
     }
+    let own = interfaces.iter().flat_map(Interface::own_addresses).collect();
     // In a sandbox rtnetlink often cannot be asked; the files then tell less.
-    let routing = routing.unwrap_or_else(|_| Routing { routes: route::read(reader), ..Routing::default() });
+    let routing =
+        routing(&own).unwrap_or_else(|_| Routing { routes: route::read(reader), ..Routing::default() });
     if let Some(trouble) = routing.trouble {
         reader.remember(Path::new("rtnetlink"), trouble);
     }
@@ -175,7 +193,9 @@ fn describe(reader: &Reader, entry: &InterfaceAddress) -> Interface {
         pci_address: reader
             .link_name(format!("{folder}/device"))
             .filter(|name| super::rdma::is_pci_address(name)),
+        driver: reader.link_name(format!("{folder}/device/driver")),
         master: reader.link_name(format!("{folder}/master")),
+        wireless: reader.link_name(format!("{folder}/phy80211")).is_some(),
     }
 }
 
@@ -200,9 +220,24 @@ mod tests {
             entry("eth0:2", Some("10.1.3.5/24")),
             entry("eth1", Some("10.2.0.5/24")),
         ];
-        let net = read(&Reader::new(root.path()), Ok(entries), Ok(Routing::default()));
+        let net = read(&Reader::new(root.path()), Ok(entries), |_| Ok(Routing::default()));
         let names: Vec<_> = net.interfaces.iter().map(|interface| interface.name.as_str()).collect();
         assert_eq!(names, ["eth0", "eth0:1", "eth0:2", "eth1"]);
+    }
+
+    #[test]
+    fn a_radio_behind_an_interface_shows() {
+        let root = tempfile::tempdir().unwrap();
+        let class = root.path().join("sys/class/net");
+        for name in ["radio0", "eth0"] {
+            fs::create_dir_all(class.join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink("../../ieee80211/phy0", class.join("radio0/phy80211")).unwrap();
+        let entry = |name: &str| InterfaceAddress { name: name.to_owned(), flags: Vec::new(), address: None };
+        let entries = ["radio0", "eth0", "wlP9s9"].map(entry).to_vec();
+        let net = read(&Reader::new(root.path()), Ok(entries), |_| Ok(Routing::default()));
+        let wireless: Vec<bool> = net.interfaces.iter().map(Interface::is_wireless).collect();
+        assert_eq!(wireless, [true, false, true]);
     }
 
     #[test]
@@ -211,7 +246,7 @@ mod tests {
         fs::create_dir_all(root.path().join("proc/net")).unwrap();
         let line = "eth0\t00000000\t010AF40A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n";
         fs::write(root.path().join("proc/net/route"), format!("Iface\tDestination\n{line}")).unwrap();
-        let net = read(&Reader::new(root.path()), Ok(Vec::new()), Err(Errno::EPERM));
+        let net = read(&Reader::new(root.path()), Ok(Vec::new()), |_| Err(Errno::EPERM));
         assert!(net.routes.len() == 1 && net.routes[0].is_default() && net.routes[0].is_for_all());
         assert_eq!(net.rules, None);
     }

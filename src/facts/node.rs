@@ -40,7 +40,7 @@ impl From<Access> for String {
 }
 
 /// Opens a node for reading and writing without blocking, and closes it again.
-pub fn try_open(reader: &Reader, path: &str) -> Access {
+pub(crate) fn try_open(reader: &Reader, path: &str) -> Access {
     match open(&reader.path(path), OFlag::O_RDWR | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK, Mode::empty()) {
         Ok(_) => Access::Opened,
         Err(Errno::ENOENT | Errno::ENOTDIR) => Access::NoNode,

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::environment::Environment;
 use super::home::Homes;
-use super::image::Image;
 use super::reader::Reader;
 use crate::block::list;
+use crate::image::Image;
 
 /// The file, in vLLM's folder of settings.
 const FILE: &str = "ray_non_carry_over_env_vars.json";
@@ -18,7 +18,7 @@ const FILE: &str = "ray_non_carry_over_env_vars.json";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeList {
-    /// Where vLLM's folder is named from the working folder, it is so here, and was not read: it is
+    /// If vLLM's folder is named from the working folder, it is so here, and was not read: it is
     /// another file for each process.
     pub path: String,
     pub holds: Holds,
@@ -45,8 +45,8 @@ pub enum Holds {
     Other,
 }
 
-/// Reads it where the image has both Ray and vLLM.
-pub fn read(
+/// Reads it if the image has both Ray and vLLM.
+pub(crate) fn read(
     reader: &Reader,
     environment: &Environment,
     homes: Option<&Homes>,

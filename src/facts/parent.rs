@@ -11,7 +11,7 @@ use super::start::LookedAfterBy;
 /// What is kept of its command line. The rest may hold secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Parent {
+pub struct ParentProcess {
     /// The name that PID 1 has given itself, without the folder: `sh`.
     pub program: String,
     /// Whether it was given more than options: a script, or commands. A shell at a terminal was
@@ -24,10 +24,10 @@ pub struct Parent {
 /// `None` if PID 1 is ours, if something else started this process, on the machine itself, and
 /// if /proc does not tell. If a subreaper of ours is in between, PID 1 must have started that
 /// one.
-pub fn read(reader: &Reader, keeper: LookedAfterBy) -> Option<Parent> {
+pub(crate) fn read(reader: &Reader, keeper: LookedAfterBy) -> Option<ParentProcess> {
     let parent = getppid().as_raw();
     let starter = match keeper {
-        LookedAfterBy::Nobody => parent,
+        LookedAfterBy::NoProcess => parent,
         LookedAfterBy::Pid1 => return None,
         LookedAfterBy::Subreaper => parent_of(reader, parent)?,
     };
@@ -45,7 +45,7 @@ fn parent_of(reader: &Reader, pid: i32) -> Option<i32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-fn parse(line: &str, status: &str) -> Option<Parent> {
+fn parse(line: &str, status: &str) -> Option<ParentProcess> {
     let mut words = line.split('\0').filter(|word| !word.is_empty()).map(without_folder).peekable();
     let mut program = words.next()?;
     // busybox is one program with many names.
@@ -54,7 +54,7 @@ fn parse(line: &str, status: &str) -> Option<Parent> {
     }
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
-    Some(Parent {
+    Some(ParentProcess {
         // The name of a login shell begins with a hyphen.
         program: program.trim_start_matches('-').to_owned(),
         has_operand: words.any(|word| !word.starts_with('-')),

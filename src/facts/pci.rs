@@ -27,14 +27,23 @@ pub struct PciDevice {
 }
 
 /// The place of a device in `/sys/bus/pci/devices`; `None` if it is not there.
-pub fn place(reader: &Reader, folder: &str) -> Option<PciDevice> {
+pub(crate) fn place(reader: &Reader, folder: &str) -> Option<PciDevice> {
     let numa_node = reader.text_if_readable(format!("{folder}/numa_node"));
     let numa_node = numa_node.and_then(|text| text.parse().ok());
     Some(PciDevice { path: reader.resolved(folder)?, numa_node })
 }
 
+/// Vendor and device of the function in this folder, as `lspci -n` shows them.
+pub(crate) fn id(reader: &Reader, device: &str) -> Option<String> {
+    let number = |file: &str| {
+        let text = reader.text_if_readable(format!("{device}/{file}"))?;
+        text.strip_prefix("0x").map(str::to_owned)
+    };
+    Some(format!("{}:{}", number("vendor")?, number("device")?))
+}
+
 /// `None` for a device without a PCI link, such as a virtual one.
-pub fn read(reader: &Reader, device: &str) -> Option<PciLink> {
+pub(crate) fn read(reader: &Reader, device: &str) -> Option<PciLink> {
     let text = |file: &str| reader.text_if_readable(format!("{device}/{file}")).unwrap_or_default();
     let number = |file: &str| text(file).parse().ok();
     let speed = text("current_link_speed");

@@ -14,12 +14,12 @@ pub struct PkeyTable {
     pub size: u32,
     /// Number of slots read, from slot 0.
     pub scanned: u32,
-    pub slots: Vec<Slot>,
+    pub slots: Vec<PkeySlot>,
 }
 
 /// A slot in use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slot {
+pub struct PkeySlot {
     pub index: u32,
     pub pkey: Pkey,
 }
@@ -85,7 +85,7 @@ impl PkeyTable {
 const GAP: u32 = 16;
 
 /// Reads a table; `None` if there is none.
-pub fn read(reader: &Reader, port: &str) -> Option<PkeyTable> {
+pub(crate) fn read(reader: &Reader, port: &str) -> Option<PkeyTable> {
     let folder = reader.path(port).join("pkeys");
     let size = u32::try_from(reader.names(format!("{port}/pkeys")).len()).unwrap_or(u32::MAX);
     let mut table = PkeyTable { size, ..PkeyTable::default() };
@@ -98,7 +98,7 @@ pub fn read(reader: &Reader, port: &str) -> Option<PkeyTable> {
         match reader.attribute(&path).map(Pkey::try_from) {
             Ok(Ok(Pkey(0))) | Err(Errno::EINVAL | Errno::ENOENT) => {}
             Ok(Ok(pkey)) => {
-                table.slots.push(Slot { index, pkey });
+                table.slots.push(PkeySlot { index, pkey });
                 gap = 0;
             }
             Ok(Err(error)) => reader.remember(&path, error),
@@ -137,7 +137,7 @@ mod tests {
             r#"[{"index":0,"pkey":"0x7fff"},{"index":2,"pkey":"0x8005"}]"#
         );
         assert_eq!(
-            serde_json::from_str::<Vec<Slot>>(&serde_json::to_string(&table.slots).unwrap()).unwrap(),
+            serde_json::from_str::<Vec<PkeySlot>>(&serde_json::to_string(&table.slots).unwrap()).unwrap(),
             table.slots
         );
         assert!(!table.at(0).unwrap().is_full_member() && table.at(2).unwrap().is_full_member());

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::environment::{Environment, is_variable_name};
+use super::environment::is_variable_name;
+use super::launchers::{self, Nodes};
+use super::reader::Reader;
+use super::start::Start;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -12,7 +15,7 @@ pub struct Platform {
     pub markers: Vec<String>,
     /// Where the processes of the job meet (`MASTER_ADDR`).
     pub master_addr: Option<String>,
-    /// How many nodes the job has, and the number of this one, counted from 0, where a launcher tells
+    /// How many nodes the job has, and the number of this one, counted from 0, if a launcher tells
     /// both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Nodes>,
@@ -20,30 +23,53 @@ pub struct Platform {
     pub nccl_version: Option<String>,
     /// The version of CUDA that the image names (`CUDA_VERSION`, as in NVIDIA's images).
     pub cuda_version: Option<String>,
+    /// The program that made the container, if a file in it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
+    /// The files and folders that are there, of those that profiles ask for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// Those files that the command line names, as a script does that a shell is to source.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files_in_command: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Nodes {
-    pub count: u32,
-    pub this: u32,
+/// A program that makes containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    Docker,
+    Podman,
+    /// One that a later version of this program knows.
+    #[serde(other)]
+    Other,
 }
 
-/// Where launchers and operators tell the number of nodes, and which of them this is: torchrun's own
-/// variables (Kubeflow sets them), other platforms', Slurm.
-const COUNTS: &[(&str, &str)] =
-    &[("PET_NNODES", "PET_NODE_RANK"), ("NNODES", "NODE_RANK"), ("SLURM_JOB_NUM_NODES", "SLURM_NODEID")];
+/// The file that each engine leaves in the root of a container: `setupInitLayer` in
+/// `daemon/initlayer/setup_unix.go` of Moby, `makeBindMounts` in
+/// `libpod/container_internal_common.go` of Podman.
+const ENGINES: [(&str, Engine); 2] =
+    [("/.dockerenv", Engine::Docker), ("/run/.containerenv", Engine::Podman)];
 
-fn nodes(environment: &Environment) -> Option<Nodes> {
-    let number = |name: &str| environment.get(name)?.parse::<u32>().ok();
-    let told = |(count, this): (&str, &str)| Some(Nodes { count: number(count)?, this: number(this)? });
-    // Kubeflow's PyTorchJob and PAI-DLC count nodes here, and torchrun counts the processes of all nodes.
-    let by_world = || match environment.get("LOCAL_RANK").or(environment.get("LOCAL_WORLD_SIZE")) {
-        None => told(("WORLD_SIZE", "RANK")),
-        Some(_) => None,
-    };
-    let found = COUNTS.iter().find_map(|names| told(*names)).or_else(by_world);
-    found.filter(|nodes| nodes.this < nodes.count)
+/// Who runs the container, as far as the names in its environment and the files in its root tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunBy {
+    Kubernetes,
+    Slurm,
+    Engine(Engine),
+}
+
+impl Platform {
+    /// Who runs the container; `None` if nothing tells.
+    #[must_use]
+    pub fn run_by(&self) -> Option<RunBy> {
+        let has = |is: fn(&str) -> bool| self.markers.iter().any(|marker| is(marker));
+        match self.engine {
+            _ if has(|marker| marker == "KUBERNETES_SERVICE_HOST") => Some(RunBy::Kubernetes),
+            _ if has(|marker| marker.starts_with("SLURM_")) => Some(RunBy::Slurm),
+            engine => engine.map(RunBy::Engine),
+        }
+    }
 }
 
 const PREFIXES: &[&str] = &[
@@ -77,7 +103,15 @@ const NAMES: &[&str] = &[
     "WORLD_SIZE",
 ];
 
-pub fn read(environment: &Environment, also: impl Fn(&str) -> bool) -> Platform {
+/// The most words of a command line that are looked at.
+const MOST_WORDS: usize = 256;
+
+/// The most files that are looked for; a folder of profiles may ask for any number.
+const MOST_FILES: usize = 256;
+
+/// `also` says which variables matter beside those that always do; `files`, which files do.
+pub(crate) fn read(reader: &Reader, start: Start, also: impl Fn(&str) -> bool, files: &[&str]) -> Platform {
+    let environment = start.environment;
     let value = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(str::to_owned);
     let mut markers: Vec<String> = environment
         .names()
@@ -92,31 +126,24 @@ pub fn read(environment: &Environment, also: impl Fn(&str) -> bool) -> Platform 
     Platform {
         markers,
         master_addr: value("MASTER_ADDR"),
-        nodes: nodes(environment),
+        nodes: launchers::read(reader, start),
         nccl_version: value("NCCL_VERSION"),
         cuda_version: value("CUDA_VERSION"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nodes_are_those_of_the_launcher() {
-        let of = |pairs: &[(&str, &str)]| {
-            let entries: Vec<_> = pairs
-                .iter()
-                .map(|(name, value)| std::ffi::CString::new(format!("{name}={value}")).unwrap())
-                .collect();
-            nodes(&Environment::new(&entries)).map(|nodes| (nodes.count, nodes.this))
-        };
-        assert_eq!(of(&[("PET_NNODES", "4"), ("PET_NODE_RANK", "1"), ("WORLD_SIZE", "32")]), Some((4, 1)));
-        assert_eq!(of(&[("PET_NNODES", "1:4"), ("PET_NODE_RANK", "1")]), None, "it may grow");
-        assert_eq!(of(&[("WORLD_SIZE", "2"), ("RANK", "1")]), Some((2, 1)));
-        assert_eq!(of(&[("WORLD_SIZE", "16"), ("RANK", "9"), ("LOCAL_RANK", "1")]), None, "of processes");
-        assert_eq!(of(&[("SLURM_JOB_NUM_NODES", "2"), ("SLURM_NODEID", "0")]), Some((2, 0)));
-        assert_eq!(of(&[("NNODES", "2"), ("NODE_RANK", "2")]), None, "there is no such node");
-        assert_eq!(of(&[]), None);
+        files: files
+            .iter()
+            .take(MOST_FILES)
+            .filter(|file| reader.is_there(file))
+            .map(|file| (*file).to_owned())
+            .collect(),
+        files_in_command: files
+            .iter()
+            .take(MOST_FILES)
+            .filter(|file| {
+                let mut words = start.words.iter().take(MOST_WORDS);
+                words.any(|word| memchr::memmem::find(word.as_bytes(), file.as_bytes()).is_some())
+            })
+            .map(|file| (*file).to_owned())
+            .collect(),
+        engine: ENGINES.iter().find(|(file, _)| reader.may_be_there(file)).map(|(_, engine)| *engine),
     }
 }

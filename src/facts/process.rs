@@ -4,6 +4,7 @@ use caps::CapSet;
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
+use crate::sys::environ;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -61,10 +62,17 @@ impl From<CapabilitySet> for String {
     }
 }
 
-pub fn read(reader: &Reader) -> Process {
+/// What holds if the C library has taken entries out of the environment, and they cannot be
+/// found again.
+const CUT: &str = "the C library takes LD_LIBRARY_PATH, LD_PRELOAD, TMPDIR and others from a program whose file has a capability (setcap), and the memory of this process does not show them any more: the command starts without them";
+
+pub(crate) fn read(reader: &Reader) -> Process {
     let status = reader.text("/proc/self/status").unwrap_or_default();
     if status.is_empty() {
         reader.remember(&reader.path("/proc/self/status"), "is not there; is /proc mounted?");
+    }
+    if !environ::is_whole() {
+        reader.remember(&reader.path("/proc/self/environ"), CUT);
     }
     let fields: Vec<(&str, &str)> = status
         .lines()

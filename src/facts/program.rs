@@ -4,15 +4,15 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::image::elf::Elf;
 use super::reader::Reader;
+use crate::image::elf::Elf;
 
 /// The number of bytes of a script that the kernel looks at (`BINPRM_BUF_SIZE`).
 const LOOKED_AT: u64 = 256;
 
 /// A program, and what the kernel uses to start it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
+pub(crate) struct Program {
     pub file: PathBuf,
     pub starter: Starter,
     /// Whether the file of the interpreter or loader exists.
@@ -20,7 +20,7 @@ pub struct Program {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Starter {
+pub(crate) enum Starter {
     /// Named in the first line, after `#!` (`fs/binfmt_script.c`).
     Interpreter(String),
     /// Named in `PT_INTERP` (elf(5)).
@@ -28,7 +28,7 @@ pub enum Starter {
 }
 
 impl Starter {
-    pub fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         match self {
             Starter::Interpreter(path) | Starter::Loader(path) => path,
         }
@@ -37,7 +37,7 @@ impl Starter {
 
 /// The first of these files that can be read and names what starts it. Relative paths, of files
 /// and of interpreters, start at `folder`, the working folder.
-pub fn first<'a>(
+pub(crate) fn first<'a>(
     reader: &Reader,
     folder: &Path,
     files: impl IntoIterator<Item = &'a Path>,

@@ -8,11 +8,13 @@ use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::gid::{self, GidTable};
+use super::net::Net;
 pub use super::node::Access;
 use super::node::try_open;
 use super::pci::{self, PciLink};
 use super::pkey::{self, PkeyTable};
 use super::reader::Reader;
+use super::traffic_class::{self, TrafficClass};
 
 const CLASS: &str = "/sys/class/infiniband";
 const VERBS_CLASS: &str = "/sys/class/infiniband_verbs";
@@ -34,6 +36,9 @@ pub struct Hca {
     /// As [`pci::PciDevice::path`]; `None` for a soft device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pci_path: Option<String>,
+    /// Vendor and device of the PCI function, as `15b3:101e`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pci_id: Option<String>,
     /// -1 if the firmware does not tell.
     pub numa_node: Option<i32>,
     pub node_type: NodeType,
@@ -42,6 +47,10 @@ pub struct Hca {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_guid: Option<String>,
     pub firmware: Option<String>,
+    /// Whether the vital product data of the PCI device say that it is there to manage NVSwitches
+    /// (`SMDL=SW_MNG`); `None` if they were not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manages_nvswitches: Option<bool>,
     /// The character device through which programs use the HCA.
     pub uverbs: Option<Uverbs>,
     pub ports: Vec<Port>,
@@ -114,6 +123,9 @@ pub struct Port {
     /// The partition keys of an InfiniBand port that this container may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pkeys: Option<PkeyTable>,
+    /// What the administrator has set for a RoCE port that this container may use; `None` if nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic_class: Option<TrafficClass>,
     /// The counters that show trouble, by the kernel's names; `None` if they were not read,
     /// empty if the kernel does not show them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,31 +176,53 @@ impl From<LinkLayer> for String {
     }
 }
 
+/// Remembers that the kernel shows no device, although this uverbs node is there.
+pub fn remember_hidden(reader: &Reader, node: &str) {
+    let path = reader.path(CLASS);
+    reader.remember(&path, format!("shows no device, and /dev/infiniband/{node} is there; is /sys mounted?"));
+}
+
 /// Whether there may be an HCA: [`read`] finds none without this folder of the kernel.
 pub fn may_be_there(reader: &Reader) -> bool {
     reader.may_be_there(CLASS)
 }
 
-/// Reads all HCAs. `own` are the container's addresses: they decide how far a
-/// GID table has to be read.
-pub fn read(reader: &Reader, own: &BTreeSet<IpAddr>) -> Vec<Hca> {
-    let names = reader.names(CLASS);
-    if names.is_empty() {
-        let nodes = reader.names("/dev/infiniband");
-        if let Some(node) = nodes.iter().find(|name| name.starts_with("uverbs")) {
-            let path = reader.path(CLASS);
-            reader.remember(
-                &path,
-                format!("shows no device, and /dev/infiniband/{node} is there; is /sys mounted?"),
-            );
-        }
-        return Vec::new();
-    }
-    let uverbs = uverbs_by_hca(reader);
-    names.into_iter().map(|name| hca(reader, own, name, &uverbs)).collect()
+/// What decides how far a GID table has to be read.
+#[derive(Debug, Default)]
+pub struct Looked {
+    /// The container's addresses.
+    own: BTreeSet<IpAddr>,
+    /// The addresses of the interface of each PCI device; not those of the link.
+    by_device: BTreeMap<String, Vec<IpAddr>>,
+    /// As [`gid::Wanted::at_least`].
+    at_least: u32,
 }
 
-fn hca(reader: &Reader, own: &BTreeSet<IpAddr>, name: String, uverbs: &BTreeMap<String, String>) -> Hca {
+impl Looked {
+    /// `named` is the highest slot that a variable names.
+    pub fn for_gids(net: &Net, named: Option<u32>) -> Looked {
+        let mut by_device: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
+        // The addresses of a bond's member are those of the bond.
+        for interface in net.interfaces.iter().filter(|interface| interface.master.is_none()) {
+            let Some(device) = &interface.pci_address else { continue };
+            let addresses = interface.addresses.iter().map(|net| net.addr());
+            let routed = addresses
+                .filter(|address| !matches!(address, IpAddr::V6(one) if one.is_unicast_link_local()));
+            by_device.entry(device.clone()).or_default().extend(routed);
+        }
+        let at_least = named.map_or(0, |index| index.saturating_add(1));
+        Looked { own: net.own_addresses().collect(), by_device, at_least }
+    }
+}
+
+/// Reads all HCAs.
+pub fn read(reader: &Reader, looked: &Looked) -> Vec<Hca> {
+    let names = reader.names(CLASS);
+    let uverbs = uverbs_by_hca(reader);
+    names.into_iter().map(|name| hca(reader, looked, name, &uverbs)).collect()
+}
+
+fn hca(reader: &Reader, looked: &Looked, name: String, uverbs: &BTreeMap<String, String>) -> Hca {
     let folder = format!("/sys/class/infiniband/{name}");
     let text = |file: &str| reader.text(format!("{folder}/{file}")).filter(|text| !text.is_empty());
     // libibverbs must not be the first to try: it waits for seconds on a node that the device
@@ -199,9 +233,18 @@ fn hca(reader: &Reader, own: &BTreeSet<IpAddr>, name: String, uverbs: &BTreeMap<
     let uverbs = uverbs.get(&name);
     let uverbs = uverbs.map(|node| Uverbs { name: node.clone(), access: access(node), abi: abi(node) });
     let is_usable = uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened);
+    let pci_address = reader.link_name(format!("{folder}/device")).filter(|name| is_pci_address(name));
+    let of_device = pci_address.as_ref().and_then(|device| looked.by_device.get(device));
+    let wanted = gid::GidQuery {
+        own: &looked.own,
+        of_device: of_device.map(Vec::as_slice).unwrap_or_default(),
+        is_usable,
+        at_least: looked.at_least,
+    };
     Hca {
         driver: reader.link_name(format!("{folder}/device/driver")),
-        pci_address: reader.link_name(format!("{folder}/device")).filter(|n| is_pci_address(n)),
+        pci_id: pci_address.as_ref().and_then(|_| pci::id(reader, &format!("{folder}/device"))),
+        pci_address,
         pci_path: reader.resolved(format!("{folder}/device")),
         pci_link: pci::read(reader, &format!("{folder}/device")),
         numa_node: reader.number(format!("{folder}/device/numa_node")),
@@ -209,21 +252,24 @@ fn hca(reader: &Reader, own: &BTreeSet<IpAddr>, name: String, uverbs: &BTreeMap<
         node_guid: text("node_guid"),
         system_guid: text("sys_image_guid"),
         firmware: text("fw_ver"),
+        manages_nvswitches: None,
         uverbs,
         ports: reader
             .names(format!("{folder}/ports"))
             .iter()
             .filter_map(|number| number.parse().ok())
-            .map(|number| port(reader, own, &format!("{folder}/ports/{number}"), number, is_usable))
+            .map(|number| port(reader, wanted, &name, number))
             .collect(),
         name,
     }
 }
 
-fn port(reader: &Reader, own: &BTreeSet<IpAddr>, folder: &str, number: u32, is_usable: bool) -> Port {
+fn port(reader: &Reader, wanted: gid::GidQuery, hca: &str, number: u32) -> Port {
+    let folder = &format!("/sys/class/infiniband/{hca}/ports/{number}");
     let text = |file: &str| reader.text(format!("{folder}/{file}")).unwrap_or_default();
     let link_layer: LinkLayer = text("link_layer").into();
-    let has_partitions = is_usable && link_layer == LinkLayer::InfiniBand;
+    let has_partitions = wanted.is_usable && link_layer == LinkLayer::InfiniBand;
+    let has_class = wanted.is_usable && link_layer == LinkLayer::Ethernet;
     Port {
         number,
         link_layer,
@@ -232,8 +278,9 @@ fn port(reader: &Reader, own: &BTreeSet<IpAddr>, folder: &str, number: u32, is_u
         // A port that is down may refuse to tell its rate.
         rate: reader.text_unless(format!("{folder}/rate"), &[Errno::EINVAL]).unwrap_or_default(),
         lid: reader.text(format!("{folder}/lid")).and_then(|lid| hexadecimal(&lid)),
-        gids: gid::read(reader, folder, own),
+        gids: gid::read(reader, folder, wanted),
         pkeys: if has_partitions { pkey::read(reader, folder) } else { None },
+        traffic_class: if has_class { traffic_class::read(reader, hca, number) } else { None },
         counters: None,
     }
 }
@@ -296,7 +343,7 @@ mod tests {
             fs::create_dir_all(class.join(name)).unwrap();
         }
         symlink(format!("../../../{device}"), class.join("mlx5_0/device")).unwrap();
-        let found = read(&Reader::new(root.path()), &BTreeSet::new());
+        let found = read(&Reader::new(root.path()), &Looked::default());
         let places: Vec<Option<&str>> = found.iter().map(|hca| hca.pci_path.as_deref()).collect();
         assert_eq!(places, [Some(format!("/sys/{device}").as_str()), None]);
         assert_eq!(found[0].pci_address.as_deref(), Some("0000:01:00.0"));
@@ -319,7 +366,7 @@ mod tests {
             file(&format!("sys/class/infiniband_verbs/{node}/ibdev"), hca);
             file(&format!("sys/class/infiniband_verbs/{node}/abi_version"), abi);
         }
-        let found = read(&Reader::new(root.path()), &BTreeSet::new());
+        let found = read(&Reader::new(root.path()), &Looked::default());
         let abis: Vec<_> =
             found.iter().map(|hca| hca.uverbs.as_ref().and_then(|uverbs| uverbs.abi)).collect();
         assert_eq!(abis, [Some(6), Some(1), None]);

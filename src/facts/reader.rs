@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -28,7 +29,7 @@ const USUAL: usize = 4096;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unreadable {
     pub path: PathBuf,
-    /// The error, with the errno's name where the kernel gave one.
+    /// The error, with the errno's name if the kernel gave one.
     pub error: String,
 }
 
@@ -55,6 +56,11 @@ impl Reader {
         Reader::new(Path::new("/proc/self/nowhere"))
     }
 
+    /// Whether it reads what the kernel shows of this machine, and not a copy of another one's files.
+    pub fn is_of_this_machine(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
     pub fn into_unreadable(self) -> Vec<Unreadable> {
         self.unreadable.into_inner()
     }
@@ -78,7 +84,7 @@ impl Reader {
     }
 
     /// As [`Reader::text_unless`], but to the last byte, because white space and control
-    /// characters count. Whoever shows the text has to replace them.
+    /// characters count. Code that shows the text must replace them.
     pub fn exact_text_unless(&self, path: impl AsRef<Path>, absent: &[Errno]) -> Option<String> {
         let path = self.path(path);
         self.unless_absent(&path, absent, read_regular(&path, LIMIT, Links::Followed)).map(decoded)
@@ -94,14 +100,14 @@ impl Reader {
     /// Opens a regular file, of which parts are to be read; `None` as for [`Reader::text`].
     pub fn regular(&self, path: impl AsRef<Path>) -> Option<File> {
         let path = self.path(path);
-        self.unless_absent(&path, &[], open_regular(&path, Access::Read, Links::Followed))
+        self.unless_absent(&path, &[], open_regular(&path, OpenFor::Read, Links::Followed))
     }
 
-    fn unless_absent<T>(&self, path: &Path, absent: &[Errno], result: Result<T, Failure>) -> Option<T> {
+    fn unless_absent<T>(&self, path: &Path, absent: &[Errno], result: Result<T, ReadFailure>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
-            Err(Failure::Errno(Errno::ENOENT | Errno::ENOTDIR)) => None,
-            Err(Failure::Errno(errno)) if absent.contains(&errno) => None,
+            Err(ReadFailure::Errno(Errno::ENOENT | Errno::ENOTDIR)) => None,
+            Err(ReadFailure::Errno(errno)) if absent.contains(&errno) => None,
             Err(failure) => {
                 self.remember(path, failure.to_string());
                 None
@@ -120,13 +126,27 @@ impl Reader {
         read_regular(&self.path(path), limit, Links::Followed).ok().map(clean)
     }
 
-    /// The text of a kernel attribute of which there are very many, with the
+    /// The first bytes of a file, at most so many. Nothing is remembered if the file does not
+    /// exist or cannot be read.
+    pub fn start_if_readable(&self, path: impl AsRef<Path>, most: u64) -> Option<Vec<u8>> {
+        let file = open_regular(&self.path(path), OpenFor::Read, Links::Followed).ok()?;
+        let mut bytes = Vec::new();
+        file.take(most).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    /// The text of a kernel attribute of which there are many, with the
     /// fewest system calls: open, read, close.
     pub fn attribute(&self, path: &Path) -> Result<String, Errno> {
-        let mut file = open(path, Access::Read, Links::Followed)?;
-        let mut buffer = [0; 256];
-        let length = file.read(&mut buffer).map_err(errno)?;
-        Ok(clean(buffer.get(..length).unwrap_or_default().to_vec()))
+        short_text(open(path, OpenFor::Read, Links::Followed)?)
+    }
+
+    /// A folder with very many attributes. It may not be there: then each of them is missing.
+    pub fn folder(&self, path: impl AsRef<Path>) -> AttributeFolder {
+        let path = self.path(path);
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let open = nix::fcntl::open(&path, flags, Mode::empty());
+        AttributeFolder { path, open }
     }
 
     /// The text of a file as a number. A text that is not a number is remembered.
@@ -181,6 +201,11 @@ impl Reader {
         access(&self.path(path), AccessFlags::F_OK) != Err(Errno::ENOENT)
     }
 
+    /// Whether something exists here. What this process may not see is not there.
+    pub fn is_there(&self, path: impl AsRef<Path>) -> bool {
+        access(&self.path(path), AccessFlags::F_OK).is_ok()
+    }
+
     /// Whether this process may open a file for reading; nothing is opened.
     ///
     /// # Errors
@@ -209,9 +234,38 @@ impl Reader {
     }
 }
 
+/// A folder of the kernel. The path to an attribute in it is not looked up again for each: that
+/// is most of the work of reading one.
+pub struct AttributeFolder {
+    path: PathBuf,
+    open: Result<OwnedFd, Errno>,
+}
+
+impl AttributeFolder {
+    /// The path of an attribute.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// As [`Reader::attribute`].
+    pub fn attribute(&self, name: &str) -> Result<String, Errno> {
+        let folder = self.open.as_ref().map_err(|errno| *errno)?;
+        // As `open` below has them.
+        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        short_text(nix::fcntl::openat(folder, name, flags, Mode::empty())?.into())
+    }
+}
+
+/// The text of an attribute, up to 256 bytes.
+fn short_text(mut file: File) -> Result<String, Errno> {
+    let mut buffer = [0; 256];
+    let length = file.read(&mut buffer).map_err(errno)?;
+    Ok(clean(buffer.get(..length).unwrap_or_default().to_vec()))
+}
+
 /// Why a file is not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub(crate) enum ReadFailure {
     Errno(Errno),
     NotRegular,
     TooLong(u64),
@@ -219,30 +273,30 @@ pub enum Failure {
 
 /// Whether a symbolic link may be opened; if not, opening it gives ELOOP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Links {
+pub(crate) enum Links {
     Followed,
     Refused,
 }
 
 /// What a file is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub(crate) enum OpenFor {
     Read,
     Write,
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for ReadFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
-            Failure::Errno(errno) => f.write_str(&describe(*errno)),
-            Failure::NotRegular => f.write_str("is not a regular file"),
-            Failure::TooLong(limit) => write!(f, "is longer than {limit} bytes"),
+            ReadFailure::Errno(errno) => f.write_str(&describe(*errno)),
+            ReadFailure::NotRegular => f.write_str("is not a regular file"),
+            ReadFailure::TooLong(limit) => write!(f, "is longer than {limit} bytes"),
         }
     }
 }
 
 /// An error as text: `EACCES (Permission denied)`.
-pub fn describe(errno: Errno) -> String {
+pub(crate) fn describe(errno: Errno) -> String {
     format!("{errno:?} ({})", errno.desc())
 }
 
@@ -251,11 +305,11 @@ fn errno(error: std::io::Error) -> Errno {
 }
 
 /// Opens without blocking, so that a FIFO in place of a file cannot hang the program.
-fn open(path: &Path, access: Access, links: Links) -> Result<File, Errno> {
+fn open(path: &Path, access: OpenFor, links: Links) -> Result<File, Errno> {
     let no_links = if links == Links::Refused { libc::O_NOFOLLOW } else { 0 };
     OpenOptions::new()
-        .read(access == Access::Read)
-        .write(access == Access::Write)
+        .read(access == OpenFor::Read)
+        .write(access == OpenFor::Write)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | no_links)
         .open(path)
         .map_err(errno)
@@ -279,21 +333,21 @@ fn list(path: &Path, most: usize, show: &mut impl FnMut(&str)) -> Result<(), Err
 ///
 /// # Errors
 /// The error of open(2), or that it is not a regular file.
-pub fn open_regular(path: &Path, access: Access, links: Links) -> Result<File, Failure> {
-    let file = open(path, access, links).map_err(Failure::Errno)?;
-    let metadata = file.metadata().map_err(|e| Failure::Errno(errno(e)))?;
+pub(crate) fn open_regular(path: &Path, access: OpenFor, links: Links) -> Result<File, ReadFailure> {
+    let file = open(path, access, links).map_err(ReadFailure::Errno)?;
+    let metadata = file.metadata().map_err(|e| ReadFailure::Errno(errno(e)))?;
     if metadata.is_dir() {
-        return Err(Failure::Errno(Errno::EISDIR));
+        return Err(ReadFailure::Errno(Errno::EISDIR));
     }
     if !metadata.is_file() {
-        return Err(Failure::NotRegular);
+        return Err(ReadFailure::NotRegular);
     }
     Ok(file)
 }
 
 /// The text of a kernel file, such as one about a process; `None` if it cannot be read, or is
 /// longer than any such file.
-pub fn of_kernel(path: impl AsRef<Path>) -> Option<String> {
+pub(crate) fn of_kernel(path: impl AsRef<Path>) -> Option<String> {
     read_regular(path.as_ref(), LIMIT, Links::Followed).ok().map(decoded)
 }
 
@@ -301,19 +355,19 @@ pub fn of_kernel(path: impl AsRef<Path>) -> Option<String> {
 ///
 /// # Errors
 /// As for [`open_regular`], or that the file is longer.
-pub fn read_regular(path: &Path, limit: u64, links: Links) -> Result<Vec<u8>, Failure> {
-    read_all(open_regular(path, Access::Read, links)?, limit)
+pub(crate) fn read_regular(path: &Path, limit: u64, links: Links) -> Result<Vec<u8>, ReadFailure> {
+    read_all(open_regular(path, OpenFor::Read, links)?, limit)
 }
 
 /// All bytes of an open file that has no more than `limit`.
 ///
 /// # Errors
 /// The error of read(2), or that the file is longer.
-pub fn read_all(file: File, limit: u64) -> Result<Vec<u8>, Failure> {
+pub(crate) fn read_all(file: File, limit: u64) -> Result<Vec<u8>, ReadFailure> {
     let mut bytes = Vec::with_capacity(USUAL);
-    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| Failure::Errno(errno(e)))?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| ReadFailure::Errno(errno(e)))?;
     if bytes.len() as u64 > limit {
-        return Err(Failure::TooLong(limit));
+        return Err(ReadFailure::TooLong(limit));
     }
     Ok(bytes)
 }
@@ -337,12 +391,12 @@ fn clean(bytes: Vec<u8>) -> String {
 }
 
 /// Sorts in natural order.
-pub fn sort(names: &mut [String]) {
+pub(crate) fn sort(names: &mut [String]) {
     names.sort_by(|a, b| natural(a, b));
 }
 
 /// Compares names; runs of digits count as numbers.
-pub fn natural(a: &str, b: &str) -> Ordering {
+pub(crate) fn natural(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
         match (a.first(), b.first()) {
@@ -394,7 +448,7 @@ mod tests {
         fs::write(path("huge"), vec![b'x'; LIMIT as usize + 1]).unwrap();
         fs::write(path("word"), "eleven\n").unwrap();
         fs::create_dir(path("folder")).unwrap();
-        nix::unistd::mkfifo(&path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        nix::unistd::mkfifo(&path("fifo"), Mode::S_IRWXU).unwrap();
         symlink("loop", path("loop")).unwrap();
 
         let reader = Reader::new(root.path());

@@ -48,7 +48,12 @@ impl Route {
     /// Whether every packet may take the route: no rule of the administrator's has to choose
     /// its table, and it is not limited to some sources.
     pub fn is_for_all(&self) -> bool {
-        [MAIN, DEFAULT].contains(&self.table) && self.source.is_none()
+        self.needs_no_rule() && self.source.is_none()
+    }
+
+    /// Whether the kernel looks in the route's table by its own rules.
+    pub fn needs_no_rule(&self) -> bool {
+        [MAIN, DEFAULT].contains(&self.table)
     }
 }
 

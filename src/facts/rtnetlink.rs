@@ -1,23 +1,27 @@
 //! Reads all routes and rules of the network namespace by rtnetlink(7), as `ip route show table
-//! all` and `ip rule` do.
+//! all` and `ip rule` do, and its interfaces.
 
+mod kept;
+pub(crate) mod links;
 mod message;
 
+use std::collections::BTreeSet;
 use std::io::IoSliceMut;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer};
 use nix::errno::Errno;
 use nix::libc;
-use nix::net::if_::if_nameindex;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recvmsg, sendto, setsockopt,
     socket, sockopt,
 };
 use nix::sys::time::{TimeVal, TimeValLike};
 
+use self::kept::Kept;
 use super::route::Route;
-use super::rule::Rule;
+use super::rule::RoutingRule;
 
 const IPV6: u8 = libc::AF_INET6 as u8;
 
@@ -27,56 +31,79 @@ const FAMILIES: [u8; 2] = [libc::AF_INET as u8, IPV6];
 /// The routes and rules of the network namespace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Routing {
-    /// The routes, IPv4 first.
+    /// The routes, IPv4 first. Of a table that a rule has to choose, only those that matter.
     pub routes: Vec<Route>,
     /// The rules in the order in which the kernel applies them; `None` if it does not tell.
-    pub rules: Option<Vec<Rule>>,
+    pub rules: Option<Vec<RoutingRule>>,
     /// What was left out, as a sentence without its subject.
     pub trouble: Option<String>,
 }
 
-/// The most messages that are kept. A node that is not a router has fewer; the rest is left
-/// unread.
-const MOST: usize = 16 * 1024;
+/// The most entries of a list that are looked at: more than the routes of the whole Internet
+/// for IPv4. The rest is left unread.
+const MOST_READ: usize = 1 << 20;
+
+/// The most rules that are kept. A node that is not a router has fewer.
+const MOST_RULES: usize = 16 * 1024;
 
 /// In bytes: the kernel fills up to 32 KiB at a time if the reader has room for it
 /// (`netlink_dump` in `net/netlink/af_netlink.c`).
 const BUFFER: usize = 32 * 1024;
 
-/// In bytes: `struct nlmsghdr` and `struct rtmsg`, which is as long as `struct fib_rule_hdr`.
-const REQUEST: usize = 16 + 12;
+/// In bytes: `struct nlmsghdr`.
+const HEADER: usize = 16;
+
+/// In bytes: how long the kernel expects what follows the header to be.
+fn length_of(request: u16) -> usize {
+    match request {
+        // `struct ifinfomsg`.
+        libc::RTM_GETLINK => 16,
+        // `struct ifaddrmsg`.
+        libc::RTM_GETADDR => 8,
+        // `struct rtmsg`, which is as long as `struct fib_rule_hdr`.
+        _ => 12,
+    }
+}
 
 /// How often a list is read at most, if it changes while it is read.
 const TRIES: usize = 3;
 
-/// Asks the kernel for routes and rules.
+/// Asks the kernel for routes and rules. `own` are the addresses of this network namespace:
+/// they decide which routes are kept of the tables that a rule has to choose.
 ///
 /// # Errors
 /// The socket's error: a sandbox may refuse it, or not know it.
-pub fn system_routing() -> Result<Routing, Errno> {
-    let names = if_nameindex()?;
-    let names = names.iter().map(|i| (i.index(), i.name().to_string_lossy().into_owned())).collect();
+pub(crate) fn system_routing(own: &BTreeSet<IpAddr>) -> Result<Routing, Errno> {
     let mut socket = Socket::open()?;
+    let names = links::names(&mut socket)?;
     let mut routing = Routing::default();
     let mut strange = 0;
     for family in FAMILIES {
-        let messages = match socket.dump(libc::RTM_GETROUTE, libc::RTM_NEWROUTE, family) {
-            Err(Errno::EAFNOSUPPORT | Errno::EOPNOTSUPP) if family == IPV6 => Vec::new(),
-            messages => messages?,
+        let add = |kept: &mut Kept, message: &[u8]| match message::routes(message, &names) {
+            Some(found) => found.into_iter().for_each(|route| kept.add(route, own)),
+            None => kept.strange += 1,
         };
-        if messages.len() >= MOST {
-            routing.trouble = Some(format!("gave {MOST} routes or more, and the rest was left unread"));
+        let asked = Question { request: libc::RTM_GETROUTE, answer: libc::RTM_NEWROUTE, family };
+        let (kept, is_whole) = match socket.dump(asked, add) {
+            Err(Errno::EAFNOSUPPORT | Errno::EOPNOTSUPP) if family == IPV6 => continue,
+            answered => answered?,
+        };
+        strange += kept.strange;
+        if kept.is_full {
+            routing.trouble =
+                Some(format!("gave more than {} routes, and the rest was left out", kept::MOST));
         }
-        for message in &messages {
-            match message::routes(message, &names) {
-                Some(found) => routing.routes.extend(found),
-                None => strange += 1,
-            }
+        if !is_whole {
+            routing.trouble = Some(format!("gave {MOST_READ} routes or more, and the rest was left unread"));
         }
+        routing.routes.extend(kept.routes);
     }
     let rules = FAMILIES.map(|family| {
-        let messages = socket.dump(libc::RTM_GETRULE, libc::RTM_NEWRULE, family)?;
-        let found: Vec<_> = messages.iter().map(|message| message::rule(message)).collect();
+        let add = |rules: &mut Vec<Option<RoutingRule>>, message: &[u8]| {
+            rules.extend((rules.len() < MOST_RULES).then(|| message::rule(message)));
+        };
+        let asked = Question { request: libc::RTM_GETRULE, answer: libc::RTM_NEWRULE, family };
+        let (found, _) = socket.dump(asked, add)?;
         strange += found.iter().filter(|rule| rule.is_none()).count();
         Ok(found.into_iter().flatten())
     });
@@ -113,39 +140,43 @@ impl Socket {
         Ok(Socket { fd, sequence: 0, buffer: vec![0; BUFFER] })
     }
 
-    /// The payloads of all messages of a kind, or of about the first [`MOST`].
-    fn dump(&mut self, request: u16, answer: u16, family: u8) -> Result<Vec<Vec<u8>>, Errno> {
+    /// What `add` makes of the payloads of all messages of a kind, and whether these were all, not
+    /// just about the first [`MOST_READ`].
+    fn dump<T: Default>(&mut self, asked: Question, add: impl Fn(&mut T, &[u8])) -> Result<(T, bool), Errno> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let (messages, is_whole) = self.dump_once(request, answer, family)?;
-            if is_whole || tries == TRIES {
-                return Ok(messages);
+            let mut made = T::default();
+            let end = self.dump_once(asked, |payload| add(&mut made, payload))?;
+            if end != ListEnd::Changed || tries == TRIES {
+                return Ok((made, end != ListEnd::TooLong));
             }
         }
     }
 
-    fn dump_once(&mut self, request: u16, answer: u16, family: u8) -> Result<(Vec<Vec<u8>>, bool), Errno> {
+    fn dump_once(&mut self, asked: Question, add: impl FnMut(&[u8])) -> Result<ListEnd, Errno> {
         self.sequence += 1;
-        let mut bytes = [0; REQUEST];
+        let length = HEADER + length_of(asked.request);
+        let mut bytes = vec![0; length];
         let mut packet = NetlinkBuffer::new(&mut bytes);
-        packet.set_length(REQUEST as u32);
-        packet.set_message_type(request);
+        packet.set_length(length as u32);
+        packet.set_message_type(asked.request);
         packet.set_flags(NLM_F_REQUEST | NLM_F_DUMP);
         packet.set_sequence_number(self.sequence);
-        bytes[16] = family;
+        // Each of these structures begins with it.
+        bytes[HEADER] = asked.family;
         sendto(self.fd.as_raw_fd(), &bytes, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
 
-        let mut dump = Dump { sequence: self.sequence, answer, family, messages: Vec::new(), changed: false };
-        while dump.messages.len() < MOST {
+        let mut dump = Dump { sequence: self.sequence, asked, add, count: 0, changed: false };
+        while dump.count < MOST_READ {
             let length = self.receive()?;
             if dump.take(self.buffer.get(..length).unwrap_or_default())? {
-                return Ok((dump.messages, !dump.changed));
+                return Ok(if dump.changed { ListEnd::Changed } else { ListEnd::Whole });
             }
         }
         // The rest of the kernel's answer must not be taken for the answer to the next request.
         self.fd = Socket::open()?.fd;
-        Ok((dump.messages, true))
+        Ok(ListEnd::TooLong)
     }
 
     /// Receives complete messages of the kernel. Gives their length in bytes.
@@ -166,19 +197,37 @@ impl Socket {
     }
 }
 
-/// A list, as far as it was received.
-struct Dump {
-    sequence: u32,
+/// What is asked for: the types of the request and of the answers, and the address family.
+#[derive(Debug, Clone, Copy)]
+struct Question {
+    request: u16,
     answer: u16,
     family: u8,
-    /// The payloads of the messages.
-    messages: Vec<Vec<u8>>,
+}
+
+/// How a list came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ListEnd {
+    Whole,
+    /// It changed while it was read.
+    Changed,
+    /// It has more than [`MOST_READ`] entries.
+    TooLong,
+}
+
+/// A list that is being received.
+struct Dump<F> {
+    sequence: u32,
+    asked: Question,
+    /// Is shown the payload of each message.
+    add: F,
+    count: usize,
     /// Whether the list changed while it was read.
     changed: bool,
 }
 
-impl Dump {
-    /// Adds what was received; `true` if that was the end.
+impl<F: FnMut(&[u8])> Dump<F> {
+    /// Takes what was received; `true` if that was the end.
     fn take(&mut self, received: &[u8]) -> Result<bool, Errno> {
         let mut rest = received;
         while !rest.is_empty() {
@@ -188,12 +237,14 @@ impl Dump {
                 match i32::from(packet.message_type()) {
                     libc::NLMSG_DONE => return Ok(true),
                     libc::NLMSG_ERROR => return Err(error(packet.payload())),
-                    kind if kind == i32::from(self.answer) => {
+                    kind if kind == i32::from(self.asked.answer) => {
                         // If there is no such family, the kernel may show all others instead
                         // (`rtnetlink_rcv_msg` in `net/core/rtnetlink.c`).
                         let payload = packet.payload();
-                        self.messages
-                            .extend((payload.first() == Some(&self.family)).then(|| payload.to_vec()));
+                        if payload.first() == Some(&self.asked.family) {
+                            self.count += 1;
+                            (self.add)(payload);
+                        }
                     }
                     _ => {}
                 }
@@ -228,9 +279,10 @@ mod tests {
     }
 
     fn take(bytes: &[u8]) -> Result<(bool, usize), Errno> {
-        let mut dump = Dump { sequence: 3, answer: 24, family: 2, messages: Vec::new(), changed: false };
+        let asked = Question { request: 26, answer: 24, family: 2 };
+        let mut dump = Dump { sequence: 3, asked, add: |_: &[u8]| {}, count: 0, changed: false };
         let is_end = dump.take(bytes)?;
-        Ok((is_end, dump.messages.len()))
+        Ok((is_end, dump.count))
     }
 
     #[test]
@@ -258,7 +310,7 @@ mod tests {
 
     #[test]
     fn this_machine_tells_of_its_rules() {
-        let routing = system_routing().unwrap();
+        let routing = system_routing(&BTreeSet::new()).unwrap();
         assert_eq!(routing.trouble, None);
         let rules = routing.rules.unwrap();
         assert!(rules.iter().any(|rule| rule.table == Some(MAIN)), "{rules:?}");

@@ -9,7 +9,7 @@ use super::route::{DEFAULT, LOCAL, MAIN};
 /// decides.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Rule {
+pub struct RoutingRule {
     /// The rule with the lowest priority comes first.
     pub priority: u32,
     pub family: Family,
@@ -31,7 +31,7 @@ pub struct Rule {
     /// The other conditions for a packet, in the words of ip-rule(8), such as `ipproto`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<String>,
-    pub action: Action,
+    pub action: RuleEffect,
     /// The table, if the action is to look in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<u32>,
@@ -55,7 +55,7 @@ impl Family {
     }
 }
 
-impl Rule {
+impl RoutingRule {
     /// Whether this is one of the rules with which every network namespace begins, at most
     /// three for each family.
     pub fn is_of_the_kernel(&self) -> bool {
@@ -65,8 +65,12 @@ impl Rule {
             32767 => DEFAULT,
             _ => return false,
         };
-        let plain =
-            Rule { priority: self.priority, family: self.family, table: Some(table), ..Rule::default() };
+        let plain = RoutingRule {
+            priority: self.priority,
+            family: self.family,
+            table: Some(table),
+            ..RoutingRule::default()
+        };
         *self == plain
     }
 }
@@ -74,7 +78,7 @@ impl Rule {
 /// What the kernel does with a packet that fits the rule (`linux/fib_rules.h`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
-pub enum Action {
+pub enum RuleEffect {
     /// Look in the table.
     #[default]
     Lookup,
@@ -89,42 +93,42 @@ pub enum Action {
     Other(String),
 }
 
-impl Action {
+impl RuleEffect {
     /// Whether the search ends, so that no later rule is asked.
     pub fn ends(&self) -> bool {
-        matches!(self, Action::Blackhole | Action::Unreachable | Action::Prohibit)
+        matches!(self, RuleEffect::Blackhole | RuleEffect::Unreachable | RuleEffect::Prohibit)
     }
 }
 
-impl From<String> for Action {
-    fn from(text: String) -> Action {
+impl From<String> for RuleEffect {
+    fn from(text: String) -> RuleEffect {
         match text.as_str() {
-            "lookup" => Action::Lookup,
-            "goto" => Action::Goto,
-            "nop" => Action::Nop,
-            "blackhole" => Action::Blackhole,
-            "unreachable" => Action::Unreachable,
-            "prohibit" => Action::Prohibit,
-            _ => Action::Other(text),
+            "lookup" => RuleEffect::Lookup,
+            "goto" => RuleEffect::Goto,
+            "nop" => RuleEffect::Nop,
+            "blackhole" => RuleEffect::Blackhole,
+            "unreachable" => RuleEffect::Unreachable,
+            "prohibit" => RuleEffect::Prohibit,
+            _ => RuleEffect::Other(text),
         }
     }
 }
 
-impl From<Action> for String {
-    fn from(action: Action) -> String {
+impl From<RuleEffect> for String {
+    fn from(action: RuleEffect) -> String {
         match action {
-            Action::Lookup => "lookup".into(),
-            Action::Goto => "goto".into(),
-            Action::Nop => "nop".into(),
-            Action::Blackhole => "blackhole".into(),
-            Action::Unreachable => "unreachable".into(),
-            Action::Prohibit => "prohibit".into(),
-            Action::Other(text) => text,
+            RuleEffect::Lookup => "lookup".into(),
+            RuleEffect::Goto => "goto".into(),
+            RuleEffect::Nop => "nop".into(),
+            RuleEffect::Blackhole => "blackhole".into(),
+            RuleEffect::Unreachable => "unreachable".into(),
+            RuleEffect::Prohibit => "prohibit".into(),
+            RuleEffect::Other(text) => text,
         }
     }
 }
 
-impl std::fmt::Display for Rule {
+impl std::fmt::Display for RoutingRule {
     /// Writes the rule as `ip rule` does.
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         write!(f, "{}: ", self.priority)?;

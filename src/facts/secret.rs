@@ -1,7 +1,7 @@
 //! Variables whose values may be secrets, judged by their names.
 
 /// The text that is shown instead of such a value.
-pub const HIDDEN: &str = "(not shown)";
+pub(crate) const HIDDEN: &str = "(not shown)";
 
 /// Words in the names of secrets, in capitals.
 const WORDS: [&str; 5] = ["TOKEN", "SECRET", "PASSW", "KEY", "CREDENTIAL"];
@@ -12,13 +12,13 @@ const PARTITION_KEY: &str = "IB_PKEY";
 
 /// Whether the variable of this name may hold a secret. No variable that NCCL itself reads
 /// does; a test goes through them.
-pub fn is_secret(name: &str) -> bool {
+pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase().replace(PARTITION_KEY, "");
     WORDS.iter().any(|word| name.contains(word))
 }
 
 /// What everybody may see of a variable's value.
-pub fn shown<'a>(name: &str, value: &'a str) -> &'a str {
+pub(crate) fn shown<'a>(name: &str, value: &'a str) -> &'a str {
     if is_secret(name) { HIDDEN } else { value }
 }
 

@@ -53,7 +53,11 @@ pub struct ConfLine {
 
 impl Settings {
     pub fn get(&self, variable: &str) -> Option<&UserSetting> {
-        self.0.iter().find(|setting| setting.variable == variable)
+        self.0.iter().find(|setting| {
+            #[cfg(test)]
+            super::steps::step();
+            setting.variable == variable
+        })
     }
 
     /// The settings that rdma-init has not put there itself.
@@ -97,10 +101,13 @@ fn without_word(text: &str, word: &str) -> String {
 /// Whether a variable of this name always matters.
 fn concerns_us(name: &str) -> bool {
     const NAMES: &[&str] = &[
+        "CUDA_LAUNCH_BLOCKING",
         "FI_PROVIDER",
         "GLOO_SOCKET_IFNAME",
         "NVSHMEM_HCA_LIST",
         "NVSHMEM_IB_GID_INDEX",
+        "TORCH_DISTRIBUTED_DEBUG",
+        "TORCH_NCCL_BLOCKING_WAIT",
         "TP_SOCKET_IFNAME",
         "UCX_NET_DEVICES",
     ];

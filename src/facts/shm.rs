@@ -18,7 +18,7 @@ pub struct Shm {
     pub writable: Option<bool>,
 }
 
-pub fn read(reader: &Reader) -> Option<Shm> {
+pub(crate) fn read(reader: &Reader) -> Option<Shm> {
     let path = reader.path("/dev/shm");
     let stat = statvfs(&path).ok()?;
     let bytes = |blocks: u64| blocks.saturating_mul(stat.fragment_size());

@@ -1,5 +1,6 @@
 //! How the command is started, as far as that decides which files it takes.
 
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
 use super::environment::{Environment, Filled};
@@ -12,6 +13,8 @@ pub struct Start<'a> {
     pub folder: Option<&'a Path>,
     /// The command's first word, if a command is started.
     pub command: Option<&'a str>,
+    /// All words of it.
+    pub words: &'a [CString],
     /// The variables that an earlier start of ours has put into the environment, and that are
     /// still there.
     pub filled: &'a [Filled],
@@ -24,9 +27,9 @@ pub struct Start<'a> {
 pub enum LookedAfterBy {
     /// Our init, as PID 1 of the container.
     Pid1,
-    /// Our init, where something else is PID 1 (`--supervise`).
+    /// Our init, if another program is PID 1 (`--supervise`).
     Subreaper,
-    Nobody,
+    NoProcess,
 }
 
 impl Start<'_> {
@@ -38,7 +41,8 @@ impl Start<'_> {
 
 impl<'a> From<&'a Environment> for Start<'a> {
     fn from(environment: &'a Environment) -> Start<'a> {
-        Start { environment, folder: None, command: None, filled: &[], keeper: LookedAfterBy::Nobody }
+        let keeper = LookedAfterBy::NoProcess;
+        Start { environment, folder: None, command: None, words: &[], filled: &[], keeper }
     }
 }
 
@@ -49,15 +53,12 @@ mod tests {
     #[test]
     fn relative_paths_lead_from_the_working_folder() {
         let environment = Environment::default();
-        let start = Start {
-            environment: &environment,
-            folder: Some(Path::new("/work")),
-            ..Start::from(&environment)
-        };
+        let start =
+            Start { environment: &environment, folder: Some(Path::new("/app")), ..Start::from(&environment) };
         let path = |path: &str| start.path(path).unwrap().display().to_string();
         assert_eq!(path("/etc/nccl.conf"), "/etc/nccl.conf");
-        assert_eq!(path("nccl.conf"), "/work/nccl.conf");
-        assert_eq!(path(""), "/work/");
+        assert_eq!(path("nccl.conf"), "/app/nccl.conf");
+        assert_eq!(path(""), "/app/");
         assert_eq!(Start::from(&environment).path("nccl.conf"), None);
     }
 }

@@ -12,8 +12,12 @@ use super::reader::Reader;
 pub const FOLDER: &str = "/run/rdma-init";
 
 /// Whether this user may make files in the folder, and make the folder if it does not exist.
-pub fn is_writable(reader: &Reader) -> bool {
-    let folder = reader.path(FOLDER);
+pub(crate) fn is_writable(reader: &Reader) -> bool {
+    may_be_made(&reader.path(FOLDER))
+}
+
+/// The same of any folder.
+pub(crate) fn may_be_made(folder: &Path) -> bool {
     // The nearest folder that exists decides.
     let mut answers = folder.ancestors().map(may_make_files_in);
     answers.find(|answer| *answer != Err(Errno::ENOENT)).is_some_and(|answer| answer.is_ok())
@@ -43,7 +47,7 @@ mod tests {
         fs::write(root.path().join("run/rdma-init"), "").unwrap();
         assert!(!is_writable());
         fs::remove_dir_all(root.path().join("run")).unwrap();
-        // Nobody may make files there, not even root.
+        // No user may make files there, not even root.
         std::os::unix::fs::symlink("/proc/self", root.path().join("run")).unwrap();
         assert!(!is_writable());
     }

@@ -1,46 +1,57 @@
 //! How much has gone over a port, from its counters of bytes and packets. Each driver names
 //! them in its own way.
 
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
 
+use super::port_counters::PortCounters;
 use super::reader::Reader;
 
 /// Counts since the driver was loaded, or between two looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Traffic {
-    pub sent: Amount,
-    pub received: Amount,
+pub(crate) struct Traffic {
+    pub sent: CounterValue,
+    pub received: CounterValue,
+    /// The writes, reads and atomic operations of peers that the port has served, if no amount is counted: in a
+    /// network namespace that shares the HCAs of the host's, mlx5 shows no more than these.
+    pub requests: Option<u64>,
 }
 
-/// A field is `None` if the driver does not count it, or if the counters do not show: they do
-/// not in a network namespace that shares the HCAs of the host's.
+/// A field is `None` if the driver does not count it, or does not show it here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amount {
+pub(crate) struct CounterValue {
     pub bytes: Option<u64>,
     pub packets: Option<u64>,
 }
 
 impl Traffic {
     /// The difference to an earlier look.
-    pub fn since(self, before: Traffic) -> Traffic {
-        Traffic { sent: self.sent.since(before.sent), received: self.received.since(before.received) }
+    pub(crate) fn since(self, before: Traffic) -> Traffic {
+        Traffic {
+            sent: self.sent.since(before.sent),
+            received: self.received.since(before.received),
+            requests: since(self.requests, before.requests),
+        }
     }
 
-    pub fn is_known(self) -> bool {
+    pub(crate) fn is_known(self) -> bool {
+        self.is_amount_known() || self.requests.is_some()
+    }
+
+    /// Whether all that moves in one direction is counted, and not only what peers ask for.
+    pub(crate) fn is_amount_known(self) -> bool {
         self.sent.is_known() || self.received.is_known()
     }
 }
 
-impl Amount {
-    fn since(self, before: Amount) -> Amount {
-        // A counter that is lower than before has begun anew, with the driver.
-        let since = |now: Option<u64>, before: Option<u64>| {
-            let (now, before) = (now?, before?);
-            Some(now.checked_sub(before).unwrap_or(now))
-        };
-        Amount { bytes: since(self.bytes, before.bytes), packets: since(self.packets, before.packets) }
+/// A counter that is lower than before has begun anew, with the driver.
+fn since(now: Option<u64>, before: Option<u64>) -> Option<u64> {
+    let (now, before) = (now?, before?);
+    Some(now.checked_sub(before).unwrap_or(now))
+}
+
+impl CounterValue {
+    fn since(self, before: CounterValue) -> CounterValue {
+        CounterValue { bytes: since(self.bytes, before.bytes), packets: since(self.packets, before.packets) }
     }
 
     fn is_known(self) -> bool {
@@ -48,69 +59,84 @@ impl Amount {
     }
 }
 
-/// Counters whose sum is a number of units, each of this many bytes.
-struct Source(&'static [&'static str], u64);
-
-/// Possible sources; the first that exists counts.
-struct Sources {
-    bytes: &'static [Source],
-    packets: &'static [Source],
+/// Where a counter is: in `counters`, or in `hw_counters`.
+enum Place {
+    Port,
+    Hardware,
 }
 
-const SENT: Sources = Sources {
+use Place::{Hardware, Port};
+
+/// Counters whose sum is a number of units, each of this many bytes.
+struct CounterSource(Place, &'static [&'static str], u64);
+
+/// Possible sources; the first that exists counts.
+struct CounterSources {
+    bytes: &'static [CounterSource],
+    packets: &'static [CounterSource],
+}
+
+const SENT: CounterSources = CounterSources {
     bytes: &[
         // Counted in words of 32 bits, as in the InfiniBand specification
         // (Documentation/ABI/stable/sysfs-class-infiniband).
-        Source(&["counters/port_xmit_data"], 4),
+        CounterSource(Port, &["port_xmit_data"], 4),
         // drivers/infiniband/hw/efa/efa_verbs.c, bnxt_re/hw_counters.c
-        Source(&["hw_counters/tx_bytes"], 1),
+        CounterSource(Hardware, &["tx_bytes"], 1),
         // erdma/erdma_verbs.c, and Alibaba's own driver
-        Source(&["hw_counters/tx_bytes_cnt"], 1),
-        Source(&["hw_counters/hw_tx_bytes_cnt"], 1),
+        CounterSource(Hardware, &["tx_bytes_cnt"], 1),
+        CounterSource(Hardware, &["hw_tx_bytes_cnt"], 1),
         // irdma/verbs.c
-        Source(&["hw_counters/ip4OutOctets", "hw_counters/ip6OutOctets"], 1),
+        CounterSource(Hardware, &["ip4OutOctets", "ip6OutOctets"], 1),
     ],
     packets: &[
-        Source(&["counters/port_xmit_packets"], 1),
-        Source(&["hw_counters/tx_pkts"], 1),
-        Source(&["hw_counters/tx_packets_cnt"], 1),
-        Source(&["hw_counters/hw_tx_packets_cnt"], 1),
-        Source(&["hw_counters/ip4OutPkts", "hw_counters/ip6OutPkts"], 1),
+        CounterSource(Port, &["port_xmit_packets"], 1),
+        CounterSource(Hardware, &["tx_pkts"], 1),
+        CounterSource(Hardware, &["tx_packets_cnt"], 1),
+        CounterSource(Hardware, &["hw_tx_packets_cnt"], 1),
+        CounterSource(Hardware, &["ip4OutPkts", "ip6OutPkts"], 1),
         // drivers/infiniband/sw/rxe/rxe_hw_counters.c, which counts no bytes
-        Source(&["hw_counters/sent_pkts"], 1),
+        CounterSource(Hardware, &["sent_pkts"], 1),
     ],
 };
 
-const RECEIVED: Sources = Sources {
+const RECEIVED: CounterSources = CounterSources {
     bytes: &[
-        Source(&["counters/port_rcv_data"], 4),
-        Source(&["hw_counters/rx_bytes"], 1),
-        Source(&["hw_counters/rx_bytes_cnt"], 1),
-        Source(&["hw_counters/hw_rx_bytes_cnt"], 1),
-        Source(&["hw_counters/ip4InOctets", "hw_counters/ip6InOctets"], 1),
+        CounterSource(Port, &["port_rcv_data"], 4),
+        CounterSource(Hardware, &["rx_bytes"], 1),
+        CounterSource(Hardware, &["rx_bytes_cnt"], 1),
+        CounterSource(Hardware, &["hw_rx_bytes_cnt"], 1),
+        CounterSource(Hardware, &["ip4InOctets", "ip6InOctets"], 1),
     ],
     packets: &[
-        Source(&["counters/port_rcv_packets"], 1),
-        Source(&["hw_counters/rx_pkts"], 1),
-        Source(&["hw_counters/rx_packets_cnt"], 1),
-        Source(&["hw_counters/hw_rx_packets_cnt"], 1),
-        Source(&["hw_counters/ip4InPkts", "hw_counters/ip6InPkts"], 1),
-        Source(&["hw_counters/rcvd_pkts"], 1),
+        CounterSource(Port, &["port_rcv_packets"], 1),
+        CounterSource(Hardware, &["rx_pkts"], 1),
+        CounterSource(Hardware, &["rx_packets_cnt"], 1),
+        CounterSource(Hardware, &["hw_rx_packets_cnt"], 1),
+        CounterSource(Hardware, &["ip4InPkts", "ip6InPkts"], 1),
+        CounterSource(Hardware, &["rcvd_pkts"], 1),
     ],
 };
+
+/// What peers ask for: drivers/infiniband/hw/mlx5/counters.c.
+const REQUESTS: &[&str] = &["rx_write_requests", "rx_read_requests", "rx_atomic_requests"];
 
 /// The counts of a port since its driver was loaded.
-pub fn read(reader: &Reader, hca: &str, port: u32) -> Traffic {
-    let folder = reader.path(format!("/sys/class/infiniband/{hca}/ports/{port}"));
-    let amount = |sources: &Sources| Amount {
-        bytes: first(reader, &folder, sources.bytes),
-        packets: first(reader, &folder, sources.packets),
+pub(crate) fn read(counters: &PortCounters) -> Traffic {
+    let amount = |sources: &CounterSources| CounterValue {
+        bytes: first(counters, sources.bytes),
+        packets: first(counters, sources.packets),
     };
-    Traffic { sent: amount(&SENT), received: amount(&RECEIVED) }
+    let traffic = Traffic { sent: amount(&SENT), received: amount(&RECEIVED), requests: None };
+    if traffic.is_amount_known() {
+        return traffic;
+    }
+    let requests = REQUESTS.iter().filter_map(|name| counters.of_hardware(name));
+    Traffic { requests: requests.reduce(u64::saturating_add), ..traffic }
 }
 
 /// Every port of every HCA, in natural order.
-pub fn ports(reader: &Reader) -> Vec<(String, u32)> {
+pub(crate) fn ports(reader: &Reader) -> Vec<(String, u32)> {
     let mut ports = Vec::new();
     for hca in reader.names("/sys/class/infiniband") {
         let numbers = reader.names(format!("/sys/class/infiniband/{hca}/ports"));
@@ -119,10 +145,13 @@ pub fn ports(reader: &Reader) -> Vec<(String, u32)> {
     ports
 }
 
-fn first(reader: &Reader, folder: &Path, sources: &[Source]) -> Option<u64> {
-    sources.iter().find_map(|Source(files, unit)| {
-        let counts = files.iter().filter_map(|file| super::counters::count(reader, &folder.join(file)));
-        let sum = counts.reduce(u64::saturating_add)?;
+fn first(counters: &PortCounters, sources: &[CounterSource]) -> Option<u64> {
+    sources.iter().find_map(|CounterSource(place, names, unit)| {
+        let count = |name: &&str| match place {
+            Port => counters.of_port(name),
+            Hardware => counters.of_hardware(name),
+        };
+        let sum = names.iter().filter_map(count).reduce(u64::saturating_add)?;
         Some(sum.saturating_mul(*unit))
     })
 }
@@ -130,6 +159,7 @@ fn first(reader: &Reader, folder: &Path, sources: &[Source]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::port_counters::Counters;
     use std::fs;
 
     fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Reader) {
@@ -150,7 +180,7 @@ mod tests {
         let of = |files: &[(&str, &str)]| {
             let (_root, reader) = host(files);
             assert_eq!(ports(&reader), [("x_0".to_owned(), 1)]);
-            let traffic = read(&reader, "x_0", 1);
+            let traffic = read(&Counters::new(&reader).of("x_0", 1));
             assert!(reader.into_unreadable().is_empty());
             (traffic.sent.bytes, traffic.sent.packets, traffic.received.bytes, traffic.received.packets)
         };
@@ -174,13 +204,25 @@ mod tests {
     }
 
     #[test]
+    fn what_peers_have_asked_for_counts_if_nothing_else_does() {
+        let requests = |files: &[(&str, &str)]| {
+            let (_root, reader) = host(files);
+            let traffic = read(&Counters::new(&reader).of("x_0", 1));
+            (traffic.requests, traffic.is_known(), traffic.is_amount_known())
+        };
+        let asked = [("hw_counters/rx_write_requests", "3\n"), ("hw_counters/rx_read_requests", "4\n")];
+        assert_eq!(requests(&asked), (Some(7), true, false));
+        assert_eq!(requests(&[asked[0], ("counters/port_rcv_data", "5\n")]), (None, true, true));
+    }
+
+    #[test]
     fn a_counter_that_fell_began_anew() {
-        let amount = |bytes| Amount { bytes, packets: Some(1) };
+        let amount = |bytes| CounterValue { bytes, packets: Some(1) };
         let moved = |before, now| {
-            let traffic = |bytes| Traffic { sent: amount(bytes), received: Amount::default() };
+            let traffic = |bytes| Traffic { sent: amount(bytes), ..Traffic::default() };
             traffic(now).since(traffic(before)).sent
         };
-        assert_eq!(moved(Some(5), Some(7)), Amount { bytes: Some(2), packets: Some(0) });
+        assert_eq!(moved(Some(5), Some(7)), CounterValue { bytes: Some(2), packets: Some(0) });
         assert_eq!(moved(Some(5), Some(3)).bytes, Some(3));
         assert_eq!(moved(None, Some(3)).bytes, None);
     }

@@ -1,4 +1,4 @@
-//! What a finding is about, so that nobody has to look for names in a message.
+//! What a finding is about, so that no code has to look for names in a message.
 
 use serde::Serialize;
 

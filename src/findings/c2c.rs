@@ -1,21 +1,21 @@
-//! GPUDirect RDMA where C2C links connect GPUs and CPUs. There, a GPU is near to the HCAs of its
+//! GPUDirect RDMA if C2C links connect GPUs and CPUs. There, a GPU is near to the HCAs of its
 //! CPU, although the PCI bus shows them as far.
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::c2c::{GpuDirect, MODELS, SINCE, VARIABLE, gpudirect};
-use crate::libraries::nccl::data_direct::{Ways, ways};
+use crate::libraries::nccl::data_direct::{GpuPaths, ways};
 use crate::libraries::nccl::version::{NEWEST, nccl};
 use crate::plan::{Fabric, Plan};
 
-/// The finding, where NCCL copies through the memory of the CPU and could do without.
-pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
+/// The finding, if NCCL copies through the memory of the CPU and could do without.
+pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let model = facts.gpu.model_of(MODELS).filter(|_| plan.fabric == Fabric::Verbs)?;
     let version = plan.nccl.unwrap_or(NEWEST);
     let nccl = nccl(plan.nccl);
     let get = |name: &str| plan.value(name);
     // Through a Data Direct function, an HCA reaches the GPU without the CPU and its C2C links.
-    if !facts.data_direct.is_empty() && ways(get, version) != Ways::Own {
+    if !facts.data_direct.is_empty() && ways(get, version) != GpuPaths::Own {
         return None;
     }
     let (why, variable, fix) = match gpudirect(get, version) {
@@ -42,7 +42,7 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     Some(
         Finding::warning(
             Id::C2cGpudirect,
-            format!("The HCAs can reach the memory of the GPUs ({model}) through the CPU and its C2C links, but {why}: all data is copied through the memory of the CPU."),
+            format!("The HCAs can reach the memory of the GPUs ({model}) through the CPU and its C2C links, but {why}: NCCL copies all data through the CPU's memory."),
         )
         .about_variables(variable)
         .with_fix(fix),

@@ -2,20 +2,20 @@
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Id};
-use crate::libraries::nccl::data_direct::{VARIABLE, Ways, ways};
+use crate::libraries::nccl::data_direct::{GpuPaths, VARIABLE, ways};
 use crate::libraries::nccl::version::HAS_DATA_DIRECT;
 use crate::plan::{Fabric, Plan, PortVerdict};
 use crate::text::counted;
 
-/// Explains `mlx5_0_dma` in NCCL's log. Whoever has set the variable knows it already.
-pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
+/// Explains `mlx5_0_dma` in NCCL's log. If the user has set the variable, it says nothing.
+pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let functions = facts.data_direct.len();
     let is_set = plan.value(VARIABLE).is_some();
     if functions == 0 || is_set || plan.fabric != Fabric::Verbs {
         return None;
     }
     let who = match plan.nccl {
-        Some(version) if ways(|_| None, version) == Ways::Own => return None,
+        Some(version) if ways(|_| None, version) == GpuPaths::Own => return None,
         Some(version) => format!("NCCL {version}"),
         None => format!("NCCL {}.{} or later", HAS_DATA_DIRECT.major, HAS_DATA_DIRECT.minor),
     };

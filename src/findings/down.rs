@@ -1,30 +1,33 @@
-//! Ports that are DOWN: rails that are missing, and ports that nobody has plugged a cable
+//! Ports that are DOWN: rails that are missing, and ports that have never had a cable
 //! into.
 
 use super::ports::RAIL_IS_DOWN;
-use crate::fabric::{Candidate, Reason, Verdict, enough, own_interface};
+use crate::fabric::own_interface::Index;
+use crate::fabric::{Candidate, SkipReason, Verdict, enough, twin};
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Id};
 use crate::plan::Context;
-use crate::text::counted;
+use crate::text::{condensed, counted};
 
 /// What a port that is DOWN is taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum DownKind {
     /// A rail that does not work.
     Rail,
+    /// The other half of the cable of a port in use, which has a link.
+    OtherHalf,
     /// The GPUs have their rails without it.
     Spare,
     /// The cards here have one cable each.
     SecondPort,
-    /// Somebody has turned it off.
+    /// An administrator has turned it off.
     TurnedOff,
     /// There is no link, or its interface is down.
     Unplugged,
 }
 
-pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
+pub(super) fn findings(context: &Context, interfaces: &Index, ports: &[Candidate]) -> Vec<Finding> {
     let Context { facts, user, .. } = context;
     let listed = user.hcas();
     let is_wanted = |port: &Candidate| {
@@ -32,9 +35,9 @@ pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
         listed.as_ref().is_none_or(|(pattern, _)| pattern.selects(&port.hca.name, number))
     };
     let down: Vec<&Candidate> = ports.iter().filter(|port| is_down(port) && is_wanted(port)).collect();
-    let mut kinds: Vec<(Kind, Vec<String>)> = Vec::new();
+    let mut kinds: Vec<(DownKind, Vec<String>)> = Vec::new();
     for port in &down {
-        let kind = kind(facts, ports, port, down.len());
+        let kind = kind(facts, interfaces, ports, port, down.len());
         match kinds.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, names)) => names.push(port.name()),
             None => kinds.push((kind, vec![port.name()])),
@@ -44,33 +47,36 @@ pub fn findings(context: &Context, ports: &[Candidate]) -> Vec<Finding> {
 }
 
 fn is_down(port: &Candidate) -> bool {
-    matches!(&port.verdict, Verdict::LeftOut(Reason::PortState(state)) if state == "DOWN")
+    matches!(&port.verdict, Verdict::LeftOut(SkipReason::PortState(state)) if state == "DOWN")
 }
 
-fn kind(facts: &Facts, ports: &[Candidate], port: &Candidate, down: usize) -> Kind {
+fn kind(facts: &Facts, interfaces: &Index, ports: &[Candidate], port: &Candidate, down: usize) -> DownKind {
     if !ports.iter().any(Candidate::is_used) {
-        return Kind::Rail;
+        return DownKind::Rail;
+    }
+    if twin::in_use(ports, port).is_some() {
+        return DownKind::OtherHalf;
     }
     let enough = enough(facts, ports, down);
     if enough == Some(true) {
-        return Kind::Spare;
+        return DownKind::Spare;
     }
     if is_second_port(ports, port) {
-        return Kind::SecondPort;
+        return DownKind::SecondPort;
     }
     let is_disabled = port.port.physical_state == "Disabled";
     match port.port.link_layer {
-        LinkLayer::InfiniBand if is_disabled => Kind::TurnedOff,
+        LinkLayer::InfiniBand if is_disabled => DownKind::TurnedOff,
         // Drivers for Ethernet report Disabled both for a port without a link and for one with
         // its interface down (`mlx5_query_port_roce`, `bnxt_re_query_port`). The flags of the
         // interface tell which, where it is in this container.
         LinkLayer::Ethernet if is_disabled && enough.is_none() => {
-            match own_interface::of(facts, port.hca, port.port) {
-                Some(interface) if interface.has_flag("UP") => Kind::Rail,
-                _ => Kind::Unplugged,
+            match interfaces.find(port.hca, port.port) {
+                Some(interface) if interface.has_flag("UP") => DownKind::Rail,
+                _ => DownKind::Unplugged,
             }
         }
-        _ => Kind::Rail,
+        _ => DownKind::Rail,
     }
 }
 
@@ -89,27 +95,32 @@ fn card<'a>(port: &Candidate<'a>) -> &'a str {
     address.map_or(port.hca.name.as_str(), |(device, _)| device)
 }
 
-fn finding(facts: &Facts, ports: &[Candidate], kind: Kind, names: &[String]) -> Finding {
-    let left_out = format!("{} left out: the port is DOWN, not ACTIVE", names.join(", "));
-    let note = |why: String| Finding::info(Id::PortDown, format!("{left_out}. {why}"));
+fn finding(facts: &Facts, ports: &[Candidate], kind: DownKind, names: &[String]) -> Finding {
+    let skipped = format!("{} skipped: the port is DOWN, not ACTIVE", condensed(names));
+    let note = |why: String| Finding::info(Id::PortDown, format!("{skipped}. {why}"));
     let used = ports.iter().filter(|port| port.is_used()).count();
     let finding = match kind {
-        Kind::Rail => Finding::warning(Id::PortDown, format!("{left_out}.")).with_fix(RAIL_IS_DOWN),
-        Kind::Spare => note(format!(
+        DownKind::Rail => Finding::warning(Id::PortDown, format!("{skipped}.")).with_fix(RAIL_IS_DOWN),
+        DownKind::OtherHalf => Finding::warning(
+            Id::PortDown,
+            format!("{skipped}. It is the other half of a cable whose first half is in use: without it, the job has half of the cable's bandwidth."),
+        )
+        .with_fix("Bring up its interface on the node, and give it an address in its own network, as the other half has one."),
+        DownKind::Spare => note(format!(
             "The {} in use {} enough for {}.",
             counted(used, "port"),
             if used == 1 { "is" } else { "are" },
             counted(facts.gpu.count.unwrap_or(0) as usize, "GPU")
         )),
-        Kind::SecondPort => {
-            note("Another port of the same card is in use, and no card here uses two ports.".to_owned())
+        DownKind::SecondPort => {
+            note("Another port of the same adapter is in use, and no adapter here uses two ports.".to_owned())
         }
-        Kind::TurnedOff => {
-            note("The physical state is Disabled: somebody has turned the port off.".to_owned())
+        DownKind::TurnedOff => {
+            note("The physical state is Disabled: the port was turned off.".to_owned())
         }
-        Kind::Unplugged => {
+        DownKind::Unplugged => {
             note("The port has no link, or its interface is down (physical state Disabled).".to_owned())
-                .with_fix("If the job is to use the port, check its interface and its cable on the node.")
+                .with_fix("If the job should use the port, check its interface and its cable on the node.")
         }
     };
     finding.about_ports(names)

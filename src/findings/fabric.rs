@@ -1,32 +1,37 @@
 //! Whether there is a fabric for the job, and why not.
 
-use crate::fabric::{Candidate, Reason, Verdict};
+use crate::fabric::{Candidate, SkipReason, Verdict};
+use crate::facts::Facts;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
-use crate::plan::{Context, Fabric, ProfileChoice};
+use crate::libraries::nccl::mnnvl::{Mnnvl, mnnvl};
+use crate::libraries::nccl::predict::{Bootstrap, Transport};
+use crate::libraries::nccl::version::NEWEST;
+use crate::plan::rule::NoRdmaReason;
+use crate::plan::{Context, Fabric, Forecast, Plan, over_tcp};
 use crate::profiles::{self, Profile};
-use crate::text::counted;
+use crate::text::{condensed, counted};
 
-pub fn findings(
-    context: &Context,
-    fabric: &Fabric,
-    ports: &[Candidate],
-    choice: Option<&ProfileChoice>,
-) -> Vec<Finding> {
+pub(super) fn findings(context: &Context, plan: &Plan, ports: &[Candidate]) -> Vec<Finding> {
     let profile = context.profile;
-    let Fabric::None(why) = fabric else { return unexpected_hcas(fabric, ports, profile) };
-    let all = |is: fn(&Reason) -> bool| {
+    let choice = plan.profile.as_ref();
+    let Fabric::None(why) = &plan.fabric else { return unexpected_hcas(&plan.fabric, ports, profile) };
+    let all = |is: fn(&SkipReason) -> bool| {
         let mut reasons = ports.iter().filter_map(|port| match &port.verdict {
             Verdict::LeftOut(reason) => Some(reason),
             Verdict::Used => None,
         });
         !ports.is_empty() && reasons.all(is)
     };
+    if let NoRdmaReason::OtherNamespace(node) = why {
+        return vec![elsewhere(node)];
+    }
     let turned_off =
-        ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(Reason::TurnedOff { .. })));
+        ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(SkipReason::TurnedOff { .. })));
     if let Some(setting) = context.user.ib_disabled().filter(|_| turned_off) {
+        let unless = if plan.has_env_plugin() { ", unless NCCL's env plugin decides otherwise" } else { "" };
         let message = format!(
-            "This container has usable RDMA devices, but the job will run on TCP, because NCCL_IB_DISABLE={} ({}) turns verbs off.",
+            "This container has usable RDMA devices, but the job will run on TCP, because NCCL_IB_DISABLE={} ({}) turns verbs off{unless}.",
             setting.value, setting.origin
         );
         return vec![
@@ -36,7 +41,7 @@ pub fn findings(
         ];
     }
     // On a host with RDMA, sysfs shows the devices to containers without RDMA as well.
-    if all(|reason| *reason == Reason::NotAllotted) {
+    if all(|reason| *reason == SkipReason::NotAllotted) {
         return vec![
             Finding::warning(Id::NotAllotted, "The host has RDMA devices, but none is allotted to this container: the job will run on TCP.")
                 .about_ports(ports.iter().map(Candidate::name))
@@ -44,23 +49,23 @@ pub fn findings(
         ];
     }
     let not_selected =
-        ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(Reason::NotNamed { .. })));
+        ports.iter().any(|port| matches!(port.verdict, Verdict::LeftOut(SkipReason::NotNamed { .. })));
     if let Some(setting) = context.user.get("NCCL_IB_HCA").filter(|_| not_selected) {
         let message = format!(
-            "NCCL_IB_HCA={} ({}) leaves out every usable RDMA device: the job will run on TCP.",
+            "NCCL_IB_HCA={} ({}) excludes every usable RDMA device: the job will run on TCP.",
             setting.value, setting.origin
         );
         let finding = Finding::error(Id::NoHcaSelected, message).about_variables(["NCCL_IB_HCA"]);
         return vec![finding.with_fix("Remove or correct NCCL_IB_HCA.")];
     }
     let skipped = |port: &&Candidate| {
-        matches!(port.verdict, Verdict::LeftOut(Reason::CarriesDefaultRoute { by: Some(_), .. }))
+        matches!(port.verdict, Verdict::LeftOut(SkipReason::CarriesDefaultRoute { by: Some(_), .. }))
     };
     let skipped: Vec<String> = ports.iter().filter(skipped).map(Candidate::name).collect();
     if !skipped.is_empty() {
         let message = format!(
-            "default-route-hca = \"skip\" leaves out {}, and no other RDMA device is usable: the job will run on TCP.",
-            skipped.join(", ")
+            "default-route-hca = \"skip\" excludes {}, and no other RDMA device is usable: the job will run on TCP.",
+            condensed(&skipped)
         );
         return vec![
             Finding::error(Id::DefaultRouteHcaSkipped, message).about_ports(skipped).with_fix(
@@ -68,22 +73,26 @@ pub fn findings(
             ),
         ];
     }
+    // Such a machine has no RDMA network, as one without any RDMA device.
+    if choice.is_none() && all(|reason| matches!(reason, SkipReason::NvSwitch(_))) {
+        return Vec::from_iter(no_rdma(context, plan));
+    }
     let is_forced = |setting: &&UserSetting| setting.value.eq_ignore_ascii_case("IB");
     let forced = context.user.get("NCCL_NET").filter(is_forced);
     let consequence = match forced {
-        Some(_) => "NCCL will end with an error, because NCCL_NET=IB allows no other network",
+        Some(_) => "NCCL will fail, because NCCL_NET=IB allows no other network",
         None => "the job will run on TCP",
     };
     let finding = match choice {
         Some(choice) if choice.is_named() => Finding::error(
             Id::NoFabric,
-            format!("Profile {} was asked for, but {why}: {consequence}.", choice.name),
+            format!("Profile {} was requested, but {why}: {consequence}.", choice.name),
         ),
         Some(choice) if matches!(profile.fabric, Some(profiles::Fabric::Interface(_))) => Finding::error(
             Id::NoFabric,
             format!("Profile {} was chosen ({}), but {why}: {consequence}.", choice.name, choice.signs()),
         ),
-        _ if ports.is_empty() && choice.is_none() => return Vec::new(),
+        _ if ports.is_empty() && choice.is_none() => return Vec::from_iter(no_rdma(context, plan)),
         _ => Finding::error(Id::NoUsableHca, format!("No RDMA device is usable: {consequence}.")),
     };
     let finding = finding
@@ -91,15 +100,72 @@ pub fn findings(
         .about_ports(ports.iter().map(Candidate::name))
         .about_interfaces(why.interface());
     // Each port then has a finding with a fix of its own.
-    let explained = all(|reason| !matches!(reason, Reason::NotAllotted));
+    let explained = all(|reason| !matches!(reason, SkipReason::NotAllotted));
     vec![match &profile.hint {
         Some(hint) if !explained => finding.with_fix(hint.clone()),
         _ => finding,
     }]
 }
 
+/// A device that the container was given, and cannot use.
+fn elsewhere(node: &str) -> Finding {
+    let message = format!(
+        "/dev/infiniband/{node} exists, but its RDMA device is in another network namespace (`rdma system` of the node: netns exclusive): no library can open the device, and the job will run on TCP."
+    );
+    Finding::error(Id::RdmaNamespace, message).with_fix(
+        "Move the RDMA device into the container along with its interface. Kubernetes: add the RDMA CNI plugin (rdma) to the network's chain, or use a DRA driver such as DRANET. Docker: `rdma dev set NAME netns PID` on the node. Or let all containers see it: `rdma system set netns shared` on the node, before it has containers.",
+    )
+}
+
+/// A job of several nodes with GPUs that goes over TCP, and whose user has not asked for that.
+fn no_rdma(context: &Context, plan: &Plan) -> Option<Finding> {
+    if over_tcp::nodes(context.facts) != Some(over_tcp::Nodes::Several)
+        || matches!(plan.fabric, Fabric::None(NoRdmaReason::Hidden { .. }))
+        || context.user.ib_disabled().is_some()
+        || context.user.get("NCCL_NET").is_some()
+    {
+        return None;
+    }
+    // If it ends with an error, another finding says so.
+    let is_tcp = |Forecast { prediction, .. }: &Forecast| {
+        matches!(prediction.transport, Transport::Sockets { .. })
+            && !matches!(prediction.bootstrap, Bootstrap::Fails(_))
+    };
+    if !plan.forecasts.iter().all(is_tcp) {
+        return None;
+    }
+    let nodes = context.facts.platform.nodes?.count;
+    let device = match plan.fabric {
+        Fabric::None(NoRdmaReason::NoDevice) => "RDMA device",
+        _ => "RDMA device that connects to a network",
+    };
+    let start = format!("This job has {nodes} nodes with GPUs, and this container has no {device}");
+    if uses_nvlink(context.facts, plan) {
+        let message = format!(
+            "{start}: NCCL will use NVLink between the nodes of one NVLink domain, and TCP between others, which is many times slower. Only NVML knows which nodes are in one domain: see Fabric in the output of nvidia-smi -q."
+        );
+        let fix =
+            format!("If all nodes of the job are in one NVLink domain, do nothing. Otherwise: {REQUEST}");
+        return Some(Finding::info(Id::NoRdma, message).with_fix(fix));
+    }
+    let message =
+        format!("{start}: NCCL will silently run on TCP between the nodes, which is many times slower.");
+    Some(Finding::warning(Id::NoRdma, message).with_fix(format!(
+        "{REQUEST} If these nodes have no RDMA, set NCCL_NET=Socket: it requests TCP and silences this warning."
+    )))
+}
+
+const REQUEST: &str = "Request the node's RDMA devices for the container. Kubernetes: the resource rdma/... or that of the platform. Docker: --device /dev/infiniband.";
+
+/// Whether NCCL looks for GPUs of other nodes that NVLink reaches, and has what it needs to use them.
+fn uses_nvlink(facts: &Facts, plan: &Plan) -> bool {
+    let version = plan.nccl.unwrap_or(NEWEST);
+    facts.imex.usable().next().is_some()
+        && matches!(mnnvl(|name| plan.value(name), version), Mnnvl::Wanted(_))
+}
+
 fn unexpected_hcas(fabric: &Fabric, ports: &[Candidate], profile: &Profile) -> Vec<Finding> {
-    let idle = |port: &&Candidate| matches!(port.verdict, Verdict::LeftOut(Reason::WithoutVerbs { .. }));
+    let idle = |port: &&Candidate| matches!(port.verdict, Verdict::LeftOut(SkipReason::WithoutVerbs { .. }));
     let idle: Vec<String> = ports.iter().filter(idle).map(Candidate::name).collect();
     if !matches!(fabric, Fabric::Interface(_)) || idle.is_empty() {
         return Vec::new();

@@ -9,10 +9,10 @@ use crate::plan::{Fabric, Plan};
 /// NCCL's other way, DMA-BUF (`ncclIbDmaBufSupport`).
 const USES_DMABUF: Version = Version::new(2, 13, 0);
 
-/// The finding, where neither nvidia_peermem nor DMA-BUF is available. Only NVIDIA's open
+/// The finding if neither nvidia_peermem nor DMA-BUF is available. Only NVIDIA's open
 /// kernel module has DMA-BUF. For AMD's GPUs no file shows what RCCL will find out: it looks for
 /// a symbol of the kernel, and asks the driver of the NIC.
-pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
+pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let Gpus { make: Make::Nvidia, count: Some(_), driver: Some(driver), peer_memory: None, .. } = &facts.gpu
     else {
         return None;
@@ -32,7 +32,7 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     Some(
         Finding::warning(
             Id::NoGpudirect,
-            format!("GPUDirect RDMA is not available: nvidia_peermem is not loaded, and {why}. NCCL says \"GPU Direct RDMA Disabled\" and copies through the memory of the host."),
+            format!("GPUDirect RDMA is not available: nvidia_peermem is not loaded, and {why}. NCCL says \"GPU Direct RDMA Disabled\" and copies through host memory."),
         )
         .with_fix(format!("Load nvidia_peermem on the node (modprobe nvidia-peermem), or {instead}.")),
     )

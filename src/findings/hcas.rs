@@ -4,19 +4,19 @@ use crate::fabric::KeptRails;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
 use crate::libraries::nccl::version::{TAKES_32_HCAS, Version, nccl};
-use crate::text::counted;
+use crate::text::{counted, paired};
 
-pub fn published_differ(profile: &str, published: &str) -> Finding {
+pub(super) fn published_differ(profile: &str, published: &str) -> Finding {
     Finding::info(
         Id::PublishedHcasDiffer,
         format!(
-            "Profile {profile} publishes {VARIABLE}={published}, which does not select just the HCAs to use here; the exact list is set instead."
+            "Profile {profile} publishes {VARIABLE}={published}, which does not select exactly the HCAs to use here; the exact list is set instead."
         ),
     )
     .about_variables([VARIABLE])
 }
 
-pub fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding {
+pub(super) fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding {
     let message = format!(
         "{usable} ports are usable, but {} takes only the first {most} that libibverbs lists.",
         nccl(version)
@@ -30,24 +30,23 @@ pub fn too_many(version: Option<Version>, usable: usize, most: usize) -> Finding
     Finding::warning(Id::TooManyHcas, message).with_fix(fix)
 }
 
-pub fn rails(kept: &KeptRails) -> Finding {
+pub(super) fn rails(kept: &KeptRails) -> Finding {
     let KeptRails { rails, route, hcas, gpus } = kept;
-    let list: Vec<String> = rails.iter().map(|(port, interface)| format!("{port} ({interface})")).collect();
-    let list = list.join(", ");
+    let list = paired(rails);
     let hcas = counted(*hcas, "HCA");
     let message = match rails.as_slice() {
         [_] => format!(
-            "{list} carries {route}, and {VARIABLE} takes it as a rail all the same: it is as fast as the others, and without it there would be {hcas} for {gpus} GPUs."
+            "{list} carries {route}, and {VARIABLE} still takes it as a rail: it is as fast as the others, and without it there would be {hcas} for {gpus} GPUs."
         ),
         _ => format!(
-            "{list} carry default routes, and {VARIABLE} takes them as rails all the same: they are as fast as the others, and without them there would be {hcas} for {gpus} GPUs."
+            "{list} carry default routes, and {VARIABLE} still takes them as rails: they are as fast as the others, and without them there would be {hcas} for {gpus} GPUs."
         ),
     };
     let (ports, interfaces): (Vec<&String>, Vec<&String>) =
         rails.iter().map(|(port, interface)| (port, interface)).unzip();
     let finding = Finding::info(Id::DefaultRouteRail, message).about_variables([VARIABLE]);
     finding.about_ports(ports).about_interfaces(interfaces).with_fix(
-        "To keep such HCAs for TCP alone, set default-route-hca = \"skip\" (RDMA_INIT_DEFAULT_ROUTE_HCA=skip).",
+        "To keep such HCAs only for TCP, set default-route-hca = \"skip\" (RDMA_INIT_DEFAULT_ROUTE_HCA=skip).",
     )
 }
 
@@ -65,7 +64,7 @@ mod tests {
         };
         assert_eq!(
             message(&[("mlx5_0:1", "eth0")], WhichRoute::Only, 1, 2),
-            "mlx5_0:1 (eth0) carries the default route, and NCCL_IB_HCA takes it as a rail all the same: \
+            "mlx5_0:1 (eth0) carries the default route, and NCCL_IB_HCA still takes it as a rail: \
              it is as fast as the others, and without it there would be 1 HCA for 2 GPUs."
         );
         let one = message(&[("mlx5_1:1", "eth1")], WhichRoute::OneOfSeveral, 3, 4);

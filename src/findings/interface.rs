@@ -5,8 +5,9 @@ use crate::facts::Facts;
 use crate::finding::{Finding, Id};
 use crate::plan::interface::VARIABLE;
 use crate::plan::words;
+use crate::text::condensed;
 
-pub fn published_differs(profile: &str, published: &str, chosen: &InterfaceChoice) -> Finding {
+pub(super) fn published_differs(profile: &str, published: &str, chosen: &InterfaceChoice) -> Finding {
     let because = words::because(chosen.because);
     Finding::info(
         Id::PublishedInterfaceDiffers,
@@ -17,9 +18,9 @@ pub fn published_differs(profile: &str, published: &str, chosen: &InterfaceChoic
     .about_interfaces([&chosen.name])
 }
 
-pub fn none(facts: &Facts, published: Option<&str>) -> Finding {
+pub(super) fn none(facts: &Facts, published: Option<&str>) -> Finding {
     let published =
-        published.map(|name| format!(", and the published {name} is not here")).unwrap_or_default();
+        published.map(|name| format!(", and the published {name} does not exist here")).unwrap_or_default();
     let names: Vec<&str> = candidates(facts).map(|interface| interface.name.as_str()).collect();
     let fix = match names.as_slice() {
         [] => {
@@ -27,7 +28,7 @@ pub fn none(facts: &Facts, published: Option<&str>) -> Finding {
                 "Bring up an interface with an address that other nodes can reach, and name it in {VARIABLE}."
             )
         }
-        some => format!("Set {VARIABLE} to one of {}.", some.join(", ")),
+        some => format!("Set {VARIABLE} to one of {}.", condensed(some)),
     };
     Finding::warning(
         Id::NoInterface,

@@ -2,10 +2,9 @@
 //! the node.
 
 use crate::facts::Facts;
-use crate::facts::image::Image;
-use crate::facts::image::kernel_abi::KernelAbi;
 use crate::finding::{Finding, Id};
-use crate::libraries::nccl::installed::{self, OtherAbi};
+use crate::image::kernel_abi::KernelAbi;
+use crate::libraries::nccl::libibverbs::{Loaded, OtherAbi};
 use crate::plan::{Plan, PortVerdict};
 use crate::text::{condensed, grouped};
 
@@ -14,13 +13,12 @@ use crate::text::{condensed, grouped};
 const OF_LINUX: u32 = 1;
 
 /// A finding for each provider and ABI.
-pub fn findings(facts: &Facts, image: &Image, plan: &Plan) -> Vec<Finding> {
+pub(super) fn findings(facts: &Facts, verbs: &Loaded, plan: &Plan) -> Vec<Finding> {
     let used: Vec<&str> = plan.ports.iter().filter(|port| port.used).map(|port| port.hca.as_str()).collect();
     let left_out = facts.rdma.iter().filter(|hca| used.contains(&hca.name.as_str()));
-    let left_out = left_out.filter_map(|hca| Some((installed::other_abi(image, hca)?, hca.name.clone())));
-    let is_left_out = |name: &&str| {
-        facts.rdma.iter().any(|hca| hca.name == **name && installed::other_abi(image, hca).is_some())
-    };
+    let left_out = left_out.filter_map(|hca| Some((verbs.other_abi(hca)?, hca.name.clone())));
+    let is_left_out =
+        |name: &&str| facts.rdma.iter().any(|hca| hca.name == **name && verbs.other_abi(hca).is_some());
     let consequence = match used.iter().all(is_left_out) {
         true => "the job runs on TCP",
         false => "the job runs on the other HCAs",
@@ -91,7 +89,7 @@ fn fix(other: &OtherAbi) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::image::providers::Provider;
+    use crate::image::providers::Provider;
 
     #[test]
     fn the_fix_is_for_the_driver_that_the_node_has() {
@@ -102,7 +100,7 @@ mod tests {
                 abi: Some(34),
                 ..Provider::default()
             };
-            super::fix(&OtherAbi { provider: &provider, spoken, supported: KernelAbi { least, most } })
+            fix(&OtherAbi { provider: &provider, spoken, supported: KernelAbi { least, most } })
         };
         for (name, spoken, supported, wanted) in [
             ("bnxt_re", 6, 1, "Broadcom's libbnxt_re of the same release as the node's driver"),

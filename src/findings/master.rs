@@ -8,13 +8,15 @@ use crate::facts::hosts::is_localhost;
 use crate::facts::names::{self, Master};
 use crate::finding::{Finding, Id};
 
-/// The finding, on a node that may not be the first.
-pub fn finding(facts: &Facts) -> Option<Finding> {
+const FIX: &str =
+    "Set MASTER_ADDR to an address of the first node, or to a name that resolves to it on each node.";
+
+/// The finding, if the name leads to the loopback, or nowhere.
+pub(super) fn finding(facts: &Facts) -> Option<Finding> {
     let name = facts.platform.master_addr.as_deref()?;
     let node = facts.platform.nodes;
-    // The first node itself listens on all of its addresses.
-    if node.is_some_and(|node| node.this == 0) {
-        return None;
+    if let Some(node) = node.filter(|node| node.this == 0) {
+        return on_first(name, node.count);
     }
     let found = facts.names.as_ref().and_then(|names| names.master.as_ref());
     if let Some(Master::Unknown(why)) = found {
@@ -23,17 +25,26 @@ pub fn finding(facts: &Facts) -> Option<Finding> {
     let (address, what) = on_loopback(name, found)?;
     let lost = match node {
         Some(node) => format!(
-            "that is this node itself, and it is number {} of {} (counted from 0). Its processes will wait for a master that is not here, and the job does not start.",
+            "that is this node, which has index {} of {} nodes (counted from 0). Its processes will wait for a master that is not here, and the job does not start.",
             node.this, node.count
         ),
-        // Whoever gives the address of the loopback, or this host's own name, may mean it.
+        // A user who gives the address of the loopback, or this host's own name, may mean it.
         None if found.is_none() || is_own(facts, name, address) => return None,
-        None => "the processes of this node look for the master on their own node. On every node but the master's, torch.distributed ends with a time-out.".to_owned(),
+        None => "the processes of this node look for the master on their own node. On every node but the master's, torch.distributed times out.".to_owned(),
     };
     let message = format!("MASTER_ADDR={name}{what}: {lost}");
-    Some(Finding::warning(Id::MasterLoopback, message).about_variables(["MASTER_ADDR"]).with_fix(
-        "Set MASTER_ADDR to an address of the first node, or to a name that leads there from each node.",
-    ))
+    Some(Finding::warning(Id::MasterLoopback, message).about_variables(["MASTER_ADDR"]).with_fix(FIX))
+}
+
+/// The first node itself listens on all of its addresses, and operators write `localhost` there alone
+/// (Kubeflow's training operator). An address is what all nodes have been given alike.
+fn on_first(name: &str, count: u32) -> Option<Finding> {
+    let address: IpAddr = name.trim_matches(['[', ']']).parse().ok()?;
+    let message = format!(
+        "MASTER_ADDR={name}: this is the first of {count} nodes, and no other node can reach it there. A node with the same value looks for the master on itself, and the job does not start."
+    );
+    let finding = Finding::warning(Id::MasterLoopback, message).about_variables(["MASTER_ADDR"]);
+    (address.is_loopback() && count > 1).then(|| finding.with_fix(FIX))
 }
 
 /// The address of the loopback to which the name leads, and how it does so.
@@ -63,25 +74,26 @@ fn is_own(facts: &Facts, name: &str, address: IpAddr) -> bool {
 /// `torch/csrc/distributed/c10d/socket.cpp`, PyTorch 1.12 and later).
 fn unknown(name: &str, why: &str) -> Finding {
     let message = format!(
-        "This node does not know yet where MASTER_ADDR={name} leads: {why}. The processes of torch.distributed ask for it again until their time-out."
+        "This node cannot resolve MASTER_ADDR={name} yet: {why}. The processes of torch.distributed retry until their timeout."
     );
     Finding::info(Id::MasterUnknown, message).about_variables(["MASTER_ADDR"]).with_fix(
-        "Nothing, where the first node is still starting. Else correct the name, or make what gives it an address: in Kubernetes a headless Service.",
+        "If the first node is still starting, do nothing. Otherwise correct the name, or create its DNS entry: in Kubernetes, a headless Service.",
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::launchers::Nodes;
     use crate::facts::names::Names;
-    use crate::facts::platform::{Nodes, Platform};
+    use crate::facts::platform::Platform;
 
     /// What is said on a node whose host is `node-1`, and which is 127.0.1.1 in its own file.
     fn said(name: &str, this: Option<u32>, master: Option<Master>) -> Option<&'static str> {
         let nodes = this.map(|this| Nodes { count: 2, this });
         let platform = Platform { master_addr: Some(name.to_owned()), nodes, ..Platform::default() };
         let host_addresses = vec!["127.0.1.1".parse().unwrap()];
-        let names = Some(Names { host: "node-1".to_owned(), host_addresses, master });
+        let names = Some(Names { host: "node-1".to_owned(), host_addresses, master, ..Names::default() });
         finding(&Facts { names, platform, ..Facts::default() }).map(|finding| finding.id.name())
     }
 
@@ -99,8 +111,13 @@ mod tests {
             ("localhost", Some(1), file(&["127.0.0.1"]), lost),
             ("127.0.0.1", Some(1), None, lost),
             ("[::1]", Some(1), None, lost),
+            // It is the same value on all nodes.
+            ("127.0.0.1", Some(0), None, lost),
+            ("[::1]", Some(0), None, lost),
+            ("10.0.0.1", Some(0), None, None),
             // The first node, or perhaps the first node.
             ("node-0", Some(0), file(&["127.0.0.1"]), None),
+            ("localhost", Some(0), file(&["127.0.0.1"]), None),
             ("localhost", None, file(&["127.0.0.1"]), None),
             ("127.0.0.1", None, None, None),
             ("node-1.local", None, file(&["127.0.0.1"]), None),

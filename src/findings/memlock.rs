@@ -7,14 +7,17 @@
 use caps::Capability::{CAP_IPC_LOCK, CAP_SYS_RESOURCE};
 use serde::Serialize;
 
+use crate::facts::Facts;
 use crate::facts::limits::{Amount, Limit};
+use crate::facts::platform::{Engine, Platform, RunBy};
 use crate::facts::process::Process;
 use crate::finding::{Finding, Id, Severity};
+use crate::text::amount;
 
 /// What the command can pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Pinning {
+pub(crate) enum Pinning {
     /// By the limit.
     Unlimited,
     /// By the capability, whatever the limit.
@@ -23,12 +26,23 @@ pub enum Pinning {
     Limited(u64),
 }
 
+impl Pinning {
+    /// Returns the word for a log.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Pinning::Unlimited => "unlimited",
+            Pinning::Capability => "capability",
+            Pinning::Limited(_) => "limited",
+        }
+    }
+}
+
 /// The default of the kernel (since 5.16), Docker and Kubernetes: with this or
 /// less, RDMA fails at once.
 const NEXT_TO_NOTHING: u64 = 8 * 1024 * 1024;
 
 /// The limit that the program can raise this one to.
-pub fn raised(limit: Limit, process: &Process) -> Limit {
+pub(crate) fn raised(limit: Limit, process: &Process) -> Limit {
     let may_raise_hard =
         process.capabilities.effective.has(CAP_SYS_RESOURCE) && process.initial_user_namespace;
     let hard = if may_raise_hard { Amount::UNLIMITED } else { limit.hard };
@@ -36,7 +50,7 @@ pub fn raised(limit: Limit, process: &Process) -> Limit {
 }
 
 /// What the command will be able to pin with this limit.
-pub fn pinning(limit: Limit, process: &Process) -> Pinning {
+pub(crate) fn pinning(limit: Limit, process: &Process) -> Pinning {
     // A root process keeps its capabilities through the exec; another one keeps
     // what the program raises to ambient.
     let capability = process.capabilities.permitted.has(CAP_IPC_LOCK) && process.initial_user_namespace;
@@ -47,8 +61,8 @@ pub fn pinning(limit: Limit, process: &Process) -> Pinning {
     }
 }
 
-/// The finding, where pinning is limited.
-pub fn finding(pinning: Pinning, process: &Process) -> Option<Finding> {
+/// The finding, if pinning is limited.
+pub(crate) fn finding(pinning: Pinning, Facts { process, platform, .. }: &Facts) -> Option<Finding> {
     let Pinning::Limited(bytes) = pinning else { return None };
     let amount = amount(bytes);
     let (severity, consequence) = if bytes <= NEXT_TO_NOTHING {
@@ -63,7 +77,7 @@ pub fn finding(pinning: Pinning, process: &Process) -> Option<Finding> {
         "Only {amount} of memory can be pinned (RLIMIT_MEMLOCK{}); {consequence}.",
         why_no_capability(process)
     );
-    Some(Finding { severity, ..Finding::info(Id::Memlock, message) }.with_fix(fix(process)))
+    Some(Finding { severity, ..Finding::info(Id::Memlock, message) }.with_fix(fix(process, platform)))
 }
 
 fn why_no_capability(process: &Process) -> String {
@@ -71,7 +85,8 @@ fn why_no_capability(process: &Process) -> String {
     if sets.effective.has(CAP_IPC_LOCK) || sets.permitted.has(CAP_IPC_LOCK) {
         // The process has the capability and still cannot pin: only the namespace can be the
         // reason.
-        "; this process has CAP_IPC_LOCK, but in a user namespace of its own, where the kernel does not honour it".to_owned()
+        "; this process has CAP_IPC_LOCK, but in its own user namespace, where the kernel does not honor it"
+            .to_owned()
     } else if process.uid != 0 && sets.bounding.has(CAP_IPC_LOCK) {
         format!(
             "; the CAP_IPC_LOCK granted to the container does not reach its user, uid {}: only root gets it",
@@ -82,42 +97,63 @@ fn why_no_capability(process: &Process) -> String {
     }
 }
 
-fn fix(process: &Process) -> String {
+/// What helps on the platform that the container runs on; for an unknown one, what helps on each.
+fn fix(process: &Process, platform: &Platform) -> String {
     if !process.initial_user_namespace {
         return "Raise the limit of the runtime that makes the user namespace (its LimitMEMLOCK or --ulimit memlock=-1:-1), or use the host's user namespace (Docker: --userns=host, Kubernetes: hostUsers: true)."
             .to_owned();
     }
-    let limit = "Docker: --ulimit memlock=-1:-1, or as root --cap-add IPC_LOCK. containerd: LimitMEMLOCK=infinity in its systemd unit. CRI-O: default_ulimits = [\"memlock=-1:-1\"].";
-    let sets = &process.capabilities;
-    let kubernetes = if process.uid != 0 && sets.bounding.has(CAP_IPC_LOCK) {
-        let file = if process.no_new_privs {
-            "allow privilege escalation and run `setcap cap_ipc_lock+p` on rdma-init in the image"
-        } else {
-            "run `setcap cap_ipc_lock+p` on rdma-init in the image"
-        };
-        format!("Kubernetes: run as root, or {file}, or raise the limit on the node.")
-    } else if process.uid != 0 {
-        "Kubernetes: run as root with securityContext.capabilities.add: [IPC_LOCK], or raise the limit on the node.".to_owned()
-    } else {
-        "Kubernetes: securityContext.capabilities.add: [IPC_LOCK], or raise the limit on the node.".to_owned()
-    };
-    format!("{limit} {kubernetes}")
+    match platform.run_by() {
+        Some(RunBy::Kubernetes) => format!("{}.", capitalized(&in_kubernetes(process))),
+        Some(RunBy::Slurm) => {
+            "Set LimitMEMLOCK=infinity in the systemd unit of slurmd on the node, and PropagateResourceLimitsExcept=MEMLOCK in slurm.conf."
+                .to_owned()
+        }
+        Some(RunBy::Engine(Engine::Docker | Engine::Podman)) => {
+            format!("Start the container with --ulimit memlock=-1:-1, or {}.", by_capability(process))
+        }
+        Some(RunBy::Engine(Engine::Other)) | None => format!(
+            "Docker: --ulimit memlock=-1:-1, or as root --cap-add IPC_LOCK. containerd: LimitMEMLOCK=infinity in its systemd unit. CRI-O: default_ulimits = [\"memlock=-1:-1\"]. Kubernetes: {}.",
+            in_kubernetes(process)
+        ),
+    }
 }
 
-/// `64 KiB`, `8 MiB`, `1.5 GiB`.
-pub fn amount(bytes: u64) -> String {
-    let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    for (size, unit) in units {
-        if bytes >= size {
-            let tenths = u128::from(bytes) * 10 / u128::from(size);
-            return if bytes.is_multiple_of(size) {
-                format!("{} {unit}", bytes / size)
-            } else {
-                format!("{}.{} {unit}", tenths / 10, tenths % 10)
-            };
-        }
+fn in_kubernetes(process: &Process) -> String {
+    let add = "securityContext.capabilities.add: [IPC_LOCK]";
+    let node =
+        "raise the limit of the container runtime on the node (LimitMEMLOCK=infinity in its systemd unit)";
+    match process.uid {
+        0 => format!("set {add}, or {node}"),
+        _ if is_granted(process) => format!("{}, or {node}", to_other_user(process)),
+        _ => format!("run as root with {add}, or {node}"),
     }
-    format!("{bytes} bytes")
+}
+
+/// How an engine gives the capability.
+fn by_capability(process: &Process) -> String {
+    match process.uid {
+        0 => "with --cap-add IPC_LOCK".to_owned(),
+        _ if is_granted(process) => to_other_user(process),
+        _ => "as root with --cap-add IPC_LOCK".to_owned(),
+    }
+}
+
+/// Whether the container has the capability. Only root gets it from there.
+fn is_granted(process: &Process) -> bool {
+    process.capabilities.bounding.has(CAP_IPC_LOCK)
+}
+
+/// How a user other than root comes by a capability that the container has.
+fn to_other_user(process: &Process) -> String {
+    let escalate = if process.no_new_privs { "allow privilege escalation and " } else { "" };
+    format!("run as root, or {escalate}run `setcap cap_ipc_lock+p` on rdma-init in the image")
+}
+
+fn capitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(characters).collect()
 }
 
 #[cfg(test)]
@@ -164,29 +200,53 @@ mod tests {
         assert_eq!(pinning(low, &nested), Pinning::Limited(65536));
     }
 
-    #[test]
-    fn the_message_knows_why_and_what_to_do() {
-        let message = |bytes, process: &Process| {
-            let finding = finding(Pinning::Limited(bytes), process).unwrap();
-            format!("{:?} {} {}", finding.severity, finding.message, finding.fix.unwrap())
-        };
-        let trap = message(65536, &process(1000, &[], &[CAP_IPC_LOCK]));
-        assert!(trap.starts_with("Error Only 64 KiB"), "{trap}");
-        assert!(trap.contains("does not reach its user, uid 1000"), "{trap}");
-        assert!(trap.contains("setcap cap_ipc_lock+p"), "{trap}");
-        let root = message(64 << 20, &process(0, &[], &[]));
-        assert!(root.starts_with("Warning Only 64 MiB") && root.contains("add: [IPC_LOCK]"), "{root}");
-        let nested = Process { initial_user_namespace: false, ..process(0, &[CAP_IPC_LOCK], &[]) };
-        assert!(message(65536, &nested).contains("in a user namespace of its own"));
-        assert_eq!(finding(Pinning::Capability, &process(0, &[], &[])), None);
+    fn of(process: Process, platform: Platform) -> Facts {
+        Facts { process, platform, ..Facts::default() }
     }
 
     #[test]
-    fn amounts_are_shown_in_the_largest_unit() {
-        assert_eq!(amount(65536), "64 KiB");
-        assert_eq!(amount(8 << 20), "8 MiB");
-        assert_eq!(amount(3 << 29), "1.5 GiB");
-        assert_eq!(amount(100), "100 bytes");
-        assert_eq!(amount(1_048_575), "1023.9 KiB");
+    fn the_message_knows_why() {
+        let message = |bytes, process: Process| {
+            let finding = finding(Pinning::Limited(bytes), &of(process, Platform::default())).unwrap();
+            format!("{:?} {} {}", finding.severity, finding.message, finding.fix.unwrap())
+        };
+        let trap = message(65536, process(1000, &[], &[CAP_IPC_LOCK]));
+        assert!(trap.starts_with("Error Only 64 KiB"), "{trap}");
+        assert!(trap.contains("does not reach its user, uid 1000"), "{trap}");
+        assert!(trap.contains("setcap cap_ipc_lock+p"), "{trap}");
+        let root = message(64 << 20, process(0, &[], &[]));
+        assert!(root.starts_with("Warning Only 64 MiB") && root.contains("add: [IPC_LOCK]"), "{root}");
+        let nested = Process { initial_user_namespace: false, ..process(0, &[CAP_IPC_LOCK], &[]) };
+        assert!(message(65536, nested).contains("in its own user namespace"));
+        assert_eq!(finding(Pinning::Capability, &of(process(0, &[], &[]), Platform::default())), None);
+    }
+
+    #[test]
+    fn the_fix_is_that_of_the_platform_in_one_line() {
+        let fix = |uid, markers: &[&str], engine| {
+            let markers = markers.iter().map(|marker| (*marker).to_owned()).collect();
+            let platform = Platform { markers, engine, ..Platform::default() };
+            finding(Pinning::Limited(65536), &of(process(uid, &[], &[]), platform)).unwrap().fix.unwrap()
+        };
+        let docker = Some(Engine::Docker);
+        assert_eq!(
+            fix(0, &[], docker),
+            "Start the container with --ulimit memlock=-1:-1, or with --cap-add IPC_LOCK."
+        );
+        assert_eq!(
+            fix(1000, &[], Some(Engine::Podman)),
+            "Start the container with --ulimit memlock=-1:-1, or as root with --cap-add IPC_LOCK."
+        );
+        let kubernetes = fix(0, &["KUBERNETES_SERVICE_HOST"], docker);
+        assert!(
+            kubernetes.starts_with("Set securityContext.capabilities.add: [IPC_LOCK], or"),
+            "{kubernetes}"
+        );
+        assert!(!kubernetes.contains("Docker"), "{kubernetes}");
+        assert!(fix(0, &["SLURM_JOB_ID"], None).contains("slurmd"));
+        let unknown = fix(0, &[], None);
+        assert!(
+            ["Docker: ", "containerd: ", "CRI-O: ", "Kubernetes: "].iter().all(|of| unknown.contains(of))
+        );
     }
 }

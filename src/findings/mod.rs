@@ -3,15 +3,16 @@
 //! nothing of them.
 //!
 //! * The fabric and its rails: [`fabric`], [`hcas`], [`ports`], [`down`], [`counts`], [`gid`],
-//!   [`pkey`], [`address`], [`routes`].
-//! * The job's other network: [`interface`], [`master`].
-//! * What the platform publishes: [`platform`].
+//!   [`gid_changed`], [`nvswitch`], [`slots`], [`pkey`], [`traffic_class`], [`address`], [`mtu`], [`routes`].
+//! * The job's other network: [`interface`], [`wireless`], [`master`].
+//! * What the platform publishes: [`platform`], [`script`].
 //! * What NCCL makes of the user's values: [`values`]; what other libraries make of theirs:
 //!   [`libraries`].
 //! * What is between GPUs, HCAs and other nodes: [`gpu_direct`], [`c2c`], [`data_direct`], [`nics`],
 //!   [`nvlink`].
-//! * The container: [`image`], [`kernel_abi`], [`memlock`], [`shared_memory`], [`parent`],
+//! * The container: [`image`], [`verbs`], [`kernel_abi`], [`memlock`], [`shared_memory`], [`parent`],
 //!   [`unreadable`].
+//! * What only repeats another finding: [`echoes`].
 //! * What processes get that enter later: [`nccl_conf`], [`secrets`].
 //! * What the job has moved when it has ended: [`traffic`].
 
@@ -20,8 +21,10 @@ mod c2c;
 mod counts;
 mod data_direct;
 mod down;
+mod echoes;
 mod fabric;
 mod gid;
+mod gid_changed;
 mod gpu_direct;
 mod hcas;
 mod image;
@@ -29,50 +32,67 @@ mod interface;
 mod kernel_abi;
 mod libraries;
 mod master;
-pub mod memlock;
-mod nccl_conf;
+pub(crate) mod memlock;
+pub(crate) mod mtu;
+pub(crate) mod nccl_conf;
 mod nics;
 mod nvlink;
+mod nvswitch;
 mod parent;
 mod pkey;
 mod platform;
+pub(crate) mod port_errors;
 mod ports;
 pub mod routes;
+mod script;
 mod secrets;
 mod shared_memory;
-pub mod traffic;
+pub(crate) mod slots;
+pub(crate) mod traffic;
+mod traffic_class;
 mod unreadable;
 mod values;
+mod verbs;
+mod wireless;
 
 use crate::fabric::Candidate;
+use crate::fabric::own_interface::Index;
 use crate::finding::Finding;
 use crate::plan::remark::Remark;
 use crate::plan::{Decided, Plan};
 
 /// The plan with its findings, all that need nothing but the facts.
 pub fn add(decided: Decided) -> Plan {
-    let Decided { facts, user, ports, remarks, plan, .. } = &decided;
+    let Decided { facts, user, ports, remarks, plan, profile, .. } = &decided;
     let context = decided.context();
+    let interfaces = Index::of(facts);
     let mut findings = Vec::new();
     for remark in remarks {
         findings.push(of_remark(&decided, remark));
     }
-    findings.extend(fabric::findings(&context, &plan.fabric, ports, plan.profile.as_ref()));
-    findings.extend(ports::findings(ports));
-    findings.extend(down::findings(&context, ports));
-    findings.extend(address::findings(facts, ports));
+    findings.extend(fabric::findings(&context, plan, ports));
+    let of_nvswitches = nvswitch::of_nvswitches(facts, ports);
+    findings.extend(nvswitch::findings(&context, ports));
+    findings.extend(ports::findings(ports, &of_nvswitches));
+    findings.extend(down::findings(&context, &interfaces, ports));
+    findings.extend(address::findings(facts, &interfaces, ports));
+    findings.extend(mtu::finding(facts, &interfaces, ports));
+    findings.extend(wireless::finding(facts, &interfaces, plan));
     // Without a profile nothing was chosen.
     if plan.profile.is_some() {
-        findings.extend(counts::findings(&context, ports));
+        findings.extend(counts::findings(&context, &interfaces, ports, &of_nvswitches));
     }
     findings.extend(platform::findings(&context, ports, &plan.fabric));
+    findings.extend(script::finding(&context));
     findings.extend(platform::overridden(&context));
-    findings.extend(values::findings(facts, user, plan));
+    findings.extend(values::findings(facts, user, plan, profile));
+    findings.extend(gid_changed::finding(&decided));
     findings.extend(libraries::findings(&decided));
     findings.extend(master::finding(facts));
-    findings.extend(image::findings(facts, plan));
+    findings.extend(image::findings(facts, user, plan));
     findings.extend(routes::findings(facts, plan));
     findings.extend(pkey::finding(facts, user, plan));
+    findings.extend(traffic_class::findings(user, ports, plan));
     findings.extend(gpu_direct::finding(facts, plan));
     findings.extend(c2c::finding(facts, plan));
     findings.extend(data_direct::finding(facts, plan));
@@ -84,6 +104,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(unreadable::findings(facts, user, &findings));
     findings.extend(parent::finding(facts));
     let plan = decided.plan;
+    let mut findings = echoes::without(findings);
     for finding in &mut findings {
         finding.message = plan.said(std::mem::take(&mut finding.message));
         finding.fix = finding.fix.take().map(|fix| plan.said(fix));
@@ -102,8 +123,8 @@ fn of_remark(decided: &Decided, remark: &Remark) -> Finding {
             let rails: Vec<&Candidate> = ports.iter().filter(|port| names.contains(&port.name())).collect();
             gid::without_own(facts, &rails)
         }
-        Remark::GidSlotsDiffer { index, agreeing, of, rest } => {
-            gid::slots_differ(user.version(), *index, (*agreeing, *of), rest)
+        Remark::GidSlotsDiffer { index, agreeing, of, rest, is_set } => {
+            gid::slots_differ(user.version(), *index, (*agreeing, *of), rest, *is_set)
         }
         Remark::PublishedGidDiffers { published, instead } => {
             gid::published_differs(&profile.name, published, *instead)

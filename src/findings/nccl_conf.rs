@@ -1,11 +1,13 @@
-//! Variables that `nccl.conf` cannot hold.
+//! Variables that `nccl.conf` cannot hold, and a file that cannot be written.
+
+use std::path::Path;
 
 use crate::finding::{Finding, Id};
 use crate::libraries::{self, nccl::conf};
 use crate::plan::Plan;
 
 /// A process that enters the container gets them in another way only.
-pub fn findings(plan: &Plan) -> Vec<Finding> {
+pub(crate) fn findings(plan: &Plan) -> Vec<Finding> {
     let unfit = plan.public().chain(plan.inherited()).filter(|(name, value)| {
         // Those of other libraries are not meant for it.
         !conf::fits(name, value) && libraries::of_variable(name).is_none()
@@ -15,12 +17,32 @@ pub fn findings(plan: &Plan) -> Vec<Finding> {
             true => format!("its {} bytes are more than the {} that NCCL reads", value.len(), conf::LONGEST),
             false => "its value has a line break".to_owned(),
         };
-        let message = format!("{name} is left out of nccl.conf, because {why}.");
+        let message = format!("nccl.conf does not contain {name}, because {why}.");
         Finding::warning(Id::NcclConfValue, message).about_variables([name]).with_fix(
             "Start processes that enter the container with rdma-init exec, or let a shell source /run/rdma-init/env.sh.",
         )
     };
     unfit.map(finding).collect()
+}
+
+/// The files, below the root, that cannot be written for this reason. `state` is a file with the same
+/// lines that only this container can write to.
+pub(crate) fn not_written(files: &[&str], why: &str, state: Option<&Path>) -> Finding {
+    let names: Vec<String> = files.iter().map(|file| format!("/{file}")).collect();
+    let message = format!(
+        "The variables cannot be written to {} for processes that enter the container later: {why}.",
+        names.join(" and ")
+    );
+    let fix = match (state, files) {
+        (Some(state), [file, ..]) => {
+            let state = state.display();
+            format!(
+                "Put ENV NCCL_CONF_FILE={state} (NCCL 2.23 and later) or ln -s {state} /{file} into the image, or start these processes with rdma-init exec."
+            )
+        }
+        _ => "Start them with rdma-init exec.".to_owned(),
+    };
+    Finding::info(Id::NcclConfNotWritten, message).with_fix(fix)
 }
 
 #[cfg(test)]
@@ -29,6 +51,19 @@ mod tests {
     use crate::facts::Facts;
     use crate::plan::{self, Options};
     use crate::profiles::Profiles;
+
+    #[test]
+    fn files_that_cannot_be_written_for_one_reason_are_one_finding() {
+        let found = not_written(&["etc/nccl.conf", "etc/rccl.conf"], "EACCES (Permission denied)", None);
+        assert_eq!(
+            found.message,
+            "The variables cannot be written to /etc/nccl.conf and /etc/rccl.conf for processes that enter the container later: EACCES (Permission denied)."
+        );
+        assert_eq!(found.fix.as_deref(), Some("Start them with rdma-init exec."));
+        let state = Path::new("/run/rdma-init/nccl.conf");
+        let fix = not_written(&["etc/nccl.conf"], "no", Some(state)).fix.unwrap();
+        assert!(fix.starts_with("Put ENV NCCL_CONF_FILE=/run/rdma-init/nccl.conf"), "{fix}");
+    }
 
     #[test]
     fn what_does_not_fit_is_told() {
@@ -40,8 +75,8 @@ mod tests {
         assert_eq!(
             messages,
             [
-                "B is left out of nccl.conf, because its value has a line break.",
-                "C is left out of nccl.conf, because its 1024 bytes are more than the 1023 that NCCL reads.",
+                "nccl.conf does not contain B, because its value has a line break.",
+                "nccl.conf does not contain C, because its 1024 bytes are more than the 1023 that NCCL reads.",
             ]
         );
     }

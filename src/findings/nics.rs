@@ -7,9 +7,10 @@ use crate::finding::{Finding, Id};
 use crate::libraries::nccl::fusion::{LEVEL, SWITCH};
 use crate::libraries::nccl::predict::Fused;
 use crate::plan::Plan;
+use crate::text::condensed;
 
 /// The findings for the job's release, if it is known.
-pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
+pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let version = plan.nccl?;
     match &plan.forecasts.last()?.prediction.fused {
         Fused::Fails(message) => Some(fails(plan, &version.to_string(), message)),
@@ -25,7 +26,7 @@ fn fails(plan: &Plan, version: &str, message: &str) -> Finding {
     };
     Finding::error(
         Id::NicFusion,
-        format!("NCCL {version} wants to make one NIC of the ports of one PCI device, and {why}: it ends with \"{message}\"."),
+        format!("NCCL {version} merges the ports of one PCI device into one NIC, but {why}: it fails with \"{message}\"."),
     )
     .about_variables(plan.value(SWITCH).map(|_| SWITCH).into_iter().chain([LEVEL]))
     .with_fix(format!("Set {LEVEL}=LOC, or use NCCL 2.26 or later."))
@@ -42,12 +43,12 @@ fn foreign(facts: &Facts, version: &str, nic: &[String]) -> Option<Finding> {
         Finding::warning(
             Id::NicsOfSeveralCards,
             format!(
-                "NCCL {version} makes one NIC of {}, because they are on one PCI bus. They belong to {} NICs, of which a GPU can then no longer use the nearest one alone.",
-                nic.join(", "),
+                "NCCL {version} merges {} into one NIC, because they are on one PCI bus. They belong to {} NICs, and a GPU can then no longer use only the nearest one.",
+                condensed(nic),
                 cards.len()
             ),
         )
         .about_ports(nic)
-        .with_fix("Set NCCL_IB_MERGE_VFS=0 on all nodes: then NCCL makes one NIC only of the functions of one PCI device.")
+        .with_fix("Set NCCL_IB_MERGE_VFS=0 on all nodes: then NCCL merges only the functions of one PCI device.")
     })
 }

@@ -4,7 +4,7 @@
 //! findings assume neither: they say what happens if it is in one.
 
 use crate::facts::Facts;
-use crate::facts::imex::{Channel, Imex};
+use crate::facts::imex::{Imex, ImexChannel};
 use crate::facts::node::Access;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::mnnvl::{INSISTS, MODELS, Mnnvl, SINCE, VARIABLE, WithoutChannel, mnnvl};
@@ -12,12 +12,12 @@ use crate::libraries::nccl::version::NEWEST;
 use crate::plan::Plan;
 use crate::text::{condensed, grouped};
 
-pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
+pub(super) fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
     let model = facts.gpu.model_of(MODELS);
     let has_channel = facts.imex.usable().next().is_some();
     let version = plan.nccl.unwrap_or(NEWEST);
     match mnnvl(|name| plan.value(name), version) {
-        // Somebody has given this container channels, or the GPUs are made for it.
+        // This container was given channels, or the GPUs are made for it.
         Mnnvl::Wanted(without) if !has_channel && (model.is_some() || facts.imex.count > 0) => {
             Some(no_channel(facts, plan, without))
         }
@@ -25,7 +25,7 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
         Mnnvl::Unknown if has_channel => Some(
             Finding::info(
                 Id::NvlinkUnused,
-                format!("The container has an IMEX channel, and NCCL {version} does not use NVLink between nodes: all traffic between them goes over the network."),
+                format!("The container has an IMEX channel, but NCCL {version} does not use NVLink between nodes: all traffic between them goes over the network."),
             )
             .with_fix(format!("Use NCCL {}.{} or later; GB200 needs 2.25.", SINCE.major, SINCE.minor)),
         ),
@@ -34,13 +34,13 @@ pub fn finding(facts: &Facts, plan: &Plan) -> Option<Finding> {
 }
 
 fn no_channel(facts: &Facts, plan: &Plan, without: WithoutChannel) -> Finding {
-    // Where the release is not known, the newest counts, which does what these do.
+    // If the release is not known, the newest counts, which does what these do.
     let nccl = plan.nccl.map_or_else(insisting, |version| format!("NCCL {version}"));
     let ends = match without {
-        WithoutChannel::CudaError => format!("{nccl} ends with an error of CUDA (800 or 801)"),
+        WithoutChannel::CudaError => format!("{nccl} fails with CUDA error 800 or 801"),
         WithoutChannel::Network => format!("{nccl} silently uses the network between them"),
         WithoutChannel::SystemError => {
-            format!("{nccl} ends with \"unhandled system error\" (MNNVL is available but not working)")
+            format!("{nccl} fails with \"unhandled system error\" (MNNVL is available but not working)")
         }
     };
     let (what, first) = missing(&facts.imex);
@@ -73,67 +73,67 @@ fn missing(imex: &Imex) -> (String, String) {
 
 /// Why a channel cannot be used.
 #[derive(PartialEq)]
-enum Fault<'a> {
+enum ChannelFault<'a> {
     /// The major number of its file is not that of the driver.
     Stale(u32, u32),
     Closed(&'a str),
     NoDevice,
 }
 
-fn fault<'a>(imex: &Imex, channel: &'a Channel) -> Fault<'a> {
+fn fault<'a>(imex: &Imex, channel: &'a ImexChannel) -> ChannelFault<'a> {
     // A device file that the driver no longer knows often cannot be opened either.
     match (channel.major, imex.major, &channel.access) {
-        (Some(major), Some(driver), _) if major != driver => Fault::Stale(major, driver),
-        (_, _, Access::Failed(error)) => Fault::Closed(error),
-        _ => Fault::NoDevice,
+        (Some(major), Some(driver), _) if major != driver => ChannelFault::Stale(major, driver),
+        (_, _, Access::Failed(error)) => ChannelFault::Closed(error),
+        _ => ChannelFault::NoDevice,
     }
 }
 
-impl Fault<'_> {
+impl ChannelFault<'_> {
     /// The sentence about the channels that have this fault.
     fn of(&self, numbers: &[String]) -> String {
         let (channels, is, is_no) = match numbers.len() {
-            1 => ("IMEX channel", "is a device file", "is no device file"),
-            _ => ("IMEX channels", "are device files", "are no device files"),
+            1 => ("IMEX channel", "is a device file", "is not a device file"),
+            _ => ("IMEX channels", "are device files", "are not device files"),
         };
         let channels = format!("{channels} {}", condensed(numbers));
         match self {
-            Fault::Stale(major, driver) => {
+            ChannelFault::Stale(major, driver) => {
                 format!(
                     "{channels} {is} with the major number {major}, but the driver's channels have {driver} now"
                 )
             }
-            Fault::Closed(error) => format!("{channels} cannot be opened: {error}"),
-            Fault::NoDevice => format!("{channels} {is_no}"),
+            ChannelFault::Closed(error) => format!("{channels} cannot be opened: {error}"),
+            ChannelFault::NoDevice => format!("{channels} {is_no}"),
         }
     }
 
     fn fix(&self) -> &'static str {
         match self {
-            Fault::Stale(..) => {
+            ChannelFault::Stale(..) => {
                 "Start a new container: the driver was loaded again after the device files of this one were made. "
             }
-            Fault::Closed(_) => {
+            ChannelFault::Closed(_) => {
                 "Let the container's user open the device, and allow it in the device cgroup. "
             }
-            Fault::NoDevice => "Start a new container that is given the device of the channel. ",
+            ChannelFault::NoDevice => "Start a new container that is given the device of the channel. ",
         }
     }
 }
 
 fn unused(plan: &Plan, variable: &'static str) -> Finding {
     let value = plan.value(variable).unwrap_or_default();
-    // Where the release is not known, earlier ones may not look at the variable.
+    // If the release is not known, earlier ones may not look at the variable.
     let is_of_all = plan.nccl.is_some() || mnnvl(|name| plan.value(name), SINCE) == Mnnvl::Off(variable);
     let nccl = if is_of_all { "NCCL".to_owned() } else { insisting() };
     Finding::warning(
         Id::NvlinkUnused,
-        format!("{variable}={value} keeps {nccl} from using NVLink between nodes, and the container has an IMEX channel for it: all traffic between nodes goes over the network."),
+        format!("{variable}={value} keeps {nccl} from using NVLink between nodes, although the container has an IMEX channel for it: all traffic between nodes goes over the network."),
     )
     .about_variables([variable])
     .with_fix(match variable {
-        // Whoever runs two jobs in one clique, each with a domain of its own, has a reason.
-        VARIABLE => format!("Remove {variable}, on all nodes, unless it is on purpose."),
+        // A user who runs two jobs in one clique, each with a domain of its own, has a reason.
+        VARIABLE => format!("Remove {variable} on all nodes, unless this is intended."),
         _ => format!("Remove {variable}, on all nodes; to go without NVLink between nodes, set {VARIABLE}=0."),
     })
 }

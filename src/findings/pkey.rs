@@ -18,9 +18,9 @@ use crate::text::condensed;
 const INDEX: &str = "NCCL_IB_PKEY";
 const VALUE: &str = "NCCL_IB_PKEY_VALUE";
 
-/// The finding, where no other node can be reached with the key. A port without a readable
+/// The finding, if no other node can be reached with the key. A port without a readable
 /// table is not judged.
-pub fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding> {
+pub(super) fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding> {
     let version = user.version().unwrap_or(NEWEST);
     let is_by_value = user.get(VALUE).is_some_and(|setting| !setting.value.is_empty())
         && variables::find(VALUE).is_some_and(|variable| variable.is_known_to(version));
@@ -48,7 +48,7 @@ pub fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding> {
     let limited = |table: &PkeyTable| table.at(index).filter(|pkey| !pkey.is_full_member());
     let (ports, message) = if let Some((_, table)) = tables.iter().find(|(_, table)| index >= table.size) {
         let message = format!(
-            "The partition key at index {index}, which {who}, is beyond the end of the table ({} slots) on {}: NCCL cannot set up its queue pairs.",
+            "The partition key at index {index}, which {who}, is beyond the end of the table ({} entries) on {}: NCCL cannot set up its queue pairs.",
             table.size,
             names(&empty)
         );
@@ -62,7 +62,7 @@ pub fn finding(facts: &Facts, user: &User, plan: &Plan) -> Option<Finding> {
     } else if let Some(pkey) = tables.iter().find_map(|(_, table)| limited(table)) {
         let ports = of(&|table| limited(table).is_some());
         let message = format!(
-            "The partition key at index {index}, which {who}, is {pkey} on {}, the key of a limited member. Two limited members cannot talk to each other, so connections between nodes will time out.",
+            "The partition key at index {index}, which {who}, is {pkey} on {}, the key of a limited member. Two limited members cannot communicate, so connections between nodes will time out.",
             names(&ports)
         );
         (ports, message)
@@ -111,17 +111,17 @@ fn fix<'a>(tables: impl Iterator<Item = &'a PkeyTable>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::pkey::Slot;
+    use crate::facts::pkey::PkeySlot;
 
     fn table(pkeys: &[u16]) -> PkeyTable {
         let slots = pkeys.iter().enumerate().filter(|(_, pkey)| **pkey != 0);
-        let slots = slots.map(|(index, pkey)| Slot { index: index as u32, pkey: Pkey(*pkey) }).collect();
+        let slots = slots.map(|(index, pkey)| PkeySlot { index: index as u32, pkey: Pkey(*pkey) }).collect();
         PkeyTable { size: 128, scanned: 128, slots }
     }
 
     #[test]
     fn one_index_has_to_be_right_for_all() {
-        let fix = |one: &[u16], other: &[u16]| super::fix([&table(one), &table(other)].into_iter());
+        let fix = |one: &[u16], other: &[u16]| fix([&table(one), &table(other)].into_iter());
         assert!(fix(&[0x7fff, 0x8005], &[0x7fff, 0x8005]).contains("NCCL_IB_PKEY=1 (0x8005)"));
         assert!(fix(&[0x7fff, 0x8005], &[0x8005, 0x7fff]).starts_with("Ask"));
         assert!(fix(&[0x7fff, 0x8005], &[0x7fff, 0x8006]).starts_with("Ask"));

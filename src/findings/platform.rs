@@ -7,21 +7,21 @@ use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id, Source};
 use crate::libraries::nccl::version::Version;
 use crate::plan::{Context, Fabric};
-use crate::profiles::{self, Profile};
-use crate::text::counted;
+use crate::profiles::{self, GpuRow, Profile};
+use crate::text::{condensed, counted};
 
-pub fn findings(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Finding> {
+pub(super) fn findings(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Vec<Finding> {
     let Context { facts, profile, .. } = context;
     let mut findings = Vec::new();
     findings.extend(cards(facts, profile));
     for name in &profile.constraints.interfaces_up {
-        // Where the fabric's own interface is missing, `no-fabric` says so.
+        // If the fabric's own interface is missing, `no-fabric` says so.
         let is_fabric = profile.fabric == Some(profiles::Fabric::Interface(name.clone()));
         if !is_fabric || fabric.is_there() {
             findings.extend(interface_up(facts, profile, name));
         }
     }
-    findings.extend(nics(facts, ports, profile));
+    findings.extend(nics(facts, ports, profile).or_else(|| nics_of_gpus(facts, ports, profile)));
     for (id, what, minimum, found) in [
         (Id::NcclTooOld, "NCCL", &profile.constraints.nccl_min, context.user.version()),
         (Id::CudaTooOld, "CUDA", &profile.constraints.cuda_min, cuda(facts)),
@@ -58,6 +58,20 @@ fn cards(facts: &Facts, profile: &Profile) -> Option<Finding> {
         return None;
     }
     let list: Vec<String> = allowed.iter().map(u32::to_string).collect();
+    if let Some(note) = profile.constraints.cards_note.as_ref()
+        && profile.constraints.cards_elsewhere.contains(&count)
+    {
+        let message = format!(
+            "This container has {}. Profile {} has RDMA only with {} GPUs, with one exception: {note}",
+            counted(count as usize, "GPU"),
+            profile.name,
+            list.join(" or ")
+        );
+        return Some(
+            Finding::info(Id::CardCount, message)
+                .with_fix("Check that the exception is that of this container."),
+        );
+    }
     let note = profile.constraints.cards_note.as_ref().map(|note| format!(" {note}")).unwrap_or_default();
     let finding = Finding::warning(
         Id::CardCount,
@@ -89,9 +103,7 @@ fn interface_up(facts: &Facts, profile: &Profile, name: &str) -> Option<Finding>
 
 fn nics(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding> {
     let nics = &profile.constraints.nics;
-    let mut names: Vec<&str> =
-        ports.iter().filter(|port| port.is_used()).map(|port| port.hca.name.as_str()).collect();
-    names.dedup();
+    let names = used_nics(ports);
     let count = u32::try_from(names.len()).ok().filter(|count| *count > 0)?;
     let product = facts.dmi.product.as_deref().unwrap_or_default();
     let are = if count == 1 { "is" } else { "are" };
@@ -114,10 +126,58 @@ fn nics(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding
     ))
 }
 
+/// The names of the used HCAs.
+fn used_nics<'a>(ports: &'a [Candidate]) -> Vec<&'a str> {
+    let mut names: Vec<&str> =
+        ports.iter().filter(|port| port.is_used()).map(|port| port.hca.name.as_str()).collect();
+    names.dedup();
+    names
+}
+
+/// What the platform publishes for machines with these GPUs. A container with some of them may have
+/// some of the NICs.
+fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding> {
+    let has_model = |row: &&GpuRow| facts.gpu.models.iter().any(|model| profiles::fits(&row.model, model));
+    let row = profile.constraints.gpus.iter().find(has_model)?;
+    let names = used_nics(ports);
+    if facts.gpu.count != Some(row.count) || names.is_empty() {
+        return None;
+    }
+    let used = || ports.iter().filter(|port| port.is_used());
+    let gpus = format!("{} {}", row.count, facts.gpu.models.first().map_or("GPUs", String::as_str));
+    if u32::try_from(names.len()) != Ok(row.nics) {
+        let message = format!(
+            "A machine of profile {} with {gpus} has {}, but {} usable here.",
+            profile.name,
+            counted(row.nics as usize, "RDMA NIC"),
+            if names.len() == 1 { "1 is".to_owned() } else { format!("{} are", names.len()) }
+        );
+        return Some(Finding::warning(Id::NicCount, message).about_ports(used().map(Candidate::name)).with_fix(
+            "Check that the container has all RDMA devices of the machine, and that their ports are ACTIVE.",
+        ));
+    }
+    let rate = row.rate?;
+    let slow: Vec<String> =
+        used().filter(|port| port.port.gigabits() < f64::from(rate)).map(Candidate::name).collect();
+    if slow.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "The NICs of a machine of profile {} with {gpus} have {rate} Gbit/s, but {} less here.",
+        profile.name,
+        if slow.len() == 1 { format!("{} has", slow[0]) } else { format!("{} have", condensed(&slow)) }
+    );
+    Some(Finding::warning(Id::NicCount, message).about_ports(slow).with_fix(
+        "Check the links of these ports (ibstat, ethtool), or have the platform's support check the node.",
+    ))
+}
+
 /// Where what the user set is not what the platform publishes. It stands all the
 /// same; the platform's support will ask about it.
-pub fn overridden(context: &Context) -> Vec<Finding> {
+pub(super) fn overridden(context: &Context) -> Vec<Finding> {
     let profile = context.profile;
+    // Then each of them is the platform's own, as far as the environment shows.
+    let leaves_all_to_platform = profile.hands_off.iter().any(|pattern| pattern == "NCCL_*");
     let said = |setting: &UserSetting| -> Option<String> {
         let variable = &setting.variable;
         if let Some(published) =
@@ -127,7 +187,7 @@ pub fn overridden(context: &Context) -> Vec<Finding> {
             Some(format!("publishes {published}"))
         } else if profile.unset.contains(variable) {
             Some("says to leave it unset".to_owned())
-        } else if context.hands_off(variable) {
+        } else if context.hands_off(variable) && !leaves_all_to_platform {
             Some("never sets it".to_owned())
         } else {
             None

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::fabric::{Candidate, Reason, Verdict};
+use crate::fabric::{Candidate, SkipReason, Verdict};
 use crate::facts::rdma::LinkLayer;
 use crate::finding::{Finding, Id};
 use crate::plan::words;
+use crate::text::condensed;
 
-pub const RAIL_IS_DOWN: &str = "Check the cable, the switch port and `rdma link` on the node. Until the port is up, nodes where all ports work have more rails than this one.";
+pub(super) const RAIL_IS_DOWN: &str = "Check the cable, the switch port and `rdma link` on the node. Until the port is up, nodes with all ports up have more rails than this one.";
 
-/// Ports with the same trouble share a finding.
-pub fn findings(ports: &[Candidate]) -> Vec<Finding> {
+/// Ports with the same trouble share a finding. `of_nvswitches` are the names of ports that have a
+/// finding of their own.
+pub(super) fn findings(ports: &[Candidate], of_nvswitches: &[String]) -> Vec<Finding> {
     let mut troubles: Vec<(Finding, Vec<String>)> = Vec::new();
     for port in ports {
         let Verdict::LeftOut(reason) = &port.verdict else { continue };
@@ -21,19 +23,19 @@ pub fn findings(ports: &[Candidate]) -> Vec<Finding> {
         }
     }
     let named = troubles.into_iter().map(|(finding, names)| {
-        let message = format!("{} left out: {}.", names.join(", "), finding.message);
+        let message = format!("{} skipped: {}.", condensed(&names), finding.message);
         Finding { message, ..finding }.about_ports(names)
     });
-    named.chain(rates(ports)).chain(link_layers(ports)).collect()
+    named.chain(rates(ports, of_nvswitches)).chain(link_layers(ports)).collect()
 }
 
 /// What is wrong with a port that this container should be able to use.
-fn trouble(reason: &Reason) -> Option<Finding> {
+fn trouble(reason: &SkipReason) -> Option<Finding> {
     let (id, fix) = match reason {
-        Reason::PortState(state) => (
+        SkipReason::PortState(state) => (
             Id::PortDown,
             match state.as_str() {
-                // `down` looks at these: nobody may need the port.
+                // `down` looks at these: the job may not need the port.
                 "DOWN" => return None,
                 "INIT" | "ARMED" => {
                     "The link is up, but the subnet manager has not activated the port: check the subnet manager (`sminfo`, `ibstat`)."
@@ -42,16 +44,18 @@ fn trouble(reason: &Reason) -> Option<Finding> {
                 _ => RAIL_IS_DOWN,
             },
         ),
-        Reason::CannotBeOpened(_) => (
+        SkipReason::CannotBeOpened(_) => (
             Id::UverbsDenied,
             "Request the device through the RDMA device plugin (or docker run --device /dev/infiniband), and check the file mode of /dev/infiniband/uverbs* if the container does not run as root.",
         ),
-        Reason::Iwarp { erdma: true } => (
+        SkipReason::Iwarp { erdma: true } => (
             Id::ErdmaIwarp,
             "Load the driver on the node in its compat or ofed mode (modprobe erdma compat_mode=1).",
         ),
-        Reason::Iwarp { erdma: false } => (Id::Iwarp, "If the NIC can do RoCE, switch its driver to RoCE."),
-        Reason::NodeType(_) | Reason::LinkLayer(_) => (
+        SkipReason::Iwarp { erdma: false } => {
+            (Id::Iwarp, "If the NIC can do RoCE, switch its driver to RoCE.")
+        }
+        SkipReason::NodeType(_) | SkipReason::LinkLayer(_) => (
             Id::UnknownDevice,
             "If this is a new kind of fabric, install the net plugin that NCCL needs for it.",
         ),
@@ -61,16 +65,16 @@ fn trouble(reason: &Reason) -> Option<Finding> {
 }
 
 /// A rail that is slower than its siblings slows all of them down.
-fn rates(ports: &[Candidate]) -> Option<Finding> {
+fn rates(ports: &[Candidate], of_nvswitches: &[String]) -> Option<Finding> {
     let mut by_rate: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for port in ports.iter().filter(|port| port.is_used()) {
+    for port in ports.iter().filter(|port| port.is_used() && !of_nvswitches.contains(&port.name())) {
         by_rate.entry(&port.port.rate).or_default().push(port.name());
     }
     if by_rate.len() < 2 {
         return None;
     }
     let list: Vec<String> =
-        by_rate.iter().map(|(rate, names)| format!("{} at {rate}", names.join(", "))).collect();
+        by_rate.iter().map(|(rate, names)| format!("{} at {rate}", condensed(names))).collect();
     Some(
         Finding::warning(Id::RatesDiffer, format!("The ports in use have different rates: {}.", list.join("; ")))
             .about_ports(by_rate.into_values().flatten())
@@ -93,8 +97,8 @@ fn link_layers(ports: &[Candidate]) -> Option<Finding> {
             Id::MixedLinkLayers,
             format!(
                 "NCCL will use InfiniBand ({}) beside RoCE ({}), and one cannot connect to the other.",
-                ib.join(", "),
-                roce.join(", ")
+                condensed(&ib),
+                condensed(&roce)
             ),
         )
         .about_ports(ib.into_iter().chain(roce))
@@ -117,7 +121,7 @@ mod tests {
             let used = hcas.iter().zip(&ports);
             let used: Vec<Candidate> =
                 used.map(|(hca, port)| Candidate { hca, port, verdict: Verdict::Used }).collect();
-            super::rates(&used).map(|finding| finding.message)
+            super::rates(&used, &[]).map(|finding| finding.message)
         };
         assert_eq!(rates(&["100 Gb/sec (4X EDR)"; 2]), None);
         assert_eq!(

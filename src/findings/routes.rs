@@ -2,6 +2,7 @@
 
 mod way;
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -22,19 +23,19 @@ pub fn findings(facts: &Facts, plan: &Plan) -> Vec<Finding> {
 /// A GID from which no other node is reached, or not on its own interface (nccl-tests#185).
 fn no_route(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let Some(forecast) = plan.forecasts.last() else { return Vec::new() };
-    let mut ways: Vec<(Way, Vec<Rail>)> = Vec::new();
+    let mut ways: Vec<(Way, Vec<RoutedPort>)> = Vec::new();
     for port in forecast.prediction.transport.ports().unwrap_or_default() {
         let Some(GidUse::Slot { gid: Some(gid), .. }) = &port.gid else { continue };
         let Some(interface) = interface_of(facts, gid).filter(|_| !gid.is_link_local()) else { continue };
         let Some(way) = way(&facts.net, gid.address(), &interface.name) else { continue };
-        let rail = Rail { port, address: gid.address(), interface: &interface.name };
+        let rail = RoutedPort { port, address: gid.address(), interface: &interface.name };
         match ways.iter_mut().find(|(known, _)| *known == way) {
             Some((_, rails)) => rails.push(rail),
             None => ways.push((way, vec![rail])),
         }
     }
-    let finding = |(way, rails): &(Way, Vec<Rail>)| {
-        let names: Vec<String> = rails.iter().map(Rail::to_string).collect();
+    let finding = |(way, rails): &(Way, Vec<RoutedPort>)| {
+        let names: Vec<String> = rails.iter().map(RoutedPort::to_string).collect();
         let finding = of_way(way, &names.join(", "))?;
         let ports = rails.iter().map(|rail| rail.port.name());
         Some(finding.about_ports(ports).about_interfaces(rails.iter().map(|rail| rail.interface)))
@@ -43,13 +44,13 @@ fn no_route(facts: &Facts, plan: &Plan) -> Vec<Finding> {
 }
 
 /// A port that NCCL will use, with the address of its GID and the interface that has it.
-struct Rail<'a> {
+struct RoutedPort<'a> {
     port: &'a PortUse,
     address: IpAddr,
     interface: &'a str,
 }
 
-impl std::fmt::Display for Rail<'_> {
+impl std::fmt::Display for RoutedPort<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         write!(f, "{} ({} on {})", self.port.hca, self.address, self.interface)
     }
@@ -75,7 +76,7 @@ fn of_way(way: &Way, names: &str) -> Option<Finding> {
                 format!("No route leads out of the interface of {names}, and the route to other nodes leads out of {other}: the HCA will send to the MAC address of {other}'s router, which is not on its network, and connections will time out."),
             )
             .about_interfaces([other])
-            .with_fix(format!("Give the interface {WAY_OUT}; put a default route into a routing table of its own, and add a rule that selects this table by the address (ip -6 rule add from ADDRESS table N).")),
+            .with_fix(format!("Give the interface {WAY_OUT}; put a default route into a separate routing table, and add a rule that selects this table by the address (ip -6 rule add from ADDRESS table N).")),
         ),
         Way::Nowhere => Some(
             Finding::warning(
@@ -105,9 +106,10 @@ fn is_link_local(net: &IpNet) -> bool {
 fn overlapping(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let Some(forecast) = plan.forecasts.last() else { return Vec::new() };
     let mut findings = Vec::new();
+    let on_link = on_link(facts);
     if let Bootstrap::On(endpoint) = &forecast.prediction.bootstrap {
         let others = facts.net.interfaces.iter().map(|interface| interface.name.as_str());
-        let shared = sharing(facts, &endpoint.interface, others);
+        let shared = sharing(&on_link, &endpoint.interface, others);
         if !shared.is_empty() {
             let message = format!(
                 "The interface of the bootstrap, {}, shares its network with {}: the kernel may send through the wrong one, and connections hang.",
@@ -127,7 +129,7 @@ fn overlapping(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         })
         .collect();
     if let Some((first, others)) = rails.split_first() {
-        let shared = sharing(facts, first, others.iter().copied());
+        let shared = sharing(&on_link, first, others.iter().copied());
         if !shared.is_empty() {
             let message = format!(
                 "Rails share a network ({first} with {}): the node answers for the address of one rail with the MAC address of another, unless it has a routing rule for each.",
@@ -142,7 +144,7 @@ fn overlapping(facts: &Facts, plan: &Plan) -> Vec<Finding> {
 fn of_interfaces(finding: Finding, first: &str, shared: &[(&str, &IpNet)]) -> Finding {
     let others = shared.iter().map(|(other, _)| *other);
     finding.about_interfaces([first].into_iter().chain(others)).with_fix(
-        "Give each interface a network of its own, or a routing table of its own for its address (ip rule), with arp_ignore=1 and arp_announce=2.",
+        "Give each interface its own network, or a separate routing table for its address (ip rule), with arp_ignore=1 and arp_announce=2.",
     )
 }
 
@@ -153,23 +155,28 @@ fn shown(shared: &[(&str, &IpNet)]) -> String {
 
 /// Those of the others that share a network with an interface, and which.
 fn sharing<'a>(
-    facts: &'a Facts,
-    interface: &'a str,
+    on_link: &OnLink<'a>,
+    interface: &str,
     others: impl Iterator<Item = &'a str>,
 ) -> Vec<(&'a str, &'a IpNet)> {
-    let own: Vec<&IpNet> = on_link(facts, interface).collect();
-    others
-        .filter(|other| *other != interface)
-        .filter_map(|other| {
-            Some((other, on_link(facts, other).find(|net| own.contains(net) && !is_link_local(net))?))
-        })
-        .collect()
+    let of = |name: &str| on_link.get(name).map(Vec::as_slice).unwrap_or_default();
+    let own = of(interface);
+    let shared = |other: &str| of(other).iter().copied().find(|net| own.contains(net) && !is_link_local(net));
+    others.filter(|other| *other != interface).filter_map(|other| Some((other, shared(other)?))).collect()
 }
 
-/// The networks that are reached through an interface directly.
-fn on_link<'a>(facts: &'a Facts, interface: &'a str) -> impl Iterator<Item = &'a IpNet> {
-    let of_it =
-        facts.net.routes.iter().filter(move |route| route.interface == interface && route.is_for_all());
-    let direct = of_it.filter(|route| route.gateway.is_none() && !route.is_default());
-    direct.map(|route| &route.destination).filter(|destination| !is_of_one(destination))
+/// The networks that are reached through each interface directly.
+type OnLink<'a> = HashMap<&'a str, Vec<&'a IpNet>>;
+
+fn on_link(facts: &Facts) -> OnLink<'_> {
+    let mut networks = OnLink::new();
+    for route in &facts.net.routes {
+        #[cfg(test)]
+        crate::facts::steps::step();
+        let is_direct = route.gateway.is_none() && !route.is_default() && route.is_for_all();
+        if is_direct && !is_of_one(&route.destination) {
+            networks.entry(&route.interface).or_default().push(&route.destination);
+        }
+    }
+    networks
 }

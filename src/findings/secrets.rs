@@ -2,13 +2,13 @@
 
 use crate::facts::secret::is_secret;
 use crate::finding::{Finding, Id, Source};
-use crate::plan::{Outcome, Plan, Setting};
+use crate::plan::{Plan, Setting, SettingOutcome};
 use crate::text::condensed;
 
 /// The finding: a process that enters the container later does not get them.
-pub fn finding(plan: &Plan) -> Option<Finding> {
+pub(super) fn finding(plan: &Plan) -> Option<Finding> {
     let is_kept_back = |setting: &&Setting| {
-        let is_given = setting.outcome == Outcome::Filled || setting.source == Source::Environment;
+        let is_given = setting.outcome == SettingOutcome::Filled || setting.source == Source::Environment;
         is_given && setting.value.is_some() && is_secret(&setting.variable)
     };
     let names: Vec<&str> =

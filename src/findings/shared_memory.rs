@@ -1,14 +1,14 @@
 //! Whether `/dev/shm` has room for what NCCL puts there for each pair of GPUs.
 
-use super::memlock::amount;
 use crate::facts::Facts;
 use crate::finding::{Finding, Id};
+use crate::text::amount;
 
 /// Docker's default, with which NCCL ends in "No space left on device".
 const TOO_SMALL: u64 = 64 * 1024 * 1024;
 
-/// The finding, where several GPUs share too little.
-pub fn finding(facts: &Facts) -> Option<Finding> {
+/// The finding, if several GPUs share too little.
+pub(super) fn finding(facts: &Facts) -> Option<Finding> {
     let shm = facts.shm.filter(|shm| shm.size <= TOO_SMALL)?;
     let gpus = facts.gpu.count.filter(|count| *count > 1)?;
     let message = format!(

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::traffic::{Amount, Traffic};
+use crate::facts::traffic::{CounterValue, Traffic};
 use crate::finding::{Finding, Id};
 use crate::text::{condensed, duration, visible};
 
 /// A port, and what went over it in some time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moved {
+pub(crate) struct PortTraffic {
     pub hca: String,
     pub port: u32,
     pub is_infiniband: bool,
@@ -18,18 +18,28 @@ pub struct Moved {
 }
 
 /// `mlx5_1..mlx5_8`.
-pub fn names(moved: &[Moved]) -> String {
+pub(crate) fn names(moved: &[PortTraffic]) -> String {
     let names: Vec<&str> = moved.iter().map(|port| port.hca.as_str()).collect();
     visible(&condensed(&names))
 }
 
 /// On InfiniBand, the packets of the subnet manager count as well.
-const OF_MANAGEMENT: Amount = Amount { bytes: Some(64 * 1024), packets: Some(256) };
+const OF_MANAGEMENT: CounterValue = CounterValue { bytes: Some(64 * 1024), packets: Some(256) };
 
-/// The finding, where the counters tell that nothing has moved on any port.
-pub fn finding(moved: &[Moved], ran: Duration) -> Option<Finding> {
-    if moved.is_empty() || moved.iter().any(|port| !port.traffic.is_known() || has_moved(port)) {
+/// What a rail has moved at least that took part in the job.
+const MUCH: CounterValue = CounterValue { bytes: Some(1 << 30), packets: Some(1 << 20) };
+
+/// There are at least so many busy rails for each idle one: a job on a few of the GPUs leaves more
+/// of them idle.
+const BUSY_FOR_ONE_IDLE: usize = 3;
+
+/// The finding, where the counters tell that nothing has moved on any port, or on a few alone.
+pub(crate) fn finding(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
+    if moved.is_empty() || moved.iter().any(|port| !port.traffic.is_amount_known()) {
         return None;
+    }
+    if moved.iter().any(has_moved) {
+        return idle(moved, ran);
     }
     let message = format!(
         "RDMA was planned, and nothing has moved over {} in {}: the job ran on sockets, or on this node alone.",
@@ -42,9 +52,36 @@ pub fn finding(moved: &[Moved], ran: Duration) -> Option<Finding> {
     ))
 }
 
-fn has_moved(port: &Moved) -> bool {
-    let least = if port.is_infiniband { OF_MANAGEMENT } else { Amount { bytes: Some(0), packets: Some(0) } };
-    let exceeds = |amount: Amount| match amount.bytes {
+/// A few rails have moved nothing, while each of the others has moved much.
+fn idle(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
+    let (busy, idle): (Vec<&PortTraffic>, Vec<&PortTraffic>) = moved.iter().partition(|port| has_moved(port));
+    let is_clear = !idle.is_empty()
+        && busy.len() >= BUSY_FOR_ONE_IDLE * idle.len()
+        && busy.iter().all(|port| exceeds(port, MUCH));
+    let names: Vec<&str> = idle.iter().map(|port| port.hca.as_str()).collect();
+    let message = format!(
+        "Nothing has moved over {} in {}, while much has moved over each of the {} other rails: the job did without {}, or not all of its GPUs took part.",
+        visible(&condensed(&names)),
+        duration(ran),
+        busy.len(),
+        if idle.len() == 1 { "this rail" } else { "these rails" }
+    );
+    let ports = idle.iter().map(|port| format!("{}:{}", port.hca, port.port));
+    let finding = is_clear.then(|| Finding::warning(Id::IdleRail, message).about_ports(ports))?;
+    Some(finding.with_fix(
+        "Start the job with NCCL_DEBUG=INFO and look for the HCA in the lines with NET/IB; rdma-init preflight tests each rail between the nodes.",
+    ))
+}
+
+fn has_moved(port: &PortTraffic) -> bool {
+    let least =
+        if port.is_infiniband { OF_MANAGEMENT } else { CounterValue { bytes: Some(0), packets: Some(0) } };
+    exceeds(port, least)
+}
+
+/// In bytes, or in packets if only those are counted.
+fn exceeds(port: &PortTraffic, least: CounterValue) -> bool {
+    let exceeds = |amount: CounterValue| match amount.bytes {
         Some(_) => amount.bytes > least.bytes,
         None => amount.packets > least.packets,
     };
@@ -56,19 +93,61 @@ mod tests {
     use super::*;
     use crate::facts::traffic::Traffic;
 
-    fn port(is_infiniband: bool, bytes: Option<u64>, packets: Option<u64>) -> Moved {
-        let sent = Amount { bytes, packets };
-        Moved {
+    fn port(is_infiniband: bool, bytes: Option<u64>, packets: Option<u64>) -> PortTraffic {
+        let sent = CounterValue { bytes, packets };
+        PortTraffic {
             hca: "mlx5_1".into(),
             port: 1,
             is_infiniband,
-            traffic: Traffic { sent, received: Amount::default() },
+            traffic: Traffic { sent, ..Traffic::default() },
         }
     }
 
     #[test]
+    fn a_rail_that_moved_nothing_beside_busy_ones_is_told() {
+        let named = |of: &[(bool, u64)]| {
+            let moved = |(n, (is_infiniband, bytes)): (usize, &(bool, u64))| PortTraffic {
+                hca: format!("mlx5_{n}"),
+                ..port(*is_infiniband, Some(*bytes), None)
+            };
+            let moved: Vec<PortTraffic> = of.iter().enumerate().map(moved).collect();
+            let finding = finding(&moved, Duration::from_secs(3600));
+            finding.map(|finding| (finding.id, finding.about.ports.into_iter().collect::<Vec<_>>().join(" ")))
+        };
+        let (busy, idle) = ((false, 5 << 30), (false, 0));
+        let told = |ports: &str| Some((Id::IdleRail, ports.to_owned()));
+        assert_eq!(named(&[busy, busy, busy, idle, busy, busy, busy, busy]), told("mlx5_3:1"));
+        // The subnet manager's packets are no traffic of the job.
+        assert_eq!(
+            named(&[(true, 5 << 30), (true, 5 << 30), (true, 5 << 30), (true, 4096)]),
+            told("mlx5_3:1")
+        );
+        assert_eq!(named(&[busy, busy, busy, busy, busy, busy, idle, idle]), told("mlx5_6:1 mlx5_7:1"));
+        // A job on a few GPUs, one that has moved little, and one over all rails.
+        assert_eq!(named(&[busy, busy, idle, idle]), None);
+        assert_eq!(named(&[busy, idle]), None);
+        assert_eq!(named(&[busy, busy, (false, 1 << 20), idle]), None);
+        assert_eq!(named(&[busy, busy, busy, (false, 1)]), None);
+        let packets = |packets| port(false, None, Some(packets));
+        let all = [packets(1 << 30), packets(1 << 30), packets(1 << 30), packets(0)];
+        let message = finding(&all, Duration::from_secs(3600)).unwrap().message;
+        assert!(message.starts_with("Nothing has moved over mlx5_1 in 1h, while"), "{message}");
+    }
+
+    /// Messages that a port receives are no requests in this sense, so none says nothing.
+    #[test]
+    fn requests_alone_prove_nothing() {
+        let requests = |requests| PortTraffic {
+            traffic: Traffic { requests: Some(requests), ..Traffic::default() },
+            ..port(false, None, None)
+        };
+        assert_eq!(finding(&[requests(0)], Duration::from_secs(90)), None);
+        assert_eq!(finding(&[requests(1 << 30), requests(0)], Duration::from_secs(90)), None);
+    }
+
+    #[test]
     fn nothing_is_nothing_on_every_port_that_can_be_seen() {
-        let is_told = |ports: &[Moved]| finding(ports, Duration::from_secs(90)).is_some();
+        let is_told = |ports: &[PortTraffic]| finding(ports, Duration::from_secs(90)).is_some();
         assert!(!is_told(&[]));
         assert!(is_told(&[port(false, Some(0), Some(0))]));
         assert!(is_told(&[port(false, None, Some(0)), port(true, Some(4096), Some(16))]));

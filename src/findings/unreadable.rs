@@ -10,7 +10,7 @@ use crate::plan::User;
 const SHOWN: usize = 5;
 
 /// `said` are the findings that were made before.
-pub fn findings(facts: &Facts, user: &User, said: &[Finding]) -> Vec<Finding> {
+pub(super) fn findings(facts: &Facts, user: &User, said: &[Finding]) -> Vec<Finding> {
     // A conf file that the user has named wrongly has a finding of its own.
     let is_told = said.iter().any(|finding| finding.id == Id::ConfFile);
     let named = user.get("NCCL_CONF_FILE").filter(|_| is_told).map(|setting| Path::new(&setting.value));
@@ -26,7 +26,7 @@ pub fn findings(facts: &Facts, user: &User, said: &[Finding]) -> Vec<Finding> {
                 Finding::warning(Id::Unreadable, format!("Cannot use {}: {}.", u.path.display(), u.error));
             match u.path.to_string_lossy().ends_with("nccl.conf") {
                 true => finding
-                    .with_fix("Make the file readable, or remove it: rdma-init does not know what it sets, and may fill in variables that win over it."),
+                    .with_fix("Make the file readable, or remove it: rdma-init does not know what it sets, and may fill in variables that override it."),
                 false => finding,
             }
         })
@@ -37,7 +37,7 @@ pub fn findings(facts: &Facts, user: &User, said: &[Finding]) -> Vec<Finding> {
                 Id::Unreadable,
                 format!("{} more files could not be read.", unreadable.len() - SHOWN),
             )
-            .with_fix("See \"unreadable\" in `rdma-init inspect --json`."),
+            .with_fix("Check \"unreadable\" in `rdma-init inspect --json`."),
         );
     }
     findings

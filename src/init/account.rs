@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::note::Note;
+use super::note::HandoffMemory;
 use super::supervisor::Supervisor;
 use crate::sys::fork;
 
@@ -15,7 +15,7 @@ impl Supervisor {
     /// note for that. Signals that arrive during this time are not forwarded: the command is
     /// gone.
     pub(super) fn account(&self, ran: Duration) {
-        let Some(note) = self.preparation.note.as_deref().and_then(Note::traffic) else { return };
+        let Some(note) = self.preparation.note.as_deref().and_then(HandoffMemory::traffic) else { return };
         let _ = fork::within(PATIENCE, || {
             (self.tasks.tell_traffic)(&note, ran);
             0

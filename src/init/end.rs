@@ -12,7 +12,7 @@ use crate::text::duration as shown;
 
 /// The end of the command, and what led to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct End {
+pub(super) struct CommandEnd {
     pub ended: Ended,
     /// The exit code of the container.
     pub code: i32,
@@ -26,14 +26,14 @@ pub struct End {
 
 /// Which time had run out when the processes were killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Killed {
+pub(super) enum Killed {
     StopTimeout(Duration),
     DrainTimeout(Duration),
 }
 
 impl Ended {
     /// The exit code, as a shell computes it: 128 and the signal's number for a killed process.
-    pub fn code(self) -> i32 {
+    pub(crate) fn code(self) -> i32 {
         match self {
             Ended::Exited(code) => code,
             Ended::Killed(signal) => exit::of_signal(signal),
@@ -41,10 +41,10 @@ impl Ended {
     }
 }
 
-impl End {
+impl CommandEnd {
     /// Says how the command ended, unless it ended by itself with code 0. `command` gives its
     /// name without the path; `None` if only the preparation has run.
-    pub fn report(&self, voice: Voice, command: impl FnOnce() -> Option<String>) {
+    pub(super) fn report(&self, voice: Voice, command: impl FnOnce() -> Option<String>) {
         let plain = self.ended == Ended::Exited(0) && self.signal.is_none() && self.killed.is_none();
         if plain || voice.quiet {
             return;
@@ -116,20 +116,20 @@ mod tests {
 
     const TORCHRUN: Option<&str> = Some("torchrun");
 
-    fn end(ended: Ended) -> End {
+    fn end(ended: Ended) -> CommandEnd {
         let (code, ran) = (ended.code(), Duration::from_millis(7_384_512));
-        End { ended, code, ran, signal: None, killed: None }
+        CommandEnd { ended, code, ran, signal: None, killed: None }
     }
 
     #[test]
     fn the_line_tells_what_happened() {
         assert_eq!(end(Ended::Exited(1)).line(TORCHRUN), "torchrun ended with exit code 1 after 2h 3m 4s.");
-        let stopped = End { signal: Some((15, Duration::from_millis(3012))), ..end(Ended::Exited(0)) };
+        let stopped = CommandEnd { signal: Some((15, Duration::from_millis(3012))), ..end(Ended::Exited(0)) };
         assert_eq!(
             stopped.line(TORCHRUN),
             "torchrun ended with exit code 0 after 2h 3m 4s; SIGTERM was forwarded to it 3s 12ms before."
         );
-        let killed = End {
+        let killed = CommandEnd {
             signal: Some((15, Duration::from_secs(25))),
             killed: Some(Killed::StopTimeout(Duration::from_secs(25))),
             code: 0,
@@ -140,7 +140,7 @@ mod tests {
             "torchrun was killed by SIGKILL (exit code 137, turned into 0) after 2h 3m 4s; SIGTERM was \
              forwarded to it 25s before; what was left after the stop-timeout of 25s was killed."
         );
-        let early = End {
+        let early = CommandEnd {
             ran: Duration::from_millis(3),
             signal: Some((15, Duration::from_micros(90))),
             ..end(Ended::Killed(15))

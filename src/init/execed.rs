@@ -18,7 +18,7 @@ const FORKED_ONLY: u64 = 0x40;
 /// also means that it cannot be known: there is no /proc of this PID namespace, or a sandbox
 /// such as gVisor has no such flags. setpgid(2) fails for a child that has executed something,
 /// and needs no /proc; but gVisor allows it for every child, and the command would run twice.
-pub fn has_never_execed(child: Pid) -> bool {
+pub(super) fn has_never_execed(child: Pid) -> bool {
     flags(child).is_some_and(|flags| flags & FORKED_ONLY != 0)
 }
 
@@ -40,7 +40,7 @@ fn flags(child: Pid) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::exec::Image;
+    use crate::sys::exec::PreparedExec;
     use crate::sys::fork::{Ended, Reaped, reap_child, spawn};
     use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
@@ -53,8 +53,9 @@ mod tests {
 
     #[test]
     fn a_dead_child_shows_whether_it_had_become_the_command() {
-        let exec =
-            |path: &str| Image::new(vec![std::ffi::CString::new(path).unwrap()], Vec::new()).exec() as i32;
+        let exec = |path: &str| {
+            PreparedExec::new(vec![std::ffi::CString::new(path).unwrap()], Vec::new()).exec() as i32
+        };
         for (child, never, code) in [
             (Box::new(|| 3) as Box<dyn FnOnce() -> i32>, true, 3),
             (Box::new(|| exec("/no/such/program")), true, nix::libc::ENOENT),

@@ -6,13 +6,30 @@ use nix::errno::Errno;
 use nix::libc::{SIGCHLD, SIGCONT, SIGINT, SIGQUIT, SIGTERM};
 use nix::unistd::getpgrp;
 
-use super::signal_set::SignalSet;
 use super::supervisor::Supervisor;
 use super::survivors::Reach;
 use super::terminal;
 use crate::log::Level;
 use crate::sys::fork::Ended;
 use crate::sys::signals::{self, Forwarded, Received, Target};
+
+/// Which signals were sent to the command: bit n-1 for signal n.
+#[derive(Clone, Copy, Default)]
+pub(super) struct SignalSet(u64);
+
+impl SignalSet {
+    pub(super) fn add(&mut self, signal: i32) {
+        self.0 |= 1 << (signal - 1);
+    }
+
+    pub(super) fn has(self, signal: i32) -> bool {
+        self.0 & (1 << (signal - 1)) != 0
+    }
+
+    pub(super) fn signals(self) -> impl Iterator<Item = i32> {
+        (1..=signals::LARGEST).filter(move |signal| self.has(*signal))
+    }
+}
 
 /// What was forwarded so far.
 #[derive(Default)]
@@ -31,9 +48,14 @@ impl Forwarding {
         self.sent
     }
 
-    /// When somebody asked for the end.
+    /// When the first stop signal came.
     pub(super) fn stop_asked_at(&self) -> Option<Instant> {
         self.stop.map(|(_, at)| at)
+    }
+
+    /// The first signal that asked for the end, as it was forwarded.
+    pub(super) fn stop_asked(&self) -> Option<i32> {
+        self.stop.map(|(signal, _)| signal)
     }
 
     /// Notes a signal if it asks for the end.
@@ -76,7 +98,7 @@ impl Supervisor {
             Err(Errno::ESRCH) => {}
             Err(error) => self.warn_of_kill(signal, error),
         }
-        // Noted even if the signal reached nobody: somebody asks the container to end.
+        // Noted even if the signal reached no process: it asks the container to end.
         self.forwarding.note_stop(received.signal(), signal);
         None
     }

@@ -15,33 +15,33 @@ use nix::fcntl::OFlag;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::pipe2;
 
-use super::message::Message;
-use super::note::Note;
+use super::message::InitMessage;
+use super::note::HandoffMemory;
 use super::orders::Orders;
 use super::sealed::Sealed;
 
 /// The child's side.
-pub struct Link {
+pub(crate) struct Link {
     pipe: std::fs::File,
     permit: Rc<Permit>,
-    note: Option<Rc<Note>>,
+    note: Option<Rc<HandoffMemory>>,
     state: Option<Rc<Sealed>>,
 }
 
 /// PID 1's side.
-pub struct Watch {
+pub(super) struct Watch {
     pipe: std::fs::File,
     permit: Rc<Permit>,
-    note: Option<Rc<Note>>,
+    note: Option<Rc<HandoffMemory>>,
     state: Option<Rc<Sealed>>,
 }
 
 /// What PID 1 finds in the pipe.
 #[derive(Debug, PartialEq, Eq)]
-pub enum News {
+pub(super) enum News {
     /// The child has become the command, or is gone.
     Closed,
-    Told(Message),
+    Told(InitMessage),
     /// There is nothing to read now.
     Nothing,
 }
@@ -59,9 +59,9 @@ impl Permit {
 ///
 /// # Errors
 /// EMFILE, ENFILE or ENOMEM.
-pub fn pair() -> Result<(Watch, Link), Errno> {
+pub(super) fn pair() -> Result<(Watch, Link), Errno> {
     let (mut watch, mut link) = pair_without_memory()?;
-    watch.note = Note::new().map(Rc::new);
+    watch.note = HandoffMemory::new().map(Rc::new);
     watch.state = Sealed::new().map(Rc::new);
     link.note.clone_from(&watch.note);
     link.state.clone_from(&watch.state);
@@ -72,7 +72,7 @@ pub fn pair() -> Result<(Watch, Link), Errno> {
 ///
 /// # Errors
 /// EMFILE, ENFILE or ENOMEM.
-pub fn pair_without_memory() -> Result<(Watch, Link), Errno> {
+pub(super) fn pair_without_memory() -> Result<(Watch, Link), Errno> {
     let (read, write) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let permit = Rc::new(Permit(EventFd::from_value_and_flags(1, flags)?));
@@ -82,22 +82,22 @@ pub fn pair_without_memory() -> Result<(Watch, Link), Errno> {
 
 impl Link {
     /// Sends PID 1 its orders; the latest count.
-    pub fn give(&self, orders: &Orders) {
-        self.tell(&Message::Orders(Box::new(*orders)));
+    pub(crate) fn give(&self, orders: &Orders) {
+        self.tell(&InitMessage::Orders(Box::new(*orders)));
     }
 
     /// Tells PID 1 that the command could not be executed.
-    pub fn not_run(&self) {
-        self.tell(&Message::NotRun);
+    pub(crate) fn not_run(&self) {
+        self.tell(&InitMessage::NotRun);
     }
 
-    fn tell(&self, message: &Message) {
-        // The few messages fit into the pipe. If the supervisor is gone, nobody needs them.
+    fn tell(&self, message: &InitMessage) {
+        // The few messages fit into the pipe. If the supervisor is gone, no process needs them.
         let _ = (&self.pipe).write_all(&message.encode());
     }
 
     /// Leaves the counters that are needed to tell the traffic when the command has ended.
-    pub fn leave_traffic(&self, note: &[u8]) {
+    pub(crate) fn leave_traffic(&self, note: &[u8]) {
         if let Some(memory) = self.note.as_deref() {
             memory.leave_traffic(note);
         }
@@ -105,7 +105,7 @@ impl Link {
 
     /// Leaves the decision, with which PID 1 starts the command if the preparation does not come to
     /// its end.
-    pub fn leave_decision(&self, decision: &[u8]) {
+    pub(crate) fn leave_decision(&self, decision: &[u8]) {
         if let Some(memory) = self.note.as_deref() {
             memory.leave_decision(decision);
         }
@@ -114,12 +114,12 @@ impl Link {
     /// Leaves the state with PID 1, for processes that enter the container. They believe it once
     /// it is sealed. Returns whether there is memory to seal.
     #[must_use]
-    pub fn leave_state(&self, state: &[u8]) -> bool {
+    pub(crate) fn leave_state(&self, state: &[u8]) -> bool {
         !state.is_empty() && self.state.as_deref().is_some_and(|memory| memory.fill(state))
     }
 
-    /// Seals the state that was left, so that nobody can change it.
-    pub fn seal_state(&self) {
+    /// Seals the saved state, so that no process can change it.
+    pub(crate) fn seal_state(&self) {
         if let Some(memory) = self.state.as_deref() {
             memory.seal();
         }
@@ -128,7 +128,7 @@ impl Link {
     /// Whether this process may go on to exec. `false` when PID 1 has given up
     /// on it, and will kill it.
     #[must_use]
-    pub fn claim_exec(&self) -> bool {
+    pub(crate) fn claim_exec(&self) -> bool {
         self.permit.take()
     }
 }
@@ -137,35 +137,35 @@ impl Watch {
     /// Whether PID 1 may start the command in the child's place. `false` when
     /// the child is already on its way.
     #[must_use]
-    pub fn claim_start(&self) -> bool {
+    pub(super) fn claim_start(&self) -> bool {
         self.permit.take()
     }
 
-    pub fn read(&self) -> News {
-        let mut bytes = [0; Message::LENGTH];
+    pub(super) fn read(&self) -> News {
+        let mut bytes = [0; InitMessage::LENGTH];
         match (&self.pipe).read(&mut bytes) {
             Ok(0) => News::Closed,
-            Ok(length) => bytes.get(..length).and_then(Message::decode).map_or(News::Nothing, News::Told),
+            Ok(length) => bytes.get(..length).and_then(InitMessage::decode).map_or(News::Nothing, News::Told),
             Err(_) => News::Nothing,
         }
     }
 
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
 
     /// Hands over the note of the child; the supervisor keeps it.
-    pub fn take_note(&mut self) -> Option<Rc<Note>> {
+    pub(super) fn take_note(&mut self) -> Option<Rc<HandoffMemory>> {
         self.note.take()
     }
 
     /// Hands over the state of the child for processes that enter; the supervisor keeps it.
-    pub fn take_state(&mut self) -> Option<Rc<Sealed>> {
+    pub(super) fn take_state(&mut self) -> Option<Rc<Sealed>> {
         self.state.take()
     }
 
     /// The descriptors that PID 1 has to keep open.
-    pub fn raw_fds(&self) -> [i32; 2] {
+    pub(super) fn raw_fds(&self) -> [i32; 2] {
         [self.pipe.as_raw_fd(), self.permit.0.as_fd().as_raw_fd()]
     }
 }
@@ -173,7 +173,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::init::{Enforcing, Refusal, Terms};
+    use crate::init::{Enforcing, FailureOrders, Refusal};
 
     #[test]
     fn only_one_side_gets_the_permit() {
@@ -189,15 +189,15 @@ mod tests {
     fn the_messages_arrive_and_then_the_end() {
         let (watch, link) = pair().unwrap();
         assert_eq!(watch.read(), News::Nothing);
-        let orders = |refuse| Orders { terms: Terms { deadline: None, refuse }, ..Orders::default() };
+        let orders = |refuse| Orders { terms: FailureOrders { deadline: None, refuse }, ..Orders::default() };
         let refusal = Some(Refusal { code: 121, asked_by: Enforcing::default() });
         link.give(&orders(None));
         link.give(&orders(refusal));
         link.not_run();
         drop(link);
-        assert_eq!(watch.read(), News::Told(Message::Orders(Box::new(orders(None)))));
-        assert_eq!(watch.read(), News::Told(Message::Orders(Box::new(orders(refusal)))));
-        assert_eq!(watch.read(), News::Told(Message::NotRun));
+        assert_eq!(watch.read(), News::Told(InitMessage::Orders(Box::new(orders(None)))));
+        assert_eq!(watch.read(), News::Told(InitMessage::Orders(Box::new(orders(refusal)))));
+        assert_eq!(watch.read(), News::Told(InitMessage::NotRun));
         assert_eq!(watch.read(), News::Closed);
     }
 }

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use super::orders::{Enforcing, Orders, Refusal, Supervision, Terms, Voice};
+use super::orders::{Enforcing, FailureOrders, Orders, Refusal, Supervision, Voice};
 use super::signal_map::{Remap, Rewrite};
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Message {
+pub(super) enum InitMessage {
     /// What to go by; the latest counts.
     Orders(Box<Orders>),
     /// The command could not be executed, and that has been said.
@@ -21,29 +21,29 @@ const NOT_RUN: u8 = 2;
 const NO_TIME: u64 = u64::MAX;
 const NO_NUMBER: i32 = -1;
 
-impl Message {
+impl InitMessage {
     /// In bytes: one that says what it is, then room for orders.
-    pub const LENGTH: usize = 1 + 3 * 8 + 2 * 4 + 8 + Rewrite::SIZE + Remap::SIZE;
+    pub(super) const LENGTH: usize = 1 + 3 * 8 + 2 * 4 + 8 + Rewrite::SIZE + Remap::SIZE;
 
-    pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(Message::LENGTH);
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(InitMessage::LENGTH);
         match self {
-            Message::Orders(orders) => {
+            InitMessage::Orders(orders) => {
                 bytes.push(ORDERS);
                 put(orders, &mut bytes);
             }
-            Message::NotRun => bytes.push(NOT_RUN),
+            InitMessage::NotRun => bytes.push(NOT_RUN),
         }
-        bytes.resize(Message::LENGTH, 0);
+        bytes.resize(InitMessage::LENGTH, 0);
         bytes
     }
 
-    /// From [`Message::encode`]; `None` for anything else.
-    pub fn decode(bytes: &[u8]) -> Option<Message> {
+    /// From [`InitMessage::encode`]; `None` for anything else.
+    pub(super) fn decode(bytes: &[u8]) -> Option<InitMessage> {
         match bytes.split_first()? {
-            _ if bytes.len() != Message::LENGTH => None,
-            (&ORDERS, rest) => Some(Message::Orders(Box::new(orders(rest)?))),
-            (&NOT_RUN, _) => Some(Message::NotRun),
+            _ if bytes.len() != InitMessage::LENGTH => None,
+            (&ORDERS, rest) => Some(InitMessage::Orders(Box::new(orders(rest)?))),
+            (&NOT_RUN, _) => Some(InitMessage::NotRun),
             _ => None,
         }
     }
@@ -99,7 +99,7 @@ fn orders(bytes: &[u8]) -> Option<Orders> {
     let rewrite = Rewrite::from_table(take(&mut rest)?);
     let remap = Remap::from_table(take(&mut rest)?);
     Some(Orders {
-        terms: Terms { deadline, refuse },
+        terms: FailureOrders { deadline, refuse },
         supervision: Supervision {
             kill_group,
             stop_timeout,
@@ -124,10 +124,10 @@ mod tests {
     use super::*;
 
     fn through_the_pipe(orders: Orders) -> Orders {
-        let bytes = Message::Orders(Box::new(orders)).encode();
-        assert_eq!(bytes.len(), Message::LENGTH);
-        match Message::decode(&bytes) {
-            Some(Message::Orders(orders)) => *orders,
+        let bytes = InitMessage::Orders(Box::new(orders)).encode();
+        assert_eq!(bytes.len(), InitMessage::LENGTH);
+        match InitMessage::decode(&bytes) {
+            Some(InitMessage::Orders(orders)) => *orders,
             other => panic!("{other:?}"),
         }
     }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn orders_survive_the_pipe() {
         let full = Orders {
-            terms: Terms {
+            terms: FailureOrders {
                 deadline: None,
                 refuse: Some(Refusal {
                     code: 121,
@@ -162,11 +162,11 @@ mod tests {
 
     #[test]
     fn anything_else_is_no_message() {
-        let not_run = Message::NotRun.encode();
-        assert_eq!(not_run.len(), Message::LENGTH);
-        assert_eq!(Message::decode(&not_run), Some(Message::NotRun));
-        assert_eq!(Message::decode(&not_run[1..]), None);
-        assert_eq!(Message::decode(&[0; Message::LENGTH]), None);
-        assert_eq!(Message::decode(&[]), None);
+        let not_run = InitMessage::NotRun.encode();
+        assert_eq!(not_run.len(), InitMessage::LENGTH);
+        assert_eq!(InitMessage::decode(&not_run), Some(InitMessage::NotRun));
+        assert_eq!(InitMessage::decode(&not_run[1..]), None);
+        assert_eq!(InitMessage::decode(&[0; InitMessage::LENGTH]), None);
+        assert_eq!(InitMessage::decode(&[]), None);
     }
 }

@@ -20,7 +20,6 @@ mod orders;
 mod preparing;
 mod sealed;
 mod signal_map;
-mod signal_set;
 mod spawn;
 mod stages;
 mod stopping;
@@ -28,11 +27,12 @@ mod supervisor;
 mod survivors;
 mod tasks;
 mod terminal;
-mod voice;
 
-pub use link::Link;
-pub use orders::{DEFAULT_PREPARE_TIMEOUT, Enforcing, Orders, Refusal, Supervision, Terms, Voice};
-pub use preparing::WITH_WHAT_WAS_DECIDED;
-pub use signal_map::{Remap, Rewrite};
-pub use stages::supervise;
-pub use tasks::Tasks;
+pub(crate) use link::Link;
+pub(crate) use orders::{
+    DEFAULT_PREPARE_TIMEOUT, Enforcing, FailureOrders, Orders, Refusal, Supervision, Voice,
+};
+pub(crate) use preparing::{IN_PLACE, WITH_WHAT_WAS_DECIDED};
+pub(crate) use signal_map::{Remap, Rewrite};
+pub(crate) use stages::{Alone, supervise};
+pub(crate) use tasks::Tasks;

@@ -5,12 +5,14 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::memfd::MFdFlags;
 
-pub struct Note(File);
+use crate::sys::memfd;
+
+pub(super) struct HandoffMemory(File);
 
 /// The place of one of the two texts in a note. All figures are bytes.
-struct Part {
+struct TextPlace {
     /// Where the length of the text plus 1 is written; 0 means that there is no text.
     length_at: u64,
     /// Where the text begins.
@@ -21,54 +23,54 @@ struct Part {
 
 /// The decided environment as JSON. The kernel accepts no environment of this length. Every start
 /// leaves a decision, which is mostly short, so it shares the first page with the lengths.
-const DECISION: Part = Part { length_at: 8, start: 16, longest: 16 * 1024 * 1024 };
+const DECISION: TextPlace = TextPlace { length_at: 8, start: 16, longest: 16 * 1024 * 1024 };
 
 /// The counters of the ports, in some 200 bytes for each port.
-const TRAFFIC: Part = Part { length_at: 0, start: 16 + 16 * 1024 * 1024, longest: 64 * 1024 };
+const TRAFFIC: TextPlace = TextPlace { length_at: 0, start: 16 + 16 * 1024 * 1024, longest: 64 * 1024 };
 
-impl Note {
-    /// `None` before Linux 3.17, which has no memfd_create(2). Then nobody tells the traffic when
+impl HandoffMemory {
+    /// `None` before Linux 3.17, which has no memfd_create(2). Then no process reports the traffic when
     /// the command has ended, and PID 1 does not know what a preparation that failed had decided.
-    pub fn new() -> Option<Note> {
-        memfd_create(c"rdma-init", MFdFlags::MFD_CLOEXEC).ok().map(|memory| Note(memory.into()))
+    pub(super) fn new() -> Option<HandoffMemory> {
+        memfd::create(c"rdma-init", MFdFlags::empty()).ok().map(|memory| HandoffMemory(memory.into()))
     }
 
-    pub fn raw_fd(&self) -> i32 {
+    pub(super) fn raw_fd(&self) -> i32 {
         self.0.as_raw_fd()
     }
 
     /// Leaves the counters that are needed to tell the traffic when the command has ended. Empty
     /// bytes leave nothing.
-    pub fn leave_traffic(&self, bytes: &[u8]) {
+    pub(super) fn leave_traffic(&self, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.put(&TRAFFIC, bytes);
         }
     }
 
     /// Leaves the decision, with which PID 1 can start the command itself.
-    pub fn leave_decision(&self, bytes: &[u8]) {
+    pub(super) fn leave_decision(&self, bytes: &[u8]) {
         self.put(&DECISION, bytes);
     }
 
     /// The counters, if they were left.
-    pub fn traffic(&self) -> Option<Vec<u8>> {
+    pub(super) fn traffic(&self) -> Option<Vec<u8>> {
         self.get(&TRAFFIC)
     }
 
     /// The decision, if it was left.
-    pub fn decision(&self) -> Option<Vec<u8>> {
+    pub(super) fn decision(&self) -> Option<Vec<u8>> {
         self.get(&DECISION)
     }
 
-    /// Writes the length last, so that nobody reads half a text.
-    fn put(&self, part: &Part, bytes: &[u8]) {
+    /// Writes the length last, so that no process reads half a text.
+    fn put(&self, part: &TextPlace, bytes: &[u8]) {
         if bytes.len() <= part.longest && self.0.write_all_at(bytes, part.start).is_ok() {
             let length = bytes.len() as u64 + 1;
             let _ = self.0.write_all_at(&length.to_le_bytes(), part.length_at);
         }
     }
 
-    fn get(&self, part: &Part) -> Option<Vec<u8>> {
+    fn get(&self, part: &TextPlace) -> Option<Vec<u8>> {
         // Both processes share one file position, so this reads at explicit offsets.
         let mut length = [0; 8];
         self.0.read_exact_at(&mut length, part.length_at).ok()?;
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_there_as_a_whole() {
-        let note = Note::new().unwrap();
+        let note = HandoffMemory::new().unwrap();
         assert_eq!((note.traffic(), note.decision()), (None, None));
         for decision in [&b""[..], b"short", b"longer than that"] {
             note.leave_decision(decision);

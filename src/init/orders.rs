@@ -4,21 +4,23 @@
 use std::time::Duration;
 
 use super::signal_map::{Remap, Rewrite};
+use crate::log::{Format, Level, Log};
+use crate::sys::stdio::Stderr;
 
 /// How long the preparation may take before the command starts without it.
-pub const DEFAULT_PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const DEFAULT_PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Everything that a supervisor goes by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Orders {
-    pub terms: Terms,
+    pub terms: FailureOrders,
     pub supervision: Supervision,
     pub voice: Voice,
 }
 
 /// What PID 1 does when the preparation does not come to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
+pub struct FailureOrders {
     /// How long the preparation may take, from the start; `None` for no deadline.
     pub deadline: Option<Duration>,
     /// How to refuse the command; `None` to start it without the preparation.
@@ -86,7 +88,7 @@ pub struct Supervision {
 }
 
 impl Supervision {
-    /// The keys that are set but have no effect where no supervisor stays with the command.
+    /// The keys that are set but have no effect if no supervisor stays with the command.
     pub fn without_effect_in_place(&self) -> Vec<&'static str> {
         let default = Supervision::default();
         let set = [
@@ -101,7 +103,7 @@ impl Supervision {
     }
 }
 
-/// How a supervisor speaks.
+/// How a supervisor speaks: lines on standard error, without waiting for a reader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Voice {
     pub json: bool,
@@ -109,9 +111,34 @@ pub struct Voice {
     pub quiet: bool,
 }
 
-impl Default for Terms {
-    fn default() -> Terms {
-        Terms { deadline: Some(DEFAULT_PREPARE_TIMEOUT), refuse: None }
+impl Voice {
+    /// Says one line: an error, or a warning.
+    pub fn say(self, level: Level, message: &str) {
+        if self.quiet && level == Level::Warn {
+            return;
+        }
+        if !self.json {
+            Stderr::at_once().put(format!("rdma-init: {message}\n").as_bytes());
+            return;
+        }
+        self.start_log();
+        match level {
+            Level::Error => tracing::error!("{message}"),
+            Level::Warn | Level::Info | Level::Debug => tracing::warn!("{message}"),
+        }
+    }
+
+    /// The log is started with the first message: most supervisors never say a word, and save
+    /// its memory.
+    pub fn start_log(self) {
+        let level = if self.quiet { Level::Error } else { Level::Warn };
+        Log::start(Format::Json, level, Stderr::at_once());
+    }
+}
+
+impl Default for FailureOrders {
+    fn default() -> FailureOrders {
+        FailureOrders { deadline: Some(DEFAULT_PREPARE_TIMEOUT), refuse: None }
     }
 }
 

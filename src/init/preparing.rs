@@ -11,8 +11,8 @@ use nix::unistd::Pid;
 
 use super::execed::has_never_execed;
 use super::link::{self, News, Watch};
-use super::message::Message;
-use super::note::Note;
+use super::message::InitMessage;
+use super::note::HandoffMemory;
 use super::orders::Refusal;
 use super::sealed::Sealed;
 use super::spawn::{Inheritance, cannot_start, spawn};
@@ -23,8 +23,12 @@ use crate::sys::fork::Ended;
 use crate::sys::signals::{self, Received};
 
 /// What is said when the preparation did not come to its end, but had already decided.
-pub const WITH_WHAT_WAS_DECIDED: &str = "The command is started with what was decided. \
+pub(crate) const WITH_WHAT_WAS_DECIDED: &str = "The command is started with what was decided. \
     Processes that enter the container later may not find all of it.";
+
+/// What is said when no process can be started, and the command takes the place of this one.
+pub(crate) const IN_PLACE: &str = "The command takes the place of rdma-init, so no signal is forwarded to \
+    it and no process of it is reaped.";
 
 /// What the wait of the preparing stage ended with.
 enum Event {
@@ -36,7 +40,7 @@ enum Event {
 }
 
 /// How the preparing stage ended.
-pub(super) enum Prepared {
+pub(super) enum PreparingEnd {
     /// The command runs.
     Running,
     /// The main child has ended: either the command, or the preparation that was to become it.
@@ -54,14 +58,14 @@ pub(super) struct Preparation {
     pub(super) is_running: bool,
     /// The main child has ended, and certainly had never executed anything.
     pub(super) never_execed: bool,
-    /// The command could not be executed, and somebody has said so.
+    /// The command could not be executed, and a process has reported it.
     not_run: bool,
     /// The process of a preparation that was given up.
     pub(super) replaced: Option<Pid>,
     /// Tells whether a command that was started without preparation could be executed.
     untouched: Option<Watch>,
     /// The preparation's note for the end; `None` once it is known that there is none.
-    pub(super) note: Option<Rc<Note>>,
+    pub(super) note: Option<Rc<HandoffMemory>>,
     /// The state that the preparation has left for processes that enter, if it has left one.
     left: Option<Rc<Sealed>>,
 }
@@ -83,7 +87,7 @@ impl Preparation {
 
     /// Whether the command turned out not to be executable, which has been said already.
     pub(super) fn could_not_run(&self) -> bool {
-        let tells = |watch: &Watch| watch.read() == News::Told(Message::NotRun);
+        let tells = |watch: &Watch| watch.read() == News::Told(InitMessage::NotRun);
         self.not_run || self.untouched.as_ref().is_some_and(tells)
     }
 
@@ -92,17 +96,17 @@ impl Preparation {
         self.note.take_if(|note| note.traffic().is_none());
         self.left.take_if(|left| !left.is_sealed());
         let untouched = self.untouched.as_ref().map(Watch::raw_fds).into_iter().flatten();
-        let note = self.note.as_deref().map(Note::raw_fd);
+        let note = self.note.as_deref().map(HandoffMemory::raw_fd);
         untouched.chain(note).chain(self.left.as_deref().map(Sealed::raw_fd)).collect()
     }
 }
 
 impl Supervisor {
     /// From the fork until the child has become the command, or is gone.
-    pub(super) fn preparing(&mut self, watch: Watch) -> Prepared {
+    pub(super) fn preparing(&mut self, watch: Watch) -> PreparingEnd {
         let Ok(pending) = signals::pending_fd() else {
             // Without a descriptor for signals there is no deadline, but the container works.
-            return Prepared::Running;
+            return PreparingEnd::Running;
         };
         loop {
             match wait(&pending, &watch, self.preparing_wakes_at()) {
@@ -113,23 +117,23 @@ impl Supervisor {
                         return self.ended_early(ended, &watch);
                     }
                 }
-                Event::News(News::Told(Message::Orders(orders))) => self.follow(*orders),
+                Event::News(News::Told(InitMessage::Orders(orders))) => self.follow(*orders),
                 // `until_child_ends` meets the same error, and says so.
-                Event::Deaf => return Prepared::Running,
-                Event::News(News::Told(Message::NotRun)) => self.preparation.not_run = true,
+                Event::Deaf => return PreparingEnd::Running,
+                Event::News(News::Told(InitMessage::NotRun)) => self.preparation.not_run = true,
                 Event::News(News::Nothing) => {}
                 // The exec closed the pipe; or, if the child never came to that, the child's
                 // end did.
                 Event::News(News::Closed) => {
                     if !watch.claim_start() && !has_never_execed(self.child) {
-                        return Prepared::Running;
+                        return PreparingEnd::Running;
                     }
                     return match self.until_child_ends() {
                         Some(ended) => self.ended_unprepared(ended),
-                        None => Prepared::Exit(self.gave_up()),
+                        None => PreparingEnd::Exit(self.gave_up()),
                     };
                 }
-                Event::TimeUp if self.stopping.has_killed() => return Prepared::Exit(self.gave_up()),
+                Event::TimeUp if self.stopping.has_killed() => return PreparingEnd::Exit(self.gave_up()),
                 Event::TimeUp if self.kill_due().is_some_and(|(_, at)| at <= Instant::now()) => {
                     self.kill_all();
                     self.kill_command();
@@ -152,54 +156,54 @@ impl Supervisor {
     fn hear(&mut self, watch: &Watch) {
         loop {
             match watch.read() {
-                News::Told(Message::Orders(orders)) => self.follow(*orders),
-                News::Told(Message::NotRun) => self.preparation.not_run = true,
+                News::Told(InitMessage::Orders(orders)) => self.follow(*orders),
+                News::Told(InitMessage::NotRun) => self.preparation.not_run = true,
                 News::Nothing | News::Closed => return,
             }
         }
     }
 
     /// The child ended before the exec was seen.
-    fn ended_early(&mut self, ended: Ended, watch: &Watch) -> Prepared {
+    fn ended_early(&mut self, ended: Ended, watch: &Watch) -> PreparingEnd {
         self.hear(watch);
         if watch.claim_start() || self.preparation.never_execed {
             return self.ended_unprepared(ended);
         }
         match ended {
             // 126 and 127 are our own codes here, not those of a program of this name.
-            Ended::Exited(code) if self.preparation.not_run => Prepared::Exit(code),
-            ended => Prepared::Ended { ended, was_command: !self.preparation.not_run },
+            Ended::Exited(code) if self.preparation.not_run => PreparingEnd::Exit(code),
+            ended => PreparingEnd::Ended { ended, was_command: !self.preparation.not_run },
         }
     }
 
     /// The child ended without having become the command.
-    fn ended_unprepared(&mut self, ended: Ended) -> Prepared {
+    fn ended_unprepared(&mut self, ended: Ended) -> PreparingEnd {
         match ended {
             // We have sent no such signal, so our own program failed.
             Ended::Killed(signal) if !self.forwarding.sent().has(signal) && !self.stopping.has_killed() => {
                 self.start_untouched(&format!("the preparation was killed by {}", signals::name(signal)))
             }
-            Ended::Killed(_) => Prepared::Ended { ended, was_command: false },
+            Ended::Killed(_) => PreparingEnd::Ended { ended, was_command: false },
             // The child has said why.
-            Ended::Exited(code) => Prepared::Exit(code),
+            Ended::Exited(code) => PreparingEnd::Exit(code),
         }
     }
 
     /// Starts the command as far as it was prepared. If the preparation had decided, the
     /// command gets what was decided. Otherwise it starts as it would have started without us,
     /// unless it must not start without the checks.
-    fn start_untouched(&mut self, why: &str) -> Prepared {
+    fn start_untouched(&mut self, why: &str) -> PreparingEnd {
         let voice = self.orders.voice;
         // The decision is left only after every check that was asked for.
-        let decision = self.preparation.note.as_deref().and_then(Note::decision);
+        let decision = self.preparation.note.as_deref().and_then(HandoffMemory::decision);
         let refusal = self.orders.terms.refuse;
         if let (None, Some(refusal)) = (&decision, refusal) {
-            return Prepared::Exit(self.refuse(refusal, why));
+            return PreparingEnd::Exit(self.refuse(refusal, why));
         }
         let command = self.command.clone();
         if command.is_empty() {
             voice.say(Level::Error, &format!("{why}."));
-            return Prepared::Exit(exit::FAILED);
+            return PreparingEnd::Exit(exit::FAILED);
         }
         let how = match &decision {
             Some(_) => WITH_WHAT_WAS_DECIDED,
@@ -216,14 +220,17 @@ impl Supervisor {
             Err(_) => (None, None),
         };
         let (before, tasks) = (self.child, self.tasks);
-        let started = spawn(&self.preparation.inheritance, before, || {
+        let execute = || {
             if voice.json {
                 voice.start_log();
             }
-            let code = match decision {
-                Some(decision) => (tasks.execute_decided)(&decision, command, refusal),
-                None => (tasks.execute_untouched)(command),
-            };
+            match &decision {
+                Some(decision) => (tasks.execute_decided)(decision, command.clone(), refusal),
+                None => (tasks.execute_untouched)(command.clone()),
+            }
+        };
+        let started = spawn(&self.preparation.inheritance, before, || {
+            let code = execute();
             if let Some(link) = link {
                 link.not_run();
             }
@@ -242,9 +249,20 @@ impl Supervisor {
                 for signal in self.forwarding.sent().signals() {
                     let _ = signals::kill(child, signal);
                 }
-                Prepared::Running
+                PreparingEnd::Running
             }
-            Err(error) => Prepared::Exit(cannot_start(&self.orders, "the command's process", error)),
+            Err(error) => {
+                // The command would not hear of a stop that it has missed.
+                if let Some(signal) = self.forwarding.stop_asked() {
+                    return PreparingEnd::Exit(Ended::Killed(signal).code());
+                }
+                let why = cannot_start("the command's process", error);
+                voice.say(Level::Error, &format!("{why}. {IN_PLACE}"));
+                // The command would inherit that it adopts orphans, and not know of it.
+                self.reach.adopt(false);
+                self.preparation.inheritance.restore();
+                PreparingEnd::Exit(execute())
+            }
         }
     }
 

@@ -1,51 +1,44 @@
 //! The state of the start, as PID 1 holds it for processes that enter the container later.
-//! Others may be able to write to the files of the state; nobody else can change memory of PID
+//! Others may be able to write to the files of the state; no other process can change memory of PID
 //! 1.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
-use nix::libc;
-use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::memfd::MFdFlags;
 
 use crate::state::pid1::{NAME, SEALS, is_sealed};
+use crate::sys::memfd;
 
 /// Memory that PID 1 and the preparing child share; the child fills and seals it. The command
 /// does not inherit it.
-pub struct Sealed(File);
+pub(super) struct Sealed(File);
 
 impl Sealed {
     /// `None` before Linux 3.17, or when the kernel has no memory left.
-    pub fn new() -> Option<Sealed> {
-        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-        // A machine may require this flag (vm.memfd_noexec); a kernel before 6.3 does not know
-        // it.
-        let no_program = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
-        let made: Result<OwnedFd, Errno> =
-            memfd_create(NAME, flags | no_program).or_else(|_| memfd_create(NAME, flags));
-        made.ok().map(|memory| Sealed(memory.into()))
+    pub(super) fn new() -> Option<Sealed> {
+        memfd::create(NAME, MFdFlags::MFD_ALLOW_SEALING).ok().map(|memory| Sealed(memory.into()))
     }
 
-    pub fn raw_fd(&self) -> i32 {
+    pub(super) fn raw_fd(&self) -> i32 {
         self.0.as_raw_fd()
     }
 
     /// Writes these bytes, which count once the memory is sealed. Gives whether all were
     /// written.
-    pub fn fill(&self, bytes: &[u8]) -> bool {
+    pub(super) fn fill(&self, bytes: &[u8]) -> bool {
         self.0.write_all_at(bytes, 0).is_ok()
     }
 
     /// Seals the memory: nothing can change its content from now on.
-    pub fn seal(&self) {
+    pub(super) fn seal(&self) {
         let _ = fcntl(&self.0, FcntlArg::F_ADD_SEALS(SEALS));
     }
 
     /// Whether the memory holds something and is sealed.
-    pub fn is_sealed(&self) -> bool {
+    pub(super) fn is_sealed(&self) -> bool {
         is_sealed(&self.0)
     }
 }

@@ -3,10 +3,7 @@
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-use super::orders::Orders;
 use super::terminal;
-use crate::exit;
-use crate::log::Level;
 use crate::sys::fork;
 use crate::sys::signals::{Disposition, Inherited};
 
@@ -17,25 +14,30 @@ pub(super) struct Inheritance {
     pub(super) sigchld: Disposition,
 }
 
+impl Inheritance {
+    /// Gives it back, in the process that becomes the command.
+    pub(super) fn restore(&self) {
+        self.sigchld.restore();
+        self.inherited.restore();
+    }
+}
+
 /// Starts a child with what was inherited, in a process group of its own, and
 /// in the foreground of the terminal if the group `from` has it.
 pub(super) fn spawn(inheritance: &Inheritance, from: Pid, child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
     let child = fork::spawn(|| {
         terminal::take_foreground(from);
-        inheritance.sigchld.restore();
-        inheritance.inherited.restore();
+        inheritance.restore();
         child()
     })?;
     terminal::lead_group(child);
     Ok(child)
 }
 
-pub(super) fn cannot_start(orders: &Orders, what: &str, error: Errno) -> i32 {
-    orders.voice.say(
-        Level::Error,
-        &format!(
-            "cannot create {what}: {error}. Is the container's limit of processes or open files too low?"
-        ),
-    );
-    exit::FAILED
+/// Why no process can be started; a sentence without its end.
+pub(super) fn cannot_start(what: &str, error: Errno) -> String {
+    let text = error.desc();
+    format!(
+        "cannot create {what} ({error:?}, {text}; the container's limit of processes or open files may be too low)"
+    )
 }

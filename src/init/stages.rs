@@ -7,11 +7,11 @@ use std::time::Instant;
 use nix::libc::SIGCHLD;
 use nix::unistd::{Pid, getpgrp};
 
-use super::end::End;
+use super::end::CommandEnd;
 use super::forwarding::Forwarding;
 use super::link::{self, Link, Watch};
 use super::orders::Orders;
-use super::preparing::{Preparation, Prepared};
+use super::preparing::{Preparation, PreparingEnd};
 use super::spawn::{Inheritance, cannot_start, spawn};
 use super::stopping::Stopping;
 use super::supervisor::Supervisor;
@@ -22,35 +22,47 @@ use crate::sys::fork::Ended;
 use crate::sys::memory;
 use crate::sys::signals::{self, Inherited};
 
+/// No process can be started for the preparation, so this one is not needed beside the command.
+#[derive(Debug)]
+pub(crate) struct Alone {
+    /// Why, as a sentence without its end.
+    pub why: String,
+}
+
 /// Runs `prepare` in a child, which becomes the command, and serves as its init. Returns the
 /// code to exit with.
+///
+/// # Errors
+/// No process can be started. This one is then as it was before.
 ///
 /// All signals must be blocked; `inherited` is what the command gets back. `command` is started
 /// as it is if the preparation does not come to its end; it may be empty. `parent` is the
 /// process that started this one. A process that is not PID 1 becomes a subreaper.
-pub fn supervise(
+pub(crate) fn supervise(
     inherited: Inherited,
     command: Vec<CString>,
     orders: Orders,
     parent: Pid,
     tasks: Tasks,
     prepare: impl FnOnce(&Link) -> i32,
-) -> i32 {
+) -> Result<i32, Alone> {
     let started = Instant::now();
     let sigchld = signals::set_default(SIGCHLD);
     let reach = if std::process::id() == 1 { Reach::Namespace } else { Reach::Descendants };
-    if reach == Reach::Descendants {
-        // This fails only before Linux 3.4.
-        let _ = nix::sys::prctl::set_child_subreaper(true);
-    }
+    reach.adopt(true);
+    let alone = |what, error| {
+        sigchld.restore();
+        reach.adopt(false);
+        Err(Alone { why: cannot_start(what, error) })
+    };
     let (mut watch, link) = match link::pair() {
         Ok(pair) => pair,
-        Err(error) => return cannot_start(&orders, "a pipe to the process that prepares the command", error),
+        Err(error) => return alone("a pipe to the process that prepares the command", error),
     };
     let inheritance = Inheritance { inherited, sigchld };
     let child = match spawn(&inheritance, getpgrp(), || prepare(&link)) {
         Ok(child) => child,
-        Err(error) => return cannot_start(&orders, "the process that prepares the command", error),
+        Err(error) => return alone("the process that prepares the command", error),
     };
     drop(link);
 
@@ -70,7 +82,7 @@ pub fn supervise(
     let code = supervisor.until_the_end(watch);
     // The process ends now, which frees all of this faster.
     std::mem::forget(supervisor);
-    code
+    Ok(code)
 }
 
 impl Supervisor {
@@ -89,7 +101,7 @@ impl Supervisor {
         // lead to the end.
         let signal = self.forwarding.signal_behind(ended);
         self.drain();
-        let end = End {
+        let end = CommandEnd {
             ended,
             code: self.orders.supervision.remap.of(ended.code()),
             ran: at - self.preparation.started,
@@ -107,9 +119,9 @@ impl Supervisor {
     /// with if everything has been said.
     fn until_command_ends(&mut self, watch: Watch) -> Result<(Ended, bool), i32> {
         match self.preparing(watch) {
-            Prepared::Exit(code) => Err(code),
-            Prepared::Ended { ended, was_command } => Ok((ended, was_command)),
-            Prepared::Running => {
+            PreparingEnd::Exit(code) => Err(code),
+            PreparingEnd::Ended { ended, was_command } => Ok((ended, was_command)),
+            PreparingEnd::Running => {
                 self.preparation.is_running = false;
                 self.leave_inherited_behind();
                 // Little of our code is in memory by now, and the loop that follows needs still

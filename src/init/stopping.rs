@@ -40,7 +40,7 @@ impl Stopping {
 impl Supervisor {
     /// After the command has ended, asks all other processes to end, once, and waits for them.
     /// Processes that came in from outside (`docker exec`) are asked as well, but they are not
-    /// our children, so nobody can wait for them.
+    /// our children, so no process can wait for them.
     pub(super) fn drain(&mut self) {
         if self.orders.supervision.drain_timeout.is_none() && !self.stopping.has_killed() {
             return;
@@ -129,11 +129,11 @@ impl Supervisor {
         let child = self.child;
         let message = if self.stopping.may_not_kill {
             format!(
-                "process {child} may not be killed: it has changed its user, and rdma-init has no capability KILL. Ending without it."
+                "process {child} may not be killed: it has changed its user, and rdma-init has no capability KILL. rdma-init exits without it."
             )
         } else {
             format!(
-                "process {child} does not end {DYING:?} after SIGKILL: it hangs in the kernel (a driver or a file system). Not waiting for it any longer."
+                "process {child} does not end {DYING:?} after SIGKILL: it hangs in the kernel (a driver or a file system). rdma-init no longer waits for it."
             )
         };
         self.orders.voice.say(Level::Error, &message);

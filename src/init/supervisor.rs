@@ -75,11 +75,11 @@ impl Supervisor {
         }
     }
 
-    /// When the kernel lets nobody wait for signals, this at least notices the end of the
+    /// If the kernel lets no process wait for signals, this at least notices the end of the
     /// child.
     fn only_reap(&mut self, error: Errno) -> Option<Ended> {
         let message = format!(
-            "cannot wait for signals ({}, rt_sigtimedwait): none is forwarded from now on. Does a seccomp filter forbid it?",
+            "cannot wait for signals ({}, rt_sigtimedwait): none is forwarded from now on. Check whether a seccomp filter forbids it.",
             error.desc()
         );
         self.orders.voice.say(Level::Error, &message);

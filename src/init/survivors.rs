@@ -12,7 +12,7 @@ use crate::sys::signals;
 
 /// Which processes a signal reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub(super) enum Reach {
     /// For PID 1: all of its PID namespace.
     Namespace,
     /// For a subreaper: its descendants.
@@ -23,7 +23,7 @@ impl Reach {
     /// Sends a signal to every process in reach except this one. In a namespace the kernel does
     /// it in one step. In a tree, a process that is born meanwhile may be missed, so a KILL has
     /// to be repeated until nothing is left.
-    pub fn signal(self, signal: i32) {
+    pub(super) fn signal(self, signal: i32) {
         match self {
             Reach::Namespace => {
                 let _ = signals::kill(Pid::from_raw(-1), signal);
@@ -32,9 +32,17 @@ impl Reach {
         }
     }
 
+    /// Makes this process the new parent of orphans in reach, or no longer. The kernel makes PID 1 that.
+    pub(super) fn adopt(self, adopts: bool) {
+        if self == Reach::Descendants {
+            // This fails only before Linux 3.4.
+            let _ = nix::sys::prctl::set_child_subreaper(adopts);
+        }
+    }
+
     /// Whether the processes in reach can be found. The /proc of another PID namespace
     /// has other numbers for the same processes.
-    pub fn can_see(self) -> bool {
+    pub(super) fn can_see(self) -> bool {
         let own = std::process::id().to_string();
         self == Reach::Namespace || fs::read_link("/proc/self").is_ok_and(|link| link == Path::new(&own))
     }

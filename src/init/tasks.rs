@@ -8,7 +8,7 @@ use super::orders::Refusal;
 /// What the processes that a supervisor forks besides the preparation do, and what the
 /// supervisor says when it refuses. PID 1 itself calls none of the first three.
 #[derive(Clone, Copy)]
-pub struct Tasks {
+pub(crate) struct Tasks {
     /// Becomes the command with what was decided. If that fails, says so and returns the code
     /// to exit with.
     pub execute_decided: fn(&[u8], Vec<CString>, Option<Refusal>) -> i32,

@@ -25,13 +25,13 @@ fn on_terminal<T>(act: impl FnOnce(BorrowedFd) -> T) -> Option<T> {
 /// Hands the foreground from one process group to another, if it has it.
 ///
 /// Call it with SIGTTOU blocked: a background process may not touch the terminal.
-pub fn hand_over(from: Pid, to: Pid) -> bool {
+pub(super) fn hand_over(from: Pid, to: Pid) -> bool {
     on_terminal(|terminal| tcgetpgrp(terminal) == Ok(from) && tcsetpgrp(terminal, to).is_ok()) == Some(true)
 }
 
 /// Whether a shell on this terminal looks after us and can resume us: the process that started
 /// us is in our session, and in another group.
-pub fn is_job() -> bool {
+pub(super) fn is_job() -> bool {
     let parent = getppid();
     on_terminal(|_| ()).is_some()
         && getsid(Some(parent)) == getsid(None)
@@ -44,7 +44,7 @@ pub fn is_job() -> bool {
 /// job control.
 ///
 /// Call it with SIGTTOU blocked.
-pub fn take_foreground(from: Pid) {
+pub(super) fn take_foreground(from: Pid) {
     if lead_group(Pid::from_raw(0)) {
         hand_over(from, getpgrp());
     }
@@ -52,14 +52,14 @@ pub fn take_foreground(from: Pid) {
 
 /// Makes a process the leader of a group of its own. The parent does it as well, so
 /// that the group is there whichever of the two comes first.
-pub fn lead_group(pid: Pid) -> bool {
+pub(super) fn lead_group(pid: Pid) -> bool {
     setpgid(pid, pid).is_ok()
 }
 
 /// Job control in front of a shell, when `signal` has stopped the command. After ^Z, the shell
 /// waits for the rest of the job to stop as well. If the command wants the terminal, and `fg`
 /// has put us into the foreground, the command gets the terminal.
-pub fn stop_along(child: Pid, signal: i32) {
+pub(super) fn stop_along(child: Pid, signal: i32) {
     let own = getpgrp();
     let wants_terminal = [SIGTTIN, SIGTTOU].contains(&signal);
     if wants_terminal && hand_over(own, child) {

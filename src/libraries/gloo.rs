@@ -4,24 +4,25 @@
 //! the variable, the host's own name decides, see [`super::meeting`].
 
 use super::meeting::Grammar;
-use super::{Library, Remark, Will};
+use super::{Library, LibraryRemark, Will};
 use crate::fabric::Rails;
 
 const VARIABLE: &str = "GLOO_SOCKET_IFNAME";
 
 const GRAMMAR: Grammar = Grammar { library: "Gloo", variable: VARIABLE, list: true, shortest: 2 };
 
-pub const LIBRARY: Library = Library {
+pub(crate) const LIBRARY: Library = Library {
     name: "gloo",
     title: "Gloo",
     filled: &[VARIABLE],
+    gid: &[],
     read: &["GLOO_"],
     is_here: |subject| GRAMMAR.is_here(subject),
     fills: |subject| GRAMMAR.fill(subject).into_iter().collect(),
-    remarks: |subject| GRAMMAR.remarks(subject).into_iter().map(Remark::Meeting).collect(),
+    remarks: |subject| GRAMMAR.remarks(subject).into_iter().map(LibraryRemark::Meeting).collect(),
     will: |subject| GRAMMAR.meeting(subject).map(Will::Meet),
 };
 
-pub fn value(variable: &str, rails: &Rails) -> Option<String> {
+pub(crate) fn value(variable: &str, rails: &Rails) -> Option<String> {
     GRAMMAR.value(variable, rails)
 }

@@ -3,7 +3,7 @@
 //!
 //! Each library beside it ([`ALL`]) has a file with pure functions of the host and the variables:
 //! whether it is in use, which variables it would otherwise get wrong or leave to chance on this
-//! host ([`Fill`]), what is wrong with the user's own values ([`Remark`]), and what it will do in
+//! host ([`Fill`]), what is wrong with the user's own values ([`LibraryRemark`]), and what it will do in
 //! the end ([`Will`]). All of that is data: `plan::words` has the reasons, `findings::libraries`
 //! the findings.
 //!
@@ -11,17 +11,24 @@
 //! the addresses of interfaces (`vrb_getifaddrs` in `prov/verbs/src/verbs_info.c`, 1.17), so it takes an
 //! address of this container; EFA has one GID. tests/vm/guest/ucx.sh asks it.
 
-pub mod gloo;
-pub mod meeting;
+pub(crate) mod exclusions;
+pub(crate) mod gloo;
+pub(crate) mod known;
+mod lead;
+pub(crate) mod meeting;
 mod mooncake;
 pub mod nccl;
+pub(crate) mod node_address;
 mod nvshmem;
-pub mod own_verbs;
-pub mod rccl;
+pub(crate) mod own_verbs;
+mod ray;
+pub(crate) mod rccl;
+mod sglang;
 mod tensorpipe;
+pub(crate) mod traffic_class;
 mod uccl;
 pub mod ucx;
-pub mod vllm;
+pub(crate) mod vllm;
 mod wanted;
 
 use crate::fabric::Rails;
@@ -37,17 +44,19 @@ pub struct Library {
     pub title: &'static str,
     /// The variables that it may get from here.
     pub filled: &'static [&'static str],
+    /// Those of them that lead it to a GID.
+    pub gid: &'static [&'static str],
     /// All variables whose values matter here; one that ends with `_` stands for all that begin
     /// like this.
     pub read: &'static [&'static str],
     /// Whether the image holds it, or the environment shows it in use.
-    pub is_here: fn(&Subject) -> bool,
+    pub is_here: fn(&LibraryContext) -> bool,
     /// What it would get wrong or leave to chance on this host, with the variables of the subject.
-    pub fills: fn(&Subject) -> Vec<Fill>,
+    pub fills: fn(&LibraryContext) -> Vec<Fill>,
     /// What is wrong with the variables of the subject, in this library's own grammar.
-    pub remarks: fn(&Subject) -> Vec<Remark>,
-    /// What it will do with the variables of the subject; `None` where nobody can tell.
-    pub will: fn(&Subject) -> Option<Will>,
+    pub remarks: fn(&LibraryContext) -> Vec<LibraryRemark>,
+    /// What it will do with the variables of the subject; `None` if that is unknown.
+    pub will: fn(&LibraryContext) -> Option<Will>,
 }
 
 /// All libraries beside NCCL. The order is that of the report.
@@ -59,24 +68,35 @@ pub const ALL: &[&Library] = &[
     &mooncake::LIBRARY,
     &uccl::LIBRARY,
     &vllm::LIBRARY,
+    &sglang::LIBRARY,
+    &ray::LIBRARY,
 ];
 
 /// What a library is asked about: a host, the rails of the job, and variables.
-pub struct Subject<'a> {
+pub struct LibraryContext<'a> {
     pub facts: &'a Facts,
     pub rails: &'a Rails<'a>,
     pub values: &'a dyn Fn(&str) -> Option<&'a str>,
-    /// Whether somebody has said that a variable is not to be filled in.
+    /// Whether a setting says that a variable is not to be filled in.
     pub is_kept: &'a dyn Fn(&str) -> bool,
     /// Whether only a conf file of NCCL's has the value of a variable. NCCL puts such values into the
     /// environment of its process when it starts (`src/misc/param.cc`, `setEnvFile`), and until then
     /// no other library sees them.
     pub is_in_conf: &'a dyn Fn(&str) -> bool,
+    /// Whether the value of a variable is a fill of rdma-init's, and not the user's.
+    pub is_filled: &'a dyn Fn(&str) -> bool,
+    /// Whether the configuration lets a library be decided for.
+    pub is_allowed: &'a dyn Fn(&Library) -> bool,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> LibraryContext<'a> {
     pub fn value(&self, variable: &str) -> Option<&'a str> {
         (self.values)(variable)
+    }
+
+    /// Whether rdma-init fills in this variable.
+    pub fn is_filled(&self, variable: &str) -> bool {
+        (self.is_filled)(variable)
     }
 
     /// The value that the environment has when the job starts.
@@ -90,30 +110,34 @@ impl<'a> Subject<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fill {
     pub variable: &'static str,
-    pub value: String,
-    pub why: Why,
+    /// `None` to say that it is left unset on purpose.
+    pub value: Option<String>,
+    pub why: FillReason,
 }
 
 /// Why a variable of a library is filled in: what it would do without.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Why {
+pub enum FillReason {
     /// The library of this title would take the address of the host's name.
     Meeting {
         library: &'static str,
-        named: meeting::Named,
+        named: meeting::NamedHost,
     },
-    Ucx(ucx::Why),
+    Ucx(ucx::UcxReason),
     /// The library of this title opens HCAs itself.
     OwnVerbs {
         library: &'static str,
-        without: own_verbs::Without,
+        without: own_verbs::WithoutVariable,
     },
-    Vllm(vllm::Why),
+    Vllm(vllm::MappingReason),
+    /// It would be filled in, if that did not switch off another feature.
+    LeftTo(exclusions::LeftTo),
+    NodeAddress(node_address::AddressReason),
 }
 
 /// What is wrong with a variable of one of several libraries that are alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct About<W> {
+pub struct SharedRemark<W> {
     /// As people write it.
     pub library: &'static str,
     pub variable: &'static str,
@@ -122,18 +146,21 @@ pub struct About<W> {
 
 /// Something that is wrong with a library's variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Remark {
+pub enum LibraryRemark {
     Meeting(meeting::Remark),
     Ucx(ucx::Remark),
     OwnVerbs(own_verbs::Remark),
     Vllm(vllm::Remark),
+    NodeAddress(node_address::Remark),
 }
 
 /// What a library will do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Will {
-    Meet(meeting::Meeting),
+    Meet(meeting::BootstrapAddress),
     TakeOfUcx(ucx::Taken),
+    /// Each worker of vLLM gives UCX one of these ports, that of its own GPU.
+    TakeOfWorkers(Vec<String>),
 }
 
 /// The library that reads a variable.
@@ -147,8 +174,14 @@ pub fn may_fill(variable: &str) -> bool {
     ALL.iter().any(|library| library.filled.contains(&variable))
 }
 
+/// Whether a variable leads NCCL or another library to a GID.
+pub fn leads_to_gid(variable: &str) -> bool {
+    [nccl::gid::INDEX, nccl::gid::RANGE, nccl::gid::FAMILY].contains(&variable)
+        || ALL.iter().any(|library| library.gid.contains(&variable))
+}
+
 /// The value that makes a library other than NCCL follow the same decisions, for a profile that
-/// asks for it. `None` for a variable that no library here has, and where nothing was decided
+/// asks for it. `None` for a variable that no library here has, and if nothing was decided
 /// that it could follow.
 pub fn value(variable: &str, rails: &Rails) -> Option<String> {
     [gloo::value, nvshmem::value, tensorpipe::value, ucx::value]
@@ -169,5 +202,17 @@ mod tests {
             }
         }
         assert!(of_variable("NCCL_SOCKET_IFNAME").is_none());
+    }
+
+    #[test]
+    fn what_leads_to_a_gid_is_filled() {
+        for library in ALL {
+            for variable in library.gid {
+                assert!(library.filled.contains(variable), "{variable}");
+            }
+            for variable in library.filled.iter().filter(|name| name.ends_with("_GID_INDEX")) {
+                assert!(library.gid.contains(variable), "{variable}");
+            }
+        }
     }
 }

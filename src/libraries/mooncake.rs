@@ -14,9 +14,9 @@
 use super::nccl::number::atoi;
 use super::nccl::version::Version;
 use super::own_verbs::{
-    Remark, What, Without, class_of_nccl, fill, not_here, others, right_index, used_hcas, wrong_slot,
+    Remark, What, WithoutVariable, fill, not_here, others, right_index, roce, used_hcas, wrong_slot,
 };
-use super::{Fill, Library, Remark as OfLibrary, Subject};
+use super::{Fill, Library, LibraryContext, LibraryRemark as OfLibrary, node_address, traffic_class};
 use std::net::IpAddr;
 
 use crate::fabric::Candidate;
@@ -26,13 +26,18 @@ const TITLE: &str = "Mooncake";
 
 const INDEX: &str = "MC_GID_INDEX";
 const OF_NCCL: &str = "NCCL_IB_GID_INDEX";
+/// A number that is no index: Mooncake then looks for a GID itself, and does not read NCCL's variable
+/// (`src/config.cpp`).
+const AUTO: &str = "-1";
 const STORE: &str = "MC_MS_FILTERS";
 const FINDS: &str = "MC_MS_AUTO_DISC";
 const ENGINE: &str = "MC_TE_FILTERS";
 const MTU: &str = "MC_MTU";
-const CLASS: &str = "MC_IB_TC";
+const CLASS: &str = traffic_class::MOONCAKE.name;
 const TCP: &str = "MC_FORCE_TCP";
 const PORT: &str = "MC_IB_PORT";
+/// The name or the address of this node, as SGLang and LMCache give it to the Store.
+const HOST: &str = "MOONCAKE_LOCAL_HOSTNAME";
 
 /// The first release that is known to read `MC_TE_FILTERS`.
 const FILTERS_ENGINE: Version = Version::new(0, 3, 13);
@@ -41,30 +46,34 @@ const RANKS_GIDS: Version = Version::new(0, 3, 12);
 /// The first that reads `MC_IB_TC`.
 const HAS_CLASS: Version = Version::new(0, 3, 8);
 
-pub const LIBRARY: Library = Library {
+pub(super) const LIBRARY: Library = Library {
     name: "mooncake",
     title: TITLE,
     filled: &[INDEX, STORE, ENGINE, CLASS, PORT],
-    read: &["MC_"],
+    gid: &[INDEX],
+    read: &["MC_", HOST],
     is_here,
     fills,
-    remarks: |subject| remarks(subject).into_iter().map(OfLibrary::OwnVerbs).collect(),
+    remarks: |subject| {
+        let of_host = node_address::of_host(subject, TITLE, HOST).map(OfLibrary::NodeAddress);
+        remarks(subject).into_iter().map(OfLibrary::OwnVerbs).chain(of_host).collect()
+    },
     will: |_| None,
 };
 
-fn release(subject: &Subject) -> Option<Version> {
+fn release(subject: &LibraryContext) -> Option<Version> {
     let image = subject.facts.image.as_ref()?;
     let mut packages = image.packages.iter();
     let package = packages.find(|package| package.name.starts_with("mooncake-transfer-engine"))?;
     Version::parse(&package.version)
 }
 
-fn is_here(subject: &Subject) -> bool {
+fn is_here(subject: &LibraryContext) -> bool {
     let is_set = |name: &&str| subject.value(name).is_some();
     release(subject).is_some() || [INDEX, STORE, FINDS, ENGINE, MTU, CLASS, TCP, PORT].iter().any(is_set)
 }
 
-fn fills(subject: &Subject) -> Vec<Fill> {
+fn fills(subject: &LibraryContext) -> Vec<Fill> {
     let is_set = |name: &str| subject.value(name).is_some();
     let release = release(subject);
     let mut fills = Vec::new();
@@ -77,7 +86,7 @@ fn fills(subject: &Subject) -> Vec<Fill> {
         let reads_engine = release.is_some_and(|release| release >= FILTERS_ENGINE);
         for variable in [Some(STORE), reads_engine.then_some(ENGINE)].into_iter().flatten() {
             if !is_set(variable) {
-                fills.push(fill(TITLE, variable, hcas.join(","), Without::Ports(strangers.clone())));
+                fills.push(fill(TITLE, variable, hcas.join(","), WithoutVariable::Ports(strangers.clone())));
             }
         }
     }
@@ -88,20 +97,30 @@ fn fills(subject: &Subject) -> Vec<Fill> {
         && let Some((port, slot)) = wrong_slot(subject, |candidate| taken(subject, port, candidate))
         && let Some(index) = right_index(subject)
     {
-        fills.push(fill(TITLE, INDEX, index.to_string(), Without::Slot { port, slot }));
+        fills.push(fill(TITLE, INDEX, index.to_string(), WithoutVariable::Slot { port, slot }));
+    }
+    // Mooncake follows the index that NCCL is given here, which may be wrong once the table changes.
+    let follows =
+        subject.is_filled(OF_NCCL) && !is_set(INDEX) && fills.iter().all(|fill| fill.variable != INDEX);
+    let by_itself = |candidate: &Candidate| found(subject, port, candidate);
+    if follows
+        && wrong_slot(subject, by_itself).is_none()
+        && roce(subject).any(|port| by_itself(port).is_some())
+    {
+        fills.push(fill(TITLE, INDEX, AUTO.to_owned(), WithoutVariable::Pin(OF_NCCL)));
     }
     if release.is_none_or(|release| release >= HAS_CLASS) {
-        fills.extend(class_of_nccl(subject, TITLE, CLASS));
+        fills.extend(traffic_class::of_job(subject, &traffic_class::MOONCAKE));
     }
     if !is_set(PORT) && port != 1 {
-        fills.push(fill(TITLE, PORT, port.to_string(), Without::Port(1)));
+        fills.push(fill(TITLE, PORT, port.to_string(), WithoutVariable::Port(1)));
     }
     fills
 }
 
-/// The port that it takes of each HCA, or is to take: the one that all HCAs of the job use, if nobody
+/// The port that it takes of each HCA, or is to take: the one that all HCAs of the job use, if no variable
 /// has said another one.
-fn port_of(subject: &Subject, may_fill: bool) -> u32 {
+fn port_of(subject: &LibraryContext, may_fill: bool) -> u32 {
     let set = subject.in_environment(PORT).map(atoi).filter(|port| (0..256).contains(port));
     if let Some(port) = set.and_then(|port| u32::try_from(port).ok()) {
         return port;
@@ -114,13 +133,21 @@ fn port_of(subject: &Subject, may_fill: bool) -> u32 {
 
 /// The slot of `MC_GID_INDEX` or of NCCL's variable, else the one that it finds itself; `None` on a
 /// port that it does not take.
-fn taken(subject: &Subject, number: u32, port: &Candidate) -> Option<i64> {
+fn taken(subject: &LibraryContext, number: u32, port: &Candidate) -> Option<i64> {
     if port.port.number != number {
         return None;
     }
     let set = subject.in_environment(INDEX).or_else(|| subject.in_environment(OF_NCCL)).map(atoi);
-    if let Some(index) = set.filter(|index| (0..256).contains(index)) {
-        return Some(index);
+    match set.filter(|index| (0..256).contains(index)) {
+        Some(index) => Some(index),
+        None => found(subject, number, port),
+    }
+}
+
+/// The slot that it finds itself; `None` on a port that it does not take.
+fn found(subject: &LibraryContext, number: u32, port: &Candidate) -> Option<i64> {
+    if port.port.number != number {
+        return None;
     }
     if release(subject).is_none_or(|release| release >= RANKS_GIDS) {
         let ranked = port.port.gids.slots.iter().filter_map(|gid| Some((rank(gid)?, gid.index)));
@@ -164,7 +191,7 @@ fn rank(gid: &Gid) -> Option<u8> {
     })
 }
 
-fn remarks(subject: &Subject) -> Vec<Remark> {
+fn remarks(subject: &LibraryContext) -> Vec<Remark> {
     let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
     let remark = |variable, what| Remark { library: TITLE, variable, what };
     let mut remarks = Vec::new();

@@ -5,24 +5,23 @@
 //!   those for each GPU the nearest by the PCI tree (`nvshmemi_get_devices_by_distance`).
 //!   `NVSHMEM_HCA_LIST` has whole names, with or without a port; `^` before it excludes.
 //! * The GID is searched as NCCL 2.26 and later do it (`ib_get_gid_index`). No variable of NCCL's
-//!   counts.
+//!   counts. The search is led by a family and a range if these are enough ([`super::lead`]).
 //! * IBGDA, the transport that GPUs start, opens only HCAs that have `mlx5` in their names, or what
 //!   `NVSHMEM_HCA_PREFIX` says (3.4.5 reads it, 3.2.5 does not). A GPU rings the doorbell of an HCA
-//!   itself where NVIDIA's driver allows it, else the CPU does (`NVSHMEM_IBGDA_NIC_HANDLER`).
+//!   itself if NVIDIA's driver allows it, else the CPU does (`NVSHMEM_IBGDA_NIC_HANDLER`).
 //! * IBGDA makes its queue pairs through DEVX. That needs no capability: libmlx5 asks for DEVX whenever
-//!   it opens an HCA (`providers/mlx5/mlx5.c`, `mlx5_alloc_context`), and mlx5_ib gives it where the
-//!   firmware has it (`devx.c`, `mlx5_ib_devx_create`; CAP_NET_RAW adds raw Ethernet alone). Whoever may
-//!   open the uverbs node and pin memory may use it, and findings of their own tell of both.
+//!   it opens an HCA (`providers/mlx5/mlx5.c`, `mlx5_alloc_context`), and mlx5_ib grants it if the
+//!   firmware has it (`devx.c`, `mlx5_ib_devx_create`; CAP_NET_RAW adds raw Ethernet alone). A process that
+//!   may open the uverbs node and pin memory may use it. Other findings report if it may not.
 //! * Processes meet as those of NCCL do (`bootstrap_uid`, `ncclFindInterfaces`).
 
 use super::nccl::number::atoi;
 use super::nccl::version::Version;
 use super::nccl::{gid, interfaces};
 use super::own_verbs::{
-    Remark, What, Without, class_of_nccl, fill, is_on, not_here, of_interface, right_index, strangers,
-    wrong_slot,
+    Remark, What, WithoutVariable, fill, is_on, not_here, of_interface, right_index, strangers, wrong_slot,
 };
-use super::{Fill, Library, Remark as OfLibrary, Subject};
+use super::{Fill, Library, LibraryContext, LibraryRemark as OfLibrary, lead, traffic_class};
 use crate::fabric::interface::obstacle;
 use crate::fabric::{Candidate, Rails};
 
@@ -35,17 +34,20 @@ const INDEX: &str = "NVSHMEM_IB_GID_INDEX";
 const RANGE: &str = "NVSHMEM_IB_ADDR_RANGE";
 const FAMILY: &str = "NVSHMEM_IB_ADDR_FAMILY";
 const ROCE_VERSION: &str = "NVSHMEM_IB_ROCE_VERSION_NUM";
-const CLASS: &str = "NVSHMEM_IB_TRAFFIC_CLASS";
+const CLASS: &str = traffic_class::NVSHMEM.name;
 const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
 const HANDLER: &str = "NVSHMEM_IBGDA_NIC_HANDLER";
+const REMOTE: &str = "NVSHMEM_REMOTE_TRANSPORT";
 const INTERFACE: &str = "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME";
 
 /// Leads to an interface by the address in it, whatever [`INTERFACE`] says.
 const SESSION: &str = "NVSHMEM_BOOTSTRAP_UID_SESSION_ID";
-/// The error where no interface fits (`bootstrap_net_init` in
+/// The error if no interface fits (`bootstrap_net_init` in
 /// `src/modules/bootstrap/uid/bootstrap_uid.cpp`).
 const NO_INTERFACE: &str = "No socket interface found";
 
+/// The first release that is known to search for a GID itself.
+const HAS_SEARCH: Version = Version::new(3, 1, 0);
 /// The first release that is known to read [`PREFIX`].
 const HAS_PREFIX: Version = Version::new(3, 4, 5);
 /// The NCCL that searches for a GID alike.
@@ -53,10 +55,11 @@ const SEARCHES_AS: Version = Version::new(2, 27, 7);
 /// The NCCL from which the search for an interface was taken.
 const MEETS_AS: Version = Version::new(2, 19, 3);
 
-pub const LIBRARY: Library = Library {
+pub(super) const LIBRARY: Library = Library {
     name: "nvshmem",
     title: TITLE,
     filled: &[HCAS, INDEX, RANGE, FAMILY, CLASS, PREFIX, INTERFACE],
+    gid: &[INDEX, RANGE, FAMILY],
     read: &["NVSHMEM_"],
     is_here,
     fills,
@@ -64,12 +67,12 @@ pub const LIBRARY: Library = Library {
     will: |_| None,
 };
 
-fn has(subject: &Subject, start: &str) -> bool {
+fn has(subject: &LibraryContext, start: &str) -> bool {
     let image = subject.facts.image.as_ref();
     image.is_some_and(|image| image.packages.iter().any(|package| package.name.starts_with(start)))
 }
 
-fn is_here(subject: &Subject) -> bool {
+fn is_here(subject: &LibraryContext) -> bool {
     let is_set = |name: &&str| subject.value(name).is_some();
     let image = subject.facts.image.as_ref();
     image.is_some_and(|image| !image.nvshmem.is_empty())
@@ -78,36 +81,30 @@ fn is_here(subject: &Subject) -> bool {
         || [HCAS, HCA_MAP, IN_TURN, INDEX, CLASS, INTERFACE].iter().any(is_set)
 }
 
-fn fills(subject: &Subject) -> Vec<Fill> {
+fn fills(subject: &LibraryContext) -> Vec<Fill> {
     let is_set = |name: &str| subject.value(name).is_some();
     let mut fills = Vec::new();
     let strangers = strangers(subject);
     if !is_set(HCAS) && !is_set(HCA_MAP) && !strangers.is_empty() {
         let names = subject.rails.port_names();
         if !names.is_empty() {
-            fills.push(fill(TITLE, HCAS, names.join(","), Without::Ports(strangers)));
+            fills.push(fill(TITLE, HCAS, names.join(","), WithoutVariable::Ports(strangers)));
         }
     }
     let steers = [INDEX, RANGE, FAMILY, ROCE_VERSION].iter().any(|name| is_set(name));
     if !steers && let Some((port, slot)) = wrong_slot(subject, |port| taken(subject, port)) {
-        let without = || Without::Slot { port: port.clone(), slot };
-        match right_index(subject) {
-            Some(index) => fills.push(fill(TITLE, INDEX, index.to_string(), without())),
-            // What leads NCCL's search to the right slots leads this one.
-            None => {
-                for (variable, of_nccl) in [(RANGE, gid::RANGE), (FAMILY, gid::FAMILY)] {
-                    let value = subject.value(of_nccl).map(str::to_owned);
-                    fills.extend(value.map(|value| fill(TITLE, variable, value, without())));
-                }
-            }
-        }
+        let without = || WithoutVariable::Slot { port: port.clone(), slot };
+        let index = || Some((INDEX, right_index(subject)?.to_string()));
+        let searches = release(subject) >= Some(HAS_SEARCH);
+        let values = lead::by_lead_or(subject, searches, SEARCHES_AS, |_| true, [FAMILY, RANGE], index);
+        fills.extend(values.into_iter().map(|(variable, value)| fill(TITLE, variable, value, without())));
     }
     if let Some(renamed) = renamed(subject).filter(|_| release(subject) >= Some(HAS_PREFIX))
         && let Some(prefix) = common_start(subject)
     {
-        fills.push(fill(TITLE, PREFIX, prefix, Without::Name(renamed)));
+        fills.push(fill(TITLE, PREFIX, prefix, WithoutVariable::Name(renamed)));
     }
-    fills.extend(class_of_nccl(subject, TITLE, CLASS));
+    fills.extend(traffic_class::of_job(subject, &traffic_class::NVSHMEM));
     let meets = interfaces::first(&subject.facts.net, |_| None, MEETS_AS).map(|endpoint| endpoint.interface);
     if let (Some(wanted), Ok(meets), false) = (subject.rails.interface, meets, is_set(INTERFACE))
         && meets != wanted
@@ -116,12 +113,17 @@ fn fills(subject: &Subject) -> Vec<Fill> {
     {
         // The grammar is NCCL's.
         let of_nccl = subject.value("NCCL_SOCKET_IFNAME").filter(|value| value.len() > 1);
-        fills.push(fill(TITLE, INTERFACE, of_nccl.unwrap_or(wanted).to_owned(), Without::Interface(meets)));
+        fills.push(fill(
+            TITLE,
+            INTERFACE,
+            of_nccl.unwrap_or(wanted).to_owned(),
+            WithoutVariable::Interface(meets),
+        ));
     }
     fills
 }
 
-fn release(subject: &Subject) -> Option<Version> {
+fn release(subject: &LibraryContext) -> Option<Version> {
     let image = subject.facts.image.as_ref()?;
     let package = image.packages.iter().find(|package| package.name.starts_with("nvidia-nvshmem"));
     let of_file = || image.nvshmem.iter().find_map(|library| library.version.as_deref());
@@ -129,20 +131,20 @@ fn release(subject: &Subject) -> Option<Version> {
 }
 
 /// An HCA of the job that IBGDA passes over for its name. DeepEP goes over IBGDA.
-fn renamed(subject: &Subject) -> Option<String> {
+fn renamed(subject: &LibraryContext) -> Option<String> {
     let wanted = has(subject, "deep-ep") && subject.value(PREFIX).is_none();
     let renamed = of_mlx5(subject).find(|port| !port.hca.name.contains("mlx5"));
     renamed.filter(|_| wanted).map(|port| port.hca.name.clone())
 }
 
 /// The ports of the job that IBGDA can use.
-fn of_mlx5<'a, 'r>(subject: &'r Subject<'a>) -> impl Iterator<Item = &'r Candidate<'a>> {
+fn of_mlx5<'a, 'r>(subject: &'r LibraryContext<'a>) -> impl Iterator<Item = &'r Candidate<'a>> {
     let used = subject.rails.ports.iter().filter(|port| port.is_used());
     used.filter(|port| port.hca.driver.as_deref() == Some("mlx5_core"))
 }
 
 /// What the names of all HCAs of the job begin with.
-fn common_start(subject: &Subject) -> Option<String> {
+fn common_start(subject: &LibraryContext) -> Option<String> {
     let used = subject.rails.ports.iter().filter(|port| port.is_used()).map(|port| port.hca.name.as_str());
     let shared = |one: &str, other: &str| -> String {
         one.chars().zip(other.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
@@ -152,7 +154,7 @@ fn common_start(subject: &Subject) -> Option<String> {
 }
 
 /// The slot that its search ends on, with its own variables in place of NCCL's.
-fn taken(subject: &Subject, port: &Candidate) -> Option<i64> {
+fn taken(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     let get = |name: &str| match name {
         gid::INDEX => subject.value(INDEX),
         gid::RANGE => subject.value(RANGE),
@@ -165,7 +167,7 @@ fn taken(subject: &Subject, port: &Candidate) -> Option<i64> {
 
 /// Whether a list leaves the library no port of the job: `mlx5_0`, `mlx5_0:1`, `mlx5_0:1:2`, or `^` and
 /// those to leave out.
-fn leaves_none(subject: &Subject, list: &str) -> bool {
+fn leaves_none(subject: &LibraryContext, list: &str) -> bool {
     let (excluded, list) = match list.strip_prefix('^') {
         Some(rest) => (true, rest),
         None => (false, list),
@@ -181,7 +183,7 @@ fn leaves_none(subject: &Subject, list: &str) -> bool {
     used.peek().is_some() && used.all(|port| is_named(port) == excluded)
 }
 
-fn remarks(subject: &Subject) -> Vec<Remark> {
+fn remarks(subject: &LibraryContext) -> Vec<Remark> {
     let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
     let remark = |variable, what| Remark { library: TITLE, variable, what };
     let mut remarks = Vec::new();
@@ -217,6 +219,11 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
     {
         remarks.push(remark(PREFIX, What::NoneOfTheJob { follows_nccl: false }));
     }
+    // Its name is compared in any case (`src/host/transport/transport.cpp`).
+    let nodes = subject.facts.platform.nodes.map(|nodes| nodes.count);
+    if value(REMOTE).is_some_and(|value| value.eq_ignore_ascii_case("none")) && used > 0 && nodes != Some(1) {
+        remarks.push(remark(REMOTE, What::NoRemote { of_several: nodes.is_some() }));
+    }
     let wanted = value(INTERFACE).filter(|_| value(SESSION).is_none());
     let of_interface = of_interface(subject, wanted, MEETS_AS, NO_INTERFACE, false);
     remarks.extend(of_interface.map(|what| remark(INTERFACE, what)));
@@ -238,7 +245,7 @@ fn remarks(subject: &Subject) -> Vec<Remark> {
     remarks
 }
 
-pub fn value(variable: &str, rails: &Rails) -> Option<String> {
+pub(super) fn value(variable: &str, rails: &Rails) -> Option<String> {
     match variable {
         HCAS => Some(rails.port_names().join(",")).filter(|list| !list.is_empty()),
         INDEX => rails.gid_index.map(|index| index.to_string()),

@@ -3,33 +3,38 @@
 
 use super::nccl::devices::visible;
 use super::nccl::interfaces;
-use super::nccl::number::strtoll;
 use super::nccl::version::Version;
-use super::{Fill, Subject, Why};
+use super::{Fill, FillReason, LibraryContext};
+use crate::fabric::Candidate;
 use crate::fabric::distance::of_hca;
-use crate::fabric::gid::{Rail, common_index, of_one_family, rails};
-use crate::fabric::{Candidate, own_slots};
+use crate::fabric::gid::{OwnAddresses, common_index, of_one_family, rails};
 use crate::facts::rdma::LinkLayer;
 
 /// What the library would do without the variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Without {
+pub enum WithoutVariable {
     /// It may take these ports, which the job leaves out.
     Ports(Vec<String>),
     /// It would take this slot of this port, which has no GID of this container.
     Slot { port: String, slot: i64 },
     /// Its traffic would be of another class than that of NCCL, whose variable this is.
     Class(&'static str),
+    /// Its queue pairs would be of this class, and not of the one that the administrator has set on the
+    /// ports.
+    ClassOfPorts { takes: u8 },
     /// It would pass over this HCA for its name.
     Name(String),
     /// Its processes would meet on this interface.
     Interface(String),
     /// It would take this port of an HCA, which the job does not use.
     Port(u32),
+    /// It would follow the index of this variable, which may be wrong once the table changes, and finds the
+    /// right slots itself.
+    Pin(&'static str),
 }
 
 /// What is wrong with a variable of such a library.
-pub type Remark = super::About<What>;
+pub(crate) type Remark = super::SharedRemark<What>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
@@ -64,50 +69,46 @@ pub enum What {
     Ends { values: &'static str },
     /// The library does without RDMA, for any value or for this one.
     Tcp { whatever: bool },
+    /// The value turns off every transport between nodes. Whether the job is known to have several.
+    NoRemote { of_several: bool },
     /// This release passes over an HCA for its name, and no variable helps.
     Renamed { hca: String, release: String },
     /// NVIDIA's driver does not let a GPU ring the doorbell of an HCA.
     Doorbell,
 }
 
-pub fn fill(library: &'static str, variable: &'static str, value: String, without: Without) -> Fill {
-    Fill { variable, value, why: Why::OwnVerbs { library, without } }
+pub(crate) fn fill(
+    library: &'static str,
+    variable: &'static str,
+    value: String,
+    without: WithoutVariable,
+) -> Fill {
+    Fill { variable, value: Some(value), why: FillReason::OwnVerbs { library, without } }
 }
 
-/// The traffic class of NCCL for a library's own variable, where nobody has set that.
-pub fn class_of_nccl(subject: &Subject, library: &'static str, variable: &'static str) -> Option<Fill> {
-    const OF_NCCL: &str = "NCCL_IB_TC";
-    // NCCL reads 0x6a and 0152 as C does. Most others read decimal numbers alone.
-    let class = strtoll(subject.value(OF_NCCL)?).filter(|class| (1..256).contains(class))?;
-    let is_free = subject.value(variable).is_none() && roce(subject).next().is_some();
-    is_free.then(|| fill(library, variable, class.to_string(), Without::Class(OF_NCCL)))
-}
-
-/// The slot that is right on all used RoCE ports, whatever the user has told NCCL.
-pub fn right_index(subject: &Subject) -> Option<u32> {
-    let with_slots = || -> Vec<Rail> {
-        let rails = rails(subject.facts, subject.rails.ports);
-        rails.into_iter().filter(|rail| !rail.slots.is_empty()).collect()
-    };
-    subject.rails.gid_index.or_else(|| common_index(&of_one_family(&with_slots())))
+/// The slot that is right on all used RoCE ports, whatever the user has told NCCL. There is none if a port
+/// has no GID of this container.
+pub(crate) fn right_index(subject: &LibraryContext) -> Option<u32> {
+    let rails = || rails(subject.facts, subject.rails.ports);
+    subject.rails.gid_index.or_else(|| common_index(&of_one_family(&rails())))
 }
 
 /// The HCAs of the job.
-pub fn used_hcas<'r>(subject: &'r Subject) -> Vec<&'r str> {
+pub(crate) fn used_hcas<'r>(subject: &'r LibraryContext) -> Vec<&'r str> {
     let used = subject.rails.ports.iter().filter(|port| port.is_used());
     let mut names: Vec<&str> = used.map(|port| port.hca.name.as_str()).collect();
     names.dedup();
     names
 }
 
-/// The ports that the job leaves out, and that whoever asks libibverbs alone could use.
-pub fn others<'a, 'r>(subject: &'r Subject<'a>) -> impl Iterator<Item = &'r Candidate<'a>> {
+/// The ports that the job skips, and that a library which asks only libibverbs could use.
+pub(crate) fn others<'a, 'r>(subject: &'r LibraryContext<'a>) -> impl Iterator<Item = &'r Candidate<'a>> {
     subject.rails.ports.iter().filter(|port| !port.is_used() && visible(port.hca, port.port))
 }
 
 /// The ports that the job leaves out, and that would be taken for a GPU: those that are as near as
-/// the nearest of the job. Where the places are not known, any.
-pub fn strangers(subject: &Subject) -> Vec<String> {
+/// the nearest of the job. If the positions are unknown, any.
+pub(crate) fn strangers(subject: &LibraryContext) -> Vec<String> {
     let gpus = &subject.facts.gpu.devices;
     let used = || subject.rails.ports.iter().filter(|port| port.is_used());
     let may_be_taken = |other: &&Candidate| {
@@ -125,16 +126,20 @@ pub fn strangers(subject: &Subject) -> Vec<String> {
 }
 
 /// The used RoCE ports.
-pub fn roce<'a, 'r>(subject: &'r Subject<'a>) -> impl Iterator<Item = &'r Candidate<'a>> {
+pub(crate) fn roce<'a, 'r>(subject: &'r LibraryContext<'a>) -> impl Iterator<Item = &'r Candidate<'a>> {
     let is_roce = |port: &&Candidate| port.is_used() && port.port.link_layer == LinkLayer::Ethernet;
     subject.rails.ports.iter().filter(is_roce)
 }
 
 /// The first used RoCE port on which the slot that a library takes has no GID of this container.
 /// Ports without any such GID do not count: no slot would be right.
-pub fn wrong_slot(subject: &Subject, taken: impl Fn(&Candidate) -> Option<i64>) -> Option<(String, i64)> {
+pub(crate) fn wrong_slot(
+    subject: &LibraryContext,
+    taken: impl Fn(&Candidate) -> Option<i64>,
+) -> Option<(String, i64)> {
+    let own = OwnAddresses::of(subject.facts);
     roce(subject).find_map(|port| {
-        let right = own_slots(subject.facts, port.port);
+        let right = own.slots(port.port);
         let slot = taken(port)?;
         let is_wrong = !right.is_empty() && !right.iter().any(|gid| i64::from(gid.index) == slot);
         is_wrong.then(|| (port.name(), slot))
@@ -142,15 +147,15 @@ pub fn wrong_slot(subject: &Subject, taken: impl Fn(&Candidate) -> Option<i64>) 
 }
 
 /// The names that no HCA here has.
-pub fn not_here<'v>(subject: &Subject, names: impl Iterator<Item = &'v str>) -> Vec<String> {
+pub(crate) fn not_here<'v>(subject: &LibraryContext, names: impl Iterator<Item = &'v str>) -> Vec<String> {
     let is_here = |name: &str| subject.facts.rdma.iter().any(|hca| hca.name == name);
     names.filter(|name| !name.is_empty() && !is_here(name)).map(str::to_owned).collect()
 }
 
 /// What is wrong with the variable for the interface on which processes meet, in the grammar of an NCCL;
-/// the library ends with the message `says` where no interface fits.
-pub fn of_interface(
-    subject: &Subject,
+/// the library fails with the message `says` if no interface fits.
+pub(crate) fn of_interface(
+    subject: &LibraryContext,
     wanted: Option<&str>,
     grammar: Version,
     says: &'static str,
@@ -167,6 +172,6 @@ pub fn of_interface(
 }
 
 /// Whether a switch is on, as programs usually read one.
-pub fn is_on(value: &str) -> bool {
+pub(crate) fn is_on(value: &str) -> bool {
     !matches!(value.trim().to_ascii_lowercase().as_str(), "" | "0" | "false" | "no" | "off" | "n" | "f")
 }

@@ -110,19 +110,19 @@ const VARIABLES: &[&str] = &[
 
 /// Whether RCCL is known to read a variable of this name.
 #[must_use]
-pub fn knows(name: &str) -> bool {
+pub(crate) fn knows(name: &str) -> bool {
     VARIABLES.contains(&name)
 }
 
 /// The known name that a misspelt one was probably meant to be.
 #[must_use]
-pub fn nearest(name: &str) -> Option<&'static str> {
+pub(crate) fn nearest(name: &str) -> Option<&'static str> {
     variables::nearest_of(VARIABLES.iter().copied(), name)
 }
 
 /// The first release of ROCm that has this RCCL; `None` for a version that is not known.
 #[must_use]
-pub fn rocm(version: &str) -> Option<&'static str> {
+pub(crate) fn rocm(version: &str) -> Option<&'static str> {
     let version = Version::parse(version)?;
     RELEASES.iter().find(|(known, _)| *known == version).map(|(_, rocm)| *rocm)
 }

@@ -7,8 +7,8 @@
 //!   GPU (`p2p/rdma/rdma_device.cc`, `get_best_dev_idx`).
 //! * The plugin finds its GID as NCCL 2.21 does, with NCCL's variables (`collective/rdma/util_rdma.h`).
 //!   EP searches alike, with `UCCL_IB_...` in place of `NCCL_IB_...` (`ep/include/rdma_util.hpp`). P2P
-//!   takes `UCCL_P2P_RDMA_GID_INDEX`, else the first RoCE v2 with IPv4, else the first RoCE v2, whoever
-//!   has the address (`p2p/rdma/rdma_context.cc`, `detect_gid`).
+//!   takes `UCCL_P2P_RDMA_GID_INDEX`, else the first RoCE v2 with IPv4, else the first RoCE v2, even if
+//!   the address is another host's (`p2p/rdma/rdma_context.cc`, `detect_gid`).
 //! * P2P and EP take port 1 alone (`p2p/util/common.h`, `kPortNum`).
 //! * Processes meet where NCCL's do; `UCCL_SOCKET_IFNAME` comes before NCCL's variable
 //!   (`include/util/net.h`, `find_interfaces`).
@@ -18,10 +18,10 @@ use super::nccl::list::Pattern;
 use super::nccl::number::atoi;
 use super::nccl::version::Version;
 use super::own_verbs::{
-    Remark, What, Without, class_of_nccl, fill, not_here, of_interface, right_index, strangers, used_hcas,
+    Remark, What, WithoutVariable, fill, not_here, of_interface, right_index, strangers, used_hcas,
     wrong_slot,
 };
-use super::{Fill, Library, Remark as OfLibrary, Subject};
+use super::{Fill, Library, LibraryContext, LibraryRemark as OfLibrary, lead, traffic_class};
 use crate::fabric::Candidate;
 use crate::facts::gid::{Gid, GidType};
 
@@ -31,7 +31,7 @@ const HCAS: &str = "UCCL_IB_HCA";
 const INTERFACE: &str = "UCCL_SOCKET_IFNAME";
 const P2P_HCAS: &str = "UCCL_P2P_RDMA_DEV";
 const P2P_INDEX: &str = "UCCL_P2P_RDMA_GID_INDEX";
-const P2P_CLASS: &str = "UCCL_P2P_RDMA_TC";
+const P2P_CLASS: &str = traffic_class::UCCL_P2P.name;
 const P2P_OVER: &str = "UCCL_P2P_TRANSPORT";
 const EP_INDEX: &str = "UCCL_IB_GID_INDEX";
 const EP_RANGE: &str = "UCCL_IB_ADDR_RANGE";
@@ -39,19 +39,20 @@ const EP_FAMILY: &str = "UCCL_IB_ADDR_FAMILY";
 const EP_ROCE_VERSION: &str = "UCCL_IB_ROCE_VERSION_NUM";
 /// What leads EP's search.
 const OF_EP: [&str; 4] = [EP_INDEX, EP_RANGE, EP_FAMILY, EP_ROCE_VERSION];
-const EP_CLASS: &str = "UCCL_IB_TC";
+const EP_CLASS: &str = traffic_class::UCCL_EP.name;
 
-/// The error where no interface fits (`include/util/net.h`).
+/// The error if no interface fits (`include/util/net.h`).
 const NO_INTERFACE: &str = "No IP interface found";
 
 /// The NCCL whose search for a GID, an interface and names it has.
 const SEARCHES_AS: Version = Version::new(2, 27, 7);
 const MEETS_AS: Version = Version::new(2, 19, 3);
 
-pub const LIBRARY: Library = Library {
+pub(super) const LIBRARY: Library = Library {
     name: "uccl",
     title: TITLE,
-    filled: &[P2P_HCAS, P2P_INDEX, P2P_CLASS, EP_INDEX, EP_CLASS],
+    filled: &[P2P_HCAS, P2P_INDEX, P2P_CLASS, EP_INDEX, EP_FAMILY, EP_RANGE, EP_CLASS],
+    gid: &[P2P_INDEX, EP_INDEX, EP_FAMILY, EP_RANGE],
     read: &["UCCL_"],
     is_here,
     fills,
@@ -59,37 +60,43 @@ pub const LIBRARY: Library = Library {
     will: |_| None,
 };
 
-fn is_here(subject: &Subject) -> bool {
+fn is_here(subject: &LibraryContext) -> bool {
     let is_set = |name: &&str| subject.value(name).is_some();
     subject.facts.image.as_ref().is_some_and(|image| image.packages("uccl").next().is_some())
         || [HCAS, INTERFACE, P2P_HCAS, P2P_INDEX, P2P_OVER, EP_INDEX].iter().any(is_set)
 }
 
-fn fills(subject: &Subject) -> Vec<Fill> {
+fn fills(subject: &LibraryContext) -> Vec<Fill> {
     let is_set = |name: &str| subject.value(name).is_some();
     let mut fills = Vec::new();
     let strangers = strangers(subject);
     if let (false, [alone], false) = (strangers.is_empty(), used_hcas(subject).as_slice(), is_set(P2P_HCAS)) {
-        fills.push(fill(TITLE, P2P_HCAS, (*alone).to_owned(), Without::Ports(strangers)));
+        fills.push(fill(TITLE, P2P_HCAS, (*alone).to_owned(), WithoutVariable::Ports(strangers)));
     }
-    for (variable, taken, steers) in [
-        (P2P_INDEX, p2p_slot as fn(&Subject, &Candidate) -> Option<i64>, &OF_EP[..0]),
-        (EP_INDEX, ep_slot, &OF_EP[..]),
-    ] {
-        let is_steered = is_set(variable) || steers.iter().any(|name| is_set(name));
-        if !is_steered
-            && let Some((port, slot)) = wrong_slot(subject, |port| taken(subject, port))
-            && let Some(index) = right_index(subject)
-        {
-            fills.push(fill(TITLE, variable, index.to_string(), Without::Slot { port, slot }));
-        }
+    let index = |variable| Some((variable, right_index(subject)?.to_string()));
+    // P2P has nothing but an index.
+    if !is_set(P2P_INDEX)
+        && let Some((port, slot)) = wrong_slot(subject, |port| p2p_slot(subject, port))
+        && let Some((variable, value)) = index(P2P_INDEX)
+    {
+        fills.push(fill(TITLE, variable, value, WithoutVariable::Slot { port, slot }));
     }
-    fills.extend([P2P_CLASS, EP_CLASS].into_iter().filter_map(|name| class_of_nccl(subject, TITLE, name)));
+    if !OF_EP.iter().any(|name| is_set(name))
+        && let Some((port, slot)) = wrong_slot(subject, |port| ep_slot(subject, port))
+    {
+        let without = || WithoutVariable::Slot { port: port.clone(), slot };
+        let is_taken = |number| number == 1;
+        let values =
+            lead::by_lead_or(subject, true, SEARCHES_AS, is_taken, [EP_FAMILY, EP_RANGE], || index(EP_INDEX));
+        fills.extend(values.into_iter().map(|(variable, value)| fill(TITLE, variable, value, without())));
+    }
+    let classes = [&traffic_class::UCCL_P2P, &traffic_class::UCCL_EP].into_iter();
+    fills.extend(classes.filter_map(|variable| traffic_class::of_job(subject, variable)));
     fills
 }
 
 /// The slot that P2P takes; `None` on a port that it does not use.
-fn p2p_slot(subject: &Subject, port: &Candidate) -> Option<i64> {
+fn p2p_slot(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     if port.port.number != 1 {
         return None;
     }
@@ -103,7 +110,7 @@ fn p2p_slot(subject: &Subject, port: &Candidate) -> Option<i64> {
 }
 
 /// The slot that EP's search ends on.
-fn ep_slot(subject: &Subject, port: &Candidate) -> Option<i64> {
+fn ep_slot(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
     let own = |name: &str| match name {
         gid::INDEX => subject.in_environment(EP_INDEX),
         gid::RANGE => subject.in_environment(EP_RANGE),
@@ -114,9 +121,9 @@ fn ep_slot(subject: &Subject, port: &Candidate) -> Option<i64> {
     (port.port.number == 1).then(|| gid::index(&port.port.gids, own, SEARCHES_AS).ok())?
 }
 
-/// What is wrong with the HCAs of P2P. Where no entry of the list fits, P2P takes those that it would take
+/// What is wrong with the HCAs of P2P. If no entry of the list fits, P2P takes those that it would take
 /// without (`p2p/rdma/rdma_device.cc`).
-fn of_p2p(subject: &Subject) -> Vec<What> {
+fn of_p2p(subject: &LibraryContext) -> Vec<What> {
     let value = subject.value(P2P_HCAS);
     let entries = || value.unwrap_or_default().split(',').map(str::trim).filter(|entry| !entry.is_empty());
     let is_number = |entry: &&str| entry.bytes().all(|byte| byte.is_ascii_digit());
@@ -142,7 +149,7 @@ fn of_p2p(subject: &Subject) -> Vec<What> {
     found
 }
 
-fn remarks(subject: &Subject) -> Vec<Remark> {
+fn remarks(subject: &LibraryContext) -> Vec<Remark> {
     let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
     let remark = |variable, what| Remark { library: TITLE, variable, what };
     let used: Vec<&Candidate> = subject.rails.ports.iter().filter(|port| port.is_used()).collect();

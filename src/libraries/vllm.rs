@@ -8,18 +8,34 @@
 //! comes after the new name, with a comma between them.
 
 use super::nccl::version::Version;
-use super::{Fill, Library, Remark as OfLibrary, Subject, Why as OfFill, ucx};
+use super::node_address::{AddressingProgram, has};
+use super::{
+    Fill, FillReason as OfFill, Library, LibraryContext, LibraryRemark as OfLibrary, node_address, ray, ucx,
+};
 use crate::fabric::Candidate;
 use crate::fabric::distance::{Distance, of_hca};
-use crate::fabric::of_gpu::{self, Pair};
-use crate::facts::image::Image;
+use crate::fabric::of_gpu::{self, GpuHca};
 use crate::facts::pci::PciDevice;
 use crate::facts::rdma::Hca;
+use crate::image::Image;
 
-pub const MAPPING: &str = "VLLM_GPU_NIC_PCIE_MAPPING";
-pub const SELECTION: &str = "VLLM_NIC_SELECTION_VARS";
+pub(crate) const MAPPING: &str = "VLLM_GPU_NIC_PCIE_MAPPING";
+pub(crate) const SELECTION: &str = "VLLM_NIC_SELECTION_VARS";
 
-/// The first release that reads them.
+pub(crate) const HOST_IP: &str = "VLLM_HOST_IP";
+/// Where the processes of one node meet; unset, the loopback (`get_loopback_ip` in
+/// `vllm/utils/network_utils.py`).
+const LOOPBACK_IP: &str = "VLLM_LOOPBACK_IP";
+
+const ADDRESS: AddressingProgram = AddressingProgram {
+    library: "vLLM",
+    variable: HOST_IP,
+    also: None,
+    of_interface: None,
+    asks_for_name: false,
+};
+
+/// The first release that reads the map.
 const SINCE: Version = Version::new(0, 23, 0);
 
 /// The variables of libraries that are told their NIC by a worker, and the packages of those
@@ -27,20 +43,29 @@ const SINCE: Version = Version::new(0, 23, 0);
 /// of each GPU itself.
 const TOLD: [(&str, &str); 2] = [("UCX_NET_DEVICES", "nixl"), ("NVSHMEM_HCA_LIST", "deep-ep")];
 
-pub const LIBRARY: Library = Library {
+pub(crate) const LIBRARY: Library = Library {
     name: "vllm",
     title: "vLLM",
-    filled: &[MAPPING, SELECTION],
-    read: &[MAPPING, SELECTION],
+    filled: &[MAPPING, SELECTION, HOST_IP],
+    gid: &[],
+    read: &[MAPPING, SELECTION, HOST_IP, LOOPBACK_IP, "VLLM_GPU_NIC_", "VLLM_NIC_"],
     is_here,
-    fills,
-    remarks: |subject| remarks(subject).into_iter().map(OfLibrary::Vllm).collect(),
+    fills: |subject| fills(subject).into_iter().chain(host_ip(subject)).collect(),
+    remarks: |subject| {
+        let of_address = ADDRESS.remarks(subject).into_iter();
+        let of_address = of_address.chain(node_address::inside(subject, "vLLM", LOOPBACK_IP));
+        remarks(subject)
+            .into_iter()
+            .map(OfLibrary::Vllm)
+            .chain(of_address.map(OfLibrary::NodeAddress))
+            .collect()
+    },
     will: |_| None,
 };
 
 /// Why the NICs are mapped: without it, each worker may take any of so many HCAs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Why {
+pub struct MappingReason {
     pub hcas: usize,
     /// How far the NIC of a GPU is at most.
     pub distance: &'static str,
@@ -70,22 +95,32 @@ pub enum Remark {
     InFront { variable: &'static str, value: String },
 }
 
-fn image<'a>(subject: &Subject<'a>) -> Option<&'a Image> {
+fn image<'a>(subject: &LibraryContext<'a>) -> Option<&'a Image> {
     subject.facts.image.as_ref()
 }
 
-fn is_here(subject: &Subject) -> bool {
+fn is_here(subject: &LibraryContext) -> bool {
     image(subject).is_some_and(|image| image.packages("vllm").next().is_some())
-        || [MAPPING, SELECTION].iter().any(|name| subject.value(name).is_some())
+        || [MAPPING, SELECTION, HOST_IP].iter().any(|name| subject.value(name).is_some())
 }
 
-/// The release in the image, where it is one: a build from source has a number of its own (`0.1.dev1`).
-fn release(subject: &Subject) -> Option<Version> {
+/// The release in the image, if it is one: a build from source has its own number (`0.1.dev1`).
+fn release(subject: &LibraryContext) -> Option<Version> {
     let package = image(subject)?.packages("vllm").next()?;
     Version::parse(&package.version).filter(|_| !package.version.contains("dev"))
 }
 
-fn fills(subject: &Subject) -> Vec<Fill> {
+/// On Ray, vLLM waits for its place on the node of this address, so it has to be the one by which Ray
+/// knows the node: that of the command line, or else both take that of the same route, if there is one.
+fn host_ip(subject: &LibraryContext) -> Option<Fill> {
+    if let Some(known_by) = ray::named(subject) {
+        return ADDRESS.fill_on_ray(subject, known_by);
+    }
+    let is_sound_on_ray = has(subject, "ray") && node_address::by_route(subject.facts).is_some();
+    if is_sound_on_ray { None } else { ADDRESS.fill(subject) }
+}
+
+fn fills(subject: &LibraryContext) -> Vec<Fill> {
     let stays = |name: &str| subject.value(name).is_some() || (subject.is_kept)(name);
     if release(subject).is_none_or(|release| release < SINCE)
         || !subject.facts.gpu.make.is_nvidia()
@@ -116,17 +151,17 @@ fn fills(subject: &Subject) -> Vec<Fill> {
         return Vec::new();
     }
     let hcas = subject.rails.ports.iter().filter(|port| port.is_used()).count();
-    let distance = pairs.iter().map(|Pair { distance, .. }| *distance).max().map_or("", Distance::word);
-    let why = || OfFill::Vllm(Why { hcas, distance });
+    let distance = pairs.iter().map(|GpuHca { distance, .. }| *distance).max().map_or("", Distance::word);
+    let why = || OfFill::Vllm(MappingReason { hcas, distance });
     vec![
-        Fill { variable: MAPPING, value: mapping.join(","), why: why() },
-        Fill { variable: SELECTION, value: selection.join(","), why: why() },
+        Fill { variable: MAPPING, value: Some(mapping.join(",")), why: why() },
+        Fill { variable: SELECTION, value: Some(selection.join(",")), why: why() },
     ]
 }
 
 /// Whether the library of a package is to be told its NIC. A worker leaves UCX nothing but the
 /// HCA then, over which each agent of NIXL has to reach itself: see [`ucx::alone`].
-fn is_told(subject: &Subject, package: &str) -> bool {
+fn is_told(subject: &LibraryContext, package: &str) -> bool {
     let has = image(subject).is_some_and(|image| {
         let is_it = |name: &str| {
             name.strip_prefix(package).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
@@ -137,12 +172,12 @@ fn is_told(subject: &Subject, package: &str) -> bool {
 }
 
 /// Whether a worker of vLLM sets this variable itself, as the user has said.
-pub fn is_set_by_worker(selection: &str, variable: &str) -> bool {
+pub(crate) fn is_set_by_worker(selection: &str, variable: &str) -> bool {
     let names = selection.split(',').map(|entry| entry.split(':').next().unwrap_or_default().trim());
     names.into_iter().any(|name| name == variable)
 }
 
-fn remarks(subject: &Subject) -> Vec<Remark> {
+fn remarks(subject: &LibraryContext) -> Vec<Remark> {
     let value = |name: &str| subject.value(name).filter(|value| !value.trim().is_empty());
     let (mapping, selection) = match (value(MAPPING), value(SELECTION)) {
         (None, None) => return Vec::new(),

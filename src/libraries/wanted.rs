@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{ALL, Library, Subject};
-use crate::facts::image::Scope;
+use super::{ALL, Library, LibraryContext};
+use crate::image::ImageScope;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Wanted {
@@ -16,7 +16,7 @@ pub enum Wanted {
 
 impl Wanted {
     /// Those that the job has.
-    pub fn of(&self, subject: &Subject) -> Vec<&'static Library> {
+    pub fn of(&self, subject: &LibraryContext) -> Vec<&'static Library> {
         let is_wanted = |library: &&Library| match self {
             Wanted::Found => (library.is_here)(subject),
             Wanted::Named(names) => names.contains(library.name),
@@ -24,7 +24,7 @@ impl Wanted {
         ALL.iter().copied().filter(is_wanted).collect()
     }
 
-    /// Whether a library may be decided for, if somebody else asks for it.
+    /// Whether a library may be decided for, if something else requests it.
     pub fn allows(&self, library: &Library) -> bool {
         match self {
             Wanted::Found => true,
@@ -33,10 +33,10 @@ impl Wanted {
     }
 
     /// Which libraries have to be looked for.
-    pub fn scope(&self) -> Scope {
+    pub fn scope(&self) -> ImageScope {
         match self {
-            Wanted::Named(names) if names.is_empty() => Scope::Nccl,
-            Wanted::Named(_) | Wanted::Found => Scope::All,
+            Wanted::Named(names) if names.is_empty() => ImageScope::Nccl,
+            Wanted::Named(_) | Wanted::Found => ImageScope::All,
         }
     }
 }

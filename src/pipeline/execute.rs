@@ -14,22 +14,22 @@ use crate::init::Refusal;
 use crate::json;
 use crate::log::say;
 use crate::sys::environ;
-use crate::sys::exec::Image;
+use crate::sys::exec::PreparedExec;
 
 /// Becomes the command. If that fails, says so and returns the exit code.
-pub fn execute(mut image: Image, command: &[CString]) -> i32 {
+pub fn execute(mut image: PreparedExec, command: &[CString]) -> i32 {
     let error = image.exec();
     failed(error, command, &image)
 }
 
 /// As [`execute`], with the command as it would have started without rdma-init.
 pub fn execute_untouched(command: Vec<CString>) -> i32 {
-    execute(Image::new(command.clone(), environ::entries()), &command)
+    execute(PreparedExec::new(command.clone(), environ::entries()), &command)
 }
 
 /// As [`execute`], with variables that were filled in, for which the kernel may have no room.
 /// The command then starts without them, or not at all if there is a `refusal`.
-pub fn execute_filled(mut image: Image, command: &[CString], refusal: Option<Refusal>) -> i32 {
+pub fn execute_filled(mut image: PreparedExec, command: &[CString], refusal: Option<Refusal>) -> i32 {
     let error = image.exec();
     if error != Errno::E2BIG {
         return failed(error, command, &image);
@@ -37,26 +37,26 @@ pub fn execute_filled(mut image: Image, command: &[CString], refusal: Option<Ref
     unfilled("the environment has no room for the variables that were filled in", command, refusal)
 }
 
-/// The same without those variables, for this reason, or not at all where there is a `refusal`.
+/// The same without those variables, for this reason, or not at all if there is a `refusal`.
 fn unfilled(what: &str, command: &[CString], refusal: Option<Refusal>) -> i32 {
     if let Some(refusal) = refusal {
         refuse(&refusal.because(what), refusal.code);
         return refusal.code;
     }
     say(&format!("{what}; the command starts without them."));
-    execute(Image::new(command.to_vec(), environ::entries()), command)
+    execute(PreparedExec::new(command.to_vec(), environ::entries()), command)
 }
 
 /// What the command is to get, where the preparation has come so far, and not to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Decided {
+pub struct PartialPreparation {
     /// The limit of pinned memory is to be raised.
     pub raises_memlock: bool,
     /// Names and values of the variables that are filled in.
     pub filled: Vec<(String, String)>,
 }
 
-impl Decided {
+impl PartialPreparation {
     pub fn filled(&self) -> impl Iterator<Item = (&str, &str)> {
         self.filled.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -69,24 +69,24 @@ impl Decided {
 
 /// Becomes the command with what was decided, in a process that has not prepared anything itself.
 pub fn execute_decided(decision: &[u8], command: Vec<CString>, refusal: Option<Refusal>) -> i32 {
-    let Ok(decided) = json::read::<Decided>(decision) else {
+    let Ok(decided) = json::read::<PartialPreparation>(decision) else {
         return unfilled("the variables that were filled in cannot be read", &command, refusal);
     };
     if decided.raises_memlock {
         raise_memlock();
     }
-    let image = Image::new(command.clone(), environment::with(environ::entries(), decided.filled()));
+    let image = PreparedExec::new(command.clone(), environment::with(environ::entries(), decided.filled()));
     execute_filled(image, &command, refusal)
 }
 
 /// Raises the limit of pinned memory of this process, in silence.
-pub fn raise_memlock() {
+pub(super) fn raise_memlock() {
     if let Some(before) = limits::read().memlock {
         memlock::raise(before, &process::read(&Reader::new(Path::new("/"))));
     }
 }
 
-fn failed(error: Errno, command: &[CString], image: &Image) -> i32 {
+fn failed(error: Errno, command: &[CString], image: &PreparedExec) -> i32 {
     let name = command.first().map_or(OsStr::new(""), |name| OsStr::from_bytes(name.as_bytes()));
     let (message, code) = exec_failed(name, error, image);
     say(&message);
@@ -100,12 +100,12 @@ mod tests {
     #[test]
     fn a_decision_is_read_as_it_was_left() {
         let pairs = [("NCCL_IB_HCA", "=mlx5_1"), ("EMPTY", ""), ("LINES", "a\nb"), ("QUOTES", "\"\\\u{1}")];
-        let decided = Decided {
+        let decided = PartialPreparation {
             raises_memlock: true,
             filled: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         };
-        for decided in [Decided { raises_memlock: false, filled: Vec::new() }, decided] {
-            assert_eq!(json::read::<Decided>(&decided.to_bytes()).unwrap(), decided);
+        for decided in [PartialPreparation { raises_memlock: false, filled: Vec::new() }, decided] {
+            assert_eq!(json::read::<PartialPreparation>(&decided.to_bytes()).unwrap(), decided);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Leaves what was decided to processes that enter the container later.
 
-use std::cell::LazyCell;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,28 +7,36 @@ use nix::unistd::Uid;
 use serde::Serialize;
 
 use crate::apply::amend::InPlace;
-use crate::apply::state::{Left, Refused};
+use crate::apply::state::{FilesOrigin, RefusedFolder, WrittenFiles};
 use crate::apply::{nccl_conf, node_list, propagate, state};
 use crate::block;
 use crate::config::Config;
+use crate::env_plugin::answer::MARKER;
+use crate::env_plugin::decision;
 use crate::facts::environment::Environment;
 use crate::facts::identity::{Identity, started};
 use crate::facts::node_list::Holds;
 use crate::facts::{Facts, Reader, document, home};
 use crate::finding::Source;
+use crate::findings::nccl_conf::not_written;
+use crate::libraries::nccl::env_plugin::VARIABLE;
 use crate::log::{Log, say};
-use crate::plan::{Outcome, Plan, SCHEMA, Setting};
+use crate::pipeline::decide::names_own_plugin;
+use crate::plan::env_plugin::NotUsedReason;
+use crate::plan::{EnvPlugin, Plan, SCHEMA, Setting, SettingOutcome};
+use crate::report;
 use crate::report::environment;
 use crate::report::environment::EnvFormat;
-use crate::report::plan::{Document, Memlock, headline, public_headline};
+use crate::report::headline::{headline, public_headline};
+use crate::report::plan::{Document, Memlock};
 use crate::state::find::{Found, OWN_PLACE, find};
 use crate::state::harmless::is_harmless;
-use crate::state::run::Run;
+use crate::state::run::{Reason, Run};
 use crate::state::{NCCL_CONF, StateDir};
-use crate::text::visible;
+use crate::text::{grouped, visible};
 
 /// What is left.
-pub struct Decided<'a> {
+pub(super) struct Decided<'a> {
     pub facts: Facts,
     pub plan: &'a Plan,
     pub memlock: Option<&'a Memlock>,
@@ -39,33 +46,58 @@ pub struct Decided<'a> {
     pub by_init: bool,
 }
 
+/// What a start has left.
+#[derive(Default)]
+pub(super) struct Remains {
+    /// The bytes for which our own init is to vouch.
+    pub state: Vec<u8>,
+    /// Variables that lead NCCL to the env plugin, which the command gets too.
+    pub of_plugin: Vec<(String, String)>,
+}
+
 /// Writes the state folder, in a container `/etc/nccl.conf` and its like, and every other place where the
-/// variables are wanted (`propagate`). Says what cannot be written, if somebody could miss it;
-/// the command starts all the same. Gives the bytes for which our own init is to vouch.
+/// variables are wanted (`propagate`). Says what cannot be written, if a user could miss it;
+/// the command starts all the same.
 #[must_use]
-pub fn leave(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
+pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
     let filled: Vec<(&str, &str)> = decided.plan.public().collect();
-    let run = LazyCell::new(|| run(&decided));
     let writes_conf =
         config.write_nccl_conf.unwrap_or_else(|| decided.by_init || Identity::own().is_container());
-    // A command that somebody starts by hand in a container ends before the container does.
+    // A command that a user starts by hand in a container ends before the container does.
     let standing = match decided.by_init {
         true => None,
         false => find(&config.state_dir).ok().filter(|found| stands(&found.run)),
     };
     let standing = match standing {
-        Some(Found { doubt: None, .. }) => return Vec::new(),
-        // The state may be somebody else's, who must not keep us from writing where nobody else
+        Some(Found { doubt: None, run, .. }) => {
+            let of_plugin = match decided.plan.env_plugin {
+                EnvPlugin::Used => of_start(&run),
+                EnvPlugin::NotUsed(_) => silenced(&decided, run.env_plugin().is_some()),
+            };
+            return Remains { of_plugin, ..Remains::default() };
+        }
+        // The state may be another user's, who must not keep us from writing where no other user
         // can.
         doubtful => doubtful.and_then(|found| found.folder),
     };
-    let (left, refused) =
-        state::write(&config.state_dir, standing.as_deref(), || files(&run, &decided, &filled));
+    let of_plugin = |library: Option<&Path>| of_plugin(decided.plan, library);
+    let run = |of_plugin: &[(String, String)]| run(&decided, of_plugin);
+    let (left, refused) = state::write(&config.state_dir, standing.as_deref(), |library| {
+        let of_plugin = of_plugin(library);
+        files(&run(&of_plugin), &decided, &filled, &of_plugin)
+    });
+    let of_plugin = of_plugin(left.as_ref().and_then(|left| left.env_plugin.as_deref()));
+    if of_plugin.is_empty() && decided.plan.env_plugin == EnvPlugin::Used {
+        log.note(NO_PLUGIN);
+    }
+    let filled: Vec<(&str, &str)> = filled.into_iter().chain(pairs(&of_plugin)).collect();
     // A process that enters has not inherited the variables of the environment, either.
     let given: Vec<(&str, &str)> = filled.iter().copied().chain(decided.plan.inherited()).collect();
     tell_of_strangers(&refused, log);
     if left.is_some() || standing.is_some() || filled.is_empty() {
-        tracing::debug!(?left, ?refused, "state");
+        let folder = left.as_ref().map(|left| left.folder.display().to_string());
+        let refused = reasons(&refused);
+        tracing::debug!(folder, refused, "state saved");
     } else if !refused.is_empty() {
         log.note(&nowhere(&refused, decided.by_init));
     }
@@ -79,11 +111,13 @@ pub fn leave(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
             if config.write_nccl_conf == Some(true) { InPlace::Yes } else { InPlace::UnlessMounted };
         let state = left.as_ref().map(|left| left.folder.join(NCCL_CONF));
         let advised = left.as_ref().filter(|left| left.is_of_container).and(state.as_deref());
-        for file in nccl_conf::files(&decided.facts) {
-            if let Err(why) = nccl_conf::write(root, file, &lines, state.as_deref(), in_place)
-                && !is_read_anyway(&decided.facts, state.as_deref())
-            {
-                log.note(&advice(file, &why, advised));
+        let write = |file| nccl_conf::write(root, file, &lines, state.as_deref(), in_place).err();
+        let failed =
+            nccl_conf::files(&decided.facts).filter_map(|file| Some((write(file)?, file.to_owned())));
+        for (why, files) in grouped(failed) {
+            if !is_read_anyway(&decided.facts, state.as_deref()) {
+                let files: Vec<&str> = files.iter().map(String::as_str).collect();
+                report::start::finding(log, &not_written(&files, &visible(&why), advised));
             }
         }
     }
@@ -95,7 +129,7 @@ pub fn leave(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
     {
         let folder = left.folder.display();
         log.note(&format!(
-            "NCCL reads {folder}/{NCCL_CONF} in every process, as NCCL_CONF_FILE or /etc/nccl.conf says. Make sure that no other container can write to {folder}: whoever can write there can make NCCL load a library."
+            "NCCL reads {folder}/{NCCL_CONF} in every process, as NCCL_CONF_FILE or /etc/nccl.conf says. Make sure that no other container can write to {folder}: a process that can write there can make NCCL load a library."
         ));
     }
     for file in nccl_conf::files(&decided.facts) {
@@ -111,14 +145,54 @@ pub fn leave(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
         .ssh
         .then(|| home::read(&Reader::new(root), &Environment::default()).database)
         .flatten();
-    let target = propagate::Target { root, home: home.as_deref().map(Path::new) };
+    let target = propagate::PropagationTarget { root, home: home.as_deref().map(Path::new) };
     for problem in propagate::write(target, config.propagate, &given) {
         log.warn(&format!("{problem}."));
     }
-    match decided.by_init && config.state_dir != StateDir::Nowhere {
-        true => crate::json::line(&Kept { schema: SCHEMA, run: &run }),
+    let state = match decided.by_init && config.state_dir != StateDir::Nowhere {
+        true => crate::json::line(&HeldState { schema: SCHEMA, run: &run(&of_plugin) }),
+        false => Vec::new(),
+    };
+    let silenced = silenced(&decided, false);
+    Remains { state, of_plugin: of_plugin.into_iter().chain(silenced).collect() }
+}
+
+/// What keeps NCCL from asking the plugin of another start, if this one is told to use none: the command may
+/// inherit the variable that names it, and the conf file may have it as well.
+fn silenced(decided: &Decided, is_in_conf: bool) -> Vec<(String, String)> {
+    let is_off = decided.plan.env_plugin == EnvPlugin::NotUsed(NotUsedReason::Off);
+    // Only the user's own value is a setting of the plan.
+    let is_of_user = decided.plan.settings.iter().any(|setting| setting.variable == VARIABLE);
+    let is_named = || is_in_conf || decided.facts.settings.0.iter().any(names_own_plugin);
+    match is_off && !is_of_user && is_named() {
+        true => vec![(VARIABLE.to_owned(), "none".to_owned())],
         false => Vec::new(),
     }
+}
+
+/// The variables that lead NCCL to this shared object, and mark what this node filled in; none if NCCL
+/// is not to ask.
+fn of_plugin(plan: &Plan, library: Option<&Path>) -> Vec<(String, String)> {
+    match library.and_then(Path::to_str).filter(|_| plan.env_plugin == EnvPlugin::Used) {
+        Some(library) => {
+            let marker = decision::marker(plan, &decision::node(), library);
+            vec![(VARIABLE.to_owned(), library.to_owned()), (MARKER.to_owned(), marker)]
+        }
+        None => Vec::new(),
+    }
+}
+
+/// The same as the start that stands gave them to its command.
+fn of_start(run: &Run) -> Vec<(String, String)> {
+    let given = |name: &str| Some((name.to_owned(), run.filled.get(name)?.clone()));
+    [VARIABLE, MARKER].into_iter().filter_map(given).collect()
+}
+
+/// What is said if the report was wrong about the plugin.
+const NO_PLUGIN: &str = "NCCL does not ask rdma-init's env plugin after all, because its files cannot be written to the state folder. The environment and NCCL's conf file serve as without it.";
+
+fn pairs(variables: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
+    variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
 /// Writes into vLLM's list what this node was given, so that Ray's workers on other nodes keep
@@ -126,10 +200,17 @@ pub fn leave(config: &Config, decided: Decided, log: &Log) -> Vec<u8> {
 fn keep_apart(config: &Config, decided: &Decided, root: &Path) -> Option<String> {
     let list = decided.facts.node_list.as_ref().filter(|list| list.holds != Holds::NoList)?;
     // What the configuration sets is the user's, and vLLM may copy it.
-    let is_ours =
-        |setting: &&Setting| setting.outcome == Outcome::Filled && setting.source != Source::Configuration;
+    let is_ours = |setting: &&Setting| {
+        setting.outcome == SettingOutcome::Filled && setting.source != Source::Configuration
+    };
     let filled = decided.plan.settings.iter().filter(is_ours);
-    let names: Vec<&str> = filled.map(|setting| setting.variable.as_str()).collect();
+    // Where the values do not go, what speaks of them is not to go either.
+    let of_plugin = match decided.plan.env_plugin {
+        EnvPlugin::Used => &[VARIABLE, MARKER][..],
+        EnvPlugin::NotUsed(_) => &[],
+    };
+    let names = filled.map(|setting| setting.variable.as_str()).chain(of_plugin.iter().copied());
+    let names: Vec<&str> = names.collect();
     let in_place = if config.write_nccl_conf == Some(true) { InPlace::Yes } else { InPlace::UnlessMounted };
     let why = node_list::write(root, &list.path, &names, in_place).err()?;
     Some(not_kept_apart(&list.path, &why, &names))
@@ -147,7 +228,7 @@ fn not_kept_apart(list: &str, why: &str, names: &[&str]) -> String {
 
 /// What our own init holds of `plan.json`.
 #[derive(Serialize)]
-struct Kept<'a> {
+struct HeldState<'a> {
     schema: &'static str,
     run: &'a Run,
 }
@@ -155,25 +236,32 @@ struct Kept<'a> {
 /// Tells of files that have the names of ours and are not ours. In the first of the known
 /// folders they are an error: an image may have been told to read them there. If containers
 /// share a folder on purpose, they see each other's state there, which is worth a warning.
-fn tell_of_strangers(refused: &[Refused], log: &Log) {
+fn tell_of_strangers(refused: &[RefusedFolder], log: &Log) {
     let known = refused.first().filter(|refused| !refused.strange.is_empty());
-    if let Some(Refused { folder, why, strange, is_other_state }) = known {
+    if let Some(RefusedFolder { folder, why, strange, origin }) = known {
         let folder = folder.display();
-        let message = format!(
-            "{folder} holds files that this start has not written, and somebody else may have ({}). rdma-init does not use {folder}: {why}. Let no shell read it, and let neither NCCL_CONF_FILE nor /etc/nccl.conf lead there; rdma-init exec and eval \"$(rdma-init env)\" do not read it.",
-            strange.join(", ")
+        let strange = strange.join(", ");
+        let of_others = format!(
+            "{folder} holds files that this start did not write, and another user or container may have written them ({strange}). rdma-init does not use {folder}: {why}. Let no shell read it, and let neither NCCL_CONF_FILE nor /etc/nccl.conf lead there; rdma-init exec and eval \"$(rdma-init env)\" do not read it."
         );
-        match is_other_state {
-            true => log.warn(&message),
-            false => say(&format!("error: {message}")),
+        match origin {
+            FilesOrigin::OtherState => log.warn(&of_others),
+            FilesOrigin::Others => say(&format!("error: {of_others}")),
+            FilesOrigin::NotReplaced => log.warn(&format!(
+                "{folder} holds files that this start could neither replace nor remove ({strange}): {why}. A shell or an NCCL that reads them gets the values of an earlier start. Remove the files, or let rdma-init write to {folder}."
+            )),
         }
     }
 }
 
-fn nowhere(refused: &[Refused], by_init: bool) -> String {
-    let reasons: Vec<String> =
-        refused.iter().map(|one| format!("{}: {}", one.folder.display(), one.why)).collect();
-    let reasons = reasons.join("; ");
+/// Why each folder cannot be written.
+fn reasons(refused: &[RefusedFolder]) -> String {
+    let reasons = refused.iter().map(|one| format!("{}: {}", one.folder.display(), one.why));
+    reasons.collect::<Vec<_>>().join("; ")
+}
+
+fn nowhere(refused: &[RefusedFolder], by_init: bool) -> String {
+    let reasons = reasons(refused);
     match by_init {
         true => format!(
             "the decision cannot be written to any folder, and only PID 1 holds it: processes of its own user that enter the container later get the variables, and others decide anew. The reason: {reasons}."
@@ -186,7 +274,7 @@ fn nowhere(refused: &[Refused], by_init: bool) -> String {
 
 /// Which variables processes that enter will not get, because nothing proves to them whose
 /// state it is.
-fn loss(left: &Left, given: &[(&str, &str)], by_init: bool) -> Option<String> {
+fn loss(left: &WrittenFiles, given: &[(&str, &str)], by_init: bool) -> Option<String> {
     let lost: Vec<&str> =
         given.iter().filter(|(name, value)| !is_harmless(name, value)).map(|(name, _)| *name).collect();
     if left.is_of_container || lost.is_empty() {
@@ -222,27 +310,11 @@ fn is_read(facts: &Facts, file: &Path) -> bool {
     is_read_anyway(facts, Some(file)) || is_linked()
 }
 
-/// `state` is a file that only this container can write to.
-fn advice(file: &str, why: &str, state: Option<&Path>) -> String {
-    let next_best = match state {
-        Some(state) => {
-            let state = state.display();
-            format!(
-                "To reach them, put ENV NCCL_CONF_FILE={state} (NCCL 2.23 and later) or ln -s {state} /{file} into the image, or start them with rdma-init exec."
-            )
-        }
-        None => "Start them with rdma-init exec.".to_owned(),
-    };
-    format!(
-        "the variables cannot be put into /{file} for processes that enter the container later: {why}. {next_best}"
-    )
-}
-
-fn run(decided: &Decided) -> Run {
+fn run(decided: &Decided, of_plugin: &[(String, String)]) -> Run {
     let pid = nix::unistd::getpid().as_raw();
     // The values are then in the plan's findings, too.
     let is_private = decided.facts.has_private_values();
-    Run {
+    let mut run = Run {
         identity: Identity::own().clone(),
         by_init: decided.by_init,
         since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
@@ -251,20 +323,36 @@ fn run(decided: &Decided) -> Run {
         headline: if is_private { public_headline(decided.plan) } else { headline(decided.plan) },
         self_test: decided.verdict.map(|passed| if passed { "passed" } else { "failed" }.to_owned()),
         ..Run::of(decided.plan)
+    };
+    for (name, value) in of_plugin {
+        let reason = Reason { source: Source::Facts, rule: OF_PLUGIN.to_owned() };
+        run.reasons.insert(name.clone(), reason);
+        run.filled.insert(name.clone(), value.clone());
     }
+    run
 }
 
-fn files(run: &Run, decided: &Decided, filled: &[(&str, &str)]) -> state::Files {
+const OF_PLUGIN: &str = "NCCL asks rdma-init's env plugin in every process";
+
+fn files(
+    run: &Run,
+    decided: &Decided,
+    filled: &[(&str, &str)],
+    of_plugin: &[(String, String)],
+) -> state::StateFiles {
     let is_private = decided.facts.has_private_values();
     let plan = Document::new(decided.plan, decided.memlock).of_run(run);
-    state::Files {
-        env_sh: text(filled, EnvFormat::Sh).into_bytes(),
+    let filled: Vec<(&str, &str)> = filled.iter().copied().chain(pairs(of_plugin)).collect();
+    let decision = || decision::text(decided.plan, &decided.facts, &decision::node()).into_bytes();
+    state::StateFiles {
+        env_sh: text(&filled, EnvFormat::Sh).into_bytes(),
         // The lines are in a marked block, because the next start may be told to read this
         // file.
-        nccl_conf: block::with("", &text(filled, EnvFormat::NcclConf), |_| Vec::new()).into_bytes(),
+        nccl_conf: block::with("", &text(&filled, EnvFormat::NcclConf), |_| Vec::new()).into_bytes(),
         plan: json(&if is_private { plan.without_plan() } else { plan }),
         facts: json(&document::Document::new(&decided.facts)),
         is_private,
+        env_plugin: (!of_plugin.is_empty()).then(decision),
     }
 }
 

@@ -4,18 +4,22 @@ mod decide;
 mod enter;
 mod execute;
 mod leave;
+mod master;
 mod not_run;
-pub mod preflight;
+pub(crate) mod preflight;
 pub mod read;
 mod refuse;
+mod starts;
 mod traffic;
+mod under_way;
 
-pub use decide::decide;
+pub use decide::{changed_since, decide, decide_here};
 pub use enter::enter;
-pub use execute::{Decided, execute, execute_decided, execute_filled, execute_untouched};
+pub use execute::{PartialPreparation, execute, execute_decided, execute_filled, execute_untouched};
 pub use not_run::exec_failed;
 pub use refuse::{last_words, leave_behind, leave_reason, refuse, refuse_and_tell, refusing};
 pub use traffic::tell as tell_traffic;
+pub use under_way::UnderWay;
 
 use std::ffi::CString;
 
@@ -23,8 +27,10 @@ use nix::unistd::Pid;
 
 use crate::apply::{environment, memlock as raise};
 use crate::config::{Config, Demand};
+use crate::env_plugin::answer::MARKER;
+use crate::env_plugin::copies;
 use crate::facts::Facts;
-use crate::facts::environment::Environment;
+use crate::facts::environment::{Environment, Filled};
 use crate::facts::start::{LookedAfterBy, Start};
 use crate::finding::{Finding, Id, Severity};
 use crate::findings::memlock;
@@ -36,15 +42,21 @@ use crate::report::plan::Memlock;
 use crate::self_test;
 use crate::self_test::report::Report;
 use crate::self_test::run::Scope;
-use crate::sys::exec::Image;
+use crate::sys::exec::PreparedExec;
 use crate::sys::signals;
 
 /// The result of the preparation.
 #[must_use]
 pub enum Prepared {
     /// The command, ready to be executed, and what is left to its init: the note for the end,
-    /// and the state for processes that enter.
-    Command { image: Image, filled: bool, note: Vec<u8>, state: Vec<u8> },
+    /// and the state for processes that enter. `under_way` ends when that state counts.
+    Command {
+        image: PreparedExec,
+        filled: bool,
+        note: Vec<u8>,
+        state: Vec<u8>,
+        under_way: Option<Box<UnderWay>>,
+    },
     /// This process has to look after the command, and a child has to prepare it.
     Supervise(Box<Orders>),
     /// The command must not be started. `public` is the reason for others; it holds no value
@@ -65,29 +77,44 @@ pub fn prepare(
     command: Vec<CString>,
     mut inherited: Vec<CString>,
     keeper: LookedAfterBy,
-    decided: impl FnOnce(&Decided),
+    decided: impl FnOnce(&PartialPreparation),
 ) -> anyhow::Result<Prepared> {
     let mut known = Environment::new(&inherited);
     let profiles = read::profiles(config)?;
+    let under_way = UnderWay::of(config);
     // If PID 1 is our own init, this is the container's start.
     let mut filled = match keeper {
         LookedAfterBy::Pid1 => Vec::new(),
-        LookedAfterBy::Subreaper | LookedAfterBy::Nobody => read::filled_at_start(config, &profiles, &known),
+        LookedAfterBy::Subreaper | LookedAfterBy::NoProcess => {
+            read::filled_at_start(config, &profiles, &known)
+        }
     };
     if config.asks_anew {
         inherited = environment::without(inherited, &filled);
         known = known.without(&filled);
         filled.clear();
     }
+    let copied = copies::of(&known);
+    if !copied.is_empty() {
+        log.note(&said_of_copies(&copied));
+        inherited = environment::without(inherited, &copied);
+        known = known.without(&copied);
+    }
     let folder = std::env::current_dir().ok();
     let first = command.first().and_then(|word| word.to_str().ok());
-    let start =
-        Start { environment: &known, folder: folder.as_deref(), command: first, filled: &filled, keeper };
+    let start = Start {
+        environment: &known,
+        folder: folder.as_deref(),
+        command: first,
+        words: &command,
+        filled: &filled,
+        keeper,
+    };
     let facts = match (config.self_test, config.preflight) {
         (Demand::Off, Demand::Off) => read::needed_facts(&profiles, start, config),
         _ => read::facts_to_prove(&profiles, start),
     };
-    let mut plan = decide(&facts, &profiles, config);
+    let mut plan = decide_here(&facts, &profiles, config);
     let memlock = raise_memlock(config, &facts, &mut plan);
     tracing::debug!(unreadable = facts.unreadable.len(), "facts read");
 
@@ -101,12 +128,13 @@ pub fn prepare(
     if let Some(reason) = early {
         return refused(reason);
     }
-    let report = test(config, &facts, &plan, log);
+    let report = test(config, &facts, &plan, &under_way, log);
     let proof = report.as_ref().filter(|_| config.self_test != Demand::Off);
     if let Some(report) = &report
         && config.preflight != Demand::Off
     {
-        let of_job = preflight::refusal(config, &known, &command, &facts, &plan, report, log);
+        let own = preflight::Own { facts: &facts, plan: &plan, report };
+        let of_job = preflight::refusal(config, &known, &command, own, &under_way, log);
         if let Some(reason) = refusal(config, &plan).or(of_job) {
             return refused(reason);
         }
@@ -115,12 +143,15 @@ pub fn prepare(
         return refused(reason);
     }
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-    decided(&Decided {
+    decided(&PartialPreparation {
         raises_memlock: config.memlock != Demand::Off,
         filled: plan.filled().map(owned).collect(),
     });
+    if let Some(master) = master::awaited(config, &facts) {
+        master.wait(&under_way, log);
+    }
     let verdict = proof.map(|report| report.passed);
-    let state = leave::leave(
+    let left = leave::leave(
         config,
         leave::Decided {
             facts,
@@ -132,10 +163,20 @@ pub fn prepare(
         log,
     );
     let filled = plan.filled().next().is_some();
-    let image = Image::new(command, environment::with(inherited, plan.filled()));
+    let of_plugin = left.of_plugin.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let image = PreparedExec::new(command, environment::with(inherited, plan.filled().chain(of_plugin)));
     // The counters are read last of all, because a self-test moves data, too.
-    let note = if keeper == LookedAfterBy::Nobody { Vec::new() } else { traffic::note(config, &plan) };
-    Ok(Prepared::Command { image, filled, note, state })
+    let note = if keeper == LookedAfterBy::NoProcess { Vec::new() } else { traffic::note(config, &plan) };
+    Ok(Prepared::Command { image, filled, note, state: left.state, under_way: Some(Box::new(under_way)) })
+}
+
+/// What a start says of values that it decides anew.
+fn said_of_copies(copied: &[Filled]) -> String {
+    let names = copied.iter().map(|copy| copy.variable.as_str()).filter(|name| *name != MARKER);
+    format!(
+        "another start, mostly on another node, filled in these variables, and a tool copied them here, so they are decided anew: {}.",
+        names.collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// For a process without an init: does what is left of the init's configuration, and says what
@@ -165,7 +206,7 @@ fn raise_memlock(config: &Config, facts: &Facts, plan: &mut Plan) -> Option<Meml
         return None;
     }
     let pinning = raise::proven(pinning, after);
-    plan.findings.extend(memlock::finding(pinning, &facts.process));
+    plan.findings.extend(memlock::finding(pinning, facts));
     Some(Memlock { before, after, pinning })
 }
 
@@ -188,10 +229,11 @@ fn refusal(config: &Config, plan: &Plan) -> Option<String> {
 
 /// Tests limits, image and fabric, if that is wanted, and tells the result. A preflight alone tells
 /// of the others and this node together.
-fn test(config: &Config, facts: &Facts, plan: &Plan, log: &Log) -> Option<Report> {
+fn test(config: &Config, facts: &Facts, plan: &Plan, under_way: &UnderWay, log: &Log) -> Option<Report> {
     if (config.self_test, config.preflight) == (Demand::Off, Demand::Off) {
         return None;
     }
+    under_way.is_now("self-test");
     let host = self_test::known::host_name();
     let report = self_test::run::report(&host, facts, plan, Scope::default(), |_| true);
     if config.self_test != Demand::Off {

@@ -11,11 +11,11 @@ use crate::cli::usage::OLD_ENTRYPOINT;
 use crate::exit;
 use crate::facts::Reader;
 use crate::facts::program::{self, Program, Starter};
-use crate::sys::exec::Image;
+use crate::sys::exec::PreparedExec;
 use crate::text::visible;
 
 /// The sentence to say, and the exit code.
-pub fn exec_failed(command: &OsStr, error: Errno, image: &Image) -> (String, i32) {
+pub fn exec_failed(command: &OsStr, error: Errno, image: &PreparedExec) -> (String, i32) {
     let name = visible(&String::from_utf8_lossy(command.as_bytes()));
     let reader = Reader::new(Path::new("/"));
     let folder = env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));

@@ -6,16 +6,16 @@ use std::ffi::CString;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::config::{Config, Demand, TOKEN_VARIABLE};
+use crate::config::{Config, Demand, Rounds, TOKEN_VARIABLE, kept_token};
 use crate::facts::environment::Environment;
 use crate::facts::{Facts, Reader};
 use crate::log::{Format, Level, Log};
 use crate::plan::Plan;
 use crate::preflight::job::{self, Terms};
-use crate::preflight::judging::{Judged, Limits};
-use crate::preflight::part::{self, Asked, Part, Seen};
-use crate::preflight::progress::Progress;
-use crate::preflight::schedule::Extent;
+use crate::preflight::judge::judging::{Judged, Limits};
+use crate::preflight::meet::progress::Progress;
+use crate::preflight::meet::schedule::Extent;
+use crate::preflight::who::part::{self, Overrides, Part, Seen};
 use crate::report;
 use crate::self_test::kinds::Level as Depth;
 use crate::self_test::known;
@@ -23,12 +23,12 @@ use crate::self_test::report::Report;
 use crate::self_test::run::Scope;
 use crate::sys::terminal::Line;
 use crate::text::sentence;
-use crate::verbs::port_test::DEFAULT_TIME;
 
-pub use files::Files;
+use super::under_way::UnderWay;
+pub(crate) use files::Files;
 
 /// How many bytes each pair registers with a device. The self-test has tried more.
-pub const SIZE: u64 = 4 * 1024 * 1024;
+pub(crate) const SIZE: u64 = 4 * 1024 * 1024;
 
 /// A clock cannot hold an endless time.
 const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -40,7 +40,11 @@ const LONGEST_FILE: u64 = 1024 * 1024;
 ///
 /// # Errors
 /// As for [`part::find`].
-pub fn part(asked: &Asked, environment: &Environment, command: &[CString]) -> Result<Part, String> {
+pub(crate) fn part(
+    asked: &Overrides,
+    environment: &Environment,
+    command: &[CString],
+) -> Result<Part, String> {
     let command: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let file = |path: &str| {
         let bytes = Reader::new(Path::new("/")).bytes(path, LONGEST_FILE)?;
@@ -53,7 +57,7 @@ pub fn part(asked: &Asked, environment: &Environment, command: &[CString]) -> Re
 }
 
 /// The terms of the configuration.
-pub fn terms<'a>(
+pub(crate) fn terms<'a>(
     config: &Config,
     environment: &'a Environment,
     part: &'a Part,
@@ -64,17 +68,40 @@ pub fn terms<'a>(
         part,
         wait: config.preflight_wait.min(LONGEST_WAIT),
         token: environment.get(TOKEN_VARIABLE).unwrap_or_default(),
-        rounds: Extent::Doubling,
-        scope: Scope::new(Depth::Verbs, SIZE, DEFAULT_TIME),
+        kept_token: kept_token(environment),
+        rounds: match config.preflight_rounds {
+            Rounds::Log => Extent::Doubling,
+            Rounds::Full => Extent::Full,
+        },
+        scope: Scope::new(Depth::Verbs, SIZE, config.preflight_each),
+        may_be_alone: false,
         limits: limits(config),
         say,
         show,
     }
 }
 
+/// Why there can be no list of nodes at fault, if one is wanted: without a token, any process that reaches a port
+/// of the job could put a node into it.
+#[must_use]
+pub(crate) fn untrusted_list(files: &Files, environment: &Environment, part: &Part) -> Option<String> {
+    let has_token = environment.get(TOKEN_VARIABLE).is_some_and(|token| !token.is_empty());
+    if files.excluded.is_none() || has_token || part.nodes == 1 {
+        return None;
+    }
+    Some(format!(
+        "the list of nodes at fault (--exclude-file, preflight-exclude-file) needs {TOKEN_VARIABLE} on all nodes, because without it any process can take part and have nodes excluded. Make one: {SLURM_TOKEN} before srun; {KUBERNETES_TOKEN}, and take {TOKEN_VARIABLE} from it in each Pod (valueFrom.secretKeyRef)"
+    ))
+}
+
+/// How to make a token, in one line.
+const SLURM_TOKEN: &str = "export RDMA_INIT_TOKEN=$(openssl rand -hex 16)";
+const KUBERNETES_TOKEN: &str =
+    "kubectl create secret generic rdma-init --from-literal=token=$(openssl rand -hex 16)";
+
 /// Gives the work a way to show how far it is in a line of the terminal, where there is one, and a way
 /// to say something above that line.
-pub fn with_line<T>(
+pub(crate) fn with_line<T>(
     config: &Config,
     environment: &Environment,
     say: &dyn Fn(&str),
@@ -93,60 +120,103 @@ pub fn with_line<T>(
     done
 }
 
-pub fn limits(config: &Config) -> Limits {
+pub(crate) fn limits(config: &Config) -> Limits {
     Limits {
         least_gbps: config.preflight_min_bandwidth.map(|gbps| gbps as f32),
         enforce_slow: config.preflight_enforce_slow,
+        together: config.preflight_bisection,
     }
+}
+
+/// What this node knows of itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Own<'a> {
+    pub facts: &'a Facts,
+    pub plan: &'a Plan,
+    pub report: &'a Report,
 }
 
 /// Takes part, if that is wanted, and tells the verdict. Gives why the command must not be started;
 /// `None` if it may.
 #[must_use]
-pub fn refusal(
+pub(crate) fn refusal(
     config: &Config,
     environment: &Environment,
     command: &[CString],
-    facts: &Facts,
-    plan: &Plan,
-    report: &Report,
+    own: Own,
+    under_way: &UnderWay,
     log: &Log,
 ) -> Option<String> {
-    let asked = Asked {
+    let asked = Overrides {
         nodes: config.preflight_nodes,
         node: config.preflight_node,
         meet: config.preflight_meet.as_deref(),
         prefix: "preflight-",
     };
+    let mut files = Files::of(config);
     let told = part(&asked, environment, command).and_then(|part| {
-        if part.judges() {
-            let unwritten = Files::of(config).prepare();
-            unwritten.iter().for_each(|why| log.warn(&sentence(&format!("preflight: {why}"))));
+        if part.judges() || part.nodes > 1 {
+            // An old list goes, too: no job is to be started by it.
+            let mut unwritten = if part.judges() { files.prepare() } else { Vec::new() };
+            if let Some(why) = untrusted_list(&files, environment, &part) {
+                unwritten.push(why);
+                files.excluded = None;
+            }
+            match config.preflight {
+                Demand::Enforce if !unwritten.is_empty() => return Err(unwritten.join("; ")),
+                _ => unwritten.iter().for_each(|why| log.warn(&sentence(&format!("preflight: {why}")))),
+            }
         }
         with_line(config, environment, &|text| log.note(text), |say, show| {
-            job::run(&terms(config, environment, &part, say, show), facts, plan, report)
+            under_way.is_now(&beginning(&part));
+            let say = |text: &str| {
+                under_way.is_now(text);
+                say(text);
+            };
+            let show = show.map(|show| {
+                |progress: &Progress| {
+                    under_way.is_by_now(|| format!("preflight: {progress}"));
+                    show(progress);
+                }
+            });
+            let show = show.as_ref().map(|show| show as &dyn Fn(&Progress));
+            let terms = Terms { may_be_alone: true, ..terms(config, environment, &part, &say, show) };
+            job::run(&terms, own.facts, own.plan, own.report)
         })
     });
     if let Ok(outcome) = &told
         && let Some(judged) = &outcome.judged
     {
-        tell_all(config, judged, log);
+        tell_all(&files, judged, log);
     }
     let (why, line) = match told {
         Ok(outcome) if outcome.told.passed => {
-            log.note(&outcome.told.line);
+            match outcome.is_alone {
+                true => log.warn(&sentence(&outcome.told.line)),
+                false => log.note(&outcome.told.line),
+            }
             return None;
         }
         Ok(outcome) => (outcome.told.reason.unwrap_or_default(), outcome.told.line),
-        Err(why) => (why.clone(), sentence(&format!("preflight: {why}"))),
+        Err(why) => {
+            let line = sentence(&format!("preflight: {why}"));
+            (why, line)
+        }
     };
     log.warn(&line);
-    let why = why.trim_end_matches('.');
     (config.preflight == Demand::Enforce).then(|| format!("preflight = \"enforce\": {why}"))
 }
 
+/// What the preflight is at before anything has happened.
+fn beginning(part: &Part) -> String {
+    let place = part.meet.as_deref().filter(|_| part.node > 0);
+    let place = place.map(|place| format!(" at {place}")).unwrap_or_default();
+    let waits = if part.node == 0 { "the other nodes" } else { "node 0" };
+    format!("preflight: node {} of {} waits for {waits}{place}", part.node, part.nodes)
+}
+
 /// What only node 0 can tell: the table, where there is something to see, and who is at fault.
-fn tell_all(config: &Config, judged: &Judged, log: &Log) {
+fn tell_all(files: &Files, judged: &Judged, log: &Log) {
     let verdict = judged.verdict();
     if !verdict.passed || verdict.warning_count() > 0 {
         match log.format() {
@@ -156,7 +226,6 @@ fn tell_all(config: &Config, judged: &Judged, log: &Log) {
             _ => {}
         }
     }
-    let files = Files::of(config);
     for why in files.write(&verdict).into_iter().chain(files.gap(&verdict)) {
         log.warn(&sentence(&format!("preflight: {why}")));
     }

@@ -10,12 +10,13 @@ use anyhow::{Context, bail};
 
 use crate::config::Config;
 use crate::demo;
+use crate::env_plugin::copies;
 use crate::facts::document::Document;
 use crate::facts::environment::{Environment, Filled};
-use crate::facts::image::Scope;
 use crate::facts::settings;
 use crate::facts::start::Start;
-use crate::facts::{self, Facts, Reader, Sources, extra, net, rtnetlink};
+use crate::facts::{self, Facts, Need, Reader, Sources, extra, net, rdma, rdma_namespace, rtnetlink};
+use crate::image::ImageScope;
 use crate::libraries::{self, nccl::conf};
 use crate::plan::{self, ProfileOption};
 use crate::profiles::Profiles;
@@ -62,7 +63,7 @@ pub fn advice_on_profile(name: &str, profiles: &Profiles, also: &[&str]) -> Stri
 }
 
 /// The variables that rdma-init put into this environment when the container started, and that
-/// are still there.
+/// are still there: by the state, or where this process may not believe one, by the marker beside them.
 pub fn filled_at_start(config: &Config, profiles: &Profiles, environment: &Environment) -> Vec<Filled> {
     // When a container starts, its environment usually has no such variable, so nothing has to
     // be looked for.
@@ -71,7 +72,10 @@ pub fn filled_at_start(config: &Config, profiles: &Profiles, environment: &Envir
     }
     let found = find(&config.state_dir);
     let is_there = |one: &Filled| environment.get(&one.variable) == Some(&one.value);
-    found.map_or_else(|_| Vec::new(), |found| found.run.filled_itself().filter(is_there).collect())
+    found.map_or_else(
+        |_| copies::of_own_start(environment),
+        |found| found.run.filled_itself().filter(is_there).collect(),
+    )
 }
 
 /// The facts of this container.
@@ -82,7 +86,7 @@ pub fn live_facts(profiles: &Profiles, environment: &Environment, filled: &[Fill
 
 /// The facts of this container, for a command that starts like this.
 pub fn all_facts(profiles: &Profiles, start: Start) -> Facts {
-    live(profiles, start, true, Scope::All, |_, _| true)
+    live(profiles, start, true, ImageScope::All, |_, _| Need::NetworkAndImage)
 }
 
 /// As [`all_facts`], with the facts that only a self-test needs.
@@ -97,18 +101,24 @@ pub fn add_extra(facts: &mut Facts) {
     extra::add(facts, &Reader::new(Path::new("/")));
 }
 
+/// The HCAs and the network of this container alone, for a command that is run often.
+pub fn fabric_facts() -> Facts {
+    let reader = Reader::new(Path::new("/"));
+    let net = net::read(&reader, net::system_addresses(), rtnetlink::system_routing);
+    let rdma = rdma::read(&reader, &rdma::Looked::for_gids(&net, None));
+    Facts { net, rdma, ..Facts::default() }
+}
+
 /// The facts of this container that the decision can depend on.
 pub fn needed_facts(profiles: &Profiles, start: Start, config: &Config) -> Facts {
     let options = config.plan_options();
     let scope = config.libraries.scope();
-    live(profiles, start, false, scope, |facts, devices| {
-        plan::needs_network(facts, devices, profiles, &options)
-    })
+    live(profiles, start, false, scope, |facts, devices| plan::need(facts, devices, profiles, &options))
 }
 
 /// Whether a variable's value matters, besides those that always do.
 fn is_setting(profiles: &Profiles, variable: &str) -> bool {
-    profiles.may_fill(variable) || libraries::of_variable(variable).is_some()
+    profiles.reads(variable) || libraries::of_variable(variable).is_some()
 }
 
 /// How long DNS may take to answer. A server that answers at all does so in some milliseconds.
@@ -123,8 +133,8 @@ fn live(
     profiles: &Profiles,
     start: Start,
     image_in_any_case: bool,
-    scope: Scope,
-    needs_network: impl FnOnce(&Facts, &[String]) -> bool,
+    scope: ImageScope,
+    need: impl FnOnce(&Facts, &[String]) -> Need,
 ) -> Facts {
     let sources = Sources {
         root: Path::new("/"),
@@ -132,13 +142,15 @@ fn live(
         parse_conf: conf::assignments,
         is_setting: &|variable| is_setting(profiles, variable),
         is_marker: &|variable| profiles.is_marker(variable),
+        files: &profiles.files(),
         addresses: net::system_addresses,
         routing: rtnetlink::system_routing,
         look_up,
         image_in_any_case,
         scope,
+        rdma_mode: rdma_namespace::system_mode,
     };
-    facts::read(sources, needs_network)
+    facts::read(sources, need)
 }
 
 /// The facts of another container: a document, or an embedded one (`demo:NAME`). Variables that

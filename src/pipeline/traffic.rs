@@ -1,5 +1,5 @@
-//! What the job has moved over RDMA. The counters before the job are noted for the init of the
-//! command, and the difference is told when the command has ended.
+//! What the job has moved over RDMA, and what went wrong on its ports. The counters before the job are noted
+//! for the init of the command, which reports the difference when the command has ended.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,9 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::facts::Reader;
+use crate::facts::port_counters::Counters;
+use crate::facts::port_errors::{self, PortErrors};
 use crate::facts::rdma::LinkLayer;
 use crate::facts::traffic::read;
-use crate::findings::traffic::{self, Moved};
+use crate::findings;
+use crate::findings::port_errors::PortRises;
+use crate::findings::traffic::{self, PortTraffic};
 use crate::json;
 use crate::log::{Format, Level, Log};
 use crate::plan::Plan;
@@ -21,27 +25,39 @@ use crate::report::start;
 struct Note {
     format: Format,
     level: Level,
-    /// The ports that the job will use, with what went over them before it.
-    ports: Vec<Moved>,
+    /// The ports that the job will use.
+    ports: Vec<Port>,
 }
 
-/// The counters of the ports that the job will use, and how to speak of them. Empty where
+/// A port before the job: what went over it, and what went wrong on it.
+#[derive(Serialize, Deserialize)]
+struct Port {
+    moved: PortTraffic,
+    errors: PortErrors,
+}
+
+/// The counters of the ports that the job will use, and how to speak of them. Empty if
 /// there is nothing to tell: no such port, or none whose counters show.
-pub fn note(config: &Config, plan: &Plan) -> Vec<u8> {
+pub(super) fn note(config: &Config, plan: &Plan) -> Vec<u8> {
     if config.log_level < Level::Warn {
         return Vec::new();
     }
     let reader = Reader::new(Path::new("/"));
+    let counters = Counters::new(&reader);
     let used = plan.ports.iter().filter(|port| port.used);
-    let ports: Vec<Moved> = used
-        .map(|port| Moved {
-            hca: port.hca.clone(),
-            port: port.port,
-            is_infiniband: port.link_layer == LinkLayer::InfiniBand,
-            traffic: read(&reader, &port.hca, port.port),
+    let ports: Vec<Port> = used
+        .map(|port| {
+            let of = counters.of(&port.hca, port.port);
+            let moved = PortTraffic {
+                hca: port.hca.clone(),
+                port: port.port,
+                is_infiniband: port.link_layer == LinkLayer::InfiniBand,
+                traffic: read(&of),
+            };
+            Port { moved, errors: port_errors::read(&of) }
         })
         .collect();
-    match ports.iter().any(|port| port.traffic.is_known()) {
+    match ports.iter().any(|port| port.moved.traffic.is_known()) {
         true => {
             json::line(&Note { format: config.log_format, level: config.log_level.min(Level::Info), ports })
         }
@@ -54,8 +70,20 @@ pub fn note(config: &Config, plan: &Plan) -> Vec<u8> {
 pub fn tell(note: &[u8], ran: Duration) {
     let Ok(Note { format, level, ports }) = json::read(note) else { return };
     let reader = Reader::new(Path::new("/"));
-    let since =
-        |port: Moved| Moved { traffic: read(&reader, &port.hca, port.port).since(port.traffic), ..port };
-    let moved: Vec<Moved> = ports.into_iter().map(since).collect();
-    start::traffic(&Log::start(format, level, Log::patient()), &moved, traffic::finding(&moved, ran));
+    let counters = Counters::new(&reader);
+    let since = |Port { moved, errors }: Port| {
+        let of = counters.of(&moved.hca, moved.port);
+        let now = port_errors::read(&of);
+        let wrong = PortRises {
+            hca: moved.hca.clone(),
+            port: moved.port,
+            is_lost: now.is_lost_since(&errors),
+            rises: now.since(&errors),
+        };
+        (PortTraffic { traffic: read(&of).since(moved.traffic), ..moved }, wrong)
+    };
+    let (moved, wrong): (Vec<PortTraffic>, Vec<PortRises>) = ports.into_iter().map(since).unzip();
+    let mut findings = findings::port_errors::findings(&wrong, ran);
+    findings.extend(traffic::finding(&moved, ran));
+    start::traffic(&Log::start(format, level, Log::patient()), &moved, &findings);
 }

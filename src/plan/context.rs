@@ -43,6 +43,19 @@ impl Context<'_> {
         self.profile.hands_off.iter().any(|pattern| profiles::fits(pattern, variable))
     }
 
+    /// Whether the platform's script has not run: nothing has set what it sets.
+    pub fn awaits_script(&self) -> bool {
+        self.profile.script.as_ref().is_some_and(|script| self.user.get(&script.sets).is_none())
+    }
+
+    /// Whether the command runs the platform's script before the job, so that it is not known here what
+    /// NCCL will get.
+    pub fn command_runs_script(&self) -> bool {
+        let named = &self.facts.platform.files_in_command;
+        let script = self.profile.script.as_ref().filter(|_| self.awaits_script());
+        script.is_some_and(|script| script.paths.iter().any(|path| named.contains(path)))
+    }
+
     pub fn uses_verbs(&self) -> bool {
         self.profile.fabric == Some(profiles::Fabric::Verbs)
     }

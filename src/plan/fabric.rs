@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Context;
-use super::rule::Lack;
+use super::rule::NoRdmaReason;
 use crate::fabric::interface;
 use crate::fabric::{Candidate, Verdict};
 use crate::profiles;
@@ -18,13 +18,20 @@ pub enum Fabric {
     Interface(String),
     /// A net plugin over this number of HCAs.
     Plugin(usize),
+    /// A net plugin over these interfaces, without an HCA.
+    PluginOverInterfaces(Vec<String>),
     /// TCP, and why.
-    None(Lack),
+    None(NoRdmaReason),
 }
 
 impl Fabric {
     pub fn is_there(&self) -> bool {
         !matches!(self, Fabric::None(_))
+    }
+
+    /// Whether a job over plain sockets does without it.
+    pub fn is_lost_over_sockets(&self) -> bool {
+        matches!(self, Fabric::Verbs | Fabric::Plugin(_) | Fabric::PluginOverInterfaces(_))
     }
 
     /// Whether programs register memory with the HCAs themselves.
@@ -33,32 +40,48 @@ impl Fabric {
     }
 }
 
-pub fn find(context: &Context, ports: &[Candidate]) -> Fabric {
+pub(super) fn find(context: &Context, ports: &[Candidate]) -> Fabric {
     let used = ports.iter().filter(|port| port.is_used()).count();
     match context.profile.fabric.as_ref().unwrap_or(&profiles::Fabric::Verbs) {
         profiles::Fabric::Verbs if used > 0 => Fabric::Verbs,
         profiles::Fabric::Verbs => Fabric::None(why_none(context, ports)),
         profiles::Fabric::Interface(name) => match interface::obstacle(context.facts, name) {
             None => Fabric::Interface(name.clone()),
-            Some(obstacle) => Fabric::None(Lack::Interface(name.clone(), obstacle)),
+            Some(obstacle) => Fabric::None(NoRdmaReason::Interface(name.clone(), obstacle)),
         },
         profiles::Fabric::Plugin if used > 0 => Fabric::Plugin(used),
-        profiles::Fabric::Plugin => Fabric::None(Lack::NoDeviceForPlugin),
+        profiles::Fabric::Plugin => Fabric::None(NoRdmaReason::NoDeviceForPlugin),
+        profiles::Fabric::PluginOverInterfaces(patterns) => over_interfaces(context, patterns),
+    }
+}
+
+/// A net plugin over the interfaces of these names that can be used.
+fn over_interfaces(context: &Context, patterns: &[String]) -> Fabric {
+    let interfaces = context.facts.net.interfaces.iter().map(|interface| &interface.name);
+    let is_usable = |name: &&String| interface::obstacle(context.facts, name).is_none();
+    let is_wanted = |name: &&String| patterns.iter().any(|pattern| profiles::fits(pattern, name));
+    let usable: Vec<String> = interfaces.filter(is_wanted).filter(is_usable).cloned().collect();
+    match usable.is_empty() {
+        true => Fabric::None(NoRdmaReason::NoInterfaceForPlugin(patterns.to_vec())),
+        false => Fabric::PluginOverInterfaces(usable),
     }
 }
 
 /// That there is no RDMA device, or why none of them is used.
-fn why_none(context: &Context, ports: &[Candidate]) -> Lack {
+fn why_none(context: &Context, ports: &[Candidate]) -> NoRdmaReason {
     if ports.is_empty() {
+        if let Some(node) = &context.facts.rdma_elsewhere {
+            return NoRdmaReason::OtherNamespace(node.clone());
+        }
         let mut unreadable = context.facts.unreadable.iter();
         return match unreadable.find(|unreadable| unreadable.is_of_rdma()) {
-            Some(hidden) => Lack::Hidden { path: hidden.path.clone(), error: hidden.error.to_string() },
-            None => Lack::NoDevice,
+            Some(hidden) => NoRdmaReason::Hidden { path: hidden.path.clone(), error: hidden.error.clone() },
+            None => NoRdmaReason::NoDevice,
         };
     }
     let left_out = ports.iter().filter_map(|port| match &port.verdict {
         Verdict::Used => None,
         Verdict::LeftOut(reason) => Some((reason.clone(), port.name())),
     });
-    Lack::NoneUsed(grouped(left_out))
+    NoRdmaReason::NoneUsed(grouped(left_out))
 }

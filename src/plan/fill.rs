@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::rule::Rule;
-use super::setting::{Outcome, Proposal, Setting};
+use super::setting::{Proposal, Setting, SettingOutcome};
 use crate::facts::Facts;
 use crate::facts::environment::Filled;
 use crate::facts::settings::UserSetting;
@@ -15,7 +15,7 @@ const SELECTION: &[&str] =
 
 /// The constants of the profile that do not depend on facts, and the variables that it leaves
 /// unset.
-pub fn tuning(profile: &Profile) -> Vec<Proposal> {
+pub(super) fn tuning(profile: &Profile) -> Vec<Proposal> {
     let constants = profile
         .variables
         .iter()
@@ -30,7 +30,7 @@ pub fn tuning(profile: &Profile) -> Vec<Proposal> {
 
 /// What the user set, then the proposals for other variables. Of two proposals for one
 /// variable, the first counts.
-pub fn settings(context: &Context, proposals: impl IntoIterator<Item = Proposal>) -> Vec<Setting> {
+pub(super) fn settings(context: &Context, proposals: impl IntoIterator<Item = Proposal>) -> Vec<Setting> {
     let mut settings: Vec<Setting> = context
         .user
         .effective()
@@ -41,7 +41,7 @@ pub fn settings(context: &Context, proposals: impl IntoIterator<Item = Proposal>
         settings.push(Setting::left(
             variable.clone(),
             None,
-            Outcome::Unset,
+            SettingOutcome::Unset,
             Source::Configuration,
             Rule::Keep,
         ));
@@ -55,10 +55,11 @@ pub fn settings(context: &Context, proposals: impl IntoIterator<Item = Proposal>
     settings
 }
 
-/// Whether a variable of the user's is worth a line.
+/// Whether a variable of the user's, or of the start, is worth a line.
 fn concerns(context: &Context, setting: &UserSetting) -> bool {
     let variable = &setting.variable;
-    variable.starts_with("NCCL_")
+    setting.origin == Source::AtStart
+        || variable.starts_with("NCCL_")
         || context.profile.variables.contains_key(variable)
         || context.profile.companions.contains(variable)
         || context.options.set.contains_key(variable)
@@ -73,7 +74,7 @@ fn of_user(context: &Context, setting: &UserSetting) -> Setting {
     // What the configuration of rdma-init sets is not in the environment yet.
     match context.options.set.get(&variable).filter(|_| origin == Source::Configuration) {
         Some(configured) => Setting::filled(variable, configured.clone(), origin, Rule::SetByUser),
-        None => Setting::left(variable, Some(value), Outcome::User, origin, Rule::SetByUser),
+        None => Setting::left(variable, Some(value), SettingOutcome::User, origin, Rule::SetByUser),
     }
 }
 
@@ -86,12 +87,16 @@ fn of_start(facts: &Facts, setting: &UserSetting) -> Option<Setting> {
     Some(Setting { at_start: true, ..Setting::filled(variable, value, source, Rule::AsWritten(rule)) })
 }
 
-/// The setting for a variable that nobody else decides on.
-pub fn of_proposal(proposal: Proposal) -> Setting {
+/// The setting for a variable that only rdma-init decides on.
+pub(super) fn of_proposal(proposal: Proposal) -> Setting {
     let Proposal { variable, value, source, rule, evidence } = proposal;
     let setting = match value {
         Some(value) => Setting::filled(variable, value, source, rule),
-        None => Setting::left(variable, None, Outcome::Unset, source, rule),
+        None => {
+            let is_found = matches!(rule, Rule::SearchFinds { .. });
+            let outcome = if is_found { SettingOutcome::Left } else { SettingOutcome::Unset };
+            Setting::left(variable, None, outcome, source, rule)
+        }
     };
     Setting { evidence, ..setting }
 }

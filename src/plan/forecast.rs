@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::setting::Setting;
 use crate::facts::Facts;
+use crate::libraries::nccl::log;
 use crate::libraries::nccl::predict::{Prediction, predict};
 use crate::libraries::nccl::version::{KINDS, Version};
 
@@ -16,27 +17,41 @@ pub struct Forecast {
     pub since: Option<Version>,
     #[serde(flatten)]
     pub prediction: Prediction,
+    /// The beginning of NCCL's own line about its HCAs, where the job logs it and all these
+    /// releases write the same.
+    #[serde(skip)]
+    pub log: Option<String>,
 }
 
 /// The prediction for the release that is known; else for every kind of release,
 /// oldest first, one for each change in what they do.
-pub fn forecasts(facts: &Facts, settings: &[Setting], version: Option<Version>) -> Vec<Forecast> {
+pub(super) fn forecasts(facts: &Facts, settings: &[Setting], version: Option<Version>) -> Vec<Forecast> {
     let get = |name: &str| value(settings, name);
+    let of = |version: Version| {
+        let prediction = predict(facts, get, version);
+        let log = log::using(facts, &prediction, get, version);
+        (prediction, log)
+    };
     if let Some(version) = version {
-        return vec![Forecast { since: Some(version), prediction: predict(facts, get, version) }];
+        let (prediction, log) = of(version);
+        return vec![Forecast { since: Some(version), prediction, log }];
     }
     let mut forecasts: Vec<Forecast> = Vec::new();
     for kind in KINDS {
-        let prediction = predict(facts, get, *kind);
-        if forecasts.last().is_none_or(|last| last.prediction != prediction) {
-            let since = (!forecasts.is_empty()).then_some(*kind);
-            forecasts.push(Forecast { since, prediction });
+        let (prediction, log) = of(*kind);
+        match forecasts.last_mut().filter(|last| last.prediction == prediction) {
+            Some(last) if last.log == log => {}
+            Some(last) => last.log = None,
+            None => {
+                let since = (!forecasts.is_empty()).then_some(*kind);
+                forecasts.push(Forecast { since, prediction, log });
+            }
         }
     }
     forecasts
 }
 
 /// What the job's environment has, conf files included.
-pub fn value<'a>(settings: &'a [Setting], variable: &str) -> Option<&'a str> {
+pub(super) fn value<'a>(settings: &'a [Setting], variable: &str) -> Option<&'a str> {
     settings.iter().find(|setting| setting.variable == variable)?.value.as_deref()
 }

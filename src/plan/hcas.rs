@@ -1,16 +1,18 @@
 //! `NCCL_IB_HCA`.
 
+use std::collections::HashSet;
+
 use super::remark::Remark;
-use super::rule::{Evidence, Rule, Trial};
+use super::rule::{Rule, RuleEvidence, Trial};
 use super::setting::Proposal;
 use super::{Context, Fabric, Notes};
-use crate::fabric::{Candidate, Reason, Verdict, near};
+use crate::fabric::{Candidate, SkipReason, Verdict, near};
 use crate::libraries::nccl::devices::LIST as VARIABLE;
 use crate::libraries::nccl::devices::visible;
 use crate::libraries::nccl::list::{Pattern, most_hcas};
 use crate::libraries::nccl::version::Version;
 
-pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec<Proposal> {
+pub(super) fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec<Proposal> {
     let profile = context.profile;
     let constant = profile.variables.get(VARIABLE);
     if !context.uses_verbs() {
@@ -30,7 +32,7 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
     }
     let mut evidence = evidence(ports);
     let near = near::rails_of_gpus(context.facts, ports).into_iter().enumerate();
-    evidence.extend(near.map(|(gpu, hcas)| Evidence::NearGpu { gpu, hcas }));
+    evidence.extend(near.map(|(gpu, hcas)| RuleEvidence::NearGpu { gpu, hcas }));
     if let Some(constant) = constant {
         let fits = selects_exactly(constant, ports, context.version());
         notes.tried(VARIABLE, Trial::PublishedHcas { list: constant.clone(), fits });
@@ -52,19 +54,24 @@ pub fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes) -> Vec
 }
 
 /// `NCCL_IB_DISABLE=1`, where NCCL would otherwise take devices that it must not take. Either
-/// it cannot work on them: it does not look at the node type, and ends with an error at the
-/// first connection. Or the configuration says to leave them alone, and there are no others.
-pub fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Option<Proposal> {
+/// it cannot work on them: it does not look at the node type, or they lead to NVSwitches, and it
+/// ends with an error at the first connection. Or the configuration says to leave them alone, and there are no others.
+pub(super) fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Option<Proposal> {
     let is_trap = |port: &&Candidate| {
         visible(port.hca, port.port)
-            && matches!(port.verdict, Verdict::LeftOut(Reason::Iwarp { .. } | Reason::NodeType(_)))
+            && matches!(
+                port.verdict,
+                Verdict::LeftOut(
+                    SkipReason::Iwarp { .. } | SkipReason::NodeType(_) | SkipReason::NvSwitch(_)
+                )
+            )
     };
     if fabric.is_there() || !context.uses_verbs() || context.leaves_alone(VARIABLE) {
         return None;
     }
     let traps: Vec<String> = ports.iter().filter(is_trap).map(Candidate::name).collect();
     let is_skipped =
-        |port: &&Candidate| matches!(port.verdict, Verdict::LeftOut(Reason::CarriesDefaultRoute { .. }));
+        |port: &&Candidate| matches!(port.verdict, Verdict::LeftOut(SkipReason::CarriesDefaultRoute { .. }));
     let skipped: Vec<String> = ports.iter().filter(is_skipped).map(Candidate::name).collect();
     let rule = match (traps.is_empty(), skipped.is_empty()) {
         (true, true) => return None,
@@ -84,13 +91,11 @@ fn selects_exactly(pattern: &str, ports: &[Candidate], version: Version) -> bool
 }
 
 /// `=mlx5_1,mlx5_2`: whole names, so that `mlx5_1` does not also mean `mlx5_10`.
-/// A port is named only where another port of the HCA must not be used.
+/// A port is named only if another port of the HCA must not be used.
 fn exact_list(ports: &[Candidate]) -> String {
-    let names = device_list(ports, |port| {
-        ports.iter().any(|other| {
-            other.hca.name == port.hca.name && !other.is_used() && visible(other.hca, other.port)
-        })
-    });
+    let others = ports.iter().filter(|port| !port.is_used() && visible(port.hca, port.port));
+    let with_ports: HashSet<&str> = others.map(|port| port.hca.name.as_str()).collect();
+    let names = device_list(ports, |port| with_ports.contains(port.hca.name.as_str()));
     format!("={}", names.join(","))
 }
 
@@ -100,29 +105,29 @@ fn without_sign(list: String, ports: &[Candidate], version: Version) -> String {
     if selects_exactly(&plain, ports, version) { plain } else { list }
 }
 
-/// The used ports by name, `NAME:PORT` where `with_port` says so, each once.
+/// The used ports by name, `NAME:PORT` if `with_port` says so, each once.
 fn device_list(ports: &[Candidate], with_port: impl Fn(&Candidate) -> bool) -> Vec<String> {
-    let mut names = Vec::new();
+    let (mut names, mut known) = (Vec::new(), HashSet::new());
     for port in ports.iter().filter(|port| port.is_used()) {
         let name = if with_port(port) {
             format!("{}:{}", port.hca.name, port.port.number)
         } else {
             port.hca.name.clone()
         };
-        if !names.contains(&name) {
+        if known.insert(name.clone()) {
             names.push(name);
         }
     }
     names
 }
 
-fn evidence(ports: &[Candidate]) -> Vec<Evidence> {
+fn evidence(ports: &[Candidate]) -> Vec<RuleEvidence> {
     let of = |port: &Candidate| match &port.verdict {
         Verdict::Used => {
             let (link_layer, rate) = (port.port.link_layer.clone(), port.port.rate.clone());
-            Evidence::Used { port: port.name(), link_layer, rate }
+            RuleEvidence::Used { port: port.name(), link_layer, rate }
         }
-        Verdict::LeftOut(reason) => Evidence::LeftOut { port: port.name(), reason: reason.clone() },
+        Verdict::LeftOut(reason) => RuleEvidence::LeftOut { port: port.name(), reason: reason.clone() },
     };
     ports.iter().map(of).collect()
 }

@@ -9,10 +9,10 @@ use crate::facts::Facts;
 use crate::libraries::nccl::list::Pattern;
 use crate::libraries::nccl::version::NEWEST;
 
-pub const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
+pub(crate) const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 
 /// The interface from the facts, with a note of what was tried.
-pub fn choose(facts: &Facts, notes: &mut Notes) -> Option<InterfaceChoice> {
+pub(crate) fn choose(facts: &Facts, notes: &mut Notes) -> Option<InterfaceChoice> {
     let mut chosen = None;
     for (way, choice) in tries(facts) {
         let found = choice.as_ref().map(|choice| choice.name.clone());
@@ -22,7 +22,11 @@ pub fn choose(facts: &Facts, notes: &mut Notes) -> Option<InterfaceChoice> {
     chosen
 }
 
-pub fn propose(context: &Context, choice: Option<&InterfaceChoice>, notes: &mut Notes) -> Vec<Proposal> {
+pub(crate) fn propose(
+    context: &Context,
+    choice: Option<&InterfaceChoice>,
+    notes: &mut Notes,
+) -> Vec<Proposal> {
     if context.leaves_alone(VARIABLE) {
         return Vec::new();
     }
@@ -66,7 +70,7 @@ fn selected<'a>(facts: &'a Facts, pattern: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// The name as platforms publish it; exact (`=eth0`) where it would otherwise
+/// The name as platforms publish it; exact (`=eth0`) if it would otherwise
 /// also select an `eth0.100`.
 fn pattern_for(facts: &Facts, name: &str) -> String {
     let ambiguous =

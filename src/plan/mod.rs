@@ -6,55 +6,63 @@
 //! the facts agree with it. Tuning comes only from a profile. Every value
 //! carries where it comes from, the rule, and the evidence.
 
-mod companions;
-pub mod context;
+pub(crate) mod context;
+pub(crate) mod env_plugin;
+pub(crate) mod evidence;
 mod fabric;
 mod fill;
 mod forecast;
-pub mod gid;
+pub(crate) mod gid;
 mod hcas;
-pub mod interface;
+pub(crate) mod interface;
+mod late;
 mod libraries;
 mod needs;
 mod network;
 mod notes;
 mod options;
+pub(crate) mod over_tcp;
 mod port_verdict;
 mod profile;
-pub mod remark;
-pub mod rule;
+pub(crate) mod remark;
+pub(crate) mod rule;
 mod setting;
+mod traffic_class;
 mod user;
 mod wanted;
 mod why;
-pub mod words;
+pub(crate) mod words;
 
 use serde::Serialize;
 
 pub use context::Context;
+pub use env_plugin::EnvPlugin;
 pub use fabric::Fabric;
 pub use forecast::Forecast;
+pub use late::LatePort;
 pub use libraries::Outlook;
-pub use needs::needs_network;
+pub use needs::need;
 pub use notes::Notes;
-pub use options::{DefaultRouteOption, Options, ProfileOption};
+pub use options::{DefaultRouteOption, EnvPluginOption, Options, ProfileOption};
 pub use port_verdict::PortVerdict;
 pub use profile::ProfileChoice;
-pub use setting::{Outcome, Setting};
+pub use setting::{Setting, SettingOutcome};
 pub use user::User;
 pub use wanted::on_default_route;
 pub use why::Why;
 
+use over_tcp::Nodes;
 use remark::Remark;
 use rule::Tried;
 use words::said_of_rccl;
 
-use crate::fabric::{Candidate, Rails, candidates, choose};
+use crate::fabric::{Candidate, Rails, candidates, choose, nvswitch};
 use crate::facts::Facts;
 use crate::facts::secret::is_secret;
 use crate::finding::{Finding, Source};
-use crate::libraries::Remark as OfLibrary;
+use crate::libraries::LibraryRemark as OfLibrary;
 use crate::libraries::nccl::installed;
+use crate::libraries::nccl::predict::{PortUse, Transport};
 use crate::libraries::nccl::version::Version;
 use crate::profiles::{self, Profile, Profiles};
 
@@ -66,7 +74,7 @@ pub const SCHEMA: &str = "rdma-init/plan/1";
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plan {
-    /// `None` where no profile fits, or none is wanted.
+    /// `None` if no profile fits, or none is wanted.
     pub profile: Option<ProfileChoice>,
     pub fabric: Fabric,
     /// Every port of every HCA, and why it is used or not.
@@ -79,9 +87,15 @@ pub struct Plan {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub rccl: bool,
     /// What NCCL will do with them: one for the release that is known, else one for
-    /// each way in which releases differ. Empty where no RDMA is about.
+    /// each way in which releases differ. Empty if no RDMA is about.
     pub forecasts: Vec<Forecast>,
-    /// What the libraries beside NCCL will do, as far as anybody can tell.
+    /// Whether NCCL asks our env plugin, which only a start leaves.
+    #[serde(skip)]
+    pub env_plugin: EnvPlugin,
+    /// The ports that the env plugin adds for a process if they are ACTIVE by then.
+    #[serde(skip)]
+    pub late: Vec<LatePort>,
+    /// What the libraries beside NCCL will do, as far as the facts tell.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<Outlook>,
     pub findings: Vec<Finding>,
@@ -96,6 +110,21 @@ impl Plan {
         if self.rccl { "RCCL" } else { "NCCL" }
     }
 
+    /// The ports that NCCL takes in the place of those of the plan, where it takes no port of the
+    /// plan: on EFA, without its plugin, HCAs that lead to NVSwitches.
+    pub fn taken_instead<'a>(&self, transport: &'a Transport) -> Option<&'a [PortUse]> {
+        let Transport::Verbs(ports) = transport else { return None };
+        let used: Vec<String> =
+            self.ports.iter().filter(|port| port.used).map(PortVerdict::full_name).collect();
+        let is_foreign = |port: &PortUse| !used.contains(&port.name());
+        (!ports.is_empty() && ports.iter().all(is_foreign)).then_some(ports)
+    }
+
+    /// Whether NCCL loads an env plugin, whose answers replace all variables.
+    pub fn has_env_plugin(&self) -> bool {
+        self.forecasts.iter().any(|forecast| forecast.prediction.env_plugin.is_some())
+    }
+
     /// What a sentence about NCCL says of the job's library.
     pub fn said(&self, sentence: impl Into<String>) -> String {
         let sentence = sentence.into();
@@ -104,7 +133,7 @@ impl Plan {
 
     /// The variables to be filled in by rdma-init, secrets among them.
     pub fn filled(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.with_value(|setting| setting.outcome == Outcome::Filled)
+        self.with_value(|setting| setting.outcome == SettingOutcome::Filled)
     }
 
     /// What the job's environment has for a variable, conf files included.
@@ -122,7 +151,8 @@ impl Plan {
         // What is not text was read with replacements.
         let is_exact = |setting: &Setting| !setting.value.as_deref().unwrap_or_default().contains('\u{fffd}');
         self.with_value(move |setting| {
-            let is_of_environment = setting.outcome == Outcome::User && setting.source == Source::Environment;
+            let is_of_environment =
+                setting.outcome == SettingOutcome::User && setting.source == Source::Environment;
             is_of_environment && is_exact(setting) && !is_secret(&setting.variable)
         })
     }
@@ -161,6 +191,15 @@ impl Decided<'_> {
 
 /// Decides. The named profile of `options`, if any, must be one of `profiles`.
 pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -> Decided<'a> {
+    let mut decided = decide_as_found(facts, profiles, options);
+    if decided.plan.env_plugin == EnvPlugin::Used {
+        decided.plan.late = late::ports(facts, profiles, options, &decided.plan);
+    }
+    decided
+}
+
+/// Decides for the host as it is now, without a look at what may come up.
+fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -> Decided<'a> {
     let user = User::new(facts, options);
     let mut ports = candidates(facts);
     let (choice, profile) = profile::choose(facts, &ports, profiles, options);
@@ -172,7 +211,11 @@ pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -
     let fabric = fabric::find(&context, &ports);
 
     let mut proposals = Vec::from_iter(hcas::propose_off(&context, &ports, &fabric));
-    let interface = choice.as_ref().and_then(|_| interface::choose(facts, &mut notes));
+    // Without RDMA and without a platform that is known, the interface alone is decided, for a job
+    // that goes over TCP.
+    let over_tcp = over_tcp::nodes(facts).filter(|_| choice.is_none() && !fabric.is_there());
+    let decides_interface = choice.is_some() || over_tcp.is_some();
+    let interface = if decides_interface { interface::choose(facts, &mut notes) } else { None };
     let rails = Rails {
         ports: &ports,
         gid_index: gid.index(),
@@ -181,13 +224,16 @@ pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -
     // A library beside NCCL is to meet where the user lets NCCL meet.
     let of_user = libraries::interface_of_user(&context);
     let beside = Rails { interface: of_user.as_deref().or(rails.interface), ..rails };
-    // Without RDMA, and without a platform that is known, nothing else is forced.
+    if let Some(nodes) = over_tcp {
+        proposals.extend(over_tcp::propose(&context, nodes, interface.as_ref(), &mut notes));
+    }
     if choice.is_some() {
         proposals.extend(hcas::propose(&context, &ports, &mut notes));
         proposals.extend(gid::propose(&context, &gid, &mut notes));
         proposals.extend(interface::propose(&context, interface.as_ref(), &mut notes));
-        proposals.extend(companions::propose(&context, &rails));
+        proposals.extend(libraries::companions(&context, &rails));
         proposals.extend(fill::tuning(&profile));
+        proposals.extend(traffic_class::propose(&context, &ports));
         proposals.extend(libraries::propose(&context, &beside, &proposals));
     }
     let mut settings = fill::settings(&context, proposals);
@@ -198,29 +244,36 @@ pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -
 
     let beside = beside.interface.map(str::to_owned);
 
-    // Without devices and without a platform there is no network to speak of.
-    let has_forecast = !facts.rdma.is_empty() || choice.is_some();
+    // Without devices, without a platform and on one node there is no network to speak of.
+    let has_forecast = (!facts.rdma.is_empty() || choice.is_some() || over_tcp == Some(Nodes::Several))
+        && !context.command_runs_script();
     let forecasts = |settings: &[Setting]| match has_forecast {
         true => forecast::forecasts(facts, settings, user.version()),
         false => Vec::new(),
     };
     let mut expected = forecasts(&settings);
-    if let Some(proposal) = network::propose(&context, &expected) {
+    if let Some(proposal) = network::propose(&context, &expected, &ports) {
         settings.push(fill::of_proposal(proposal));
         expected = forecasts(&settings);
     }
+    settings.extend(network::propose_mismatch(&context, &expected).map(fill::of_proposal));
 
     let wanted = wanted::without_users_list(&context);
     let left_idle = |port: &Candidate| !port.is_used() && wanted.contains(&port.name());
     let verdicts = ports
         .iter()
-        .map(|port| PortVerdict { left_idle: left_idle(port), ..PortVerdict::from(port) })
+        .map(|port| PortVerdict {
+            left_idle: left_idle(port),
+            to_nvswitch: port.is_used() && nvswitch::sign(facts, port.hca).is_some(),
+            ..PortVerdict::from(port)
+        })
         .collect();
 
     let rccl = installed::is_rccl(facts);
     if rccl {
         settings = settings.into_iter().map(Setting::of_rccl).collect();
     }
+    let env_plugin = env_plugin::decide(facts, &user, options, &settings);
     let Notes { remarks, tried } = notes;
     let plan = Plan {
         profile: choice,
@@ -230,6 +283,8 @@ pub fn decide<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Options) -
         nccl: user.version(),
         rccl,
         forecasts: expected,
+        env_plugin,
+        late: Vec::new(),
         libraries: outlooks,
         findings: Vec::new(),
         tried,

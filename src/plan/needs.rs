@@ -2,36 +2,52 @@
 //! user waits for it: on a host without RDMA, the network takes 0.2 ms to read, and the image
 //! another 1.4 ms, where all else that the start adds takes 1.3 ms (docs/decisions.md).
 
-use super::{Options, ProfileOption, User};
-use crate::facts::Facts;
+use super::{Options, ProfileOption, User, over_tcp};
+use crate::facts::{Facts, Need};
 use crate::profiles::{Condition, Profiles, Text};
 
-/// Whether the network can matter, judged by all that is known before it is read:
-/// the RDMA devices, the user's settings, and the names of the network devices.
+/// Whether the network can matter, and the image, judged by all that is known before they are
+/// read: the RDMA devices, the GPUs, the user's settings, and the names of the network devices.
 ///
-/// Where no HCA is, only a profile asks for interfaces and routes, and a value of
-/// the user's that names an interface. In doubt it matters.
-pub fn needs_network(facts: &Facts, devices: &[String], profiles: &Profiles, options: &Options) -> bool {
-    if !facts.rdma.is_empty() || User::new(facts, options).get("NCCL_SOCKET_IFNAME").is_some() {
-        return true;
+/// Where no HCA is, three things ask for interfaces and routes: a profile, GPUs of a job that may
+/// have several nodes, and a value of the user's that names an interface. In doubt they matter.
+pub fn need(facts: &Facts, devices: &[String], profiles: &Profiles, options: &Options) -> Need {
+    if !facts.rdma.is_empty()
+        || User::new(facts, options).get("NCCL_SOCKET_IFNAME").is_some()
+        || may_have_profile(facts, devices, profiles, options)
+    {
+        return Need::NetworkAndImage;
     }
+    match over_tcp::nodes(facts) {
+        Some(over_tcp::Nodes::Several) => Need::NetworkAndImage,
+        // Only the interface is decided then, and no release of NCCL takes another one.
+        Some(over_tcp::Nodes::PerhapsSeveral) if options.profile != ProfileOption::None => Need::Network,
+        Some(over_tcp::Nodes::PerhapsSeveral) | None => Need::Nothing,
+    }
+}
+
+/// Whether a profile may fit, as far as the names of the network devices tell.
+fn may_have_profile(facts: &Facts, devices: &[String], profiles: &Profiles, options: &Options) -> bool {
     match &options.profile {
         ProfileOption::None => false,
         ProfileOption::Named(_) => true,
         ProfileOption::Auto => {
             let mut conditions = profiles.outlines().flat_map(|outline| outline.evidence.iter());
-            conditions.any(|condition| may_hold(condition, devices))
+            conditions.any(|condition| may_hold(condition, facts, devices))
         }
     }
 }
 
 /// Whether a condition can hold without an HCA, as far as the names tell.
-fn may_hold(condition: &Condition, devices: &[String]) -> bool {
+fn may_hold(condition: &Condition, facts: &Facts, devices: &[String]) -> bool {
+    let is_there = |file: &Text| facts.platform.files.iter().any(|known| *known == *file);
     let may_be_there = |pattern: &Option<Text>| {
         pattern.as_ref().is_none_or(|pattern| devices.iter().any(|device| may_fit(pattern, device)))
     };
     condition.hca.is_none()
+        && condition.hca_name.is_none()
         && condition.link_layer.is_none()
+        && condition.file.as_ref().is_none_or(is_there)
         && may_be_there(&condition.interface)
         && may_be_there(&condition.interface_up)
 }
@@ -46,31 +62,52 @@ fn may_fit(pattern: &str, device: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::gpu::Gpus;
+    use crate::facts::launchers::Nodes;
+    use crate::facts::platform::Platform;
     use crate::facts::rdma::Hca;
     use crate::facts::settings::{Settings, UserSetting};
 
-    fn needs(facts: &Facts, devices: &[&str], profile: ProfileOption) -> bool {
+    fn need(facts: &Facts, devices: &[&str], profile: ProfileOption) -> Need {
         let devices: Vec<String> = devices.iter().map(|name| (*name).to_owned()).collect();
         let options = Options { profile, ..Options::default() };
-        needs_network(facts, &devices, &Profiles::load(None).unwrap(), &options)
+        super::need(facts, &devices, &Profiles::load(None).unwrap(), &options)
     }
 
     #[test]
-    fn without_an_hca_only_what_names_an_interface_needs_the_network() {
+    fn without_an_hca_little_needs_the_network() {
         let nothing = Facts::default();
         let hca = Facts { rdma: vec![Hca::default()], ..Facts::default() };
         let name = |variable: &str| UserSetting::new(variable, "eth0", crate::finding::Source::Environment);
         let set = |variable| Facts { settings: Settings(vec![name(variable)]), ..Facts::default() };
         let usual = ["lo", "eth0"];
-        assert!(!needs(&nothing, &usual, ProfileOption::Auto));
-        assert!(!needs(&nothing, &[], ProfileOption::Auto));
-        assert!(!needs(&set("NCCL_DEBUG"), &usual, ProfileOption::Auto));
-        assert!(!needs(&nothing, &["lo", "hpn0"], ProfileOption::None));
+        assert_eq!(need(&nothing, &usual, ProfileOption::Auto), Need::Nothing);
+        assert_eq!(need(&nothing, &[], ProfileOption::Auto), Need::Nothing);
+        assert_eq!(need(&set("NCCL_DEBUG"), &usual, ProfileOption::Auto), Need::Nothing);
+        assert_eq!(need(&nothing, &["lo", "hpn0"], ProfileOption::None), Need::Nothing);
 
-        assert!(needs(&hca, &usual, ProfileOption::None));
-        assert!(needs(&set("NCCL_SOCKET_IFNAME"), &usual, ProfileOption::None));
-        assert!(needs(&nothing, &usual, ProfileOption::Named("erdma".to_owned())));
-        assert!(needs(&nothing, &["lo", "hpn0"], ProfileOption::Auto));
+        assert_eq!(need(&hca, &usual, ProfileOption::None), Need::NetworkAndImage);
+        assert_eq!(need(&set("NCCL_SOCKET_IFNAME"), &usual, ProfileOption::None), Need::NetworkAndImage);
+        assert_eq!(need(&nothing, &usual, ProfileOption::Named("erdma".to_owned())), Need::NetworkAndImage);
+        assert_eq!(need(&nothing, &["lo", "hpn0"], ProfileOption::Auto), Need::NetworkAndImage);
+    }
+
+    #[test]
+    fn gpus_need_the_network_unless_the_job_has_one_node() {
+        let with_gpu = |nodes: Option<u32>| Facts {
+            gpu: Gpus { count: Some(1), ..Gpus::default() },
+            platform: Platform { nodes: nodes.map(|count| Nodes { count, this: 0 }), ..Platform::default() },
+            ..Facts::default()
+        };
+        let usual = ["lo", "eth0"];
+        for (nodes, auto, none) in [
+            (Some(1), Need::Nothing, Need::Nothing),
+            (None, Need::Network, Need::Nothing),
+            (Some(2), Need::NetworkAndImage, Need::NetworkAndImage),
+        ] {
+            assert_eq!(need(&with_gpu(nodes), &usual, ProfileOption::Auto), auto, "{nodes:?}");
+            assert_eq!(need(&with_gpu(nodes), &usual, ProfileOption::None), none, "{nodes:?}");
+        }
     }
 
     #[test]

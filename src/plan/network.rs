@@ -1,22 +1,52 @@
-//! `NCCL_NET`, where RDMA is required. Without it, NCCL that finds no HCA when the job starts, or
-//! whose plugin gives up, runs on TCP and does not say so.
+//! What makes errors of silent losses, where RDMA is required: `NCCL_NET` and
+//! `NCCL_IGNORE_NET_MISMATCH`. Without the first, NCCL that finds no HCA when the job starts, or
+//! whose plugin gives up, runs on TCP and does not say so; without the second, a node with fewer
+//! NICs slows the whole job, and only a line of the log says so.
 
 use super::rule::Rule;
 use super::setting::Proposal;
 use super::{Context, Forecast};
+use crate::fabric::Candidate;
 use crate::libraries::nccl::installed;
 use crate::libraries::nccl::network::{VARIABLE, name};
+use crate::libraries::nccl::predict::Transport;
+use crate::libraries::nccl::version::COMPARES_NICS;
 
-/// The name of what will carry the traffic, where that is sure: the image is known, and each
+/// Not 0: a node with fewer NICs than others is a line of the log (`src/init.cc`).
+const MISMATCH: &str = "NCCL_IGNORE_NET_MISMATCH";
+
+/// The name of what will carry the traffic, if that is sure: the image is known, and each
 /// release that the job may have does the same. With a name, NCCL takes nothing else, so a guess
 /// would keep a plugin from its work.
-pub fn propose(context: &Context, forecasts: &[Forecast]) -> Option<Proposal> {
+pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candidate]) -> Option<Proposal> {
     if !context.options.require_rdma || context.leaves_alone(VARIABLE) {
         return None;
     }
     installed::image(context.facts)?;
+    // NCCL's own transport over other ports than those of the plan is no RDMA to insist on.
+    let used: Vec<String> = ports.iter().filter(|port| port.is_used()).map(Candidate::name).collect();
+    let is_of_plan = |transport: &Transport| match transport {
+        Transport::Verbs(taken) => taken.iter().any(|port| used.contains(&port.name())),
+        _ => true,
+    };
+    if !forecasts.iter().all(|forecast| is_of_plan(&forecast.prediction.transport)) {
+        return None;
+    }
     let mut names = forecasts.iter().map(|forecast| name(&forecast.prediction.transport));
     let first = names.next()??;
-    let is_sure = names.all(|other| other == Some(first));
+    let has_plugin = forecasts.iter().any(|forecast| forecast.prediction.env_plugin.is_some());
+    let is_sure = names.all(|other| other == Some(first)) && !has_plugin;
     is_sure.then(|| Proposal::from_facts(VARIABLE, first, Rule::FallbackIsAnError))
+}
+
+/// 0, where the release compares the numbers of NICs, and its own transport finds them.
+pub(super) fn propose_mismatch(context: &Context, forecasts: &[Forecast]) -> Option<Proposal> {
+    let compares = context.user.version().is_some_and(|version| version >= COMPARES_NICS);
+    if !context.options.require_rdma || !compares || context.leaves_alone(MISMATCH) {
+        return None;
+    }
+    installed::image(context.facts)?;
+    let is_own = |forecast: &Forecast| matches!(forecast.prediction.transport, Transport::Verbs(_));
+    let is_sure = !forecasts.is_empty() && forecasts.iter().all(is_own);
+    is_sure.then(|| Proposal::from_facts(MISMATCH, "0", Rule::MismatchIsAnError))
 }

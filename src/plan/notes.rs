@@ -2,7 +2,7 @@
 
 use super::remark::Remark;
 use super::rule::{Trial, Tried};
-use crate::fabric::Step;
+use crate::fabric::NarrowingStep;
 use crate::libraries::nccl::devices::LIST;
 
 /// Collected while the plan is made.
@@ -22,14 +22,17 @@ impl Notes {
     }
 
     /// What has narrowed the ports down.
-    pub fn steps(&mut self, steps: Vec<Step>) {
+    pub fn steps(&mut self, steps: Vec<NarrowingStep>) {
         for step in steps {
             match step {
-                Step::FarLeftOut(names) => self.tried(LIST, Trial::NearHcas(names)),
-                Step::DefaultRoute { left_out, kept } => {
+                NarrowingStep::FarLeftOut(names) => self.tried(LIST, Trial::NearHcas(names)),
+                NarrowingStep::OtherSubnets { left_out, rails } => {
+                    self.tried(LIST, Trial::OneSubnet { rails, left_out });
+                }
+                NarrowingStep::DefaultRoute { left_out, kept } => {
                     self.tried(LIST, Trial::DefaultRoute { left_out, kept });
                 }
-                Step::Kept(rails) => self.remark(Remark::DefaultRouteRails(rails)),
+                NarrowingStep::Kept(rails) => self.remark(Remark::DefaultRouteRails(rails)),
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::libraries::Wanted;
 pub struct Options {
     pub profile: ProfileOption,
     pub default_route_hca: DefaultRouteOption,
+    pub nccl_env_plugin: EnvPluginOption,
     /// Whether the job must not run without RDMA.
     pub require_rdma: bool,
     /// Variables never to fill.
@@ -29,8 +30,18 @@ pub enum DefaultRouteOption {
     #[default]
     Auto,
     Use,
-    /// Not even where no other is there.
+    /// Not even if no other is there.
     Skip,
+}
+
+/// Whether NCCL asks our env plugin for each variable.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EnvPluginOption {
+    /// Where every NCCL of the image asks one, and no other is named.
+    #[default]
+    Auto,
+    Off,
 }
 
 /// Which profile to use.

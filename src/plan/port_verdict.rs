@@ -20,17 +20,20 @@ pub struct PortVerdict {
     /// Whether it would be used, had the user not named others.
     #[serde(skip)]
     pub left_idle: bool,
+    /// Whether it is used although it leads to the machine's NVSwitches.
+    #[serde(skip)]
+    pub to_nvswitch: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl PortVerdict {
-    /// `mlx5_0:1`, even where the HCA has only this port.
+    /// `mlx5_0:1`, even if the HCA has only this port.
     pub fn full_name(&self) -> String {
         format!("{}:{}", self.hca, self.port)
     }
 
-    /// `mlx5_0`, or `mlx5_0:2` where the HCA has other ports besides.
+    /// `mlx5_0`, or `mlx5_0:2` if the HCA has other ports besides.
     pub fn name(&self) -> String {
         match self.of_several {
             true => self.full_name(),
@@ -49,6 +52,7 @@ impl From<&Candidate<'_>> for PortVerdict {
             rate: candidate.port.rate.clone(),
             used: candidate.is_used(),
             left_idle: false,
+            to_nvswitch: false,
             reason: match &candidate.verdict {
                 Verdict::Used => None,
                 Verdict::LeftOut(reason) => Some(words::left_out(reason)),

@@ -3,6 +3,19 @@
 use crate::fabric::KeptRails;
 use crate::fabric::interface::InterfaceChoice;
 
+/// What stands in place of a published index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Instead {
+    /// Another index.
+    Index(u32),
+    /// None, because NCCL finds this slot on every HCA.
+    Found(u32),
+    /// None, because each HCA needs another one, and NCCL finds it.
+    FoundOnEach,
+    /// None, because any would be wrong on a used HCA.
+    Nothing,
+}
+
 /// Worth telling, and not to be seen from the settings and the ports alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remark {
@@ -11,10 +24,10 @@ pub enum Remark {
     /// RoCE ports, by their names, without a GID of an address of this container.
     WithoutOwnGid(Vec<String>),
     /// No index is right for every port. `index` is right for `agreeing` of `of`, and not for
-    /// the `rest`.
-    GidSlotsDiffer { index: u32, agreeing: usize, of: usize, rest: Vec<String> },
-    /// The published index is not right here. `None` where no index is set instead.
-    PublishedGidDiffers { published: String, instead: Option<u32> },
+    /// the `rest`, which are left out where it `is_set`.
+    GidSlotsDiffer { index: u32, agreeing: usize, of: usize, rest: Vec<String>, is_set: bool },
+    /// The published index is not right here.
+    PublishedGidDiffers { published: String, instead: Instead },
     /// More ports than this release takes.
     TooManyHcas { usable: usize, most: usize },
     /// The published list of HCAs does not select those to use.

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 
-use crate::fabric::Reason;
+use crate::fabric::SkipReason;
 use crate::fabric::distance::Distance;
-use crate::fabric::interface::{Because, InterfaceChoice, Obstacle, Way};
+use crate::fabric::interface::{Because, InterfaceChoice, InterfaceSearch, Obstacle};
+use crate::fabric::subnet::Prefix;
 use crate::facts::gid::Gid;
 use crate::facts::rdma::LinkLayer;
 use crate::libraries::nccl::gid::{Failure, Range};
 use crate::libraries::nccl::version::Version;
-use crate::libraries::{Why, Will};
+use crate::libraries::{FillReason, Will};
 
 /// Why a variable has its value, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,18 +53,31 @@ pub enum Rule {
         agreeing: usize,
         of: usize,
     },
-    /// No slot is set, because NCCL's own search finds the right ones.
-    SearchFinds,
-    /// The variable leads NCCL's own search to the right slots.
-    SteersSearch,
+    /// No slot is set, because these releases of NCCL find the right ones: `slot` on every HCA, or
+    /// another one on each.
+    SearchFinds {
+        releases: Vec<Version>,
+        slot: Option<u32>,
+    },
+    /// The variable leads NCCL's own search to the right slots, on so many of all HCAs.
+    SteersSearch {
+        on: usize,
+        of: usize,
+    },
+    /// No slot is set, because any would be wrong on a used HCA.
+    NoSlotForAll,
     Interface(Because),
+    /// The class of the ports, which NCCL's own queue pairs (GIN) would not have without it.
+    ClassOfPorts,
     /// RDMA is required, and with this name NCCL takes nothing else.
     FallbackIsAnError,
+    /// RDMA is required, and with this a node with fewer NICs than the others is an error.
+    MismatchIsAnError,
     /// The profile of this name asks for another library to follow NCCL.
     Follows(String),
     /// It mends what a library beside NCCL would do on this host. The name is that of the key
     /// `libraries`.
-    Mends(&'static str, Why),
+    Mends(&'static str, FillReason),
 }
 
 impl Rule {
@@ -79,7 +93,7 @@ impl Rule {
 
 /// What a value was decided on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Evidence {
+pub enum RuleEvidence {
     Used {
         port: String,
         link_layer: LinkLayer,
@@ -87,7 +101,7 @@ pub enum Evidence {
     },
     LeftOut {
         port: String,
-        reason: Reason,
+        reason: SkipReason,
     },
     /// The HCAs that are near a GPU, which is known by its number.
     NearGpu {
@@ -97,6 +111,11 @@ pub enum Evidence {
     Slot {
         port: String,
         gid: Gid,
+    },
+    /// The traffic class that the administrator has set on a port.
+    TrafficClass {
+        port: String,
+        class: u8,
     },
 }
 
@@ -110,11 +129,18 @@ pub struct Tried {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trial {
     /// The interface that was found.
-    Interface(Way, Option<String>),
+    Interface(InterfaceSearch, Option<String>),
     /// The published name, which does not select just that interface.
     PublishedInterface(String),
+    /// No name: without one, NCCL takes these NICs, and meets on the first.
+    SeveralNics(Vec<String>),
     /// The HCAs near the GPUs alone, which leaves out these ports.
     NearHcas(Vec<String>),
+    /// The ports of one InfiniBand subnet alone, which leaves out these.
+    OneSubnet {
+        rails: Prefix,
+        left_out: Vec<String>,
+    },
     /// Without the ports on a default route, where the others are enough.
     DefaultRoute {
         left_out: Vec<String>,
@@ -132,6 +158,8 @@ pub enum Trial {
         index: String,
         is_right: bool,
     },
+    /// No slot, although NCCL may find it, because it is not sure that it does.
+    NotLeft(NotLeft),
     /// The lowest slot that is right on every HCA.
     CommonSlot(Option<u32>),
     /// No slot, but NCCL's own search.
@@ -157,6 +185,21 @@ pub enum Trial {
         gid: Gid,
         end: Gid,
     },
+}
+
+/// Why NCCL is not left to find the slot, although one is right on every HCA now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotLeft {
+    /// The job's NCCL was not found.
+    NotFound,
+    /// The release of this copy in the image is not known.
+    Unknown(PathBuf),
+    /// The search of this release in the image may fail after a change of the table, or it has none.
+    Older(Version),
+    /// This net plugin carries the traffic, and may not search.
+    Plugin(String),
+    /// The search of RCCL is not known well enough.
+    Rccl,
 }
 
 /// What NCCL's own search for a GID comes to.
@@ -191,26 +234,35 @@ pub enum NotTaken {
 
 /// Why there is no RDMA.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lack {
+pub enum NoRdmaReason {
     NoDevice,
+    /// The device of this uverbs node is in another network namespace.
+    OtherNamespace(String),
     /// What could not be read, and the error.
     Hidden {
         path: PathBuf,
         error: String,
     },
     /// The ports, by the reason for which they are left out.
-    NoneUsed(Vec<(Reason, Vec<String>)>),
+    NoneUsed(Vec<(SkipReason, Vec<String>)>),
     NoDeviceForPlugin,
+    /// A net plugin needs interfaces of these names, and none can be used.
+    NoInterfaceForPlugin(Vec<String>),
     /// The interface that the fabric is behind.
     Interface(String, Obstacle),
 }
 
-impl Lack {
+impl NoRdmaReason {
     /// The interface that is missing, or cannot be used.
     pub fn interface(&self) -> Option<&str> {
         match self {
-            Lack::Interface(name, _) => Some(name),
-            Lack::NoDevice | Lack::Hidden { .. } | Lack::NoneUsed(_) | Lack::NoDeviceForPlugin => None,
+            NoRdmaReason::Interface(name, _) => Some(name),
+            NoRdmaReason::NoDevice
+            | NoRdmaReason::OtherNamespace(_)
+            | NoRdmaReason::Hidden { .. }
+            | NoRdmaReason::NoneUsed(_)
+            | NoRdmaReason::NoDeviceForPlugin
+            | NoRdmaReason::NoInterfaceForPlugin(_) => None,
         }
     }
 }
@@ -228,6 +280,10 @@ pub enum Sign {
     LinkLayer(String),
     Interface(String),
     InterfaceUp(String),
+    InterfaceDriver {
+        name: String,
+        driver: String,
+    },
     /// A text of the host, such as the maker's name, and what it says.
     Text {
         what: &'static str,
@@ -235,6 +291,8 @@ pub enum Sign {
     },
     /// The name of a variable.
     Variable(String),
+    /// The path of a file or folder.
+    File(String),
 }
 
 /// What the configuration, or the profile, has to say about a variable.
@@ -258,8 +316,8 @@ pub enum OfProfile {
 
 /// What NCCL knows of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Known {
-    /// The first and the last release that read it, where not all do.
+pub enum NcclKnowledge {
+    /// The first and the last release that read it, if not all do.
     Read { since: Option<Version>, until: Option<Version> },
     /// No release reads it. `similar` is a name that one does read.
     Never { similar: Option<String> },
@@ -278,4 +336,4 @@ macro_rules! written_in_words {
     };
 }
 
-written_in_words!(Rule, Evidence, Lack, Sign, Published, Known, Will);
+written_in_words!(Rule, RuleEvidence, NoRdmaReason, Sign, Published, NcclKnowledge, Will);

@@ -4,26 +4,26 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::rule::{Evidence, Rule};
+use super::rule::{Rule, RuleEvidence};
 use crate::facts::secret::{HIDDEN, is_secret};
 use crate::finding::Source;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting {
     pub variable: String,
-    /// As everybody may see it; `None` where it stays unset.
+    /// As everybody may see it; `None` if it stays unset.
     pub value: Option<String>,
     /// The value of a secret, which only the command gets.
     #[serde(skip)]
     pub secret: Option<Secret>,
-    pub outcome: Outcome,
+    pub outcome: SettingOutcome,
     /// Who decided.
     pub source: Source,
     /// Why.
     pub rule: Rule,
     /// What it was decided on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub evidence: Vec<Evidence>,
+    pub evidence: Vec<RuleEvidence>,
     /// Whether rdma-init has put this value there already, when the container started.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_start: bool,
@@ -31,11 +31,13 @@ pub struct Setting {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum SettingOutcome {
     /// Put into the command's environment.
     Filled,
     /// Set by the user, and stands.
     User,
+    /// Stays unset, because the library finds the right value itself.
+    Left,
     /// Stays unset.
     Unset,
 }
@@ -62,7 +64,7 @@ impl Setting {
             true => (HIDDEN.to_owned(), Some(Secret(value))),
             false => (value, None),
         };
-        let (value, outcome, evidence) = (Some(value), Outcome::Filled, Vec::new());
+        let (value, outcome, evidence) = (Some(value), SettingOutcome::Filled, Vec::new());
         Setting { variable, value, secret, outcome, source, rule, evidence, at_start: false }
     }
 
@@ -70,7 +72,7 @@ impl Setting {
     pub fn left(
         variable: String,
         value: Option<String>,
-        outcome: Outcome,
+        outcome: SettingOutcome,
         source: Source,
         rule: Rule,
     ) -> Setting {
@@ -87,17 +89,17 @@ impl Setting {
 /// A value that the plan would fill in, if the user did not decide it.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Proposal {
+pub(crate) struct Proposal {
     pub variable: String,
     /// `None` to say that it is left unset on purpose.
     pub value: Option<String>,
     pub source: Source,
     pub rule: Rule,
-    pub evidence: Vec<Evidence>,
+    pub evidence: Vec<RuleEvidence>,
 }
 
 impl Proposal {
-    pub fn from_facts(variable: &str, value: impl Into<String>, rule: Rule) -> Proposal {
+    pub(crate) fn from_facts(variable: &str, value: impl Into<String>, rule: Rule) -> Proposal {
         Proposal {
             variable: variable.to_owned(),
             value: Some(value.into()),
@@ -107,14 +109,14 @@ impl Proposal {
         }
     }
 
-    pub fn from_profile(profile: &str, variable: &str, value: &str, rule: Rule) -> Proposal {
+    pub(crate) fn from_profile(profile: &str, variable: &str, value: &str, rule: Rule) -> Proposal {
         Proposal {
             source: Source::Profile(profile.to_owned()),
             ..Proposal::from_facts(variable, value, rule)
         }
     }
 
-    pub fn because(self, evidence: Vec<Evidence>) -> Proposal {
+    pub(crate) fn because(self, evidence: Vec<RuleEvidence>) -> Proposal {
         Proposal { evidence, ..self }
     }
 }

@@ -1,5 +1,7 @@
 //! What the user has decided already.
 
+use std::collections::HashSet;
+
 use super::Options;
 use crate::facts::Facts;
 use crate::facts::environment::is_variable_name;
@@ -68,7 +70,8 @@ impl User {
 
     /// Every variable once, with the setting that counts.
     pub fn effective(&self) -> impl Iterator<Item = &UserSetting> {
-        self.settings.0.iter().filter(|s| self.get(&s.variable) == Some(s))
+        let mut known = HashSet::new();
+        self.settings.0.iter().filter(move |setting| known.insert(setting.variable.as_str()))
     }
 
     /// The release of NCCL that reads the variables.

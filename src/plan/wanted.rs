@@ -2,29 +2,29 @@
 //! [`crate::fabric`].
 
 use super::{Context, DefaultRouteOption};
-use crate::fabric::{Candidate, OnDefaultRoute, Reason, Wanted, candidates, choose};
+use crate::fabric::{Candidate, OnDefaultRoute, SkipReason, Wanted, candidates, choose};
 use crate::libraries::nccl::devices::LIST;
 use crate::profiles::{DefaultRouteHca, Fabric};
 
-pub fn wanted<'a>(context: &'a Context) -> Wanted<'a> {
+pub(super) fn wanted<'a>(context: &'a Context) -> Wanted<'a> {
     let Context { profile, user, .. } = context;
     match &profile.fabric {
         Some(Fabric::Plugin) => return Wanted::WithOwnLibrary,
-        Some(Fabric::Interface(_)) => {
-            return Wanted::None(Reason::WithoutVerbs { by: format!("profile {}", profile.name) });
+        Some(Fabric::Interface(_) | Fabric::PluginOverInterfaces(_)) => {
+            return Wanted::None(SkipReason::WithoutVerbs { by: format!("profile {}", profile.name) });
         }
         Some(Fabric::Verbs) | None => {}
     }
     if let Some(setting) = user.ib_disabled() {
         let by = format!("{}={} ({})", setting.variable, setting.value, setting.origin);
-        return Wanted::None(Reason::TurnedOff { by });
+        return Wanted::None(SkipReason::TurnedOff { by });
     }
     if let Some((pattern, setting)) = user.hcas() {
         let selects = move |port: &Candidate| pattern.selects(&port.hca.name, Some(port.port.number));
         let by = format!("{LIST} ({})", setting.origin);
         return Wanted::Named { selects: Box::new(selects), by };
     }
-    // Where the plan may not name the ports, NCCL takes every port that it finds.
+    // If the plan may not name the ports, NCCL takes every port that it finds.
     match context.leaves_alone(LIST) {
         true => Wanted::All,
         false => Wanted::Rails(on_default_route(context)),
@@ -43,8 +43,8 @@ pub fn on_default_route(context: &Context) -> OnDefaultRoute {
 }
 
 /// The names of the ports that the job would use if the user had not set `NCCL_IB_HCA`; none
-/// where the plan may not set it.
-pub fn without_users_list(context: &Context) -> Vec<String> {
+/// if the plan may not set it.
+pub(super) fn without_users_list(context: &Context) -> Vec<String> {
     if context.user.hcas().is_none() {
         return Vec::new();
     }

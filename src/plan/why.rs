@@ -2,13 +2,16 @@
 
 use serde::{Serialize, Serializer};
 
+use super::env_plugin::{ForProcess, is_answer};
 use super::forecast::{Forecast, forecasts};
-use super::rule::{Known, OfProfile, Published};
+use super::rule::{NcclKnowledge, OfProfile, Published};
 use super::{Options, Outlook, Plan, Setting, User};
+use crate::env_plugin::answer::names_devices;
 use crate::facts::Facts;
 use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
 use crate::finding::Finding;
+use crate::libraries::nccl::devices::LIST;
 use crate::libraries::{self, nccl::variables};
 use crate::profiles::{self, Profile};
 
@@ -16,7 +19,7 @@ use crate::profiles::{self, Profile};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Why {
     pub variable: String,
-    /// `None` where nobody decided anything about it.
+    /// `None` if nothing was decided about it.
     pub setting: Option<Setting>,
     /// Every place where the user set it; the first counts.
     pub set_in: Vec<UserSetting>,
@@ -25,11 +28,14 @@ pub struct Why {
     /// Rule and result, in order.
     pub tried: Vec<(String, String)>,
     /// What NCCL knows of the name.
-    pub known: Option<Known>,
+    pub known: Option<NcclKnowledge>,
     /// What NCCL does.
     pub forecasts: Vec<Forecast>,
-    /// What NCCL would do if the variable were unset; empty where that is the same.
+    /// What NCCL would do if the variable were unset; empty if that is the same.
     pub without: Vec<Forecast>,
+    /// What a process of the container gets, and from whom; `None` for a variable that is not NCCL's.
+    #[serde(serialize_with = "sentences")]
+    pub process: Option<ForProcess>,
     /// What the library beside NCCL that reads the variable will do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub library: Option<Outlook>,
@@ -44,6 +50,24 @@ fn messages<S: Serializer>(findings: &[Finding], to: S) -> Result<S::Ok, S::Erro
     to.collect_seq(
         findings.iter().map(|finding| format!("{}: {}", finding.severity.as_str(), finding.message)),
     )
+}
+
+fn sentences<S: Serializer>(process: &Option<ForProcess>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(process.iter().flat_map(ForProcess::sentences))
+}
+
+fn for_process(variable: &str, plan: &Plan) -> Option<ForProcess> {
+    let setting = plan.settings.iter().find(|setting| setting.variable == variable);
+    variable.starts_with("NCCL_").then(|| ForProcess {
+        env_plugin: plan.env_plugin.clone(),
+        value: setting.and_then(|setting| setting.value.clone()),
+        is_of_user: setting.is_some_and(|setting| !is_answer(setting)),
+        names_devices: names_devices(variable.as_bytes()),
+        late: match variable == LIST {
+            true => plan.late.iter().map(|late| late.entry.clone()).collect(),
+            false => Vec::new(),
+        },
+    })
 }
 
 impl Why {
@@ -85,6 +109,7 @@ impl Why {
             library: plan.libraries.iter().find(|outlook| reader == Some(outlook.library)).cloned(),
             without: if without == plan.forecasts { Vec::new() } else { without },
             forecasts: plan.forecasts.clone(),
+            process: for_process(variable, plan),
             findings: plan
                 .findings
                 .iter()
@@ -132,12 +157,12 @@ fn names(profile: &Profile, variable: &str) -> bool {
 }
 
 /// In which releases NCCL reads a variable.
-fn known(variable: &str) -> Option<Known> {
+fn known(variable: &str) -> Option<NcclKnowledge> {
     if !variable.starts_with("NCCL_") {
         return None;
     }
     Some(match variables::find(variable) {
-        Some(known) => Known::Read { since: known.since, until: known.until },
-        None => Known::Never { similar: variables::nearest(variable).map(str::to_owned) },
+        Some(known) => NcclKnowledge::Read { since: known.since, until: known.until },
+        None => NcclKnowledge::Never { similar: variables::nearest(variable).map(str::to_owned) },
     })
 }

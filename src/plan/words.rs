@@ -1,16 +1,22 @@
 //! All words of the plan, and of the choice of rails: why a variable has its value, what was tried,
 //! why a port is not used.
 
-pub mod libraries;
+mod env_plugin;
+pub(crate) mod libraries;
 
 use std::fmt;
 
-use super::rule::{Evidence, Known, Lack, NotTaken, OfProfile, Published, Rule, SearchEnd, Sign, Trial};
-use crate::fabric::interface::{Because, Obstacle, Way};
-use crate::fabric::{Reason, WhichRoute};
+use super::rule::{
+    NcclKnowledge, NoRdmaReason, NotLeft, NotTaken, OfProfile, Published, Rule, RuleEvidence, SearchEnd,
+    Sign, Trial,
+};
+use crate::fabric::interface::{Because, InterfaceSearch, Obstacle};
+use crate::fabric::{NvSwitch, SkipReason, WhichRoute};
 use crate::facts::gid::Gid;
 use crate::libraries::nccl::gid::INDEX;
-use crate::text::{counted, reworded};
+use crate::libraries::nccl::version::Version;
+use crate::libraries::traffic_class::dscp;
+use crate::text::{condensed, counted, reworded};
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -21,7 +27,7 @@ impl fmt::Display for Rule {
             Rule::Keep => f.write_str("not to be filled in (keep)"),
             Rule::Published => f.write_str("published"),
             Rule::PublishedAsUnset => f.write_str("the platform says to leave it unset"),
-            Rule::PublishedHcas => f.write_str("published, and it selects just the HCAs to use"),
+            Rule::PublishedHcas => f.write_str("published, and it selects exactly the HCAs to use"),
             Rule::PublishedSlot(index) => write!(f, "published, and {}", right_everywhere(*index)),
             Rule::PublishedInterface(choice) => {
                 write!(f, "published, and {} {}", choice.name, because(choice.because))
@@ -32,25 +38,38 @@ impl fmt::Display for Rule {
             Rule::UsableHcas { used, of } if used == of => write!(f, "every HCA is usable ({used})"),
             Rule::UsableHcas { used, of } => write!(f, "the usable HCAs ({used} of {of} ports)"),
             Rule::KeepsFromLeftOut(ports) => {
-                write!(f, "without it, NCCL would take {}, which is left out", ports.join(", "))
+                write!(f, "without it, NCCL would take {}, which the job skips", condensed(ports))
             }
             Rule::KeepsFromFailing(ports) => write!(
                 f,
                 "without it, NCCL would take {}, and fail at the first connection",
-                ports.join(", ")
+                condensed(ports)
             ),
             Rule::RightSlot(index) => f.write_str(&right_everywhere(*index)),
             Rule::MostCommonSlot { agreeing, of } => f.write_str(&most_common(*agreeing, *of)),
-            Rule::SearchFinds => {
-                f.write_str("the right slot differs between HCAs, and NCCL's own search finds each")
-            }
-            Rule::SteersSearch => {
-                f.write_str("makes NCCL's own search find the GID of this container on every HCA")
-            }
-            Rule::Interface(why) => f.write_str(&because(*why)),
-            Rule::FallbackIsAnError => f.write_str(
-                "what NCCL will use; with its name a fall-back to TCP is an error, as require-rdma asks",
+            Rule::SearchFinds { releases, slot: Some(slot) } => write!(
+                f,
+                "{} the right GID index at each connection, now index {slot} of every HCA",
+                find(releases)
             ),
+            Rule::SearchFinds { releases, slot: None } => {
+                write!(f, "the right GID index differs between HCAs, and {} it on each", find(releases))
+            }
+            Rule::SteersSearch { on, of } => {
+                let hcas = if on == of { "every HCA".to_owned() } else { format!("{on} of {of} HCAs") };
+                write!(f, "makes NCCL's own search find the GID of this container on {hcas}")
+            }
+            Rule::NoSlotForAll => f.write_str("no GID index is right on every HCA"),
+            Rule::Interface(why) => f.write_str(&because(*why)),
+            Rule::ClassOfPorts => f.write_str(
+                "the traffic class of the HCAs, for the queue pairs that NCCL connects itself (GIN)",
+            ),
+            Rule::FallbackIsAnError => f.write_str(
+                "what NCCL will use; with its name, a fallback to TCP is an error, as require-rdma demands",
+            ),
+            Rule::MismatchIsAnError => {
+                f.write_str("a node with fewer NICs than the others is an error, as require-rdma demands")
+            }
             Rule::Follows(profile) => write!(f, "follows NCCL's variable, as profile {profile} asks"),
             Rule::Mends(_, why) => why.fmt(f),
         }
@@ -58,24 +77,27 @@ impl fmt::Display for Rule {
 }
 
 /// A sentence about NCCL, where RCCL takes its place.
-pub fn said_of_rccl(sentence: &str) -> String {
+pub(crate) fn said_of_rccl(sentence: &str) -> String {
     reworded(sentence, "NCCL", "RCCL")
 }
 
-impl fmt::Display for Evidence {
+impl fmt::Display for RuleEvidence {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Evidence::Used { port, link_layer, rate } => {
+            RuleEvidence::Used { port, link_layer, rate } => {
                 write!(f, "{port} ACTIVE, {}, {rate}", String::from(link_layer.clone()))
             }
-            Evidence::LeftOut { port, reason } => write!(f, "{port} left out: {}", left_out(reason)),
-            Evidence::NearGpu { gpu, hcas } => {
+            RuleEvidence::LeftOut { port, reason } => write!(f, "{port} skipped: {}", left_out(reason)),
+            RuleEvidence::NearGpu { gpu, hcas } => {
                 let near: Vec<String> =
                     hcas.iter().map(|(hca, distance)| format!("{hca} {}", distance.word())).collect();
                 write!(f, "GPU {gpu}: {}", near.join(", "))
             }
-            Evidence::Slot { port, gid } => {
-                write!(f, "{port} slot {}: {}, RoCE v2", gid.index, address(gid))
+            RuleEvidence::Slot { port, gid } => {
+                write!(f, "{port} GID index {}: {}, RoCE v2", gid.index, address(gid))
+            }
+            RuleEvidence::TrafficClass { port, class } => {
+                write!(f, "{port} Global tclass={class} (DSCP {})", dscp(*class))
             }
         }
     }
@@ -85,26 +107,37 @@ impl Trial {
     /// What was tried.
     pub fn rule(&self) -> String {
         match self {
-            Trial::Interface(Way::ToMaster, _) => "the interface of the route to MASTER_ADDR".to_owned(),
-            Trial::Interface(Way::DefaultRoute, _) => "the interface of the default route".to_owned(),
-            Trial::Interface(Way::Only, _) => because(Because::Only),
+            Trial::Interface(InterfaceSearch::ToMaster, _) => {
+                "the interface of the route to MASTER_ADDR".to_owned()
+            }
+            Trial::Interface(InterfaceSearch::DefaultRoute, _) => {
+                "the interface of the default route".to_owned()
+            }
+            Trial::Interface(InterfaceSearch::Only, _) => because(Because::Only),
             Trial::PublishedInterface(name) => {
-                format!("the published {name}, if it selects just that interface")
+                format!("the published {name}, if it selects exactly that interface")
+            }
+            Trial::SeveralNics(_) => {
+                "leave it unset, if NCCL by itself takes several NICs, and the right one first".to_owned()
             }
             Trial::NearHcas(_) => {
                 "only the HCAs that are near a GPU (PIX or PXB), as every GPU has one".to_owned()
             }
+            Trial::OneSubnet { rails, .. } => {
+                format!("only the HCAs of the InfiniBand subnet {rails}, which has enough for the GPUs")
+            }
             Trial::DefaultRoute { .. } => {
-                "without the HCAs that carry a default route, where the others are enough".to_owned()
+                "without the HCAs that carry a default route, if the others are enough".to_owned()
             }
             Trial::PublishedHcas { list, .. } => {
-                format!("the published {list}, if it selects just the HCAs to use")
+                format!("the published {list}, if it selects exactly the HCAs to use")
             }
             Trial::NamesOfHcas(_) => "the whole names of the HCAs to use".to_owned(),
             Trial::PublishedSlot { index, .. } => {
                 format!("the published {index}, if it is right on every HCA")
             }
-            Trial::CommonSlot(_) => "the lowest slot that is right on every HCA".to_owned(),
+            Trial::NotLeft(_) => "leave it unset, so that NCCL finds the index at each connection".to_owned(),
+            Trial::CommonSlot(_) => "the lowest GID index that is right on every HCA".to_owned(),
             Trial::Search { version, range, .. } => {
                 let range =
                     range.map_or("without a range".to_owned(), |range| format!("with the range {range}"));
@@ -116,13 +149,13 @@ impl Trial {
                     NotTaken::RightOnSome { right, of } => format!("on {right} of {of} HCAs"),
                     NotTaken::OfTwoFamilies => "on every HCA, IPv4 on some and IPv6 on others".to_owned(),
                     NotTaken::OfIpv6 | NotTaken::Published(_) | NotTaken::Higher(_) => {
-                        "on every HCA, too".to_owned()
+                        "also on every HCA".to_owned()
                     }
                 };
-                format!("slot {index}, which is right {right} ({})", addresses(gids))
+                format!("index {index}, which is right {right} ({})", addresses(gids))
             }
             Trial::OtherSlotOfPort { port, gid, .. } => {
-                format!("slot {} of {port}, which is right, too ({})", gid.index, address(gid))
+                format!("index {} of {port}, which is also right ({})", gid.index, address(gid))
             }
         }
     }
@@ -136,23 +169,27 @@ impl Trial {
                 "it does not".to_owned()
             }
             Trial::PublishedHcas { fits: true, .. } => "it does".to_owned(),
-            Trial::NearHcas(left_out) => format!("leaves out {}", left_out.join(", ")),
+            Trial::SeveralNics(names) => format!("it takes {}", condensed(names)),
+            Trial::NearHcas(left_out) | Trial::OneSubnet { left_out, .. } => {
+                format!("skips {}", condensed(left_out))
+            }
             Trial::DefaultRoute { left_out, kept } => {
-                let named = [("leaves out", left_out), ("keeps", kept)].into_iter();
+                let named = [("skips", left_out), ("keeps", kept)].into_iter();
                 let named = named.filter(|(_, names)| !names.is_empty());
                 let named: Vec<String> =
-                    named.map(|(what, names)| format!("{what} {}", names.join(", "))).collect();
+                    named.map(|(what, names)| format!("{what} {}", condensed(names))).collect();
                 named.join(", ")
             }
             Trial::NamesOfHcas(list) => list.clone(),
             Trial::PublishedSlot { is_right: true, .. } => "it is".to_owned(),
             Trial::PublishedSlot { is_right: false, .. } => "it is not".to_owned(),
+            Trial::NotLeft(why) => why.to_string(),
             Trial::CommonSlot(Some(index)) | Trial::MostCommonSlot { index, .. } => {
-                format!("slot {index}")
+                format!("index {index}")
             }
-            Trial::Search { end: SearchEnd::Right, .. } => "it ends on a right slot of every HCA".to_owned(),
+            Trial::Search { end: SearchEnd::Right, .. } => "it finds a right index on every HCA".to_owned(),
             Trial::Search { end: SearchEnd::WrongSlot { port, slot }, .. } => {
-                format!("it ends on slot {slot} of {port}, which is wrong")
+                format!("it finds index {slot} of {port}, which is wrong")
             }
             Trial::Search { end: SearchEnd::Fails { port, failure }, .. } => {
                 format!("on {port} it {failure}")
@@ -160,38 +197,57 @@ impl Trial {
             Trial::OtherSlot { index, why, .. } => {
                 let to_take_it = format!("; set {INDEX}={index} to take it");
                 let why = match why {
-                    NotTaken::RightOnSome { .. } => "one index holds for all HCAs".to_owned(),
+                    NotTaken::RightOnSome { .. } => "one index applies to all HCAs".to_owned(),
                     NotTaken::OfTwoFamilies => "IPv4 and IPv6 cannot reach each other".to_owned(),
                     NotTaken::OfIpv6 => format!("IPv4 comes before IPv6{to_take_it}"),
-                    NotTaken::Published(taken) => format!("slot {taken} is published{to_take_it}"),
-                    NotTaken::Higher(taken) => format!("slot {taken} is lower{to_take_it}"),
+                    NotTaken::Published(taken) => format!("index {taken} is published{to_take_it}"),
+                    NotTaken::Higher(taken) => format!("index {taken} is lower{to_take_it}"),
                 };
-                format!("not taken, because {why}")
+                format!("not used, because {why}")
             }
             Trial::OtherSlotOfPort { end, .. } => {
-                format!("not taken, because the search ends on slot {} ({})", end.index, address(end))
+                format!("not used, because the search finds index {} ({})", end.index, address(end))
             }
         }
     }
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for NotLeft {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        const ONLY: &str = "only NCCL 2.26 and later are sure to find it after a change";
+        match self {
+            NotLeft::NotFound => write!(f, "the job's NCCL was not found in the image; {ONLY}"),
+            NotLeft::Unknown(path) => write!(f, "the release of {} is unknown; {ONLY}", path.display()),
+            NotLeft::Older(release) => write!(f, "the image has NCCL {release}; {ONLY}"),
+            NotLeft::Plugin(file) => write!(f, "the net plugin {file} may not search"),
+            NotLeft::Rccl => f.write_str("the search of RCCL may differ"),
+        }
+    }
+}
+
+impl fmt::Display for NoRdmaReason {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Lack::NoDevice => f.write_str("there is no RDMA device in this container"),
-            Lack::Hidden { path, error } => {
+            NoRdmaReason::NoDevice => f.write_str("there is no RDMA device in this container"),
+            NoRdmaReason::OtherNamespace(node) => {
+                write!(f, "the RDMA device of /dev/infiniband/{node} is in another network namespace")
+            }
+            NoRdmaReason::Hidden { path, error } => {
                 write!(f, "the RDMA devices cannot be seen ({} {error})", path.display())
             }
-            Lack::NoneUsed(reasons) => {
-                let said = |(reason, names): &(Reason, Vec<String>)| {
-                    format!("{}: {}", names.join(", "), left_out(reason))
+            NoRdmaReason::NoneUsed(reasons) => {
+                let said = |(reason, names): &(SkipReason, Vec<String>)| {
+                    format!("{}: {}", condensed(names), left_out(reason))
                 };
                 let list: Vec<String> = reasons.iter().map(said).collect();
                 write!(f, "no RDMA device here is used ({})", list.join("; "))
             }
-            Lack::NoDeviceForPlugin => f.write_str("no device for the net plugin is usable"),
-            Lack::Interface(name, Obstacle::NotThere) => write!(f, "there is no interface {name}"),
-            Lack::Interface(name, obstacle) => write!(f, "the interface {name} {obstacle}"),
+            NoRdmaReason::NoDeviceForPlugin => f.write_str("no device for the net plugin is usable"),
+            NoRdmaReason::NoInterfaceForPlugin(names) => {
+                write!(f, "the net plugin needs {}, and none of them is up with an address", condensed(names))
+            }
+            NoRdmaReason::Interface(name, Obstacle::NotThere) => write!(f, "there is no interface {name}"),
+            NoRdmaReason::Interface(name, obstacle) => write!(f, "the interface {name} {obstacle}"),
         }
     }
 }
@@ -209,7 +265,9 @@ impl fmt::Display for Sign {
             Sign::Interface(name) => write!(f, "interface {name}"),
             Sign::InterfaceUp(name) => write!(f, "interface {name} up"),
             Sign::Text { what, found } => write!(f, "{what} {found}"),
+            Sign::InterfaceDriver { name, driver } => write!(f, "interface {name} (driver {driver})"),
             Sign::Variable(name) => write!(f, "variable {name}"),
+            Sign::File(path) => f.write_str(path),
         }
     }
 }
@@ -217,7 +275,7 @@ impl fmt::Display for Sign {
 impl fmt::Display for Published {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let (name, what) = match self {
-            Published::Keep => return f.write_str("the configuration says never to fill it in (keep)"),
+            Published::Keep => return f.write_str("the configuration says not to fill it in (keep)"),
             Published::NoProfile => return f.write_str("no profile is in use, so nothing is filled in"),
             Published::Profile(name, what) => (name, what),
         };
@@ -233,17 +291,21 @@ impl fmt::Display for Published {
     }
 }
 
-impl fmt::Display for Known {
+impl fmt::Display for NcclKnowledge {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Known::Never { similar } => {
+            NcclKnowledge::Never { similar } => {
                 f.write_str("no NCCL up to 2.32 reads it")?;
                 similar.iter().try_for_each(|name| write!(f, "; {name} has a similar name"))
             }
-            Known::Read { since: None, until: None } => f.write_str("every NCCL reads it"),
-            Known::Read { since: Some(since), until: None } => write!(f, "NCCL {since} and later read it"),
-            Known::Read { since: None, until: Some(until) } => write!(f, "NCCL read it up to {until}"),
-            Known::Read { since: Some(since), until: Some(until) } => {
+            NcclKnowledge::Read { since: None, until: None } => f.write_str("every NCCL reads it"),
+            NcclKnowledge::Read { since: Some(since), until: None } => {
+                write!(f, "NCCL {since} and later read it")
+            }
+            NcclKnowledge::Read { since: None, until: Some(until) } => {
+                write!(f, "NCCL read it up to {until}")
+            }
+            NcclKnowledge::Read { since: Some(since), until: Some(until) } => {
                 write!(f, "NCCL read it from {since} to {until}")
             }
         }
@@ -251,45 +313,71 @@ impl fmt::Display for Known {
 }
 
 /// Why a port is not used.
-pub fn left_out(reason: &Reason) -> String {
+pub(crate) fn left_out(reason: &SkipReason) -> String {
     match reason {
-        Reason::NotAllotted => "not allotted to this container: no /dev/infiniband/uverbs node".to_owned(),
-        Reason::CannotBeOpened(error) => format!("the uverbs node cannot be opened: {error}"),
-        Reason::PortState(state) if state.is_empty() => "the state of the port cannot be read".to_owned(),
-        Reason::PortState(state) => format!("the port is {state}, not ACTIVE"),
-        Reason::LinkLayer(link_layer) => {
+        SkipReason::NotAllotted => {
+            "not allotted to this container: no /dev/infiniband/uverbs node".to_owned()
+        }
+        SkipReason::CannotBeOpened(error) => format!("the uverbs node cannot be opened: {error}"),
+        SkipReason::PortState(state) if state.is_empty() => "the state of the port cannot be read".to_owned(),
+        SkipReason::PortState(state) => format!("the port is {state}, not ACTIVE"),
+        SkipReason::LinkLayer(link_layer) => {
             format!("NCCL has no transport for the link layer {}", String::from(link_layer.clone()))
         }
-        Reason::Iwarp { erdma: false } => "it is an iWARP device, which NCCL does not support".to_owned(),
-        Reason::Iwarp { erdma: true } => {
+        SkipReason::Iwarp { erdma: false } => "it is an iWARP device, which NCCL does not support".to_owned(),
+        SkipReason::Iwarp { erdma: true } => {
             "the erdma driver is in its iWARP mode, which NCCL does not support".to_owned()
         }
-        Reason::NodeType(kind) => format!("the node type is \"{kind}\", not a channel adapter (CA)"),
-        Reason::CarriesDefaultRoute { interface, route, by } => {
+        SkipReason::NodeType(kind) => format!("the node type is \"{kind}\", not a channel adapter (CA)"),
+        SkipReason::NvSwitch(sign) => {
+            format!("it connects to the NVSwitches of this machine, not to a network ({})", nvswitch(sign))
+        }
+        SkipReason::CarriesDefaultRoute { interface, route, by } => {
             let by = by.map(|by| format!(" ({by})")).unwrap_or_default();
             format!("its interface {interface} carries {route}{by}")
         }
-        Reason::NearNoGpu(nearest) => format!(
+        SkipReason::NearNoGpu(nearest) => format!(
             "no GPU is near ({} at best), and every GPU has a nearer HCA (PIX or PXB)",
             nearest.word()
         ),
-        Reason::OtherLinkLayer(own, others) => format!(
+        SkipReason::OtherSubnet { own, rails } => format!(
+            "its InfiniBand subnet is {own}, and that of the rails, which are enough for the GPUs, is {rails}"
+        ),
+        SkipReason::OtherLinkLayer(own, others) => format!(
             "its link layer is {}, and the job's fabric is {}",
             String::from(own.clone()),
             String::from(others.clone())
         ),
-        Reason::TurnedOff { by } => format!("usable, but {by} turns verbs off"),
-        Reason::NoOwnGid => "no RoCE v2 GID has an address of this container".to_owned(),
-        Reason::GidElsewhere(index) => {
-            format!("its GID is not in slot {index}, which is set for the other HCAs")
+        SkipReason::TurnedOff { by } => format!("usable, but {by} turns verbs off"),
+        SkipReason::LinkLocal => {
+            "its address is link-local (169.254.0.0/16), and the other HCAs have addresses of a network"
+                .to_owned()
         }
-        Reason::NotNamed { by } => format!("not selected by {by}"),
-        Reason::WithoutVerbs { by } => format!("usable, but {by} is for hosts without verbs"),
+        SkipReason::NoOwnGid => "no RoCE v2 GID has an address of this container".to_owned(),
+        SkipReason::GidElsewhere(index) => {
+            format!("its GID is not at index {index}, which is set for the other HCAs")
+        }
+        SkipReason::NotNamed { by } => format!("not selected by {by}"),
+        SkipReason::WithoutVerbs { by } => format!("usable, but {by} is for hosts without verbs"),
+    }
+}
+
+/// How it is known that an HCA leads to NVSwitches.
+pub(crate) fn nvswitch(sign: &NvSwitch) -> String {
+    match sign {
+        NvSwitch::ProductData => "its VPD has SMDL=SW_MNG".to_owned(),
+        NvSwitch::SameNic(other) => {
+            format!("{other}, a function of the same NIC, has SMDL=SW_MNG in its VPD")
+        }
+        NvSwitch::OnEc2 => "inferred: Amazon EC2 has EFA and no InfiniBand".to_owned(),
+        NvSwitch::FourFunctions { model } => format!(
+            "inferred: with {model}, it is one of four InfiniBand functions of one NIC, and the other HCAs are enough for the GPUs; only root can read its VPD"
+        ),
     }
 }
 
 /// Why an interface is chosen. The subject is the interface.
-pub fn because(because: Because) -> String {
+pub(crate) fn because(because: Because) -> String {
     match because {
         Because::HasMaster(master) => format!("has the address of MASTER_ADDR, {master}"),
         Because::RouteToMaster(master) => format!("carries the route to MASTER_ADDR, {master}"),
@@ -312,7 +400,7 @@ impl fmt::Display for WhichRoute {
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(match self {
-            Obstacle::NotThere => "is not there",
+            Obstacle::NotThere => "does not exist",
             Obstacle::Down => "is down",
             Obstacle::NoCarrier => "has no carrier (UP, but not RUNNING)",
             Obstacle::NoAddress => "has no address",
@@ -321,12 +409,22 @@ impl fmt::Display for Obstacle {
     }
 }
 
+/// `NCCL 2.27.7 finds`, `NCCL 2.27.7 and 2.28.9 find`.
+fn find(releases: &[Version]) -> String {
+    let releases: Vec<String> = releases.iter().map(Version::to_string).collect();
+    match releases.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("NCCL {} and {last} find", rest.join(", ")),
+        Some((only, _)) => format!("NCCL {only} finds"),
+        None => "NCCL finds".to_owned(),
+    }
+}
+
 fn right_everywhere(index: u32) -> String {
-    format!("slot {index} of every HCA has a RoCE v2 GID with an address of this container")
+    format!("index {index} of every HCA is a RoCE v2 GID with an address of this container")
 }
 
 fn most_common(agreeing: usize, of: usize) -> String {
-    format!("the slot that is right for the most ports ({agreeing} of {})", counted(of, "port"))
+    format!("the index that is right for the most ports ({agreeing} of {})", counted(of, "port"))
 }
 
 /// `172.16.1.9 on eth1.100`, where the name of the interface tells a VLAN.

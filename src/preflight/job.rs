@@ -1,38 +1,48 @@
 //! A process takes part in the preflight of its job, as what starts it says.
 
-use std::time::Duration;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
-use super::evidence::{Evidence, Member};
-use super::judging::{Judged, Limits};
-use super::local;
-use super::message::Told;
-use super::node::Node;
-use super::own::Rails;
-use super::part::Part;
-use super::progress::Progress;
-use super::run::{self, Outcome};
-use super::schedule::Extent;
+use ipnet::IpNet;
+
 use crate::compare::brief::Brief;
 use crate::config::TOKEN_VARIABLE;
 use crate::facts::Facts;
 use crate::plan::Plan;
+use crate::preflight::judge::evidence::{Evidence, Member};
+use crate::preflight::judge::judging::{Judged, Limits};
+use crate::preflight::meet::listening;
+use crate::preflight::meet::message::Told;
+use crate::preflight::meet::node::Node;
+use crate::preflight::meet::progress::Progress;
+use crate::preflight::meet::schedule::Extent;
+use crate::preflight::run::{self, Outcome};
+use crate::preflight::who::addresses::Addresses;
+use crate::preflight::who::local;
+use crate::preflight::who::own::{self, LocalRails};
+use crate::preflight::who::part::Part;
+use crate::preflight::who::passed::{self, Passed};
 use crate::self_test::pair;
 use crate::self_test::report::Report;
 use crate::self_test::run::Scope;
 use crate::wire::Address;
 
 /// How a process takes part.
-pub struct Terms<'a> {
+pub(crate) struct Terms<'a> {
     pub part: &'a Part,
     /// How long all nodes are waited for.
     pub wait: Duration,
-    /// What the nodes know each other by; empty where anybody may be one of them.
+    /// What the nodes know each other by; empty if any peer may be one of them.
     pub token: &'a str,
+    /// Why there is no token, if the job has one that was kept from this process.
+    pub kept_token: Option<&'static str>,
     pub rounds: Extent,
     pub scope: Scope,
+    /// Whether a node that has passed before starts without a preflight if it finds no other node.
+    pub may_be_alone: bool,
     pub limits: Limits,
     pub say: &'a dyn Fn(&str),
-    /// As for [`Zero`](super::zero::Terms).
+    /// As for [`Zero`](crate::preflight::meet::zero::Terms).
     pub show: Option<&'a dyn Fn(&Progress)>,
 }
 
@@ -40,7 +50,7 @@ pub struct Terms<'a> {
 ///
 /// # Errors
 /// A sentence: there is no verdict, and why.
-pub fn run(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Result<Outcome, String> {
+pub(crate) fn run(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Result<Outcome, String> {
     let part = terms.part;
     if !terms.token.is_empty() {
         pair::sound(terms.token)?;
@@ -50,11 +60,18 @@ pub fn run(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Result
     }
     if part.local_rank > 0 {
         let meeting = local::Meeting::of(part.job.as_deref(), part.node, part.local_rank)?;
-        return meeting.wait(run::longest(terms.wait)).map(|told| Outcome { told, judged: None });
+        return meeting
+            .wait(run::longest(terms.wait, part.nodes, terms.rounds, terms.scope.each))
+            .map(Outcome::heard);
     }
+    let passed = Passed::of(part, &report.host).filter(|_| terms.may_be_alone);
+    let has_passed = passed.as_ref().is_some_and(Passed::is_known);
     let first = local::Meeting::of(part.job.as_deref(), part.node, 0);
     let doer = first.as_ref().ok().and_then(|meeting| meeting.begin().ok());
-    let outcome = first_task(terms, facts, plan, report);
+    let outcome = first_task(terms, has_passed, facts, plan, report);
+    if let Some(passed) = passed {
+        passed.remember(outcome.as_ref().is_ok_and(|outcome| outcome.told.passed));
+    }
     if let Some(doer) = doer {
         doer.tell(outcome.as_ref().map(|outcome| outcome.told.clone()).map_err(Clone::clone));
     }
@@ -63,34 +80,76 @@ pub fn run(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Result
 
 /// For a job of one node, where nothing is to be proved between nodes. The first task of it tells more.
 fn alone(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Outcome {
-    let rails = Rails::of(facts, plan, report, terms.scope).names();
+    let rails = LocalRails::of(facts, plan, report, terms.scope).names();
     let member = Member { name: report.host.clone(), rails, ..Member::default() };
     let judged = Judged::alone(Evidence::new(vec![member], 0), terms.limits);
     let told = Told { passed: true, line: judged.verdict().line_of(0), reason: None };
-    Outcome { told, judged: (terms.part.local_rank == 0).then_some(judged) }
+    Outcome { told, is_alone: false, judged: (terms.part.local_rank == 0).then_some(judged) }
 }
 
-fn first_task(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Result<Outcome, String> {
+/// How long the name of node 0 is looked up by node 0 itself, which may do without it.
+const LOOK_UP: Duration = Duration::from_secs(5);
+
+/// Where node 0 listens.
+fn listen(meet: &Address, terms: &Terms, facts: &Facts) -> Address {
+    let has_token = !terms.token.is_empty();
+    // Only without a token does it matter where the name leads.
+    let resolved = match has_token || meet.is_empty() || meet.is_loopback() {
+        true => Vec::new(),
+        false => meet.sockets(Instant::now() + LOOK_UP.min(terms.wait)).unwrap_or_default(),
+    };
+    let addresses = facts.net.interfaces.iter().flat_map(|interface| &interface.addresses);
+    let own: Vec<IpAddr> = addresses.map(IpNet::addr).collect();
+    listening::place(meet, has_token, &resolved, &own)
+}
+
+fn first_task(
+    terms: &Terms,
+    has_passed: bool,
+    facts: &Facts,
+    plan: &Plan,
+    report: &Report,
+) -> Result<Outcome, String> {
     let part = terms.part;
+    if let Some(why) = terms.kept_token {
+        return Err(why.to_owned());
+    }
     if terms.token.is_empty() {
         (terms.say)(&format!(
-            "preflight: takes whoever comes for a node of this job, as {TOKEN_VARIABLE} is not set"
+            "preflight: accepts any process as a node of this job, because {TOKEN_VARIABLE} is not set"
         ));
     }
     // Node 0 may do without a place: it listens on all of its addresses.
     let meet = part.meet.as_deref().map_or(Ok(Address::everywhere()), str::parse)?;
+    let rails = LocalRails::of(facts, plan, report, terms.scope);
+    if meet.is_link_local() {
+        return Err(format!(
+            "{meet} is an address of one link alone, with which node 0 cannot tell the other nodes how to reach each other: give another address or a name of node 0 (--meet, before a command preflight-meet)"
+        ));
+    }
+    let listen = match part.node {
+        0 => listen(&meet, terms, facts),
+        _ => Address::everywhere(),
+    };
+    let left_out = own::left_out(facts, plan, report, terms.scope);
     let node = Node {
         node: part.node,
         nodes: part.nodes,
         job: part.job.clone(),
         meet,
+        listen,
         wait: terms.wait,
+        alone_after: has_passed.then_some(passed::PATIENCE.min(terms.wait)),
         token: terms.token,
         names: &part.names,
-        rails: Rails::of(facts, plan, report, terms.scope),
+        are_names_certain: part.are_names_certain,
+        left_out: &left_out,
+        addresses: Addresses::of(&rails, facts),
+        rails,
         report: Brief::from(report),
         extent: terms.scope,
+        rounds: terms.rounds,
         say: terms.say,
     };
-    run::run(&node, terms.rounds, terms.limits, terms.show)
+    run::run(&node, terms.limits, terms.show)
 }

@@ -1,31 +1,12 @@
 //! The nodes of a job prove the fabric between all of them before the job starts.
 //!
-//! Node 0 hears all nodes ([`zero`]), and takes part itself like any of them ([`node`]). Each node
-//! tries its pairs in the rounds of the [`schedule`] ([`rounds`]), each pair in a process of its own
-//! ([`call`], [`prove`]).
+//! Each node knows the job and itself ([`who`]). All go to node 0 ([`meet`]), which takes part like any of
+//! them, and try their pairs in the rounds of its schedule ([`prove`]). Node 0 judges what the pairs
+//! have said ([`judge`]).
 
-mod call;
-pub mod cross;
-pub mod culprit;
-pub mod evidence;
-pub mod hostlist;
-pub mod job;
-pub mod judging;
-mod local;
-pub mod message;
-mod names;
-pub mod node;
-pub mod outliers;
-pub mod own;
-pub mod pair;
-pub mod part;
-pub mod progress;
-mod prove;
-mod rounds;
+pub(crate) mod job;
+pub mod judge;
+pub mod meet;
+pub mod prove;
 pub mod run;
-pub mod schedule;
-mod task;
-mod tcp;
-pub mod verdict;
-pub mod words;
-pub mod zero;
+pub mod who;

@@ -6,70 +6,78 @@ use std::time::{Duration, Instant};
 use nix::libc::SIGCHLD;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use super::culprit;
-use super::judging::{Judged, Judging, Limits};
-use super::message::Told;
-use super::node::Node;
-use super::outliers;
-use super::progress::Progress;
-use super::schedule::Extent;
-use super::task::Task;
-use super::verdict;
-use super::zero::{PROVING, Terms, Zero};
+use crate::preflight::judge::culprit;
+use crate::preflight::judge::judging::{Judged, Judging, Limits};
+use crate::preflight::judge::outliers;
+use crate::preflight::judge::verdict;
+use crate::preflight::meet::message::Told;
+use crate::preflight::meet::node::{NoVerdict, Node};
+use crate::preflight::meet::progress::Progress;
+use crate::preflight::meet::schedule::{Extent, Schedule};
+use crate::preflight::meet::times::Times;
+use crate::preflight::meet::zero::{Terms, Zero};
+use crate::preflight::prove::task::Task;
 use crate::sys::signals;
+use crate::text::duration;
 use crate::wire::Address;
-use crate::wire::listen::Listener;
+use crate::wire::listen::{ListenError, Listener};
 
-/// What to do where node 0 cannot have the port.
+/// What to do if node 0 cannot have the port.
 const TAKEN: &str = "Another job may be on this machine: give all nodes of this one another port, as in \
-                     --meet HOST:PORT (before a command preflight-meet).";
+                     --meet HOST:PORT (before a command preflight-meet)";
 
 /// How the preflight has ended.
 pub struct Outcome {
     pub told: Told,
+    /// Whether nothing was proven: this node has passed before, and was started again alone.
+    pub is_alone: bool,
     /// All that node 0 knows; other nodes know no more than their line.
     pub judged: Option<Judged>,
 }
 
-/// The longest time that a preflight takes, where nodes are waited for this long.
-pub fn longest(wait: Duration) -> Duration {
-    // The rounds, the second tries, and telling.
-    wait.saturating_add(PROVING).saturating_add(PROVING)
+impl Outcome {
+    /// Of a node that knows no more than what it was told.
+    pub fn heard(told: Told) -> Outcome {
+        Outcome { told, is_alone: false, judged: None }
+    }
+
+    fn alone(why: &str) -> Outcome {
+        let line =
+            format!("preflight not repeated: this node has passed before and was started again, and {why}");
+        Outcome { told: Told { passed: true, line, reason: None }, is_alone: true, judged: None }
+    }
+}
+
+/// The longest time that a preflight of so many nodes takes, where they are waited for this long.
+pub fn longest(wait: Duration, nodes: u32, extent: Extent, each: Duration) -> Duration {
+    wait.saturating_add(Times { each }.whole(&Schedule { nodes, extent }))
 }
 
 /// Takes part as this node. This process must be single-threaded.
 ///
 /// # Errors
 /// A sentence: there is no verdict, and why.
-pub fn run(
-    node: &Node,
-    extent: Extent,
-    limits: Limits,
-    show: Option<&dyn Fn(&Progress)>,
-) -> Result<Outcome, String> {
+pub fn run(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result<Outcome, String> {
     // Where SIGCHLD is ignored, the kernel would forget how a child ended.
     let sigchld = signals::set_default(SIGCHLD);
     let outcome = match node.node {
-        0 => zero(node, extent, limits, show),
-        _ => node.take_part().map(|told| Outcome { told, judged: None }),
+        0 => zero(node, limits, show),
+        _ => match node.take_part() {
+            Ok(told) => Ok(Outcome::heard(told)),
+            Err(NoVerdict::Alone(why)) => Ok(Outcome::alone(&why)),
+            Err(NoVerdict::For(why)) => Err(why),
+        },
     };
     sigchld.restore();
     outcome
 }
 
 /// As node 0: one process hears all nodes, and another one takes part like any node.
-fn zero(
-    node: &Node,
-    extent: Extent,
-    limits: Limits,
-    show: Option<&dyn Fn(&Progress)>,
-) -> Result<Outcome, String> {
+fn zero(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result<Outcome, String> {
     let until = Instant::now() + node.wait;
-    let everywhere = Address::on_port(node.meet.port);
-    let place = if node.meet.is_loopback() { &node.meet } else { &everywhere };
-    let listener = Listener::at(place, until).map_err(|why| match why.contains("in use") {
-        true => format!("{why} {TAKEN}"),
-        false => why,
+    let listener = Listener::at(&node.listen, until).map_err(|error| match error {
+        ListenError::InUse { .. } => format!("{error}. {TAKEN}"),
+        error => error.to_string(),
     })?;
     let own = match listener.own.ip() {
         ip if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listener.own.port()),
@@ -79,17 +87,23 @@ fn zero(
     let terms = Terms {
         nodes: node.nodes,
         job: node.job.clone(),
+        meet: node.meet.to_string(),
         wait: node.wait,
         until,
+        alone_after: node.alone_after,
         token: node.token,
-        extent,
+        extent: node.rounds,
+        times: Times { each: node.extent.each },
         names: node.names,
+        are_names_certain: node.are_names_certain,
+        left_out: node.left_out,
         say: node.say,
         show,
     };
     let files = getrlimit(Resource::RLIMIT_NOFILE);
-    let mut task = Task::start(longest(node.wait), &[], || own.take_part())
-        .map_err(|errno| format!("no process for this node: {errno}."))?;
+    let longest = longest(node.wait, node.nodes, node.rounds, node.extent.each);
+    let mut task = Task::start(longest, &[], || own.take_part().map_err(NoVerdict::why))
+        .map_err(|errno| format!("no process for this node: {errno}"))?;
     allow_nodes(node.nodes);
     let told = hear(&terms, limits, &listener, &task);
     // The command gets the limit that this process had.
@@ -98,7 +112,7 @@ fn zero(
     }
     let said = task.result::<Result<Told, String>>();
     told.map_err(|why| match said {
-        Some(Ok(Err(of_node))) => format!("{why} {of_node}"),
+        Some(Ok(Err(of_node))) => format!("{why}. {of_node}"),
         _ => why,
     })
 }
@@ -119,25 +133,40 @@ fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Resu
     let mut zero = Zero::new(terms, listener)?;
     let own = task.fd();
     zero.meet(own)?;
+    if zero.is_alone() {
+        let within = duration(terms.alone_after.unwrap_or_default());
+        return Ok(Outcome::alone(&format!("no other node came within {within}")));
+    }
     zero.prove(own)?;
+    if limits.together {
+        zero.together(own)?;
+    }
     let mut next = zero.heard().evidence.rounds();
     for _ in 0..culprit::MOST_TIMES {
+        zero.say_working();
         let evidence = &zero.heard().evidence;
-        let again = culprit::next_rounds(evidence, &outliers::find(evidence, limits.least_gbps));
+        let again = culprit::next_rounds(evidence, &outliers::suspects(evidence, limits.least_gbps));
         if again.is_empty() {
             break;
         }
         let said = "preflight: node 0 has nodes that failed or were slow tried again, with nodes that passed";
         (terms.say)(said);
-        zero.series(next, &again, own)?;
-        next = next.saturating_add(again.len().try_into().unwrap_or(u16::MAX));
+        let rounds = zero.again(next, &again, own)?;
+        if rounds == 0 {
+            break;
+        }
+        next = next.saturating_add(rounds.try_into().unwrap_or(u16::MAX));
     }
+    zero.say_working();
     zero.cross(next, own)?;
+    zero.settle();
+    zero.say_working();
     let seconds = started.elapsed();
     tracing::debug!("preflight: the rounds are over");
     let judging = Judging::of(zero.heard(), limits, seconds);
+    zero.say_working();
     let verdict = verdict::judge(&zero.heard().evidence, &judging.asked());
-    let (passed, reason) = (verdict.passed, verdict.reason());
+    let (passed, reason) = (verdict.passed, verdict.reason().map(str::to_owned));
     let lines: Vec<String> = (0..terms.nodes).map(|node| verdict.line_of(node)).collect();
     let told = |node: u32| Told {
         passed,
@@ -145,5 +174,9 @@ fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Resu
         reason: reason.clone(),
     };
     zero.tell(told, own);
-    Ok(Outcome { told: told(0), judged: Some(Judged { evidence: zero.into_heard().evidence, judging }) })
+    Ok(Outcome {
+        told: told(0),
+        is_alone: false,
+        judged: Some(Judged { evidence: zero.into_heard().evidence, judging }),
+    })
 }

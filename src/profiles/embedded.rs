@@ -3,7 +3,9 @@
 
 use std::borrow::Cow;
 
-use super::format::{Condition, Constraints, DefaultRouteHca, Fabric, HcaEvidence, Profile, Text};
+use super::format::{
+    Condition, Constraints, DefaultRouteHca, Fabric, GpuRow, HcaEvidence, Only, Profile, Script, Text,
+};
 use super::outline::Outline;
 
 include!(concat!(env!("OUT_DIR"), "/profiles.rs"));

@@ -19,7 +19,7 @@ pub struct Profile {
     pub title: String,
     /// Where the values are published.
     pub source: String,
-    /// The profile that this one extends: its values count where this one has none.
+    /// The profile that this one extends: its values count if this one has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
     /// Of several profiles with evidence on the host, the one of the highest priority wins.
@@ -43,9 +43,18 @@ pub struct Profile {
     /// What to check when the fabric is missing, in the platform's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// Who sets the variables of `hands_off`, if a script of the platform does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<Script>,
     /// The published constants, in the published order.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub variables: IndexMap<String, String>,
+    /// Published variables that have the value of a variable of the platform, if that is set.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub from_environment: IndexMap<String, String>,
+    /// Published constants for some hosts only. A later one counts more than those before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub only: Vec<Only>,
     #[serde(default, skip_serializing_if = "Constraints::is_empty")]
     pub constraints: Constraints,
     /// Evidence for this profile: any of these, each with all its conditions.
@@ -62,13 +71,38 @@ pub enum Fabric {
     Interface(String),
     /// A net plugin over HCAs that verbs programs cannot use.
     Plugin,
+    /// A net plugin over those of these network interfaces that are there, without an HCA.
+    PluginOverInterfaces(Vec<String>),
+}
+
+/// A script of the platform that a job runs before its command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Script {
+    /// Where it may be; the first that is there counts.
+    pub paths: Vec<String>,
+    /// A variable that it sets, and nothing else does.
+    pub sets: String,
+}
+
+/// Constants that count under a condition.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Only {
+    /// All of it must hold.
+    #[serde(default, rename = "if")]
+    pub condition: Condition,
+    /// The job's NCCL is of this release or a later one. If the release is not known, this does not hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nccl_min: Option<String>,
+    pub variables: IndexMap<String, String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DefaultRouteHca {
     Use,
-    /// It is not used where the other HCAs are as fast, and enough for the GPUs.
+    /// It is not used if the other HCAs are as fast, and enough for the GPUs.
     Avoid,
 }
 
@@ -79,6 +113,9 @@ pub struct Constraints {
     /// Numbers of GPUs in a container.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cards: Vec<u32>,
+    /// Numbers of GPUs that are right under a condition, which `cards_note` names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cards_elsewhere: Vec<u32>,
     /// What else to know about the number of GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cards_note: Option<String>,
@@ -92,6 +129,24 @@ pub struct Constraints {
     /// RDMA NICs by instance type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nics: BTreeMap<String, u32>,
+    /// What the platform's machines with a GPU model have, for platforms whose containers do not show
+    /// the instance type. The first row that fits counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuRow>,
+}
+
+/// The RDMA NICs of a machine with these GPUs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct GpuRow {
+    /// As `gpu-model` of a condition.
+    pub model: String,
+    /// GPUs of the whole machine. A container with fewer is not judged.
+    pub count: u32,
+    pub nics: u32,
+    /// Of each NIC, in Gbit/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u32>,
 }
 
 impl Constraints {
@@ -110,6 +165,9 @@ pub struct Condition {
     /// No HCA at all is there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_hca: bool,
+    /// An HCA of this name is there, whatever its driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hca_name: Option<Text>,
     /// The HCAs that NCCL can use have this link layer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_layer: Option<Text>,
@@ -119,26 +177,85 @@ pub struct Condition {
     /// An interface of this name is there and up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface_up: Option<Text>,
+    /// An interface with this kernel driver is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface_driver: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dmi_vendor: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dmi_product: Option<Text>,
+    /// Of the chassis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dmi_asset_tag: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_model: Option<Text>,
-    /// A variable of this name is in the environment.
+    /// There are GPUs, and this is their make: `nvidia` or `amd`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_vendor: Option<Text>,
+    /// A variable of this name is in the environment, whatever its value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Text>,
     /// `MASTER_ADDR` has this form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub master_addr: Option<Text>,
+    /// A file or folder with this path, which holds no `*`, is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<Text>,
+    /// None of these conditions holds.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub not: Cow<'static, [Condition]>,
 }
 
-/// An HCA is known by its kernel driver; by its name only where it has no driver.
+impl Condition {
+    /// Whether it asks for something that has to be there.
+    pub fn has_positive(&self) -> bool {
+        Condition { not: Cow::Borrowed(&[]), ..self.clone() } != Condition::default()
+    }
+
+    /// The files that it asks for.
+    pub fn files(&self) -> Vec<&Text> {
+        let of_others = self.not.iter().flat_map(Condition::files);
+        self.file.iter().chain(of_others).collect()
+    }
+
+    /// The variables that it asks for.
+    pub fn markers(&self) -> Vec<&Text> {
+        let of_others = self.not.iter().flat_map(Condition::markers);
+        self.environment.iter().chain(of_others).collect()
+    }
+}
+
+impl Profile {
+    /// Every variable that it may fill.
+    pub fn may_fill(&self) -> impl Iterator<Item = &str> {
+        let always = self.variables.keys().chain(&self.companions).chain(self.from_environment.keys());
+        always.chain(self.only.iter().flat_map(|only| only.variables.keys())).map(String::as_str)
+    }
+
+    /// The files whose presence decides something.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        let conditions = self.evidence.iter().chain(self.only.iter().map(|only| &only.condition));
+        let asked = conditions.flat_map(|condition| condition.files().into_iter().map(|file| &**file));
+        let scripts = self.script.iter().flat_map(|script| script.paths.iter().map(String::as_str));
+        asked.chain(scripts)
+    }
+
+    /// The variables whose presence decides something.
+    pub fn markers(&self) -> impl Iterator<Item = &str> {
+        let conditions = self.evidence.iter().chain(self.only.iter().map(|only| &only.condition));
+        conditions.flat_map(|condition| condition.markers().into_iter().map(|name| &**name))
+    }
+}
+
+/// An HCA is known by its kernel driver; by its name only if it has no driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HcaEvidence {
     pub driver: Text,
     pub name: Text,
+    /// Vendor and device of its PCI function, as `15b3:101e`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci: Option<Text>,
 }
 
 /// Whether `text` has the form of `pattern`, where `*` stands for any text.

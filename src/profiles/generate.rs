@@ -1,6 +1,7 @@
 //! Part of the build: writes the embedded profiles as Rust. To parse them at each start would
 //! take longer than everything else that a start does.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,9 @@ use indexmap::IndexMap;
 #[allow(dead_code, reason = "only the types matter here")]
 mod format;
 
-use format::{Condition, Constraints, DefaultRouteHca, Fabric, HcaEvidence, Profile, Text};
+use format::{
+    Condition, Constraints, DefaultRouteHca, Fabric, GpuRow, HcaEvidence, Only, Profile, Script, Text,
+};
 
 const FOLDER: &str = "src/profiles";
 
@@ -29,7 +32,7 @@ fn parse(path: &Path) -> Profile {
 /// A function for each profile, which makes it.
 fn embedded(profiles: &[Profile]) -> String {
     let functions: String = profiles.iter().map(|profile| format!("|| {},\n", profile.literal())).collect();
-    format!("pub const EMBEDDED: &[fn() -> Profile] = &[\n{functions}];\n")
+    format!("pub(crate) const EMBEDDED: &[fn() -> Profile] = &[\n{functions}];\n")
 }
 
 /// The outlines as constant data, which needs no time at the start.
@@ -42,16 +45,20 @@ fn outlines(profiles: &[Profile]) -> String {
             items += &format!("static {name}: [{of}; {count}] = [{}];\n", values.join(", "));
             format!("Cow::Borrowed(&{name})")
         };
-        let variables = profile.variables.keys().chain(&profile.companions);
-        let variables = item("VARIABLES", "Text", variables.map(|name| borrowed(name)).collect());
+        let mut texts =
+            |kind: &str, all: Vec<&str>| item(kind, "Text", all.into_iter().map(borrowed).collect());
+        let variables = texts("VARIABLES", profile.may_fill().collect());
+        let sources = texts("SOURCES", profile.from_environment.values().map(String::as_str).collect());
+        let markers = texts("MARKERS", profile.markers().collect());
+        let files = texts("FILES", profile.files().collect());
         let evidence = item("EVIDENCE", "Condition", profile.evidence.iter().map(Literal::literal).collect());
         outlines += &format!(
-            "Outline {{ name: {}, priority: {}, variables: {variables}, evidence: {evidence} }},\n",
+            "Outline {{ name: {}, priority: {}, variables: {variables}, evidence: {evidence}, sources: {sources}, markers: {markers}, files: {files} }},\n",
             borrowed(&profile.name),
             profile.priority
         );
     }
-    format!("{items}pub static OUTLINES: [Outline; {}] = [\n{outlines}];\n", profiles.len())
+    format!("{items}pub(crate) static OUTLINES: [Outline; {}] = [\n{outlines}];\n", profiles.len())
 }
 
 fn borrowed(text: &str) -> String {
@@ -120,6 +127,9 @@ impl Literal for Fabric {
     fn literal(&self) -> String {
         match self {
             Fabric::Interface(name) => format!("Fabric::Interface({})", name.literal()),
+            Fabric::PluginOverInterfaces(names) => {
+                format!("Fabric::PluginOverInterfaces({})", names.literal())
+            }
             Fabric::Verbs | Fabric::Plugin => format!("Fabric::{self:?}"),
         }
     }
@@ -128,6 +138,16 @@ impl Literal for Fabric {
 impl Literal for DefaultRouteHca {
     fn literal(&self) -> String {
         format!("DefaultRouteHca::{self:?}")
+    }
+}
+
+/// As constant data.
+impl Literal for Cow<'static, [Condition]> {
+    fn literal(&self) -> String {
+        format!(
+            "Cow::Borrowed(const {{ &[{}] }})",
+            self.iter().map(|value| value.literal() + ", ").collect::<String>()
+        )
     }
 }
 
@@ -156,21 +176,33 @@ structure!(Profile {
     unset,
     companions,
     hint,
+    script,
     variables,
+    from_environment,
+    only,
     constraints,
     evidence,
 });
-structure!(Constraints { cards, cards_note, nccl_min, cuda_min, interfaces_up, nics });
+structure!(Constraints { cards, cards_elsewhere, cards_note, nccl_min, cuda_min, interfaces_up, nics, gpus });
+structure!(GpuRow { model, count, nics, rate });
+structure!(Script { paths, sets });
+structure!(Only { condition, nccl_min, variables });
 structure!(Condition {
     hca,
+    hca_name,
     no_hca,
     link_layer,
     interface,
     interface_up,
+    interface_driver,
     dmi_vendor,
     dmi_product,
+    dmi_asset_tag,
     gpu_model,
+    gpu_vendor,
     environment,
     master_addr,
+    file,
+    not,
 });
-structure!(HcaEvidence { driver, name });
+structure!(HcaEvidence { driver, name, pci });

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use nix::errno::Errno;
 
+use super::check::check;
 use super::embedded::{EMBEDDED, OUTLINES};
-use super::format::Profile;
+use super::format::{Profile, fits};
 use super::{Outline, resolve};
-use crate::facts::environment::is_variable_name;
-use crate::facts::reader::{Failure, Links, read_regular};
+use crate::facts::reader::{Links, ReadFailure, read_regular};
 
 /// All profiles, by name.
 #[derive(Debug, Clone)]
@@ -80,10 +80,25 @@ impl Profiles {
         self.outlines().any(|outline| outline.variables.iter().any(|name| name == variable))
     }
 
-    /// Whether the presence of this variable is evidence for a profile.
+    /// Whether a profile may fill this variable, or takes its value for another one.
+    pub fn reads(&self, variable: &str) -> bool {
+        self.may_fill(variable)
+            || self.outlines().any(|outline| outline.sources.iter().any(|name| name == variable))
+    }
+
+    /// Whether the presence of this variable decides something.
     pub fn is_marker(&self, variable: &str) -> bool {
-        let mut conditions = self.outlines().flat_map(|outline| outline.evidence.iter());
-        conditions.any(|condition| condition.environment.as_deref() == Some(variable))
+        let mut asked = self.outlines().flat_map(|outline| outline.markers.iter());
+        asked.any(|pattern| fits(pattern, variable))
+    }
+
+    /// The files and folders whose presence decides something, each once.
+    pub fn files(&self) -> Vec<&str> {
+        let mut files: Vec<&str> =
+            self.outlines().flat_map(|outline| outline.files.iter().map(|file| &**file)).collect();
+        files.sort_unstable();
+        files.dedup();
+        files
     }
 
     fn whole(&self) -> &ByName {
@@ -149,7 +164,7 @@ fn read_folder(folder: &Path) -> Result<Vec<(String, String)>, ProfileError> {
             continue;
         }
         let text = read_regular(&path, LONGEST, Links::Followed).map_err(|failure| match failure {
-            Failure::Errno(errno) if errno != Errno::EISDIR => failed(&path, errno.into()),
+            ReadFailure::Errno(errno) if errno != Errno::EISDIR => failed(&path, errno.into()),
             _ => ProfileError(format!(
                 "{} is no profile: it is not a regular file of at most {LONGEST} bytes",
                 path.display()
@@ -183,27 +198,6 @@ fn explain(file: &str, text: &str, error: &toml::de::Error) -> String {
         }
         _ => format!("{file}:{number}: {message}"),
     }
-}
-
-/// Errors that the format alone does not rule out.
-fn check(profile: &Profile) -> Result<(), String> {
-    let reserved = ["auto", "none"];
-    if profile.name.is_empty() || reserved.contains(&profile.name.as_str()) {
-        return Err(format!("key \"name\": {:?} cannot be the name of a profile", profile.name));
-    }
-    for (variable, value) in &profile.variables {
-        if !is_variable_name(variable) || value.contains('\0') {
-            return Err(format!("key \"variables\": {variable:?} cannot be an environment variable"));
-        }
-    }
-    let others = profile.unset.iter().chain(&profile.companions);
-    if let Some(name) = others.into_iter().find(|name| !is_variable_name(name)) {
-        return Err(format!("keys \"unset\" and \"companions\": {name:?} is not the name of a variable"));
-    }
-    if profile.evidence.contains(&super::Condition::default()) {
-        return Err("key \"auto\": a table without a condition would match every host".to_owned());
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -242,6 +236,21 @@ mod tests {
         wanted.extend(["PYTHONUNBUFFERED".to_owned(), "TZ".to_owned()]);
         assert_eq!(names, wanted);
         assert_eq!(pai.constraints, erdma.constraints);
+    }
+
+    #[test]
+    fn what_profiles_ask_for_is_known_before_one_is_chosen() {
+        let text = format!(
+            "{HEAD}[from-environment]\nNCCL_IB_TC = \"SITE_TC\"\n\
+             [[only]]\nif = {{ file = \"/etc/b\" }}\nvariables = {{ NCCL_ALGO = \"Ring\" }}\n\
+             [[auto]]\nenvironment = \"SITE_*\"\nnot = [{{ file = \"/etc/a\", environment = \"LAB\" }}]\n"
+        );
+        let profiles = load(&[("site.toml", &text)]).unwrap();
+        let files = profiles.files();
+        assert!(files.contains(&"/etc/a") && files.contains(&"/etc/b"), "{files:?}");
+        assert!(profiles.is_marker("SITE_NAME") && profiles.is_marker("LAB") && !profiles.is_marker("HOME"));
+        assert!(profiles.may_fill("NCCL_ALGO") && profiles.may_fill("NCCL_IB_TC"));
+        assert!(profiles.reads("SITE_TC") && !profiles.may_fill("SITE_TC"));
     }
 
     #[test]
@@ -304,7 +313,27 @@ mod tests {
         assert_eq!(error("extends = \"site\""), "profile site extends itself: site -> site");
         assert_eq!(
             error("[[auto]]"),
-            "site.toml: key \"auto\": a table without a condition would match every host"
+            "site.toml: key \"auto\": a table without a condition other than \"not\" would match every host"
+        );
+        assert_eq!(
+            error("[[auto]]\nnot = [{ no-hca = true }]"),
+            "site.toml: key \"auto\": a table without a condition other than \"not\" would match every host"
+        );
+        assert_eq!(
+            error("[[only]]\nvariables = { NCCL_DEBUG = \"INFO\" }"),
+            "site.toml: key \"only\": a table without a condition belongs into \"variables\""
+        );
+        assert_eq!(
+            error("[[only]]\nnccl-min = \"newest\"\nvariables = { NCCL_DEBUG = \"INFO\" }"),
+            "site.toml: key \"only\": \"nccl-min\" has to be a release such as \"2.27\""
+        );
+        assert_eq!(
+            error("[from-environment]\nNCCL_DEBUG = \"a b\""),
+            "site.toml: key \"from-environment\": \"NCCL_DEBUG\" = \"a b\" has to have two names of variables"
+        );
+        assert_eq!(
+            error("[[auto]]\nfile = \"etc/*\""),
+            "site.toml: \"etc/*\" has to be the absolute path of a file, without \"*\""
         );
         let missing = load(&[("x.toml", "name = \"x\"")]).unwrap_err();
         assert!(missing.starts_with("x.toml:1:") && missing.contains("`title`"), "{missing}");

@@ -1,12 +1,15 @@
 //! Profiles: what a platform publishes, as data. One TOML file each, embedded;
 //! users write their own in the same format.
 
+mod check;
 mod embedded;
 mod format;
 mod load;
 mod outline;
 mod resolve;
 
-pub use format::{Condition, Constraints, DefaultRouteHca, Fabric, HcaEvidence, Profile, Text, fits};
+pub use format::{
+    Condition, Constraints, DefaultRouteHca, Fabric, GpuRow, HcaEvidence, Only, Profile, Script, Text, fits,
+};
 pub use load::{ProfileError, Profiles};
 pub use outline::Outline;

@@ -2,9 +2,9 @@
 
 use super::format::Profile;
 
-/// `profile` with the values of `base` where it has none of its own. It does not inherit
+/// `profile` with the values of `base` if it has none of its own. It does not inherit
 /// evidence: a host that fits the base need not fit the extension.
-pub fn on_top_of(profile: &Profile, base: &Profile) -> Profile {
+pub(super) fn on_top_of(profile: &Profile, base: &Profile) -> Profile {
     let mut variables = base.variables.clone();
     variables.extend(profile.variables.clone());
     let either = |own: &Vec<String>, base: &Vec<String>| {
@@ -24,14 +24,24 @@ pub fn on_top_of(profile: &Profile, base: &Profile) -> Profile {
             .filter(|name| !profile.variables.contains_key(name))
             .collect(),
         companions: either(&profile.companions, &base.companions),
+        script: profile.script.clone().or(base.script.clone()),
+        from_environment: {
+            let mut all = base.from_environment.clone();
+            all.extend(profile.from_environment.clone());
+            all
+        },
+        // Those of the extension come last, so that they count.
+        only: base.only.iter().chain(&profile.only).cloned().collect(),
         hint: profile.hint.clone().or(base.hint.clone()),
         variables,
         constraints: super::Constraints {
             cards: first_filled(constraints.cards, base_constraints.cards),
+            cards_elsewhere: first_filled(constraints.cards_elsewhere, base_constraints.cards_elsewhere),
             cards_note: constraints.cards_note.or(base_constraints.cards_note),
             nccl_min: constraints.nccl_min.or(base_constraints.nccl_min),
             cuda_min: constraints.cuda_min.or(base_constraints.cuda_min),
             interfaces_up: first_filled(constraints.interfaces_up, base_constraints.interfaces_up),
+            gpus: first_filled(constraints.gpus, base_constraints.gpus),
             nics: if constraints.nics.is_empty() { base_constraints.nics } else { constraints.nics },
         },
         ..profile.clone()

@@ -4,17 +4,17 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::compare::collect::{Fault, Unread};
+use crate::compare::collect::{ReportFault, Unread};
 use crate::compare::comparison::{Compared, Comparison};
 use crate::text::{condensed_to, counted, shortened, visible};
 
 /// `compare --json`.
 #[derive(Serialize)]
-pub struct Document<'a> {
+pub(crate) struct Document<'a> {
     schema: &'static str,
     /// Whether there is nothing to look at, as the exit code says.
     pub passed: bool,
-    /// How many nodes should have left a report, where that was asked.
+    /// How many nodes should have left a report, if that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     expected: Option<usize>,
     /// How many of them have left none.
@@ -31,7 +31,11 @@ const NAMES: usize = 16;
 const VALUES: usize = 16;
 
 impl<'a> Document<'a> {
-    pub fn new(comparison: &'a Comparison, unread: &'a Unread, expected: Option<usize>) -> Document<'a> {
+    pub(crate) fn new(
+        comparison: &'a Comparison,
+        unread: &'a Unread,
+        expected: Option<usize>,
+    ) -> Document<'a> {
         let missing = expected.map_or(0, |expected| expected.saturating_sub(comparison.nodes));
         let passed = comparison.is_clean() && unread.count == 0 && missing == 0;
         Document { schema: "rdma-init/compare/1", passed, expected, missing, comparison, unread }
@@ -42,7 +46,7 @@ impl<'a> Document<'a> {
 ///
 /// # Errors
 /// Whatever the sink gives.
-pub fn write(out: &mut impl Write, document: &Document) -> io::Result<()> {
+pub(crate) fn write(out: &mut impl Write, document: &Document) -> io::Result<()> {
     let Document { comparison, unread, .. } = document;
     writeln!(out, "rdma-init {}: {}", env!("CARGO_PKG_VERSION"), headline(document))?;
     let names = comparison.properties.iter().map(|property| label(property).len());
@@ -59,7 +63,7 @@ pub fn write(out: &mut impl Write, document: &Document) -> io::Result<()> {
     if let Some(expected) = document.expected.filter(|_| document.missing > 0) {
         let reported = counted(comparison.nodes, "node");
         let as_one =
-            if comparison.repeated.is_empty() { "" } else { "; nodes that share a name count as one" };
+            if comparison.repeated.is_empty() { "" } else { "; nodes with the same name count as one" };
         writeln!(
             out,
             "  missing {}: {expected} are expected, and there are reports of {reported}{as_one}",
@@ -83,7 +87,7 @@ pub fn write(out: &mut impl Write, document: &Document) -> io::Result<()> {
 }
 
 /// Where something could not be read, and why.
-fn sentence(place: &Fault) -> String {
+fn sentence(place: &ReportFault) -> String {
     let line = place.line.map(|line| format!(", line {line}")).unwrap_or_default();
     format!("{}{line}: {}", place.file, place.why)
 }
@@ -92,7 +96,7 @@ fn sentence(place: &Fault) -> String {
 fn write_repeated(out: &mut impl Write, comparison: &Comparison) -> io::Result<()> {
     let differ = &comparison.contradicted;
     let same: Vec<&str> = comparison.repeated.iter().copied().filter(|node| !differ.contains(node)).collect();
-    let why = "tested again, or several nodes with one name; the last report of each counts";
+    let why = "tested again, or several nodes with one name; compare uses the last report of each";
     if !same.is_empty() {
         writeln!(out, "  twice   {} ({why})", whom(same.len(), &same))?;
     }
@@ -113,7 +117,7 @@ fn headline(Document { comparison, unread, expected, .. }: &Document) -> String 
     };
     if comparison.nodes == 0 {
         return format!(
-            "{nodes}: there is no report to compare; give what rdma-init self-test --json wrote on each node"
+            "{nodes}: there is no report to compare; pass the output of rdma-init self-test --json on each node"
         );
     }
     let mut parts = Vec::new();

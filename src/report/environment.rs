@@ -31,7 +31,7 @@ pub enum EnvFormat {
 ///
 /// # Errors
 /// Whatever the sink gives.
-pub fn write<'a>(
+pub(crate) fn write<'a>(
     out: &mut impl Write,
     variables: &[(&'a str, &'a str)],
     format: EnvFormat,

@@ -9,14 +9,14 @@ use crate::facts::net::Interface;
 use crate::facts::node_list::Holds;
 use crate::facts::rdma::{Hca, Port};
 use crate::facts::route::MAIN;
-use crate::findings::memlock::amount;
+use crate::text::amount;
 use crate::text::{counted, visible};
 
 /// Writes everything that was found.
 ///
 /// # Errors
 /// Whatever the sink gives.
-pub fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
+pub(crate) fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     writeln!(out, "RDMA devices: {}", counted(facts.rdma.len(), "HCA"))?;
     for hca in &facts.rdma {
         write_hca(out, hca)?;
@@ -51,7 +51,7 @@ pub fn write(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
             }
             Holds::List if list.names.is_empty() => "names none".to_owned(),
             Holds::List => list.names.join(", "),
-            Holds::NoList => "no JSON list, so vLLM does not go by it".to_owned(),
+            Holds::NoList => "not a JSON list, so vLLM ignores it".to_owned(),
             Holds::Other => "not known".to_owned(),
         };
         writeln!(out, "  {}: {}", visible(&list.path), visible(&holds))?;
@@ -95,7 +95,7 @@ fn write_port(out: &mut impl Write, port: &Port) -> io::Result<()> {
     let about: Vec<&str> = about.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
     writeln!(
         out,
-        "    port {}: {}, {} of {} GID slots used",
+        "    port {}: {}, {} of {} GID entries used",
         port.number,
         about.join(", "),
         port.gids.slots.len(),
@@ -158,7 +158,7 @@ fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
         String::from(sets.effective),
         String::from(sets.bounding),
         String::from(sets.ambient),
-        if process.initial_user_namespace { "" } else { ", in a user namespace of its own" }
+        if process.initial_user_namespace { "" } else { ", in its own user namespace" }
     )?;
     if !facts.platform.markers.is_empty() {
         writeln!(out, "  the environment has {}", facts.platform.markers.join(", "))?;
@@ -171,7 +171,7 @@ fn write_beyond_the_gpus(out: &mut impl Write, facts: &Facts) -> io::Result<()> 
     let imex = &facts.imex;
     for channel in &imex.channels {
         let stale = if imex.is_stale(channel) {
-            ", which the driver does not take for one of its channels"
+            ", which the driver does not recognize as one of its channels"
         } else {
             ""
         };

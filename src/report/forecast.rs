@@ -1,5 +1,6 @@
 //! What NCCL will do, in a line.
 
+use super::against;
 use crate::facts::gid::GidType;
 use crate::facts::rdma::LinkLayer;
 use crate::libraries::nccl::predict::{Bootstrap, Fused, GidUse, PortUse, Prediction, Transport};
@@ -8,10 +9,22 @@ use crate::plan::{Fabric, Forecast, Plan};
 use crate::text::{condensed, grouped};
 
 /// What a forecast for all releases is called.
-pub const ANY: &str = "any release";
+pub(super) const ANY: &str = "any release";
+
+/// What NCCL does with our env plugin.
+pub(super) fn asks_ours(plan: &Plan) -> String {
+    let asks = "ask rdma-init's in every process, so that copies of another node's values do not count";
+    match plan.late.is_empty() {
+        true => asks.to_owned(),
+        false => {
+            let late: Vec<&str> = plan.late.iter().map(|late| late.entry.as_str()).collect();
+            format!("{asks}; it adds {} if the port is ACTIVE by then", condensed(&late))
+        }
+    }
+}
 
 /// For each forecast the releases, and what they will do: `2.27.7`, `use ...`.
-pub fn lines(plan: &Plan) -> Vec<(String, String)> {
+pub(super) fn lines(plan: &Plan) -> Vec<(String, String)> {
     let next = plan.forecasts.iter().skip(1).map(|forecast| forecast.since);
     let next = next.chain([None]);
     plan.forecasts
@@ -21,7 +34,18 @@ pub fn lines(plan: &Plan) -> Vec<(String, String)> {
         .collect()
 }
 
-/// `2.27.7`, or where the release is not known `any release`, `before 2.21`,
+/// What NCCL's own log will say of the HCAs, each line once.
+pub(super) fn log_lines(plan: &Plan) -> impl Iterator<Item = &str> {
+    let lines = plan.forecasts.iter().filter_map(|forecast| forecast.log.as_deref());
+    let mut seen: Vec<&str> = Vec::new();
+    lines.filter(move |line| {
+        let is_new = !seen.contains(line);
+        seen.push(line);
+        is_new
+    })
+}
+
+/// `2.27.7`, or if the release is not known `any release`, `before 2.21`,
 /// `2.21 to 2.27`, `since 2.28`.
 fn whom(known: Option<Version>, forecast: &Forecast, next: Option<Version>) -> String {
     let minor = |version: Version| format!("{}.{}", version.major, version.minor);
@@ -40,7 +64,7 @@ fn whom(known: Option<Version>, forecast: &Forecast, next: Option<Version>) -> S
     }
 }
 
-/// `, one NIC of rocep1s0f0+rocep1s0f1`; empty where no NIC has several ports.
+/// `, one NIC of rocep1s0f0+rocep1s0f1`; empty if no NIC has several ports.
 fn nics(plan: &Plan, fused: &Fused) -> String {
     let Fused::Nics(nics) = fused else { return String::new() };
     let name = |port: &String| {
@@ -58,9 +82,25 @@ fn nics(plan: &Plan, fused: &Fused) -> String {
 
 /// `use mlx5_1..mlx5_8, RoCE v2, GID slot 5, bootstrap on eth0 10.244.1.9`.
 fn sentence(plan: &Plan, prediction: &Prediction) -> String {
+    let without = without_plugin(plan, prediction);
+    match &prediction.env_plugin {
+        Some(file) => format!(
+            "load the env plugin {file}, whose answers replace all variables: the forecast stops here; without it, {} would {without}",
+            plan.library()
+        ),
+        None => without,
+    }
+}
+
+/// What NCCL does if no plugin answers for its variables.
+fn without_plugin(plan: &Plan, prediction: &Prediction) -> String {
     let transport = match &prediction.transport {
         Transport::Verbs(ports) => {
-            format!("use {}{}", ports_used(plan, ports), nics(plan, &prediction.fused))
+            let ports = format!("{}{}", ports_used(plan, ports), nics(plan, &prediction.fused));
+            match against::find(plan).and_then(|against| against.outcome(plan)) {
+                Some(outcome) => format!("try {ports}, {outcome}"),
+                None => format!("use {ports}"),
+            }
         }
         Transport::Plugin { file, found: true, otherwise } => match otherwise.ports() {
             Some(ports) => format!(
@@ -75,22 +115,22 @@ fn sentence(plan: &Plan, prediction: &Prediction) -> String {
         }
         // The sockets use RDMA that needs no verbs.
         Transport::Sockets { interfaces, .. } if matches!(plan.fabric, Fabric::Interface(_)) => {
-            format!("use sockets on {}", interfaces.join(", "))
+            format!("use sockets on {}", condensed(interfaces))
         }
         Transport::Sockets { why, interfaces } => match interfaces.as_slice() {
             [] => format!("use TCP ({why})"),
-            some => format!("use TCP on {} ({why})", some.join(", ")),
+            some => format!("use TCP on {} ({why})", condensed(some)),
         },
-        Transport::Fails(message) => return format!("end with \"{message}\""),
+        Transport::Fails(message) => return format!("fail with \"{message}\""),
     };
     if let Fused::Fails(message) = &prediction.fused {
-        return format!("end with \"{message}\"");
+        return format!("fail with \"{message}\"");
     }
     match &prediction.bootstrap {
         Bootstrap::On(endpoint) => {
             format!("{transport}, bootstrap on {} {}", endpoint.interface, endpoint.address)
         }
-        Bootstrap::Fails(message) => format!("end with \"{message}\""),
+        Bootstrap::Fails(message) => format!("fail with \"{message}\""),
         Bootstrap::DependsOnName(name) => {
             format!("{transport}, bootstrap in the subnet of {name} (NCCL_COMM_ID)")
         }
@@ -121,9 +161,9 @@ fn how(port: &PortUse) -> String {
         Some(GidUse::Fails(why)) => format!("RoCE, where the search for a GID {why}"),
         // A queue pair keeps only eight bits of it (`ibv_global_route`).
         Some(GidUse::Slot { index, .. }) if *index > 255 => {
-            format!("RoCE, GID slot {index}, which a queue pair cuts to {}", index & 255)
+            format!("RoCE, GID index {index}, which a queue pair truncates to {}", index & 255)
         }
-        Some(GidUse::Slot { index, gid: None }) => format!("RoCE, GID slot {index}, which holds no GID"),
+        Some(GidUse::Slot { index, gid: None }) => format!("RoCE, GID index {index}, which is empty"),
         Some(GidUse::Slot { index, gid: Some(gid) }) => {
             let kind = match &gid.kind {
                 GidType::RoceV2 => "RoCE v2",
@@ -132,7 +172,7 @@ fn how(port: &PortUse) -> String {
                 GidType::Unknown => "RoCE",
             };
             let local = if gid.is_link_local() { ", link-local" } else { "" };
-            format!("{kind}{local}, GID slot {index}")
+            format!("{kind}{local}, GID index {index}")
         }
     }
 }

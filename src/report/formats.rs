@@ -7,16 +7,16 @@ use crate::libraries::nccl::conf;
 use crate::text::visible;
 
 /// What follows `its value has`.
-pub type Why = &'static str;
+pub(crate) type Why = &'static str;
 
 /// Writes a variable, mostly as a line without its end.
-pub type Writer = fn(&str, &str) -> Result<String, Why>;
+pub(crate) type Writer = fn(&str, &str) -> Result<String, Why>;
 
 /// A variable that a format cannot hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unfit<'a> {
+pub(crate) struct Unfit<'a> {
     pub name: &'a str,
-    /// `None` where the name is none.
+    /// `None` if the name is none.
     pub why: Option<Why>,
 }
 
@@ -31,7 +31,7 @@ impl std::fmt::Display for Unfit<'_> {
 
 /// The variables as a writer has them, and those that it refuses. Nothing else calls a
 /// writer, as each relies on what is ruled out here.
-pub fn written<'a>(variables: &[(&'a str, &'a str)], writer: Writer) -> (Vec<String>, Vec<Unfit<'a>>) {
+pub(crate) fn written<'a>(variables: &[(&'a str, &'a str)], writer: Writer) -> (Vec<String>, Vec<Unfit<'a>>) {
     let mut lines = Vec::new();
     let mut unfit = Vec::new();
     for &(name, value) in variables {
@@ -62,19 +62,19 @@ fn without_controls(value: &str) -> Result<(), Why> {
 }
 
 /// For `eval` in a shell.
-pub fn shell(name: &str, value: &str) -> Result<String, Why> {
+pub(crate) fn shell(name: &str, value: &str) -> Result<String, Why> {
     Ok(format!("export {name}={}", quoted(value)))
 }
 
-/// For `/etc/profile.d`. Where a shell has a value of its own, that stands.
-pub fn profile(name: &str, value: &str) -> Result<String, Why> {
+/// For `/etc/profile.d`. If a shell has a value of its own, that stands.
+pub(crate) fn profile(name: &str, value: &str) -> Result<String, Why> {
     // A line of its own for each, by which the block is put together.
     one_line(value)?;
     Ok(format!("[ -n \"${{{name}+x}}\" ] || export {name}={}", quoted(value)))
 }
 
 /// For POSIX shells and fish, whatever the characters.
-pub fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     if is_word(text) {
         return text.to_owned();
     }
@@ -111,7 +111,7 @@ fn is_word(text: &str) -> bool {
 
 /// As Compose and the common libraries for Python, Ruby and JavaScript all read it: they differ
 /// in what a backslash does, and in which quotes a dollar is expanded.
-pub fn dotenv(name: &str, value: &str) -> Result<String, Why> {
+pub(crate) fn dotenv(name: &str, value: &str) -> Result<String, Why> {
     let has = |chars: &[char]| value.contains(chars);
     if value.contains("${") {
         return Err("${, which some readers expand in any quotes");
@@ -132,7 +132,7 @@ pub fn dotenv(name: &str, value: &str) -> Result<String, Why> {
 }
 
 /// As NCCL reads it, in any release.
-pub fn nccl_conf(name: &str, value: &str) -> Result<String, Why> {
+pub(crate) fn nccl_conf(name: &str, value: &str) -> Result<String, Why> {
     one_line(value)?;
     match conf::fits(name, value) {
         true => Ok(format!("{name}={value}")),
@@ -144,7 +144,7 @@ pub fn nccl_conf(name: &str, value: &str) -> Result<String, Why> {
 const LONGEST_FOR_DOCKER: usize = 64 * 1024 - 2;
 
 /// For `docker run --env-file`, which takes the rest of the line as it is.
-pub fn docker(name: &str, value: &str) -> Result<String, Why> {
+pub(crate) fn docker(name: &str, value: &str) -> Result<String, Why> {
     one_line(value)?;
     let line = format!("{name}={value}");
     if line.len() > LONGEST_FOR_DOCKER { Err("more bytes than Docker reads of a line") } else { Ok(line) }
@@ -152,7 +152,7 @@ pub fn docker(name: &str, value: &str) -> Result<String, Why> {
 
 /// Options for `mpirun $(rdma-init env --format mpirun)`. A shell splits that at white space and
 /// expands patterns, and takes no quote away; in an `eval` it would do far more.
-pub fn mpirun(name: &str, value: &str) -> Result<String, Why> {
+pub(crate) fn mpirun(name: &str, value: &str) -> Result<String, Why> {
     let harmless: String = value.chars().filter(|c| !"=^".contains(*c)).collect();
     match harmless.is_empty() || is_word(&harmless) {
         true => Ok(format!("-x {name}={value}")),
@@ -161,7 +161,7 @@ pub fn mpirun(name: &str, value: &str) -> Result<String, Why> {
 }
 
 /// A word of sshd's `SetEnv`. Before 8.7 it knows no escape, and cuts the line at any `#`.
-pub fn sshd(name: &str, value: &str) -> Result<String, Why> {
+pub(crate) fn sshd(name: &str, value: &str) -> Result<String, Why> {
     without_controls(value)?;
     match value.contains(['"', '\\', '#']) {
         true => Err("a quote, a backslash or a #"),
@@ -170,7 +170,7 @@ pub fn sshd(name: &str, value: &str) -> Result<String, Why> {
 }
 
 /// `~/.ssh/environment`, of which sshd (`read_environment_file`) takes the rest of the line.
-pub fn ssh_environment(name: &str, value: &str) -> Result<String, Why> {
+pub(crate) fn ssh_environment(name: &str, value: &str) -> Result<String, Why> {
     one_line(value)?;
     Ok(format!("{name}={value}"))
 }
@@ -180,7 +180,7 @@ const LONGEST_FOR_PAM: usize = 1022;
 
 /// `/etc/environment`, as both pam_env (`_parse_env_file`) and a shell that sources it have it:
 /// the first knows quotes around a value, no escape, and a `#` that cuts in quotes as well.
-pub fn pam(name: &str, value: &str) -> Result<String, Why> {
+pub(crate) fn pam(name: &str, value: &str) -> Result<String, Why> {
     without_controls(value)?;
     if value.contains(['"', '\'', '\\', '#']) {
         return Err("a quote, a backslash or a #");

@@ -3,18 +3,18 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::facts::image::Image;
-use crate::facts::image::library::{Library, Way};
-use crate::facts::image::packages::Package;
-use crate::facts::image::torch::{Linkage, Torch};
+use crate::image::Image;
+use crate::image::library::{Library, MissingLibrary, Way};
+use crate::image::packages::Package;
+use crate::image::torch::{Linkage, Torch};
 use crate::libraries::rccl;
 use crate::text::visible;
 
-/// Writes a line for each library that was found; nothing where there is none.
+/// Writes a line for each library that was found; nothing if there is none.
 ///
 /// # Errors
 /// Whatever the sink gives.
-pub fn write(out: &mut impl Write, image: &Image) -> io::Result<()> {
+pub(super) fn write(out: &mut impl Write, image: &Image) -> io::Result<()> {
     if *image == Image::default() {
         return Ok(());
     }
@@ -38,6 +38,7 @@ pub fn write(out: &mut impl Write, image: &Image) -> io::Result<()> {
         ("NCCL network plugin", &image.net_plugins),
         ("NCCL GIN plugin", &image.gin_plugins),
         ("NCCL tuner plugin", &image.tuner_plugins),
+        ("NCCL env plugin", &image.env_plugins),
         ("libfabric", &image.libfabric),
         ("libibverbs", &image.libibverbs),
         ("librdmacm", &image.librdmacm),
@@ -61,7 +62,10 @@ fn write_library(out: &mut impl Write, name: &str, library: &Library, mark: &str
     ways.dedup();
     let missing = match library.missing.as_slice() {
         [] => String::new(),
-        missing => format!(", cannot be loaded without {}", visible(&missing.join(", "))),
+        missing => {
+            let missing: Vec<String> = missing.iter().map(MissingLibrary::to_string).collect();
+            format!(", cannot be loaded without {}", visible(&missing.join(", ")))
+        }
     };
     writeln!(out, "  {name}{version}: {} ({}){mark}{missing}", shown(&library.path), ways.join(", "))
 }
@@ -139,6 +143,7 @@ fn shown_way(way: Way) -> &'static str {
         Way::TorchRpath => "PyTorch's RPATH",
         Way::TorchStatic => "in PyTorch",
         Way::Vendor => "not searched by the loader",
+        Way::Variable => "by a variable",
         Way::Other => "otherwise",
     }
 }

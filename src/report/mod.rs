@@ -1,18 +1,22 @@
 //! What people and programs read: everything writes to an `impl Write` or
 //! returns text, and nothing here decides anything.
 
-pub mod compare;
-pub mod environment;
-pub mod facts;
+mod against;
+pub(crate) mod compare;
+pub(crate) mod environment;
+pub(crate) mod facts;
 mod forecast;
-pub mod formats;
+pub(crate) mod formats;
+pub(crate) mod headline;
 mod image;
-pub mod plan;
-pub mod preflight;
-pub mod preflight_page;
-pub mod self_test;
-pub mod start;
-pub mod stat;
-pub mod topology;
-pub mod traffic;
-pub mod why;
+pub(crate) mod metrics;
+pub(crate) mod plan;
+pub(crate) mod preflight;
+pub(crate) mod preflight_page;
+pub(crate) mod process;
+pub(crate) mod self_test;
+pub(crate) mod start;
+pub(crate) mod stat;
+pub(crate) mod topology;
+pub(crate) mod traffic;
+pub(crate) mod why;

@@ -3,11 +3,12 @@
 use std::io::{self, Write};
 
 use crate::config::Excluded;
-use crate::preflight::cross;
-use crate::preflight::evidence::Evidence;
-use crate::preflight::hostlist;
-use crate::preflight::verdict::Verdict;
-use crate::preflight::words::{self, rail_of};
+use crate::facts::hostlist;
+use crate::preflight::judge::bisection;
+use crate::preflight::judge::cross;
+use crate::preflight::judge::evidence::Evidence;
+use crate::preflight::judge::verdict::Verdict;
+use crate::preflight::judge::words::{self, rail_of};
 use crate::text::{counted, visible};
 
 /// Faults, and warnings of each kind, that are shown. The document has all of them.
@@ -17,7 +18,7 @@ const SHOWN: usize = 24;
 ///
 /// # Errors
 /// Whatever the sink gives.
-pub fn write(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
+pub(crate) fn write(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     let evidence = verdict.evidence;
     writeln!(out, "rdma-init {} preflight: {}", env!("CARGO_PKG_VERSION"), headline(verdict))?;
     let (warnings, faults): (Vec<_>, Vec<_>) = verdict.faults.iter().partition(|fault| fault.is_warning());
@@ -29,10 +30,8 @@ pub fn write(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     write_some(out, "warning", unsteady)?;
     write_some(out, "warning", verdict.warnings.iter().map(|warning| (visible(warning), "")))?;
     write_rails(out, evidence)?;
-    match cross::sentence(evidence) {
-        Some(said) => writeln!(out, "  {said}"),
-        None => Ok(()),
-    }
+    let below = [bisection::sentence(evidence), cross::sentence(evidence)];
+    below.into_iter().flatten().try_for_each(|said| writeln!(out, "  {said}"))
 }
 
 fn headline(verdict: &Verdict) -> String {
@@ -54,7 +53,11 @@ pub(super) fn extent(verdict: &Verdict) -> String {
     };
     let again = evidence.tries().iter().filter(|one| evidence.is_again(one.round)).count();
     let again = if again == 0 { String::new() } else { format!(" ({again} of them second tries)") };
-    let pairs = counted(evidence.tries().len(), "pair");
+    let (tried, scheduled) = (evidence.tried(), evidence.scheduled());
+    let pairs = match tried == scheduled {
+        true => counted(tried, "pair"),
+        false => format!("{tried} of {}", counted(scheduled, "pair")),
+    };
     let time = words::seconds(verdict.seconds);
     format!("{nodes}, {}, {pairs}{again}, {time}", counted(evidence.rails(), "rail"))
 }
@@ -134,11 +137,11 @@ fn write_rails(out: &mut dyn Write, evidence: &Evidence) -> io::Result<()> {
     })
 }
 
-/// Writes the names of the nodes at fault. Where there is none, the file is empty.
+/// Writes the names of the nodes at fault. If there is none, the file is empty.
 ///
 /// # Errors
 /// Whatever the sink gives.
-pub fn write_excluded(out: &mut dyn Write, verdict: &Verdict, format: Excluded) -> io::Result<()> {
+pub(crate) fn write_excluded(out: &mut dyn Write, verdict: &Verdict, format: Excluded) -> io::Result<()> {
     let names = verdict.exclude();
     match format {
         Excluded::Lines => names.iter().try_for_each(|name| writeln!(out, "{name}")),
@@ -150,13 +153,15 @@ pub fn write_excluded(out: &mut dyn Write, verdict: &Verdict, format: Excluded) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::preflight::evidence::{Gone, Member};
-    use crate::preflight::pair::{Measured, PairOutcome, PairReport, RailReport};
-    use crate::preflight::verdict::{Asked, judge};
+    use crate::preflight::judge::evidence::{Gone, Member};
+    use crate::preflight::judge::verdict::{Asked, judge};
+    use crate::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailReport};
+    use crate::preflight::who::scheduler::Name;
 
     fn job() -> Evidence {
         let member = |node| Member {
             name: format!("gpu-{node}"),
+            of_launcher: Name::Launcher(format!("gpu-{node}")),
             rails: vec![format!("mlx5_{}", node / 3)],
             ..Member::default()
         };
@@ -168,10 +173,10 @@ mod tests {
             (2, 0, 2, Err("the port is DOWN")),
         ] {
             let result = result.map(|gbps| Measured { latency_us: 2.5, gbps }).map_err(str::to_owned);
-            let outcome = PairOutcome::Rails(vec![RailReport { rail: 0, result }]);
+            let outcome = PairOutcome::Rails(vec![RailReport::new(0, result)]);
             evidence.add(PairReport { round, node, partner, seconds: 1.0, outcome });
         }
-        evidence.lose(3, Gone::NeverCame("10m".into()));
+        evidence.lose(3, Gone::NeverJoined("10m".into()));
         evidence
     }
 
@@ -203,8 +208,10 @@ rdma-init {version} preflight: FAILED (3 of 4 nodes, 1 rail, 4 pairs (1 of them 
 
     #[test]
     fn the_nodes_at_fault_are_written_for_a_scheduler() {
-        let evidence = job();
-        let unfit = [(1, "x".to_owned()), (2, "x".to_owned())];
+        let of_launcher = |node| Name::Launcher(format!("gpu-{node}"));
+        let member = |node| Member { of_launcher: of_launcher(node), ..Member::default() };
+        let evidence = Evidence::new((0..8).map(member).collect(), 1);
+        let unfit = [1, 2, 3].map(|node| (node, "x".to_owned()));
         let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
         let written = |verdict: &Verdict, format| {
             let mut text = Vec::new();
@@ -213,6 +220,9 @@ rdma-init {version} preflight: FAILED (3 of 4 nodes, 1 rail, 4 pairs (1 of them 
         };
         assert_eq!(written(&verdict, Excluded::Lines), "gpu-1\ngpu-2\ngpu-3\n");
         assert_eq!(written(&verdict, Excluded::Slurm), "gpu-[1-3]\n");
+        let half = [1, 2, 3, 4].map(|node| (node, "x".to_owned()));
+        let verdict = judge(&evidence, &Asked { unfit: &half, ..Asked::default() });
+        assert_eq!(written(&verdict, Excluded::Slurm), "", "a job without them is another job");
         let sound = Evidence::new(vec![Member::default(); 2], 1);
         assert_eq!(written(&judge(&sound, &Asked::default()), Excluded::Slurm), "");
     }

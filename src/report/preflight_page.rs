@@ -1,5 +1,5 @@
 //! The verdict about all nodes of a job as one page: who is at fault, and every pair as a heat map.
-//! Nothing in it comes from elsewhere, and it asks nobody for anything.
+//! Nothing in it comes from elsewhere, and it fetches nothing.
 //!
 //! Names and reasons come from other nodes. All of them are escaped, also within the data of the
 //! script; and the page's own policy keeps a browser from loading or sending anything.
@@ -9,12 +9,13 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::preflight::{extent, rails};
-use crate::preflight::cross;
-use crate::preflight::culprit::{Place, What};
-use crate::preflight::evidence::{Came, Evidence, Gone, Try};
-use crate::preflight::outliers::Who;
-use crate::preflight::verdict::Verdict;
-use crate::preflight::words;
+use crate::preflight::judge::cross;
+use crate::preflight::judge::culprit::{Place, What};
+use crate::preflight::judge::evidence::{Evidence, Gone, Try, TryOutcome};
+use crate::preflight::judge::outliers::Who;
+use crate::preflight::judge::verdict::Verdict;
+use crate::preflight::judge::words;
+use crate::preflight::who::addresses::Duplicate;
 use crate::text::visible;
 
 const STYLE: &str = include_str!("preflight_page/page.css");
@@ -22,6 +23,9 @@ const SCRIPT: &str = include_str!("preflight_page/page.js");
 
 /// Faults, and slow ones, that are listed. The document has all of them.
 const LISTED: usize = 200;
+
+/// Warnings that stand open; the others are folded.
+const OPEN: usize = 10;
 
 /// The most cells, a pair on one rail each. Beyond it, the page would have more than five MB.
 const MOST_CELLS: usize = 800_000;
@@ -34,7 +38,7 @@ const UNTRIED: u16 = 65_534;
 ///
 /// # Errors
 /// Whatever the sink gives.
-pub fn write(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
+pub(crate) fn write(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     let evidence = verdict.evidence;
     let (word, class) = if verdict.passed { ("passed", "passed") } else { ("FAILED", "failed") };
     write!(
@@ -47,7 +51,10 @@ pub fn write(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     )?;
     writeln!(out, "<h1>Preflight <span class=\"{class}\">{word}</span></h1>")?;
     let extent = extent(verdict);
+    let of_job = verdict.job.map(|job| format!("job {job}"));
     let program = format!("rdma-init {}, over {}", env!("CARGO_PKG_VERSION"), verdict.transport);
+    let program: Vec<String> = of_job.into_iter().chain(verdict.time()).chain([program]).collect();
+    let program = program.join(" · ");
     writeln!(out, "<p>{}</p>\n<p class=\"soft\">{}</p>", escape(&extent), escape(&program))?;
     write_lists(out, verdict)?;
     write_rails(out, evidence)?;
@@ -62,7 +69,7 @@ fn write_lists(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     write_list(out, "At fault", "fault", &mut faults.into_iter())?;
     let names = verdict.exclude();
     if !names.is_empty() {
-        let list = escape(&crate::preflight::hostlist::compress(&names));
+        let list = escape(&crate::facts::hostlist::compress(&names));
         writeln!(
             out,
             "<p class=\"soft\">To start again without the nodes at fault: <code>{list}</code></p>"
@@ -82,23 +89,29 @@ fn write_list(
     class: &str,
     lines: &mut dyn Iterator<Item = (String, &'static str)>,
 ) -> io::Result<()> {
-    let mut lines = lines.peekable();
-    if lines.peek().is_none() {
+    let mut lines = lines;
+    let shown: Vec<_> = (&mut lines).take(LISTED).collect();
+    let more = lines.count();
+    if shown.is_empty() {
         return Ok(());
     }
     writeln!(out, "<h2>{title}</h2>\n<ul>")?;
-    for (line, fix) in lines.by_ref().take(LISTED) {
-        write!(out, "<li class=\"{class}\">{}", escape(&line))?;
+    let folds = class == "slow" && shown.len() > OPEN;
+    for (place, (line, fix)) in shown.iter().enumerate() {
+        if folds && place == OPEN {
+            let folded = shown.len() - OPEN + more;
+            writeln!(out, "</ul>\n<details>\n<summary>{folded} more</summary>\n<ul>")?;
+        }
+        write!(out, "<li class=\"{class}\">{}", escape(line))?;
         if !fix.is_empty() {
             write!(out, "<br><span class=\"soft\">{}</span>", escape(fix))?;
         }
         writeln!(out, "</li>")?;
     }
-    match lines.count() {
-        0 => {}
-        more => writeln!(out, "<li class=\"{class}\">and {more} more, which the JSON document has</li>")?,
+    if more > 0 {
+        writeln!(out, "<li class=\"{class}\">and {more} more, which the JSON document has</li>")?;
     }
-    writeln!(out, "</ul>")
+    writeln!(out, "</ul>{}", if folds { "\n</details>" } else { "" })
 }
 
 fn write_rails(out: &mut dyn Write, evidence: &Evidence) -> io::Result<()> {
@@ -131,7 +144,7 @@ fn write_maps(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     if verdict.evidence.tries().is_empty() {
         return Ok(());
     }
-    let data = Data::new(verdict, MOST_CELLS);
+    let data = PageData::new(verdict, MOST_CELLS);
     let note = match data.rails.len() == verdict.evidence.rails() && !data.is_reduced {
         true => "",
         false => {
@@ -143,13 +156,13 @@ fn write_maps(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
         "<noscript><p>The maps below need the script of this page.</p></noscript>\n\
          <h2>Maps</h2>\n{note}<div class=\"tools\">\n\
          <label>Figure <select id=\"figure\"><option value=\"0\">bandwidth</option><option value=\"1\">latency</option></select></label>\n\
-         <div class=\"legend\"><span style=\"--of:var(--c0)\">95 % of the median or better</span>\
+         <div class=\"legend\"><span style=\"--of:var(--c0)\">95 % of the rail's median or better</span>\
          <span style=\"--of:var(--c1)\">85 %</span><span style=\"--of:var(--c2)\">70 %</span>\
          <span style=\"--of:var(--c3)\">50 %</span><span style=\"--of:var(--c4)\">less</span>\
          <span style=\"--of:var(--failed)\">failed</span><span style=\"--of:var(--none)\">not tried</span>\
          <span class=\"mark\">named above</span></div>\n</div>\n\
          <p class=\"told\" id=\"told\" aria-live=\"polite\"></p>\n\
-         <h2>Nodes</h2>\n<p class=\"soft\">Each node, from left to right, with the best of its pairs on each rail.</p>\n\
+         <h2>Nodes</h2>\n<p class=\"soft\">Each node, from left to right, with the best of its pairs on each rail; a node at fault has the color of what failed, and a slow one that of less.</p>\n\
          <div><canvas id=\"nodes\"></canvas></div>\n\
          <h2>Pairs</h2>\n<div class=\"tools\"><label>Rail <select id=\"rail\"><option value=\"-1\">the worst of all</option></select></label>\n\
          <span class=\"soft\" id=\"order\"></span></div>\n\
@@ -179,7 +192,7 @@ fn escape(text: &str) -> String {
 
 /// What the script draws.
 #[derive(Serialize)]
-struct Data {
+struct PageData {
     names: Vec<String>,
     rails: Vec<String>,
     rounds: u16,
@@ -191,6 +204,8 @@ struct Data {
     usual: Vec<[u16; 2]>,
     /// Nodes and rails that are named; -1 for all rails.
     marked: Vec<(u32, i32)>,
+    /// Those of them that are slow, and not at fault.
+    slow: Vec<(u32, i32)>,
     between: Vec<(u32, u32, i32)>,
     gone: Vec<u32>,
     /// Base64 of numbers of 16 bits: round, lower and higher node of each pair.
@@ -201,9 +216,9 @@ struct Data {
     is_reduced: bool,
 }
 
-impl Data {
+impl PageData {
     /// With at most so many cells.
-    fn new(verdict: &Verdict, most: usize) -> Data {
+    fn new(verdict: &Verdict, most: usize) -> PageData {
         let evidence = verdict.evidence;
         let all = evidence.rails();
         let lines = rails(evidence);
@@ -214,7 +229,7 @@ impl Data {
             lines.iter().map(|line| [tenth(line.gbps[0]), tenth(line.latency[0])]).collect();
         let cell = |one: &Try, rail: usize| match (one.meeting(), one.rail(rail), one.measured(rail)) {
             (_, _, Some(of)) => [tenth(of.gbps), tenth(of.latency_us)],
-            (Some(Came::Ill(..)), ..) | (_, Some(Came::Ill(..)), _) => [FAILED; 2],
+            (Some(TryOutcome::Failed(..)), ..) | (_, Some(TryOutcome::Failed(..)), _) => [FAILED; 2],
             _ => [UNTRIED; 2],
         };
         let (mut pairs, mut figures) = (Vec::new(), Vec::new());
@@ -232,9 +247,9 @@ impl Data {
             figures.extend(cells.into_iter().flatten());
         }
         let names = |count: usize| (0..count).map(|node| evidence.name(node as u32)).collect();
-        let absent = evidence.gone().values().filter(|gone| matches!(gone, Gone::NeverCame(_))).count();
+        let absent = evidence.gone().values().filter(|gone| matches!(gone, Gone::NeverJoined(_))).count();
         let came = evidence.members().len().saturating_sub(absent);
-        let mut data = Data {
+        let mut data = PageData {
             names: names(evidence.members().len()),
             rails: if is_squeezed {
                 vec!["the worst rail".to_owned()]
@@ -247,6 +262,7 @@ impl Data {
             full: came > 3 && usize::from(evidence.rounds()) >= came - 1,
             usual,
             marked: Vec::new(),
+            slow: Vec::new(),
             between: Vec::new(),
             gone: evidence.gone().keys().copied().collect(),
             pairs: base64(&pairs),
@@ -266,24 +282,41 @@ impl Data {
             };
             for rail in rails {
                 match &fault.what {
-                    What::Gone { node, .. } | What::Unfit { node } | What::Node { node, .. } => {
+                    What::Gone { node, .. }
+                    | What::Owes { node, .. }
+                    | What::Unfit { node }
+                    | What::Node { node, .. }
+                    | What::Flapping { node, .. } => {
                         self.marked.push((*node, rail));
                     }
-                    What::Cut { nodes, .. } => self.marked.extend(nodes.iter().map(|node| (*node, rail))),
+                    What::Duplicate(Duplicate { nodes, .. }) | What::Cut { nodes, .. } => {
+                        self.marked.extend(nodes.iter().map(|node| (*node, rail)));
+                    }
                     What::Link { nodes } | What::Unsteady { nodes } => {
                         self.between.push((nodes[0], nodes[1], rail));
                     }
                     What::Uneven { .. } => {
                         self.marked.extend(fault.accused().into_iter().map(|node| (node, rail)));
                     }
-                    What::Apart { .. } => {}
+                    What::Scattered { pairs, .. } => {
+                        self.between.extend(pairs.iter().map(|pair| (pair[0], pair[1], rail)));
+                    }
+                    What::Apart { .. }
+                    | What::Unfinished { .. }
+                    | What::Unreached { .. }
+                    | What::Contested { .. } => {}
                 }
             }
         }
         let rail_of = |rail: usize| if is_squeezed { -1 } else { number(rail) };
         for slow in &verdict.slow {
             match slow.who {
-                Who::Node { node, rail } => self.marked.push((node, rail_of(rail))),
+                Who::Node { node, rail } => {
+                    self.marked.push((node, rail_of(rail)));
+                    if !verdict.is_slow_refused {
+                        self.slow.push((node, rail_of(rail)));
+                    }
+                }
                 Who::Link { nodes, rail } => self.between.push((nodes[0], nodes[1], rail_of(rail))),
                 Who::Rail { .. } => {}
             }

@@ -4,37 +4,88 @@ use std::io::{self, Write};
 
 use crate::log;
 use crate::self_test::check::{Check, Outcome};
-use crate::self_test::kinds::{KINDS, Level};
+use crate::self_test::kinds::{self, KINDS, Level};
 use crate::self_test::report::{Figures, Pair, Report};
-use crate::text::{counted, visible};
+use crate::text::{condensed_to, counted, visible};
+
+/// Up to this many checks that do not apply are shown one by one.
+const FEW: usize = 3;
+
+/// Checks about which the same is said, such as one that fails in the same way on all ports.
+struct Group<'a> {
+    check: &'a Check,
+    subjects: Vec<&'a str>,
+}
+
+impl Group<'_> {
+    /// `verbs-open mlx5_0:1..mlx5_7:1`
+    fn name(&self) -> String {
+        match self.subjects[..] {
+            [] => self.check.id.clone(),
+            ref subjects => format!("{} {}", self.check.id, condensed_to(subjects, MOST_RUNS)),
+        }
+    }
+}
+
+/// How many runs of names are shown for one group.
+const MOST_RUNS: usize = 8;
+
+/// Groups checks, in the order of the first one of each group. Those that passed stay alone: each has its own
+/// figures.
+fn groups<'a>(checks: impl IntoIterator<Item = &'a Check>) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group> = Vec::new();
+    for check in checks {
+        let is_same = |group: &&mut Group| {
+            let other = group.check;
+            (&other.id, other.outcome, &other.message, &other.fix)
+                == (&check.id, check.outcome, &check.message, &check.fix)
+        };
+        let known = groups.iter_mut().filter(|_| check.outcome != Outcome::Passed).find(is_same);
+        match known {
+            Some(group) => group.subjects.extend(check.subject.as_deref()),
+            None => groups.push(Group { check, subjects: check.subject.as_deref().into_iter().collect() }),
+        }
+    }
+    groups
+}
 
 /// Writes the table.
 ///
 /// # Errors
 /// Whatever the sink gives.
-pub fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
+pub(crate) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let (program, host) = (visible(&report.program), visible(&report.host));
     writeln!(out, "rdma-init {program} self-test of {host}: {}", verdict(report))?;
-    let names: Vec<String> = report.checks.iter().map(name).collect();
-    let width = names.iter().map(String::len).max().unwrap_or_default();
-    for (check, name) in report.checks.iter().zip(&names) {
-        let evidence = match (check.outcome, &check.message) {
+    // What is skipped for one port says something of that port.
+    let is_void = |check: &&Check| check.outcome == Outcome::Skipped && check.subject.is_none();
+    let void = report.checks.iter().filter(is_void).count();
+    let shown = groups(report.checks.iter().filter(|check| void <= FEW || !is_void(check)));
+    let names: Vec<String> = shown.iter().map(|group| visible(&group.name())).collect();
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or_default();
+    let times: Vec<String> = shown.iter().map(|group| took(group.check)).collect();
+    let column = times.iter().map(|time| time.len()).max().unwrap_or_default();
+    for ((group, name), took) in shown.iter().zip(&names).zip(&times) {
+        let evidence = match (group.check.outcome, &group.check.message) {
             (Outcome::Skipped, Some(why)) => why.clone(),
             // What was looked at is mostly what is right about the others.
             (Outcome::Warning | Outcome::Failed, _) => "see below".to_owned(),
-            _ => check.evidence.join("; "),
+            _ => group.check.evidence.join("; "),
         };
-        writeln!(
-            out,
-            "  {:7}  {:width$}  {:>8}  {}",
-            word(check.outcome),
-            visible(name),
-            time(check.took_us),
-            visible(&evidence)
-        )?;
+        let took = if column == 0 { String::new() } else { format!("{took:>column$}  ") };
+        let row = format!("  {:7}  {name:width$}  {took}{}", word(group.check.outcome), visible(&evidence));
+        writeln!(out, "{}", row.trim_end())?;
     }
-    bad(report).into_iter().try_for_each(|check| explain(out, check))?;
+    if void > FEW {
+        writeln!(out, "  skipped  {void} checks do not apply to this host (--json: each with its reason)")?;
+    }
+    bad(report).into_iter().try_for_each(|group| explain(out, &group))?;
     report.pair.as_ref().map_or(Ok(()), |pair| write_rails(out, pair))
+}
+
+/// What a check of a device or of another node took. The others only look at what was read before.
+fn took(check: &Check) -> String {
+    let is_timed = kinds::find(&check.id).is_none_or(|kind| kind.level > Level::Quick);
+    if is_timed && check.took_us > 0 { time(check.took_us) } else { String::new() }
 }
 
 /// A line for each rail to the other node.
@@ -56,25 +107,25 @@ fn write_rails(out: &mut impl Write, pair: &Pair) -> io::Result<()> {
 ///
 /// # Errors
 /// Whatever the sink gives.
-pub fn write_brief(out: &mut impl Write, report: &Report, level: log::Level) -> io::Result<()> {
-    let shown: Vec<&Check> = bad(report)
+pub(crate) fn write_brief(out: &mut impl Write, report: &Report, level: log::Level) -> io::Result<()> {
+    let shown: Vec<Group> = bad(report)
         .into_iter()
-        .filter(|check| check.outcome == Outcome::Failed || level >= log::Level::Warn)
+        .filter(|group| group.check.outcome == Outcome::Failed || level >= log::Level::Warn)
         .collect();
     if shown.is_empty() && level < log::Level::Info {
         return Ok(());
     }
     let names: Vec<String> =
-        shown.iter().map(|check| format!("{} {}", word(check.outcome), name(check))).collect();
+        shown.iter().map(|group| format!("{} {}", word(group.check.outcome), group.name())).collect();
     let names = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
     writeln!(out, "rdma-init: self-test {}{}", verdict(report), visible(&names))?;
-    shown.into_iter().filter(|check| !check.is_in_plan).try_for_each(|check| explain(out, check))
+    shown.iter().filter(|group| !group.check.is_in_plan).try_for_each(|group| explain(out, group))
 }
 
 /// The same as events.
-pub fn events(report: &Report) {
+pub(crate) fn events(report: &Report) {
     let took_us = report.took_us;
-    for check in bad(report) {
+    for check in report.checks.iter().filter(|check| check.outcome > Outcome::Skipped) {
         let (id, subject, fix) = (&check.id, check.subject.as_deref(), check.fix.as_deref());
         let message = check.message.as_deref().unwrap_or(&check.title);
         match check.outcome {
@@ -87,16 +138,16 @@ pub fn events(report: &Report) {
 }
 
 /// What did not pass, the worst first.
-fn bad(report: &Report) -> Vec<&Check> {
-    let mut bad: Vec<&Check> =
-        report.checks.iter().filter(|check| check.outcome > Outcome::Skipped).collect();
-    bad.sort_by_key(|check| std::cmp::Reverse(check.outcome));
+fn bad(report: &Report) -> Vec<Group<'_>> {
+    let mut bad = groups(report.checks.iter().filter(|check| check.outcome > Outcome::Skipped));
+    bad.sort_by_key(|group| std::cmp::Reverse(group.check.outcome));
     bad
 }
 
-fn explain(out: &mut impl Write, check: &Check) -> io::Result<()> {
+fn explain(out: &mut impl Write, group: &Group) -> io::Result<()> {
+    let check = group.check;
     let message = check.message.as_deref().unwrap_or(&check.title);
-    writeln!(out, "  {}: {}: {}", word(check.outcome), visible(&name(check)), visible(message))?;
+    writeln!(out, "  {}: {}: {}", word(check.outcome), visible(&group.name()), visible(message))?;
     if let Some(fix) = &check.fix {
         writeln!(out, "      fix: {}", visible(fix))?;
     }
@@ -107,7 +158,7 @@ fn explain(out: &mut impl Write, check: &Check) -> io::Result<()> {
 ///
 /// # Errors
 /// Whatever the sink gives.
-pub fn write_kinds(out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write_kinds(out: &mut impl Write) -> io::Result<()> {
     let width = KINDS.iter().map(|kind| kind.id.len()).max().unwrap_or_default();
     KINDS.iter().try_for_each(|kind| {
         let level = match kind.level {
@@ -132,13 +183,6 @@ fn verdict(report: &Report) -> String {
     format!("{verdict} ({checks} on {ports}, {})", time(report.took_us))
 }
 
-fn name(check: &Check) -> String {
-    match &check.subject {
-        Some(subject) => format!("{} {subject}", check.id),
-        None => check.id.clone(),
-    }
-}
-
 fn word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Passed => "ok",
@@ -154,5 +198,64 @@ fn time(us: u64) -> String {
         0..1000 => format!("{us} us"),
         1000..1_000_000 => format!("{}.{} ms", us / 1000, us % 1000 / 100),
         _ => format!("{}.{} s", us / 1_000_000, us % 1_000_000 / 100_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(checks: Vec<Check>) -> String {
+        let report = Report { program: "0".to_owned(), host: "node".to_owned(), checks, ..Report::default() };
+        let mut text = Vec::new();
+        write(&mut text, &report).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    fn check(id: &str, outcome: Outcome, subject: Option<&str>, message: &str) -> Check {
+        Check {
+            subject: subject.map(str::to_owned),
+            message: Some(message.to_owned()),
+            took_us: 7,
+            ..kinds::check(id, outcome)
+        }
+    }
+
+    #[test]
+    fn ports_that_fail_in_the_same_way_are_one_row_and_one_message() {
+        let ports: Vec<String> = (0..8).map(|number| format!("mlx5_{number}:1")).collect();
+        let failed =
+            ports.iter().map(|port| check("verbs-open", Outcome::Failed, Some(port), "open failed."));
+        let other = check("verbs-open", Outcome::Failed, Some("mlx5_9:1"), "it hangs.");
+        let text = report(failed.chain([other]).collect());
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "  FAILED   verbs-open mlx5_0:1..mlx5_7:1  7 us  see below",
+                "  FAILED   verbs-open mlx5_9:1            7 us  see below",
+                "  FAILED: verbs-open mlx5_0:1..mlx5_7:1: open failed.",
+                "  FAILED: verbs-open mlx5_9:1: it hangs.",
+            ]
+        );
+    }
+
+    #[test]
+    fn checks_that_do_not_apply_are_counted_and_a_few_are_named() {
+        let void = |id| check(id, Outcome::Skipped, None, "no port is in use");
+        let readable = Check { message: None, ..check("readable", Outcome::Passed, None, "") };
+        let many = ["provider", "uverbs", "port", "device"].map(void).into_iter().chain([readable]).collect();
+        let text = report(many);
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        let all = "  skipped  4 checks do not apply to this host (--json: each with its reason)";
+        // A check that only looks at what was read takes no time.
+        assert_eq!(lines, ["  ok       readable", all]);
+        let text = report(["provider", "uverbs"].map(void).to_vec());
+        assert!(
+            text.ends_with(
+                "  skipped  provider  no port is in use\n  skipped  uverbs    no port is in use\n"
+            ),
+            "{text}"
+        );
     }
 }

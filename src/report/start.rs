@@ -9,13 +9,13 @@ use super::self_test;
 use super::traffic;
 use crate::facts::traffic::Traffic;
 use crate::finding::{Finding, Severity};
-use crate::findings::traffic::Moved;
+use crate::findings::traffic::PortTraffic;
 use crate::log::{Format, Level, Log};
-use crate::plan::{Fabric, Outcome, Plan};
+use crate::plan::{EnvPlugin, Fabric, Plan, SettingOutcome};
 use crate::self_test::report::Report;
 
 /// The decision and the findings.
-pub fn plan(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
+pub(crate) fn plan(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
     match log.format() {
         Format::Json => events(plan, memlock),
         Format::Text => log.put(|out| {
@@ -38,7 +38,7 @@ pub fn plan(log: &Log, plan: &Plan, memlock: Option<&Memlock>) {
 }
 
 /// What came out of a self-test, after its plan was shown.
-pub fn self_test(log: &Log, report: &Report) {
+pub(crate) fn self_test(log: &Log, report: &Report) {
     match log.format() {
         Format::Json => self_test::events(report),
         Format::Text => log.put(|out| self_test::write_brief(out, report, log.level())),
@@ -46,12 +46,13 @@ pub fn self_test(log: &Log, report: &Report) {
 }
 
 /// What went over RDMA, and what is wrong with that.
-pub fn traffic(log: &Log, moved: &[Moved], finding: Option<Finding>) {
+pub(crate) fn traffic(log: &Log, moved: &[PortTraffic], findings: &[Finding]) {
+    let shown = || findings.iter().filter(|finding| plan::shows(log.level(), finding.severity));
     let lines = traffic::lines(moved);
     match log.format() {
         Format::Json => {
             for (port, line) in moved.iter().filter(|port| port.traffic.is_known()).zip(lines) {
-                let Traffic { sent, received } = port.traffic;
+                let Traffic { sent, received, requests } = port.traffic;
                 tracing::info!(
                     event = "traffic",
                     hca = port.hca,
@@ -60,22 +61,33 @@ pub fn traffic(log: &Log, moved: &[Moved], finding: Option<Finding>) {
                     sent_packets = sent.packets,
                     received_bytes = received.bytes,
                     received_packets = received.packets,
+                    served_requests = requests,
                     "{line}"
                 );
             }
-            finding.iter().for_each(event);
+            shown().for_each(event);
         }
         Format::Text => log.put(|out| {
             for line in lines.iter().filter(|_| log.level() >= Level::Info) {
                 writeln!(out, "rdma-init: {line}.")?;
             }
-            if let Some(finding) = finding {
-                writeln!(out, "rdma-init: {}: {}", finding.severity.as_str(), finding.message)?;
-                writeln!(out, "      fix: {}", finding.fix.unwrap_or_default())?;
-            }
-            Ok(())
+            shown().try_for_each(|finding| write_alone(out, finding))
         }),
     }
+}
+
+/// A finding that is made after the decision was said.
+pub(crate) fn finding(log: &Log, finding: &Finding) {
+    match log.format() {
+        _ if !plan::shows(log.level(), finding.severity) => {}
+        Format::Json => event(finding),
+        Format::Text => log.put(|out| write_alone(out, finding)),
+    }
+}
+
+fn write_alone(out: &mut Vec<u8>, finding: &Finding) -> std::io::Result<()> {
+    writeln!(out, "rdma-init: {}: {}", finding.severity.as_str(), finding.message)?;
+    finding.fix.iter().try_for_each(|fix| writeln!(out, "      fix: {fix}"))
 }
 
 /// The findings alone, and above them who speaks, and of what.
@@ -93,7 +105,7 @@ fn events(plan: &Plan, memlock: Option<&Memlock>) {
     let (fabric, why_none) = match &plan.fabric {
         Fabric::Verbs => ("verbs", None),
         Fabric::Interface(_) => ("interface", None),
-        Fabric::Plugin(_) => ("plugin", None),
+        Fabric::Plugin(_) | Fabric::PluginOverInterfaces(_) => ("plugin", None),
         Fabric::None(why) => ("none", Some(why.to_string())),
     };
     tracing::info!(
@@ -118,9 +130,10 @@ fn events(plan: &Plan, memlock: Option<&Memlock>) {
     }
     for setting in &plan.settings {
         let outcome = match setting.outcome {
-            Outcome::Filled => "filled",
-            Outcome::User => "user",
-            Outcome::Unset => "unset",
+            SettingOutcome::Filled => "filled",
+            SettingOutcome::User => "user",
+            SettingOutcome::Left => "left",
+            SettingOutcome::Unset => "unset",
         };
         tracing::info!(
             event = "variable",
@@ -135,9 +148,12 @@ fn events(plan: &Plan, memlock: Option<&Memlock>) {
     for (release, what) in forecast::lines(plan) {
         tracing::info!(event = "forecast", release, what, "forecast");
     }
+    if plan.env_plugin == EnvPlugin::Used {
+        tracing::info!(event = "env-plugin", what = forecast::asks_ours(plan), "env plugin");
+    }
     if let Some(memlock) = memlock {
         let [before, after] = [memlock.before, memlock.after].map(|limit| plan::limit(limit.soft));
-        tracing::info!(event = "memlock", before, after, pinning = ?memlock.pinning, "memlock");
+        tracing::info!(event = "memlock", before, after, pinning = memlock.pinning.word(), "memlock");
     }
     plan.findings.iter().for_each(event);
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::facts::traffic::{Amount, Traffic};
+use crate::facts::traffic::{CounterValue, Traffic};
 use crate::json;
 use crate::text::visible;
 
 /// A port, and what went over it.
 #[derive(Debug)]
-pub struct Row<'a> {
+pub(crate) struct Row<'a> {
     pub hca: &'a str,
     pub port: u32,
     pub moved: Traffic,
@@ -19,29 +19,36 @@ pub struct Row<'a> {
 
 /// # Errors
 /// Whatever the sink gives.
-pub fn write(out: &mut impl Write, rows: &[Row], time: Duration) -> io::Result<()> {
+pub(crate) fn write(out: &mut impl Write, rows: &[Row], time: Duration) -> io::Result<()> {
     let names: Vec<String> = rows.iter().map(|row| visible(&format!("{}:{}", row.hca, row.port))).collect();
     let width = names.iter().map(String::len).max().unwrap_or_default();
+    // A port that shows only this would have no figures at all without it.
+    let shows_requests = rows.iter().any(|row| row.moved.requests.is_some());
+    let head = if shows_requests { "   requests/s" } else { "" };
     writeln!(
         out,
-        "{:width$}  {:>11}  {:>11}  {:>11}  {:>11}",
+        "{:width$}  {:>11}  {:>11}  {:>11}  {:>11}{head}",
         "", "sent MiB/s", "packets/s", "recv MiB/s", "packets/s"
     )?;
     for (name, row) in names.iter().zip(rows) {
-        let columns = |of: Amount| {
+        let columns = |of: CounterValue| {
             let mebibytes =
                 rate(of.bytes, time).map_or("-".to_owned(), |rate| format!("{:.1}", rate / MEBIBYTE));
             let packets = rate(of.packets, time).map_or("-".to_owned(), |rate| format!("{rate:.0}"));
             format!("{mebibytes:>11}  {packets:>11}")
         };
-        writeln!(out, "{name:width$}  {}  {}", columns(row.moved.sent), columns(row.moved.received))?;
+        let last = match rate(row.moved.requests, time) {
+            _ if !shows_requests => String::new(),
+            requests => format!("  {:>11}", requests.map_or("-".to_owned(), |rate| format!("{rate:.0}"))),
+        };
+        writeln!(out, "{name:width$}  {}  {}{last}", columns(row.moved.sent), columns(row.moved.received))?;
     }
     Ok(())
 }
 
 const MEBIBYTE: f64 = (1 << 20) as f64;
 
-/// In a second; `None` where it is not counted.
+/// In a second; `None` if it is not counted.
 fn rate(count: Option<u64>, time: Duration) -> Option<f64> {
     count.map(|count| count as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE))
 }
@@ -57,11 +64,12 @@ struct Line<'a> {
     sent_packets: Option<u64>,
     received_bytes: Option<u64>,
     received_packets: Option<u64>,
+    served_requests: Option<u64>,
 }
 
 /// # Errors
 /// Whatever the sink gives.
-pub fn write_json(out: &mut dyn Write, rows: &[Row], time: Duration) -> io::Result<()> {
+pub(crate) fn write_json(out: &mut dyn Write, rows: &[Row], time: Duration) -> io::Result<()> {
     for Row { hca, port, moved } in rows {
         let line = Line {
             schema: "rdma-init/stat/1",
@@ -72,6 +80,7 @@ pub fn write_json(out: &mut dyn Write, rows: &[Row], time: Duration) -> io::Resu
             sent_packets: moved.sent.packets,
             received_bytes: moved.received.bytes,
             received_packets: moved.received.packets,
+            served_requests: moved.requests,
         };
         json::write_line(out, &line)?;
     }
@@ -84,8 +93,9 @@ mod tests {
 
     #[test]
     fn rates_are_in_a_second() {
-        let amount = |bytes, packets| Amount { bytes, packets };
-        let moved = Traffic { sent: amount(Some(3 << 20), Some(9)), received: amount(None, Some(0)) };
+        let amount = |bytes, packets| CounterValue { bytes, packets };
+        let (sent, received) = (amount(Some(3 << 20), Some(9)), amount(None, Some(0)));
+        let moved = Traffic { sent, received, requests: None };
         let rows = [Row { hca: "mlx5_10", port: 1, moved }];
         let mut text = Vec::new();
         write(&mut text, &rows, Duration::from_millis(1500)).unwrap();
@@ -99,5 +109,13 @@ mod tests {
         let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
         assert_eq!((json["sent_bytes"].as_u64(), json["seconds"].as_f64()), (Some(3 << 20), Some(1.5)));
         assert!(json["received_bytes"].is_null());
+        let served = Traffic { requests: Some(30), ..Traffic::default() };
+        let mut text = Vec::new();
+        write(&mut text, &[Row { hca: "mlx5_0", port: 1, moved: served }], Duration::from_secs(2)).unwrap();
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            "           sent MiB/s    packets/s   recv MiB/s    packets/s   requests/s\n\
+             mlx5_0:1            -            -            -            -           15\n"
+        );
     }
 }

@@ -7,7 +7,7 @@ use crate::facts::Facts;
 use crate::facts::rdma::Hca;
 use crate::text::{condensed, visible};
 
-/// What is written where the place of a GPU or of an HCA is not known.
+/// What is written if the place of a GPU or of an HCA is not known.
 const UNKNOWN: &str = "-";
 
 /// All distances, with what they mean.
@@ -19,12 +19,12 @@ const MEANINGS: [(Distance, &str); 5] = [
     (Distance::Sys, "across NUMA nodes"),
 ];
 
-/// Writes a line for each GPU and a column for each HCA that is a PCI device; nothing where the
+/// Writes a line for each GPU and a column for each HCA that is a PCI device; nothing if the
 /// place of no GPU or of no HCA is known. `used` are the HCAs of the job, if that is decided.
 ///
 /// # Errors
 /// Whatever the sink gives.
-pub fn write(out: &mut impl Write, facts: &Facts, used: Option<&[&str]>) -> io::Result<()> {
+pub(crate) fn write(out: &mut impl Write, facts: &Facts, used: Option<&[&str]>) -> io::Result<()> {
     let gpus = &facts.gpu.devices;
     let hcas: Vec<&Hca> = facts.rdma.iter().filter(|hca| hca.pci_path.is_some()).collect();
     if gpus.is_empty() || hcas.is_empty() {

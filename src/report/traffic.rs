@@ -1,34 +1,39 @@
 //! What has gone over the HCAs.
 
-use crate::facts::traffic::{Amount, Traffic};
-use crate::findings::memlock::amount;
-use crate::findings::traffic::Moved;
+use crate::facts::traffic::{CounterValue, Traffic};
+use crate::findings::traffic::PortTraffic;
+use crate::text::amount;
 use crate::text::{counted, visible};
 
 /// A line for each port whose counters show.
-pub fn lines(moved: &[Moved]) -> Vec<String> {
+pub(crate) fn lines(moved: &[PortTraffic]) -> Vec<String> {
     let shown = moved.iter().filter(|port| port.traffic.is_known());
-    let line = |port: &Moved| {
-        let Traffic { sent, received } = port.traffic;
+    let line = |port: &PortTraffic| {
+        let Traffic { sent, received, requests } = port.traffic;
         let is_one_of_several = moved.iter().filter(|other| other.hca == port.hca).count() > 1;
         let number = if is_one_of_several { format!(":{}", port.port) } else { String::new() };
-        format!(
-            "{}{number} sent {} and received {}",
-            visible(&port.hca),
-            shown_amount(sent),
-            shown_amount(received)
-        )
+        let name = format!("{}{number}", visible(&port.hca));
+        match requests {
+            Some(count) => {
+                format!("{name} has served {} of peers", counted(saturated(count), "RDMA request"))
+            }
+            None => format!("{name} sent {} and received {}", shown_amount(sent), shown_amount(received)),
+        }
     };
     shown.map(line).collect()
 }
 
-/// In bytes, or in packets where only those are counted.
-fn shown_amount(of: Amount) -> String {
+/// In bytes, or in packets if only those are counted.
+fn shown_amount(of: CounterValue) -> String {
     match of {
-        Amount { bytes: Some(bytes), .. } => amount(bytes),
-        Amount { packets: Some(packets), .. } => counted(packets.try_into().unwrap_or(usize::MAX), "packet"),
-        Amount { .. } => "what is not counted".to_owned(),
+        CounterValue { bytes: Some(bytes), .. } => amount(bytes),
+        CounterValue { packets: Some(packets), .. } => counted(saturated(packets), "packet"),
+        CounterValue { .. } => "what is not counted".to_owned(),
     }
+}
+
+fn saturated(count: u64) -> usize {
+    count.try_into().unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -38,13 +43,14 @@ mod tests {
 
     #[test]
     fn a_line_says_what_is_counted() {
-        let port = |hca: &str, port, bytes, packets| Moved {
+        let port = |hca: &str, port, bytes, packets| PortTraffic {
             hca: hca.to_owned(),
             port,
             is_infiniband: false,
             traffic: Traffic {
-                sent: Amount { bytes, packets },
-                received: Amount { bytes, packets: Some(1) },
+                sent: CounterValue { bytes, packets },
+                received: CounterValue { bytes, packets: Some(1) },
+                requests: None,
             },
         };
         let moved = [
@@ -61,5 +67,8 @@ mod tests {
             ]
         );
         assert_eq!(names(&moved[..2]), "a_0, b_0");
+        let traffic = Traffic { requests: Some(4211), ..Traffic::default() };
+        let served = PortTraffic { traffic, ..port("c_0", 1, None, None) };
+        assert_eq!(lines(&[served]), ["c_0 has served 4211 RDMA requests of peers"]);
     }
 }

@@ -4,14 +4,15 @@ use std::io::{self, Write};
 
 use super::forecast;
 use super::plan::write_findings;
-use crate::plan::{Outcome, Plan, Why};
+use crate::plan::env_plugin::ForProcess;
+use crate::plan::{Plan, SettingOutcome, Why};
 use crate::text::visible;
 
 /// Writes the chain.
 ///
 /// # Errors
 /// Whatever the sink gives.
-pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
+pub(crate) fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
     if !why.concerns {
         writeln!(
             out,
@@ -46,7 +47,8 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
     let library = plan.library();
     let as_it_is = lines(&why.forecasts, plan);
     nccl.extend(as_it_is.iter().map(|(whom, what)| format!("{library} {} will {what}", of(whom))));
-    let without = lines(&why.without, plan);
+    // The errors are those of the plan as it is.
+    let without = lines(&why.without, &Plan { findings: Vec::new(), ..plan.clone() });
     nccl.extend(
         without.iter().map(|(whom, what)| format!("without it, {library} {} would {what}", of(whom))),
     );
@@ -55,6 +57,7 @@ pub fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<()> {
         beside.filter_map(|outlook| Some(format!("{} will {}", outlook.title, outlook.will.as_ref()?)));
     section(&format!("what {library} does"), if why.library.is_some() { Vec::new() } else { nccl })?;
     section("what the library does", said.collect())?;
+    section("what a process here gets", why.process.iter().flat_map(ForProcess::sentences).collect())?;
     findings(out, why)
 }
 
@@ -73,16 +76,16 @@ fn headline(why: &Why) -> String {
     let variable = &why.variable;
     let Some(setting) = &why.setting else {
         return match why.set_in.first() {
-            Some(own) => format!("{variable}={}, set by you, and stands", own.value),
-            None => format!("{variable} stays unset: nothing asks for it"),
+            Some(own) => format!("{variable}={}, set by you and unchanged", own.value),
+            None => format!("{variable} stays unset: nothing requests it"),
         };
     };
     match (&setting.value, setting.outcome) {
-        (Some(value), Outcome::Filled) if setting.at_start => {
+        (Some(value), SettingOutcome::Filled) if setting.at_start => {
             format!("{variable}={value}, filled in by rdma-init when this container started")
         }
-        (Some(value), Outcome::Filled) => format!("{variable}={value}, filled in by rdma-init"),
-        (Some(value), _) => format!("{variable}={value}, set by you, and stands"),
+        (Some(value), SettingOutcome::Filled) => format!("{variable}={value}, filled in by rdma-init"),
+        (Some(value), _) => format!("{variable}={value}, set by you and unchanged"),
         (None, _) => format!("{variable} stays unset"),
     }
 }
@@ -94,7 +97,7 @@ fn set_in(why: &Why) -> Vec<String> {
     let first = why.set_in.iter().enumerate();
     first
         .map(|(index, setting)| {
-            let counts = if index == 0 { "" } else { " (does not count)" };
+            let counts = if index == 0 { "" } else { " (ignored)" };
             format!("{}: {:?}{counts}", setting.origin, setting.value)
         })
         .collect()

@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::message::{Answer, Family, answer, question};
-use super::settings::Settings;
+use super::message::{Family, ServerAnswer, answer, question};
+use super::settings::ResolverSettings;
 use crate::sys::random;
 
 /// The most bytes of a datagram. Servers send no more than 512 over UDP, unless they were asked
@@ -14,7 +14,7 @@ const LONGEST_DATAGRAM: usize = 4096;
 
 /// The result of asking a server for a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub(super) enum Reply {
     Addresses(Vec<IpAddr>),
     /// The name does not exist, or has no address.
     Nothing,
@@ -25,7 +25,7 @@ pub enum Reply {
 }
 
 /// Asks for both families of addresses at once, unless the settings say otherwise.
-pub fn ask(settings: &Settings, server: SocketAddr, name: &str, until: Instant) -> Reply {
+pub(super) fn ask(settings: &ResolverSettings, server: SocketAddr, name: &str, until: Instant) -> Reply {
     let families: &[Family] =
         if settings.only_ipv4 { &[Family::Ipv4] } else { &[Family::Ipv4, Family::Ipv6] };
     let together = if settings.one_by_one { 1 } else { families.len() };
@@ -33,22 +33,22 @@ pub fn ask(settings: &Settings, server: SocketAddr, name: &str, until: Instant) 
     for families in families.chunks(together) {
         match exchange(settings, server, name, families, until) {
             Ok(more) => answers.extend(more),
-            Err(error) => answers.push(Some(Answer::Failed(error.to_string()))),
+            Err(error) => answers.push(Some(ServerAnswer::Failed(error.to_string()))),
         }
     }
     summary(answers)
 }
 
 /// Addresses of one family are enough, whatever the result for the other family.
-fn summary(answers: Vec<Option<Answer>>) -> Reply {
+fn summary(answers: Vec<Option<ServerAnswer>>) -> Reply {
     let mut found = Vec::new();
     let (mut failure, mut is_silent, mut is_unknown) = (None, false, false);
     for answer in answers {
         match answer {
-            Some(Answer::Addresses(addresses)) => found.extend(addresses),
-            Some(Answer::NoSuchName) => is_unknown = true,
-            Some(Answer::Failed(why)) => failure = Some(why),
-            Some(Answer::Truncated) | None => is_silent = true,
+            Some(ServerAnswer::Addresses(addresses)) => found.extend(addresses),
+            Some(ServerAnswer::NoSuchName) => is_unknown = true,
+            Some(ServerAnswer::Failed(why)) => failure = Some(why),
+            Some(ServerAnswer::Truncated) | None => is_silent = true,
         }
     }
     match failure {
@@ -65,17 +65,17 @@ struct Query<'a> {
     name: &'a str,
     family: Family,
     bytes: Vec<u8>,
-    answer: Option<Answer>,
+    answer: Option<ServerAnswer>,
 }
 
-/// Returns the answer for each family; `None` where there was none.
+/// Returns the answer for each family; `None` if there was none.
 fn exchange(
-    settings: &Settings,
+    settings: &ResolverSettings,
     server: SocketAddr,
     name: &str,
     families: &[Family],
     until: Instant,
-) -> io::Result<Vec<Option<Answer>>> {
+) -> io::Result<Vec<Option<ServerAnswer>>> {
     let mut queries = Vec::new();
     for family in families {
         let mut id = [0; 2];
@@ -88,8 +88,8 @@ fn exchange(
         by_datagrams(server, &mut queries, until)?;
     }
     for query in &mut queries {
-        if settings.only_tcp || query.answer == Some(Answer::Truncated) {
-            let failed = |error: io::Error| Some(Answer::Failed(format!("over TCP: {error}")));
+        if settings.only_tcp || query.answer == Some(ServerAnswer::Truncated) {
+            let failed = |error: io::Error| Some(ServerAnswer::Failed(format!("over TCP: {error}")));
             query.answer = by_stream(server, query, until).unwrap_or_else(failed);
         }
     }
@@ -127,7 +127,7 @@ fn by_datagrams(server: SocketAddr, queries: &mut [Query], until: Instant) -> io
 }
 
 /// Asks over TCP. `None` if no answer came in time, or an answer to something else.
-fn by_stream(server: SocketAddr, query: &Query, until: Instant) -> io::Result<Option<Answer>> {
+fn by_stream(server: SocketAddr, query: &Query, until: Instant) -> io::Result<Option<ServerAnswer>> {
     let Some(time) = left(until) else { return Ok(None) };
     let mut stream = match TcpStream::connect_timeout(&server, time) {
         Err(error) if is_wait(&error) => return Ok(None),
@@ -141,7 +141,7 @@ fn by_stream(server: SocketAddr, query: &Query, until: Instant) -> io::Result<Op
     let length = length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
     let Some(bytes) = exactly(&mut stream, length, until)? else { return Ok(None) };
     let answer = answer(&bytes, query.id, query.name, query.family);
-    Ok(answer.filter(|answer| *answer != Answer::Truncated))
+    Ok(answer.filter(|answer| *answer != ServerAnswer::Truncated))
 }
 
 /// Reads this many bytes. `None` if they have not come in time, or the other end has closed.

@@ -13,7 +13,7 @@ const MOST_ALIASES: usize = 16;
 
 /// Which addresses are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub(super) enum Family {
     Ipv4,
     Ipv6,
 }
@@ -29,7 +29,7 @@ impl Family {
 
 /// What a server answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub(super) enum ServerAnswer {
     /// The addresses; empty if the name has none of this family.
     Addresses(Vec<IpAddr>),
     /// The name does not exist in any family.
@@ -41,7 +41,7 @@ pub enum Answer {
 }
 
 /// Returns the bytes of the question; `None` if DNS does not allow the name.
-pub fn question(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
+pub(super) fn question(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
     let mut packet = Packet::new_query(id);
     packet.set_flags(PacketFlag::RECURSION_DESIRED);
     let name = Name::new(name).ok()?;
@@ -50,14 +50,14 @@ pub fn question(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
 }
 
 /// Returns the answer; `None` if the bytes are not an answer to this question.
-pub fn answer(bytes: &[u8], id: u16, name: &str, family: Family) -> Option<Answer> {
+pub(super) fn answer(bytes: &[u8], id: u16, name: &str, family: Family) -> Option<ServerAnswer> {
     let is_answer = header_buffer::has_flags(bytes, PacketFlag::RESPONSE).ok()?;
     if !is_answer || header_buffer::id(bytes).ok()? != id {
         return None;
     }
     // A truncated message may be cut anywhere.
     if header_buffer::has_flags(bytes, PacketFlag::TRUNCATION).ok()? {
-        return Some(Answer::Truncated);
+        return Some(ServerAnswer::Truncated);
     }
     let packet = Packet::parse(bytes).ok()?;
     let asked = Name::new(name).ok()?;
@@ -66,9 +66,9 @@ pub fn answer(bytes: &[u8], id: u16, name: &str, family: Family) -> Option<Answe
         return None;
     }
     match packet.rcode() {
-        RCODE::NoError => Some(Answer::Addresses(addresses(&packet, asked, family))),
-        RCODE::NameError => Some(Answer::NoSuchName),
-        other => Some(Answer::Failed(format!("the server's answer is {other:?}"))),
+        RCODE::NoError => Some(ServerAnswer::Addresses(addresses(&packet, asked, family))),
+        RCODE::NameError => Some(ServerAnswer::NoSuchName),
+        other => Some(ServerAnswer::Failed(format!("the server's answer is {other:?}"))),
     }
 }
 

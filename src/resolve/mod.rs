@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use exchange::{Reply, ask};
-use settings::Settings;
+use settings::ResolverSettings;
 
 use crate::facts::hosts::{self, MOST};
 use crate::facts::reader::{Reader, Unreadable};
@@ -28,7 +28,7 @@ const LONGEST_SETTINGS: u64 = 64 * 1024;
 ///
 /// # Errors
 /// A sentence: the name is unknown, or no server that may know it answers in time.
-pub fn addresses(host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, String> {
+pub(crate) fn addresses(host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, String> {
     addresses_below(Path::new("/"), host, port, until)
 }
 
@@ -50,7 +50,7 @@ fn addresses_below(root: &Path, host: &str, port: u16, until: Instant) -> Result
         return Ok(with_port(found, port));
     }
     let settings = reader.bytes("/etc/resolv.conf", LONGEST_SETTINGS).unwrap_or_default();
-    let settings = Settings::parse(&settings);
+    let settings = ResolverSettings::parse(&settings);
     by_dns(&settings, host, until).map(|found| with_port(found, port)).map_err(|why| {
         let unreadable = reader.into_unreadable();
         let unreadable =
@@ -80,7 +80,7 @@ fn is_host_name(host: &str) -> bool {
 }
 
 /// Asks for each name that the host may have, in order, until a server knows one.
-fn by_dns(settings: &Settings, host: &str, until: Instant) -> Result<Vec<IpAddr>, String> {
+fn by_dns(settings: &ResolverSettings, host: &str, until: Instant) -> Result<Vec<IpAddr>, String> {
     let servers = settings.shown_servers();
     let mut unanswered = None;
     let names = settings.candidates(host);
@@ -91,7 +91,7 @@ fn by_dns(settings: &Settings, host: &str, until: Instant) -> Result<Vec<IpAddr>
             // A question for another name would wait as long for the same servers.
             Reply::Silent => return Err(format!("no DNS server of /etc/resolv.conf ({servers}) answers")),
             Reply::Failed(why) => {
-                unanswered = Some(format!("DNS ({servers}) cannot say what {name} is: {why}"))
+                unanswered = Some(format!("DNS ({servers}) cannot say what {name} is: {why}"));
             }
         }
     }
@@ -102,7 +102,7 @@ fn by_dns(settings: &Settings, host: &str, until: Instant) -> Result<Vec<IpAddr>
 }
 
 /// Asks each server in turn, as often as the settings say.
-fn by_servers(settings: &Settings, name: &str, until: Instant) -> Reply {
+fn by_servers(settings: &ResolverSettings, name: &str, until: Instant) -> Reply {
     let mut last = Reply::Silent;
     for _ in 0..settings.attempts {
         for server in &settings.servers {

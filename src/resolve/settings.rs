@@ -18,7 +18,7 @@ const LONGEST_TIMEOUT: u32 = 30;
 const MOST_DOMAINS: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub(super) struct ResolverSettings {
     pub servers: Vec<SocketAddr>,
     /// The domains that are appended to a name.
     search: Vec<String>,
@@ -34,9 +34,9 @@ pub struct Settings {
     pub only_tcp: bool,
 }
 
-impl Settings {
+impl ResolverSettings {
     /// Reads the file. A line that cannot be understood counts as absent.
-    pub fn parse(file: &[u8]) -> Settings {
+    pub(super) fn parse(file: &[u8]) -> ResolverSettings {
         let (config, _) = Config::parse_with_errors(file);
         let servers = config.get_nameservers_or_local();
         let search = match config.get_last_search_or_domain().count() {
@@ -44,7 +44,7 @@ impl Settings {
             _ => config.get_last_search_or_domain().cloned().collect::<Vec<_>>(),
         };
         let domain = |text: String| text.trim_matches('.').to_owned();
-        Settings {
+        ResolverSettings {
             servers: servers.iter().filter_map(socket).take(MOST_SERVERS).collect(),
             search: search
                 .into_iter()
@@ -62,7 +62,7 @@ impl Settings {
     }
 
     /// Returns the names to ask for, in this order, without the dot at the end.
-    pub fn candidates(&self, host: &str) -> Vec<String> {
+    pub(super) fn candidates(&self, host: &str) -> Vec<String> {
         if let Some(absolute) = host.strip_suffix('.') {
             return vec![absolute.to_owned()];
         }
@@ -73,7 +73,7 @@ impl Settings {
         names
     }
 
-    pub fn shown_servers(&self) -> String {
+    pub(super) fn shown_servers(&self) -> String {
         self.servers.iter().map(|server| server.ip().to_string()).collect::<Vec<_>>().join(", ")
     }
 }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_pod_looks_in_its_own_domains_first() {
-        let settings = Settings::parse(KUBERNETES);
+        let settings = ResolverSettings::parse(KUBERNETES);
         assert_eq!(settings.servers, ["10.96.0.10:53".parse().unwrap()]);
         let domains = ["job.svc.cluster.local", "svc.cluster.local", "cluster.local"];
         let behind = |host: &str| domains.map(|domain| format!("{host}.{domain}")).to_vec();
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_name_with_a_dot_is_first_taken_as_it_is() {
-        let settings = Settings::parse(b"search a.b\n");
+        let settings = ResolverSettings::parse(b"search a.b\n");
         assert_eq!(settings.candidates("node2"), ["node2.a.b", "node2"]);
         assert_eq!(settings.candidates("x.y"), ["x.y", "x.y.a.b"]);
     }
@@ -127,7 +127,7 @@ mod tests {
              single-request unheard-of\nsearch {long} .. a..b c\\046d {}\n\u{1}\u{2}",
             "e ".repeat(1000)
         );
-        let settings = Settings::parse(file.as_bytes());
+        let settings = ResolverSettings::parse(file.as_bytes());
         assert_eq!(settings.shown_servers(), "10.0.0.1, 10.0.0.2, fd00::1");
         assert_eq!((settings.dots, settings.attempts), (15, 1));
         assert_eq!(settings.timeout, Duration::from_secs(30));
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn without_a_file_the_server_is_this_host() {
-        assert_eq!(Settings::parse(b"").shown_servers(), "127.0.0.1, ::1");
-        assert_eq!(Settings::parse(b"\xff\xfe\0").shown_servers(), "127.0.0.1, ::1");
+        assert_eq!(ResolverSettings::parse(b"").shown_servers(), "127.0.0.1, ::1");
+        assert_eq!(ResolverSettings::parse(b"\xff\xfe\0").shown_servers(), "127.0.0.1, ::1");
     }
 }

@@ -13,8 +13,8 @@ use simple_dns::rdata::{A, AAAA, CNAME, RData};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, RCODE, ResourceRecord};
 
 use super::exchange::{Reply, ask};
-use super::message::{Answer, Family, answer, question};
-use super::settings::Settings;
+use super::message::{Family, ServerAnswer, answer, question};
+use super::settings::ResolverSettings;
 use super::*;
 
 /// What a server answers to a question. The bool says whether the question came over TCP. Over
@@ -61,8 +61,8 @@ impl Server {
     }
 }
 
-fn settings(servers: &[&Server]) -> Settings {
-    let mut settings = Settings::parse(b"search ns.svc svc\noptions ndots:5 attempts:1 timeout:1\n");
+fn settings(servers: &[&Server]) -> ResolverSettings {
+    let mut settings = ResolverSettings::parse(b"search ns.svc svc\noptions ndots:5 attempts:1 timeout:1\n");
     settings.servers = servers.iter().map(|server| server.address).collect();
     settings
 }
@@ -115,7 +115,7 @@ fn knows_node2(packet: &Packet, _: bool) -> Vec<Vec<u8>> {
         let alias = packet.questions[0].qname.clone();
         reply.answers = vec![record(&alias, RData::CNAME(CNAME(node2.clone())))];
         reply.answers.extend(addresses_of(packet, &node2, 1));
-        // An address of another name, which nobody has asked for.
+        // An address of another name, which was not requested.
         reply.answers.extend(addresses_of(packet, &Name::new("other.svc").unwrap(), 9));
     } else {
         *reply.rcode_mut() = RCODE::NameError;
@@ -265,7 +265,7 @@ fn names_that_lead_in_a_circle_have_no_address() {
         record(&Name::new("c").unwrap(), RData::A(A { address: 1 })),
     ];
     let found = answer(&packet.build_bytes_vec().unwrap(), 7, "a.b", Family::Ipv4);
-    assert_eq!(found, Some(Answer::Addresses(Vec::new())));
+    assert_eq!(found, Some(ServerAnswer::Addresses(Vec::new())));
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn a_hostile_answer_ends_nothing() {
         if random.u8(..4) == 0 {
             bytes.truncate(random.usize(..bytes.len()));
         }
-        if let Some(Answer::Addresses(found)) = answer(&bytes, 7, "node2.svc", Family::Ipv4) {
+        if let Some(ServerAnswer::Addresses(found)) = answer(&bytes, 7, "node2.svc", Family::Ipv4) {
             assert!(found.len() <= MOST);
         }
     }

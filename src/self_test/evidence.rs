@@ -1,24 +1,24 @@
 //! What each quick check looks at, and what it adds to the findings.
 
-pub mod address;
-pub mod count;
-pub mod counters;
-pub mod gpu_nic;
-pub mod image;
-pub mod job;
-pub mod limits;
-pub mod memory;
-pub mod mtu;
-pub mod nvlink;
-pub mod pci;
-pub mod ports;
+pub(crate) mod address;
+pub(crate) mod count;
+pub(crate) mod counters;
+pub(crate) mod gpu_nic;
+pub(crate) mod image;
+pub(crate) mod job;
+pub(crate) mod limits;
+pub(crate) mod memory;
+pub(crate) mod mtu;
+pub(crate) mod nvlink;
+pub(crate) mod pci;
+pub(crate) mod ports;
 
 use super::check::Outcome;
 use crate::facts::Facts;
 use crate::plan::Plan;
 
-pub use mtu::of_roce;
-pub use ports::{rails, used};
+pub(super) use mtu::of_roce;
+pub(super) use ports::{rails, used};
 
 /// What was looked at.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -43,18 +43,18 @@ impl Evidence {
         Evidence { wrong: Some((Outcome::Failed, message, String::new())), ..self }
     }
 
-    fn warn(self, message: String, fix: &str) -> Evidence {
+    pub fn warn(self, message: String, fix: &str) -> Evidence {
         Evidence { wrong: Some((Outcome::Warning, message, fix.to_owned())), ..self }
     }
 }
 
 /// For a check that has nothing to show: its findings say it all.
-pub fn findings_alone(_: &Facts, _: &Plan) -> Evidence {
+pub(super) fn findings_alone(_: &Facts, _: &Plan) -> Evidence {
     Evidence::default()
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::facts::rdma::{Hca, LinkLayer, Port};
     use crate::plan::{Fabric, PortVerdict};
@@ -69,6 +69,7 @@ mod tests {
             port: 1,
             used: number < used,
             left_idle: false,
+            to_nvswitch: false,
             of_several: false,
             link_layer: LinkLayer::Ethernet,
             rate: String::new(),
@@ -82,6 +83,8 @@ mod tests {
             settings: Vec::new(),
             nccl: None,
             rccl: false,
+            env_plugin: crate::plan::EnvPlugin::Used,
+            late: Vec::new(),
             libraries: Vec::new(),
             forecasts: Vec::new(),
             findings: Vec::new(),

@@ -1,13 +1,12 @@
 //! Each port is tried in a process of its own: a provider library that crashes or hangs
 //! costs that process, and is a result.
 
-pub mod child;
-pub mod message;
+pub(crate) mod child;
+pub(crate) mod message;
 
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::Pid;
 
 use crate::sys::signals::{self, Disposition};
 use crate::verbs::port_test::{DeviceProbe, PortTest, ProbeResult};
@@ -15,21 +14,21 @@ use crate::verbs::talk::Talk;
 use child::Child;
 use message::ChildReport;
 
-/// How often to look after a child where the kernel has no descriptors of processes
+/// How often to check a child if the kernel has no descriptors of processes
 /// (before Linux 5.3).
 const LOOK: Duration = Duration::from_millis(10);
 
-pub const LONGEST: Duration = Duration::from_secs(3600);
+pub(crate) const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Tries all ports at once, and returns their results in the same order. No port takes longer
 /// than `each`, and all together take no longer than `all`, plus the second that a killed process
 /// has to end.
-pub fn probe(ports: &[PortTest], each: Duration, all: Duration) -> Vec<ProbeResult> {
+pub(crate) fn probe(ports: &[PortTest], each: Duration, all: Duration) -> Vec<ProbeResult> {
     run(ports, each, all, crate::verbs::probe::port)
 }
 
 /// What a child does: it names each step, and returns what it found.
-pub type Work = fn(&PortTest, &mut dyn Talk) -> DeviceProbe;
+pub(crate) type Work = fn(&PortTest, &mut dyn Talk) -> DeviceProbe;
 
 fn run(ports: &[PortTest], each: Duration, all: Duration, work: Work) -> Vec<ProbeResult> {
     let mut children = Children::start(ports, all, work);
@@ -42,7 +41,7 @@ fn run(ports: &[PortTest], each: Duration, all: Duration, work: Work) -> Vec<Pro
 /// A process that does not even end when killed stays behind, as a child of this one.
 ///
 /// This process must be single-threaded, and reap no children elsewhere meanwhile.
-pub struct Children {
+pub(crate) struct Children {
     list: Vec<Child>,
     end: Instant,
     sigchld: Disposition,
@@ -50,23 +49,22 @@ pub struct Children {
 
 impl Children {
     /// Starts a process for each port. All of them must be done after `all`.
-    pub fn start(ports: &[PortTest], all: Duration, work: Work) -> Children {
-        // Where SIGCHLD is ignored, the kernel would forget how a child ended.
+    pub(crate) fn start(ports: &[PortTest], all: Duration, work: Work) -> Children {
+        // If SIGCHLD is ignored, the kernel would forget how a child ended.
         let sigchld = signals::set_default(nix::libc::SIGCHLD);
         // An Instant cannot hold an endless time.
         let end = Instant::now() + all.min(LONGEST);
-        let parent = Pid::this();
-        let list = ports.iter().map(|wanted| Child::start(wanted, parent, work)).collect();
+        let list = ports.iter().map(|wanted| Child::start(wanted, work)).collect();
         Children { list, end, sigchld }
     }
 
-    pub fn list(&mut self) -> &mut [Child] {
+    pub(crate) fn list(&mut self) -> &mut [Child] {
         &mut self.list
     }
 
     /// Waits until each child has told what `is_there` looks for, or is over. A child that takes
     /// longer than `each` is killed.
-    pub fn until(&mut self, each: Duration, is_there: impl Fn(&ChildReport) -> bool) {
+    pub(crate) fn until(&mut self, each: Duration, is_there: impl Fn(&ChildReport) -> bool) {
         let deadline = (Instant::now() + each.min(LONGEST)).min(self.end);
         for child in &mut self.list {
             child.allow(deadline);
@@ -77,7 +75,7 @@ impl Children {
     }
 
     /// The result of each port. A child that still runs counts as hung.
-    pub fn finish(self) -> Vec<ProbeResult> {
+    pub(crate) fn finish(self) -> Vec<ProbeResult> {
         self.sigchld.restore();
         self.list.into_iter().map(Child::into_result).collect()
     }

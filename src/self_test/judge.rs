@@ -8,11 +8,11 @@ use super::kinds::{self, KINDS, Kind, Level};
 use super::obstacle::{self, About};
 use super::took_us;
 use crate::facts::Facts;
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, Id, Severity};
 use crate::plan::Plan;
 
 /// All quick checks that are wanted.
-pub fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Vec<Check> {
+pub(crate) fn quick(facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Vec<Check> {
     let quick = KINDS.iter().filter(|kind| kind.level == Level::Quick && is_wanted(kind.id));
     quick
         .map(|kind| {
@@ -29,18 +29,25 @@ fn evidence(kind: &Kind, facts: &Facts, plan: &Plan) -> Evidence {
     let is_its = |about: About| kinds::of_obstacle(about).is_some_and(|of| of.id == kind.id);
     match obstacle::all(plan).into_iter().find(|obstacle| is_its(obstacle.about)) {
         Some(obstacle) if obstacle.about == About::Fabric => {
-            evidence.fail(format!("The job will run on TCP: {}.", obstacle.why))
+            let message = format!("The job has no RDMA: {}.", obstacle.why);
+            if may_do_without(plan) { evidence.warn(message, "") } else { evidence.fail(message) }
         }
         Some(obstacle) => evidence.fail(format!("{}.", obstacle.why)),
         None => evidence,
     }
 }
 
+/// Whether NVLink may carry the whole job, as the finding says. Only NVML knows.
+fn may_do_without(plan: &Plan) -> bool {
+    let says_it = |finding: &Finding| finding.id == Id::NoRdma && finding.severity == Severity::Info;
+    plan.findings.iter().any(says_it)
+}
+
 /// The check's outcome is the worst one among its findings and its evidence.
 fn judge(kind: &Kind, evidence: Evidence, findings: &[Finding]) -> Check {
     let own = findings.iter().filter(|finding| kind.findings.contains(&finding.id));
-    let mut known: Vec<Known> = own
-        .map(|finding| Known {
+    let mut known: Vec<KnownFinding> = own
+        .map(|finding| KnownFinding {
             outcome: match finding.severity {
                 Severity::Error => Outcome::Failed,
                 Severity::Warning => Outcome::Warning,
@@ -55,7 +62,7 @@ fn judge(kind: &Kind, evidence: Evidence, findings: &[Finding]) -> Check {
         // An error that is already known is the cause of what is seen here.
         let is_known = outcome == Outcome::Failed && known.iter().any(|other| other.outcome == outcome);
         if !is_known {
-            known.push(Known { outcome, message, fix: (!fix.is_empty()).then_some(fix) });
+            known.push(KnownFinding { outcome, message, fix: (!fix.is_empty()).then_some(fix) });
         }
     }
     known.sort_by_key(|one| std::cmp::Reverse(one.outcome));
@@ -77,7 +84,7 @@ fn judge(kind: &Kind, evidence: Evidence, findings: &[Finding]) -> Check {
 }
 
 /// Something that is known about what a check looks at.
-struct Known {
+struct KnownFinding {
     outcome: Outcome,
     message: String,
     fix: Option<String>,
@@ -86,7 +93,6 @@ struct Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Id;
 
     fn judged(
         wrong: Option<(Outcome, &str, &str)>,

@@ -91,7 +91,7 @@ pub const KINDS: &[Kind] = &[
         &[Id::OtherArchitecture, Id::NcclVersionsDiffer, Id::NcclVersion, Id::NcclTooOld],
     ),
     quick("cuda", "CUDA of the image", image::cuda, &[Id::CudaTooOld]),
-    quick("plugin", "net plugin", image::plugin, &[Id::PluginNotFound, Id::NoPlugin]),
+    quick("plugin", "net plugin", image::plugin, &[Id::PluginNotFound, Id::NoPlugin, Id::EnvPlugin]),
     quick(
         "fabric",
         "a fabric for the job",
@@ -99,6 +99,8 @@ pub const KINDS: &[Kind] = &[
         &[
             Id::NoFabric,
             Id::NoUsableHca,
+            Id::NoRdma,
+            Id::RdmaNamespace,
             Id::NotAllotted,
             Id::NoHcaSelected,
             Id::DefaultRouteHcaSkipped,
@@ -119,6 +121,7 @@ pub const KINDS: &[Kind] = &[
             Id::ErdmaIwarp,
             Id::UnknownDevice,
             Id::MixedLinkLayers,
+            Id::NvswitchHca,
             Id::TooManyHcas,
             Id::PublishedHcasDiffer,
         ],
@@ -129,11 +132,12 @@ pub const KINDS: &[Kind] = &[
     quick("gpu-nic", "a near HCA for each GPU", gpu_nic::gpu_nic, &[]),
     quick(
         "gid",
-        "GID slots",
+        "GID indexes",
         ports::gid,
         &[
             Id::NoOwnGid,
             Id::GidIndex,
+            Id::GidChanged,
             Id::GidSearch,
             Id::GidSlotsDiffer,
             Id::AddrRange,
@@ -142,8 +146,14 @@ pub const KINDS: &[Kind] = &[
         ],
     ),
     quick("pkey", "full members of a partition", ports::pkey, &[Id::Pkey]),
+    quick(
+        "traffic-class",
+        "one traffic class",
+        ports::traffic_class,
+        &[Id::TrafficClass, Id::TrafficClassesDiffer],
+    ),
     quick("address", "rails have an address", address::addresses, &[Id::NoAddress]),
-    quick("mtu", "MTU is equal on all rails", mtu::mtus, &[]),
+    quick("mtu", "MTU is equal on all rails", mtu::mtus, &[Id::MtuDiffers]),
     quick("route", "rails have a route", ports::route, &[Id::NoRoute, Id::OverlappingSubnets]),
     quick(
         "interface",
@@ -153,6 +163,7 @@ pub const KINDS: &[Kind] = &[
             Id::StaleInterface,
             Id::NoInterface,
             Id::LocalInterface,
+            Id::WirelessBootstrap,
             Id::InterfaceDown,
             Id::InterfaceMissing,
             Id::BootstrapOnRail,
@@ -204,9 +215,13 @@ pub const KINDS: &[Kind] = &[
             Id::PrefixMatch,
             Id::RepeatedSign,
             Id::RetiredName,
+            Id::ScriptNotSourced,
+            Id::SlowValue,
             Id::StaleHca,
+            Id::SubnetPrefix,
             Id::SwitchValue,
             Id::TuningList,
+            Id::UnknownPolicy,
             Id::UnknownVariable,
             Id::VariableName,
             Id::VariableOfOtherRelease,
@@ -225,6 +240,7 @@ pub const KINDS: &[Kind] = &[
             Id::LibraryOnTcp,
             Id::LibraryValue,
             Id::LibraryVersionsDiffer,
+            Id::NodeAddress,
             Id::VllmMapping,
             Id::VllmNodeList,
         ],
@@ -262,6 +278,11 @@ pub fn of_obstacle(about: About) -> Option<&'static Kind> {
         About::Network => find("nccl-decides"),
         About::Finding(id) => of_finding(id),
     }
+}
+
+/// Whether the check with this id is one of this level.
+pub fn is_of(level: Level, id: &str) -> bool {
+    find(id).is_some_and(|kind| kind.level == level)
 }
 
 pub fn find(id: &str) -> Option<&'static Kind> {

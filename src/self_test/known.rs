@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use super::check::{Check, Outcome};
 use super::evidence::{nvlink, rails, used};
-use super::judge;
 use super::report::{Rail, Report, SCHEMA};
 use super::took_us;
+use super::{fixes, judge};
 use crate::fabric::own_slots;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
@@ -16,7 +16,8 @@ use crate::plan::Plan;
 /// Judges the known facts of the host that has this name.
 pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -> bool) -> Report {
     let started = Instant::now();
-    let checks = judge::quick(facts, plan, is_wanted);
+    let mut checks = judge::quick(facts, plan, is_wanted);
+    fixes::complete(&mut checks);
     let rails: Vec<_> = rails(facts, plan).collect();
     Report {
         schema: SCHEMA.to_owned(),
@@ -58,5 +59,6 @@ fn rail(facts: &Facts, rails: &[(&Hca, &str, Option<u32>)], hca: &Hca, port: &Po
         gid_type: gid.map(|gid| format!("{}, {}", String::from(gid.kind.clone()), family(gid))),
         gid_index: gid.map(|gid| gid.index),
         mtu: rails.iter().find(|(rail, _, _)| rail.name == hca.name).and_then(|(_, _, mtu)| *mtu),
+        traffic_class: port.traffic_class.clone().map(String::from),
     }
 }

@@ -8,18 +8,21 @@ use std::time::Instant;
 
 pub mod check;
 mod evidence;
+mod fixes;
 pub mod gate;
-pub mod isolate;
-pub mod judge;
+pub(crate) mod isolate;
+pub(crate) mod judge;
 pub mod kinds;
 pub mod known;
 pub mod obstacle;
-pub mod pair;
+pub(crate) mod pair;
 pub mod report;
-pub mod run;
-pub mod verbs;
+pub(crate) mod run;
+pub(crate) mod verbs;
 
 /// Microseconds since this time.
 pub fn took_us(since: Instant) -> u64 {
     since.elapsed().as_micros().try_into().unwrap_or(u64::MAX)
 }
+#[cfg(test)]
+pub use evidence::tests::host;

@@ -2,15 +2,17 @@
 //! answer from here.
 
 use crate::finding::{Finding, Id, Severity};
-use crate::libraries::nccl::predict::{Bootstrap, Prediction, Transport};
+use crate::libraries::nccl::predict::{Bootstrap, PortUse, Prediction, Transport};
 use crate::plan::{Fabric, Plan};
 
 /// Findings that, as errors, prevent RDMA, or end the job earlier. (Memory that cannot be
 /// pinned is an error as well, but has a key of its own; and a missing provider may concern
 /// only one HCA of several.)
-const FATAL: [Id; 10] = [
+const FATAL: [Id; 13] = [
+    Id::NvswitchHca,
     Id::NoOwnGid,
     Id::GidIndex,
+    Id::GidChanged,
     Id::GidSearch,
     Id::AddrRange,
     Id::TuningList,
@@ -19,10 +21,11 @@ const FATAL: [Id; 10] = [
     Id::NicFusion,
     Id::Pkey,
     Id::OtherArchitecture,
+    Id::OutOfRange,
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Obstacle {
+pub struct RdmaBlocker {
     pub about: About,
     /// A clause, without a full stop.
     pub why: String,
@@ -43,9 +46,9 @@ pub enum About {
 
 /// All known obstacles, in the order in which the job would meet them.
 #[must_use]
-pub fn all(plan: &Plan) -> Vec<Obstacle> {
+pub fn all(plan: &Plan) -> Vec<RdmaBlocker> {
     let mut all = Vec::new();
-    let mut add = |about, why| all.push(Obstacle { about, why });
+    let mut add = |about, why| all.push(RdmaBlocker { about, why });
     if let Fabric::None(why) = &plan.fabric {
         add(About::Fabric, why.to_string());
     }
@@ -81,8 +84,16 @@ pub fn of_network(plan: &Plan) -> Certain {
         Transport::Fails(message) => Some(ends_with(plan, message)),
         // NCCL uses sockets on RDMA without verbs; and without a fabric, `About::Fabric`
         // already says it.
-        Transport::Sockets { why, .. } if plan.fabric.pins_memory() => {
-            Some(format!("{} will not use the RDMA devices: {why}", plan.library()))
+        Transport::Sockets { why, .. } if plan.fabric.is_lost_over_sockets() => Some(match plan.fabric {
+            Fabric::PluginOverInterfaces(_) => {
+                format!("{} will load no net plugin, and use TCP", plan.library())
+            }
+            _ => format!("{} will not use the RDMA devices: {why}", plan.library()),
+        }),
+        Transport::Verbs(_) if matches!(plan.fabric, Fabric::Plugin(_)) => {
+            let taken = plan.taken_instead(&prediction.transport)?;
+            let names: Vec<String> = taken.iter().map(PortUse::name).collect();
+            Some(format!("{} will take {} instead of the fabric's devices", plan.library(), names.join(", ")))
         }
         Transport::Sockets { .. } | Transport::Verbs(_) | Transport::Plugin { .. } => None,
     })
@@ -96,12 +107,14 @@ fn ends_at_bootstrap(plan: &Plan, prediction: &Prediction) -> Option<String> {
 }
 
 fn ends_with(plan: &Plan, message: &str) -> String {
-    format!("{} will end with \"{}\"", plan.library(), message.trim_end_matches('.'))
+    format!("{} will fail with \"{}\"", plan.library(), message.trim_end_matches('.'))
 }
 
 fn of_releases(plan: &Plan, what: fn(&Plan, &Prediction) -> Option<String>) -> Certain {
     let each = plan.forecasts.iter().map(|forecast| what(plan, &forecast.prediction));
-    let certain = !plan.forecasts.is_empty() && each.clone().all(|why| why.is_some());
+    // The answers of an env plugin are unknown.
+    let is_known = plan.forecasts.iter().all(|forecast| forecast.prediction.env_plugin.is_none());
+    let certain = is_known && !plan.forecasts.is_empty() && each.clone().all(|why| why.is_some());
     match each.flatten().next() {
         Some(why) if certain => Certain::Yes(why),
         Some(why) => Certain::Perhaps(why),
@@ -116,11 +129,13 @@ mod tests {
 
     fn plan(fabric: Fabric, transports: Vec<Transport>) -> Plan {
         let forecast = |transport| Forecast {
+            log: None,
             since: None,
             prediction: Prediction {
                 bootstrap: Bootstrap::DependsOnName("node1".to_owned()),
                 transport,
                 fused: crate::libraries::nccl::predict::Fused::Unknown,
+                env_plugin: None,
             },
         };
         Plan {
@@ -131,6 +146,8 @@ mod tests {
             nccl: None,
             rccl: false,
             forecasts: transports.into_iter().map(forecast).collect(),
+            env_plugin: crate::plan::EnvPlugin::Used,
+            late: Vec::new(),
             libraries: Vec::new(),
             findings: Vec::new(),
             tried: Vec::new(),
@@ -148,8 +165,17 @@ mod tests {
         assert!(matches!(of_network(&both), Certain::Perhaps(why) if why.ends_with("no usable HCA")));
         let one = plan(Fabric::Verbs, vec![sockets(), Transport::Fails("no network.".to_owned())]);
         let why = "NCCL will not use the RDMA devices: it finds no usable HCA".to_owned();
-        assert_eq!(all(&one), [Obstacle { about: About::Network, why }]);
+        assert_eq!(all(&one), [RdmaBlocker { about: About::Network, why }]);
         assert!(matches!(of_network(&plan(Fabric::Verbs, Vec::new())), Certain::No));
+    }
+
+    #[test]
+    fn nothing_is_certain_of_a_job_with_an_env_plugin() {
+        let mut one = plan(Fabric::Verbs, vec![sockets()]);
+        assert_eq!(all(&one).len(), 1);
+        one.forecasts[0].prediction.env_plugin = Some("/usr/lib/libnccl-env.so".to_owned());
+        assert_eq!(all(&one), []);
+        assert!(matches!(of_network(&one), Certain::Perhaps(_)));
     }
 
     #[test]
@@ -165,6 +191,6 @@ mod tests {
         assert_eq!(all(&of_gid), []);
         of_gid.findings.push(Finding::error(Id::GidIndex, "Slot 9 is empty."));
         let why = "Slot 9 is empty".to_owned();
-        assert_eq!(all(&of_gid), [Obstacle { about: About::Finding(Id::GidIndex), why }]);
+        assert_eq!(all(&of_gid), [RdmaBlocker { about: About::Finding(Id::GidIndex), why }]);
     }
 }

@@ -8,7 +8,7 @@
 mod agree;
 mod connect;
 mod ends;
-mod found;
+mod error;
 mod listen;
 mod message;
 mod outcome;
@@ -18,26 +18,25 @@ mod trust;
 use std::time::{Duration, Instant};
 
 use super::check::{Check, Outcome};
-use super::kinds;
 use super::report::{Pair, Report};
 use super::run::{self, Scope};
 use super::took_us;
-use super::verbs;
+use super::{fixes, kinds};
 use crate::facts::Facts;
 use crate::plan::Plan;
+use crate::text;
 use crate::verbs::rail::Side;
 use crate::wire::listen::Listener;
 use crate::wire::stranger::{Stranger, Strangers};
 use crate::wire::{Address, Channel};
-pub use found::Found;
 use message::Message;
-pub use message::{Moved, Node};
-pub use rails::run as try_rails;
-pub use trust::{sound, token};
+pub(crate) use message::{Moved, Node};
+pub(crate) use rails::{Found, TOGETHER, run as try_rails, run_together as load_rails};
+pub(crate) use trust::{sound, token};
 
 /// How to find the other node.
 #[derive(Debug, Clone)]
-pub enum Role {
+pub(crate) enum Role {
     /// Wait for the other node on this address.
     Listen(Address),
     /// Connect to the other node at this address.
@@ -45,11 +44,11 @@ pub enum Role {
 }
 
 #[derive(Debug, Clone)]
-pub struct Meeting<'a> {
+pub(crate) struct Meeting<'a> {
     pub role: Role,
     /// The longest time until the other node is there.
     pub wait: Duration,
-    /// As [`token`] gives it; empty if the other node may be anybody.
+    /// As [`token`] gives it; empty if the other node may be any peer.
     pub token: &'a str,
     /// How long the other node's own tests of each port may take.
     pub extent: Scope,
@@ -58,7 +57,7 @@ pub struct Meeting<'a> {
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 /// The other node, after the two have met.
-pub struct Met {
+pub(crate) struct Met {
     wire: Channel,
     side: Side,
     /// The longest time until each message of the other node.
@@ -70,11 +69,11 @@ pub struct Met {
 
 impl Met {
     /// Two nodes that have met elsewhere, and know each other.
-    pub fn on(channel: Channel, side: Side, patience: Duration) -> Met {
+    pub(crate) fn on(channel: Channel, side: Side, patience: Duration) -> Met {
         Met { wire: channel, side, patience, took: Duration::ZERO, is_proven: true }
     }
 
-    pub fn channel(&mut self) -> &mut Channel {
+    pub(crate) fn channel(&mut self) -> &mut Channel {
         &mut self.wire
     }
 
@@ -82,7 +81,7 @@ impl Met {
     ///
     /// # Errors
     /// What came instead.
-    pub fn describe(&mut self, mine: &Node) -> Result<Node, Stranger> {
+    pub(crate) fn describe(&mut self, mine: &Node) -> Result<Node, Stranger> {
         self.wire.send(&Message::Node(mine.clone()))?;
         match self.wire.receive(self.patience)? {
             Message::Node(node) => Ok(node.presentable()),
@@ -94,15 +93,15 @@ impl Met {
 /// Finds the other node. `say` gets messages about what is waited for.
 ///
 /// # Errors
-/// A sentence: nobody came, or somebody else did.
-pub fn meet(meeting: &Meeting, say: &dyn Fn(&str)) -> Result<Met, String> {
+/// No peer connected, or another one did; a clause.
+pub(crate) fn meet(meeting: &Meeting, say: &dyn Fn(&str)) -> Result<Met, String> {
     let started = Instant::now();
     let end = started + meeting.wait.min(LONGEST_WAIT);
     let ((wire, patience), side) = match &meeting.role {
         Role::Listen(address) => (wait_for(address, meeting, end, say)?, Side::Second),
         Role::Connect(address) => {
             if meeting.token.is_empty() && !address.is_loopback() {
-                say(&format!("takes whoever answers on {address} for the other node (--any-peer)"));
+                say(&format!("accepts any peer that answers on {address} (--any-peer)"));
             }
             (connect::go_to(address, meeting, end, say)?, Side::First)
         }
@@ -118,11 +117,10 @@ fn wait_for(
     end: Instant,
     say: &dyn Fn(&str),
 ) -> Result<(Channel, Duration), String> {
-    let listener = Listener::at(address, end)?;
+    let listener = Listener::at(address, end).map_err(|error| error.to_string())?;
     let own = listener.own;
-    let anybody =
-        if meeting.token.is_empty() { ", and takes whoever comes (no RDMA_INIT_TOKEN)" } else { "" };
-    say(&format!("waits on {own} for another node's self-test --peer{anybody}"));
+    let any_peer = if meeting.token.is_empty() { ", and accepts any peer (no RDMA_INIT_TOKEN)" } else { "" };
+    say(&format!("waits on {own} for another node's self-test --peer{any_peer}"));
     let mut strangers = Strangers::new(say, "");
     let found = listen::first(&listener, meeting.token, meeting.extent.longest(), end, &mut strangers);
     strangers.close();
@@ -131,11 +129,11 @@ fn wait_for(
 
 /// `1 s`, `60.0 s`.
 fn time(time: Duration) -> String {
-    verbs::time(microseconds(time))
+    text::microseconds(microseconds(time))
 }
 
 /// Tests the fabric to a node that was met, or says why no node was met.
-pub fn test(
+pub(crate) fn test(
     met: Result<Met, String>,
     facts: &Facts,
     plan: &Plan,
@@ -143,16 +141,20 @@ pub fn test(
     report: &mut Report,
 ) -> Vec<Check> {
     let result = met.and_then(|mut met| between(&mut met, facts, plan, extent, report));
-    match result {
+    let mut checks = match result {
         Ok((pair, checks)) => {
             report.pair = Some(pair);
             checks
         }
-        Err(why) => vec![Check { message: Some(why), ..kinds::check(CONNECT, Outcome::Failed) }],
-    }
+        Err(why) => {
+            vec![Check { message: Some(format!("{why}.")), ..kinds::check(CONNECT, Outcome::Failed) }]
+        }
+    };
+    fixes::complete(&mut checks);
+    checks
 }
 
-pub const CONNECT: &str = "pair-connect";
+pub(crate) const CONNECT: &str = "pair-connect";
 const DATA: &str = "pair-data";
 
 fn between(
@@ -166,9 +168,9 @@ fn between(
     let wanted = run::wanted(facts, plan, extent);
     let mine = Node { host: report.host.clone(), nccl: report.nccl.clone(), rails: report.hcas.clone() };
     let theirs = met.describe(&mine)?;
-    let anybody = (!met.is_proven).then(|| "it has proven nothing (no RDMA_INIT_TOKEN)".to_owned());
+    let unproven = (!met.is_proven).then(|| "it has proven nothing (no RDMA_INIT_TOKEN)".to_owned());
     let mut checks = vec![Check {
-        evidence: [format!("{}, {}", theirs.host, met.wire.address())].into_iter().chain(anybody).collect(),
+        evidence: [format!("{}, {}", theirs.host, met.wire.address())].into_iter().chain(unproven).collect(),
         took_us: microseconds(met.took),
         ..kinds::check(CONNECT, Outcome::Passed)
     }];
@@ -177,7 +179,7 @@ fn between(
         Err(why) => {
             checks.extend(agree::checks(&mine, &theirs, &[]));
             checks.push(Check {
-                message: Some(format!("{}, {}", theirs.host, why.why)),
+                message: Some(format!("{}, {}.", theirs.host, why.why)),
                 took_us: took_us(started),
                 ..kinds::check(DATA, Outcome::Failed)
             });

@@ -26,7 +26,7 @@ pub struct Report {
     /// The release of NCCL in the image.
     pub nccl: Option<String>,
     pub profile: Option<String>,
-    /// What the nodes of an NVLink domain must have in common; `None` where nothing suggests that this
+    /// What the nodes of an NVLink domain must have in common; `None` if nothing suggests that this
     /// node is in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nvlink: Option<Nvlink>,
@@ -45,7 +45,7 @@ pub struct Nvlink {
     /// The numbers of the IMEX channels that can be used, or `none`. Nodes that share memory have
     /// the same one.
     pub channels: String,
-    /// The variables that NCCL believes in place of NVML, where some are set.
+    /// The variables that NCCL believes in place of NVML, if some are set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clique: Option<String>,
 }
@@ -71,6 +71,10 @@ pub struct Rail {
     /// In bytes: on RoCE, the MTU of the interface, if it is known.
     #[serde(deserialize_with = "Option::deserialize")]
     pub mtu: Option<u32>,
+    /// What the administrator has set on a RoCE port, as the driver writes it. Reports of earlier
+    /// versions do not have it, and most nodes have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic_class: Option<String>,
 }
 
 /// The result of the test of two nodes.

@@ -7,14 +7,16 @@ use super::evidence::{of_roce, rails, used};
 use super::kinds::{KINDS, Level};
 use super::report::Report;
 use super::took_us;
-use super::{isolate, known, verbs};
+use super::{fixes, isolate, known, verbs};
 use crate::config::SELF_TEST_TIME;
 use crate::fabric::own_slots;
 use crate::facts::Facts;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
+use crate::libraries::nccl::number::integer;
 use crate::libraries::nccl::predict::{GidUse, Transport};
+use crate::libraries::nccl::version::NEWEST;
 use crate::plan::Plan;
-use crate::verbs::port_test::{DEFAULT_SIZE, DEFAULT_TIME, PortTest};
+use crate::verbs::port_test::{DEFAULT_SIZE, DEFAULT_TIME, Marks, PortTest};
 
 /// How far a self-test goes.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +47,7 @@ impl Default for Scope {
 }
 
 /// Tests this host, which has this name. The process must be single-threaded.
-pub fn report(
+pub(crate) fn report(
     host: &str,
     facts: &Facts,
     plan: &Plan,
@@ -59,6 +61,7 @@ pub fn report(
         let found = of_devices(facts, plan, extent).into_iter();
         report.checks.extend(found.filter(|check| is_wanted(&check.id)));
     }
+    fixes::complete(&mut report.checks);
     report.passed = known::passed(&report.checks);
     report.took_us = took_us(started);
     report
@@ -80,8 +83,9 @@ fn of_devices(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<Check> {
 
 /// The ports that the job uses, each with the slot that NCCL will take, or else the slot of the
 /// container's own GID.
-pub fn wanted(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<PortTest> {
+pub(crate) fn wanted(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<PortTest> {
     let rails: Vec<_> = rails(facts, plan).collect();
+    let marks = marks(facts, plan);
     let of = |(hca, port): (&Hca, &Port)| {
         let gid_index = match port.link_layer {
             LinkLayer::Ethernet => planned_slot(plan, hca, port)
@@ -100,9 +104,29 @@ pub fn wanted(facts: &Facts, plan: &Plan, extent: Scope) -> Vec<PortTest> {
             size: extent.size,
             each: extent.each,
             allowed_mtu,
+            marks,
+            driver: hca.driver.clone(),
         }
     };
     used(facts, plan).map(of).collect()
+}
+
+/// What NCCL will give its queue pairs, by the plan and the user's own variables (`ncclIbInitQp`,
+/// `ncclIbRtrQp`).
+fn marks(facts: &Facts, plan: &Plan) -> Marks {
+    let version = plan.nccl.unwrap_or(NEWEST);
+    let number = |name: &str| {
+        let of_user = || facts.settings.get(name).map(|setting| setting.value.as_str());
+        let number = plan.value(name).or_else(of_user).and_then(|text| integer(text, version));
+        // Newer releases have -1 for a value that is not set.
+        number.filter(|number| *number != -1).unwrap_or_default()
+    };
+    // The fields of the queue pair are as narrow for NCCL.
+    Marks {
+        pkey_index: number("NCCL_IB_PKEY") as u16,
+        service_level: number("NCCL_IB_SL") as u8,
+        traffic_class: number("NCCL_IB_TC") as u8,
+    }
 }
 
 fn planned_slot(plan: &Plan, hca: &Hca, port: &Port) -> Option<i64> {
@@ -116,5 +140,27 @@ fn planned_slot(plan: &Plan, hca: &Hca, port: &Port) -> Option<i64> {
     match planned.gid {
         Some(GidUse::Slot { index, .. }) => Some(index),
         Some(GidUse::Fails(_)) | None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::settings::{Settings, UserSetting};
+    use crate::finding::Source;
+    use crate::self_test::evidence::tests::host;
+
+    #[test]
+    fn queue_pairs_get_what_those_of_nccl_get() {
+        let (mut facts, plan) = host(1, 1);
+        let mut of = |variables: &[(&str, &str)]| {
+            let setting = |(name, value): &(&str, &str)| UserSetting::new(name, value, Source::Environment);
+            facts.settings = Settings(variables.iter().map(setting).collect());
+            wanted(&facts, &plan, Scope::default()).remove(0).marks
+        };
+        assert_eq!(of(&[]), Marks::default());
+        let all = of(&[("NCCL_IB_PKEY", "0x2"), ("NCCL_IB_SL", "3"), ("NCCL_IB_TC", "106")]);
+        assert_eq!(all, Marks { pkey_index: 2, service_level: 3, traffic_class: 106 });
+        assert_eq!(of(&[("NCCL_IB_TC", "-1")]), Marks::default());
     }
 }

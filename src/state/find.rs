@@ -1,5 +1,5 @@
 //! Finds the state that this container's start has left, without being told where it is, and
-//! without believing the state of somebody else.
+//! without believing the state of another start.
 
 use std::fmt;
 use std::fs;
@@ -22,11 +22,11 @@ use crate::facts::reader::describe;
 
 /// The state of a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub(crate) struct Found {
     /// The folder of its files; `None` if only PID 1 has the state.
     pub folder: Option<PathBuf>,
     pub run: Run,
-    /// Why the state may be somebody else's, so that only harmless variables were taken.
+    /// Why the state may be of another start, so that only harmless variables were taken.
     pub doubt: Option<Doubt>,
     /// The variables that were not taken.
     pub left_out: Vec<String>,
@@ -34,7 +34,7 @@ pub struct Found {
 
 /// Why a state does not count as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Doubt {
+pub(crate) enum Doubt {
     /// The state is in this folder, which is not on the container's own root mount.
     Shared(PathBuf),
     /// The state belongs to this user, who is neither root nor the user of this process.
@@ -54,7 +54,7 @@ impl fmt::Display for Doubt {
 
 impl Found {
     /// Says which variables were lost and how to get them; `None` if none was lost.
-    pub fn loss(&self) -> Option<String> {
+    pub(crate) fn loss(&self) -> Option<String> {
         let doubt = self.doubt.as_ref().filter(|_| !self.left_out.is_empty())?;
         let names = shortened_list(&self.left_out);
         let fix = match doubt {
@@ -65,7 +65,7 @@ impl Found {
             Doubt::Foreign(user) => format!("Enter as uid {user}"),
         };
         Some(format!(
-            "some variables that the container was started with are left out: {names}. What it has left may be somebody else's ({doubt}), so only variables that name no file, library or code are taken from it. {fix}."
+            "some variables that the container was started with are left out: {names}. Its saved state may be from another user or container ({doubt}), so only variables that name no file, library or code are taken from it. {fix}."
         ))
     }
 
@@ -104,11 +104,11 @@ fn shortened_list(names: &[String]) -> String {
 }
 
 /// What to do so that a container has a place that no other container can write to.
-pub const OWN_PLACE: &str = "Give the container a root file system that it may write to, with nothing mounted at /run (at /tmp, where it does not run as root)";
+pub(crate) const OWN_PLACE: &str = "Give the container a root file system that it may write to, with nothing mounted at /run (at /tmp, where it does not run as root)";
 
 /// A folder in which no state was found, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Without {
+pub(crate) struct Without {
     pub folder: PathBuf,
     pub why: String,
 }
@@ -120,7 +120,7 @@ struct Claim {
     /// The user who can have written it: its owner, or another who can change a folder on the
     /// way.
     owner: Uid,
-    /// Whether nobody outside this container can have written the state.
+    /// Whether only this container can have written the state.
     is_of_container: bool,
 }
 
@@ -131,7 +131,7 @@ struct Claim {
 ///
 /// # Errors
 /// The folders that exist but whose state cannot be used; empty if none exists.
-pub fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
+pub(crate) fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
     let own = Uid::effective();
     let is_trusted = |owner: Uid| owner.is_root() || owner == own;
     let mut users = vec![own, Uid::from_raw(0)];
@@ -154,7 +154,7 @@ pub fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
         Answer::Nothing => Some("PID 1 does not vouch for it"),
         Answer::Silent => preparation::is_under_way()
             .is_some_and(|is_under_way| is_under_way)
-            .then_some("it may be somebody else's, and the start of the container is not done"),
+            .then_some("another user may have written it, and the container has not finished starting"),
     };
     if let Some(why) = why_not {
         without.extend(claims.into_iter().map(|claim| Without { folder: claim.folder, why: why.to_owned() }));
@@ -194,7 +194,7 @@ fn claims(place: &StateDir, users: &[Uid]) -> (Vec<Claim>, Vec<Without>) {
 
 /// Whether a folder has the state of another container, which may still need it. A folder on
 /// the container's own root mount belongs to no other container.
-pub fn is_of_another_container(path: &Path) -> bool {
+pub(crate) fn is_of_another_container(path: &Path) -> bool {
     let users = [Uid::from_raw(0), Uid::effective()];
     let text = Folder::open(path, &users).map_err(drop).and_then(|folder| folder.read(PLAN).map_err(drop));
     let Ok(run) = text.and_then(|text| run::parse(&text).map_err(drop)) else { return false };
@@ -222,7 +222,10 @@ fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<Claim, O
         errno => Some(format!("{PLAN}: {}", describe(errno))),
     })?;
     let run = run::parse(&text).map_err(|why| Some(format!("{PLAN}: {why}")))?;
-    if !identity.is(&run.identity) {
+    // A process of this container may have mounts of its own. An earlier start with the same PID namespace
+    // and folder had other mounts too, but its command has ended.
+    let is_beside = || identity.has_other_mounts(&run.identity) && folder.is_of_root() && run.is_running();
+    if !identity.is(&run.identity) && !is_beside() {
         return Err(Some("it is of an earlier start, or of another container".to_owned()));
     }
     if !run.by_init && !run.identity.is_container() && !run.is_running() {
@@ -263,9 +266,16 @@ mod tests {
         leave(&folder, &run);
         let names: Vec<String> = found().unwrap().run.filled.into_keys().collect();
         // If temporary files have a mount of their own, other containers may have it, too.
-        let is_own = crate::state::mount::is_of_root(place.path());
+        let is_own = mount::is_of_root(place.path());
         let wanted: &[&str] = if is_own { &["LD_PRELOAD", "NCCL_IB_HCA"] } else { &["NCCL_IB_HCA"] };
         assert_eq!(names, wanted);
+        // This start, seen from a mount namespace of its own.
+        let identity = Identity { mounts: "mnt:[1]".to_owned(), ..run.identity.clone() };
+        let unshared = Run { identity, pid: std::process::id().cast_signed(), ..run.clone() };
+        leave(&folder, &unshared);
+        assert_eq!(found().is_ok(), is_own);
+        leave(&folder, &Run { pid: i32::MAX, ..unshared });
+        assert!(none("an earlier start"));
         leave(&folder, &Run { identity: Identity::default(), ..run.clone() });
         assert!(none("an earlier start"));
         leave(&folder, &Run { by_init: false, pid: i32::MAX, ..run.clone() });

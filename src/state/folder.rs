@@ -1,4 +1,4 @@
-//! A folder whose content nobody else can change, and which nobody else can replace: each step
+//! A folder whose content no other user can change, and which no other user can replace: each step
 //! of the path is checked, and no symbolic link is followed.
 
 use std::fmt;
@@ -35,7 +35,7 @@ enum AfterCrash {
 }
 
 #[derive(Debug)]
-pub struct Folder {
+pub(crate) struct Folder {
     folder: OwnedFd,
     owner: Uid,
     /// Whether this process has made the folder, so that nothing is in it yet.
@@ -44,7 +44,7 @@ pub struct Folder {
 
 /// Why a folder cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
+pub(crate) enum Refused {
     Errno(Errno),
     /// The folder, or one on the way to it, belongs to this uid.
     Foreign(u32),
@@ -71,12 +71,22 @@ impl fmt::Display for Refused {
     }
 }
 
+impl Refused {
+    /// Whether other users may have a hand in what is in the folder.
+    pub(crate) fn is_of_others(&self) -> bool {
+        match self {
+            Refused::Foreign(_) | Refused::Open => true,
+            Refused::Errno(errno) => [Errno::ELOOP, Errno::ENOTDIR].contains(errno),
+        }
+    }
+}
+
 impl Folder {
     /// Opens a folder of one of these users for reading.
     ///
     /// # Errors
     /// The folder does not exist, or others may change it.
-    pub fn open(path: &Path, users: &[Uid]) -> Result<Folder, Refused> {
+    pub(crate) fn open(path: &Path, users: &[Uid]) -> Result<Folder, Refused> {
         Folder::at(path, users, false)
     }
 
@@ -85,7 +95,7 @@ impl Folder {
     ///
     /// # Errors
     /// As for open(2).
-    pub fn shared(path: &Path) -> Result<Folder, Errno> {
+    pub(crate) fn shared(path: &Path) -> Result<Folder, Errno> {
         let folder = openat(AT_FDCWD, path, OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
         let owner = Uid::from_raw(fstat(&folder)?.st_uid);
         Ok(Folder { folder, owner, is_new: false })
@@ -96,7 +106,7 @@ impl Folder {
     ///
     /// # Errors
     /// The folder cannot be made, or others may change it.
-    pub fn make(path: &Path) -> Result<Folder, Refused> {
+    pub(crate) fn make(path: &Path) -> Result<Folder, Refused> {
         let folder = Folder::at(path, &[Uid::effective()], true)?;
         if !folder.is_new {
             FILES.iter().try_for_each(|name| folder.clear(name))?;
@@ -145,19 +155,19 @@ impl Folder {
     }
 
     /// Whether this process has made the folder, so that nothing is in it yet.
-    pub fn is_new(&self) -> bool {
+    pub(crate) fn is_new(&self) -> bool {
         self.is_new
     }
 
     /// The user to whom the folder belongs.
-    pub fn owner(&self) -> Uid {
+    pub(crate) fn owner(&self) -> Uid {
         self.owner
     }
 
     /// Whether the folder lies on the same mount as the root folder. A container has a root
-    /// mount of its own, so nobody outside can write there; any other mount may be in several
+    /// mount of its own, so no process outside can write there; any other mount may be in several
     /// containers.
-    pub fn is_of_root(&self) -> bool {
+    pub(crate) fn is_of_root(&self) -> bool {
         let mount = mount::of(&self.folder);
         mount.is_some() && mount == mount::of_root()
     }
@@ -168,7 +178,7 @@ impl Folder {
     ///
     /// # Errors
     /// As for open(2), write(2) and rename(2).
-    pub fn write(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Errno> {
+    pub(crate) fn write(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Errno> {
         self.replace(None, name, mode, AfterCrash::Nothing, |file| file.write_all(bytes))
     }
 
@@ -177,7 +187,7 @@ impl Folder {
     ///
     /// # Errors
     /// As for [`Folder::write`], and chown(2).
-    pub fn write_for(
+    pub(crate) fn write_for(
         &self,
         owner: Option<(Uid, Gid)>,
         name: &str,
@@ -192,7 +202,7 @@ impl Folder {
     ///
     /// # Errors
     /// As for [`Folder::write`], and fsync(2).
-    pub fn write_through(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Errno> {
+    pub(crate) fn write_through(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Errno> {
         self.replace(None, name, mode, AfterCrash::OldOrNew, |file| {
             file.write_all(bytes)?;
             file.sync_all()
@@ -231,7 +241,7 @@ impl Folder {
         written
     }
 
-    /// Gives the new file its name. Where an old file has that name, the two exchange theirs, and
+    /// Gives the new file its name. If an old file has that name, the two exchange theirs, and
     /// the old one is removed: to replace it would make ext4 and btrfs write the new text to the
     /// disk at once, and a busy disk would hold up the start for milliseconds.
     fn exchange(&self, new: &str, name: &str) -> Result<(), Errno> {
@@ -243,6 +253,11 @@ impl Folder {
             // There is no old file, or the file system cannot exchange names.
             Err(_) => renameat(&self.folder, new, &self.folder, name),
         }
+    }
+
+    /// Removes a file, as far as that is possible.
+    pub(crate) fn remove(&self, name: &str) {
+        let _ = unlinkat(&self.folder, name, UnlinkatFlags::NoRemoveDir);
     }
 
     /// Makes sure that nothing but a file of ours has this name.
@@ -269,7 +284,7 @@ impl Folder {
     ///
     /// # Errors
     /// As for open(2) and read(2); EINVAL if it is not a regular file of the owner's.
-    pub fn read(&self, name: &str) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, Errno> {
         self.read_if(name, &[self.owner], LONGEST, |_| Ok(())).map(|(bytes, _)| bytes)
     }
 
@@ -277,18 +292,18 @@ impl Folder {
     ///
     /// # Errors
     /// As for [`Folder::read`], and EXDEV if the file is mounted there from elsewhere.
-    pub fn read_in_place(&self, name: &str) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn read_in_place(&self, name: &str) -> Result<Vec<u8>, Errno> {
         let is_here = |file: &OwnedFd| mount::of(file) == mount::of(&self.folder);
         let check = |file: &OwnedFd| if is_here(file) { Ok(()) } else { Err(Errno::EXDEV) };
         self.read_if(name, &[self.owner], LONGEST_OF_OTHERS, check).map(|(bytes, _)| bytes)
     }
 
     /// The first `longest` bytes, and the permissions, of a file that belongs to one of these
-    /// users and that nobody else may change.
+    /// users and that no other user may change.
     ///
     /// # Errors
     /// As for [`Folder::read`].
-    pub fn read_of(&self, name: &str, users: &[Uid], longest: u64) -> Result<(Vec<u8>, u32), Errno> {
+    pub(crate) fn read_of(&self, name: &str, users: &[Uid], longest: u64) -> Result<(Vec<u8>, u32), Errno> {
         self.read_if(name, users, longest, |_| Ok(()))
     }
 
@@ -324,14 +339,14 @@ fn kind(status: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT
 }
 
-/// Whether this is a regular file of the owner's that nobody else may change.
+/// Whether this is a regular file of the owner's that no other user may change.
 fn is_file_of(status: &FileStat, owner: Uid) -> bool {
     kind(status) == SFlag::S_IFREG
         && Uid::from_raw(status.st_uid) == owner
         && status.st_mode & OTHERS_WRITE == 0
 }
 
-/// Whether nobody else uses the folder, so that its mode may be changed.
+/// Whether no other user uses the folder, so that its mode may be changed.
 fn holds_only_ours(folder: &OwnedFd) -> bool {
     let Ok(mut entries) = folder.try_clone().map_err(drop).and_then(|fd| Dir::from_fd(fd).map_err(drop))
     else {
@@ -356,7 +371,7 @@ fn check(status: &FileStat, users: &[Uid], is_last: bool) -> Result<(), Refused>
     if !is_known {
         return Err(Refused::Foreign(status.st_uid));
     }
-    // In a folder with the sticky bit, nobody can move what belongs to another user.
+    // In a folder with the sticky bit, no user can move what belongs to another one.
     let others = status.st_mode & OTHERS_WRITE != 0 && (is_last || status.st_mode & STICKY == 0);
     if others { Err(Refused::Open) } else { Ok(()) }
 }

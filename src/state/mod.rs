@@ -3,20 +3,22 @@
 //! holds secrets, is left.
 //!
 //! Other containers may share a folder, a PID namespace or an IPC namespace with this one, and
-//! marks of origin in a state can be copied. So a state counts as a whole only if nobody
+//! marks of origin in a state can be copied. So a state counts as a whole only if no process
 //! outside this container can have written it: on the container's own root mount (`folder`,
 //! `mount`), or in PID 1 (`pid1`). Of any other state, only the `harmless` variables are taken.
 
-pub mod find;
-pub mod folder;
-pub mod harmless;
+pub(crate) mod find;
+pub(crate) mod folder;
+pub(crate) mod harmless;
 pub mod mount;
-pub mod pid1;
-pub mod preparation;
-pub mod run;
+pub(crate) mod phase;
+pub(crate) mod pid1;
+pub(crate) mod preparation;
+pub(crate) mod run;
 
 use std::path::{Path, PathBuf};
 
+use crate::env_plugin::{DECISION_FILE, LIBRARY_FILE};
 use crate::facts::identity::namespace;
 pub use crate::facts::state::FOLDER;
 use nix::unistd::Uid;
@@ -26,8 +28,10 @@ pub const ENV_SH: &str = "env.sh";
 pub const NCCL_CONF: &str = "nccl.conf";
 pub const PLAN: &str = "plan.json";
 pub const FACTS: &str = "facts.json";
+/// What a start is at that is under way.
+pub const PHASE: &str = "phase.json";
 /// The names of all files of a state.
-pub const FILES: [&str; 4] = [ENV_SH, NCCL_CONF, PLAN, FACTS];
+pub const FILES: [&str; 7] = [ENV_SH, NCCL_CONF, PLAN, FACTS, LIBRARY_FILE, DECISION_FILE, PHASE];
 
 /// The places besides the state where the variables are put, for programs that know nothing of
 /// a state.

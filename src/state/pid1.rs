@@ -1,4 +1,4 @@
-//! What PID 1 holds of the start, if it is our own init: memory that nobody can change (see
+//! What PID 1 holds of the start, if it is our own init: memory that no process can change (see
 //! `init::sealed`). It is the one witness that no mount can hide.
 
 use std::fs::{self, File, OpenOptions};
@@ -13,10 +13,10 @@ use nix::unistd::Uid;
 use super::run::{self, Run};
 
 /// The name of that memory.
-pub const NAME: &str = "rdma-init-state";
+pub(crate) const NAME: &str = "rdma-init-state";
 
 /// With these seals, nothing can change the memory.
-pub const SEALS: SealFlag = SealFlag::F_SEAL_SEAL
+pub(crate) const SEALS: SealFlag = SealFlag::F_SEAL_SEAL
     .union(SealFlag::F_SEAL_SHRINK)
     .union(SealFlag::F_SEAL_GROW)
     .union(SealFlag::F_SEAL_WRITE);
@@ -29,7 +29,7 @@ const FOLDER: &str = "/proc/1/fd";
 /// What PID 1 answers.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// The state that this container's start has left, and the user of PID 1.
     Left(Box<Run>, Uid),
     /// PID 1 is our init, and its start has left nothing, or is not done.
@@ -42,7 +42,7 @@ pub enum Answer {
 }
 
 /// Asks PID 1 for the state of the start.
-pub fn ask() -> Answer {
+pub(crate) fn ask() -> Answer {
     if std::process::id() == 1 || !is_our_init() {
         return Answer::Silent;
     }
@@ -84,7 +84,7 @@ fn read(path: &Path) -> Option<(Run, Uid)> {
 }
 
 /// Whether nothing can change this memory any more.
-pub fn is_sealed(memory: &File) -> bool {
+pub(crate) fn is_sealed(memory: &File) -> bool {
     let seals = fcntl(memory, FcntlArg::F_GET_SEALS).unwrap_or_default();
     SealFlag::from_bits_truncate(seals).contains(SEALS)
 }

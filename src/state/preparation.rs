@@ -6,13 +6,13 @@ use crate::facts::identity::{age, started};
 use crate::facts::reader::of_kernel;
 
 /// How long ago PID 1 was started, if it is rdma-init.
-pub fn age_of_our_init() -> Option<Duration> {
+pub(crate) fn age_of_our_init() -> Option<Duration> {
     started(1).and_then(age).filter(|_| is_by_us()).map(Duration::from_secs)
 }
 
 /// Whether PID 1 is rdma-init, and its child is not the command yet, or does not exist yet.
 /// `None` if /proc does not show the children of PID 1.
-pub fn is_under_way() -> Option<bool> {
+pub(crate) fn is_under_way() -> Option<bool> {
     if !is_by_us() {
         return Some(false);
     }
@@ -22,7 +22,7 @@ pub fn is_under_way() -> Option<bool> {
 }
 
 /// Whether PID 1 shows itself as rdma-init.
-pub fn is_by_us() -> bool {
+pub(crate) fn is_by_us() -> bool {
     name("1").is_some() && name("1") == name("self") && std::process::id() != 1
 }
 

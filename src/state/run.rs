@@ -6,12 +6,14 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
+use crate::env_plugin::answer::MARKER;
 use crate::facts::environment::Filled;
 use crate::facts::identity::{Identity, started};
 use crate::facts::secret::is_secret;
 use crate::finding::Source;
 use crate::json;
-use crate::plan::{Outcome, Plan, SCHEMA, Setting};
+use crate::libraries::nccl::env_plugin::VARIABLE;
+use crate::plan::{Plan, SCHEMA, Setting, SettingOutcome};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -39,7 +41,7 @@ pub struct Run {
 }
 
 /// Names and values.
-pub type Variables = IndexMap<String, String>;
+pub(crate) type Variables = IndexMap<String, String>;
 
 /// Why a variable has its value, as in a [`Setting`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +65,16 @@ impl Run {
     /// As [`Run::of`], but with secrets, for a process that holds the plan itself.
     pub fn with_secrets(plan: &Plan) -> Run {
         Run { filled: plan.filled().map(owned).collect(), ..Run::of(plan) }
+    }
+
+    /// The env plugin that NCCL asks, if it is ours.
+    pub fn env_plugin(&self) -> Option<&str> {
+        self.filled.get(VARIABLE).filter(|_| self.filled.contains_key(MARKER)).map(String::as_str)
+    }
+
+    /// How many variables were filled in, besides those that lead NCCL to the env plugin.
+    pub fn decided(&self) -> usize {
+        self.filled.len() - if self.env_plugin().is_some() { 2 } else { 0 }
     }
 
     /// All variables that concern NCCL and that the command got.
@@ -99,7 +111,7 @@ fn owned((name, value): (&str, &str)) -> (String, String) {
 }
 
 fn reasons(settings: &[Setting]) -> IndexMap<String, Reason> {
-    let own = settings.iter().filter(|setting| setting.outcome == Outcome::Filled);
+    let own = settings.iter().filter(|setting| setting.outcome == SettingOutcome::Filled);
     own.filter(|setting| setting.source != Source::Configuration)
         .map(|Setting { variable, source, rule, .. }| {
             (variable.clone(), Reason { source: source.clone(), rule: rule.to_string() })
@@ -125,7 +137,7 @@ const MOST_VARIABLES: usize = 1024;
 
 /// # Errors
 /// A sentence: the text is not a document of this kind.
-pub fn parse(text: &[u8]) -> Result<Run, String> {
+pub(crate) fn parse(text: &[u8]) -> Result<Run, String> {
     let kept: Kept = json::read(text).map_err(|error| format!("it is not a plan: {error}"))?;
     match kept.run {
         _ if kept.schema != SCHEMA => Err(format!("its schema is {:?}, not {SCHEMA:?}", kept.schema)),
@@ -184,12 +196,12 @@ mod tests {
             at_start: false,
         };
         let settings = vec![
-            setting("A", Outcome::Filled, Source::Facts),
-            setting("B", Outcome::Filled, Source::Configuration),
-            setting("C", Outcome::User, Source::Environment),
-            Setting { value: None, ..setting("D", Outcome::Unset, Source::Facts) },
+            setting("A", SettingOutcome::Filled, Source::Facts),
+            setting("B", SettingOutcome::Filled, Source::Configuration),
+            setting("C", SettingOutcome::User, Source::Environment),
+            Setting { value: None, ..setting("D", SettingOutcome::Unset, Source::Facts) },
         ];
-        let filled = settings.iter().filter(|setting| setting.outcome == Outcome::Filled);
+        let filled = settings.iter().filter(|setting| setting.outcome == SettingOutcome::Filled);
         let run = Run {
             filled: filled.map(|setting| (setting.variable.clone(), "1".to_owned())).collect(),
             reasons: reasons(&settings),

@@ -1,7 +1,9 @@
 //! Replacing this process by the command.
 
 use std::ffi::{CStr, CString, OsStr};
+use std::fs::{self, Metadata, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -10,18 +12,37 @@ use nix::libc;
 /// A command with everything that `execve` needs, laid out in advance: to execute it allocates
 /// nothing, so that this also works in a signal handler.
 #[derive(Debug)]
-pub struct Image {
-    candidates: Vec<CString>,
+pub struct PreparedExec {
+    candidates: Vec<ExecCandidate>,
     _arguments: Vec<CString>,
+    /// All entries; the token and [`KEPT_VARIABLE`] are among them.
     _environment: Vec<CString>,
     argv: Vec<*const libc::c_char>,
     shell_argv: Vec<*const libc::c_char>,
     envp: Vec<*const libc::c_char>,
+    /// The environment of this very program, which may have the token.
+    own_envp: Vec<*const libc::c_char>,
 }
 
-/// The secret by which two nodes of a self-test know each other. It is for rdma-init alone, so
-/// the command does not get it.
+/// A file that is tried.
+#[derive(Debug)]
+struct ExecCandidate {
+    file: CString,
+    /// Whether it is this very program.
+    is_own: bool,
+}
+
+/// The secret by which the nodes of a test know each other. It is for rdma-init alone, so no other
+/// command gets it.
 pub const TOKEN_VARIABLE: &str = "RDMA_INIT_TOKEN";
+
+/// Tells a command, and what it starts, that [`TOKEN_VARIABLE`] was taken out of its environment.
+pub(crate) const KEPT_VARIABLE: &str = "RDMA_INIT_KEPT_TOKEN";
+
+const KEPT: &CStr = c"RDMA_INIT_KEPT_TOKEN=1";
+
+/// The kernel shows here the file that this process was started from.
+const OWN: &str = "/proc/self/exe";
 
 /// The program with which `execvp` runs a file that the kernel does not recognise.
 const SHELL: &CStr = c"/bin/sh";
@@ -29,14 +50,19 @@ const SHELL: &CStr = c"/bin/sh";
 /// Where `execvp` looks when there is no `PATH` (glibc's `_CS_PATH`).
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 
-impl Image {
+impl PreparedExec {
     /// `arguments[0]` is the command: a path when it has a slash, otherwise
     /// looked up in the `PATH` of `environment`, as execvp(3) does. The command gets that
-    /// environment without [`TOKEN_VARIABLE`].
-    pub fn new(arguments: Vec<CString>, mut environment: Vec<CString>) -> Image {
-        environment.retain(|entry| !is_of(TOKEN_VARIABLE, entry));
+    /// environment without [`TOKEN_VARIABLE`], unless it is this very program, which takes the
+    /// token out again before it starts anything else.
+    pub fn new(arguments: Vec<CString>, mut environment: Vec<CString>) -> PreparedExec {
+        let is_token = |entry: &CString| is_of(TOKEN_VARIABLE, entry);
+        let has_token = environment.iter().any(is_token);
+        if has_token {
+            environment.retain(|entry| !is_of(KEPT_VARIABLE, entry));
+        }
         let candidates = match arguments.first() {
-            Some(command) => candidates(command, &environment),
+            Some(command) => candidates(command, &environment, has_token),
             None => Vec::new(),
         };
         let mut argv: Vec<_> = arguments.iter().map(|a| a.as_ptr()).collect();
@@ -48,14 +74,25 @@ impl Image {
         if argv.len() == 1 {
             shell_argv.push(std::ptr::null());
         }
-        let mut envp: Vec<_> = environment.iter().map(|e| e.as_ptr()).collect();
-        envp.push(std::ptr::null());
-        Image { candidates, _arguments: arguments, _environment: environment, argv, shell_argv, envp }
+        let all = environment.iter().map(|entry| entry.as_ptr());
+        let own_envp: Vec<_> = all.chain([std::ptr::null()]).collect();
+        let others = environment.iter().filter(|entry| !is_token(entry)).map(|entry| entry.as_ptr());
+        let kept = has_token.then_some(KEPT.as_ptr());
+        let envp: Vec<_> = others.chain(kept).chain([std::ptr::null()]).collect();
+        PreparedExec {
+            candidates,
+            _arguments: arguments,
+            _environment: environment,
+            argv,
+            shell_argv,
+            envp,
+            own_envp,
+        }
     }
 
     /// The files that are tried, in order.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.candidates.iter().map(|file| Path::new(OsStr::from_bytes(file.to_bytes())))
+        self.candidates.iter().map(|candidate| Path::new(OsStr::from_bytes(candidate.file.to_bytes())))
     }
 
     /// Tries every candidate; returns only when none could be run, with the
@@ -65,10 +102,11 @@ impl Image {
         let mut denied = false;
         let mut last = Errno::ENOENT;
         for candidate in &self.candidates {
-            let path = candidate.as_ptr();
-            // SAFETY: all pointers lead to C strings that `self` owns, and both
+            let path = candidate.file.as_ptr();
+            let envp = if candidate.is_own { &self.own_envp } else { &self.envp };
+            // SAFETY: all pointers lead to C strings that `self` owns or that are static, and both
             // arrays end with a null pointer.
-            unsafe { libc::execve(path, self.argv.as_ptr(), self.envp.as_ptr()) };
+            unsafe { libc::execve(path, self.argv.as_ptr(), envp.as_ptr()) };
             last = Errno::last();
             if last == Errno::ENOEXEC {
                 self.shell_argv[1] = path;
@@ -94,7 +132,29 @@ fn is_of(variable: &str, entry: &CStr) -> bool {
     entry.to_bytes().strip_prefix(variable.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
 }
 
-fn candidates(command: &CStr, environment: &[CString]) -> Vec<CString> {
+/// The files that are tried. `tells_own`: whether it matters which of them is this program.
+fn candidates(command: &CStr, environment: &[CString], tells_own: bool) -> Vec<ExecCandidate> {
+    let own = if tells_own { own_file() } else { None };
+    let candidate = |file: CString| {
+        // A user who can put another file in its place before it is executed decides as well what
+        // rdma-init is in this container.
+        let found = own.as_ref().and_then(|_| fs::metadata(OsStr::from_bytes(file.to_bytes())).ok());
+        let is_own = own.as_ref().zip(found.as_ref()).is_some_and(|(own, found)| is_same_file(own, found));
+        ExecCandidate { file, is_own }
+    };
+    files(command, environment).into_iter().map(candidate).collect()
+}
+
+/// The file that this process was started from, even if its name is gone.
+fn own_file() -> Option<Metadata> {
+    OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(OWN).ok()?.metadata().ok()
+}
+
+fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+fn files(command: &CStr, environment: &[CString]) -> Vec<CString> {
     let command = command.to_bytes();
     if command.is_empty() {
         return Vec::new();
@@ -128,23 +188,59 @@ mod tests {
     #[test]
     fn a_bare_name_is_looked_up_in_path_and_a_path_is_not() {
         let environment = [c("PATH=/a::/b"), c("PATH=/never")];
-        assert_eq!(candidates(&c("x"), &environment), [c("/a/x"), c("x"), c("/b/x")]);
-        assert_eq!(candidates(&c("./x"), &environment), [c("./x")]);
-        assert_eq!(candidates(&c("x"), &[]), [c("/bin/x"), c("/usr/bin/x")]);
-        assert!(candidates(&c(""), &environment).is_empty());
+        assert_eq!(files(&c("x"), &environment), [c("/a/x"), c("x"), c("/b/x")]);
+        assert_eq!(files(&c("./x"), &environment), [c("./x")]);
+        assert_eq!(files(&c("x"), &[]), [c("/bin/x"), c("/usr/bin/x")]);
+        assert!(files(&c(""), &environment).is_empty());
+    }
+
+    fn texts(pointers: &[*const libc::c_char]) -> Vec<&str> {
+        let strings = pointers.iter().take_while(|pointer| !pointer.is_null());
+        // SAFETY: each pointer leads to a C string of an image that the test still has.
+        strings.map(|pointer| unsafe { CStr::from_ptr(*pointer) }.to_str().unwrap()).collect()
     }
 
     #[test]
-    fn the_token_is_not_the_command_s() {
+    fn the_token_is_not_the_command_s_unless_it_is_this_program() {
         let environment = ["RDMA_INIT_TOKEN=hunter2", "RDMA_INIT_TOKENS=1", "RDMA_INIT_TOKEN", "A=1"];
-        let image = Image::new(vec![c("x")], environment.map(c).to_vec());
-        assert_eq!(image._environment, ["RDMA_INIT_TOKENS=1", "RDMA_INIT_TOKEN", "A=1"].map(c));
-        assert_eq!(image.envp.len(), 4);
+        let own = std::env::current_exe().unwrap().into_os_string().into_string().unwrap();
+        let image = PreparedExec::new(vec![c(&own)], environment.map(c).to_vec());
+        assert!(image.candidates[0].is_own);
+        assert_eq!(texts(&image.own_envp), environment);
+        assert_eq!(
+            texts(&image.envp),
+            ["RDMA_INIT_TOKENS=1", "RDMA_INIT_TOKEN", "A=1", "RDMA_INIT_KEPT_TOKEN=1"]
+        );
+        // A copy is another file, whatever it is called; and so is a shell.
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("rdma-init");
+        fs::write(&copy, "").unwrap();
+        for other in [copy.to_str().unwrap(), "/bin/sh", "/no/such"] {
+            let image = PreparedExec::new(vec![c(other)], environment.map(c).to_vec());
+            assert!(!image.candidates[0].is_own, "{other}");
+        }
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        let image = PreparedExec::new(vec![c(link.to_str().unwrap())], environment.map(c).to_vec());
+        assert!(image.candidates[0].is_own);
+    }
+
+    #[test]
+    fn a_command_without_a_token_gets_no_more_than_it_had() {
+        let of = |environment: &[&str]| {
+            let image = PreparedExec::new(vec![c("x")], environment.iter().map(|entry| c(entry)).collect());
+            texts(&image.envp).join(" ")
+        };
+        assert_eq!(of(&["A=1"]), "A=1");
+        // The mark of an rdma-init outside of this one stays, and does not double.
+        assert_eq!(of(&["RDMA_INIT_KEPT_TOKEN=1", "A=1"]), "RDMA_INIT_KEPT_TOKEN=1 A=1");
+        let both = ["RDMA_INIT_KEPT_TOKEN=1", "RDMA_INIT_TOKEN=hunter2", "A=1"];
+        assert_eq!(of(&both), "A=1 RDMA_INIT_KEPT_TOKEN=1");
     }
 
     #[test]
     fn missing_and_denied_are_told_apart() {
-        let run = |command: &str| Image::new(vec![c(command)], vec![c("PATH=/nowhere")]).exec();
+        let run = |command: &str| PreparedExec::new(vec![c(command)], vec![c("PATH=/nowhere")]).exec();
         assert_eq!(run("no-such-command"), Errno::ENOENT);
         assert_eq!(run("/no/such/command"), Errno::ENOENT);
         assert_eq!(run("/"), Errno::EACCES);

@@ -9,6 +9,8 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{ForkResult, Pid, fork, pipe2, read, write};
 
+use super::children;
+
 /// Forks and runs `child` in the new process, which exits with its result.
 ///
 /// The caller is single-threaded (this program starts no thread before the
@@ -16,10 +18,13 @@ use nix::unistd::{ForkResult, Pid, fork, pipe2, read, write};
 ///
 /// # Errors
 /// EAGAIN or ENOMEM when the kernel cannot make another process.
-pub fn spawn(child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
+pub(crate) fn spawn(child: impl FnOnce() -> i32) -> Result<Pid, Errno> {
     // SAFETY: no other thread exists that could hold a lock in the child.
     match unsafe { fork() }? {
-        ForkResult::Parent { child } => Ok(child),
+        ForkResult::Parent { child } => {
+            children::started(child);
+            Ok(child)
+        }
         ForkResult::Child => exit_now(child()),
     }
 }
@@ -29,16 +34,28 @@ unsafe extern "C" {
     fn _Fork() -> libc::pid_t;
 }
 
-/// Runs `work` in a process of its own, and returns its answer. `None` if there is no answer
-/// within this time, and the process is then killed; or if the process crashed or could not be
-/// started.
+/// Why a process of its own has given no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// The process, or the pipe to it, could not be made.
+    NotStarted(Errno),
+    /// The process ended without an answer.
+    Ended,
+    /// The time was up.
+    InTime,
+}
+
+/// Runs `work` in a process of its own, and returns its answer.
 ///
 /// It can also be used in a signal handler, if `work` does only what signal-safety(7) allows.
-pub fn within(time: Duration, work: impl FnOnce() -> u8) -> Option<u8> {
-    let (here, there) = pipe2(OFlag::O_CLOEXEC).ok()?;
+///
+/// # Errors
+/// There is no answer within this time, and the process is then killed; or for another reason.
+pub(crate) fn within(time: Duration, work: impl FnOnce() -> u8) -> Result<u8, NoAnswer> {
+    let (here, there) = pipe2(OFlag::O_CLOEXEC).map_err(NoAnswer::NotStarted)?;
     // SAFETY: no other thread exists, and the caller vouches for `work` in a handler.
     let child = match unsafe { _Fork() } {
-        -1 => return None,
+        -1 => return Err(NoAnswer::NotStarted(Errno::last())),
         0 => {
             let _ = write(&there, &[work()]);
             exit_now(0)
@@ -47,41 +64,41 @@ pub fn within(time: Duration, work: impl FnOnce() -> u8) -> Option<u8> {
     };
     drop(there);
     let answer = answer(&here, Instant::now() + time);
-    if answer.is_none() {
+    if answer.is_err() {
         let _ = super::signals::kill(child, libc::SIGKILL);
     }
-    // A process that hangs in the kernel is not waited for; whoever adopts orphans reaps it.
-    wait(child, if answer.is_some() { 0 } else { libc::WNOHANG });
+    // A process that hangs in the kernel is not waited for; the process that adopts orphans reaps it.
+    wait(child, if answer.is_ok() { 0 } else { libc::WNOHANG });
     answer
 }
 
 /// What is written to the other end of the pipe, until that is closed or the time is up.
-fn answer(pipe: &OwnedFd, until: Instant) -> Option<u8> {
+fn answer(pipe: &OwnedFd, until: Instant) -> Result<u8, NoAnswer> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         // Rounded up, so that the wait does not end just before the time.
         let left = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
         let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
         match poll(&mut fds, left) {
-            Ok(0) => return None,
+            Ok(0) => return Err(NoAnswer::InTime),
             Ok(_) => {
                 let mut byte = [0];
-                return (read(pipe, &mut byte) == Ok(1)).then_some(byte[0]);
+                return if read(pipe, &mut byte) == Ok(1) { Ok(byte[0]) } else { Err(NoAnswer::Ended) };
             }
             Err(Errno::EINTR) => {}
-            Err(_) => return None,
+            Err(errno) => return Err(NoAnswer::NotStarted(errno)),
         }
     }
 }
 
 /// Ends the process without running libc's exit handlers.
-pub fn exit_now(code: i32) -> ! {
+pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: _exit(2) has no preconditions.
     unsafe { libc::_exit(code) }
 }
 
 /// For a process that PID 1 has given up on: sleeps until the kill comes.
-pub fn wait_to_be_killed() -> ! {
+pub(crate) fn wait_to_be_killed() -> ! {
     loop {
         nix::unistd::pause();
     }
@@ -89,14 +106,14 @@ pub fn wait_to_be_killed() -> ! {
 
 /// How a reaped process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub(crate) enum Ended {
     Exited(i32),
     Killed(i32),
 }
 
 /// What the kernel says about our children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reaped {
+pub(crate) enum Reaped {
     Ended(Pid, Ended),
     /// Stopped by this signal, by job control for example.
     Stopped(Pid, i32),
@@ -111,13 +128,13 @@ pub enum Reaped {
 ///
 /// nix's `waitpid` would not do: it has no name for real-time signals, and loses the status of
 /// a process that one of them killed.
-pub fn reap(stops: bool) -> Reaped {
+pub(crate) fn reap(stops: bool) -> Reaped {
     // WNOHANG because the loop that calls this waits for signals, not for children.
     wait(ANY, libc::WNOHANG | if stops { libc::WUNTRACED } else { 0 })
 }
 
 /// As [`reap`], but `look` sees the process first, while the kernel still knows it.
-pub fn reap_after(stops: bool, look: impl FnOnce(Pid)) -> Reaped {
+pub(crate) fn reap_after(stops: bool, look: impl FnOnce(Pid)) -> Reaped {
     let stopped = if stops { libc::WSTOPPED } else { 0 };
     let options = libc::WEXITED | stopped | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: the place is valid for the call, which fills it or leaves it zeroed; then the
@@ -138,13 +155,13 @@ pub fn reap_after(stops: bool, look: impl FnOnce(Pid)) -> Reaped {
 }
 
 /// Waits until a process has ended, and reaps it.
-pub fn wait_and_reap() -> Reaped {
+pub(crate) fn wait_and_reap() -> Reaped {
     wait(ANY, 0)
 }
 
 /// Reaps this child alone, if it has ended. `Childless` if it is not our child, or was reaped
 /// already.
-pub fn reap_child(child: Pid) -> Reaped {
+pub(crate) fn reap_child(child: Pid) -> Reaped {
     wait(child, libc::WNOHANG)
 }
 
@@ -161,9 +178,11 @@ fn wait(which: Pid, options: i32) -> Reaped {
             (-1, _) if Errno::last() == Errno::EINTR => {}
             (-1, _) => return Reaped::Childless,
             (_, pid) if libc::WIFEXITED(status) => {
+                children::reaped(pid);
                 return Reaped::Ended(pid, Ended::Exited(libc::WEXITSTATUS(status)));
             }
             (_, pid) if libc::WIFSIGNALED(status) => {
+                children::reaped(pid);
                 return Reaped::Ended(pid, Ended::Killed(libc::WTERMSIG(status)));
             }
             (_, pid) if libc::WIFSTOPPED(status) => return Reaped::Stopped(pid, libc::WSTOPSIG(status)),
@@ -179,10 +198,10 @@ mod tests {
     #[test]
     fn an_answer_comes_from_another_process_and_in_time() {
         let own = std::process::id();
-        assert_eq!(within(Duration::from_secs(30), || u8::from(std::process::id() != own)), Some(1));
-        assert_eq!(within(Duration::from_secs(30), || exit_now(0)), None);
+        assert_eq!(within(Duration::from_secs(30), || u8::from(std::process::id() != own)), Ok(1));
+        assert_eq!(within(Duration::from_secs(30), || exit_now(0)), Err(NoAnswer::Ended));
         let started = Instant::now();
-        assert_eq!(within(Duration::from_millis(50), || wait_to_be_killed()), None);
+        assert_eq!(within(Duration::from_millis(50), || wait_to_be_killed()), Err(NoAnswer::InTime));
         assert!(started.elapsed() >= Duration::from_millis(50));
     }
 }

@@ -13,11 +13,11 @@ use nix::sys::stat::{Mode, fstat};
 use nix::sys::uio::pread;
 use nix::unistd::{ftruncate, write};
 
-use super::fork::within;
+use super::fork::{NoAnswer, within};
 
 /// The longest time by which the write may delay the end of the container, when the disk or
 /// server of the file does not answer.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A text and its file, laid out in advance: to write it allocates nothing, so that this also
 /// works in a signal handler.
@@ -29,7 +29,7 @@ pub struct LastWords {
 }
 
 /// Which file may get the text. A file with several names never gets it: one of the names may
-/// be somebody else's.
+/// another program's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// The file that the kubelet mounts for this purpose: its content may be overwritten. If it does not exist,
@@ -48,11 +48,15 @@ const NOT_FOR_THIS: u8 = 255;
 
 /// Why the text is not in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotWritten {
+pub enum LastWordsError {
     #[error("{0}")]
     Errno(#[from] Errno),
     #[error("it took longer than {PATIENCE:?}")]
     InTime,
+    #[error("the process that writes it could not be started: {0}")]
+    NotStarted(Errno),
+    #[error("the process that writes it ended before it had written anything")]
+    Ended,
     #[error("it is no regular file of one name, or has another text than one of rdma-init, which stays")]
     NotForThis,
 }
@@ -68,25 +72,28 @@ impl LastWords {
     /// may hang.
     ///
     /// # Errors
-    /// What open(2) or write(2) said, that this is not a file to write to, or that it took
-    /// longer than [`PATIENCE`]. A symbolic link gives ELOOP.
-    pub fn leave(&self) -> Result<(), NotWritten> {
+    /// What open(2) or write(2) said, that this is not a file to write to, that it took
+    /// longer than [`PATIENCE`], or that there was no process to do it. A symbolic link gives
+    /// ELOOP.
+    pub fn leave(&self) -> Result<(), LastWordsError> {
         let answer = within(PATIENCE, || match self.write() {
             Ok(()) => 0,
-            Err(NotWritten::Errno(errno)) => u8::try_from(errno as i32).unwrap_or(NOT_FOR_THIS),
-            Err(NotWritten::NotForThis | NotWritten::InTime) => NOT_FOR_THIS,
+            Err(LastWordsError::Errno(errno)) => u8::try_from(errno as i32).unwrap_or(NOT_FOR_THIS),
+            Err(_) => NOT_FOR_THIS,
         });
         match answer {
-            Some(0) => Ok(()),
-            Some(NOT_FOR_THIS) => Err(NotWritten::NotForThis),
-            Some(number) => Err(NotWritten::Errno(Errno::from_raw(number.into()))),
-            None => Err(NotWritten::InTime),
+            Ok(0) => Ok(()),
+            Ok(NOT_FOR_THIS) => Err(LastWordsError::NotForThis),
+            Ok(number) => Err(LastWordsError::Errno(Errno::from_raw(number.into()))),
+            Err(NoAnswer::InTime) => Err(LastWordsError::InTime),
+            Err(NoAnswer::Ended) => Err(LastWordsError::Ended),
+            Err(NoAnswer::NotStarted(errno)) => Err(LastWordsError::NotStarted(errno)),
         }
     }
 
-    fn write(&self) -> Result<(), NotWritten> {
+    fn write(&self) -> Result<(), LastWordsError> {
         // A FIFO without a reader must not make the end hang. A symbolic link is not followed:
-        // whoever made it must not choose the file that is written.
+        // the process that made it must not choose the file that is written.
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let flags = match self.file {
             FileKind::OfKubelet => flags | OFlag::O_WRONLY,
@@ -97,16 +104,16 @@ impl LastWords {
             file => file?,
         };
         if !self.may_replace(&file)? {
-            return Err(NotWritten::NotForThis);
+            return Err(LastWordsError::NotForThis);
         }
         ftruncate(&file, 0)?;
         let mut left = &self.text[..];
         while !left.is_empty() {
             match write(&file, left) {
-                Ok(0) => return Err(NotWritten::Errno(Errno::EIO)),
+                Ok(0) => return Err(LastWordsError::Errno(Errno::EIO)),
                 Ok(written) => left = &left[written.min(left.len())..],
                 Err(Errno::EINTR) => {}
-                Err(errno) => return Err(NotWritten::Errno(errno)),
+                Err(errno) => return Err(LastWordsError::Errno(errno)),
             }
         }
         Ok(())
@@ -163,12 +170,12 @@ mod tests {
         symlink(path("new"), path("link to nothing")).unwrap();
         let left = |name: &str, file| LastWords::new(&path(name), file, "rdma-init: why\n").leave();
         for name in ["other", "short", "two names"] {
-            assert_eq!(left(name, FileKind::OfUser), Err(NotWritten::NotForThis), "{name}");
+            assert_eq!(left(name, FileKind::OfUser), Err(LastWordsError::NotForThis), "{name}");
         }
         for file in [FileKind::OfUser, FileKind::OfKubelet] {
-            assert_eq!(left("two names", file), Err(NotWritten::NotForThis));
+            assert_eq!(left("two names", file), Err(LastWordsError::NotForThis));
             for name in ["link", "link to nothing"] {
-                assert_eq!(left(name, file), Err(NotWritten::Errno(Errno::ELOOP)), "{name}");
+                assert_eq!(left(name, file), Err(LastWordsError::Errno(Errno::ELOOP)), "{name}");
             }
         }
         let texts = ["other", "short", "second"].map(|name| fs::read_to_string(path(name)).unwrap());
@@ -182,15 +189,15 @@ mod tests {
         let fifo = folder.path().join("fifo");
         nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
         for (path, why) in [
-            (fifo.as_path(), NotWritten::NotForThis),
-            (folder.path(), NotWritten::Errno(Errno::EISDIR)),
-            (Path::new("/dev/full"), NotWritten::NotForThis),
-            (Path::new("/no/such/folder/log"), NotWritten::Errno(Errno::ENOENT)),
-            (Path::new("a\0b"), NotWritten::Errno(Errno::ENOENT)),
+            (fifo.as_path(), LastWordsError::NotForThis),
+            (folder.path(), LastWordsError::Errno(Errno::EISDIR)),
+            (Path::new("/dev/full"), LastWordsError::NotForThis),
+            (Path::new("/no/such/folder/log"), LastWordsError::Errno(Errno::ENOENT)),
+            (Path::new("a\0b"), LastWordsError::Errno(Errno::ENOENT)),
         ] {
             let left = LastWords::new(path, FileKind::OfUser, "why\n").leave();
             assert_eq!(left, Err(why), "{}", path.display());
         }
-        assert_eq!(NotWritten::Errno(Errno::ENXIO).to_string(), "ENXIO: No such device or address");
+        assert_eq!(LastWordsError::Errno(Errno::ENXIO).to_string(), "ENXIO: No such device or address");
     }
 }

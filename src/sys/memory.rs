@@ -13,9 +13,9 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 /// `ib_umem_get`). With MLOCK_ONFAULT it asks without touching a page, so that
 /// even a large size costs microseconds and no memory.
 ///
-/// `None` when it could not be tried: no address space (RLIMIT_AS, overcommit), or
-/// no such system call in a sandbox.
-pub fn can_pin(size: usize) -> Option<bool> {
+/// `None` when it could not be tried: no address space (RLIMIT_AS, overcommit), or a sandbox
+/// that refuses the system call, be it with the error that the limit would give.
+pub(crate) fn can_pin(size: usize) -> Option<bool> {
     let size = NonZeroUsize::new(size)?;
     // SAFETY: a fresh anonymous mapping at an address of the kernel's choice
     // touches no memory of ours, and it is unmapped before the function ends.
@@ -31,17 +31,26 @@ pub fn can_pin(size: usize) -> Option<bool> {
         let _ = munmap(memory, size.get());
         match locked {
             Ok(_) => Some(true),
-            Err(Errno::ENOMEM | Errno::EPERM | Errno::EAGAIN) => Some(false),
+            Err(Errno::ENOMEM | Errno::EPERM | Errno::EAGAIN) if kernel_answers_mlock2() => Some(false),
             Err(_) => None,
         }
     }
 }
 
+/// Whether mlock2(2) gets to the kernel, and not to a filter (seccomp). The kernel looks at the
+/// flags first, and the filter at nothing but the number of the call.
+fn kernel_answers_mlock2() -> bool {
+    const NO_FLAGS: libc::c_uint = !0;
+    // SAFETY: no memory is named, and the kernel refuses the flags.
+    let refused = unsafe { libc::mlock2(std::ptr::null(), 0, NO_FLAGS) };
+    Errno::result(refused).err() == Some(Errno::EINVAL)
+}
+
 /// Gives back the pages of the program's own code and constants: after its start, a
 /// process that only waits needs few of them, and the kernel reads those again from
-/// its cache. In a container the file is mapped by nobody else, so without this all
+/// its cache. In a container no other process maps the file, so without this all
 /// that the start has touched counts as PID 1's.
-pub fn forget_own_code() {
+pub(crate) fn forget_own_code() {
     let page = page_size();
     let segments = own_segments();
     if !is_at_its_address(segments) {
@@ -96,6 +105,7 @@ fn page_size() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::filter::{Which, refuse};
 
     #[test]
     fn a_page_can_be_pinned_and_what_cannot_be_tried_is_not_judged() {
@@ -103,6 +113,18 @@ mod tests {
         assert_eq!(can_pin(0), None);
         // More bytes than the address space has.
         assert_eq!(can_pin(usize::MAX / 2), None);
+    }
+
+    #[test]
+    fn what_a_filter_refuses_tells_nothing_of_the_limit() {
+        for errno in [Errno::EPERM, Errno::ENOMEM, Errno::ENOSYS] {
+            let tried = std::thread::spawn(move || {
+                refuse(libc::SYS_mlock2, errno, Which::All);
+                can_pin(4096)
+            });
+            assert_eq!(tried.join().unwrap(), None, "{errno}");
+        }
+        assert!(kernel_answers_mlock2());
     }
 
     /// A kernel of arm64 with pages of 64 KiB starts no program whose segments share a page.

@@ -4,17 +4,27 @@
 //! reason at every unsafe block. No policy lives here.
 #![allow(unsafe_code)]
 
-pub mod deadline;
-pub mod environ;
-pub mod exec;
-pub mod fork;
-pub mod last_words;
-pub mod memory;
-pub mod mounts;
-pub mod names;
-pub mod pidfd;
-pub mod privilege;
-pub mod random;
+mod children;
+mod crash;
+mod deadline;
+pub(crate) mod directory;
+pub(crate) mod environ;
+pub(crate) mod exec;
+#[cfg(test)]
+pub(crate) mod filter;
+pub(crate) mod fork;
+pub(crate) mod last_words;
+pub(crate) mod memfd;
+pub(crate) mod memory;
+pub(crate) mod mounts;
+pub(crate) mod names;
+mod nonblocking;
+pub(crate) mod pidfd;
+pub(crate) mod privilege;
+pub(crate) mod random;
 pub mod signals;
-pub mod stdio;
-pub mod terminal;
+pub(crate) mod stdio;
+pub(crate) mod take_over;
+pub(crate) mod tcp;
+pub(crate) mod terminal;
+pub(crate) mod worker;

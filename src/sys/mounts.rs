@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use nix::libc;
 
 /// The number of the mount that an open file lies on (statx(2), `STATX_MNT_ID`). `None` before
-/// Linux 5.8, and where a sandbox does not tell.
-pub fn of(file: impl AsFd) -> Option<u64> {
+/// Linux 5.8, and if a sandbox hides it.
+pub(crate) fn of(file: impl AsFd) -> Option<u64> {
     // SAFETY: the structure is plain numbers, which may all be zero.
     let mut status: libc::statx = unsafe { std::mem::zeroed() };
     let fd = file.as_fd().as_raw_fd();

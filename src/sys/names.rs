@@ -1,7 +1,7 @@
 //! Replaces the name services of glibc by functions that know nothing.
 //!
 //! In a static program, those of glibc load `libnss_*.so` from wherever the image or
-//! `LD_LIBRARY_PATH` says. libnl and libibverbs refer to them for functions that nobody here
+//! `LD_LIBRARY_PATH` says. libnl and libibverbs refer to them for functions that nothing here
 //! calls (texts of addresses and protocols, address handles), which alone would link them. With
 //! these replacements, nothing in the program can load such a library. Names of hosts are
 //! looked up by [`crate::resolve`].

@@ -8,7 +8,7 @@ use nix::libc;
 use nix::unistd::Pid;
 
 /// A process, alive or dead.
-pub struct Pidfd(OwnedFd);
+pub(crate) struct Pidfd(OwnedFd);
 
 /// poll(2) shows the descriptor as readable when the process has ended.
 impl AsFd for Pidfd {
@@ -23,8 +23,8 @@ const PROCESS_GROUP: libc::c_uint = 1 << 2;
 impl Pidfd {
     /// # Errors
     /// ESRCH when there is no such process, ENOSYS before Linux 5.3, EMFILE.
-    pub fn open(pid: Pid) -> Result<Pidfd, Errno> {
-        // SAFETY: plain numbers; the result is a new descriptor that nobody else owns.
+    pub(crate) fn open(pid: Pid) -> Result<Pidfd, Errno> {
+        // SAFETY: plain numbers; the result is a new descriptor that nothing else owns.
         unsafe {
             let fd = libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0);
             Errno::result(fd).map(|fd| Pidfd(OwnedFd::from_raw_fd(fd as i32)))
@@ -35,7 +35,7 @@ impl Pidfd {
     ///
     /// # Errors
     /// ESRCH when the process has been reaped, EPERM.
-    pub fn kill(&self, signal: i32) -> Result<(), Errno> {
+    pub(crate) fn kill(&self, signal: i32) -> Result<(), Errno> {
         self.send(signal, null(), 0)
     }
 

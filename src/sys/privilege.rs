@@ -1,4 +1,4 @@
-//! Rights that the program's file gives to whoever starts it.
+//! Rights that the program's file gives to the user who starts it.
 
 use caps::{CapSet, Capability};
 use nix::libc;
@@ -9,7 +9,7 @@ use nix::unistd::{getegid, geteuid, getgid, getuid};
 ///
 /// CAP_IPC_LOCK does not count. It is lent on purpose (`setcap cap_ipc_lock+p`), as another
 /// user than root gets it in no other way, and all it lets a process do is to pin memory.
-pub fn is_lent() -> bool {
+pub(crate) fn is_lent() -> bool {
     // SAFETY: the auxiliary vector is there as long as the process is.
     // A security module sets this as well, even if the file gives no rights.
     if unsafe { libc::getauxval(libc::AT_SECURE) } == 0 {

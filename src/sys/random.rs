@@ -1,4 +1,4 @@
-//! Random bytes that nobody can guess.
+//! Unpredictable random bytes.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use nix::libc;
 ///
 /// # Errors
 /// ENOSYS, or EPERM from a sandbox.
-pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
+pub(crate) fn fill(bytes: &mut [u8]) -> io::Result<()> {
     let mut rest = bytes;
     while !rest.is_empty() {
         // SAFETY: the kernel writes no more than the length of the slice.

@@ -100,6 +100,14 @@ pub struct Disposition {
 }
 
 impl Disposition {
+    pub(super) fn signal(&self) -> i32 {
+        self.signal
+    }
+
+    pub(super) fn is_ignored(&self) -> bool {
+        self.action.sa_sigaction == libc::SIG_IGN
+    }
+
     pub fn restore(&self) {
         // SAFETY: the action came from the kernel for the same signal.
         unsafe { libc::sigaction(self.signal, &self.action, std::ptr::null_mut()) };
@@ -231,14 +239,14 @@ pub fn pending_fd() -> Result<OwnedFd, Errno> {
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
     let all = Mask::FULL;
     // SAFETY: the set is valid and of the size that is passed; the result is a new
-    // descriptor that nobody else owns.
+    // descriptor that nothing else owns.
     unsafe {
         let fd = libc::syscall(libc::SYS_signalfd4, -1, &raw const all, SIZE, flags);
         Errno::result(fd).map(|fd| OwnedFd::from_raw_fd(fd as i32))
     }
 }
 
-/// The signals that a write may raise: nobody reads the pipe, or the file has reached the size
+/// The signals that a write may raise: no process reads the pipe, or the file has reached the size
 /// limit of this process.
 const OF_WRITING: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
@@ -273,7 +281,7 @@ pub fn survive_limit_of_files() {
     }
 }
 
-/// The handler of SIGXFSZ. A signal that somebody has sent does what it would do without the
+/// The handler of SIGXFSZ. A signal that another process has sent does what it would do without the
 /// handler.
 extern "C" fn file_is_too_long(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel hands over a complete siginfo; of its own signal it names this process
@@ -349,23 +357,43 @@ pub(super) fn unused() -> i32 {
     signals.find(|signal| !pending.has(*signal)).unwrap_or(libc::SIGRTMAX())
 }
 
+/// A handler of signals, as sigaction(2) calls it with SA_SIGINFO.
+pub(super) type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
+
+/// Installs a handler, which no other signal interrupts. Returns the disposition before.
+///
+/// # Safety
+/// `handler` must do only what signal-safety(7) allows.
+pub(super) unsafe fn catch(signal: i32, handler: Handler, flags: i32) -> Disposition {
+    // SAFETY: both actions are fully initialised; the caller vouches for the handler.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let mut old: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | flags;
+        libc::sigfillset(&mut action.sa_mask);
+        libc::sigaction(signal, &action, &mut old);
+        Disposition { signal, action: old }
+    }
+}
+
 /// Takes a signal for ourselves: installs a handler and unblocks the signal.
 /// Returns what to put back with [`give_back`].
 ///
 /// # Safety
 /// `handler` must do only what signal-safety(7) allows.
-pub(super) unsafe fn handle(signal: i32, handler: extern "C" fn(i32)) -> Disposition {
-    // SAFETY: both actions are fully initialised; the caller vouches for the handler.
-    let disposition = unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        let mut old: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handler as *const () as usize;
-        libc::sigfillset(&mut action.sa_mask);
-        libc::sigaction(signal, &action, &mut old);
-        Disposition { signal, action: old }
-    };
+pub(super) unsafe fn handle(signal: i32, handler: Handler) -> Disposition {
+    // SAFETY: the caller vouches for the handler. It runs on the stack for crashes, if there is
+    // one, as the usual one may have little room.
+    let disposition = unsafe { catch(signal, handler, libc::SA_ONSTACK) };
     Mask::of(signal).change(libc::SIG_UNBLOCK);
     disposition
+}
+
+/// Unblocks a signal, unless one is pending, which is for the command. Returns whether it was
+/// blocked and is no longer.
+pub(super) fn unblock(signal: i32) -> bool {
+    !Mask::pending().has(signal) && Mask::of(signal).change(libc::SIG_UNBLOCK).has(signal)
 }
 
 /// Undoes [`handle`], and drops signals that are still on the way. The source of the signal

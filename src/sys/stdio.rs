@@ -11,17 +11,19 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{Mode, fstat};
+use nix::unistd::write;
 
+use super::nonblocking;
 use super::signals::without_signals_of_writing;
 
 /// A pipe that poll(2) calls writable has room for at least this much (`PIPE_BUF`).
 const PIPE_BUF: usize = 4096;
 
-/// A terminal that somebody has stopped has room for at least this much when poll(2) calls it
+/// A stopped terminal has room for at least this much when poll(2) calls it
 /// writable.
 const TERMINAL_ROOM: usize = 1;
 
-/// Standard error as a sink that gives up rather than block or fail: whoever
+/// Standard error as a sink that gives up rather than block or fail: whatever
 /// reads our messages must not be able to keep the command from starting, or
 /// PID 1 from reaping.
 #[derive(Debug, Clone)]
@@ -37,7 +39,7 @@ impl Stderr {
         Stderr { patience, gives_up: Arc::default() }
     }
 
-    /// A sink for PID 1, which waits for nobody.
+    /// A sink for PID 1, which never waits.
     pub fn at_once() -> Stderr {
         Stderr::with_patience(Duration::ZERO)
     }
@@ -49,15 +51,20 @@ impl Stderr {
 
     fn write(&self, mut bytes: &[u8]) {
         let stderr = std::io::stderr();
-        let own = without_blocking(stderr.as_fd());
-        let (fd, room) = match &own {
-            Some(own) => (own.as_fd(), bytes.len()),
-            None if stderr.is_terminal() => (stderr.as_fd(), TERMINAL_ROOM),
-            None => (stderr.as_fd(), PIPE_BUF),
+        let way = Way::to(stderr.as_fd());
+        let fd = match &way {
+            Way::Own(own) => own.as_fd(),
+            Way::Pipe | Way::Socket | Way::Limited(_) => stderr.as_fd(),
         };
         while !bytes.is_empty() && self.writable(fd) {
-            let chunk = &bytes[..bytes.len().min(room)];
-            match nix::unistd::write(fd, chunk) {
+            let written = match way {
+                Way::Own(_) => write(fd, bytes),
+                Way::Pipe => nonblocking::to_pipe(fd, bytes)
+                    .unwrap_or_else(|| write(fd, &bytes[..bytes.len().min(PIPE_BUF)])),
+                Way::Socket => nonblocking::to_socket(fd, bytes),
+                Way::Limited(room) => write(fd, &bytes[..bytes.len().min(room)]),
+            };
+            match written {
                 Ok(0) => return,
                 Ok(written) => bytes = &bytes[written.min(bytes.len())..],
                 Err(Errno::EINTR) => {}
@@ -89,16 +96,35 @@ impl Stderr {
     }
 }
 
-/// A second open description of the same pipe or terminal, so that to make it non-blocking
-/// changes nothing for other processes. `None` if there can be none (no /proc, a terminal of
-/// another user); poll(2) then tells how much can be written.
-fn without_blocking(fd: BorrowedFd) -> Option<OwnedFd> {
-    let kind = fstat(fd).ok()?.st_mode & libc::S_IFMT;
-    if ![libc::S_IFIFO, libc::S_IFCHR].contains(&kind) {
-        return None;
+/// How to write to standard error without waiting. Other processes share its description, so it
+/// must not be made non-blocking.
+enum Way {
+    /// A second open description of the same pipe or terminal, which is non-blocking.
+    Own(OwnedFd),
+    /// A pipe that this user cannot open again, as it belongs to another one (su, gosu, setpriv),
+    /// or as there is no /proc.
+    Pipe,
+    Socket,
+    /// poll(2) tells when there is room for so much. Another writer may take it before us.
+    Limited(usize),
+}
+
+impl Way {
+    fn to(stderr: BorrowedFd) -> Way {
+        let kind = fstat(stderr).map_or(0, |status| status.st_mode & libc::S_IFMT);
+        if [libc::S_IFIFO, libc::S_IFCHR].contains(&kind) {
+            let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+            if let Ok(own) = open("/proc/self/fd/2", flags, Mode::empty()) {
+                return Way::Own(own);
+            }
+        }
+        match kind {
+            libc::S_IFIFO => Way::Pipe,
+            libc::S_IFSOCK => Way::Socket,
+            _ if stderr.is_terminal() => Way::Limited(TERMINAL_ROOM),
+            _ => Way::Limited(PIPE_BUF),
+        }
     }
-    let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    open("/proc/self/fd/2", flags, Mode::empty()).ok()
 }
 
 impl std::io::Write for Stderr {
@@ -115,7 +141,7 @@ impl std::io::Write for Stderr {
 /// Fills closed standard descriptors until the exec, so that no file that we
 /// open lands there and gets our messages. Close-on-exec: the command finds
 /// them closed, as they were.
-pub fn reserve_closed() {
+pub(crate) fn reserve_closed() {
     for number in 0..=2 {
         // SAFETY: only F_GETFD is asked of the number, which may be closed.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
@@ -130,14 +156,14 @@ pub fn reserve_closed() {
 }
 
 /// Standard input without the buffer of the standard library's.
-pub fn stdin() -> BorrowedFd<'static> {
+pub(crate) fn stdin() -> BorrowedFd<'static> {
     // SAFETY: the descriptor is always open, because `reserve_closed` fills it.
     unsafe { BorrowedFd::borrow_raw(libc::STDIN_FILENO) }
 }
 
 /// Closes every descriptor from 3 up, except these. PID 1 must not keep files, pipes and
 /// sockets alive that were meant for the command.
-pub fn close_inherited(keep: &mut [i32]) {
+pub(crate) fn close_inherited(keep: &mut [i32]) {
     keep.sort();
     let mut first = 3u32;
     for &fd in keep.iter() {
@@ -153,7 +179,7 @@ pub fn close_inherited(keep: &mut [i32]) {
 }
 
 fn close_range(first: u32, last: u32) {
-    // SAFETY: the descriptors belong to whoever started us; none of ours is in
+    // SAFETY: the descriptors belong to the process that started us; none of ours is in
     // the range, as the caller named those.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     if closed == -1 {

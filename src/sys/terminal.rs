@@ -13,21 +13,21 @@ const CLEAR: &str = "\x1b[K";
 /// How wide a terminal is that does not say it.
 const USUAL: usize = 80;
 
-pub struct Line {
+pub(crate) struct Line {
     stderr: Stderr,
 }
 
 impl Line {
-    /// `None` where standard error is no terminal, or where its kind (the variable `TERM`) is not known
+    /// `None` if standard error is not a terminal, or if its kind (the variable `TERM`) is unknown
     /// or cannot clear a line.
-    pub fn at_stderr(kind: Option<&str>) -> Option<Line> {
+    pub(crate) fn at_stderr(kind: Option<&str>) -> Option<Line> {
         let can_clear = kind.is_some_and(|kind| !kind.is_empty() && kind != "dumb");
-        // A terminal that somebody has stopped costs lines, and no time.
+        // A stopped terminal costs lines, but no time.
         (can_clear && std::io::stderr().is_terminal()).then(|| Line { stderr: Stderr::at_once() })
     }
 
     /// How many characters fit into a line.
-    pub fn columns(&self) -> usize {
+    pub(crate) fn columns(&self) -> usize {
         let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
         // SAFETY: the request only writes the structure.
         let said = unsafe { libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &raw mut size) };
@@ -35,14 +35,14 @@ impl Line {
     }
 
     /// Writes the line anew. A text that does not fit is cut.
-    pub fn show(&self, text: &str) {
+    pub(crate) fn show(&self, text: &str) {
         // The last column stays free, because some terminals go on to the next line after it.
         let text: String = text.chars().take(self.columns().saturating_sub(1)).collect();
         self.stderr.put(format!("{START}{text}{CLEAR}").as_bytes());
     }
 
     /// Takes the line away, so that another one can stand in its place.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.stderr.put(format!("{START}{CLEAR}").as_bytes());
     }
 }

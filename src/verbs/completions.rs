@@ -15,14 +15,26 @@ use rdma_sys::{
     ibv_wc_status, ibv_wc_status_str,
 };
 
-use super::device::Context;
+use super::device::OpenDevice;
 use super::failure::{Failure, done, made};
 
 /// The time for which the queue is polled before the process sleeps. A device completes a small
 /// request in a few microseconds, and waking the process takes longer.
 const SPIN: Duration = Duration::from_micros(50);
 
-pub struct Completions<'a> {
+/// The bit that the opcodes of all completions of received messages have (`IBV_WC_RECV`).
+const RECEIVED: u32 = 1 << 7;
+
+/// What is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Completion {
+    /// A request of this end.
+    Sent,
+    /// A message of the other end has arrived.
+    Received,
+}
+
+pub(crate) struct Completions<'a> {
     queue: NonNull<ibv_cq>,
     /// The channel is dropped after the queue, which uses it.
     channel: Channel<'a>,
@@ -30,7 +42,7 @@ pub struct Completions<'a> {
 
 struct Channel<'a> {
     channel: NonNull<ibv_comp_channel>,
-    _device: PhantomData<&'a Context>,
+    _device: PhantomData<&'a OpenDevice>,
 }
 
 impl Drop for Channel<'_> {
@@ -46,7 +58,7 @@ impl<'a> Completions<'a> {
     /// # Errors
     /// ENOMEM, which may also mean that the provider cannot pin the queue's memory
     /// (RLIMIT_MEMLOCK).
-    pub fn new(device: &'a Context, room: i32) -> Result<Completions<'a>, Failure> {
+    pub(crate) fn new(device: &'a OpenDevice, room: i32) -> Result<Completions<'a>, Failure> {
         // SAFETY: the device is open, and outlives the channel by the lifetime.
         let channel = made(unsafe { ibv_create_comp_channel(device.raw()) })?;
         let channel = Channel { channel, _device: PhantomData };
@@ -60,16 +72,16 @@ impl<'a> Completions<'a> {
         self.queue.as_ptr()
     }
 
-    /// Waits for one more completion.
+    /// Waits for one more completion, and returns of what it is.
     ///
     /// # Errors
     /// The error of the request, or a sentence if no completion came in time or the device was
     /// removed.
-    pub fn next(&self, until: Instant) -> Result<(), Failure> {
+    pub(crate) fn next(&self, until: Instant) -> Result<Completion, Failure> {
         let spin = Instant::now() + SPIN;
         loop {
-            if self.take()? {
-                return Ok(());
+            if let Some(of) = self.take()? {
+                return Ok(of);
             }
             if Instant::now() >= spin {
                 break;
@@ -79,8 +91,8 @@ impl<'a> Completions<'a> {
             // SAFETY: the queue is alive.
             done(unsafe { ibv_req_notify_cq(self.raw(), 0) })?;
             // A completion that came before this call raises no event.
-            if self.take()? {
-                return Ok(());
+            if let Some(of) = self.take()? {
+                return Ok(of);
             }
             self.sleep(until)?;
         }
@@ -90,12 +102,12 @@ impl<'a> Completions<'a> {
     ///
     /// # Errors
     /// As for [`Completions::next`].
-    pub fn several(&self, count: usize, until: Instant) -> Result<(), Failure> {
-        (0..count).try_for_each(|_| self.next(until))
+    pub(crate) fn several(&self, count: usize, until: Instant) -> Result<(), Failure> {
+        (0..count).try_for_each(|_| self.next(until).map(drop))
     }
 
-    /// Takes a completion out of the queue (ibv_poll_cq(3)). Returns whether there was one.
-    fn take(&self) -> Result<bool, Failure> {
+    /// Takes a completion out of the queue (ibv_poll_cq(3)), if there is one.
+    fn take(&self) -> Result<Option<Completion>, Failure> {
         // SAFETY: the completion is plain data, for which all zeros are valid; the queue is
         // alive.
         let (count, completion) = unsafe {
@@ -103,9 +115,12 @@ impl<'a> Completions<'a> {
             (ibv_poll_cq(self.raw(), 1, &mut completion), completion)
         };
         match (count, completion.status) {
-            (0, _) => Ok(false),
-            (1.., ibv_wc_status::IBV_WC_SUCCESS) => Ok(true),
-            (1.., status) => Err(Failure::because(text(status))),
+            (0, _) => Ok(None),
+            (1.., ibv_wc_status::IBV_WC_SUCCESS) if completion.opcode & RECEIVED != 0 => {
+                Ok(Some(Completion::Received))
+            }
+            (1.., ibv_wc_status::IBV_WC_SUCCESS) => Ok(Some(Completion::Sent)),
+            (1.., status) => Err(Failure::Completion { status, text: text(status) }),
             _ => Err(Errno::EIO.into()),
         }
     }
@@ -117,13 +132,13 @@ impl<'a> Completions<'a> {
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
         match poll(&mut fds, timeout) {
-            Ok(0) if left < Duration::from_millis(1) => Err(Failure::because("no completion came in time")),
+            Ok(0) if left < Duration::from_millis(1) => Err(Failure::NoCompletion),
             Ok(0) | Err(Errno::EINTR) => Ok(()),
             Ok(_) if fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN)) => {
                 self.acknowledge()
             }
             // The kernel's `ib_uverbs_event_poll` reports this when the device is gone.
-            Ok(_) => Err(Failure::because("the device was removed")),
+            Ok(_) => Err(Failure::Removed),
             Err(errno) => Err(errno.into()),
         }
     }

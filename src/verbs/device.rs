@@ -11,6 +11,8 @@ use rdma_sys::{
     ibv_port_state, ibv_query_device, ibv_query_gid, ibv_transport_type,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::failure::{Failure, done, made};
 
 /// The value of `IBV_LINK_LAYER_ETHERNET`, which is in an anonymous enumeration of verbs.h.
@@ -20,23 +22,23 @@ const ETHERNET: u8 = 2;
 const GRH_REQUIRED: u8 = 1;
 
 /// The devices that libibverbs knows (ibv_get_device_list(3)).
-pub struct Devices {
+pub(crate) struct DeviceList {
     list: NonNull<*mut ibv_device>,
     count: usize,
 }
 
-impl Devices {
+impl DeviceList {
     /// Lists the devices.
     ///
     /// # Errors
     /// ENOSYS if the kernel has no support of RDMA, EPERM, ENOMEM.
-    pub fn list() -> Result<Devices, Failure> {
+    pub(crate) fn list() -> Result<DeviceList, Failure> {
         super::providers::register();
         let mut count = 0;
         // SAFETY: `count` is a valid place for one int; the list has that many devices until it
         // is freed.
         let list = made(unsafe { ibv_get_device_list(&mut count) })?;
-        Ok(Devices { list, count: usize::try_from(count).unwrap_or(0) })
+        Ok(DeviceList { list, count: usize::try_from(count).unwrap_or(0) })
     }
 
     fn each(&self) -> impl Iterator<Item = (String, *mut ibv_device)> {
@@ -51,7 +53,7 @@ impl Devices {
         })
     }
 
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.each().map(|(name, _)| name).collect()
     }
 
@@ -60,19 +62,17 @@ impl Devices {
     ///
     /// # Errors
     /// A sentence if there is no such device, and the errors of open(2) of its node.
-    pub fn open(&self, name: &str) -> Result<Context, Failure> {
+    pub(crate) fn open(&self, name: &str) -> Result<OpenDevice, Failure> {
         let Some((_, device)) = self.each().find(|(other, _)| other == name) else {
-            return Err(Failure::because(format!(
-                "libibverbs has no provider for {name}, or the device is not there"
-            )));
+            return Err(Failure::NoDevice(name.to_owned()));
         };
         // SAFETY: the device belongs to a list that is not freed yet; an open device outlives
         // the list.
-        made(unsafe { ibv_open_device(device) }).map(|context| Context { context })
+        made(unsafe { ibv_open_device(device) }).map(|context| OpenDevice { context })
     }
 }
 
-impl Drop for Devices {
+impl Drop for DeviceList {
     fn drop(&mut self) {
         // SAFETY: the list is freed only here.
         unsafe { ibv_free_device_list(self.list.as_ptr()) };
@@ -80,13 +80,13 @@ impl Drop for Devices {
 }
 
 /// An open device.
-pub struct Context {
+pub(crate) struct OpenDevice {
     context: NonNull<ibv_context>,
 }
 
 /// The transport of a device (`enum ibv_transport_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
+pub(crate) enum DeviceTransport {
     /// The transport of InfiniBand and RoCE.
     InfiniBand,
     Iwarp,
@@ -96,7 +96,7 @@ pub enum Transport {
 
 /// What a port reports (ibv_query_port(3)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Port {
+pub(crate) struct Port {
     pub active: bool,
     pub ethernet: bool,
     /// Whether packets need a global route: on RoCE, or if the subnet manager says so.
@@ -106,17 +106,35 @@ pub struct Port {
     pub active_mtu: u32,
     pub max_mtu: u32,
     pub path_mtu: PathMtu,
-    pub state: &'static str,
+    pub state: PortState,
+}
+
+/// The state of a port (`enum ibv_port_state`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PortState {
+    #[error("DOWN")]
+    Down,
+    #[error("INIT")]
+    Init,
+    #[error("ARMED")]
+    Armed,
+    #[error("ACTIVE")]
+    Active,
+    #[error("ACTIVE_DEFER")]
+    ActiveDefer,
+    #[error("unknown")]
+    Unknown,
 }
 
 /// The MTU of a path, as `enum ibv_mtu` has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PathMtu(pub(super) ibv_mtu::Type);
+pub(crate) struct PathMtu(pub(super) ibv_mtu::Type);
 
 impl PathMtu {
     /// The MTU that both ends can take, when the port of the other end has an MTU of this many
     /// bytes.
-    pub fn with(self, bytes: u32) -> PathMtu {
+    pub(crate) fn with(self, bytes: u32) -> PathMtu {
         match bytes {
             256..=4096 if bytes.is_power_of_two() => PathMtu(self.0.min((bytes / 128).ilog2())),
             _ => self,
@@ -124,17 +142,17 @@ impl PathMtu {
     }
 }
 
-impl Context {
+impl OpenDevice {
     pub(super) fn raw(&self) -> *mut ibv_context {
         self.context.as_ptr()
     }
 
-    pub fn transport(&self) -> Transport {
+    pub(crate) fn transport(&self) -> DeviceTransport {
         // SAFETY: an open device has a description that lives as long.
         match unsafe { (*(*self.raw()).device).transport_type } {
-            ibv_transport_type::IBV_TRANSPORT_IB => Transport::InfiniBand,
-            ibv_transport_type::IBV_TRANSPORT_IWARP => Transport::Iwarp,
-            _ => Transport::Other,
+            ibv_transport_type::IBV_TRANSPORT_IB => DeviceTransport::InfiniBand,
+            ibv_transport_type::IBV_TRANSPORT_IWARP => DeviceTransport::Iwarp,
+            _ => DeviceTransport::Other,
         }
     }
 
@@ -142,7 +160,7 @@ impl Context {
     ///
     /// # Errors
     /// ENODEV after the device was removed, and the driver's own errors.
-    pub fn device(&self) -> Result<(String, u8), Failure> {
+    pub(crate) fn device(&self) -> Result<(String, u8), Failure> {
         // SAFETY: the attributes are plain data, for which all zeros are valid; the device is
         // open. The text ends within its array, because its last byte is zero.
         unsafe {
@@ -157,8 +175,8 @@ impl Context {
     /// Returns what a port reports.
     ///
     /// # Errors
-    /// EINVAL if there is no such port, and the errors of [`Context::device`].
-    pub fn port(&self, number: u8) -> Result<Port, Failure> {
+    /// EINVAL if there is no such port, and the errors of [`OpenDevice::device`].
+    pub(crate) fn port(&self, number: u8) -> Result<Port, Failure> {
         // SAFETY: the attributes are plain data, for which all zeros are valid; the device is
         // open.
         let port: ibv_port_attr = unsafe {
@@ -183,7 +201,7 @@ impl Context {
     ///
     /// # Errors
     /// The table has no such slot.
-    pub fn gid(&self, port: u8, index: u8) -> Result<Option<Ipv6Addr>, Failure> {
+    pub(crate) fn gid(&self, port: u8, index: u8) -> Result<Option<Ipv6Addr>, Failure> {
         let mut gid = ibv_gid { raw: [0; 16] };
         // SAFETY: the device is open, the pointer is valid, and `raw` covers every bit of a
         // GID.
@@ -195,7 +213,7 @@ impl Context {
     }
 }
 
-impl Drop for Context {
+impl Drop for OpenDevice {
     fn drop(&mut self) {
         // SAFETY: the device is closed only here. Everything that was made of it borrows from
         // this object, and is gone.
@@ -210,13 +228,13 @@ fn bytes(mtu: ibv_mtu::Type) -> u32 {
     }
 }
 
-fn state(state: ibv_port_state::Type) -> &'static str {
+fn state(state: ibv_port_state::Type) -> PortState {
     match state {
-        ibv_port_state::IBV_PORT_DOWN => "DOWN",
-        ibv_port_state::IBV_PORT_INIT => "INIT",
-        ibv_port_state::IBV_PORT_ARMED => "ARMED",
-        ibv_port_state::IBV_PORT_ACTIVE => "ACTIVE",
-        ibv_port_state::IBV_PORT_ACTIVE_DEFER => "ACTIVE_DEFER",
-        _ => "unknown",
+        ibv_port_state::IBV_PORT_DOWN => PortState::Down,
+        ibv_port_state::IBV_PORT_INIT => PortState::Init,
+        ibv_port_state::IBV_PORT_ARMED => PortState::Armed,
+        ibv_port_state::IBV_PORT_ACTIVE => PortState::Active,
+        ibv_port_state::IBV_PORT_ACTIVE_DEFER => PortState::ActiveDefer,
+        _ => PortState::Unknown,
     }
 }

@@ -1,37 +1,70 @@
-//! Why a call of libibverbs failed.
+//! Why a call of libibverbs or an exchange of data failed: a cause as a type, with its words here alone.
 
-use std::fmt;
 use std::ptr::NonNull;
 
 use nix::errno::Errno;
+use rdma_sys::ibv_wc_status;
+use serde::{Deserialize, Serialize};
 
+use super::device::PortState;
 use crate::facts::reader::describe;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Failure {
-    Errno(Errno),
-    /// A sentence, where the kernel gives no errno.
-    Because(String),
+/// Processes of one container and nodes of one job exchange this, so it is plain data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Failure {
+    #[error("{}", describe(Errno::from_raw(*.0)))]
+    Errno(i32),
+    /// open(2) of the device's node failed.
+    #[error("{path}: {}", describe(Errno::from_raw(*.errno)))]
+    Node { path: String, errno: i32 },
+    #[error("libibverbs has no provider for {0}, or the device is not there")]
+    NoDevice(String),
+    #[error("the port is {0}")]
+    Port(PortState),
+    #[error("slot {0} of the GID table is empty")]
+    EmptySlot(u8),
+    /// A request completed with an error. The text is libibverbs' own, such as `transport retry counter
+    /// exceeded`.
+    #[error("{text}")]
+    Completion { status: u32, text: String },
+    #[error("no completion came in time")]
+    NoCompletion,
+    #[error("the device was removed")]
+    Removed,
+    #[error("the data that arrived is not what was sent")]
+    OtherData,
+    /// A long message failed after a short one arrived.
+    #[error("{0}, although 8 bytes came through: packets of the path's MTU may be lost on the way")]
+    LongMessage(Box<Failure>),
 }
 
 impl Failure {
-    pub fn because(reason: impl Into<String>) -> Failure {
-        Failure::Because(reason.into())
+    /// Returns the errno of the call or of open(2).
+    pub(crate) fn errno(&self) -> Option<Errno> {
+        match self {
+            Failure::Errno(errno) | Failure::Node { errno, .. } => Some(Errno::from_raw(*errno)),
+            _ => None,
+        }
+    }
+
+    /// Returns whether packets did not arrive, or their answers did not.
+    pub(crate) fn is_loss(&self) -> bool {
+        match self {
+            Failure::Completion { status, .. } => {
+                [ibv_wc_status::IBV_WC_RETRY_EXC_ERR, ibv_wc_status::IBV_WC_RNR_RETRY_EXC_ERR]
+                    .contains(status)
+            }
+            Failure::NoCompletion => true,
+            Failure::LongMessage(failure) => failure.is_loss(),
+            _ => false,
+        }
     }
 }
 
 impl From<Errno> for Failure {
     fn from(errno: Errno) -> Failure {
-        Failure::Errno(errno)
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Failure::Errno(errno) => f.write_str(&describe(*errno)),
-            Failure::Because(reason) => f.write_str(reason),
-        }
+        Failure::Errno(errno as i32)
     }
 }
 
@@ -46,6 +79,6 @@ pub(super) fn done(result: i32) -> Result<(), Failure> {
     match result {
         0 => Ok(()),
         -1 => Err(Errno::last().into()),
-        errno => Err(Errno::from_raw(errno).into()),
+        errno => Err(Failure::Errno(errno)),
     }
 }

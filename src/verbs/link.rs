@@ -3,27 +3,27 @@
 
 use std::time::{Duration, Instant};
 
-use super::completions::Completions;
+use super::completions::{Completion, Completions};
 use super::failure::Failure;
 use super::queue_pair::{DEPTH, QueuePair};
 use super::work::{Part, RemoteAddress, Request, send};
 
 /// The number of bytes that are compared. They make several packets with any MTU.
-pub const VERIFIED: usize = 16 * 1024;
+pub(crate) const VERIFIED: usize = 16 * 1024;
 
 /// The size in bytes of each request when bandwidth is measured.
-pub const MESSAGE: usize = 64 * 1024;
+pub(crate) const MESSAGE: usize = 64 * 1024;
 
 const ROUND_TRIPS: usize = 50;
 
 /// The time for measuring each of the two figures. Soft-RoCE on a slow machine completes few
 /// messages in it.
-const MEASURED: Duration = Duration::from_millis(200);
+pub(crate) const MEASURED: Duration = Duration::from_millis(200);
 
 /// A request that gets no answer fails within 2 s, see [`super::queue_pair`].
-pub const PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
-pub struct Link<'a> {
+pub(crate) struct Link<'a> {
     pub completions: &'a Completions<'a>,
     pub pair: &'a QueuePair<'a>,
 }
@@ -33,9 +33,9 @@ impl Link<'_> {
     ///
     /// # Errors
     /// As for [`Completions::next`].
-    pub fn send(&self, from: Part, what: Request) -> Result<(), Failure> {
+    pub(crate) fn send(&self, from: Part, what: Request) -> Result<(), Failure> {
         send(self.pair, from, what)?;
-        self.completions.next(Instant::now() + PATIENCE)
+        self.completions.next(Instant::now() + PATIENCE).map(drop)
     }
 
     /// Returns the median of some round trips, in nanoseconds. A round trip is a write of 8
@@ -43,7 +43,7 @@ impl Link<'_> {
     ///
     /// # Errors
     /// As for [`Completions::next`].
-    pub fn latency(&self, from: Part, to: RemoteAddress) -> Result<u64, Failure> {
+    pub(crate) fn latency(&self, from: Part, to: RemoteAddress) -> Result<u64, Failure> {
         let from = Part { length: from.length.min(8), ..from };
         let end = Instant::now() + MEASURED;
         let mut times = Vec::with_capacity(ROUND_TRIPS);
@@ -61,10 +61,24 @@ impl Link<'_> {
     ///
     /// # Errors
     /// As for [`Completions::next`].
-    pub fn bandwidth(&self, from: Part, to: RemoteAddress) -> Result<u64, Failure> {
+    pub(crate) fn bandwidth(&self, from: Part, to: RemoteAddress) -> Result<u64, Failure> {
+        Ok(self.load(from, to, MEASURED)?.0)
+    }
+
+    /// Returns the bandwidth of writes in Mbit/s, measured for this time, and how many messages of the
+    /// other end have arrived meanwhile.
+    ///
+    /// # Errors
+    /// As for [`Completions::next`].
+    pub(crate) fn load(
+        &self,
+        from: Part,
+        to: RemoteAddress,
+        time: Duration,
+    ) -> Result<(u64, usize), Failure> {
         let start = Instant::now();
-        let end = start + MEASURED;
-        let (mut posted, mut completed) = (0u64, 0u64);
+        let end = start + time;
+        let (mut posted, mut completed, mut received) = (0u64, 0u64, 0usize);
         loop {
             // Two requests for each that was completed, so that a slow device is not left with
             // many requests when the time is up.
@@ -76,11 +90,13 @@ impl Link<'_> {
             if posted == completed {
                 break;
             }
-            self.completions.next(Instant::now() + PATIENCE)?;
-            completed += 1;
+            match self.completions.next(Instant::now() + PATIENCE)? {
+                Completion::Sent => completed += 1,
+                Completion::Received => received += 1,
+            }
         }
         let bits = completed * u64::from(from.length) * 8;
         let microseconds = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
-        Ok(bits / microseconds.max(1))
+        Ok((bits / microseconds.max(1), received))
     }
 }

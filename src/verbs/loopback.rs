@@ -10,7 +10,7 @@ use super::queue_pair::QueuePair;
 use super::work::{Part, Request, receive, send};
 
 /// Both ends of the loopback, ready to send.
-pub struct Loopback<'a> {
+pub(crate) struct Loopback<'a> {
     pub completions: &'a Completions<'a>,
     pub near: &'a QueuePair<'a>,
     pub far: &'a QueuePair<'a>,
@@ -34,7 +34,7 @@ impl Loopback<'_> {
     ///
     /// # Errors
     /// As for [`Completions::next`], and if other data arrived.
-    pub fn send_and_receive(&self) -> Result<(), Failure> {
+    pub(crate) fn send_and_receive(&self) -> Result<(), Failure> {
         self.transfer(0x5a, Request::Send)
     }
 
@@ -42,7 +42,7 @@ impl Loopback<'_> {
     ///
     /// # Errors
     /// As for [`Loopback::send_and_receive`].
-    pub fn write(&self) -> Result<(), Failure> {
+    pub(crate) fn write(&self) -> Result<(), Failure> {
         let (_, to) = self.parts(VERIFIED);
         self.transfer(0xa5, Request::Write { to: to.place(), told: true })
     }
@@ -61,7 +61,7 @@ impl Loopback<'_> {
     ///
     /// # Errors
     /// As for [`Completions::next`].
-    pub fn latency(&self) -> Result<u64, Failure> {
+    pub(crate) fn latency(&self) -> Result<u64, Failure> {
         let (from, to) = self.parts(VERIFIED);
         self.link().latency(from, to.place())
     }
@@ -70,7 +70,7 @@ impl Loopback<'_> {
     ///
     /// # Errors
     /// As for [`Completions::next`].
-    pub fn bandwidth(&self) -> Result<u64, Failure> {
+    pub(crate) fn bandwidth(&self) -> Result<u64, Failure> {
         let (from, to) = self.parts(MESSAGE);
         self.link().bandwidth(from, to.place())
     }

@@ -9,19 +9,19 @@ use nix::libc::c_void;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rdma_sys::{ibv_access_flags, ibv_alloc_pd, ibv_dealloc_pd, ibv_dereg_mr, ibv_mr, ibv_pd, ibv_reg_mr};
 
-use super::device::Context;
+use super::device::OpenDevice;
 use super::failure::{Failure, made};
 
 /// A protection domain.
-pub struct Domain<'a> {
+pub(crate) struct Domain<'a> {
     domain: NonNull<ibv_pd>,
-    _device: PhantomData<&'a Context>,
+    _device: PhantomData<&'a OpenDevice>,
 }
 
 impl<'a> Domain<'a> {
     /// # Errors
     /// ENOMEM, and the driver's own errors (ibv_alloc_pd(3)).
-    pub fn new(device: &'a Context) -> Result<Domain<'a>, Failure> {
+    pub(crate) fn new(device: &'a OpenDevice) -> Result<Domain<'a>, Failure> {
         // SAFETY: the device is open.
         made(unsafe { ibv_alloc_pd(device.raw()) }).map(|domain| Domain { domain, _device: PhantomData })
     }
@@ -40,7 +40,7 @@ impl Drop for Domain<'_> {
 }
 
 /// Memory of this process, zeroed, whose pages were not touched yet.
-pub struct Buffer {
+pub(crate) struct Buffer {
     start: NonNull<c_void>,
     size: NonZeroUsize,
 }
@@ -50,7 +50,7 @@ impl Buffer {
     ///
     /// # Errors
     /// ENOMEM if there is no address space, EINVAL for a size of 0.
-    pub fn new(size: usize) -> Result<Buffer, Failure> {
+    pub(crate) fn new(size: usize) -> Result<Buffer, Failure> {
         let size = NonZeroUsize::new(size).ok_or(Errno::EINVAL)?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no memory of
@@ -69,7 +69,7 @@ impl Drop for Buffer {
 }
 
 /// A buffer that the device reads and writes.
-pub struct Region<'a> {
+pub(crate) struct Region<'a> {
     region: NonNull<ibv_mr>,
     buffer: Buffer,
     _domain: PhantomData<&'a Domain<'a>>,
@@ -81,7 +81,7 @@ impl<'a> Region<'a> {
     /// # Errors
     /// ENOMEM if RLIMIT_MEMLOCK is too low (`ib_umem_get`, drivers/infiniband/core/umem.c) or
     /// the device has no room.
-    pub fn new(domain: &'a Domain, buffer: Buffer) -> Result<Region<'a>, Failure> {
+    pub(crate) fn new(domain: &'a Domain, buffer: Buffer) -> Result<Region<'a>, Failure> {
         let access = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE;
         Region::with(domain, buffer, access)
     }
@@ -91,7 +91,7 @@ impl<'a> Region<'a> {
     ///
     /// # Errors
     /// As for [`Region::new`].
-    pub fn local(domain: &'a Domain, buffer: Buffer) -> Result<Region<'a>, Failure> {
+    pub(crate) fn local(domain: &'a Domain, buffer: Buffer) -> Result<Region<'a>, Failure> {
         Region::with(domain, buffer, ibv_access_flags::IBV_ACCESS_LOCAL_WRITE)
     }
 
@@ -104,7 +104,7 @@ impl<'a> Region<'a> {
         Ok(Region { region, buffer, _domain: PhantomData })
     }
 
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.buffer.size.get()
     }
 
@@ -120,8 +120,8 @@ impl<'a> Region<'a> {
 
     fn range(&self, offset: usize, length: usize) -> Result<*mut u8, Failure> {
         match offset.checked_add(length) {
-            // SAFETY: the offset is inside of the mapping.
             Some(end) if end <= self.size() => {
+                // SAFETY: the offset is inside of the mapping.
                 Ok(unsafe { self.buffer.start.as_ptr().cast::<u8>().add(offset) })
             }
             _ => Err(Errno::EFAULT.into()),
@@ -132,7 +132,7 @@ impl<'a> Region<'a> {
     ///
     /// # Errors
     /// EFAULT if they would reach beyond the end.
-    pub fn put(&self, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn put(&self, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
         let to = self.range(offset, bytes.len())?;
         // SAFETY: the range is inside the mapping, to which no Rust reference points.
         // Completions order what the device does there.
@@ -144,7 +144,7 @@ impl<'a> Region<'a> {
     ///
     /// # Errors
     /// EFAULT if they would reach beyond the end.
-    pub fn get(&self, offset: usize, length: usize) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn get(&self, offset: usize, length: usize) -> Result<Vec<u8>, Failure> {
         let from = self.range(offset, length)?;
         let mut bytes = vec![0; length];
         // SAFETY: as for `put`.

@@ -7,16 +7,17 @@
 //! destroyed in the right order. libibverbs refuses to destroy an object that is still in use.
 #![allow(unsafe_code)]
 
-pub mod completions;
-pub mod device;
-pub mod failure;
-pub mod link;
-pub mod loopback;
-pub mod memory;
-pub mod port_test;
-pub mod probe;
+pub(crate) mod completions;
+pub(crate) mod device;
+pub(crate) mod failure;
+pub(crate) mod link;
+pub(crate) mod loopback;
+pub(crate) mod memory;
+pub(crate) mod port_test;
+pub(crate) mod probe;
 mod providers;
-pub mod queue_pair;
-pub mod rail;
-pub mod talk;
-pub mod work;
+pub(crate) mod queue_pair;
+pub(crate) mod rail;
+pub(crate) mod step;
+pub(crate) mod talk;
+pub(crate) mod work;

@@ -2,18 +2,25 @@
 
 use std::time::Duration;
 
+use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
-/// The number of bytes registered with a device. It is more than 8 MiB, the usual limit if
-/// nobody raised it.
-pub const DEFAULT_SIZE: u64 = 64 * 1024 * 1024;
+use super::device::PortState;
+use super::failure::Failure;
+use super::step::Step;
+use crate::facts::reader::describe;
+use crate::text;
+
+/// The number of bytes registered with a device. It is more than 8 MiB, the kernel's default
+/// limit.
+pub(crate) const DEFAULT_SIZE: u64 = 64 * 1024 * 1024;
 
 /// The least number of bytes to register: the smallest page that a kernel has. A kernel with larger
 /// pages pins a whole page of its own.
-pub const LEAST_SIZE: u64 = 4096;
+pub(crate) const LEAST_SIZE: u64 = 4096;
 
 /// The longest time for the test of one port.
-pub const DEFAULT_TIME: Duration = Duration::from_secs(5);
+pub(crate) const DEFAULT_TIME: Duration = Duration::from_secs(5);
 
 /// A port to test.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +37,20 @@ pub struct PortTest {
     /// The largest InfiniBand MTU, in bytes, that fits into the interface's MTU; `None` if that
     /// is not known.
     pub allowed_mtu: Option<u32>,
+    /// How the packets of the job are marked.
+    pub marks: Marks,
+    /// The kernel driver of the device; `None` if it is not known.
+    pub driver: Option<String>,
+}
+
+/// What the queue pairs of the job have besides their addresses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// The slot of the table of partition keys.
+    pub pkey_index: u16,
+    pub service_level: u8,
+    /// The class in the global header, such as on RoCE: DSCP and ECN.
+    pub traffic_class: u8,
 }
 
 impl PortTest {
@@ -39,30 +60,28 @@ impl PortTest {
     }
 }
 
-/// One step of a probe: a call, or an exchange of data.
+/// One step of a probe, and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
-    /// The name of the call or exchange, for example `ibv_reg_mr`.
-    pub name: String,
+pub(crate) struct StepResult {
+    pub step: Step,
     /// The time that the step took, in microseconds.
     pub took_us: u64,
-    /// Why the step failed, with the errno's name if the kernel gave one.
+    /// Why the step failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
+    pub error: Option<Failure>,
 }
 
 /// How far the probe of one port came.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct DeviceProbe {
+pub(crate) struct DeviceProbe {
     pub device: String,
     pub port: u8,
     /// The steps in their order. The first step that failed is the last one, unless the others
     /// do not need it.
-    pub steps: Vec<Step>,
+    pub steps: Vec<StepResult>,
     pub firmware: Option<String>,
-    /// The state of the port, for example `ACTIVE` or `DOWN`.
-    pub state: Option<String>,
+    pub state: Option<PortState>,
     /// The MTU in bytes. Queue pairs use `active_mtu`.
     pub active_mtu: u32,
     pub max_mtu: u32,
@@ -72,6 +91,8 @@ pub struct DeviceProbe {
     pub registered: u64,
     /// The address that the loopback used; `None` on InfiniBand.
     pub gid: Option<String>,
+    /// Whether this program has no provider for the device, so nothing was tried.
+    pub no_provider: bool,
     /// Why the loopback was not tried.
     pub no_loopback: Option<String>,
     /// Whether the data that arrived is the data that was sent.
@@ -83,39 +104,55 @@ pub struct DeviceProbe {
 }
 
 impl DeviceProbe {
-    pub fn step(&self, name: &str) -> Option<&Step> {
-        self.steps.iter().find(|step| step.name == name)
+    /// Returns the first step that failed, and why.
+    pub(crate) fn failure(&self) -> Option<(Step, &Failure)> {
+        self.steps.iter().find_map(|one| Some((one.step, one.error.as_ref()?)))
     }
 }
 
-/// How the process of a probe ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "result")]
-pub enum ProbeResult {
-    Done(Box<DeviceProbe>),
+/// The result of a probe, or how its process ended without one.
+pub(crate) type ProbeResult = Result<Box<DeviceProbe>, ProbeEnd>;
+
+/// How the process of a probe ended without a result. It was at the step `during`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ProbeEnd {
     /// A signal ended the process.
-    Crashed {
-        signal: String,
-        during: Option<String>,
-    },
+    #[error("the probe was killed by {signal}{}", at(*during))]
+    Crashed { signal: String, during: Option<Step> },
     /// The process ended without having told what it found.
-    Exited {
-        code: i32,
-        during: Option<String>,
-    },
+    #[error("the probe ended with code {code} and reported nothing{}", at(*during))]
+    Exited { code: i32, during: Option<Step> },
     /// The process was killed for taking this long. `gone` is false if even that did not end
     /// it, because it sleeps in the kernel.
-    Hung {
-        after_ms: u64,
-        during: Option<String>,
-        gone: bool,
-    },
+    #[error(
+        "the probe did not finish within {} and {}{}",
+        text::microseconds(after_ms.saturating_mul(1000)),
+        if *gone { "was killed" } else { "does not end even when killed" },
+        at(*during)
+    )]
+    Hung { after_ms: u64, during: Option<Step>, gone: bool },
     /// The process told more than it may, or something that is no result.
-    Garbled {
-        during: Option<String>,
-    },
+    #[error("the probe's report is invalid{}", at(*during))]
+    Garbled { during: Option<Step> },
     /// The process could not be started.
-    NotStarted {
-        error: String,
-    },
+    #[error("cannot start a process for it: {}", describe(Errno::from_raw(*errno)))]
+    NotStarted { errno: i32 },
+}
+
+impl ProbeEnd {
+    /// Returns the step that the process was at.
+    pub(crate) fn during(&self) -> Option<Step> {
+        match self {
+            ProbeEnd::Crashed { during, .. }
+            | ProbeEnd::Exited { during, .. }
+            | ProbeEnd::Hung { during, .. }
+            | ProbeEnd::Garbled { during } => *during,
+            ProbeEnd::NotStarted { .. } => None,
+        }
+    }
+}
+
+fn at(during: Option<Step>) -> String {
+    during.map(|step| format!(", during {step}")).unwrap_or_default()
 }

@@ -11,15 +11,17 @@ use nix::sys::stat::Mode;
 use serde::Serialize;
 
 use super::completions::Completions;
-use super::device::{Context, Devices, Port, Transport};
+use super::device::{DeviceList, DeviceTransport, OpenDevice, Port};
 use super::failure::Failure;
 use super::loopback::Loopback;
 use super::memory::{Buffer, Domain, Region};
-use super::port_test::{DeviceProbe, PortTest, Step};
-use super::queue_pair::{DEPTH, QueuePair, Route};
+use super::port_test::{DeviceProbe, PortTest, StepResult};
+use super::providers;
+use super::queue_pair::{DEPTH, PeerPath, QueuePair};
+use super::step::Step;
 use super::talk::{End, Talk};
 use crate::facts::limits::Amount;
-use crate::facts::reader::{describe, of_kernel};
+use crate::facts::reader::of_kernel;
 
 /// The number of bytes that [`all`] registers with each device.
 const SIZE: usize = 1024 * 1024;
@@ -29,7 +31,7 @@ pub(super) const ROOM: i32 = 4 * DEPTH as i32;
 
 /// The result for one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Probe {
+pub(crate) struct Registration {
     pub device: String,
     /// The number of bytes that could be registered; 0 after an error.
     pub registered: u64,
@@ -38,26 +40,25 @@ pub struct Probe {
 }
 
 /// Registers memory with every device that libibverbs knows, in this process.
-pub fn all() -> Vec<Probe> {
-    let Ok(devices) = Devices::list() else { return Vec::new() };
+pub(crate) fn all() -> Vec<Registration> {
+    let Ok(devices) = DeviceList::list() else { return Vec::new() };
     let one = |device: String| {
         let mut steps = Steps { list: Vec::new(), talk: &mut Silent };
         let mut probe = DeviceProbe::default();
         if let Some(context) = steps.open(&devices, &device) {
             steps.memory(&context, SIZE, &mut probe, |_, _, _, _| ());
         }
-        let failed =
-            steps.list.iter().find_map(|step| Some(format!("{}: {}", step.name, step.error.as_ref()?)));
-        Probe { device, registered: probe.registered, error: failed }
+        let failed = steps.list.iter().find_map(|one| Some(format!("{}: {}", one.step, one.error.as_ref()?)));
+        Registration { device, registered: probe.registered, error: failed }
     };
     devices.names().into_iter().map(one).collect()
 }
 
-/// The other side of a probe whose steps nobody follows.
+/// The other side of a probe whose steps no other process follows.
 struct Silent;
 
 impl Talk for Silent {
-    fn step(&mut self, _: &str) {}
+    fn step(&mut self, _: Step) {}
 
     fn exchange(&mut self, _: End) -> Option<End> {
         None
@@ -69,7 +70,7 @@ impl Talk for Silent {
 }
 
 /// Tests one port by itself, with a loopback.
-pub fn port(wanted: &PortTest, talk: &mut dyn Talk) -> DeviceProbe {
+pub(crate) fn port(wanted: &PortTest, talk: &mut dyn Talk) -> DeviceProbe {
     begin(wanted, talk, |steps, context, port, domain, region, probe| {
         steps.loopback(context, port, wanted, domain, region, probe);
     })
@@ -80,7 +81,7 @@ pub fn port(wanted: &PortTest, talk: &mut dyn Talk) -> DeviceProbe {
 pub(super) fn begin(
     wanted: &PortTest,
     talk: &mut dyn Talk,
-    next: impl FnOnce(&mut Steps, &Context, Port, &Domain, &Region, &mut DeviceProbe),
+    next: impl FnOnce(&mut Steps, &OpenDevice, Port, &Domain, &Region, &mut DeviceProbe),
 ) -> DeviceProbe {
     let mut probe = DeviceProbe {
         device: wanted.device.clone(),
@@ -102,18 +103,18 @@ fn limit(soft: u64) -> Option<u64> {
 }
 
 pub(super) struct Steps<'a> {
-    list: Vec<Step>,
+    list: Vec<StepResult>,
     pub(super) talk: &'a mut dyn Talk,
 }
 
 impl Steps<'_> {
-    pub(super) fn step<T>(&mut self, name: &str, run: impl FnOnce() -> Result<T, Failure>) -> Option<T> {
-        self.talk.step(name);
+    pub(super) fn step<T>(&mut self, step: Step, run: impl FnOnce() -> Result<T, Failure>) -> Option<T> {
+        self.talk.step(step);
         let start = Instant::now();
         let result = run();
         let took_us = start.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
-        let error = result.as_ref().err().map(ToString::to_string);
-        self.list.push(Step { name: name.to_owned(), took_us, error });
+        let error = result.as_ref().err().cloned();
+        self.list.push(StepResult { step, took_us, error });
         result.ok()
     }
 
@@ -121,15 +122,23 @@ impl Steps<'_> {
         &mut self,
         wanted: &PortTest,
         probe: &mut DeviceProbe,
-        next: impl FnOnce(&mut Steps, &Context, Port, &Domain, &Region, &mut DeviceProbe),
+        next: impl FnOnce(&mut Steps, &OpenDevice, Port, &Domain, &Region, &mut DeviceProbe),
     ) -> Option<()> {
-        let devices = self.step("ibv_get_device_list", Devices::list)?;
+        let devices = self.step(Step::ListDevices, DeviceList::list)?;
+        // The kernel shows the device, and libibverbs leaves out what none of its providers takes. Where
+        // one of them should have taken it, something is wrong with the device.
+        let is_foreign = wanted.driver.as_deref().is_some_and(|driver| !providers::serve(driver));
+        probe.no_provider =
+            is_foreign && !devices.names().contains(&wanted.device) && node(&wanted.device).is_some();
+        if probe.no_provider {
+            return None;
+        }
         let context = self.open(&devices, &wanted.device)?;
-        let (firmware, _) = self.step("ibv_query_device", || context.device())?;
+        let (firmware, _) = self.step(Step::QueryDevice, || context.device())?;
         probe.firmware = Some(firmware).filter(|firmware| !firmware.is_empty());
-        let port = self.step("ibv_query_port", || context.port(wanted.port));
+        let port = self.step(Step::QueryPort, || context.port(wanted.port));
         if let Some(port) = port {
-            probe.state = Some(port.state.to_owned());
+            probe.state = Some(port.state);
             (probe.active_mtu, probe.max_mtu) = (port.active_mtu, port.max_mtu);
         }
         let size = usize::try_from(wanted.size).unwrap_or(usize::MAX);
@@ -145,27 +154,31 @@ impl Steps<'_> {
 
     /// Opens a device. It first opens the device's node, because libibverbs waits for five
     /// seconds on a node that is denied.
-    fn open(&mut self, devices: &Devices, device: &str) -> Option<Context> {
+    fn open(&mut self, devices: &DeviceList, device: &str) -> Option<OpenDevice> {
         if let Some(node) = node(device) {
-            self.step("open", || match open(&node, OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()) {
-                Ok(_) => Ok(()),
-                Err(errno) => Err(Failure::because(format!("{}: {}", node.display(), describe(errno)))),
+            self.step(Step::OpenNode, || {
+                match open(&node, OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()) {
+                    Ok(_) => Ok(()),
+                    Err(errno) => {
+                        Err(Failure::Node { path: node.display().to_string(), errno: errno as i32 })
+                    }
+                }
             })?;
         }
-        self.step("ibv_open_device", || devices.open(device))
+        self.step(Step::OpenDevice, || devices.open(device))
     }
 
     fn memory(
         &mut self,
-        context: &Context,
+        context: &OpenDevice,
         size: usize,
         probe: &mut DeviceProbe,
         next: impl FnOnce(&mut Self, &mut DeviceProbe, &Domain, &Region),
     ) -> Option<()> {
-        let domain = self.step("ibv_alloc_pd", || Domain::new(context))?;
-        let buffer = self.step("mmap", || Buffer::new(size))?;
-        let region = self.step("ibv_reg_mr", || match context.transport() {
-            Transport::Other => Region::local(&domain, buffer),
+        let domain = self.step(Step::AllocDomain, || Domain::new(context))?;
+        let buffer = self.step(Step::Map, || Buffer::new(size))?;
+        let region = self.step(Step::Register, || match context.transport() {
+            DeviceTransport::Other => Region::local(&domain, buffer),
             _ => Region::new(&domain, buffer),
         })?;
         probe.registered = region.size() as u64;
@@ -175,39 +188,45 @@ impl Steps<'_> {
 
     fn loopback(
         &mut self,
-        context: &Context,
+        context: &OpenDevice,
         port: Port,
         wanted: &PortTest,
         domain: &Domain,
         region: &Region,
         probe: &mut DeviceProbe,
     ) -> Option<()> {
-        let completions = self.step("ibv_create_cq", || Completions::new(context, ROOM))?;
-        let near = self.step("ibv_create_qp", || QueuePair::new(domain, &completions))?;
-        let far = self.step("ibv_create_qp", || QueuePair::new(domain, &completions))?;
+        let completions = self.step(Step::CreateQueue, || Completions::new(context, ROOM))?;
+        let near = self.step(Step::CreatePair, || QueuePair::new(domain, &completions))?;
+        let far = self.step(Step::CreatePair, || QueuePair::new(domain, &completions))?;
         let gid = self.address(context, port, wanted, probe)?;
-        let route = Route { port_number: wanted.port, path_mtu: port.path_mtu, lid: port.lid, gid };
-        self.step("ibv_modify_qp INIT", || {
-            near.initialize(wanted.port)?;
-            far.initialize(wanted.port)
+        let route = PeerPath {
+            port_number: wanted.port,
+            path_mtu: port.path_mtu,
+            lid: port.lid,
+            gid,
+            marks: wanted.marks,
+        };
+        self.step(Step::ToInit, || {
+            near.initialize(wanted.port, wanted.marks)?;
+            far.initialize(wanted.port, wanted.marks)
         })?;
-        self.step("ibv_modify_qp RTR", || {
+        self.step(Step::ToReceive, || {
             near.receive_from(far.number(), &route)?;
             far.receive_from(near.number(), &route)
         })?;
-        self.step("ibv_modify_qp RTS", || {
+        self.step(Step::ToSend, || {
             near.allow_sending()?;
             far.allow_sending()
         })?;
         let ends = Loopback { completions: &completions, near: &near, far: &far, region };
-        self.step("send and receive", || ends.send_and_receive())?;
-        self.step("RDMA write", || ends.write())?;
+        self.step(Step::SendAndReceive, || ends.send_and_receive())?;
+        self.step(Step::Write, || ends.write())?;
         probe.verified = true;
-        probe.latency_ns = self.step("latency", || ends.latency());
+        probe.latency_ns = self.step(Step::Latency, || ends.latency());
         probe.latency_ns?;
-        probe.bandwidth_mbps = self.step("bandwidth", || ends.bandwidth());
+        probe.bandwidth_mbps = self.step(Step::Bandwidth, || ends.bandwidth());
         // All objects are destroyed at the end of this function, which may hang as well.
-        self.talk.step("release");
+        self.talk.step(Step::Release);
         Some(())
     }
 
@@ -215,20 +234,19 @@ impl Steps<'_> {
     /// needs one.
     pub(super) fn address(
         &mut self,
-        context: &Context,
+        context: &OpenDevice,
         port: Port,
         wanted: &PortTest,
         probe: &mut DeviceProbe,
     ) -> Option<Option<(u8, Ipv6Addr)>> {
         if !port.active {
-            let down = Failure::because(format!("the port is {}", port.state));
-            return self.step("ibv_query_port", || Err(down));
+            return self.step(Step::QueryPort, || Err(Failure::Port(port.state)));
         }
         let gid = match wanted.gid_index.filter(|_| port.global) {
             None => None,
-            Some(index) => Some(self.step("ibv_query_gid", || match context.gid(wanted.port, index)? {
+            Some(index) => Some(self.step(Step::QueryGid, || match context.gid(wanted.port, index)? {
                 Some(gid) => Ok((index, gid)),
-                None => Err(Failure::because(format!("slot {index} of the GID table is empty"))),
+                None => Err(Failure::EmptySlot(index)),
             })?),
         };
         probe.gid = gid.map(|(_, gid)| gid.to_string());
@@ -237,12 +255,14 @@ impl Steps<'_> {
 }
 
 /// Returns why two queue pairs on such a port cannot be connected by their numbers alone.
-fn not_possible(context: &Context, port: &Port, wanted: &PortTest) -> Option<&'static str> {
+fn not_possible(context: &OpenDevice, port: &Port, wanted: &PortTest) -> Option<&'static str> {
     match context.transport() {
-        Transport::InfiniBand if port.global && wanted.gid_index.is_none() => Some("no GID slot was given"),
-        Transport::InfiniBand => None,
-        Transport::Iwarp => Some("an iWARP device connects through a connection manager only"),
-        Transport::Other => Some("the device has no reliable connections of verbs (as EFA)"),
+        DeviceTransport::InfiniBand if port.global && wanted.gid_index.is_none() => {
+            Some("no GID slot was given")
+        }
+        DeviceTransport::InfiniBand => None,
+        DeviceTransport::Iwarp => Some("an iWARP device connects through a connection manager only"),
+        DeviceTransport::Other => Some("the device has no reliable connections of verbs (as EFA)"),
     }
 }
 

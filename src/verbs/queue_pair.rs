@@ -14,9 +14,10 @@ use super::completions::Completions;
 use super::device::PathMtu;
 use super::failure::{Failure, done, made};
 use super::memory::Domain;
+use super::port_test::Marks;
 
 /// The most requests that may be under way in one direction.
-pub const DEPTH: u32 = 16;
+pub(crate) const DEPTH: u32 = 16;
 
 /// A packet is sent again after 4.096 us * 2^14 = 67 ms, at most 6 times. A device may take up
 /// to four times as long (the InfiniBand specification), which is 2 s in all. The largest
@@ -30,14 +31,14 @@ const RECEIVER_NOT_READY: u8 = 6;
 /// The wait before such a retry: 0.64 ms (`min_rnr_timer`, ibv_modify_qp(3)).
 const NOT_READY_DELAY: u8 = 12;
 
-pub struct QueuePair<'a> {
+pub(crate) struct QueuePair<'a> {
     pair: NonNull<ibv_qp>,
     _made_of: PhantomData<&'a Completions<'a>>,
 }
 
 /// How packets get to the other end.
 #[derive(Debug, Clone, Copy)]
-pub struct Route {
+pub(crate) struct PeerPath {
     /// The port of this end, counted from 1.
     pub port_number: u8,
     pub path_mtu: PathMtu,
@@ -45,6 +46,7 @@ pub struct Route {
     pub lid: u16,
     /// The slot of this end's GID table, and the GID of the other end; always set on RoCE.
     pub gid: Option<(u8, Ipv6Addr)>,
+    pub marks: Marks,
 }
 
 impl<'a> QueuePair<'a> {
@@ -53,7 +55,7 @@ impl<'a> QueuePair<'a> {
     /// # Errors
     /// ENOMEM, which may also mean that the provider cannot pin the queues' memory
     /// (RLIMIT_MEMLOCK).
-    pub fn new(domain: &'a Domain, completions: &'a Completions) -> Result<QueuePair<'a>, Failure> {
+    pub(crate) fn new(domain: &'a Domain, completions: &'a Completions) -> Result<QueuePair<'a>, Failure> {
         // SAFETY: the attributes are plain data, for which all zeros are valid. By the
         // lifetime, domain and completion queue outlive the pair.
         let pair = made(unsafe {
@@ -74,7 +76,7 @@ impl<'a> QueuePair<'a> {
         self.pair.as_ptr()
     }
 
-    pub fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         // SAFETY: `ibv_create_qp` has filled the structure, which is alive.
         unsafe { self.pair.as_ref().qp_num }
     }
@@ -83,10 +85,11 @@ impl<'a> QueuePair<'a> {
     ///
     /// # Errors
     /// As for ibv_modify_qp(3).
-    pub fn initialize(&self, port: u8) -> Result<(), Failure> {
+    pub(crate) fn initialize(&self, port: u8, marks: Marks) -> Result<(), Failure> {
         let mut wanted = nothing();
         wanted.qp_state = ibv_qp_state::IBV_QPS_INIT;
         wanted.port_num = port;
+        wanted.pkey_index = marks.pkey_index;
         wanted.qp_access_flags = ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
         self.modify(
             wanted,
@@ -103,7 +106,7 @@ impl<'a> QueuePair<'a> {
     /// # Errors
     /// EINVAL or ENODATA for a GID that does not exist, ENETUNREACH without a route to it,
     /// ETIMEDOUT if no host answers for it.
-    pub fn receive_from(&self, other: u32, route: &Route) -> Result<(), Failure> {
+    pub(crate) fn receive_from(&self, other: u32, route: &PeerPath) -> Result<(), Failure> {
         let mut wanted = nothing();
         wanted.qp_state = ibv_qp_state::IBV_QPS_RTR;
         wanted.path_mtu = route.path_mtu.0;
@@ -113,12 +116,14 @@ impl<'a> QueuePair<'a> {
         wanted.ah_attr.port_num = route.port_number;
         // RoCE ignores the LID.
         wanted.ah_attr.dlid = route.lid;
+        wanted.ah_attr.sl = route.marks.service_level;
         if let Some((index, gid)) = route.gid {
             wanted.ah_attr.is_global = 1;
             wanted.ah_attr.grh.sgid_index = index;
             wanted.ah_attr.grh.dgid = ibv_gid { raw: gid.octets() };
             // NCCL uses this value, which allows as many routers as possible.
             wanted.ah_attr.grh.hop_limit = 255;
+            wanted.ah_attr.grh.traffic_class = route.marks.traffic_class;
         }
         self.modify(
             wanted,
@@ -136,7 +141,7 @@ impl<'a> QueuePair<'a> {
     ///
     /// # Errors
     /// As for ibv_modify_qp(3).
-    pub fn allow_sending(&self) -> Result<(), Failure> {
+    pub(crate) fn allow_sending(&self) -> Result<(), Failure> {
         let mut wanted = nothing();
         wanted.qp_state = ibv_qp_state::IBV_QPS_RTS;
         wanted.timeout = TIMEOUT;

@@ -1,20 +1,18 @@
 //! One end of a rail between two nodes.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::completions::Completions;
-use super::device::{Context, Port};
+use super::completions::{Completion, Completions};
+use super::device::{OpenDevice, Port};
 use super::failure::Failure;
 use super::link::{Link, MESSAGE, VERIFIED};
 use super::memory::{Domain, Region};
 use super::probe::{ROOM, Steps, begin};
-use super::queue_pair::{QueuePair, Route};
+use super::queue_pair::{PeerPath, QueuePair};
+use super::step::Step;
 use super::talk::{End, Talk};
-use super::work::{Part, RemoteAddress, Request, receive};
+use super::work::{Part, RemoteAddress, Request, receive, send};
 use crate::verbs::port_test::{DeviceProbe, PortTest};
-
-/// The name of the step that fails if the other end has failed.
-pub const WAITING: &str = "wait for the other end";
 
 /// Which of the two ends speaks first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,15 +38,32 @@ impl Side {
     }
 }
 
-/// Connects a port to one of another node, and moves data in both directions.
-pub fn port(wanted: &PortTest, side: Side, talk: &mut dyn Talk) -> DeviceProbe {
+/// Connects a port to one of another node, and moves data in both directions, one after the other.
+pub(crate) fn port(wanted: &PortTest, side: Side, talk: &mut dyn Talk) -> DeviceProbe {
+    connected(wanted, talk, |steps, link, areas, until, probe| steps.prove(link, areas, side, until, probe))
+}
+
+/// Connects a port to one of another node, and moves data in both directions at once, for at most this time.
+/// The data is not looked at.
+pub(crate) fn together(wanted: &PortTest, time: Duration, talk: &mut dyn Talk) -> DeviceProbe {
+    // What is left is for the last message, and for a device that is slow.
+    let time = time.min(wanted.each / 2);
+    connected(wanted, talk, |steps, link, areas, until, probe| steps.load(link, areas, time, until, probe))
+}
+
+/// Connects a port, and does this with the connection up to a moment.
+fn connected(
+    wanted: &PortTest,
+    talk: &mut dyn Talk,
+    work: impl FnOnce(&mut Steps, &Link, &Areas, Instant, &mut DeviceProbe) -> Option<()>,
+) -> DeviceProbe {
     begin(wanted, talk, |steps, context, port, domain, region, probe| {
-        let done = rail(steps, context, port, wanted, side, domain, region, probe);
+        let done = rail(steps, context, port, wanted, domain, region, probe, work);
         // The test may have failed because the port went down during it.
         if done.is_none()
             && let Ok(port) = context.port(wanted.port)
         {
-            probe.state = Some(port.state.to_owned());
+            probe.state = Some(port.state);
         }
     })
 }
@@ -56,16 +71,16 @@ pub fn port(wanted: &PortTest, side: Side, talk: &mut dyn Talk) -> DeviceProbe {
 #[expect(clippy::too_many_arguments, reason = "each is a thing of its own")]
 fn rail(
     steps: &mut Steps,
-    context: &Context,
+    context: &OpenDevice,
     port: Port,
     wanted: &PortTest,
-    side: Side,
     domain: &Domain,
     region: &Region,
     probe: &mut DeviceProbe,
+    work: impl FnOnce(&mut Steps, &Link, &Areas, Instant, &mut DeviceProbe) -> Option<()>,
 ) -> Option<()> {
-    let completions = steps.step("ibv_create_cq", || Completions::new(context, ROOM))?;
-    let pair = steps.step("ibv_create_qp", || QueuePair::new(domain, &completions))?;
+    let completions = steps.step(Step::CreateQueue, || Completions::new(context, ROOM))?;
+    let pair = steps.step(Step::CreatePair, || QueuePair::new(domain, &completions))?;
     let gid = steps.address(context, port, wanted, probe)?;
     let whole = Part { region, offset: 0, length: 0 }.place();
     let far = steps.talk.exchange(End {
@@ -77,17 +92,18 @@ fn rail(
         key: whole.key,
         size: region.size() as u64,
     })?;
-    let route = Route {
+    let route = PeerPath {
         port_number: wanted.port,
         path_mtu: port.path_mtu.with(far.mtu),
         lid: far.lid,
         gid: gid.zip(far.gid).map(|((slot, _), gid)| (slot, gid)),
+        marks: wanted.marks,
     };
-    steps.step("ibv_modify_qp INIT", || pair.initialize(wanted.port))?;
-    steps.step("ibv_modify_qp RTR", || pair.receive_from(far.number, &route))?;
-    steps.step("ibv_modify_qp RTS", || pair.allow_sending())?;
+    steps.step(Step::ToInit, || pair.initialize(wanted.port, wanted.marks))?;
+    steps.step(Step::ToReceive, || pair.receive_from(far.number, &route))?;
+    steps.step(Step::ToSend, || pair.allow_sending())?;
     let areas = Areas::new(region, &far);
-    steps.step("ibv_post_recv", || areas.expect(&pair))?;
+    steps.step(Step::PostReceive, || areas.expect(&pair))?;
     if !steps.talk.meet() {
         return None;
     }
@@ -95,38 +111,84 @@ fn rail(
     // This gives up before the parent kills the process, because the parent could say less
     // about it.
     let until = Instant::now() + wanted.each / 4 * 3;
-    if side == Side::Second {
-        steps.hear(&link, &areas, side.other(), until)?;
-    }
-    steps.speak(&link, &areas, side, probe)?;
-    if side == Side::First {
-        steps.hear(&link, &areas, side.other(), until)?;
-    }
-    probe.verified = true;
-    steps.talk.step("release");
+    work(steps, &link, &areas, until, probe)?;
+    steps.talk.step(Step::Release);
     Some(())
 }
 
 impl Steps<'_> {
+    fn prove(
+        &mut self,
+        link: &Link,
+        areas: &Areas,
+        side: Side,
+        until: Instant,
+        probe: &mut DeviceProbe,
+    ) -> Option<()> {
+        if side == Side::Second {
+            self.hear(link, areas, side.other(), until)?;
+        }
+        self.speak(link, areas, side, probe)?;
+        if side == Side::First {
+            self.hear(link, areas, side.other(), until)?;
+        }
+        probe.verified = true;
+        Some(())
+    }
+
+    fn load(
+        &mut self,
+        link: &Link,
+        areas: &Areas,
+        time: Duration,
+        until: Instant,
+        probe: &mut DeviceProbe,
+    ) -> Option<()> {
+        let bulk = areas.own(OUT, MESSAGE);
+        let (mbps, mut received) =
+            self.step(Step::Bandwidth, || link.load(bulk, areas.far(SCRATCH), time))?;
+        probe.bandwidth_mbps = Some(mbps);
+        // Neither end may go before the other one is through.
+        self.step(Step::Send, || send(link.pair, areas.own(OUT, VERIFIED), Request::Send))?;
+        self.step(Step::Wait, || {
+            let mut is_sent = false;
+            while !is_sent || received == 0 {
+                match link.completions.next(until)? {
+                    Completion::Sent => is_sent = true,
+                    Completion::Received => received += 1,
+                }
+            }
+            Ok(())
+        })
+    }
+
     fn speak(&mut self, link: &Link, areas: &Areas, side: Side, probe: &mut DeviceProbe) -> Option<()> {
         let (message, written) = side.salts();
         let from = areas.own(OUT, VERIFIED);
-        self.step("send", || from.fill(message).and_then(|()| link.send(from, Request::Send)))?;
-        self.step("RDMA write", || {
+        let small = Part { length: from.length.min(8), ..from };
+        self.step(Step::SmallWrite, || {
+            link.send(small, Request::Write { to: areas.far(SCRATCH), told: false })
+        })?;
+        // What is lost now is lost for its size.
+        self.step(Step::Send, || {
+            let sent = from.fill(message).and_then(|()| link.send(from, Request::Send));
+            sent.map_err(|failure| Failure::LongMessage(Box::new(failure)))
+        })?;
+        self.step(Step::Write, || {
             from.fill(written)?;
             link.send(from, Request::Write { to: areas.far(WRITTEN), told: true })
         })?;
-        probe.latency_ns = Some(self.step("latency", || link.latency(from, areas.far(SCRATCH)))?);
+        probe.latency_ns = Some(self.step(Step::Latency, || link.latency(from, areas.far(SCRATCH)))?);
         let bulk = areas.own(OUT, MESSAGE);
-        probe.bandwidth_mbps = Some(self.step("bandwidth", || link.bandwidth(bulk, areas.far(SCRATCH)))?);
-        self.step("send", || link.send(areas.own(OUT, VERIFIED), Request::Send))
+        probe.bandwidth_mbps = Some(self.step(Step::Bandwidth, || link.bandwidth(bulk, areas.far(SCRATCH)))?);
+        self.step(Step::Send, || link.send(areas.own(OUT, VERIFIED), Request::Send))
     }
 
     /// Waits for everything that the other end sends, up to its last message.
     fn hear(&mut self, link: &Link, areas: &Areas, from: Side, until: Instant) -> Option<()> {
         let (message, written) = from.salts();
-        self.step(WAITING, || link.completions.several(EXPECTED.len(), until))?;
-        self.step("verify", || {
+        self.step(Step::Wait, || link.completions.several(EXPECTED.len(), until))?;
+        self.step(Step::Verify, || {
             areas.own(MESSAGE_IN, VERIFIED).verify(message)?;
             areas.own(WRITTEN, VERIFIED).verify(written)
         })

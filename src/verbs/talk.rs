@@ -4,9 +4,11 @@ use std::net::Ipv6Addr;
 
 use serde::{Deserialize, Serialize};
 
-pub trait Talk {
+use super::step::Step;
+
+pub(crate) trait Talk {
     /// Tells which step comes next, so that the parent knows where a probe ended.
-    fn step(&mut self, name: &str);
+    fn step(&mut self, step: Step);
 
     /// Gives this end of a rail to the other node, and returns that node's end; `None` if that
     /// node has none.
@@ -18,7 +20,7 @@ pub trait Talk {
 
 /// One end of a connection, as the other end has to know it to connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub(crate) struct End {
     /// The number of the queue pair.
     pub number: u32,
     /// The LID of the port; 0 on RoCE.

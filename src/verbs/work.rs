@@ -13,7 +13,7 @@ use super::queue_pair::QueuePair;
 
 /// A part of a region.
 #[derive(Clone, Copy)]
-pub struct Part<'a> {
+pub(crate) struct Part<'a> {
     pub region: &'a Region<'a>,
     pub offset: usize,
     pub length: u32,
@@ -21,21 +21,21 @@ pub struct Part<'a> {
 
 /// A place where one end may write into the memory of the other end.
 #[derive(Debug, Clone, Copy)]
-pub struct RemoteAddress {
+pub(crate) struct RemoteAddress {
     pub address: u64,
     /// The other end's key for this place.
     pub key: u32,
 }
 
 impl RemoteAddress {
-    pub fn beyond(self, bytes: usize) -> RemoteAddress {
+    pub(crate) fn beyond(self, bytes: usize) -> RemoteAddress {
         RemoteAddress { address: self.address.wrapping_add(bytes as u64), ..self }
     }
 }
 
 impl Part<'_> {
     /// Returns where the other end may write into this part.
-    pub fn place(&self) -> RemoteAddress {
+    pub(crate) fn place(&self) -> RemoteAddress {
         let (_, remote) = self.region.keys();
         RemoteAddress { address: self.region.address(self.offset), key: remote }
     }
@@ -51,7 +51,7 @@ impl Part<'_> {
     ///
     /// # Errors
     /// EFAULT if the part is outside of the region.
-    pub fn fill(&self, salt: u8) -> Result<(), Failure> {
+    pub(crate) fn fill(&self, salt: u8) -> Result<(), Failure> {
         self.region.put(self.offset, &self.data(salt))
     }
 
@@ -59,7 +59,7 @@ impl Part<'_> {
     ///
     /// # Errors
     /// EFAULT if the part is outside of the region.
-    pub fn clear(&self) -> Result<(), Failure> {
+    pub(crate) fn clear(&self) -> Result<(), Failure> {
         self.region.put(self.offset, &vec![0; self.length as usize])
     }
 
@@ -67,10 +67,10 @@ impl Part<'_> {
     ///
     /// # Errors
     /// A sentence if the part holds other data.
-    pub fn verify(&self, salt: u8) -> Result<(), Failure> {
+    pub(crate) fn verify(&self, salt: u8) -> Result<(), Failure> {
         match self.region.get(self.offset, self.length as usize)? == self.data(salt) {
             true => Ok(()),
-            false => Err(Failure::because("the data that arrived is not what was sent")),
+            false => Err(Failure::OtherData),
         }
     }
 
@@ -82,7 +82,7 @@ impl Part<'_> {
 
 /// A request to send, which gets one completion at this end.
 #[derive(Clone, Copy)]
-pub enum Request {
+pub(crate) enum Request {
     /// Sends a message to the place at which the other end has asked to receive one.
     Send,
     /// Writes to this place of the other end. If that end is `told`, it gets a completion, and
@@ -94,7 +94,7 @@ pub enum Request {
 ///
 /// # Errors
 /// ENOMEM when the queue is full, EINVAL in the wrong state (ibv_post_recv(3)).
-pub fn receive(pair: &QueuePair, into: Part) -> Result<(), Failure> {
+pub(crate) fn receive(pair: &QueuePair, into: Part) -> Result<(), Failure> {
     let mut element = into.element();
     let mut bad = null_mut();
     let mut request = ibv_recv_wr { wr_id: 0, next: null_mut(), sg_list: &mut element, num_sge: 1 };
@@ -107,7 +107,7 @@ pub fn receive(pair: &QueuePair, into: Part) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The errors of [`receive`] (ibv_post_send(3)).
-pub fn send(pair: &QueuePair, from: Part, what: Request) -> Result<(), Failure> {
+pub(crate) fn send(pair: &QueuePair, from: Part, what: Request) -> Result<(), Failure> {
     let mut element = from.element();
     let mut bad = null_mut();
     // SAFETY: the request is plain data, for which all zeros are valid; the rest is as for

@@ -1,12 +1,12 @@
 //! The address where a node is, or waits.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 
 use crate::facts::hosts;
 use crate::resolve;
 
-/// The default TCP port; it is nobody else's default.
+/// The default TCP port; no other program has it as its default.
 const DEFAULT_PORT: u16 = 18516;
 
 /// A host, which may be empty, and a port.
@@ -36,11 +36,17 @@ impl Address {
         self.host.is_empty()
     }
 
-    /// Whether the address can lead to nobody but this host.
+    /// Whether the address can lead to this host alone.
     pub fn is_loopback(&self) -> bool {
         let literal = self.host.parse::<IpAddr>();
         literal
             .map_or_else(|_| hosts::is_localhost(&self.host), |address| address.to_canonical().is_loopback())
+    }
+
+    /// Whether this is an IPv6 address of one link alone, which means nothing on another host.
+    pub fn is_link_local(&self) -> bool {
+        let literal = self.host.split('%').next().and_then(|host| host.parse::<Ipv6Addr>().ok());
+        literal.is_some_and(|address| address.is_unicast_link_local())
     }
 
     /// # Errors
@@ -96,6 +102,19 @@ impl std::str::FromStr for Address {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_of_one_link_is_known() {
+        for (given, wanted) in [
+            ("[fe80::1%eth0]:5", true),
+            ("fe80::1", true),
+            ("[fd00::1]:5", false),
+            ("fe80", false),
+            ("node2:5", false),
+        ] {
+            assert_eq!(given.parse::<Address>().unwrap().is_link_local(), wanted, "{given}");
+        }
+    }
 
     #[test]
     fn a_port_may_be_left_out() {

@@ -13,7 +13,7 @@ use super::stranger::{Fault, Stranger};
 use crate::json;
 
 /// In bytes; more than a node with a hundred rails has to say.
-pub const LONGEST: usize = 256 * 1024;
+pub(crate) const LONGEST: usize = 256 * 1024;
 
 /// The time for the kernel to take a message that the other node does not read.
 const SENDING: Duration = Duration::from_secs(10);
@@ -91,8 +91,8 @@ impl Channel {
         let text = self.session.open(line).ok_or_else(|| Stranger {
             fault: Fault::NotOurs,
             why: format!(
-                "what came from {} is not the other node's next message: somebody in between may have \
-                 forged, changed, repeated or dropped a message.",
+                "what came from {} is not the other node's next message: a process in between may have \
+                 forged, changed, repeated or dropped a message",
                 self.connection.address()
             ),
         })?;
@@ -106,7 +106,7 @@ impl Channel {
 
     /// About a message that says something impossible.
     pub fn wrong(&self, what: &str) -> Stranger {
-        let why = format!("{} does not keep to the protocol: {what}.", self.address());
+        let why = format!("{} does not keep to the protocol: {what}", self.address());
         Stranger { fault: Fault::NotOurs, why }
     }
 }

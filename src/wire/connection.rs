@@ -49,7 +49,7 @@ impl Connection {
         self.stream.as_fd()
     }
 
-    /// How many bytes have arrived and are kept, because they are no whole line yet or nobody has asked for
+    /// How many bytes have arrived and are kept, because they are no whole line yet or were not asked for
     /// it.
     pub fn held(&self) -> usize {
         self.came.len()
@@ -67,7 +67,7 @@ impl Connection {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if !wait(self.fd(), PollFlags::POLLOUT, end) {
-                        let why = format!("{} does not take what is sent to it.", self.address);
+                        let why = format!("{} does not take what is sent to it", self.address);
                         return Err(Stranger { fault: Fault::Silent, why });
                     }
                 }
@@ -160,12 +160,12 @@ impl Connection {
 
     pub fn silent(&self, patience: Duration) -> Stranger {
         let what = if self.came.is_empty() { "nothing" } else { "no whole message" };
-        let why = format!("{} has sent {what} for {:.0} s.", self.address, patience.as_secs_f32());
+        let why = format!("{} has sent {what} for {:.0} s", self.address, patience.as_secs_f32());
         Stranger { fault: Fault::Silent, why }
     }
 
     fn gone(&self, when: &str) -> Stranger {
-        let why = format!("{} has closed the connection{when}.", self.address);
+        let why = format!("{} has closed the connection{when}", self.address);
         Stranger { fault: Fault::Gone, why }
     }
 
@@ -174,7 +174,7 @@ impl Connection {
             // The other end has closed, with something that it had not read.
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => self.gone(""),
             _ => {
-                let why = format!("the connection to {} broke: {error}.", self.address);
+                let why = format!("the connection to {} broke: {error}", self.address);
                 Stranger { fault: Fault::Gone, why }
             }
         }

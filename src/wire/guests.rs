@@ -1,5 +1,5 @@
 //! Connections whose other end has not yet proven to be ours. All are heard at once, so that
-//! nobody keeps a node out by saying nothing.
+//! no guest keeps a node out by saying nothing.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::Protocol;
 use super::channel::Channel;
 use super::connection::Connection;
-use super::handshake::{self, Handshake, Step};
+use super::handshake::{self, Handshake, Keys, Step};
 use super::listen::Listener;
 use super::session::Session;
 use super::stranger::{Fault, Stranger};
@@ -18,48 +18,50 @@ use crate::verbs::rail::Side;
 /// The most connections that are accepted before the others are heard again.
 const AT_ONCE: usize = 16;
 
-pub struct Guests<'a> {
+pub(crate) struct Guests {
     protocol: &'static Protocol,
-    token: &'a [u8],
     /// How long each of our messages may take.
     longest: Duration,
     /// The most guests at a time.
     most: usize,
-    list: Vec<Guest<'a>>,
+    /// The oldest first.
+    list: Vec<Guest>,
 }
 
 /// A node that has proven to be ours.
-pub struct Proven {
+pub(crate) struct Proven {
     pub channel: Channel,
+    /// Which of several keys it has; see [`IdentityKey`](super::handshake::Key).
+    pub identity: String,
     /// How long each of its messages may take.
     pub patience: Duration,
 }
 
-impl<'a> Guests<'a> {
-    pub fn new(protocol: &'static Protocol, token: &'a [u8], longest: Duration, most: usize) -> Guests<'a> {
-        Guests { protocol, token, longest, most, list: Vec::new() }
+impl Guests {
+    pub(crate) fn new(protocol: &'static Protocol, longest: Duration, most: usize) -> Guests {
+        Guests { protocol, longest, most, list: Vec::new() }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// What to poll for news of the guests.
-    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.list.iter().map(|guest| guest.connection.fd())
+    /// What to poll for news of the guests. One whose key is not known yet has said all that it may.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.list.iter().filter(|guest| guest.pending.is_none()).map(|guest| guest.connection.fd())
     }
 
     /// When the time of a guest is over.
-    pub fn until(&self) -> Option<Instant> {
+    pub(crate) fn until(&self) -> Option<Instant> {
         self.list.iter().map(|guest| guest.until).min()
     }
 
-    /// Accepts the connections that have come by now; nobody is waited for after `end`. Strangers
+    /// Accepts the connections that have come by now; no guest is waited for after `end`. Strangers
     /// are told to `tell`.
     ///
     /// # Errors
-    /// A sentence: nobody can connect any more.
-    pub fn accept(
+    /// No guest can connect any more; a clause.
+    pub(crate) fn accept(
         &mut self,
         listener: &Listener,
         end: Instant,
@@ -74,7 +76,7 @@ impl<'a> Guests<'a> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 // There are no more descriptors.
                 Err(_) if !self.list.is_empty() => tell(self.push_out()),
-                Err(error) => return Err(format!("cannot listen on {} any longer: {error}.", listener.own)),
+                Err(error) => return Err(format!("cannot listen on {} any longer: {error}", listener.own)),
             }
         }
         Ok(())
@@ -94,25 +96,27 @@ impl<'a> Guests<'a> {
         };
         let from = from.to_string();
         let Ok(connection) = Connection::new(stream, from.clone(), self.protocol) else { return Ok(()) };
-        let handshake = Handshake::new(self.protocol, Side::Second, self.token, self.longest, from)?;
+        let handshake = Handshake::new(self.protocol, Side::Second, "", self.longest, from)?;
         if self.list.len() == self.most {
             tell(self.push_out());
         }
         let patience = handshake::patience(end);
-        self.list.push(Guest { connection, handshake, patience, until: Instant::now() + patience });
+        let until = Instant::now() + patience;
+        self.list.push(Guest { connection, handshake, pending: None, patience, until });
         Ok(())
     }
 
     /// Hears all that the guests have said by now: the first that has proven to be ours, if there
     /// is one. Call it until it gives none.
-    pub fn hear(&mut self, tell: &mut dyn FnMut(Stranger)) -> Option<Proven> {
+    pub(crate) fn hear(&mut self, keys: &Keys, tell: &mut dyn FnMut(Stranger)) -> Option<Proven> {
         let mut index = 0;
         while let Some(guest) = self.list.get_mut(index) {
-            match guest.hear() {
+            match guest.hear(keys) {
                 Ok(None) => index += 1,
                 Ok(Some((session, patience))) => {
-                    let connection = self.list.swap_remove(index).connection;
-                    return Some(Proven { channel: Channel::new(connection, session), patience });
+                    let Guest { connection, handshake, .. } = self.list.remove(index);
+                    let identity = handshake.identity().to_owned();
+                    return Some(Proven { channel: Channel::new(connection, session), identity, patience });
                 }
                 Err(stranger) => {
                     self.list.remove(index);
@@ -123,47 +127,66 @@ impl<'a> Guests<'a> {
         None
     }
 
-    /// Closes the connection that is the oldest; one that has not even greeted goes first.
+    /// Closes the oldest connection, which had the most time to prove something. A greeting proves nothing.
     fn push_out(&mut self) -> Stranger {
-        let index = self.list.iter().position(|guest| !guest.handshake.has_greeted()).unwrap_or(0);
-        let guest = self.list.remove(index);
+        let guest = self.list.remove(0);
         let address = guest.connection.address();
-        let why = format!("{address} was sent away, as too many others came before it proved anything.");
+        let why = format!("{address} was sent away, as too many others came before it proved anything");
         Stranger { fault: Fault::PushedOut, why }
     }
 }
 
 /// A connection whose other end has not yet proven to be ours.
-struct Guest<'a> {
+struct Guest {
     connection: Connection,
-    handshake: Handshake<'a>,
+    handshake: Handshake,
+    /// Its greeting, while its key is not known.
+    pending: Option<Vec<u8>>,
     patience: Duration,
     until: Instant,
 }
 
-impl Guest<'_> {
+impl Guest {
     /// Hears all that the other end has said by now.
-    fn hear(&mut self) -> Result<Option<(Session, Duration)>, Stranger> {
-        while let Some(line) = self.connection.line_if_there(handshake::LONGEST)? {
-            // The connection's queue is empty, so a line that does not fit was not read by
-            // anybody.
-            match self.handshake.hear(&line) {
+    fn hear(&mut self, keys: &Keys) -> Result<Option<(Session, Duration)>, Stranger> {
+        while let Some(line) = self.next()? {
+            // The connection's queue is empty, so if a line does not fit, the other end has
+            // stopped reading.
+            match self.handshake.hear(&line, keys) {
                 Ok(Step::Send(line)) => self.connection.send(&line, Duration::ZERO)?,
+                Ok(Step::Later) => {
+                    self.pending = Some(line);
+                    break;
+                }
                 Ok(Step::Proven(line, session, patience)) => {
                     self.connection.send(&line, Duration::ZERO)?;
                     return Ok(Some((session, patience)));
                 }
-                Err(stranger) => {
-                    if let Some(last) = self.handshake.farewell(stranger.fault) {
-                        let _ = self.connection.send(&last, Duration::ZERO);
-                    }
-                    return Err(stranger);
-                }
+                Err(stranger) => return Err(self.dismiss(stranger)),
             }
         }
-        if Instant::now() >= self.until {
-            return Err(self.connection.silent(self.patience));
+        if Instant::now() < self.until {
+            return Ok(None);
         }
-        Ok(None)
+        Err(match self.pending {
+            Some(_) => self.dismiss(self.handshake.still_pending()),
+            None => self.connection.silent(self.patience),
+        })
+    }
+
+    /// The line that is to be taken next, if it is there.
+    fn next(&mut self) -> Result<Option<Vec<u8>>, Stranger> {
+        match self.pending.take() {
+            Some(line) => Ok(Some(line)),
+            None => self.connection.line_if_there(handshake::LONGEST),
+        }
+    }
+
+    /// Lets the other end know why it is sent away.
+    fn dismiss(&mut self, stranger: Stranger) -> Stranger {
+        if let Some(last) = self.handshake.farewell(stranger.fault) {
+            let _ = self.connection.send(&last, Duration::ZERO);
+        }
+        stranger
     }
 }

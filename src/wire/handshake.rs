@@ -3,8 +3,8 @@
 //!
 //! Both greet, the first side first. From then on every message has a code that only a holder
 //! of the token can make, and the first such message is the proof. The second side says nothing
-//! that depends on the token before it has seen the first side's proof. So somebody who
-//! connects to it without the token learns nothing to try tokens on.
+//! that depends on the token before it has seen the first side's proof. So a process
+//! that connects without the token learns nothing to try tokens on.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use crate::text::{shortened, visible};
 use crate::verbs::rail::Side;
 
 /// In bytes: the longest line until both nodes have proven themselves.
-pub const LONGEST: usize = 1024;
+pub(crate) const LONGEST: usize = 1024;
 
 /// The time for the whole handshake.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,37 +37,61 @@ const SHOWN: usize = 60;
 
 /// How long one handshake may take: a node that comes at the last moment still gets the time
 /// for one.
-pub fn patience(end: Instant) -> Duration {
+pub(crate) fn patience(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now()).clamp(LEAST_PATIENCE, PATIENCE)
 }
 
-/// Messages that anybody may have written. They are not believed, except that the two nodes
+/// Messages that any peer may have written. They are not believed, except that the two nodes
 /// cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Plain {
+pub(crate) enum Plain {
     Greeting {
         schema: String,
         program: String,
         /// A random number; see [`super::session`].
         nonce: Nonce,
+        /// Which of several keys the sender has; empty if there is only the token. A sender that
+        /// names an identity without its key fails to prove it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        identity: String,
     },
     /// The other node's proof was wrong.
     Refused,
 }
 
-pub type Nonce = [u8; 16];
+pub(crate) type Nonce = [u8; 16];
 
 /// The first message with a code, which proves that its sender has the token.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Proof {
+pub(crate) enum Proof {
     Hello {
         /// In milliseconds: how long the sender may take for each of its next messages.
         longest_ms: u64,
     },
 }
 
+/// The key of an identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum IdentityKey {
+    Known(Vec<u8>),
+    /// The identity has no key yet. It may get one soon.
+    Pending,
+    /// The identity is not one of those that may connect here.
+    Unknown,
+}
+
+/// Looks up the key of an identity.
+pub(crate) type Keys<'a> = dyn Fn(&str) -> IdentityKey + 'a;
+
+/// The same key for every identity.
+pub(crate) fn one_key(token: &[u8]) -> impl Fn(&str) -> IdentityKey {
+    move |_| IdentityKey::Known(token.to_vec())
+}
+
 /// What to do next in the handshake.
-pub enum Step {
+pub(crate) enum Step {
+    /// The other end's key is not known yet. Take its line again later.
+    Later,
     /// Send this line, and wait for the next one.
     Send(Vec<u8>),
     /// Send this line, unless it is empty. Both nodes have proven themselves; the messages of
@@ -75,10 +99,11 @@ pub enum Step {
     Proven(Vec<u8>, Session, Duration),
 }
 
-pub struct Handshake<'a> {
+pub(crate) struct Handshake {
     protocol: &'static Protocol,
     side: Side,
-    token: &'a [u8],
+    /// The identity of the first side, once it is known.
+    identity: String,
     /// The longest time that each of our messages may take.
     longest: Duration,
     /// The address of the other node, for sentences.
@@ -89,68 +114,79 @@ pub struct Handshake<'a> {
     session: Option<Session>,
 }
 
-impl<'a> Handshake<'a> {
+impl Handshake {
     /// # Errors
-    /// A sentence: the kernel gives no random number.
-    pub fn new(
+    /// The kernel returns no random number; a clause.
+    pub(crate) fn new(
         protocol: &'static Protocol,
         side: Side,
-        token: &'a [u8],
+        identity: &str,
         longest: Duration,
         address: String,
-    ) -> Result<Handshake<'a>, String> {
-        let failed = |error: std::io::Error| format!("no random number for the greeting: {error}.");
+    ) -> Result<Handshake, String> {
+        let failed = |error: std::io::Error| format!("no random number for the greeting: {error}");
         let mut nonce = Nonce::default();
         random::fill(&mut nonce).map_err(failed)?;
         let greeting = Plain::Greeting {
             schema: protocol.schema.to_owned(),
             program: env!("CARGO_PKG_VERSION").to_owned(),
             nonce,
+            identity: identity.to_owned(),
         };
-        let greeting = json::line(&greeting);
-        Ok(Handshake { protocol, side, token, longest, address, greeting, session: None })
+        let (greeting, identity) = (json::line(&greeting), identity.to_owned());
+        Ok(Handshake { protocol, side, identity, longest, address, greeting, session: None })
     }
 
     /// What the first side sends before it hears anything.
-    pub fn greeting(&self) -> &[u8] {
+    pub(crate) fn greeting(&self) -> &[u8] {
         &self.greeting
     }
 
-    pub fn has_greeted(&self) -> bool {
-        self.session.is_some()
+    /// The identity of the first side. It counts only once that side has proven it.
+    pub(crate) fn identity(&self) -> &str {
+        &self.identity
     }
 
     /// Takes a line of the other node.
     ///
     /// # Errors
     /// The other end is not a node of ours.
-    pub fn hear(&mut self, line: &[u8]) -> Result<Step, Stranger> {
+    pub(crate) fn hear(&mut self, line: &[u8], keys: &Keys) -> Result<Step, Stranger> {
         match self.session.take() {
-            None => self.greeted(line),
+            None => self.greeted(line, keys),
             Some(session) => self.proven(session, line),
         }
     }
 
     /// A last line to an end that is not a node of ours, so that it can say why.
-    pub fn farewell(&self, fault: Fault) -> Option<Vec<u8>> {
+    pub(crate) fn farewell(&self, fault: Fault) -> Option<Vec<u8>> {
         match (self.side, fault) {
             (Side::Second, Fault::Version) => Some(self.greeting.clone()),
-            (Side::Second, Fault::Token) => Some(json::line(&Plain::Refused)),
+            (Side::Second, Fault::Token | Fault::Unknown) => Some(json::line(&Plain::Refused)),
             _ => None,
         }
     }
 
-    fn greeted(&mut self, line: &[u8]) -> Result<Step, Stranger> {
-        match json::read(line) {
-            Ok(Plain::Greeting { schema, .. }) if schema == self.protocol.schema => {}
+    fn greeted(&mut self, line: &[u8], keys: &Keys) -> Result<Step, Stranger> {
+        let identity = match json::read(line) {
+            Ok(Plain::Greeting { schema, identity, .. }) if schema == self.protocol.schema => identity,
             Ok(Plain::Greeting { schema, program, .. }) => return Err(self.other_version(&schema, &program)),
+            Ok(Plain::Refused) if !self.identity.is_empty() => return Err(self.other_token()),
             Ok(Plain::Refused) | Err(_) => return Err(self.not_ours(line)),
+        };
+        if self.side == Side::Second {
+            self.identity = identity;
         }
+        let token = match keys(&self.identity) {
+            IdentityKey::Known(token) => token,
+            IdentityKey::Pending => return Ok(Step::Later),
+            IdentityKey::Unknown => return Err(self.unknown()),
+        };
         let greetings = match self.side {
             Side::First => [&self.greeting, line],
             Side::Second => [line, &self.greeting],
         };
-        let mut session = Session::new(self.protocol.schema, self.token, self.side, greetings);
+        let mut session = Session::new(self.protocol.schema, &token, self.side, greetings);
         let next = match self.side {
             Side::First => self.hello(&mut session),
             Side::Second => self.greeting.clone(),
@@ -188,7 +224,7 @@ impl<'a> Handshake<'a> {
         let shown = |text: &str| visible(&shortened(text));
         let why = format!(
             "{} runs rdma-init {} with the protocol {}, which cannot test with this one, {} with {}: use \
-             one release on both nodes.",
+             one release on both nodes",
             self.address,
             shown(program),
             shown(schema),
@@ -198,9 +234,31 @@ impl<'a> Handshake<'a> {
         Stranger { fault: Fault::Version, why }
     }
 
-    fn other_token(&self) -> Stranger {
+    fn unknown(&self) -> Stranger {
         let why = format!(
-            "{} does not have the same token as this node: set the same {TOKEN_VARIABLE} on both nodes, or none.",
+            "{} has the identity \"{}\", which is not expected here",
+            self.address,
+            visible(&shortened(&self.identity))
+        );
+        Stranger { fault: Fault::Unknown, why }
+    }
+
+    /// What is wrong with a first side whose identity has had no key for all of its time.
+    pub(crate) fn still_pending(&self) -> Stranger {
+        self.unknown()
+    }
+
+    fn other_token(&self) -> Stranger {
+        if !self.identity.is_empty() {
+            let why = format!(
+                "{} does not have the key of the identity \"{}\"",
+                self.address,
+                visible(&shortened(&self.identity))
+            );
+            return Stranger { fault: Fault::Token, why };
+        }
+        let why = format!(
+            "{} does not have the same token as this node: set the same {TOKEN_VARIABLE} on both nodes, or none",
             self.address
         );
         Stranger { fault: Fault::Token, why }
@@ -208,11 +266,11 @@ impl<'a> Handshake<'a> {
 }
 
 /// The other end has sent something that no node of ours would send.
-pub fn not_ours(protocol: &Protocol, address: &str, bytes: &[u8]) -> Stranger {
+pub(crate) fn not_ours(protocol: &Protocol, address: &str, bytes: &[u8]) -> Stranger {
     let start = bytes.get(..bytes.len().min(SHOWN)).unwrap_or_default().trim_ascii_end();
     let start = visible(&String::from_utf8_lossy(start));
     let why = format!(
-        "{address} is not an rdma-init {}, or is one of another version: it sent \"{start}\".",
+        "{address} is not an rdma-init {}, or is one of another version: it sent \"{start}\"",
         protocol.command
     );
     Stranger { fault: Fault::NotOurs, why }
@@ -222,17 +280,38 @@ pub fn not_ours(protocol: &Protocol, address: &str, bytes: &[u8]) -> Stranger {
 mod tests {
     use super::*;
 
-    const PROTOCOL: Protocol = Protocol { schema: "rdma-init/pair/2", command: "self-test" };
+    const PROTOCOL: Protocol = Protocol { schema: "rdma-init/pair/3", command: "self-test" };
     const TOKEN: &str = "0123456789abcdef";
 
-    fn at(side: Side, token: &str, seconds: u64) -> Handshake<'_> {
-        Handshake::new(&PROTOCOL, side, token.as_bytes(), Duration::from_secs(seconds), "node".into())
-            .unwrap()
+    /// A side with its token.
+    struct TokenSide {
+        handshake: Handshake,
+        token: &'static str,
+    }
+
+    impl TokenSide {
+        fn greeting(&self) -> &[u8] {
+            self.handshake.greeting()
+        }
+
+        fn hear(&mut self, line: &[u8]) -> Result<Step, Stranger> {
+            self.handshake.hear(line, &one_key(self.token.as_bytes()))
+        }
+
+        fn farewell(&self, fault: Fault) -> Option<Vec<u8>> {
+            self.handshake.farewell(fault)
+        }
+    }
+
+    fn at(side: Side, token: &'static str, seconds: u64) -> TokenSide {
+        let handshake = Handshake::new(&PROTOCOL, side, "", Duration::from_secs(seconds), "node".into());
+        TokenSide { handshake: handshake.unwrap(), token }
     }
 
     fn sent(step: Step) -> Vec<u8> {
         match step {
             Step::Send(line) | Step::Proven(line, ..) => line,
+            Step::Later => panic!("the key is known"),
         }
     }
 
@@ -241,7 +320,7 @@ mod tests {
     }
 
     /// How long each side waits for the other, or what is wrong.
-    fn both(first: &str, second: &str) -> Result<[Duration; 2], Stranger> {
+    fn both(first: &'static str, second: &'static str) -> Result<[Duration; 2], Stranger> {
         let (mut first, mut second) = (at(Side::First, first, 1), at(Side::Second, second, 20));
         let greeting = sent(second.hear(first.greeting())?);
         let hello = sent(first.hear(&greeting)?);
@@ -261,6 +340,30 @@ mod tests {
             assert_eq!(stranger.fault, Fault::Token);
             assert!(stranger.why.contains("RDMA_INIT_TOKEN"));
         }
+    }
+
+    /// The key is the one of the identity, and no other one.
+    #[test]
+    fn an_identity_is_proven_by_its_own_key() {
+        let second = |keys: &Keys, of: &'static [u8]| {
+            let side = |side, identity| {
+                Handshake::new(&PROTOCOL, side, identity, Duration::ZERO, "node".into()).unwrap()
+            };
+            let (mut first, mut second) = (side(Side::First, "7"), side(Side::Second, ""));
+            let Step::Send(greeting) = second.hear(first.greeting(), keys)? else { return Ok(None) };
+            let hello = sent(first.hear(&greeting, &one_key(of))?);
+            second.hear(&hello, keys).map(|_| Some(second.identity().to_owned()))
+        };
+        let of_7 = |identity: &str| match identity {
+            "7" => IdentityKey::Known(b"seven".to_vec()),
+            _ => IdentityKey::Unknown,
+        };
+        assert_eq!(second(&of_7, b"seven"), Ok(Some("7".to_owned())));
+        let wrong = second(&of_7, b"eight").unwrap_err();
+        assert_eq!(wrong.fault, Fault::Token);
+        assert!(wrong.why.contains("does not have the key of the identity \"7\""), "{}", wrong.why);
+        assert_eq!(second(&|_| IdentityKey::Pending, b"seven"), Ok(None));
+        assert_eq!(second(&|_| IdentityKey::Unknown, b"seven").unwrap_err().fault, Fault::Unknown);
     }
 
     #[test]
@@ -286,7 +389,7 @@ mod tests {
 
     #[test]
     fn a_proof_is_of_one_connection() {
-        // Replays lines that somebody in between has heard before.
+        // Replays lines that an attacker in between has heard before.
         let (mut first, mut second) = (at(Side::First, TOKEN, 1), at(Side::Second, TOKEN, 1));
         let greeting = first.greeting().to_vec();
         let hello = sent(first.hear(&sent(second.hear(&greeting).unwrap())).unwrap());

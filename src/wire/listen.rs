@@ -1,6 +1,6 @@
 //! A socket on which other nodes are waited for.
 
-use std::io::Error;
+use std::io::{Error, ErrorKind};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Instant;
@@ -22,18 +22,34 @@ pub struct Listener {
     pub own: SocketAddr,
 }
 
+/// Why no connections can be waited for on an address.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    #[error("cannot listen on {address}: {why}")]
+    Unresolved { address: Address, why: String },
+    /// Another process listens there.
+    #[error("cannot listen on {address}: {error}")]
+    InUse { address: Address, error: Error },
+    #[error("cannot listen on {address}: {error}")]
+    Failed { address: Address, error: Error },
+}
+
 impl Listener {
     /// Listens on an address; on all of them where it names no host.
     ///
     /// # Errors
-    /// A sentence: the address cannot be used.
-    pub fn at(address: &Address, until: Instant) -> Result<Listener, String> {
-        let failed = |error: Error| format!("cannot listen on {address}: {error}.");
+    /// The address cannot be used.
+    pub fn at(address: &Address, until: Instant) -> Result<Listener, ListenError> {
+        let failed = |error: Error| match error.kind() {
+            ErrorKind::AddrInUse => ListenError::InUse { address: address.clone(), error },
+            _ => ListenError::Failed { address: address.clone(), error },
+        };
         let listener = match address.is_empty() {
             true => every_address(address.port),
             false => {
                 let sockets = address.sockets(until);
-                let sockets = sockets.map_err(|why| format!("cannot listen on {address}: {why}."))?;
+                let sockets =
+                    sockets.map_err(|why| ListenError::Unresolved { address: address.clone(), why })?;
                 TcpListener::bind(sockets.as_slice())
             }
         };
@@ -58,7 +74,7 @@ impl Listener {
     /// The next connection that has come by now.
     ///
     /// # Errors
-    /// As for accept(2); `WouldBlock` where there is none.
+    /// As for accept(2); `WouldBlock` if there is none.
     pub fn accept(&self) -> Result<(TcpStream, SocketAddr), Error> {
         self.listener.accept()
     }

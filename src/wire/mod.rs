@@ -1,17 +1,17 @@
 //! How nodes talk: TCP connections whose ends prove that they have the same token, and lines of
-//! JSON that nobody in between can make, change, repeat or leave out.
+//! JSON that no attacker in between can make, change, repeat or leave out.
 //!
 //! Every message has a bound in size and in time. The self-test of two nodes and the preflight of
 //! a job use this, each with a [`Protocol`] of its own.
 
-pub mod address;
-pub mod channel;
+pub(crate) mod address;
+pub(crate) mod channel;
 pub mod connection;
-pub mod guests;
-pub mod handshake;
+pub(crate) mod guests;
+pub(crate) mod handshake;
 pub mod listen;
 pub mod reach;
-pub mod session;
+pub(crate) mod session;
 pub mod stranger;
 
 pub use address::Address;

@@ -7,9 +7,44 @@ use std::time::{Duration, Instant};
 use super::Protocol;
 use super::channel::Channel;
 use super::connection::Connection;
-use super::handshake::{self, Handshake, Step};
+use super::handshake::{self, Handshake, Step, one_key};
 use super::stranger::{Fault, Stranger};
 use crate::verbs::rail::Side;
+
+/// Why there is no connection, as far as it tells what to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ConnectFailure {
+    NoAddress,
+    Refused,
+    NoRoute,
+    TimedOut,
+    Other,
+}
+
+/// No connection: why, and in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreached {
+    pub why: ConnectFailure,
+    text: String,
+}
+
+impl From<std::io::Error> for Unreached {
+    fn from(error: std::io::Error) -> Unreached {
+        let why = match error.kind() {
+            ErrorKind::ConnectionRefused => ConnectFailure::Refused,
+            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => ConnectFailure::NoRoute,
+            ErrorKind::TimedOut => ConnectFailure::TimedOut,
+            _ => ConnectFailure::Other,
+        };
+        Unreached { why, text: error.to_string() }
+    }
+}
+
+impl std::fmt::Display for Unreached {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
 
 /// Connects to one of these addresses.
 ///
@@ -20,7 +55,7 @@ pub fn connect(
     patience: Duration,
     name: &str,
     protocol: &'static Protocol,
-) -> Result<Connection, String> {
+) -> Result<Connection, Unreached> {
     let mut last = None;
     for socket in sockets {
         let connected =
@@ -33,7 +68,8 @@ pub fn connect(
             Err(error) => last = Some(error),
         }
     }
-    Err(last.map_or_else(|| "the name has no address".to_owned(), |error| error.to_string()))
+    let nowhere = || Unreached { why: ConnectFailure::NoAddress, text: "the name has no address".to_owned() };
+    Err(last.map_or_else(nowhere, Unreached::from))
 }
 
 /// TCP can connect a socket to itself, if the port that the kernel has chosen for it is the one
@@ -42,7 +78,8 @@ fn is_itself(stream: &TcpStream) -> bool {
     matches!((stream.local_addr(), stream.peer_addr()), (Ok(near), Ok(far)) if near == far)
 }
 
-/// Shakes hands as the side that speaks first. Gives the channel, and how long the messages of the
+/// Shakes hands as the side that speaks first, with the key of an identity; the identity is empty if the
+/// key is the token. Gives the channel, and how long the messages of the
 /// other node may take.
 ///
 /// # Errors
@@ -50,20 +87,23 @@ fn is_itself(stream: &TcpStream) -> bool {
 pub fn prove(
     mut connection: Connection,
     protocol: &'static Protocol,
+    identity: &str,
     token: &[u8],
     longest: Duration,
     end: Instant,
 ) -> Result<(Channel, Duration), Stranger> {
     let address = connection.address().to_owned();
-    let handshake = Handshake::new(protocol, Side::First, token, longest, address);
+    let handshake = Handshake::new(protocol, Side::First, identity, longest, address);
     let mut handshake = handshake.map_err(|why| Stranger { fault: Fault::NotOurs, why })?;
     let until = Instant::now() + handshake::patience(end);
     let left = || until.saturating_duration_since(Instant::now());
     connection.send(handshake.greeting(), left())?;
     loop {
         let line = connection.line(handshake::LONGEST, left())?;
-        match handshake.hear(&line)? {
+        match handshake.hear(&line, &one_key(token))? {
             Step::Send(line) => connection.send(&line, left())?,
+            // Its own key is known to this side.
+            Step::Later => {}
             Step::Proven(_, session, patience) => return Ok((Channel::new(connection, session), patience)),
         }
     }

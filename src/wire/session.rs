@@ -1,4 +1,4 @@
-//! Messages that nobody without the token can make, change, repeat, leave out, or send back.
+//! Messages that no one without the token can make, change, repeat, leave out, or send back.
 //! Pure.
 //!
 //! There is a key for each direction. Both come from the token and from the two greetings, each

@@ -12,11 +12,13 @@ pub enum Fault {
     Silent,
     /// The stranger is something else than rdma-init.
     NotOurs,
+    /// The stranger calls for something that this node has not been told of.
+    Unknown,
     Version,
     Token,
 }
 
-/// A stranger, with a sentence about it.
+/// A stranger, with a clause about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stranger {
     pub fault: Fault,
@@ -53,10 +55,10 @@ impl<'a> Strangers<'a> {
         if !self.told.contains(fault) {
             self.told.push(*fault);
             self.said = self.count;
-            (self.say)(&format!("{}goes on waiting: {why}", self.before));
+            (self.say)(&format!("{}goes on waiting: {why}.", self.before));
         } else if is_power_of_ten(self.count) {
             self.said = self.count;
-            (self.say)(&format!("{}goes on waiting: {}; the last: {why}", self.before, self.counted()));
+            (self.say)(&format!("{}goes on waiting: {}; the last: {why}.", self.before, self.counted()));
         }
         if self.telling.as_ref().is_none_or(|known| known.fault <= *fault) {
             self.telling = Some(stranger);
@@ -70,16 +72,16 @@ impl<'a> Strangers<'a> {
         }
     }
 
-    /// Says that no node of ours has come to this address, and who came instead.
+    /// Says that no node of ours has come to this address, and who came instead; a clause.
     pub fn instead(&self, own: &str, within: &str) -> String {
         match &self.telling {
-            None => format!("the other node has not come to {own} within {within}."),
+            None => format!("the other node has not come to {own} within {within}"),
             Some(Stranger { why, .. }) if self.count == 1 => {
-                format!("the other node has not come to {own} within {within}. Somebody else came: {why}")
+                format!("the other node has not come to {own} within {within}. Another peer connected: {why}")
             }
             Some(Stranger { why, .. }) => {
                 format!(
-                    "the other node has not come to {own} within {within}. {} others came, one of them: {why}",
+                    "the other node has not come to {own} within {within}. {} other peers connected, one of them: {why}",
                     self.count
                 )
             }
@@ -108,9 +110,9 @@ mod tests {
         let said = RefCell::new(Vec::new());
         let say = |line: &str| said.borrow_mut().push(line.to_owned());
         let mut strangers = Strangers::new(&say, "");
-        let silent = || Stranger { fault: Fault::Silent, why: "a is silent.".into() };
+        let silent = || Stranger { fault: Fault::Silent, why: "a is silent".into() };
         strangers.add(silent());
-        strangers.add(Stranger { fault: Fault::Token, why: "b has another token.".into() });
+        strangers.add(Stranger { fault: Fault::Token, why: "b has another token".into() });
         for _ in 2..1_000_001 {
             strangers.add(silent());
         }
@@ -128,8 +130,7 @@ mod tests {
         assert_eq!(said.len(), 9, "{said:?}");
         assert_eq!(said[8], "1000001 strangers have come so far");
         let why = strangers.instead("here", "1 s");
-        let wanted =
-            "the other node has not come to here within 1 s. 1000001 others came, one of them: b has";
+        let wanted = "the other node has not come to here within 1 s. 1000001 other peers connected, one of them: b has";
         assert!(why.starts_with(wanted), "{why}");
     }
 
@@ -137,9 +138,9 @@ mod tests {
     fn nobody_and_one_need_no_count() {
         let say = |_: &str| {};
         let mut strangers = Strangers::new(&say, "");
-        assert_eq!(strangers.instead("here", "1 s"), "the other node has not come to here within 1 s.");
-        strangers.add(Stranger { fault: Fault::Gone, why: "it went.".into() });
-        let wanted = "the other node has not come to here within 1 s. Somebody else came: it went.";
+        assert_eq!(strangers.instead("here", "1 s"), "the other node has not come to here within 1 s");
+        strangers.add(Stranger { fault: Fault::Gone, why: "it went".into() });
+        let wanted = "the other node has not come to here within 1 s. Another peer connected: it went";
         assert_eq!(strangers.instead("here", "1 s"), wanted);
     }
 }

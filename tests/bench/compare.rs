@@ -74,6 +74,7 @@ fn report(node: usize) -> Report {
         gid_type: Some("RoCE v2".to_owned()),
         gid_index: Some(3),
         mtu: Some(4200),
+        traffic_class: None,
     };
     let check = |number: usize| Check {
         id: format!("check-{number}"),

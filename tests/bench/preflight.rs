@@ -12,13 +12,15 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use rdma_init::compare::brief::Brief;
-use rdma_init::preflight::judging::{Judging, Limits};
-use rdma_init::preflight::message::{Join, MEETING, ToNode, ToZero, Told};
-use rdma_init::preflight::pair::{Measured, PairOutcome, PairReport, RailReport};
+use rdma_init::preflight::judge::judging::{Judging, Limits};
+use rdma_init::preflight::judge::verdict::judge;
+use rdma_init::preflight::meet::message::{Join, MEETING, Order, ToNode, ToZero, Told};
+use rdma_init::preflight::meet::schedule::{Extent, Schedule};
+use rdma_init::preflight::meet::times::Times;
+use rdma_init::preflight::meet::zero::{Terms, Zero};
+use rdma_init::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailReport};
 use rdma_init::preflight::run;
-use rdma_init::preflight::schedule::{Extent, Schedule};
-use rdma_init::preflight::verdict::judge;
-use rdma_init::preflight::zero::{Terms, Zero};
+use rdma_init::preflight::who::addresses::Addresses;
 use rdma_init::wire::connection::Connection;
 use rdma_init::wire::listen::Listener;
 use rdma_init::wire::{Channel, reach};
@@ -215,11 +217,16 @@ fn thin_zero(nodes: u32, port: u16) {
     let terms = Terms {
         nodes,
         job: None,
+        meet: format!("127.0.0.1:{port}"),
         wait,
         until,
+        alone_after: None,
         token: TOKEN,
         extent: Extent::Doubling,
+        times: Times { each: Duration::from_secs(5) },
         names: &[],
+        are_names_certain: false,
+        left_out: &[],
         say: &|_| {},
         show: None,
     };
@@ -246,7 +253,7 @@ fn join(port: u16, nodes: u32, node: u32) -> Channel {
         let connection = Connection::new(stream, "node 0".to_owned(), &MEETING).expect("a connection");
         let end = Instant::now() + Duration::from_secs(60);
         if let Ok((channel, _)) =
-            reach::prove(connection, &MEETING, TOKEN.as_bytes(), Duration::from_secs(5), end)
+            reach::prove(connection, &MEETING, "", TOKEN.as_bytes(), Duration::from_secs(5), end)
         {
             break channel;
         }
@@ -272,6 +279,8 @@ fn join(port: u16, nodes: u32, node: u32) -> Channel {
         // Nobody listens there: what node 0 itself would try fails at once.
         port: 1,
         rails: (0..8).map(|hca| format!("mlx5_{hca}:1")).collect(),
+        rates: vec![400.0; 8],
+        addresses: Addresses::default(),
         transport: "verbs".to_owned(),
         report,
     };
@@ -283,7 +292,7 @@ fn join(port: u16, nodes: u32, node: u32) -> Channel {
 fn stay(all: &mut [(u32, Channel)], told: &mut Instant) {
     if told.elapsed() > Duration::from_secs(5) {
         for (_, channel) in all {
-            channel.send(&ToZero::Alive { round: 0 }).expect("node 0 is there");
+            channel.send(&ToZero::Alive).expect("node 0 is there");
         }
         *told = Instant::now();
     }
@@ -293,9 +302,8 @@ fn stay(all: &mut [(u32, Channel)], told: &mut Instant) {
 fn prove(node: u32, channel: &mut Channel) {
     loop {
         match channel.receive(Duration::from_secs(120)) {
-            Ok(ToNode::Prove { pairs, .. }) => {
-                let rail =
-                    |rail: u16| RailReport { rail, result: Ok(Measured { latency_us: 2.5, gbps: 390.0 }) };
+            Ok(ToNode::Prove(Order { pairs, .. })) => {
+                let rail = |rail: u16| RailReport::new(rail, Ok(Measured { latency_us: 2.5, gbps: 390.0 }));
                 let report = |partner: u32, round: u16| PairReport {
                     round,
                     node,
@@ -304,10 +312,10 @@ fn prove(node: u32, channel: &mut Channel) {
                     outcome: PairOutcome::Rails((0..8).map(rail).collect()),
                 };
                 let reports = pairs.iter().map(|pair| report(pair.node, pair.round)).collect();
-                channel.send(&ToZero::Proved { reports, more: false }).expect("node 0 is there");
+                channel.send(&ToZero::Proved(reports)).expect("node 0 is there");
                 return;
             }
-            Ok(_) => channel.send(&ToZero::Alive { round: 0 }).expect("node 0 is there"),
+            Ok(_) => channel.send(&ToZero::Alive).expect("node 0 is there"),
             Err(stranger) => panic!("node {node}: {}", stranger.why),
         }
     }

@@ -120,10 +120,7 @@ fn inspect_shows_packages_and_what_vllm_leaves_to_each_node() {
     );
     let title = "Variables that vLLM leaves to each node, with Ray\n";
     let text = shown("ray-vllm-broken-list");
-    assert!(
-        text.contains(title) && text.contains(".json: no JSON list, so vLLM does not go by it\n"),
-        "{text}"
-    );
+    assert!(text.contains(title) && text.contains(".json: not a JSON list, so vLLM ignores it\n"), "{text}");
 }
 
 #[test]
@@ -133,7 +130,7 @@ fn inspect_leaves_out_what_the_kernel_does_not_tell() {
     let text = shown.text();
     assert!(text.contains("  mlx5_1: driver mlx5_core, node type 1: CA, uverbs1 opened\n"), "{text}");
     assert!(
-        text.contains("    port 1: InfiniBand, ACTIVE, 400 Gb/sec (4X NDR), 1 of 8 GID slots used\n"),
+        text.contains("    port 1: InfiniBand, ACTIVE, 400 Gb/sec (4X NDR), 1 of 8 GID entries used\n"),
         "{text}"
     );
 }
@@ -191,7 +188,7 @@ fn files_that_variables_name_are_looked_for_and_not_read() {
     let mut command = rdma_init(["plan"]);
     command.env("NCCL_GRAPH_FILE", "");
     let empty = run(command).expect_code(0);
-    assert!(empty.text().contains("error: NCCL_GRAPH_FILE is set and empty (environment)"), "{empty:#?}");
+    assert!(empty.text().contains("error: NCCL_GRAPH_FILE is set but empty (environment)"), "{empty:#?}");
     // Nobody knows whether the files of another machine exist.
     let text = with(&missing, &["plan", "--facts", "-"], &facts);
     assert!(!text.contains("cannot be opened"), "{text}");
@@ -362,6 +359,21 @@ fn dotenv_quotes_what_readers_would_expand() {
 #[test]
 fn an_unknown_format_is_an_error_that_lists_them() {
     run(rdma_init(["env", "--format", "yaml"])).expect_error(&["yaml", "dotenv", "nccl-conf", "mpirun"]);
+}
+
+#[test]
+fn profiles_say_which_conditions_hold() {
+    let why = run(rdma_init(["profiles", "--why", "--facts", "demo:cce-roce"])).expect_code(0);
+    let text = why.text();
+    assert!(
+        text.starts_with("generic-roce (priority -10): chosen\n  if link-layer = \"Ethernet\": yes: "),
+        "{text}"
+    );
+    assert!(text.contains("\nacs-type1 (priority 10): does not fit\n  if hca = "), "{text}");
+    assert!(text.contains("\n     interface = \"hpn*\": no\n"), "{text}");
+    assert!(text.contains("\nbaidu-cce (priority 0): chosen by name only\n"), "{text}");
+    run(rdma_init(["profiles", "--why", "erdma"])).expect_error(&["--why"]);
+    run(rdma_init(["profiles", "--facts", "demo:cce-roce"])).expect_error(&["--facts only with --why"]);
 }
 
 #[test]

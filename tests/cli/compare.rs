@@ -85,12 +85,13 @@ fn the_odd_one_is_named_for_each_property() {
         }
     };
     let ran = |change: &dyn Fn(&mut Value)| compare(with_odd_one(change)).expect_code(1);
-    let cases: [(&str, Value, &str, &str); 7] = [
+    let cases: [(&str, Value, &str, &str); 8] = [
         ("link_layer", json!("InfiniBand"), "link-layer", "InfiniBand (1 node: node004)"),
         ("rate", json!("100 Gb/sec (2X HDR)"), "rate", "100 Gb/sec (2X HDR) (1 node: node004)"),
         ("gid_type", Value::Null, "gid-type", "none (1 node: node004)"),
         ("gid_index", json!(5), "gid-index", "5 (1 node: node004)"),
         ("mtu", json!(1500), "mtu", "1500 (1 node: node004)"),
+        ("traffic_class", json!("Global tclass=106"), "traffic-class", "Global tclass=106 (1 node: node004)"),
         ("driver", json!("mlx5"), "driver", "mlx5 (1 node: node004)"),
         ("firmware", json!("28.36"), "firmware", "28.36 (1 node: node004)"),
     ];
@@ -185,7 +186,7 @@ fn of_several_reports_of_a_node_the_last_counts() {
     old["nccl"] = json!("2.18.1");
     let ran = compare(lines(&[old, report("node001"), report("node002")])).expect_code(1);
     assert!(ran.text().contains(": 2 nodes: 1 with reports that differ, no check failed\n"), "{ran:#?}");
-    let why = "(tested again, or several nodes with one name; the last report of each counts)";
+    let why = "(tested again, or several nodes with one name; compare uses the last report of each)";
     assert_eq!(differing(&ran), [format!("twice   1 node: node001, with reports that differ {why}")]);
     // The same report twice does no harm.
     let ran = compare(lines_of(3, &report("node001"))).expect_code(0);
@@ -197,7 +198,7 @@ fn of_several_reports_of_a_node_the_last_counts() {
     // Several nodes with one name count as one, which is too few if a number was given.
     let ran = run_with_input(rdma_init(["compare", "--expect=3", "-"]), lines_of(3, &report("localhost")));
     let ran = ran.expect_code(1);
-    let missing = "missing 2 nodes: 3 are expected, and there are reports of 1 node; nodes that share a name count as one";
+    let missing = "missing 2 nodes: 3 are expected, and there are reports of 1 node; nodes with the same name count as one";
     assert!(differing(&ran).contains(&missing), "{ran:#?}");
 }
 
@@ -398,7 +399,7 @@ fn what_cannot_be_read_is_named_skipped_and_counted() {
 
 #[test]
 fn where_nothing_can_be_read_it_says_why() {
-    let nothing = "0 nodes: there is no report to compare; give what rdma-init self-test --json wrote";
+    let nothing = "0 nodes: there is no report to compare; pass the output of rdma-init self-test --json";
     let said = |ran: Ran, parts: &[&str]| {
         let ran = ran.expect_code(1);
         for part in [nothing].iter().chain(parts) {

@@ -8,6 +8,8 @@ use std::process::Command;
 
 use nix::libc;
 
+use rdma_init::env_plugin::answer::hash;
+
 use super::run::{Ran, rdma_init, run, run_with_input};
 use crate::support::binary;
 
@@ -199,4 +201,37 @@ fn no_room_for_another_variable_does_not_keep_the_command_from_starting() {
 fn standard_input_is_the_command_s() {
     let ran = run_with_input(rdma_init(["--", "cat"]), "a\0b\n").expect_code(0);
     assert_eq!(ran.stdout, b"a\0b\n");
+}
+
+#[test]
+fn what_another_start_filled_in_and_a_tool_copied_here_is_decided_anew() {
+    let hash = |value: &str| String::from_utf8(hash(value.as_bytes()).into()).unwrap();
+    let [hca, ucx] = ["=mlx5_77", "mlx5_77:1"].map(hash);
+    let marker =
+        format!("1:ffff:ENV_PLUGIN={},IB_HCA={hca},UCX_NET_DEVICES={ucx}", hash("/x/libnccl-env.so"));
+    let given = |arguments: &[&str], hca: &str| {
+        let mut command = rdma_init(arguments);
+        command.env_clear().env("RDMA_INIT_CONFIG", "/dev/null").env("NCCL_RDMA_INIT", &marker);
+        command.env("NCCL_ENV_PLUGIN", "/x/libnccl-env.so").env("NCCL_IB_HCA", hca);
+        command.env("UCX_NET_DEVICES", "mlx5_77:1").env("NCCL_ALGO", "Ring");
+        let ran = run(command).expect_code(0);
+        (ran.text().to_owned(), ran.stderr)
+    };
+    let start = ["--state-dir=", "--write-nccl-conf=false", "--profile", "none", "--", "/usr/bin/env"];
+    let enter = ["exec", "--state-dir=", "--", "/usr/bin/env"];
+    for arguments in [&start[..], &enter[..]] {
+        let (text, said) = given(arguments, "=mlx5_77");
+        let has = |name: &str| text.lines().any(|line| line.starts_with(&format!("{name}=")));
+        for name in ["NCCL_RDMA_INIT", "NCCL_ENV_PLUGIN", "UCX_NET_DEVICES"] {
+            assert!(!has(name), "{name}: {text}{said}");
+        }
+        assert!(!text.contains("mlx5_77") && text.contains("NCCL_ALGO=Ring\n"), "{text}{said}");
+        // What a person has changed since is that person's.
+        assert!(given(arguments, "=mlx5_78").0.contains("NCCL_IB_HCA==mlx5_78\n"), "{text}");
+    }
+    let (_, said) = given(&start, "=mlx5_77");
+    assert!(said.contains("decided anew: ") && said.contains("NCCL_IB_HCA"), "{said}");
+    let why = ["plan", "--state-dir=", "--why", "NCCL_IB_HCA"];
+    assert!(given(&why, "=mlx5_78").0.contains("NCCL_IB_HCA==mlx5_78, set by you"));
+    assert!(!given(&why, "=mlx5_77").0.contains("mlx5_77"));
 }

@@ -6,8 +6,15 @@ use std::process::Command;
 
 use rdma_init::cli::ACTIONS;
 
-use crate::manual;
-use crate::support::skip;
+use super::run::{rdma_init, run};
+use crate::support::{binary, repository, skip};
+
+/// Writes what `make manual` does, with the program under test.
+fn write(folder: &Path) {
+    let mut script = Command::new("sh");
+    script.arg(repository("tests/manual.sh")).arg(binary()).arg(folder);
+    assert!(script.status().unwrap().success());
+}
 
 /// What a program says about a file; `None` if there is no such program.
 fn said(program: &str, arguments: &[&str], file: &Path) -> Option<(bool, String)> {
@@ -26,7 +33,7 @@ fn said(program: &str, arguments: &[&str], file: &Path) -> Option<(bool, String)
 #[test]
 fn every_command_has_a_page_that_a_formatter_takes() {
     let folder = tempfile::tempdir().unwrap();
-    manual::write(folder.path()).unwrap();
+    write(folder.path());
     let pages = ACTIONS.iter().map(|action| format!("rdma-init-{action}.1"));
     for page in pages.chain(["rdma-init.1".to_owned()]) {
         // With -z, groff prints no page, but every warning (-ww).
@@ -40,12 +47,41 @@ fn every_command_has_a_page_that_a_formatter_takes() {
         assert!(page.contains(text), "no {text} in {page}");
     }
     assert!(!folder.path().join("rdma-init-verbs-probe.1").exists());
+    let page = fs::read_to_string(folder.path().join("rdma-init-plan.1")).unwrap();
+    assert!(page.contains("rdma\\-init plan"), "{page}");
+    assert!(page.contains("\\-\\-why"), "{page}");
+}
+
+/// Each fits on a screen of 80 columns, with its own options and those that change what it does.
+#[test]
+fn the_help_of_every_command_fits_on_a_screen() {
+    let help = |arguments: &[&str]| run(rdma_init(arguments)).expect_code(0).text().to_owned();
+    for action in ACTIONS {
+        let text = help(&[action, "--help"]);
+        assert!(text.lines().count() <= 40, "{text}\n{action}: {} lines", text.lines().count());
+        assert!(text.contains(&format!("Usage: rdma-init {action}")), "{text}");
+        assert_eq!(text, help(&[action, "-h"]));
+        assert_eq!(text, help(&["help", action]));
+    }
+    let all = help(&["--help"]);
+    assert_eq!(all, help(&["help"]));
+    for text in ACTIONS.iter().map(|action| help(&["help", action])).chain([all.clone()]) {
+        let long = text.lines().find(|line| line.chars().count() > 80);
+        assert_eq!(long, None, "{text}");
+    }
+    let keys = rdma_init::config::names().into_iter();
+    for option in keys.filter(|key| !key.starts_with("preflight-")) {
+        assert!(all.contains(&format!("      --{option}")), "no --{option} in {all}");
+    }
+    assert!(!help(&["help", "compare"]).contains("--kill-group"));
+    run(rdma_init(["help", "nonsense"]))
+        .expect_error(&["help: SUBCOMMAND has the value \"nonsense\": expected one of inspect, plan"]);
 }
 
 #[test]
 fn shells_take_the_completions() {
     let folder = tempfile::tempdir().unwrap();
-    manual::write(folder.path()).unwrap();
+    write(folder.path());
     for (shell, file) in [("zsh", "_rdma-init"), ("fish", "rdma-init.fish"), ("bash", "rdma-init.bash")] {
         let Some(said) = said(shell, &["-n"], &folder.path().join(file)) else { return };
         assert_eq!(said, (true, String::new()), "{shell}");

@@ -147,7 +147,7 @@ impl Stranger {
 }
 
 pub fn greeting() -> String {
-    greeting_of("rdma-init/pair/2", "9.9.9")
+    greeting_of("rdma-init/pair/3", "9.9.9")
 }
 
 /// The greeting of the protocol's earlier version.
@@ -162,7 +162,7 @@ fn greeting_of(schema: &str, program: &str) -> String {
 
 /// Returns the keys for the messages of the first side and of the second side.
 pub fn keys(token: &str, first: &str, second: &str) -> [[u8; 32]; 2] {
-    let secret = HKDF::extract("rdma-init/pair/2", token);
+    let secret = HKDF::extract("rdma-init/pair/3", token);
     let [first, second] = [first, second].map(|line| Hash::hash(line.as_bytes()));
     ["first", "second"].map(|side| {
         let mut key = [0; 32];

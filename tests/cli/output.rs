@@ -36,6 +36,35 @@ fn the_report_goes_to_standard_error_alone() {
     assert!(ran.stderr.starts_with("rdma-init ") && ran.stderr.contains("T_X"), "{ran:#?}");
 }
 
+/// What is logged is for people and for programs, and neither reads Rust.
+#[test]
+fn a_debug_log_shows_no_structures_of_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let state = state.to_str().unwrap();
+    let lines: [&[&str]; 4] = [
+        &["plan", "--facts", "demo:cce-roce"],
+        &["--set", "NCCL_DEBUG=WARN", "--", "true"],
+        &["--set", "NCCL_DEBUG=WARN", "--self-test", "warn", "--supervise", "--", "true"],
+        &["exec", "--", "true"],
+    ];
+    for line in lines {
+        for format in ["text", "json"] {
+            let flags = ["--log-level", "debug", "--log-format", format, "--state-dir", state];
+            let said = run(rdma_init(flags.iter().chain(line))).stderr;
+            let is_of_rust = |text: &str| {
+                ["Some(", "None", "Ok(", "Err("].iter().any(|word| text.contains(word))
+                    || format == "text" && text.contains(" { ")
+            };
+            let bad: Vec<&str> = said.lines().filter(|text| is_of_rust(text)).collect();
+            assert!(bad.is_empty(), "{line:?}: {bad:#?}");
+            if line.contains(&"true") {
+                assert!(said.contains("state"), "{line:?}: {said}");
+            }
+        }
+    }
+}
+
 #[test]
 fn json_is_one_object_on_each_line() {
     let arguments = ["--log-format", "json", "--set", "T_X=quote \" and\nline", "--", "true"];

@@ -64,7 +64,7 @@ fn anybody_is_taken_only_where_that_was_said() {
         ran.expect_error(&["rdma-init: ", "RDMA_INIT_TOKEN", "openssl rand -hex 16", "--any-peer"]);
     }
     let listening = Waiting::start(self_test(&[&["--listen=:0", "--any-peer"], &ONLY[..]].concat()));
-    assert!(listening.said.contains("and takes whoever comes (no RDMA_INIT_TOKEN)"), "{}", listening.said);
+    assert!(listening.said.contains("and accepts any peer (no RDMA_INIT_TOKEN)"), "{}", listening.said);
     let port = listening.address.rsplit(':').next().unwrap().to_owned();
     let peer = format!("--peer=localhost.:{port}");
     for ran in [run(self_test(&[&[&peer[..]], &ONLY[..]].concat())), listening.end()] {
@@ -72,7 +72,7 @@ fn anybody_is_taken_only_where_that_was_said() {
         assert!(ran.text().contains("it has proven nothing (no RDMA_INIT_TOKEN)"), "{}", ran.text());
     }
     let ran = run(self_test(&[&["--peer=192.0.2.1", "--any-peer", "--wait=300ms"], &ONLY[..]].concat()));
-    assert!(ran.stderr.contains("takes whoever answers on 192.0.2.1:18516 for the other node"), "{ran:?}");
+    assert!(ran.stderr.contains("accepts any peer that answers on 192.0.2.1:18516"), "{ran:?}");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn another_version_is_named_by_both() {
     old.put(&old_greeting());
     // The old node can tell that the versions differ, too.
     let greeting: serde_json::Value = serde_json::from_str(&old.line()).unwrap();
-    assert_eq!(greeting["Greeting"]["schema"], "rdma-init/pair/2");
+    assert_eq!(greeting["Greeting"]["schema"], "rdma-init/pair/3");
     assert_eq!(greeting["Greeting"]["nonce"].as_array().unwrap().len(), 16);
     waiting.sends_away(why);
 

@@ -15,7 +15,7 @@ use super::run::{Ran, run};
 
 const FORGED: &str = "FORGED-BY-MITM";
 
-const IN_BETWEEN: &str = "is not the other node's next message: somebody in between";
+const IN_BETWEEN: &str = "is not the other node's next message: a process in between";
 
 /// An attacker in between: the peer takes it for the listener, and the listener takes it for
 /// the peer.

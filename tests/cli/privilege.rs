@@ -1,22 +1,25 @@
 //! Tests a copy of the program that gives the rights of its owner to whoever starts it.
 
+use std::ffi::{CStr, CString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nix::unistd::Uid;
+use nix::errno::Errno;
+use nix::unistd::{Gid, Uid, execve, setgid, setgroups, setuid};
 
 use super::run::{Ran, run};
 use crate::support::process::rdma_init;
-use crate::support::{binary, skip};
+use crate::support::{copy_of_binary, skip};
 
 /// Makes a folder with a copy of the program that everybody may execute.
 fn copy(mode: u32) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    let program = folder.path().join("rdma-init");
-    fs::copy(binary(), &program).unwrap();
+    let program = copy_of_binary(folder.path());
     fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
     (folder, program)
 }
@@ -82,4 +85,51 @@ fn what_lends_nothing_runs() {
         true => drop(by_other(&program, &["--", "true"], &[]).expect_code(0)),
         false => skip("setcap does not work here"),
     }
+}
+
+/// Starts the program with exactly these entries of the environment, as another user, and returns
+/// those of its command.
+fn environment_through(program: &Path, environment: &[&CStr]) -> Vec<Vec<u8>> {
+    let c = |text: &[u8]| CString::new(text).unwrap();
+    let path = c(program.as_os_str().as_bytes());
+    let arguments = [&b"rdma-init"[..], b"--", b"/bin/cat", b"/proc/self/environ"].map(c);
+    let environment: Vec<CString> = environment.iter().map(|entry| (*entry).to_owned()).collect();
+    let mut command = Command::new(program);
+    let become_other = move || -> Result<(), Errno> {
+        setgroups(&[])?;
+        setgid(Gid::from_raw(1234))?;
+        setuid(Uid::from_raw(1234))?;
+        execve(&path, &arguments, &environment).map(drop)
+    };
+    // SAFETY: system calls with what was made before the fork.
+    unsafe { command.pre_exec(move || become_other().map_err(std::io::Error::from)) };
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    output.stdout.split_inclusive(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
+}
+
+/// The kernel asks the C library to distrust the environment of a program that has a capability of
+/// its file. The command has none by that, and would not have lost anything.
+#[test]
+fn the_command_of_a_capable_program_gets_every_entry() {
+    if !Uid::effective().is_root() {
+        return skip("only root can lend its rights");
+    }
+    let ours = [c"RDMA_INIT_CONFIG=/dev/null", c"RDMA_INIT_STATE_DIR=", c"RDMA_INIT_WRITE_NCCL_CONF=false"];
+    let first =
+        [c"A=1", c"LD_LIBRARY_PATH=/a:/b", c"without an equals sign", c"GLIBC_TUNABLES=glibc.malloc.check=1"];
+    let second = [c"", c"TMPDIR=/first", c"A=2", c"MALLOC_CHECK_=1", c"BYTES=\xff\xfe", c"LD_PRELOAD="];
+    let third = [c"LD_AUDIT", c"LD_LIBRARY_PATH=/c", c"GCONV_PATH=/g", c"TMPDIR=/second", c"Z=1"];
+    let environment = [&first[..], &ours, &second, &third].concat();
+    let expected: Vec<Vec<u8>> = environment.iter().map(|entry| entry.to_bytes_with_nul().to_vec()).collect();
+    let (_folder, program) = copy(0o755);
+    assert_eq!(environment_through(&program, &environment), expected, "without a capability");
+    if !lends(&program, "cap_ipc_lock+p") {
+        return skip("setcap does not work here");
+    }
+    assert_eq!(environment_through(&program, &environment), expected);
+    // With nothing left by the C library, and with nothing at all.
+    let alone = [c"LD_PRELOAD="];
+    assert_eq!(environment_through(&program, &alone), [b"LD_PRELOAD=\0".to_vec()]);
+    assert!(environment_through(&program, &[]).is_empty());
 }

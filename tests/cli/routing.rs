@@ -133,6 +133,36 @@ fn every_table_rule_and_next_hop_is_read() {
     );
 }
 
+/// Tables come in no order, so that of a rule may come before the main one.
+#[test]
+fn a_table_of_twenty_thousand_routes_hides_neither_the_default_route_nor_the_way_out_of_a_rail() {
+    let lines = "
+        ip addr add 172.16.1.9/32 dev eth1
+        ip route add default via 10.1.0.1
+        for table in 100 101; do
+            for a in $(seq 0 79); do
+                for b in $(seq 0 255); do echo route add 20.$a.$b.0/24 dev eth0 table $table; done
+            done
+            echo route add 30.0.0.0/8 dev eth1 table $table
+        done | ip -batch -
+        ip rule add from 172.16.1.9 table 100
+    ";
+    let Some(made) = made(lines, &[]) else { return };
+    assert_eq!(
+        made.routes(),
+        [
+            "0.0.0.0/0 via 10.1.0.1 dev eth0 metric 0 table 254",
+            "10.1.0.0/24 dev eth0 metric 0 table 254",
+            "20.0.0.0/24 dev eth0 metric 0 table 100",
+            "20.0.0.0/24 dev eth0 metric 0 table 101",
+            "30.0.0.0/8 dev eth1 metric 0 table 100",
+            "30.0.0.0/8 dev eth1 metric 0 table 101",
+            "fd00:1::/64 dev eth0 metric 256 table 254",
+        ]
+    );
+    assert_eq!(way(&made.net, "172.16.1.9".parse().unwrap(), "eth1"), Some(Way::Out));
+}
+
 /// Compares the program's judgement of a rail with the kernel's answer.
 fn compare(lines: &str, family: &str, expected: &Way, answer: &str) {
     let (address, other) = match family {

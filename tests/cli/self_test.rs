@@ -27,7 +27,7 @@ fn one_check(check: &str, facts: &str) -> [String; 4] {
 #[test]
 fn a_sound_host_passes() {
     let ran = self_test(&["--facts", "demo:cce-roce"]).expect_code(0);
-    for part in ["passed", "ok       port", "mlx5_1..mlx5_8: ACTIVE, LinkUp", "skipped  librdmacm"] {
+    for part in ["passed", "ok       port", "mlx5_1..mlx5_8: ACTIVE, LinkUp", "checks do not apply"] {
         assert!(ran.text().contains(part), "{part:?} is not in\n{}", ran.text());
     }
 }
@@ -36,10 +36,9 @@ fn a_sound_host_passes() {
 /// about the other ports.
 #[test]
 fn a_row_does_not_contradict_its_state() {
-    for (facts, row) in [
-        (host("mixed-rates"), ["warning", "rate", "us", "see below"]),
-        (host("only-link-local"), ["FAILED", "gid", "us", "see below"]),
-        ("demo:acs-type2".to_owned(), ["skipped", "route", "us", "no RoCE port"]),
+    for (facts, row, evidence) in [
+        (host("mixed-rates"), ["warning", "rate"], "see below"),
+        (host("only-link-local"), ["FAILED", "gid"], "see below"),
     ] {
         let ran = self_test(&["--facts", &facts]);
         let mut lines = ran.text().lines();
@@ -48,8 +47,8 @@ fn a_row_does_not_contradict_its_state() {
             words.next() == Some(row[0]) && words.next() == Some(row[1])
         };
         let line = lines.find(is_row).unwrap_or_else(|| panic!("{row:?} is not in\n{}", ran.text()));
-        let (_, said) = line.split_once(row[2]).unwrap();
-        assert!(said.trim().starts_with(row[3]), "{line}");
+        let said = line.split_whitespace().skip(2).collect::<Vec<_>>().join(" ");
+        assert!(said.starts_with(evidence), "{line}");
     }
 }
 
@@ -90,7 +89,7 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
     command.env("RDMA_INIT_DEFAULT_ROUTE_HCA", "skip");
     let ran = run(command).expect_code(1);
     assert!(
-        ran.text().contains("FAILED: fabric: default-route-hca = \"skip\" leaves out mlx5_0:1, and no other RDMA device is usable"),
+        ran.text().contains("FAILED: fabric: default-route-hca = \"skip\" excludes mlx5_0:1, and no other RDMA device is usable"),
         "{}",
         ran.text()
     );
@@ -104,7 +103,7 @@ fn what_fails_is_named_with_its_fix_and_told_by_the_code() {
 /// that the job would get no RDMA.
 #[test]
 fn a_job_that_would_get_no_rdma_fails() {
-    let tcp = "FAILED: fabric: The job will run on TCP: ";
+    let tcp = "FAILED: fabric: The job has no RDMA: ";
     for (name, (variable, value), parts) in [
         ("hcas-not-allotted", ("NCCL_DEBUG", "WARN"), [tcp, "not allotted", "Request"]),
         (
@@ -141,7 +140,7 @@ fn values_that_do_not_mean_what_they_seem_to_are_told() {
         command.env("NCCL_PROTO", value);
         run(command)
     };
-    assert!(with("LL").expect_code(0).text().contains("1 variable set by you"));
+    assert!(with("^LL128").expect_code(0).text().contains("1 variable set by you"));
     let ran = with("Simpel").expect_code(1);
     assert!(ran.text().contains("FAILED: variables: NCCL_PROTO=Simpel (environment)"), "{}", ran.text());
 }
@@ -151,7 +150,7 @@ fn values_that_do_not_mean_what_they_seem_to_are_told() {
 fn ports_that_nobody_needs_and_routes_that_nobody_misses_pass() {
     for (name, check, says) in [
         ("dgx-spark-one-cable", "port", "The 2 ports in use are enough for 1 GPU"),
-        ("dual-port-cards-one-cable", "port", "Another port of the same card is in use"),
+        ("dual-port-cards-one-cable", "port", "Another port of the same adapter is in use"),
         ("switchdev-representors", "port", "The 2 ports in use are enough for 2 GPUs"),
         ("rails-without-a-route", "route", "No route leads out"),
         ("rails-with-policy-routing", "route", ""),
@@ -273,9 +272,10 @@ fn published_counts_pass_and_others_are_told() {
     }
     for (name, outcome) in [
         ("acs-type1-8-cards", "passed"),
-        ("acs-type1-4-cards", "warning"),
+        ("acs-type1-4-cards", "passed"),
+        ("acs-type1-3-cards", "warning"),
         ("acs-type2-16-cards", "passed"),
-        ("acs-type2-8-cards", "warning"),
+        ("acs-type2-8-cards", "passed"),
         ("erdma-3-nics", "warning"),
     ] {
         assert_eq!(one_check("count", &host(name))[0], outcome, "{name}");
@@ -331,8 +331,7 @@ fn at_start_up_a_failure_is_said_or_keeps_the_command_from_starting() {
     fs::remove_file(&log).unwrap();
     let warned = start(&["--self-test", "warn"]).expect_code(0);
     assert_eq!(warned.text(), "started\n");
-    for part in ["rdma-init: self-test failed (", "FAILED fabric", "FAILED: fabric: The job will run on TCP"]
-    {
+    for part in ["rdma-init: self-test failed (", "FAILED fabric", "FAILED: fabric: The job has no RDMA"] {
         assert!(warned.stderr.contains(part), "{part:?} is not in\n{}", warned.stderr);
     }
     assert!(!log.exists());
@@ -344,7 +343,7 @@ fn at_start_up_a_failure_is_said_or_keeps_the_command_from_starting() {
         "{refused:#?}"
     );
     let reason = fs::read_to_string(&log).unwrap();
-    let wanted = "rdma-init: self-test = \"enforce\", and a check failed: fabric: The job will run on TCP";
+    let wanted = "rdma-init: self-test = \"enforce\", and a check failed: fabric: The job has no RDMA";
     assert!(reason.starts_with(wanted) && reason.lines().count() == 1, "{reason:?}");
 
     // With only errors shown, a warning is silent and a failure is not.
@@ -366,7 +365,7 @@ fn hcas_for_storage_are_left_alone_and_each_gpu_has_its_rail() {
         (outcome.as_str(), evidence.as_str()),
         (
             "passed",
-            "mlx5_8..mlx5_11 left out: no GPU is near (NODE at best), and every GPU has a nearer HCA (PIX or PXB)"
+            "mlx5_8..mlx5_11 skipped: no GPU is near (NODE at best), and every GPU has a nearer HCA (PIX or PXB)"
         )
     );
     let [outcome, evidence, ..] = one_check("gpu-nic", &facts);

@@ -5,7 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::run::{Ran, rdma_init, run};
+use rdma_init::state::mount::is_of_root;
+
+use super::run::{Ran, has_own_mounts, program, rdma_init, run};
 use crate::support::{binary, skip};
 
 /// A folder for the state, below a folder that only the user of the tests may write to.
@@ -56,6 +58,39 @@ fn a_command_finds_what_it_was_started_with() {
     assert!(ran.text().starts_with("1\n") && ran.text().contains("export NCCL_IB_SL=3"), "{ran:#?}");
 }
 
+#[test]
+fn a_start_in_a_mount_namespace_of_its_own_leaves_the_state_as_it_is() {
+    let place = StateDir::new();
+    if !has_own_mounts() || !is_of_root(place.folder.path()) {
+        return skip("no mount namespace can be made, or /tmp is a mount");
+    }
+    let plan = || fs::read_to_string(place.path().join("plan.json")).unwrap();
+    let script = "unset NCCL_IB_TC; cat $RDMA_INIT_STATE_DIR/plan.json; for way in '--set NCCL_IB_TC=3 -- true' env status; do unshare --mount $0 $way || exit; done";
+    let ran = place.script(script).expect_code(0);
+    let after = plan();
+    let (before, rest) = ran.text().split_at(after.len());
+    assert_eq!(before, after);
+    let lines: Vec<&str> = rest.lines().collect();
+    assert_eq!((lines[0], lines[2]), ("export NCCL_IB_TC=106", "the command runs"), "{ran:#?}");
+    // Its command has ended, so the next start takes the place.
+    let program_path = binary();
+    let arguments = ["--mount", program_path.to_str().unwrap(), "--set", "NCCL_IB_TC=7", "--", "true"];
+    let mut next = program("/usr/bin/unshare", arguments);
+    next.env("RDMA_INIT_STATE_DIR", place.path());
+    run(next).expect_code(0);
+    assert!(plan() != after && plan().contains("\"NCCL_IB_TC\": \"7\""), "{}", plan());
+}
+
+#[test]
+fn what_the_command_line_says_to_ray_is_a_fact() {
+    let place = StateDir::new();
+    let script = "exit 0; ray start --node-ip-address=10.0.0.5 --block";
+    place.run(&["--", "sh", "-c", script]).expect_code(0);
+    let facts = fs::read_to_string(place.path().join("facts.json")).unwrap();
+    let facts: serde_json::Value = serde_json::from_str(&facts).unwrap();
+    assert_eq!(facts["ray_start"], serde_json::json!({"node_ip_address": "10.0.0.5"}));
+}
+
 /// A profile that is chosen by name has constants to fill in on any machine.
 #[test]
 fn what_was_filled_in_is_not_called_the_user_s() {
@@ -104,10 +139,10 @@ fn what_was_filled_in_is_not_called_the_user_s() {
     // Another value counts as set by the user.
     let why =
         script(&["--profile", "baidu-cce"], None, "NCCL_IB_TIMEOUT=7 exec $0 plan --why NCCL_IB_TIMEOUT");
-    assert!(why.text().starts_with("NCCL_IB_TIMEOUT=7, set by you, and stands\n"), "{why:#?}");
+    assert!(why.text().starts_with("NCCL_IB_TIMEOUT=7, set by you and unchanged\n"), "{why:#?}");
     // A value that the configuration has set counts as set by the user, too.
     let why = script(&["--set", "NCCL_IB_TIMEOUT=9"], None, "exec $0 plan --why NCCL_IB_TIMEOUT");
-    assert!(why.text().starts_with("NCCL_IB_TIMEOUT=9, set by you, and stands\n"), "{why:#?}");
+    assert!(why.text().starts_with("NCCL_IB_TIMEOUT=9, set by you and unchanged\n"), "{why:#?}");
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn what_is_no_option_is_an_error_that_names_it() {
     said(&["--supervize", "--", "true"], "there is no option --supervize; did you mean --supervise?");
     said(&["plan", "--fact", "x"], "plan has no option --fact; did you mean --facts?");
     said(&["plan", "--nonsense"], "plan has no option --nonsense; see rdma-init plan --help.");
-    let behind = "An option of the command belongs behind the command, after the dashes.";
+    let behind = "Put the command's own options after the command, after the dashes.";
     said(
         &["--nonsense", "--", "true"],
         &format!("there is no option --nonsense; see rdma-init --help. {behind}"),
@@ -68,22 +68,21 @@ fn what_is_no_option_is_an_error_that_names_it() {
         &["inspct"],
         "\"inspct\" is not a command of rdma-init; did you mean rdma-init inspect? To run it, put -- before",
     );
-    said(&["help"], "\"help\" is not a command of rdma-init; did you mean rdma-init --help?");
     // These words are the CMD of an image whose own ENTRYPOINT was replaced.
-    let image = "there is no option --model; see rdma-init --help. An option of the command belongs behind the command, after two dashes: rdma-init -- COMMAND --model. If it is meant for the ENTRYPOINT that the image had before, write that one after the dashes: ENTRYPOINT [\"/rdma-init\", \"--\", \"OLD\", \"ENTRYPOINT\"].";
+    let image = "there is no option --model; see rdma-init --help. Put the command's own options after the command, after two dashes: rdma-init -- COMMAND --model. If it is meant for the ENTRYPOINT that the image had before, write that one after the dashes: ENTRYPOINT [\"/rdma-init\", \"--\", \"OLD\", \"ENTRYPOINT\"].";
     said(&["--model", "y"], image);
     run(rdma_init(["--memlok", "off", "--", "true"])).expect_error(&["--memlok", "--memlock"]);
     run(rdma_init(["-x", "--", "true"])).expect_error(&["-x"]);
     run(rdma_init(["--memlock", "--", "true"])).expect_error(&["--memlock"]);
-    run(rdma_init(["--require-rdma=maybe", "--", "true"])).expect_error(&["--require-rdma"]);
+    run(rdma_init(["--require-rdma=maybe", "--", "true"]))
+        .expect_error(&["the option --require-rdma takes no value"]);
     run(rdma_init(["plan", "--", "true"])).expect_error(&["true"]);
 }
 
 #[test]
 fn an_empty_argument_list_is_no_crash() {
     use std::os::unix::process::CommandExt;
-    let program =
-        std::ffi::CString::new(crate::support::binary().into_os_string().into_encoded_bytes()).unwrap();
+    let program = std::ffi::CString::new(binary().into_os_string().into_encoded_bytes()).unwrap();
     let mut command = rdma_init::<&str>([]);
     // SAFETY: execve is async-signal-safe, and all that it reads was made before the fork.
     unsafe {
@@ -257,8 +256,8 @@ fn the_path_is_searched_as_a_shell_does() {
 #[test]
 fn values_of_the_preflight_that_nobody_could_use_are_errors() {
     for (meet, said) in [
+        ("", "the key preflight-meet has the value \"\" in the flag --meet: expected a text"),
         ("a b", "--meet=a b: \"a b\" is not an address; expected HOST:PORT"),
-        ("", "--meet=: \"\" is not an address"),
         ("node-0:99999", "is not an address"),
         ("node-0:0", "port 0 is no port of node 0"),
         (":7777", "the address of node 0 has no host"),
@@ -266,12 +265,118 @@ fn values_of_the_preflight_that_nobody_could_use_are_errors() {
         run(rdma_init(["preflight", "--nodes", "2", "--node", "1", "--meet", meet])).expect_error(&[said]);
     }
     for (option, value, said) in [
-        ("--each", "0s", "expected a time above 0"),
-        ("--each", "soon", "expected number"),
+        (
+            "--each",
+            "0s",
+            "preflight-each has the value \"0s\" in the flag --each: expected a duration such as 500ms",
+        ),
+        ("--rounds", "some", "in the flag --rounds: expected one of log, full"),
         ("--min-bandwidth", "-1", "expected a number above 0"),
         ("--min-bandwidth", "nan", "expected a number above 0"),
     ] {
         run(rdma_init(["preflight", &format!("{option}={value}")])).expect_error(&[option, said]);
+    }
+}
+
+/// An option that has no effect on a command is an error that names the command that takes it.
+#[test]
+fn a_command_takes_its_own_options_only() {
+    for (line, said) in [
+        (
+            "compare --kill-group x",
+            "compare has no option --kill-group; rdma-init -- COMMAND takes it; see rdma-init compare --help.",
+        ),
+        (
+            "--kill-group compare x",
+            "compare has no option --kill-group; rdma-init -- COMMAND takes it; see rdma-init compare --help.",
+        ),
+        (
+            "status --facts x",
+            "status has no option --facts; rdma-init inspect, rdma-init plan, rdma-init env, rdma-init profiles and rdma-init self-test take it",
+        ),
+        (
+            "--why X -- true",
+            "there is no option --why; rdma-init plan and rdma-init profiles take it; see rdma-init --help.",
+        ),
+        (
+            "stat --memlock off",
+            "stat has no option --memlock; rdma-init -- COMMAND, rdma-init plan, rdma-init exec and rdma-init self-test take it",
+        ),
+        ("preflight --preflight-wait 5s", "preflight has no option --preflight-wait; it is called --wait"),
+        ("--preflight-wait 5s preflight", "preflight has no option --preflight-wait; it is called --wait"),
+        ("preflight --no-bisection", "it is called --bisection=false"),
+        ("preflight --format slurm", "it is called --exclude-format"),
+        ("--preflight-json x -- true", "it is called --preflight-json-file"),
+    ] {
+        run(rdma_init(line.split(' '))).expect_error(&[said]);
+    }
+    // Before the command's name, an option counts for the command, if that takes it.
+    for line in [
+        "--profile none plan --facts demo:cce-roce --json",
+        "plan --profile none --facts demo:cce-roce --json",
+        "--profile erdma plan --profile none --facts demo:cce-roce --json",
+    ] {
+        let ran = run(rdma_init(line.split(' '))).expect_code(0);
+        let plan: serde_json::Value = serde_json::from_str(ran.text()).unwrap();
+        assert!(
+            plan["profile"]["name"].is_null() || plan["profile"]["name"] == "none",
+            "{line}: {}",
+            plan["profile"]
+        );
+    }
+}
+
+#[test]
+fn a_bad_value_is_named_with_its_option_and_what_is_expected() {
+    for (line, said) in [
+        (
+            "stat --watch abc",
+            "stat: the option --watch has the value \"abc\": expected a time such as 500ms, 25s or 2m.",
+        ),
+        ("stat --watch 1ms", "stat: the option --watch has the value \"1ms\": expected 10ms or more."),
+        ("self-test --each 0s", "self-test: the option --each has the value \"0s\": expected a time such as"),
+        (
+            "self-test --size x",
+            "self-test: the option --size has the value \"x\": expected a number of bytes, at least",
+        ),
+        (
+            "self-test --level deep",
+            "self-test: the option --level has the value \"deep\": expected one of quick, verbs.",
+        ),
+        (
+            "self-test --only x",
+            "self-test: the option --only has the value \"x\": expected a check that `rdma-init self-test --list` shows.",
+        ),
+        ("self-test --listen=a/b", "self-test: the option --listen has the value \"a/b\": "),
+        (
+            "self-test --listen --level quick",
+            "self-test: the argument --listen [<ADDR:PORT>] cannot be used with --level <LEVEL>; see rdma-init self-test --help.",
+        ),
+        (
+            "compare --expect 0 x",
+            "compare: the option --expect has the value \"0\": expected a number of at least 1.",
+        ),
+        (
+            "compare",
+            "compare: the following required arguments were not provided: <FILE>; see rdma-init compare --help.",
+        ),
+        (
+            "env --format yaml",
+            "env: the option --format has the value \"yaml\": expected one of sh, dotenv, nccl-conf, json, docker, mpirun.",
+        ),
+        ("plan --why", "plan: the option --why needs a value; see rdma-init plan --help."),
+        ("completions csh", "completions: SHELL has the value \"csh\": expected one of bash, zsh, fish."),
+        (
+            "preflight --exclude-format slurm",
+            "--exclude-format is for the list of faulty nodes; name its file with --exclude-file",
+        ),
+        (
+            "preflight --nodes many",
+            "the key preflight-nodes has the value \"many\" in the flag --nodes: expected a number",
+        ),
+    ] {
+        let ran = run(rdma_init(line.split(' '))).expect_error(&[said]);
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran:#?}");
     }
 }
 

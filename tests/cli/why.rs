@@ -24,10 +24,10 @@ fn a_value_of_the_user_has_what_it_does_and_what_would_be_without_it() {
     expect(
         &text,
         &[
-            "NCCL_IB_GID_INDEX=2, set by you, and stands",
+            "NCCL_IB_GID_INDEX=2, set by you and unchanged",
             "environment: \"2\"",
-            "NCCL 2.21.5 will use mlx5_1..mlx5_8, RoCE v1, GID slot 2",
-            "without it, NCCL 2.21.5 would use mlx5_1..mlx5_8, RoCE v2, GID slot 3",
+            "NCCL 2.21.5 will use mlx5_1..mlx5_8, RoCE v1, GID index 2",
+            "without it, NCCL 2.21.5 would use mlx5_1..mlx5_8, RoCE v2, GID index 3",
             "warning: NCCL_IB_GID_INDEX=2 (environment) is wrong here",
             "\n      fix: ",
         ],
@@ -40,9 +40,10 @@ fn the_rules_that_were_tried_come_in_order() {
     let text = why(&host, "NCCL_IB_GID_INDEX", &[]);
     let rules = [
         "1. the published 1, if it is right on every HCA: it is not",
-        "2. the lowest slot that is right on every HCA: there is none",
-        "3. leave it unset: the search of NCCL 2.23.4 without a range: it ends on slot 1 of erdma_0:1, which is wrong",
-        "4. leave it unset: the search of NCCL 2.23.4 with the range 172.20.0.16/30: it ends on a right slot of every HCA",
+        "2. leave it unset, so that NCCL finds the index at each connection: the image has NCCL 2.23.4; only NCCL 2.26 and later are sure to find it after a change",
+        "3. the lowest GID index that is right on every HCA: there is none",
+        "4. leave it unset: the search of NCCL 2.23.4 without a range: it finds index 1 of erdma_0:1, which is wrong",
+        "5. leave it unset: the search of NCCL 2.23.4 with the range 172.20.0.0/16: it finds a right index on every HCA",
     ];
     expect(&text, &rules);
     let interface = why(&host, "NCCL_SOCKET_IFNAME", &[]);
@@ -50,33 +51,43 @@ fn the_rules_that_were_tried_come_in_order() {
 }
 
 #[test]
+fn a_port_that_the_env_plugin_adds_is_named() {
+    let text = why(&golden::facts("ib-rail-polling-env-plugin"), "NCCL_IB_HCA", &[]);
+    let own = "=mlx5_0,mlx5_1,mlx5_3, which rdma-init decided for this node; also mlx5_2 if its port is ACTIVE by then";
+    expect(&text, &[own]);
+    // Without the plugin, the list of the start counts.
+    let text = why(&golden::facts("ib-rail-polling"), "NCCL_IB_HCA", &[]);
+    assert!(!text.contains("by then"), "{text}");
+}
+
+#[test]
 fn a_slot_that_is_right_and_not_taken_is_named_with_the_reason() {
     let why = |host: &str| why(&golden::facts(host), "NCCL_IB_GID_INDEX", &[]);
-    let vlan = "slot 5, which is right on every HCA, too (172.20.1.9 on eth1.100, 172.20.2.9 on eth2.100): \
-                not taken, because slot 3 is lower; set NCCL_IB_GID_INDEX=5 to take it";
+    let vlan = "index 5, which is right also on every HCA (172.20.1.9 on eth1.100, 172.20.2.9 on eth2.100): \
+                not used, because index 3 is lower; set NCCL_IB_GID_INDEX=5 to take it";
     expect(&why("vlan-beside-untagged"), &["NCCL_IB_GID_INDEX=3", vlan]);
     expect(
         &why("vlan-on-one-rail"),
         &[
-            "slot 5, which is right on every HCA, too (2001:db8:1::9 on eth1, 2001:db8:2::9 on eth2): \
-             not taken, because IPv4 comes before IPv6",
-            "slot 7, which is right on 1 of 2 HCAs (172.20.1.9 on eth1.100): not taken, because one index holds for all HCAs",
+            "index 5, which is right also on every HCA (2001:db8:1::9 on eth1, 2001:db8:2::9 on eth2): \
+             not used, because IPv4 comes before IPv6",
+            "index 7, which is right on 1 of 2 HCAs (172.20.1.9 on eth1.100): not used, because one index applies to all HCAs",
         ],
     );
     expect(
         &why("vlan-beside-the-published-slot"),
         &[
             "the published 1, if it is right on every HCA: it is",
-            "slot 3, which is right on every HCA, too (172.20.0.17 on eth0.100): not taken, because slot 1 is published",
+            "index 3, which is right also on every HCA (172.20.0.17 on eth0.100): not used, because index 1 is published",
         ],
     );
     expect(
         &why("vlan-and-slots-that-differ"),
         &[
             "NCCL_IB_GID_INDEX stays unset",
-            "slot 5 of mlx5_1:1, which is right, too (172.20.1.9 on eth1.100): \
-             not taken, because the search ends on slot 3 (172.16.1.9 on eth1)",
-            "slot 9 of mlx5_2:1, which is right, too (172.20.1.10 on eth2.100)",
+            "index 5 of mlx5_1:1, which is also right (172.20.1.9 on eth1.100): \
+             not used, because the search finds index 3 (172.16.1.9 on eth1)",
+            "index 9 of mlx5_2:1, which is also right (172.20.1.10 on eth2.100)",
         ],
     );
     // If only one slot is right, there is nothing to explain.
@@ -90,15 +101,15 @@ fn hcas_that_are_left_out_or_kept_against_the_rule_are_named() {
     expect(
         &why("storage-hcas-on-infiniband"),
         &[
-            "1. only the HCAs that are near a GPU (PIX or PXB), as every GPU has one: leaves out mlx5_8:1, mlx5_9:1",
+            "1. only the HCAs that are near a GPU (PIX or PXB), as every GPU has one: skips mlx5_8:1, mlx5_9:1",
             "GPU 7: mlx5_7 PIX",
         ],
     );
     expect(
         &why("default-route-on-one-of-two-rails"),
         &[
-            "1. without the HCAs that carry a default route, where the others are enough: keeps mlx5_0:1",
-            "note: mlx5_0:1 (eth0) carries the default route, and NCCL_IB_HCA takes it as a rail all the same",
+            "1. without the HCAs that carry a default route, if the others are enough: keeps mlx5_0:1",
+            "note: mlx5_0:1 (eth0) carries the default route, and NCCL_IB_HCA still takes it as a rail",
         ],
     );
     expect(&why("more-hcas-than-gpus"), &["note: NCCL_IB_HCA takes 10 HCAs for 8 GPUs"]);
@@ -107,11 +118,14 @@ fn hcas_that_are_left_out_or_kept_against_the_rule_are_named() {
 #[test]
 fn a_variable_that_nobody_knows_is_told_so() {
     let text = why("demo:cce-roce", "NCCL_IB_HCAS", &[("NCCL_IB_HCAS", "mlx5_1")]);
-    expect(&text, &["no NCCL up to 2.32 reads it; NCCL_IB_HCA has a similar name", "was NCCL_IB_HCA meant?"]);
+    expect(
+        &text,
+        &["no NCCL up to 2.32 reads it; NCCL_IB_HCA has a similar name", "did you mean NCCL_IB_HCA?"],
+    );
     let unset = why("demo:cce-roce", "NCCL_IB_TC", &[]);
     expect(
         &unset,
-        &["NCCL_IB_TC stays unset: nothing asks for it", "profile generic-roce says nothing about it"],
+        &["NCCL_IB_TC stays unset: nothing requests it", "profile generic-roce says nothing about it"],
     );
     expect(
         &why("demo:erdma", "NCCL_IB_TC", &[]),
@@ -125,11 +139,11 @@ fn a_variable_that_nobody_knows_is_told_so() {
         &unknown,
         &[
             "rdma-init does not set it",
-            "findings\n  note: This node does not know yet where MASTER_ADDR=job-master-0 leads",
+            "findings\n  note: This node cannot resolve MASTER_ADDR=job-master-0 yet",
         ],
     );
     let gloo = why("demo:cce-roce", "GLOO_SOCKET_IFNAME", &[("GLOO_SOCKET_IFNAME", "eth9")]);
-    expect(&gloo, &["GLOO_SOCKET_IFNAME=eth9, set by you, and stands"]);
+    expect(&gloo, &["GLOO_SOCKET_IFNAME=eth9, set by you and unchanged"]);
     for name in ["", "\u{1b}[31m", "A=B", "A B"] {
         run(rdma_init(["plan", "--facts", "demo:cce-roce", "--why", name]))
             .expect_error(&["not the name of a variable"]);

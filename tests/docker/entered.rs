@@ -67,7 +67,7 @@ fn a_shell_of_the_command_is_told_who_filled_them_in() {
     let shell = |script: &str| engine.script(options.clone(), script).expect_code(0);
     let plan = shell("/rdma-init plan");
     for line in [
-        "  set    NCCL_IB_GID_INDEX   5         slot 5 of every HCA has a RoCE v2 GID with an address of this container (facts), filled in when this container started",
+        "  set    NCCL_IB_GID_INDEX   5         index 5 of every HCA is a RoCE v2 GID with an address of this container (facts), filled in when this container started",
         "  yours  NCCL_IB_TIMEOUT     22        environment",
     ] {
         shows(&plan, line);
@@ -75,8 +75,8 @@ fn a_shell_of_the_command_is_told_who_filled_them_in() {
     let why = shell("/rdma-init plan --why NCCL_IB_HCA");
     shows(&why, "NCCL_IB_HCA==mlx5_0, filled in by rdma-init when this container started\n");
     shows(&why, "where it is set\n  rdma-init, when this container started: \"=mlx5_0\"\n");
-    shows(&shell("/rdma-init plan --why NCCL_IB_TIMEOUT"), "NCCL_IB_TIMEOUT=22, set by you, and stands\n");
-    shows(&shell("NCCL_IB_HCA=mlx5_0 /rdma-init plan --why NCCL_IB_HCA"), "set by you, and stands\n");
+    shows(&shell("/rdma-init plan --why NCCL_IB_TIMEOUT"), "NCCL_IB_TIMEOUT=22, set by you and unchanged\n");
+    shows(&shell("NCCL_IB_HCA=mlx5_0 /rdma-init plan --why NCCL_IB_HCA"), "set by you and unchanged\n");
     // A second start inside the container fills in the same variables. `env` with a flag makes
     // a decision of its own.
     assert_eq!(
@@ -132,7 +132,8 @@ fn where_little_can_be_written_the_state_is_found_all_the_same() {
         // read files that others may write.
         container
             .wait()
-            .expect_line(["cannot be put into /etc/nccl.conf", "Start them with rdma-init exec"])
+            .expect_line(["note:", "cannot be written to /etc/nccl.conf"])
+            .expect_line(["fix:", "Start them with rdma-init exec"])
             .expect_unsaid("NCCL_CONF_FILE");
     }
 }
@@ -239,11 +240,9 @@ fn a_file_that_others_may_share_is_changed_only_when_told_to() {
     let volume = format!("{conf}:/etc/nccl.conf");
     let options = ["--volume", &volume, "--env", "RDMA_INIT_SET=NCCL_IB_TC=1"];
     let ended = engine.run(options, &["true"]).expect_code(0);
-    ended.expect_line([
-        "cannot be put into /etc/nccl.conf",
-        "it is mounted from elsewhere",
-        "NCCL_CONF_FILE=/run/",
-    ]);
+    ended
+        .expect_line(["cannot be written to /etc/nccl.conf", "it is mounted from elsewhere"])
+        .expect_line(["fix:", "NCCL_CONF_FILE=/run/"]);
     assert_eq!(std::fs::read_to_string(&conf).unwrap(), "NCCL_DEBUG=WARN\n");
     // Now the file belongs to the user of the container, who could write to it, but not to its
     // folder.

@@ -39,7 +39,9 @@ fn a_container_gets_what_its_devices_call_for() {
     let known = ["PATH", "HOSTNAME", "HOME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_SOCKET_IFNAME"];
     assert!(ended.stdout.lines().all(|line| known.contains(&line.split('=').next().unwrap())), "{ended:#?}");
     ended
-        .expect_line(["rdma-init 0.1.0: RoCE, 2 of 5 ports, profile generic-roce"])
+        .expect_line([
+            "rdma-init 0.1.0: RoCE, 2 of 5 ports, but memory cannot be pinned, profile generic-roce",
+        ])
         .expect_line(["use", "mlx5_1", "mlx5_2", "Ethernet, 200 Gb/sec (4X HDR)"])
         .expect_line(["skip", "mlx5_0", "eth0", "carries the default route"])
         .expect_line(["skip", "mlx5_3", "not allotted to this container"])
@@ -154,7 +156,7 @@ fn a_wrong_gid_index_of_the_user_stands_and_is_explained() {
         "NCCL_IB_GID_INDEX=3 (environment)",
         "mlx5_0",
         &format!("{others}, which is not an address of this container"),
-        &format!("slot {OWN_SLOT}"),
+        &format!("index {OWN_SLOT}"),
     ]);
 }
 
@@ -199,11 +201,15 @@ fn the_image_s_configuration_counts() {
 #[test]
 fn a_broken_configuration_ends_the_container_and_names_the_mistake() {
     let Some(engine) = engine() else { return };
-    engine.run(["--env", "RDMA_INIT_MEMLOK=enforce"], &["true"]).expect_code(125).expect_line([
-        "unknown key memlok",
-        "RDMA_INIT_MEMLOK",
-        "did you mean memlock?",
+    engine.run(["--env", "RDMA_INIT_MEMLOCK=enforse"], &["true"]).expect_code(125).expect_line([
+        "RDMA_INIT_MEMLOCK",
+        "enforse",
+        "enforce",
     ]);
+    engine
+        .run(["--env", "RDMA_INIT_MEMLOK=enforce"], &["true"])
+        .expect_code(0)
+        .expect_line(["RDMA_INIT_MEMLOK is not known", "did you mean RDMA_INIT_MEMLOCK?"]);
 }
 
 #[test]

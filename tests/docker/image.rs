@@ -40,8 +40,9 @@ fn the_release_in_the_image_is_the_one_that_is_predicted() {
     let libibverbs = format!("{FOLDER}/libibverbs.so.1");
     let providers = format!("{FOLDER}/libibverbs");
     let paths = [libibverbs.as_str(), &providers, &mlx5(), "/etc/libibverbs.d"];
-    run(engine, &paths, &["--env", "RDMA_INIT_REQUIRE_RDMA=true"], &["env"])
-        .expect_line(["NCCL", RELEASE, "will use mlx5_0, RoCE v2, GID slot 5, bootstrap on eth0"])
+    let options = ["--env", "RDMA_INIT_REQUIRE_RDMA=true", "--cap-add", "IPC_LOCK"];
+    run(engine, &paths, &options, &["env"])
+        .expect_line(["NCCL", RELEASE, "will use mlx5_0, RoCE v2, GID index 5, bootstrap on eth0"])
         .expect_unsaid("libibverbs")
         .expect_code(0);
 }

@@ -39,7 +39,7 @@ fn a_low_limit_is_an_error_with_its_fix() {
             "no CAP_IPC_LOCK",
             "Cannot allocate memory",
         ])
-        .expect_line(["fix:", "--ulimit memlock=-1:-1", "capabilities.add: [IPC_LOCK]"]);
+        .expect_line(["fix:", "--ulimit memlock=-1:-1", "--cap-add IPC_LOCK"]);
 }
 
 #[test]
@@ -63,18 +63,24 @@ fn the_capability_that_does_not_reach_another_user_is_explained() {
         .expect_line(["fix:", "setcap cap_ipc_lock+p"]);
 }
 
-/// This is the fix that the report of the previous test advises.
-#[test]
-fn a_file_capability_on_the_program_reaches_another_user_and_its_command() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+/// Makes a copy of the program with the capability, which is the fix that the report of the
+/// previous test advises. Returns the volume to mount it as `/capable`.
+fn capable(host: &Host) -> Option<String> {
     let program = host.folder("capable").join("rdma-init");
     std::fs::copy(binary(), &program).unwrap();
     let set = Command::new("setcap").arg("cap_ipc_lock+p").arg(&program).status();
     if !set.as_ref().is_ok_and(std::process::ExitStatus::success) {
-        return skip(&format!("setcap does not work here: {set:?}"));
+        skip(&format!("setcap does not work here: {set:?}"));
+        return None;
     }
-    let mount = format!("{}:/capable:ro", program.display());
+    Some(format!("{}:/capable:ro", program.display()))
+}
+
+#[test]
+fn a_file_capability_on_the_program_reaches_another_user_and_its_command() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let Some(mount) = capable(&host) else { return };
     let capable = ["--cap-add", "IPC_LOCK", "--user", "1000", "--volume", &mount, "--entrypoint", "/capable"];
     let options = [LOW.as_slice(), &capable].concat();
     let command = ["--memlock", "enforce", "--", "grep", "CapEff", "/proc/self/status"];
@@ -90,6 +96,56 @@ fn a_file_capability_on_the_program_reaches_another_user_and_its_command() {
         .expect_stdout("")
         .expect_said("does not reach its user, uid 1000")
         .expect_said("allow privilege escalation");
+}
+
+/// With a capability of its file, the C library takes variables out of the program's environment.
+#[test]
+fn a_file_capability_on_the_program_takes_nothing_from_the_environment() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let Some(mount) = capable(&host) else { return };
+    let variables = [
+        "LD_LIBRARY_PATH=/opt/nccl/lib",
+        "T_FIRST=1",
+        "LD_PRELOAD=",
+        "TMPDIR=/scratch",
+        "GCONV_PATH=/g",
+        "T_LAST=1",
+    ];
+    let environment = |entrypoint| {
+        let options = ["--hostname", "node", "--cap-add", "IPC_LOCK", "--user", "1000", "--volume", &mount];
+        let variables = variables.iter().flat_map(|variable| ["--env", variable]);
+        let options: Vec<&str> =
+            options.into_iter().chain(variables).chain(["--entrypoint", entrypoint]).collect();
+        engine.run(host.options(&options), &["--", "cat", "/proc/self/environ"]).expect_code(0)
+    };
+    let ended = environment("/capable");
+    for variable in variables {
+        assert!(ended.stdout.split('\0').any(|entry| entry == variable), "{variable}: {ended:#?}");
+    }
+    // Docker gives its variables in any order. The suite `cli` proves that the order stays.
+    let sorted = |ended: &Ended| {
+        let mut entries: Vec<String> = ended.stdout.split('\0').map(str::to_owned).collect();
+        entries.sort_unstable();
+        entries
+    };
+    assert_eq!(sorted(&ended), sorted(&environment("/rdma-init")));
+    ended.expect_unsaid("/proc/self/environ");
+}
+
+/// The container has no room for a second process.
+#[test]
+fn a_limit_of_one_process_does_not_keep_the_command_from_its_start() {
+    let Some(engine) = engine() else { return };
+    let one = ["--pids-limit", "1"];
+    let ended = engine.script(one, "echo ran $$").expect_code(0).expect_stdout("ran 1\n");
+    ended.expect_said("cannot create the process").expect_said("takes the place of rdma-init");
+    let options = [&one[..], &["--env", "RDMA_INIT_REQUIRE_RDMA=true"]].concat();
+    engine
+        .script(options, "echo ran")
+        .expect_code(121)
+        .expect_stdout("")
+        .expect_said("and require-rdma does");
 }
 
 #[test]
@@ -212,7 +268,7 @@ fn required_rdma_refuses_where_nccl_would_end() {
     let environment = [&known[..], &["--env", "RDMA_INIT_REQUIRE_RDMA=true"]].concat();
     engine
         .run(host.options(&environment), &["sh", "-c", "echo started"])
-        .expect_said("NCCL will end with \"NET/Socket : No usable listening interface found\"")
+        .expect_said("NCCL will fail with \"NET/Socket : No usable listening interface found\"")
         .expect_code(121)
         .expect_stdout("");
 }

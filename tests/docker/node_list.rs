@@ -45,7 +45,7 @@ fn nothing_is_lost_and_nothing_is_written_where_it_is_not_asked_for() {
     let broken = format!("mkdir -p /root/.config/vllm && echo '[\"MINE\",]' > {LIST}");
     run(engine, BOTH, &[], &broken)
         .expect_code(0)
-        .expect_line(["warning:", LIST, "is no JSON list"])
+        .expect_line(["warning:", LIST, "is not a JSON list"])
         .expect_stdout("[\"MINE\",]\n");
     for (packages, options) in [(&BOTH[1..], &[][..]), (BOTH, &["--env", "RDMA_INIT_WRITE_NCCL_CONF=false"])]
     {

@@ -79,7 +79,7 @@ fn a_container_that_is_cut_off_from_the_start_keeps_all_commands_from_their_star
     end(cut_off)
         .expect_code(121)
         .expect_stdout("")
-        .expect_line(["refusing to start", "node 0 was not there"]);
+        .expect_line(["refusing to start", "this node did not reach node 0"]);
 }
 
 #[test]
@@ -104,6 +104,27 @@ fn a_container_that_is_cut_off_in_the_middle_is_named() {
         accuses(end(container), 1);
     }
     end(one).expect_code(1).expect_line(["node 0", "so there is no verdict"]);
+}
+
+/// The image has rdma-init as its ENTRYPOINT, which keeps the token from every other program.
+#[test]
+fn the_token_reaches_a_preflight_that_is_the_command() {
+    let Some(engine) = engine() else { return };
+    let front = engine.network();
+    let zero = front.address().to_string();
+    let job = Job { nodes: 2, zero: zero.clone() };
+    let start =
+        |node: u32, address: &str, command: &[&str]| engine.start(job.options(node, front, address), command);
+    let one = front.address().to_string();
+    for node in [start(0, &zero, STEP), start(1, &one, &["/rdma-init", "--", "/rdma-init", "preflight"])] {
+        let ended = end(node).expect_code(0);
+        assert!(ended.stdout.contains("passed"), "{ended:#?}");
+        assert!(!ended.stderr.contains("accepts any process as a node"), "{ended:#?}");
+    }
+    let behind_a_shell = start(1, &one, &["sh", "-c", "env; /rdma-init preflight"]);
+    let ended = end(behind_a_shell).expect_code(1);
+    assert!(!ended.stdout.contains("a secret of all nodes"), "{ended:#?}");
+    ended.expect_line(["RDMA_INIT_TOKEN is not here", "docker run IMAGE /rdma-init preflight"]);
 }
 
 /// The nodes meet on one network, and NCCL would use another one, which is in two parts.

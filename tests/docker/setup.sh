@@ -36,6 +36,13 @@ install() {
 
 answers() { timeout 20 docker "$@" version >/dev/null 2>&1; }
 
+# The containers of the tests are in the engine's default network.
+has_bridge() { timeout 20 docker "$@" network inspect bridge >/dev/null 2>&1; }
+no_bridge() {
+    die "the Docker engine that answers has no default bridge network, which the tests need. Remove \"bridge\": \"none\" from its
+    configuration (/etc/docker/daemon.json, or dockerd --bridge) and restart it, or stop it: the tests start their own engine then."
+}
+
 start_engine() {
     say "starting an engine on $socket"
     $sudo mkdir -p "$run" "$data"
@@ -74,6 +81,7 @@ exec 9>"${TMPDIR:-/tmp}/rdma-init-docker-$(id -u).lock"
 flock 9
 
 if command -v docker >/dev/null && answers; then
+    has_bridge || no_bridge
     exit 0
 fi
 if ! command -v dockerd >/dev/null || ! command -v docker >/dev/null; then
@@ -81,7 +89,11 @@ if ! command -v dockerd >/dev/null || ! command -v docker >/dev/null; then
     client=$(apt-cache -q show docker-cli 2>/dev/null | grep -m1 '^Package: docker-cli$' || :)
     install docker.io ca-certificates iptables ${client:+docker-cli}
     # Where there is a service manager, the installation has started the engine.
-    answers && exit 0
+    if answers; then
+        has_bridge || no_bridge
+        exit 0
+    fi
 fi
 answers --host "$socket" || start_engine
+has_bridge --host "$socket" || no_bridge
 echo "DOCKER_HOST=$socket"

@@ -60,12 +60,55 @@ fn it_is_told_at_the_end() {
 }
 
 #[test]
+fn what_went_wrong_on_a_port_is_told_and_a_sound_one_has_no_line() {
+    let Some(engine) = engine() else { return };
+    let host = Host::with_one_hca(engine);
+    let wrong = [
+        "The link went down",
+        "Queue pairs",
+        "The link had errors",
+        "Packets were sent again",
+        "not any more",
+    ];
+    let set = |counters: &[(&str, u64)]| {
+        counters.iter().for_each(|(name, value)| host.write(&format!("{PORT}/{name}"), &value.to_string()));
+    };
+    let (down, ended) = ("counters/link_downed", "hw_counters/req_transport_retries_exceeded");
+    let (symbols, timeouts) = ("counters/symbol_error", "hw_counters/local_ack_timeout_err");
+    count(&host, 1000, 10);
+    set(&[(down, 3), (ended, 7), (symbols, 65_535), (timeouts, 4_294_967_290)]);
+    let container = started(engine, &host);
+    count(&host, 2000, 20);
+    // The counter of timeouts has 32 bits and begins anew; that of symbols is at its end.
+    set(&[(timeouts, 10)]);
+    container.signal("TERM");
+    let ended_well = container.wait().expect_code(143);
+    wrong.iter().fold(ended_well, |ended, text| ended.expect_unsaid(text));
+
+    let container = started(engine, &host);
+    set(&[(down, 255), (ended, 9), (timeouts, 1 << 30)]);
+    host.write(&format!("{PORT}/state"), "1: DOWN");
+    container.signal("TERM");
+    container
+        .wait()
+        .expect_code(143)
+        .expect_line(["warning: mlx5_0 was active at first, and is not any more."])
+        .expect_line(["warning: The link went down in ", ": mlx5_0: at least 252 times."])
+        .expect_line([
+            "warning: Queue pairs ended with an error in ",
+            "mlx5_0: 2 with no answer from the peer (error 12",
+        ])
+        .expect_line(["note: Packets were sent again in ", "local_ack_timeout_err rose by 1073741814."])
+        .expect_unsaid("The link had errors");
+}
+
+#[test]
 fn nothing_is_told_where_no_counter_shows() {
     let Some(engine) = engine() else { return };
     let host = Host::with_one_hca(engine);
     let container = started(engine, &host);
     let stat = container.exec(&["/rdma-init", "stat"]).expect_code(125);
-    stat.expect_said("the counters of the RDMA devices cannot be read here");
+    stat.expect_said("the RDMA devices show no counters here");
     container.signal("TERM");
     container.wait().expect_code(143).expect_unsaid("sent").expect_unsaid("moved");
 }

@@ -27,7 +27,7 @@ fn page() -> String {
         kind.findings.iter().for_each(|id| line(&mut page, *id));
     }
     let of_a_check: Vec<&Id> = KINDS.iter().flat_map(|kind| kind.findings).collect();
-    page.push_str("\n## When the job has ended\n\n");
+    page.push_str("\n## What a start leaves, and what went over the ports while a job ran\n\n");
     Id::ALL.iter().filter(|id| !of_a_check.contains(id)).for_each(|id| line(&mut page, *id));
     page
 }

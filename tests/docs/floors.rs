@@ -27,7 +27,8 @@ fn floors() -> BTreeMap<String, usize> {
 fn modules() -> Vec<String> {
     let library = page("src/lib.rs");
     let declared = library.lines().filter_map(|line| {
-        let name = line.strip_prefix("pub mod ").or_else(|| line.strip_prefix("mod "))?;
+        let name =
+            ["pub mod ", "pub(crate) mod ", "mod "].iter().find_map(|words| line.strip_prefix(words))?;
         Some(name.strip_suffix(';')?.to_owned())
     });
     declared.collect()

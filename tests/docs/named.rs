@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use clap::CommandFactory;
-use rdma_init::cli::Cli;
+use rdma_init::cli;
 use rdma_init::config::{self, CONFIG_VARIABLE, TERMINATION_LOG_VARIABLE, TOKEN_VARIABLE};
 use serde_json::Value;
 
@@ -33,17 +32,17 @@ fn every_key_and_variable_is_in_the_table() {
 #[test]
 fn every_option_and_command_is_named() {
     let manual = manual();
-    let cli = Cli::command();
+    let cli = cli::command();
     let own: Vec<&str> =
         cli.get_subcommands().filter(|one| !one.is_hide_set()).map(|one| one.get_name()).collect();
     for name in &own {
         assert!(manual.contains(&format!("rdma-init {name}")), "the manual does not name the command {name}");
     }
-    // The options of `rdma-init` itself are keys, and keys have a table.
+    // The options of `rdma-init` itself are keys, and keys have a table; so are those that commands share.
     let of_commands = cli.get_subcommands().filter(|one| own.contains(&one.get_name()));
     let options: BTreeSet<&str> =
         of_commands.flat_map(|one| one.get_arguments()).filter_map(|one| one.get_long()).collect();
-    for option in options {
+    for option in options.iter().filter(|option| !config::names().contains(option)) {
         assert!(manual.contains(&format!("--{option}")), "the manual does not name --{option}");
     }
 }
@@ -69,6 +68,39 @@ fn every_document_is_named_with_its_fields() {
         let section = section.split("\n## ").next().unwrap();
         for field in fields.keys().filter(|field| *field != "schema") {
             assert!(section.contains(&format!("`{field}`")), "{schema} does not name the field {field}");
+        }
+    }
+}
+
+/// SECURITY.md names the test that attacks what it promises.
+#[test]
+fn every_test_that_a_promise_names_is_there() {
+    let page = page("SECURITY.md");
+    let quoted = page.split('`').skip(1).step_by(2);
+    let is_test = |name: &&str| {
+        let is_plain =
+            name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        is_plain && name.matches('_').count() >= 4
+    };
+    let named: Vec<&str> = quoted.filter(is_test).collect();
+    assert!(named.len() > 20, "{named:?}");
+    let mut code = String::new();
+    ["src", "tests"].into_iter().for_each(|folder| read_all(&repository(folder), &mut code));
+    for name in named {
+        let is_there = code.contains(&format!("#[test]\n    fn {name}()"))
+            || code.contains(&format!("#[test]\nfn {name}()"));
+        assert!(is_there, "SECURITY.md names the test {name}, which is not there");
+    }
+}
+
+/// Reads all code in a folder.
+fn read_all(folder: &Path, code: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_all(&path, code);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            code.push_str(&fs::read_to_string(path).unwrap());
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{LazyLock, Mutex};
 use super::setup::{prepared, value};
 use super::started::STANDINS;
 use crate::support::docker::Engine;
-use crate::support::{binary, repository};
+use crate::support::{binary, poll_until, repository};
 
 /// The image that a Dockerfile builds on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +99,12 @@ impl<'e> Build<'e> {
         let image = format!("{}:{}", self.engine.run, self.name);
         self.engine.docker(["tag", &image, &format!("{LABEL}:{}", self.name)]).expect_code(0);
         let filter = format!("label={LABEL}");
-        self.engine.docker(["image", "prune", "--force", "--filter", &filter]).expect_code(0);
+        // The engine does one of these at a time, and refuses another test's meanwhile.
+        poll_until("what was built before is removed", || {
+            let ended = self.engine.docker(["image", "prune", "--force", "--filter", &filter]);
+            let is_busy = ended.stderr.contains("already running");
+            (!is_busy).then(|| ended.expect_code(0)).map(drop)
+        });
         (image, said)
     }
 }

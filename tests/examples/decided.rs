@@ -35,6 +35,24 @@ fn plan(demo: &str, environment: &[(&str, &str)], flags: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// Returns the variable and the value of each flag: `plan` does not take those that only a start obeys, and takes
+/// the variables of all.
+fn as_variables(flags: &[&str]) -> Vec<(String, String)> {
+    let mut variables: Vec<(String, String)> = Vec::new();
+    for flag in flags {
+        match (flag.strip_prefix("--"), variables.last_mut()) {
+            (Some(flag), _) => {
+                let (key, value) = flag.split_once('=').unwrap_or((flag, "true"));
+                let name = format!("RDMA_INIT_{}", key.replace('-', "_").to_uppercase());
+                variables.push((name, value.to_owned()));
+            }
+            (None, Some((_, value))) => *value = (*flag).to_owned(),
+            (None, None) => panic!("{flag} belongs to no flag"),
+        }
+    }
+    variables
+}
+
 /// Returns the plan for the first container of an example, with the flags of its command.
 #[track_caller]
 fn plan_of(example: &str, demo: &str, more: &[(&str, &str)]) -> Option<Value> {
@@ -43,8 +61,10 @@ fn plan_of(example: &str, demo: &str, more: &[(&str, &str)]) -> Option<Value> {
     let described = described.first().unwrap();
     let words = strings(&described.container["command"]);
     let flags: Vec<_> = words[1..].iter().take_while(|word| **word != "--").copied().collect();
-    let environment = [&described.environment(), more].concat();
-    Some(plan(demo, &environment, &flags))
+    let variables = as_variables(&flags);
+    let ours: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let environment = [&described.environment(), more, &ours].concat();
+    Some(plan(demo, &environment, &[]))
 }
 
 fn value<'a>(plan: &'a Value, variable: &str) -> Option<&'a str> {

@@ -5,6 +5,7 @@
 #     tests/examples/setup.sh manifests    PYTHON, with Kubernetes' schemas
 #     tests/examples/setup.sh images       DEBIAN and RUST, images to build on
 #     tests/examples/setup.sh index        buildah, and no line
+#     tests/examples/setup.sh prometheus   PROMETHEUS, the folder of Debian's promtool and prometheus
 #     tests/examples/setup.sh              all of it
 #
 # The script uses no image registry. debootstrap makes the images from Debian's packages, and
@@ -107,10 +108,27 @@ images() {
     echo "RUST=$rust"
 }
 
+# The server is not installed: its package would start it.
+prometheus() {
+    folder=$cache/prometheus
+    if ! [ -x "$folder/usr/bin/promtool" ]; then
+        say "fetching Prometheus"
+        rm -rf "$folder" "$folder.new"
+        mkdir "$folder.new"
+        fetch() { (cd "$folder.new" && apt-get download -qq prometheus); }
+        { fetch 2>/dev/null || { $sudo apt-get update -qq && fetch; }; } >&2
+        dpkg-deb -x "$folder.new"/prometheus_*.deb "$folder.new"
+        rm "$folder.new"/prometheus_*.deb
+        mv "$folder.new" "$folder"
+    fi
+    echo "PROMETHEUS=$folder/usr/bin"
+}
+
 case ${1:-} in
+    prometheus) prometheus ;;
     manifests) manifests ;;
     images) images ;;
     index) sh "$here/../setup.sh" image >&2 ;;
-    '') manifests; images; sh "$here/../setup.sh" image >&2 ;;
-    *) echo "usage: $0 [manifests|images|index]" >&2; exit 2 ;;
+    '') manifests; prometheus; images; sh "$here/../setup.sh" image >&2 ;;
+    *) echo "usage: $0 [manifests|images|index|prometheus]" >&2; exit 2 ;;
 esac

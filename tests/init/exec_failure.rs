@@ -1,7 +1,9 @@
 //! Tests a command that could not be executed, and a command that ends with the same code.
 
+use nix::libc;
+
 use crate::support::hang::Hang;
-use crate::support::running::{Running, as_pid_1, hanging, in_place, rdma_init};
+use crate::support::running::{Running, as_pid_1, hanging, in_place, rdma_init, send};
 
 fn both(options: &[&str], command: &[&str]) -> [Running; 2] {
     let with = |more: &[&str]| rdma_init([options, more, &["--"], command].concat());
@@ -61,9 +63,9 @@ fn it_is_told_apart_without_the_preparation() {
         ("false", 1, "false ended"),
     ] {
         let hang = Hang::interruptible("/sys/class/infiniband");
-        let flags = ["--remap-exit", "127", "--prepare-timeout", "300ms", "--", command];
-        let running = hanging(rdma_init(flags), true, &hang);
-        hang.wait();
+        let running = hanging(rdma_init(["--remap-exit", "127", "--", command]), true, &hang);
+        // By now, PID 1 has its orders. It starts the command in place of the process that is killed.
+        send(hang.wait(), libc::SIGKILL);
         let ended = running.end().expect_code(code);
         assert!(ended.stderr.contains(message), "{ended:#?}");
         assert_eq!(ended.stderr.contains("ended with"), code == 1, "{ended:#?}");

@@ -29,6 +29,26 @@ fn a_limit_of_nothing_does_not_keep_the_command_from_its_start() {
     }
 }
 
+/// What an earlier start has left is ours. It goes, because it is not what the command gets.
+#[test]
+fn a_state_that_cannot_be_replaced_is_not_called_somebody_else_s() {
+    for (flags, start) in WAYS {
+        let place = tempfile::tempdir().unwrap();
+        let ours = |value: &str| {
+            let set = format!("NCCL_IB_TC={value}");
+            let mut ours = rdma_init([flags, &["--set", &set, "--", "true"]].concat());
+            ours.env("RDMA_INIT_STATE_DIR", place.path());
+            ours
+        };
+        start(ours("106")).end().expect_code(0);
+        assert!(fs::read_to_string(place.path().join("env.sh")).unwrap().contains("106"));
+        let ended = start(limited(&place, ours("107"))).end().expect_code(0);
+        assert!(ended.stderr.contains("EFBIG"), "{flags:?}: {ended:#?}");
+        assert!(!ended.stderr.contains("another user or container"), "{flags:?}: {ended:#?}");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "{flags:?}: {ended:#?}");
+    }
+}
+
 /// The command inherits the disposition of SIGXFSZ from the program's parent, and not from the
 /// program.
 #[test]

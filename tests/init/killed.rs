@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nix::libc;
 
@@ -33,27 +34,48 @@ fn about_to_exec(flags: &[&str], is_pid_1: bool) -> (tempfile::TempDir, Hang, Ru
 
 #[test]
 fn the_command_is_started_with_what_was_decided() {
-    for (is_pid_1, flags) in [
-        (true, &[][..]),
-        (true, &["--memlock", "enforce"]),
-        // The deadline has passed, and the child is on its way to the exec.
-        (true, &["--prepare-timeout", "50ms"]),
-        (false, &["--supervise"]),
-    ] {
+    for (is_pid_1, flags) in [(true, &[][..]), (true, &["--memlock", "enforce"]), (false, &["--supervise"])] {
         for signal in [libc::SIGKILL, libc::SIGSEGV] {
-            let (_folder, hang, running) = about_to_exec(flags, is_pid_1);
-            let child = running.child();
-            send(child, signal);
-            // The child must be gone before the hang is released, because otherwise it could
-            // still execute the command.
-            poll_until("the child is gone", || (!children(running.pid).contains(&child)).then_some(()));
-            hang.release();
-            let ended = running.end().expect_code(7);
-            assert_eq!(ended.stdout, "ran prepared\n", "{flags:?}: {ended:#?}");
-            for part in ["the preparation was killed by SIG", "started with what was decided"] {
-                assert_eq!(ended.stderr.matches(part).count(), 1, "{part}: {ended:#?}");
-            }
+            let ended = killed(about_to_exec(flags, is_pid_1), signal).expect_code(7);
+            is_as_decided(&ended);
         }
+    }
+}
+
+/// The deadline passes while the child is on its way to the exec.
+#[test]
+fn a_deadline_does_not_change_what_was_decided() {
+    for signal in [libc::SIGKILL, libc::SIGSEGV] {
+        let in_time = [100, 500, 2500, 12500].map(Duration::from_millis).into_iter().find_map(|deadline| {
+            let flags = ["--prepare-timeout", &format!("{}ms", deadline.as_millis())];
+            let started = about_to_exec(&flags, true);
+            // PID 1 counts from an earlier moment on.
+            std::thread::sleep(deadline);
+            let ended = killed(started, signal);
+            // A busy machine may not get to the exec in time.
+            (!ended.stderr.contains("(prepare-timeout)")).then_some(ended)
+        });
+        let ended = in_time.expect("the preparation comes to its end").expect_code(7);
+        is_as_decided(&ended);
+    }
+}
+
+/// Kills the child that hangs, and lets all others go on.
+fn killed((_folder, hang, running): (tempfile::TempDir, Hang, Running), signal: i32) -> Ended {
+    let child = running.child();
+    send(child, signal);
+    // The child must be gone before the hang is released, because otherwise it could still
+    // execute the command.
+    poll_until("the child is gone", || (!children(running.pid).contains(&child)).then_some(()));
+    hang.release();
+    running.end()
+}
+
+#[track_caller]
+fn is_as_decided(ended: &Ended) {
+    assert_eq!(ended.stdout, "ran prepared\n", "{ended:#?}");
+    for part in ["the preparation was killed by SIG", "started with what was decided"] {
+        assert_eq!(ended.stderr.matches(part).count(), 1, "{part}: {ended:#?}");
     }
 }
 
@@ -89,7 +111,7 @@ fn a_kill_at_any_time_starts_nothing_twice() {
     for microseconds in (0..10_000).step_by(200) {
         let running = as_pid_1(rdma_init(["--", "sh", "-c", script]));
         let child = running.child();
-        std::thread::sleep(std::time::Duration::from_micros(microseconds));
+        std::thread::sleep(Duration::from_micros(microseconds));
         send(child, libc::SIGKILL);
         let ended = running.end();
         let ran = ended.stdout.matches("ran").count();

@@ -73,7 +73,7 @@ fn nccl_conf_may_be_anything() {
             put(&etc.join("nccl.conf"), what);
             let (ended, took) = start(&etc, is_pid_1, &[("RDMA_INIT_STATE_DIR", state.to_str().unwrap())]);
             expect_prepared(&ended, took, what);
-            let told = "the variables cannot be put into /etc/nccl.conf";
+            let told = "The variables cannot be written to /etc/nccl.conf";
             assert!(ended.stderr.contains(told), "{what}: {ended:#?}");
             // The program has neither written into it nor put a file in its place.
             let is_file = fs::symlink_metadata(etc.join("nccl.conf")).unwrap().is_file();

@@ -47,7 +47,7 @@ fn a_folder_that_is_not_ours_is_an_error_and_not_used() {
             }
         }
         let mut victim = pod.start();
-        victim.init.wait_for_error("error: /run/rdma-init holds files that this start has not written, and somebody else may have (env.sh)");
+        victim.init.wait_for_error("error: /run/rdma-init holds files that this start did not write, and another user or container may have written them (env.sh)");
         assert_eq!(fs::read_to_string(folder.join("env.sh")).unwrap(), "touch /tmp/evil\n");
         assert!(!folder.join("plan.json").exists());
         // The program's own state is in another place.

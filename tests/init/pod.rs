@@ -111,6 +111,7 @@ impl Pod {
         let mut command = rdma_init(["--", "/bin/busybox", "sh", "-c", "echo ready; exec sleep 1000"]);
         of_container(&mut command);
         command.env("RDMA_INIT_SET", SET);
+        let command = inside(&command);
         let outside = "exec /usr/bin/unshare --user --map-root-user --mount --pid --fork --kill-child";
         match self.is_rootless {
             true => after(outside, after(&self.setup(), command)),
@@ -124,12 +125,11 @@ impl Pod {
         let root = self.folder.path().display();
         let mut script = format!(
             "root={root}; /bin/mount -t tmpfs -o mode=755 none $root; cd $root
-             mkdir -p bin proc run tmp etc sys dev/shm {own}; chmod 1777 tmp dev/shm
+             mkdir -p bin opt proc run tmp etc sys dev/shm; chmod 1777 tmp dev/shm
              cp /bin/busybox bin; for name in cat env sh sleep; do ln -s busybox bin/$name; done
              touch {program}; /bin/mount --bind {binary} {program}
              ",
-            own = relative(binary().parent().unwrap()),
-            program = relative(&binary()),
+            program = relative(Path::new(PROGRAM)),
             binary = binary().display(),
         );
         for mount in &self.mounts {
@@ -150,6 +150,18 @@ impl Pod {
         script.push_str(&format!("/bin/mount -t proc none proc; exec /usr/sbin/chroot {user} ."));
         script
     }
+}
+
+/// Where the container has the program: outside the folders that containers share, which may have been where
+/// it was built, such as `/tmp`.
+pub const PROGRAM: &str = "/opt/rdma-init";
+
+/// Returns this command with the program where the container has it.
+fn inside(command: &Command) -> Command {
+    let mut inside = Command::new(PROGRAM);
+    let environment = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    inside.args(command.get_args()).env_clear().envs(environment);
+    inside
 }
 
 /// The container that the tests attack.
@@ -206,7 +218,7 @@ impl Victim<'_> {
             true => command.args(["--user", "--preserve-credentials"]),
             false => command.args(["--setuid", &user.to_string(), "--setgid", &user.to_string()]),
         };
-        command.arg(binary()).args(arguments).env_clear();
+        command.arg(PROGRAM).args(arguments).env_clear();
         of_container(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command

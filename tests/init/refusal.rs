@@ -4,24 +4,24 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::libc;
 
 use crate::support::hang::Hang;
+use crate::support::refused_call::refuse;
 use crate::support::running::{Ended, after, as_pid_1, hanging, in_place, rdma_init, send};
 
 const HANGS: &str = "/sys/class/infiniband";
 
 /// Returns how a run ended whose preparation took too long, and the content of its termination
-/// log.
+/// log. Only the time ends what hangs, also if it is up before the preparation comes to the hang.
 fn timed_out(as_pid_1: bool, keys: &[(&str, &str)]) -> (Ended, String) {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let hang = Hang::interruptible(HANGS);
     let mut command = rdma_init(["--prepare-timeout", "500ms", "--", "echo", "started"]);
     command.env("RDMA_INIT_TERMINATION_LOG", &log).envs(keys.iter().copied());
-    let running = hanging(command, as_pid_1, &hang);
-    hang.wait();
-    let ended = running.end().expect_code(121);
+    let ended = hanging(command, as_pid_1, &hang).end().expect_code(121);
     assert_eq!(ended.stdout, "", "{ended:#?}");
     (ended, fs::read_to_string(log).unwrap())
 }
@@ -100,15 +100,28 @@ fn a_termination_log_that_hangs_or_fails_does_not_outlast_its_time() {
                 rdma_init(["--prepare-timeout", "500ms", "--require-rdma", "--", "echo", "started"]);
             command.env("RDMA_INIT_TERMINATION_LOG", path);
             let start = Instant::now();
-            let running = hanging(command, as_pid_1, &hang);
-            hang.wait();
-            let ended = running.end().expect_code(121);
+            let ended = hanging(command, as_pid_1, &hang).end().expect_code(121);
             let took = start.elapsed();
             assert!(took < Duration::from_secs(10), "{took:?}: {ended:#?}");
             let failed = format!("cannot write the reason to {}", path.display());
             assert!(ended.stderr.contains(&failed), "{ended:#?}");
             assert_eq!(ended.stdout, "", "{ended:#?}");
         }
+    }
+}
+
+/// Without a descriptor or a process for it, nothing takes long.
+#[test]
+fn where_no_process_can_write_the_reason_the_error_says_so() {
+    for errno in [libc::EMFILE, libc::ENFILE] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = rdma_init(["--require-rdma", "--", "echo", "started"]);
+        command.env("RDMA_INIT_TERMINATION_LOG", folder.path().join("log"));
+        refuse(&mut command, &[libc::SYS_pipe2], errno);
+        let ended = in_place(command).end().expect_code(121);
+        let why = Errno::from_raw(errno);
+        let failed = format!("the process that writes it could not be started: {why}");
+        assert!(ended.stderr.contains(&failed) && !ended.stderr.contains("took longer"), "{ended:#?}");
     }
 }
 

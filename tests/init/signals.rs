@@ -2,12 +2,12 @@
 
 use std::io;
 use std::mem::zeroed;
-use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
 use nix::libc;
 
 use crate::support::poll_until;
+use crate::support::refused_call::refuse;
 use crate::support::running::{Running, as_pid_1, rdma_init};
 use crate::support::signal_states::{State, inherit};
 
@@ -180,40 +180,13 @@ fn the_value_is_kept_for_a_group_or_said_to_be_lost() {
     running.wait_for_error("the value that came with signal 40 was not forwarded");
 }
 
-/// Installs a filter that refuses the system call by which an init waits for signals.
-fn deafen(command: &mut std::process::Command) {
-    let jump = |k, jt, jf| libc::sock_filter {
-        code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
-        jt,
-        jf,
-        k,
-    };
-    let give = |k| libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k };
-    let load =
-        libc::sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: 0 };
-    let number = u32::try_from(libc::SYS_rt_sigtimedwait).unwrap();
-    let refused = libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EPERM).unwrap();
-    let mut filter = [load, jump(number, 0, 1), give(refused), give(libc::SECCOMP_RET_ALLOW)];
-    // SAFETY: two system calls, with a program that the closure owns.
-    unsafe {
-        command.pre_exec(move || {
-            let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-            match libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
-        });
-    }
-}
-
 /// An init that cannot wait for signals does not spin, and the container ends with the command.
 #[test]
 fn an_init_that_may_not_wait_for_signals_still_reaps() {
     let mut command = rdma_init(["--", "sh", "-c", "(true &); echo ready; read -r line; exit 5"]);
     let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
     command.stdin(reader);
-    deafen(&mut command);
+    refuse(&mut command, &[libc::SYS_rt_sigtimedwait], libc::EPERM);
     let mut running = as_pid_1(command);
     running.wait_for("ready");
     running.wait_for_error("cannot wait for signals");

@@ -7,8 +7,10 @@ use std::process::{Command, Stdio};
 use nix::libc;
 
 use super::inherited::differences;
+use crate::support::hang::Hang;
 use crate::support::running::{
-    as_pid_1, children, from_scratch, has_descriptors, in_place, rdma_init, send, shell, signal_of, status,
+    after, as_pid_1, children, from_scratch, hanging, has_descriptors, in_place, rdma_init, send, shell,
+    signal_of, status,
 };
 use crate::support::{poll_until, status_field};
 
@@ -56,6 +58,32 @@ fn the_file_and_the_variable_ask_for_it_as_well() {
     bad.env("RDMA_INIT_SUPERVISE", "true").env("RDMA_INIT_REMAP_EXIT", "x");
     let ended = in_place(bad).end().expect_code(125);
     assert!(ended.stderr.contains("RDMA_INIT_REMAP_EXIT") && ended.stdout.is_empty(), "{ended:#?}");
+}
+
+/// The child of a supervisor that is gone has another parent. If that is PID 1, it is not ours.
+/// The first process reads the configuration before it becomes the supervisor; its child reads it
+/// again, and is stopped there.
+#[test]
+fn a_supervisor_that_is_killed_during_the_preparation_leaves_no_pid_1_of_ours() {
+    let place = tempfile::tempdir().unwrap();
+    let config = place.path().join("config.toml");
+    fs::write(&config, "").unwrap();
+    let hang = Hang::interruptible(config.to_str().unwrap()).but_the_first();
+    let mut ours = supervised("echo started; exec sleep 1000");
+    ours.env("RDMA_INIT_STATE_DIR", place.path().join("state")).env("RDMA_INIT_CONFIG", &config);
+    let mut running = hanging(after("\"$@\" & wait $! || exec sleep 1000; :", ours), true, &hang);
+    let child = hang.wait();
+    let parent = || status_field(&status(child), "PPid").unwrap().parse::<i32>().unwrap();
+    let supervisor = parent();
+    assert_ne!(supervisor, running.pid);
+    send(supervisor, libc::SIGKILL);
+    poll_until("PID 1 has the child", || (parent() == running.pid).then_some(()));
+    hang.release();
+    running.wait_for("started");
+    let state = fs::read_to_string(place.path().join("state/plan.json")).unwrap();
+    assert!(state.contains("\"by_init\": false"), "{state}");
+    running.kill(libc::SIGKILL);
+    running.end();
 }
 
 /// If an option needs an init and there is none, the program says that the option has no

@@ -4,15 +4,16 @@
 
 use std::fs;
 use std::os::unix::fs::chown;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
 
 use super::enter::is_us;
-use super::pod::{Pod, Victim, got};
+use super::pod::{PROGRAM, Pod, Victim, got};
 use crate::support::hang::Hang;
+use crate::support::poll_until;
 use crate::support::running::{as_pid_1, descriptors, has_descriptors, in_place, rdma_init, shell};
-use crate::support::{binary, poll_until};
 
 const OWN: [&str; 2] = ["NCCL_IB_TC=106", "NCCL_TOPO_FILE=/topology.xml"];
 const HARMLESS: [&str; 1] = ["NCCL_IB_TC=106"];
@@ -127,7 +128,7 @@ fn the_start_says_what_those_who_enter_will_not_get() {
     );
     victim.init.wait_for_error("Give the container a root file system that it may write to");
     // The advice must not tell anybody to read files that others may write.
-    victim.init.wait_for_error("cannot be put into /etc/nccl.conf");
+    victim.init.wait_for_error("cannot be written to /etc/nccl.conf");
     victim.init.kill(nix::libc::SIGKILL);
     let said = victim.init.end().stderr;
     assert!(said.contains("Start them with rdma-init exec.") && !said.contains("NCCL_CONF_FILE"), "{said}");
@@ -147,7 +148,9 @@ fn what_is_planted_before_ours_is_written_is_not_believed() {
         let arguments = ["exec", "--", "/bin/busybox", "env"];
         let enters = [0, 1234].map(|user| victim.enter(user, &arguments).spawn().unwrap());
         for enter in &enters {
-            poll_until("it looks for the state", || is_us(enter.id(), &arguments).then_some(()));
+            poll_until("it looks for the state", || {
+                is_us(enter.id(), Path::new(PROGRAM), &arguments).then_some(())
+            });
         }
         hang.release();
         victim.init.wait_for("ready");
@@ -174,10 +177,7 @@ fn the_pid_1_of_another_container_vouches_for_nobody() {
     let mut own = in_place(command);
     own.wait_for("ready");
     let own = own.child();
-    let exec = || {
-        let program = binary();
-        got(entered(own, &[program.to_str().unwrap(), "exec", "--", "/bin/busybox", "env"]))
-    };
+    let exec = || got(entered(own, &[PROGRAM, "exec", "--", "/bin/busybox", "env"]));
     exec().expect(&[]).expect_said(&["decided anew"]);
     let mut forged = other.forged();
     forged["run"]["identity"]["mounts"] =

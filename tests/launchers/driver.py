@@ -1,12 +1,14 @@
-"""The driver of a job on Ray: an actor on each node prints what NCCL would find there.
+"""The driver of a job on Ray: an actor on each node prints what NCCL finds and gets there.
 
-    driver.py NODES keep|ignore
+    driver.py NODES keep|ignore NCCL OFFSET
 
 Waits for so many nodes. Each actor gets the driver's variables of NCCL, UCX and vLLM, as vLLM
 copies them to its workers, but for the names in vLLM's list; with `ignore`, the list does not
-count. Prints a line for each node: ADDRESS NAME=VALUE...
+count. It then loads the library NCCL, which has its ncclGetEnv at OFFSET (hexadecimal). Prints a line
+for each node: ADDRESS NAME=VALUE... gets:NAME=VALUE...
 """
 
+import ctypes
 import json
 import os
 import sys
@@ -15,7 +17,8 @@ import time
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-count, mode = int(sys.argv[1]), sys.argv[2]
+count, mode, library, offset = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4], 16)
+asked = ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME")
 prefixes = ("NCCL_", "UCX_", "VLLM_")
 
 ray.init(address="auto", logging_level="ERROR", log_to_driver=False)
@@ -42,10 +45,20 @@ class Worker:
     def variables(self):
         return {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
 
+    def gets(self):
+        nccl = ctypes.CDLL(library)
+        if nccl.ncclGetUniqueId(ctypes.create_string_buffer(128)) != 0:
+            raise RuntimeError("NCCL does not start")
+        with open("/proc/self/maps") as maps:
+            start = min(int(line.split("-")[0], 16) for line in maps if line.rstrip().endswith(library))
+        get = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_char_p)(start + offset)
+        return {name: (get(name.encode()) or b"").decode() for name in asked}
+
 
 for node in nodes:
     there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
     worker = Worker.options(scheduling_strategy=there).remote()
     ray.get(worker.update.remote(copied))
-    variables = ray.get(worker.variables.remote())
-    print(node["NodeManagerAddress"], *(f"{name}={value}" for name, value in sorted(variables.items())))
+    words = [f"{name}={value}" for name, value in sorted(ray.get(worker.variables.remote()).items())]
+    words += [f"gets:{name}={value}" for name, value in ray.get(worker.gets.remote()).items()]
+    print(node["NodeManagerAddress"], *words)

@@ -1,5 +1,6 @@
 //! Runs Ray on nodes that are containers, each with an HCA of its own: a worker on each node keeps
-//! the variables of that node, although the driver's are copied to it as vLLM copies them.
+//! the variables of that node, although the driver's are copied to it as vLLM copies them, and its NCCL
+//! gets them in any case.
 
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use crate::support::docker::host::Host;
 use crate::support::docker::{Container, Engine, engine};
+use crate::support::nccl::libraries;
 use crate::support::{poll_for, repository};
 
 /// Two cores that are busy with something else need this long to start Ray.
@@ -21,6 +23,13 @@ static RAY: LazyLock<[String; 2]> = LazyLock::new(|| {
     let said = String::from_utf8(setup.stdout).unwrap();
     let mut lines = said.lines().map(str::to_owned);
     [lines.next().unwrap(), lines.next().unwrap()]
+});
+
+/// The folder of the newest NCCL, and where the library has its ncclGetEnv.
+static NCCL: LazyLock<[String; 2]> = LazyLock::new(|| {
+    let library = libraries().pop().unwrap();
+    let folder = library.path.parent().unwrap().canonicalize().unwrap();
+    [folder.display().to_string(), library.offset("ncclGetEnv")]
 });
 
 /// vLLM's list, with an entry of the user's.
@@ -44,7 +53,9 @@ fn node<'e>(engine: &'e Engine, number: u8, script: impl FnOnce(Ipv4Addr) -> Str
     let packages = host.folder("packages");
     std::fs::create_dir_all(packages.join("vllm-0.23.0.dist-info")).unwrap();
     let mut options: Vec<String> = ["--shm-size", "256m"].map(str::to_owned).to_vec();
-    for path in ["/usr", "/lib", "/lib64", ray, python, repository("tests/launchers").to_str().unwrap()] {
+    let [nccl, _] = &*NCCL;
+    for path in ["/usr", "/lib", "/lib64", ray, python, nccl, repository("tests/launchers").to_str().unwrap()]
+    {
         options.extend(["--volume".to_owned(), format!("{path}:{path}:ro")]);
     }
     options.extend(["--volume".to_owned(), format!("{}:/packages:ro", packages.display())]);
@@ -52,6 +63,7 @@ fn node<'e>(engine: &'e Engine, number: u8, script: impl FnOnce(Ipv4Addr) -> Str
         format!("PATH={ray}/bin:/bin:/usr/bin"),
         "HOME=/root".to_owned(),
         "PYTHONPATH=/packages".to_owned(),
+        format!("LD_LIBRARY_PATH={nccl}"),
         "RAY_USAGE_STATS_ENABLED=0".to_owned(),
     ] {
         options.extend(["--env".to_owned(), variable]);
@@ -100,11 +112,14 @@ fn an_actor_on_each_node_has_the_variables_of_its_own_node() {
     exec(engine, &third, &words);
 
     let list = exec(engine, &head, &["cat", LIST]);
-    for name in ["NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_SOCKET_IFNAME"] {
+    for name in ["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_ENV_PLUGIN", "NCCL_RDMA_INIT"] {
         assert!(list.contains(&format!("\"{name}\"")), "{list}");
     }
     let driver = repository("tests/launchers/driver.py").display().to_string();
-    let drive = |mode| exec(engine, &head, &["/rdma-init", "exec", "--", "python", &driver, "3", mode]);
+    let [folder, offset] = &*NCCL;
+    let library = format!("{folder}/libnccl.so.2");
+    let words = ["/rdma-init", "exec", "--", "python", &driver, "3"];
+    let drive = |mode| exec(engine, &head, &[&words[..], &[mode, &library, offset]].concat());
     let has = |said: &str, node: &Node, hca: &str| {
         let start = format!("{} ", node.address);
         let line = said.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("{said}"));
@@ -113,10 +128,12 @@ fn an_actor_on_each_node_has_the_variables_of_its_own_node() {
     let said = drive("keep");
     for node in [&head, &second, &third] {
         has(&said, node, &node.hca);
+        has(&said, node, &format!("gets:{}", node.hca));
     }
-    // Without the list, the workers of all nodes get the HCA of the driver's.
+    // Without the list, the workers of all nodes have the HCA of the driver's, and NCCL still gets their own.
     let said = drive("ignore");
     for node in [&head, &second, &third] {
         has(&said, node, &head.hca);
+        has(&said, node, &format!("gets:{}", node.hca));
     }
 }

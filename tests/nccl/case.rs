@@ -29,6 +29,8 @@ pub enum Ask {
     /// The distance that NCCL reads from a variable, and the name of the variable that
     /// overrules it.
     Level { name: String, disable: Option<String> },
+    /// What follows is asked in a child of the process, which NCCL is loaded and prepared in.
+    Fork,
 }
 
 impl Case {
@@ -49,6 +51,7 @@ impl Ask {
             Ask::Bootstrap => "ask bootstrap".to_owned(),
             Ask::Ib => "ask ib".to_owned(),
             Ask::Nics => "ask nics".to_owned(),
+            Ask::Fork => "ask fork".to_owned(),
             Ask::Conf(names) => {
                 let names: Vec<_> = names.iter().map(hex).collect();
                 format!("ask conf {}", names.join(" "))

@@ -1,6 +1,6 @@
 //! HCAs with a Data Direct function: what NCCL takes, and what the model says that it takes.
 
-use rdma_init::libraries::nccl::data_direct::{VARIABLE, Ways, ways};
+use rdma_init::libraries::nccl::data_direct::{GpuPaths, VARIABLE, ways};
 
 use super::case::{Ask, Case};
 use super::driver::Nccl;
@@ -55,9 +55,9 @@ fn nccl_offers_the_ways_that_are_predicted() {
             found.sort_unstable();
             let predicted = ways(|name| value.filter(|_| name == VARIABLE), version(&library));
             let wanted: &[&str] = match predicted {
-                Ways::Own => &["mlx5_0", "mlx5_1", "mlx5_4"],
-                Ways::Function => &["mlx5_0_dma", "mlx5_1_dma", "mlx5_4"],
-                Ways::Both => &["mlx5_0", "mlx5_0_dma", "mlx5_1", "mlx5_1_dma", "mlx5_4"],
+                GpuPaths::Own => &["mlx5_0", "mlx5_1", "mlx5_4"],
+                GpuPaths::Function => &["mlx5_0_dma", "mlx5_1_dma", "mlx5_4"],
+                GpuPaths::Both => &["mlx5_0", "mlx5_0_dma", "mlx5_1", "mlx5_1_dma", "mlx5_4"],
             };
             assert_eq!(found, wanted, "{place}");
         }

@@ -6,13 +6,17 @@ use rdma_init::fabric::own_slots;
 use rdma_init::facts::Facts;
 use rdma_init::facts::rdma::LinkLayer;
 use rdma_init::finding::{Id, Source};
+use rdma_init::image::named::IBVERBS_LIB;
 use rdma_init::pipeline;
 use rdma_init::plan::{self, Fabric, Plan};
 
 use super::driver::Nccl;
-use super::model::{Environment, case, observed, predicted, version};
+use super::model::{Environment, case, has_logged, observed, predicted, predicted_line, version};
 use crate::support::golden::{Case, Host, hosts};
 use crate::support::nccl::{Library, libraries};
+
+/// With these findings, NCCL cannot do what is right.
+const NOT_JUDGED: [Id; 3] = [Id::NoOwnGid, Id::TooManyHcas, Id::GidChanged];
 
 /// Returns the facts of a golden host in an image with this NCCL, and the plan for it.
 fn decide(host: &Host, library: &Library) -> (Facts, Plan) {
@@ -24,16 +28,18 @@ fn decide(host: &Host, library: &Library) -> (Facts, Plan) {
     (facts, plan)
 }
 
-/// Returns the environment with which NCCL is started under this plan.
+/// Returns the environment with which NCCL is started under this plan. It names no libibverbs: that would
+/// be one of the host's image, and NCCL has to load that of the harness. The tests in libibverbs.rs ask
+/// what NCCL makes of the variable.
 fn environment(plan: &Plan) -> Environment {
-    let settings = plan.settings.iter();
+    let settings = plan.settings.iter().filter(|setting| setting.variable != IBVERBS_LIB);
     settings.filter_map(|setting| Some((setting.variable.clone(), setting.value.clone()?))).collect()
 }
 
 #[test]
 fn nccl_takes_what_was_decided() {
     for library in libraries() {
-        let (mut right, mut without) = (0, 0);
+        let (mut right, mut without, mut logged) = (0, 0, 0);
         let hosts: Vec<_> = hosts()
             .into_iter()
             .map(|host| {
@@ -56,12 +62,17 @@ fn nccl_takes_what_was_decided() {
             let name = format!("{host} with NCCL {}", library.version);
             let found = observed(outcome);
             assert_eq!(predicted(facts, &environment(plan), version(&library)), found, "{name}");
-            // If the user decides, or nothing can be right, NCCL's choice is not judged.
-            let is_ours = plan.settings.iter().all(|setting| setting.outcome != plan::Outcome::User)
+            if let Some(line) = predicted_line(facts, &environment(plan), version(&library)) {
+                assert!(has_logged(outcome, &line), "{name}: {line:?} is not in the log:\n{}", outcome.log);
+                logged += 1;
+            }
+            // If the user decides, nothing can be right, or the host has changed since the decision,
+            // NCCL's choice is not judged.
+            let is_ours = plan.settings.iter().all(|setting| setting.outcome != plan::SettingOutcome::User)
                 && plan.settings.iter().all(|setting| setting.source != Source::Configuration)
                 && plan.profile.is_some()
                 && plan.fabric == Fabric::Verbs
-                && !plan.findings.iter().any(|finding| [Id::NoOwnGid, Id::TooManyHcas].contains(&finding.id));
+                && !plan.findings.iter().any(|finding| NOT_JUDGED.contains(&finding.id));
             if !is_ours {
                 continue;
             }
@@ -81,8 +92,13 @@ fn nccl_takes_what_was_decided() {
             right += 1;
             without += usize::from(is_right(&observed(alone)));
         }
-        println!("NCCL {}: right on {right} hosts, without rdma-init on {without}", library.version);
+        println!(
+            "NCCL {}: right on {right} hosts, without rdma-init on {without}; {logged} lines of the log as predicted",
+            library.version
+        );
         assert!(right > 40, "{right}");
+        // The line about its HCAs, which `plan --evidence` shows.
+        assert!(logged > 40, "{logged}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
@@ -19,9 +20,28 @@ pub struct Nccl {
 impl Nccl {
     /// Starts NCCL on the hosts that the cases describe.
     pub fn start(library: &Library) -> Nccl {
+        Nccl::start_with(library, &[])
+    }
+
+    /// As [`Nccl::start`], where the loader also searches these folders.
+    pub fn start_with(library: &Library, folders: &[&Path]) -> Nccl {
         let mut command = nccl::start_driver();
         // The loader has to find the harness's libibverbs before that of this machine.
+        let driver = nccl::driver();
+        let folders = std::iter::once(driver.as_path()).chain(folders.iter().copied());
+        command.arg("described").env("LD_LIBRARY_PATH", std::env::join_paths(folders).unwrap());
+        Nccl::spawn(command, library)
+    }
+
+    /// As [`Nccl::start`], in a process of this user, that was started with these variables. Those of them
+    /// that a case has too are then not set in the process.
+    pub fn start_as(library: &Library, user: Option<u32>, environment: &[(&str, &str)]) -> Nccl {
+        let mut command = nccl::start_driver();
         command.arg("described").env("LD_LIBRARY_PATH", nccl::driver());
+        command.envs(environment.iter().copied());
+        if let Some(user) = user {
+            command.uid(user);
+        }
         Nccl::spawn(command, library)
     }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use rdma_init::facts::Facts;
+use rdma_init::libraries::nccl::log;
 use rdma_init::libraries::nccl::predict::{Bootstrap, Fused, GidUse, Transport, predict};
 use rdma_init::libraries::nccl::version::Version;
 
@@ -128,6 +129,22 @@ pub fn observed(outcome: &Outcome) -> Decision {
         None => Nics::Unknown,
     };
     Decision { bootstrap, ports: ports.collect(), nics }
+}
+
+/// Returns the beginning of NCCL's own line about its HCAs, if it is predicted.
+pub fn predicted_line(facts: &Facts, environment: &Environment, version: Version) -> Option<String> {
+    let of_case =
+        |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    // The harness has NCCL log everything.
+    let get = |name: &str| if name == "NCCL_DEBUG" { Some("INFO") } else { of_case(name) };
+    log::using(facts, &predict(facts, get, version), get, version)
+}
+
+/// Whether NCCL has logged this line. What follows in its list is not an HCA, but how it orders writes.
+pub fn has_logged(outcome: &Outcome, line: &str) -> bool {
+    let told = outcome.log.lines().find_map(|told| Some(&told[told.find("NET/IB : Using ")?..]));
+    let list = told.map(|told| told.split(';').next().unwrap_or_default());
+    list.and_then(|list| list.strip_prefix(line)).is_some_and(|rest| !rest.contains('/'))
 }
 
 /// Returns the last of several warnings, because it names the failure.

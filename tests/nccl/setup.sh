@@ -27,7 +27,7 @@ say() { echo "nccl setup: $*" >&2; }
 compile() {
     result=$cache/build/$1
     shift
-    [ -e "$result" ] && [ -z "$(find "$here/driver" "$here/verbs" "$0" -newer "$result")" ] && return 0
+    [ -e "$result" ] && [ -z "$(find "$here/driver" "$here/env" "$here/verbs" "$0" -newer "$result")" ] && return 0
     # -U_FORTIFY_SOURCE keeps out the header's own versions of functions that the driver
     # replaces.
     # shellcheck disable=SC2086
@@ -45,6 +45,8 @@ build() {
         compiler="$architecture-linux-gnu-gcc --sysroot=$root -B$root/usr/lib/$architecture-linux-gnu"
     fi
     compile driver -rdynamic "$here"/driver/*.c -ldl
+    compile libnccl-env-test.so -shared -fPIC "$here/env/plugin.c"
+    compile env-client "$here/env/client.c" -ldl -lpthread
     for name in ibverbs mlx5; do
         compile "lib$name.so.1" -shared -fPIC -Wl,-soname,"lib$name.so.1" \
             -Wl,--version-script="$here/verbs/$name.map" "$here/verbs/$name"*.c

@@ -2,19 +2,25 @@
 
 use nix::sys::signal::Signal;
 
+use super::gate::Gate;
 use super::job::{Job, Node, has_names};
+use crate::support::process::rdma_init;
 
 /// A job of four nodes that is in the middle of its rounds: node 3 is stopped, and keeps the others
-/// from coming to their ends.
+/// from coming to their ends. Node 2 is up by then, and only has to join: on a busy machine its start may take
+/// longer than node 3 may be silent.
 fn in_the_middle() -> (Job, Vec<Node>) {
     let job = Job::of(4);
     let zero = job.start(0, &["--log-level", "debug"]);
     let (one, three) = (job.start(1, &[]), job.start(3, &[]));
+    let gate = Gate::before(&job);
+    let two = gate.job(&job).start(2, &[]);
     for node in ["node1", "node3"] {
         zero.wait_for(&format!("{node} has come"));
     }
+    let waiting = gate.wait();
     three.signal(Signal::SIGSTOP);
-    let two = job.start(2, &[]);
+    waiting.let_through();
     zero.wait_for("the rounds have begun");
     (job, vec![zero, one, two, three])
 }
@@ -50,7 +56,7 @@ fn a_node_that_hangs_is_named() {
 #[test]
 fn a_node_that_never_comes_is_named() {
     let job = Job::of(4);
-    for node in [0, 1, 3].map(|node| job.start(node, &["--preflight-wait", "3s"])) {
+    for node in [0, 1, 3].map(|node| job.start(node, &["--wait", "3s"])) {
         let ended = node.end().expect_code(1);
         ended.expect("node 2");
         ended.expect("3s");
@@ -63,7 +69,7 @@ fn a_node_that_comes_and_dies_while_others_are_waited_for_is_said_to_have_left()
         return;
     }
     let job = Job::of(3);
-    let zero = job.start(0, &["--preflight-wait", "8s", "--log-level", "debug"]);
+    let zero = job.start(0, &["--wait", "8s", "--log-level", "debug"]);
     let one = job.start(1, &[]);
     zero.wait_for("node1 has come");
     one.signal(Signal::SIGKILL);
@@ -90,9 +96,13 @@ fn nodes_end_when_node_0_dies_in_the_middle() {
 #[test]
 fn nodes_end_when_node_0_never_comes() {
     let job = Job::of(2);
-    let ended = job.start(1, &["--preflight-wait", "3s"]).end().expect_code(1);
-    ended.expect("node 0 was not there within");
-    ended.expect("(preflight-wait)");
+    let ended = job.start(1, &["--wait", "3s"]).end().expect_code(1);
+    ended.expect(&format!(
+        "this node did not reach node 0 at 127.0.0.1:{} within 3s (preflight-wait): of ",
+        job.port
+    ));
+    ended.expect(" met a port that refuses connections; the last one: cannot reach 127.0.0.1:");
+    ended.expect("Connection refused (os error 111). Check that node 0 was started");
 }
 
 #[test]
@@ -105,5 +115,14 @@ fn nodes_end_when_node_0_hangs() {
     nodes[3].signal(Signal::SIGCONT);
     for node in nodes.into_iter().skip(1) {
         node.end().expect_code(1).expect("node 0");
+    }
+}
+
+#[test]
+fn an_address_of_one_link_is_no_place_to_meet() {
+    for node in ["0", "1"] {
+        let arguments = ["preflight", "--nodes", "2", "--node", node, "--meet", "[fe80::1%lo]:18516"];
+        let ended = Node::start(1, rdma_init(arguments)).end().expect_code(1);
+        ended.expect("[fe80::1%lo]:18516 is an address of one link alone");
     }
 }

@@ -57,12 +57,14 @@ fn pairs_that_passed(document: &Value) -> Vec<(u64, u64, u64)> {
 fn the_document_has_every_pair_with_its_times() {
     let folder = tempfile::tempdir().unwrap();
     let job = Job::of(4);
-    let files = options(folder.path(), ["--preflight-json", "--html", "--exclude-file"]);
+    let files = options(folder.path(), ["--json-file", "--html", "--exclude-file"]);
     let mut of_zero: Vec<&str> = files.iter().map(String::as_str).collect();
     of_zero.extend(["--rounds", "full", "--json"]);
     let zero = job.start(0, &of_zero);
     let others: Vec<Node> = (1..4).map(|node| job.start(node, &["--rounds", "full"])).collect();
     let ended = zero.end().expect_code(0);
+    // Each pair 10 s, and one round as long as a round may take.
+    ended.expect("preflight: the nodes try 6 pairs in 3 rounds, which takes 2m 7s at the most\n");
     for node in others {
         node.end().expect_code(0);
     }
@@ -73,7 +75,8 @@ fn the_document_has_every_pair_with_its_times() {
     // One interface has no other one to reach.
     assert!(document["cross_rail"].is_null() && document["cross_rail_tries"] == serde_json::json!([]));
     let mut met = pairs_that_passed(&document);
-    assert!(met.iter().all(|(_, _, round)| *round < 3), "{met:?}");
+    // On a busy machine, what seems slow is measured again.
+    met.retain(|(_, _, round)| *round < 3);
     met.sort_unstable();
     let met: Vec<(u64, u64)> = met.into_iter().map(|(low, high, _)| (low, high)).collect();
     assert_eq!(met, [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
@@ -111,15 +114,18 @@ fn name_node_3(folder: &Path, zero: &Ended) {
 #[test]
 fn an_output_that_is_full_costs_neither_the_files_nor_the_code() {
     let folder = tempfile::tempdir().unwrap();
-    let files = options(folder.path(), ["--preflight-json", "--html", "--exclude-file"]);
+    let files = options(folder.path(), ["--json-file", "--html", "--exclude-file"]);
     std::fs::write(folder.path().join("list"), "of-an-earlier-job\n").unwrap();
-    let mut command = Job::of(2).command(0, &["--preflight-wait", "1s"]);
+    let mut command = Job::of(2).command(0, &["--wait", "1s"]);
     command.args(files).stdout(File::options().write(true).open("/dev/full").unwrap());
     let ended = command.output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(1), "{said}");
     assert!(said.contains("preflight: cannot write the standard output: No space left"), "{said}");
-    assert!(said.contains("the list of nodes at fault is not whole: node 1 is at fault"), "{said}");
+    assert!(
+        said.contains("the list of nodes at fault is empty, because no node is at fault alone"),
+        "{said}"
+    );
     assert!(read(folder.path(), "html").contains("has not come within 1s"));
     assert_eq!(read(folder.path(), "list"), "");
 }
@@ -131,11 +137,12 @@ fn the_files_name_the_culprit_of_a_step() {
     }
     let folder = tempfile::tempdir().unwrap();
     let job = Job::of(4);
-    let files = options(folder.path(), ["--preflight-json", "--html", "--exclude-file"]);
+    let files = options(folder.path(), ["--json-file", "--html", "--exclude-file"]);
     let mut of_zero: Vec<&str> = files.iter().map(String::as_str).collect();
-    of_zero.extend(["--format", "slurm", "--log-level", "debug"]);
-    let zero = job.start(0, &of_zero);
-    let others = kill_3(&job, &zero, |node| job.start(node, &[]));
+    of_zero.extend(["--exclude-format", "slurm", "--log-level", "debug"]);
+    let start = |node, options: &[&str]| Node::start(node, job.of_slurm(node, job.command(node, options)));
+    let zero = start(0, &of_zero);
+    let others = kill_3(&job, &zero, |node| start(node, &[]));
     let ended = zero.end().expect_code(1);
     for node in others {
         node.end().expect_code(1).expect("node3");
@@ -151,11 +158,15 @@ fn the_files_name_the_culprit_of_a_start() {
     }
     let folder = tempfile::tempdir().unwrap();
     let job = Job::of(4);
-    let files = options(folder.path(), ["--preflight-json", "--preflight-html", "--preflight-exclude-file"]);
+    let files =
+        options(folder.path(), ["--preflight-json-file", "--preflight-html", "--preflight-exclude-file"]);
     let mut of_zero: Vec<&str> = files.iter().map(String::as_str).collect();
     of_zero.extend(["--preflight-exclude-format", "slurm", "--log-level", "debug"]);
-    let zero = Node::start(0, start::command(&job, 0, "enforce", &of_zero));
-    let others = kill_3(&job, &zero, |node| Node::start(node, start::command(&job, node, "enforce", &[])));
+    let start = |node, options: &[&str]| {
+        Node::start(node, job.of_slurm(node, start::command(&job, node, "enforce", options)))
+    };
+    let zero = start(0, &of_zero);
+    let others = kill_3(&job, &zero, |node| start(node, &[]));
     let ended = zero.end().expect_code(121);
     for node in others {
         node.end().expect_code(121).expect("node3");
@@ -178,4 +189,23 @@ fn kill_3(job: &Job, zero: &Node, start: impl Fn(u32) -> Node) -> Vec<Node> {
     three.signal(Signal::SIGKILL);
     assert_eq!(three.end().code, None);
     others
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_an_error_before_anything_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("missing/page");
+    let page = page.to_str().unwrap();
+    let why = format!("cannot write {page}: No such file or directory");
+    let job = Job::of(2);
+    job.start(0, &["--html", page]).end().expect_code(125).expect(&why);
+    let start = |mode| {
+        Node::start(0, start::command(&job, 0, mode, &["--preflight-html", page, "--preflight-wait", "1s"]))
+    };
+    let refused = start("enforce").end().expect_code(121);
+    refused.expect(&why);
+    assert!(!refused.said().contains("has not come"), "{refused:#?}");
+    let warned = start("warn").end().expect_code(0);
+    warned.expect(&why);
+    warned.expect("has not come within 1s");
 }

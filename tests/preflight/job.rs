@@ -4,13 +4,17 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rdma_init::preflight::meet::schedule::Extent;
+use rdma_init::preflight::meet::times::Times;
+use rdma_init::preflight::meet::zero::Terms;
 
 use crate::support::nodes::{Nodes, address};
 use crate::support::process::{rdma_init, surroundings};
@@ -28,14 +32,41 @@ pub struct Job {
 }
 
 impl Job {
+    /// A job whose port is free, and is not taken by a connection of another test meanwhile: the kernel gives
+    /// those a port from 32768 on. Each job of this process has another one.
     pub fn of(nodes: u32) -> Job {
-        // The port was free a moment ago.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        const PORTS: u32 = 12_000;
+        let is_free = |port: &u16| TcpListener::bind(("0.0.0.0", *port)).is_ok();
+        let next = || 20_000 + (std::process::id() * 97 + NEXT.fetch_add(1, Ordering::Relaxed)) % PORTS;
+        let port = std::iter::repeat_with(|| next() as u16).find(is_free).unwrap();
         Job { nodes, port }
     }
 
     pub fn meet(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// What node 0 needs in a test that is node 0 itself; each pair of ports may take so long.
+    pub fn terms(&self, each: Duration) -> Terms<'static> {
+        // All come, however long that takes on a busy machine.
+        let wait = Duration::from_secs(600);
+        Terms {
+            nodes: self.nodes,
+            job: None,
+            meet: self.meet(),
+            wait,
+            until: Instant::now() + wait,
+            alone_after: None,
+            token: TOKEN,
+            extent: Extent::Doubling,
+            times: Times { each },
+            names: &[],
+            are_names_certain: false,
+            left_out: &[],
+            say: &|_| {},
+            show: None,
+        }
     }
 
     /// The command of a node, with these options.
@@ -55,6 +86,15 @@ impl Job {
         let mut command = nodes.on(node as usize, &binary());
         command.args(own.iter().chain(options));
         surroundings(&mut command).env("RDMA_INIT_TOKEN", TOKEN);
+        command
+    }
+
+    /// The command of a node that Slurm has started on a host called `node3`.
+    pub fn of_slurm(&self, node: u32, mut command: Command) -> Command {
+        command
+            .env("SLURM_STEP_NODELIST", format!("node[0-{}]", self.nodes - 1))
+            .env("SLURM_STEP_NUM_NODES", self.nodes.to_string())
+            .env("SLURM_NODEID", node.to_string());
         command
     }
 
@@ -113,6 +153,18 @@ impl Node {
     pub fn wait_for(&self, text: &str) {
         let found = poll_for(LONGEST, || self.streams[1].so_far().contains(text).then_some(()));
         assert!(found.is_some(), "{}: no {text:?} in\n{}", self.name, self.streams[1].so_far());
+    }
+
+    /// Waits until standard error contains this text so many times. Gives `false` if the process ends before.
+    #[track_caller]
+    pub fn wait_for_count(&mut self, text: &str, count: usize) -> bool {
+        let found = poll_for(LONGEST, || {
+            let has_ended = self.child.try_wait().unwrap().is_some();
+            let is_there = self.streams[1].so_far().matches(text).count() >= count;
+            (is_there || has_ended).then_some(is_there)
+        });
+        let so_far = || self.streams[1].so_far();
+        found.unwrap_or_else(|| panic!("{}: not {count} times {text:?} in\n{}", self.name, so_far()))
     }
 
     /// Waits for the end.

@@ -27,7 +27,7 @@ fn on_a_terminal_a_bar_shows_how_far_the_nodes_are() {
 #[test]
 fn elsewhere_a_line_now_and_then_says_how_far_they_are() {
     let job = Job::of(3);
-    let zero = job.start(0, &["--preflight-wait", "15s"]);
+    let zero = job.start(0, &["--wait", "15s"]);
     zero.wait_for("preflight: 1 of 3 nodes have come; node 0 waits for node 1, node 2\n");
     let ended = zero.end().expect_code(1);
     assert!(!ended.stderr.contains(['\r', '\x1b']), "{ended:#?}");

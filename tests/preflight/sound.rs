@@ -1,6 +1,18 @@
 //! Jobs in which all is well.
 
-use super::job::{Job, Node};
+use std::process::{Child, Command};
+use std::thread::available_parallelism;
+
+use serde_json::json;
+
+use super::faults::{document, of_kind, run};
+use super::job::{Ended, Job, Node};
+use crate::support::namespace::can_be_made;
+use crate::support::nodes::Nodes;
+
+/// How many jobs run beside other work, unless the variable says another number.
+const BESIDE_OTHERS: usize = 2;
+const VARIABLE: &str = "RDMA_INIT_TEST_SOUND";
 
 #[test]
 fn jobs_of_any_number_of_nodes_pass() {
@@ -27,7 +39,7 @@ fn without_a_token_it_is_said_that_anybody_is_taken() {
         Node::start(node, command)
     });
     for node in nodes {
-        node.end().expect_code(0).expect("takes whoever comes");
+        node.end().expect_code(0).expect("accepts any process as a node");
     }
 }
 
@@ -40,4 +52,42 @@ fn a_node_may_come_first_or_late() {
     for node in early.into_iter().chain([zero]) {
         node.end().expect_code(0);
     }
+}
+
+/// A process that takes all the time of a processor that it gets.
+struct Busy(Child);
+
+impl Busy {
+    fn start() -> Busy {
+        Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `RDMA_INIT_TEST_SOUND=30 cargo test --test preflight sound -- --nocapture` runs more of them.
+#[test]
+fn on_a_machine_that_other_work_keeps_busy_no_node_is_named() {
+    if !can_be_made() {
+        return;
+    }
+    let count = std::env::var(VARIABLE).ok().and_then(|count| count.parse().ok()).unwrap_or(BESIDE_OTHERS);
+    let processors = available_parallelism().map_or(2, usize::from);
+    let others: Vec<Busy> = (0..processors * 2).map(|_| Busy::start()).collect();
+    for number in 0..count {
+        let (nodes, rails) = ([4, 6, 8, 3][number % 4], 1 + number % 2);
+        let made = Nodes::new(nodes as usize, rails + 1);
+        let ended = run(&made, &Job::of(nodes), rails, &["--enforce-slow"]);
+        let document = document(&ended[0]).unwrap();
+        println!("{nodes} nodes, {rails} rails: {} s", document["seconds"]);
+        assert_eq!(document["slow"], json!([]), "{document:#}");
+        assert!(of_kind(&document, "faults").is_empty(), "{document:#}");
+        ended.into_iter().for_each(|ended: Ended| drop(ended.expect_code(0)));
+    }
+    drop(others);
 }

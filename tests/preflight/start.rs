@@ -1,5 +1,6 @@
 //! The preflight before a command starts.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use super::job::{Ended, Job, Node, TOKEN, has_names};
@@ -70,6 +71,41 @@ fn a_missing_node_keeps_all_commands_from_their_start_or_is_said() {
     }
 }
 
+/// The commands of the others are at work, and nobody waits for a node that comes again.
+#[test]
+fn a_node_that_has_passed_and_is_started_again_alone_starts_its_command() {
+    let job = Job::of(2);
+    let (id, meet) = (job.port.to_string(), job.meet());
+    let start = |node: u32| {
+        let own = ["--preflight", "enforce", "--preflight-meet", &meet, "--preflight-wait", "3s"];
+        let mut command = rdma_init(own.iter().chain(&["--", "sh", "-c", "echo started"]));
+        let node = node.to_string();
+        command.env("RDMA_INIT_TOKEN", TOKEN).envs([
+            ("SLURM_JOB_ID", id.as_str()),
+            ("SLURM_NNODES", "2"),
+            ("SLURM_JOB_NUM_NODES", "2"),
+            ("SLURM_STEP_NUM_NODES", "2"),
+            ("SLURM_NODEID", &node),
+            ("SLURM_PROCID", &node),
+            ("SLURM_LOCALID", "0"),
+            ("SLURM_NTASKS", "2"),
+            ("SLURM_STEP_NODELIST", "node[0-1]"),
+        ]);
+        Node::start(node.parse().unwrap(), command)
+    };
+    // Before it has passed, it is refused.
+    assert!(!started(&start(1).end().expect_code(121)));
+    for node in [start(0), start(1)] {
+        assert!(started(&node.end().expect_code(0)));
+    }
+    for (node, why) in [(1, "node 0 was not there within 3s"), (0, "no other node came within 3s")] {
+        let ended = start(node).end().expect_code(0);
+        ended.expect("preflight not repeated: this node has passed before and was started again, and ");
+        ended.expect(why);
+        assert!(started(&ended), "{ended:#?}");
+    }
+}
+
 #[test]
 fn a_start_that_knows_no_job_says_what_is_missing() {
     for (mode, code) in [("warn", 0), ("enforce", 121)] {
@@ -78,4 +114,28 @@ fn a_start_that_knows_no_job_says_what_is_missing() {
         ended.expect("it is not known how many nodes the job has");
         assert_eq!(started(&ended), mode == "warn", "{ended:#?}");
     }
+}
+
+/// Four nodes of Slurm, each of which runs torchrun with these arguments.
+fn torchrun_on_slurm(arguments: &[&str]) -> Ended {
+    let folder = tempfile::tempdir().unwrap();
+    let torchrun = folder.path().join("torchrun");
+    std::fs::write(&torchrun, "#!/bin/sh\necho started\n").unwrap();
+    std::fs::set_permissions(&torchrun, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let own = ["--preflight", "enforce", "--preflight-wait", "1s", "--", torchrun.to_str().unwrap()];
+    let mut command = rdma_init(own.iter().chain(arguments).chain(&["train.py"]));
+    command.env("SLURM_STEP_NODELIST", "n[1-4]").env("SLURM_STEP_NUM_NODES", "4").env("SLURM_NODEID", "0");
+    Node::start(0, command).end()
+}
+
+#[test]
+fn torchrun_starts_nothing_as_one_node_where_there_are_four() {
+    let abbreviated = torchrun_on_slurm(&["--nnode=4", "--node-rank=0"]).expect_code(121);
+    abbreviated.expect("within 1s, none of the others joined (4 nodes)");
+    let without = torchrun_on_slurm(&["--nproc-per-node=8"]).expect_code(121);
+    without.expect(
+        "torchrun without --nnodes starts a job of 1 node, and SLURM_STEP_NUM_NODES=4 contradicts it",
+    );
+    assert!(!started(&abbreviated) && !started(&without));
+    assert!(started(&torchrun_on_slurm(&["--standalone"]).expect_code(0)));
 }

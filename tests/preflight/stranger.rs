@@ -4,8 +4,12 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use rdma_init::compare::brief::Brief;
-use rdma_init::preflight::message::{Join, MEETING, ToZero};
+use rdma_init::preflight::meet::message::{
+    CallId, Join, MEETING, Order, PAIR, Partner, Secret, ToNode, ToZero, pair_key,
+};
+use rdma_init::preflight::who::addresses::Addresses;
 use rdma_init::wire::connection::Connection;
+use rdma_init::wire::stranger::Stranger as Refusal;
 use rdma_init::wire::{Channel, reach};
 use serde_json::json;
 
@@ -25,16 +29,34 @@ pub fn connect(job: &Job) -> TcpStream {
 impl Stranger {
     /// Proves to be of the job, and says no more.
     pub fn proven(job: &Job) -> Stranger {
-        let connection = Connection::new(connect(job), "node 0".to_owned(), &MEETING).unwrap();
-        let end = Instant::now() + Duration::from_secs(20);
-        let proven = reach::prove(connection, &MEETING, TOKEN.as_bytes(), Duration::from_secs(5), end);
-        let (channel, _) = proven.expect("it has the token");
+        // On a busy machine, the time for one proof may be over too soon. A node comes again then.
+        let (channel, _) = poll_until("node 0 takes the proof", || {
+            let connection = Connection::new(connect(job), "node 0".to_owned(), &MEETING).unwrap();
+            let end = Instant::now() + Duration::from_secs(20);
+            reach::prove(connection, &MEETING, "", TOKEN.as_bytes(), Duration::from_secs(5), end).ok()
+        });
         Stranger { channel, port: TcpListener::bind("127.0.0.1:0").unwrap() }
     }
 
     pub fn join(&mut self, job: &Job, node: u32, host: &str) {
         let message = self.joining(job, node, host);
         self.channel.send(&message).expect("node 0 is there");
+    }
+
+    /// Waits for the pairs that node 0 has this node try.
+    pub fn order(&mut self) -> Order {
+        loop {
+            match self.channel.receive(Duration::from_secs(60)).expect("node 0 is there") {
+                ToNode::Prove(order) => return order,
+                ToNode::Waiting { .. } | ToNode::Working => self.stays(),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Tells node 0 that this node is there.
+    pub fn stays(&mut self) {
+        self.channel.send(&ToZero::Alive).expect("node 0 is there");
     }
 
     pub fn joining(&self, job: &Job, node: u32, host: &str) -> ToZero {
@@ -50,8 +72,19 @@ impl Stranger {
             address: Some("127.0.0.1".parse().unwrap()),
             port: self.port.local_addr().unwrap().port(),
             rails: vec!["eth0".to_owned()],
+            rates: vec![0.0],
+            addresses: Addresses::default(),
             transport: "sockets".to_owned(),
             report,
         }))
     }
+}
+
+/// Calls the node that a partner of an order is, with this identity and the secret of some pair.
+pub fn call(at: &Partner, identity: CallId, secret: &Secret) -> Result<Channel, Refusal> {
+    let stream = TcpStream::connect((at.address.expect("it is not node 0"), at.port)).unwrap();
+    let connection = Connection::new(stream, at.name.clone(), &PAIR).unwrap();
+    let end = Instant::now() + Duration::from_secs(20);
+    let (identity, key) = (identity.to_string(), pair_key(secret, TOKEN));
+    reach::prove(connection, &PAIR, &identity, &key, Duration::from_secs(5), end).map(|(channel, _)| channel)
 }

@@ -2,11 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
+use std::process::Command;
 
-use rdma_init::preflight::message::{ToNode, ToZero};
-use rdma_init::preflight::pair::{PairFailure, PairOutcome, PairReport};
+use rdma_init::preflight::meet::message::{ToNode, ToZero};
+use rdma_init::preflight::prove::pair::{PairFailure, PairOutcome, PairReport};
 
-use super::job::{Job, Node};
+use super::job::{Job, Node, has_names};
 use super::stranger::{Stranger, connect};
 
 #[test]
@@ -40,6 +41,39 @@ fn a_job_with_another_token_at_the_same_port_is_told_so() {
     zero.end().expect_code(0).expect("does not have the same token as this node");
 }
 
+/// Starts node 0 of a job, which writes its document and its page, and another process that takes part and is
+/// sent away. Expects that the FAILED line of this node, which does not come otherwise, says why.
+#[track_caller]
+fn is_missing_because(missing: u32, other: impl FnOnce(&Job) -> Command, why: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let [document, page] = ["json", "html"].map(|name| folder.path().join(name));
+    let job = Job::of(2);
+    let (json, html) = (document.to_str().unwrap(), page.to_str().unwrap());
+    let zero = job.start(0, &["--wait", "5s", "--json-file", json, "--html", html]);
+    Node::start(1, other(&job)).end().expect_code(1);
+    let ended = zero.end().expect_code(1);
+    let line = format!("FAILED   node {missing} has not come within 5s: ");
+    let line = ended.stdout.lines().find(|said| said.trim_start().starts_with(&line));
+    assert!(line.is_some_and(|line| line.contains(why)), "{ended:#?}");
+    for text in [document, page].map(|path| std::fs::read_to_string(path).unwrap()) {
+        assert!(text.contains(why) && text.contains("sent away: "), "{text}");
+    }
+}
+
+#[test]
+fn what_keeps_a_node_out_stands_beside_its_absence() {
+    let with_token = |token: &'static str| {
+        move |job: &Job| {
+            let mut command = job.command(1, &[]);
+            command.env("RDMA_INIT_TOKEN", token);
+            command
+        }
+    };
+    is_missing_because(1, with_token("a secret of another job"), "does not have the same token as this node");
+    let of_three = |job: &Job| Job { nodes: 3, port: job.port }.command(1, &[]);
+    is_missing_because(1, of_three, "it was sent away: 127.0.0.1:");
+}
+
 #[test]
 fn a_second_job_cannot_listen_at_the_same_port() {
     let job = Job::of(2);
@@ -50,21 +84,29 @@ fn a_second_job_cannot_listen_at_the_same_port() {
 
 #[test]
 fn two_nodes_with_one_index_are_told_so() {
+    if !has_names() {
+        return;
+    }
     let job = Job::of(3);
-    let (zero, one) = (job.start(0, &[]), job.start(1, &[]));
+    let (zero, one) = (job.start(0, &["--log-level", "debug"]), job.start(1, &[]));
+    // Else node 0 would wait for it when it is gone.
+    zero.wait_for("node1 has come");
     let mut first = Stranger::proven(&job);
     first.join(&job, 2, "node2");
     assert!(zero_has(&mut first), "node 0 waits or begins");
     let second = job.start(2, &[]).end().expect_code(1);
     second.expect("two nodes have the index 2: node2 at 127.0.0.1:");
     drop(first);
-    let _ = (zero, one);
+    drop(one);
+    let ended = zero.end().expect_code(1);
+    ended.expect("two nodes came with the index 2: node2 at 127.0.0.1:");
+    ended.expect("neither is believed more than the other");
 }
 
 /// Whether node 0 has taken the node: it says something, and that is no refusal.
 fn zero_has(stranger: &mut Stranger) -> bool {
     let said = stranger.channel.receive(std::time::Duration::from_secs(30));
-    matches!(said, Ok(ToNode::Waiting { .. } | ToNode::Prove { .. } | ToNode::Working))
+    matches!(said, Ok(ToNode::Waiting { .. } | ToNode::Prove(_) | ToNode::Working))
 }
 
 #[test]
@@ -121,6 +163,31 @@ fn a_node_that_joins_and_closes_is_missing_until_it_comes_again() {
     }
 }
 
+/// It is alive, and does not report its pair: it is named with what it owes, and the job does not pass.
+#[test]
+fn a_node_that_owes_its_pairs_at_the_end_is_named_with_their_number() {
+    let job = Job::of(2);
+    let zero = job.start(0, &["--json", "--each", "1s"]);
+    let mut busy = Stranger::proven(&job);
+    busy.join(&job, 1, "busy");
+    let told = loop {
+        match busy.channel.receive(std::time::Duration::from_secs(30)).expect("node 0 is there") {
+            ToNode::Verdict(told) => break told,
+            ToNode::Prove(_) | ToNode::Waiting { .. } | ToNode::Working => {
+                busy.channel.send(&ToZero::Alive).expect("node 0 is there");
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let owes = "busy owes 1 of its 1 pair";
+    assert!(!told.passed && told.reason.is_some_and(|reason| reason.contains(owes)), "{}", told.line);
+    let ended = zero.end().expect_code(1);
+    let document: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let owing = document["faults"].as_array().unwrap().iter().find(|fault| fault["kind"] == "owes");
+    assert!(owing.is_some_and(|fault| fault["nodes"] == serde_json::json!([1])), "{document:#}");
+    assert_eq!((&document["pairs_scheduled"], &document["pairs_tried"]), (&1.into(), &1.into()));
+}
+
 #[test]
 fn what_a_node_says_of_pairs_that_nobody_asked_for_counts_nothing() {
     let job = Job::of(2);
@@ -129,7 +196,7 @@ fn what_a_node_says_of_pairs_that_nobody_asked_for_counts_nothing() {
     liar.join(&job, 1, "liar");
     loop {
         match liar.channel.receive(std::time::Duration::from_secs(30)).expect("node 0 is there") {
-            ToNode::Prove { .. } => break,
+            ToNode::Prove(_) => break,
             ToNode::Waiting { .. } | ToNode::Working => {}
             other => panic!("{other:?}"),
         }
@@ -141,7 +208,7 @@ fn what_a_node_says_of_pairs_that_nobody_asked_for_counts_nothing() {
         seconds: 0.0,
         outcome: PairOutcome::Failed(PairFailure::Refused(format!("round {round}"))),
     };
-    liar.channel.send(&ToZero::Proved { reports: vec![report(777), report(0)], more: false }).unwrap();
+    liar.channel.send(&ToZero::Proved(vec![report(777), report(0)])).unwrap();
     drop(liar);
     let ended = zero.end().expect_code(1);
     ended.expect("liar (node 1) has left");

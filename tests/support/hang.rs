@@ -23,6 +23,8 @@ use super::DEADLINE;
 /// Paths that hang, as the program names them to openat(2) or execve(2).
 pub struct Hang {
     paths: Vec<String>,
+    /// How many calls go on before one hangs.
+    passes: usize,
     flags: libc::c_ulong,
     hit: Sender<i32>,
     hits: Receiver<i32>,
@@ -44,12 +46,18 @@ impl Hang {
     fn new(path: &str, flags: libc::c_ulong) -> Hang {
         let (hit, hits) = channel();
         let released = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap());
-        Hang { paths: vec![path.to_owned()], flags, hit, hits, released }
+        Hang { paths: vec![path.to_owned()], passes: 0, flags, hit, hits, released }
     }
 
     /// Makes another path hang as well.
     pub fn and(mut self, path: &str) -> Hang {
         self.paths.push(path.to_owned());
+        self
+    }
+
+    /// Lets the first call go on: what hangs is the next, which may be that of another process.
+    pub fn but_the_first(mut self) -> Hang {
+        self.passes = 1;
         self
     }
 
@@ -70,7 +78,7 @@ impl Hang {
     /// starts the program.
     pub fn filter(&self) -> impl FnOnce() + Send + use<> {
         let (paths, flags) = (self.paths.clone(), self.flags);
-        let mut calls = Calls { paths, hit: self.hit.clone(), hanging: Vec::new() };
+        let mut calls = Calls { paths, passes: self.passes, hit: self.hit.clone(), hanging: Vec::new() };
         let released = Arc::clone(&self.released);
         let (send, receive) = channel::<OwnedFd>();
         // This thread is started before the filter is installed, which it would inherit.
@@ -79,25 +87,28 @@ impl Hang {
             while let Ok(true) = calls.serve(&listener, &released) {}
         });
         move || {
-            let listener = install(flags).expect("a seccomp filter can be installed");
+            let listener = install(&[libc::SYS_openat, libc::SYS_execve], flags)
+                .expect("a seccomp filter can be installed");
             send.send(listener).expect("the thread that answers runs");
         }
     }
 }
 
-fn install(flags: libc::c_ulong) -> io::Result<OwnedFd> {
-    let number = |call: libc::c_long| u32::try_from(call).expect("a small number");
+/// Installs a filter that hands these calls to the returned descriptor.
+pub(super) fn install(calls: &[libc::c_long], flags: libc::c_ulong) -> io::Result<OwnedFd> {
     let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
     let code = |code: u32| u16::try_from(code).expect("a small number");
     let is = code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K);
-    let mut program = [
-        statement(code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS), 0),
-        libc::sock_filter { jt: 1, ..statement(is, number(libc::SYS_openat)) },
-        libc::sock_filter { jf: 1, ..statement(is, number(libc::SYS_execve)) },
-        statement(code(libc::BPF_RET | libc::BPF_K), libc::SECCOMP_RET_USER_NOTIF),
-        statement(code(libc::BPF_RET | libc::BPF_K), libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog { len: 5, filter: program.as_mut_ptr() };
+    let give = code(libc::BPF_RET | libc::BPF_K);
+    let mut program = vec![statement(code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS), 0)];
+    for call in calls {
+        let number = u32::try_from(*call).expect("a small number");
+        program.push(libc::sock_filter { jf: 1, ..statement(is, number) });
+        program.push(statement(give, libc::SECCOMP_RET_USER_NOTIF));
+    }
+    program.push(statement(give, libc::SECCOMP_RET_ALLOW));
+    let length = u16::try_from(program.len()).expect("a short program");
+    let program = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
     let flags = flags | libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
     // SAFETY: the program outlives the call; the result is a new descriptor.
     unsafe {
@@ -120,6 +131,8 @@ const fn request(number: u64, size: usize) -> libc::c_ulong {
 struct Calls {
     /// The paths that hang; the list is empty once they are released.
     paths: Vec<String>,
+    /// How many calls of these paths still go on.
+    passes: usize,
     hit: Sender<i32>,
     hanging: Vec<u64>,
 }
@@ -144,28 +157,32 @@ impl Calls {
         if !has_come(&fds[0]) {
             return Ok(false);
         }
-        // SAFETY: the structure is plain data, and has the size that the request names.
-        let call = unsafe {
-            let mut call: libc::seccomp_notif = zeroed();
-            if libc::ioctl(listener.as_raw_fd(), RECEIVE, &mut call) == -1 {
-                // The ioctl fails where the calling process is gone.
-                return Ok(true);
-            }
-            call
-        };
+        // The calling process may be gone.
+        let Some(call) = receive(listener) else { return Ok(true) };
         let hangs =
             opened(&call).is_some_and(|opened| self.paths.iter().any(|path| opened == path.as_bytes()));
-        if hangs {
+        if hangs && self.passes == 0 {
             self.hanging.push(call.id);
             let _ = self.hit.send(call.pid.cast_signed());
         } else {
+            self.passes = self.passes.saturating_sub(usize::from(hangs));
             go_on(listener, call.id);
         }
         Ok(true)
     }
 }
 
-fn go_on(listener: &OwnedFd, call: u64) {
+/// The call that waits for an answer. `None` if its process is gone.
+pub(super) fn receive(listener: &OwnedFd) -> Option<libc::seccomp_notif> {
+    // SAFETY: the structure is plain data, and has the size that the request names.
+    unsafe {
+        let mut call: libc::seccomp_notif = zeroed();
+        (libc::ioctl(listener.as_raw_fd(), RECEIVE, &mut call) == 0).then_some(call)
+    }
+}
+
+/// Lets the kernel do what was called.
+pub(super) fn go_on(listener: &OwnedFd, call: u64) {
     // SAFETY: as above.
     unsafe {
         let mut answer: libc::seccomp_notif_resp = zeroed();

@@ -1,6 +1,7 @@
 //! Functions that several suites share.
 #![allow(dead_code)]
 
+pub mod crowd;
 pub mod docker;
 pub mod golden;
 pub mod hang;
@@ -8,9 +9,11 @@ pub mod namespace;
 pub mod nccl;
 pub mod nodes;
 pub mod process;
+pub mod refused_call;
 pub mod running;
 pub mod screen;
 pub mod signal_states;
+pub mod slow_cable;
 pub mod vm;
 
 use std::path::{Path, PathBuf};
@@ -26,6 +29,15 @@ pub fn binary() -> PathBuf {
         Some(path) => path.into(),
         None => env!("CARGO_BIN_EXE_rdma-init").into(),
     }
+}
+
+/// Copies the program under test into a folder. Another process does it: a file that this one has
+/// open for writing could not be executed, if a process that another test starts has it open, too.
+pub fn copy_of_binary(folder: &Path) -> PathBuf {
+    let program = folder.join("rdma-init");
+    let copied = std::process::Command::new("cp").arg(binary()).arg(&program).status();
+    assert!(copied.is_ok_and(|status| status.success()), "{} cannot be copied", binary().display());
+    program
 }
 
 /// Returns the path of a file of the repository.

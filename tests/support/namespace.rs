@@ -44,6 +44,15 @@ impl Process {
         ip.stdin.take().unwrap().write_all(lines.join("\n").as_bytes()).unwrap();
         assert!(ip.wait().unwrap().success(), "{lines:?}");
     }
+
+    /// Gives rules to nft(8).
+    #[track_caller]
+    pub fn nft(&self, rules: &str) {
+        let mut command = self.command(&["--net"], "nft");
+        let mut nft = command.args(["-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+        nft.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
+        assert!(nft.wait().unwrap().success(), "{rules}");
+    }
 }
 
 impl Drop for Process {
@@ -64,4 +73,15 @@ pub fn can_be_made() -> bool {
         skip(&format!("no network namespace with a veth link can be made, or not by this user: {why}"));
     }
     made.status.success()
+}
+
+/// Returns whether nft(8) can filter here, and says so if it cannot.
+pub fn has_nft() -> bool {
+    let made =
+        Command::new("unshare").args(["--net", "--", "nft", "add", "table", "netdev", "probe"]).output();
+    let is_there = made.is_ok_and(|made| made.status.success());
+    if !is_there {
+        skip("nft(8) is not installed, or this kernel does not know its rules");
+    }
+    is_there
 }

@@ -107,6 +107,15 @@ impl Library {
         numbers(&self.version) >= numbers(version)
     }
 
+    /// Returns where the library has a function that it does not export, in hexadecimal digits.
+    pub fn offset(&self, function: &str) -> String {
+        let output = Command::new("nm").arg(&self.path).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let found = lines.find(|(_, line)| line.get(2..).is_some_and(|name| is_of(name, function, "")));
+        found.unwrap_or_else(|| panic!("{} has no {function}", self.path.display())).0.to_owned()
+    }
+
     /// Returns `NAME=OFFSET` for each symbol that the driver needs. It takes a tenth of a
     /// second.
     pub fn symbols(&self) -> Vec<String> {

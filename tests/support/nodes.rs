@@ -3,8 +3,11 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use super::namespace::Process;
+use super::poll_until;
+use super::slow_cable::SlowCable;
 
 pub struct Nodes {
     hub: Process,
@@ -25,6 +28,9 @@ impl Nodes {
         for node in 0..nodes {
             (0..interfaces).for_each(|interface| made.connect(node, interface));
         }
+        for node in 0..nodes {
+            (0..interfaces).for_each(|interface| made.await_carrier(node, interface, true));
+        }
         made
     }
 
@@ -44,9 +50,54 @@ impl Nodes {
         self.nodes[node].ip(&[line.to_owned()]);
     }
 
+    /// Gives rules to nft(8) on a node.
+    #[track_caller]
+    pub fn nft(&self, node: usize, rules: &str) {
+        self.nodes[node].nft(rules);
+    }
+
+    /// Has the network drop the packets that leave a node by an interface and match this expression of
+    /// nft(8), until the nodes vanish.
+    #[track_caller]
+    pub fn drop_from(&self, node: usize, interface: usize, matching: &str) {
+        let end = end(node, interface);
+        self.hub.nft(&format!(
+            "table netdev {end} {{ chain in {{ type filter hook ingress device {end} priority 0; {matching} drop; }}\n }}"
+        ));
+    }
+
+    /// Takes the carrier from an interface, or gives it back: the other end of its cable goes down or up.
+    pub fn set_carrier(&self, node: usize, interface: usize, is_there: bool) {
+        let state = if is_there { "up" } else { "down" };
+        self.hub.ip(&[format!("link set {} {state}", end(node, interface))]);
+    }
+
+    /// Waits until the kernel has told the interface's carrier to its readers, which it does some time after
+    /// the other end went down or up.
+    pub fn await_carrier(&self, node: usize, interface: usize, is_there: bool) {
+        poll_until("the interface knows whether it has a carrier", || {
+            let mut command = self.nodes[node].command(&["--net"], "ip");
+            let shown = command.args(["-o", "link", "show"]).arg(format!("eth{interface}")).output().unwrap();
+            (String::from_utf8_lossy(&shown.stdout).contains(" state UP ") == is_there).then_some(())
+        });
+    }
+
     /// Takes an interface off its network. The link stays up.
     pub fn cut_off(&self, node: usize, interface: usize) {
         self.hub.ip(&[format!("link set {} nomaster", end(node, interface))]);
+    }
+
+    /// Gives an interface another cable, on which each frame takes so long.
+    pub fn delay(&self, node: usize, interface: usize, delay: Duration) -> SlowCable {
+        let (end, own) = (end(node, interface), format!("eth{interface}"));
+        self.ip(node, &format!("link del {own}"));
+        let ends = [(self.hub.pid(), end.as_str()), (self.nodes[node].pid(), own.as_str())];
+        let cable = SlowCable::new(ends, delay);
+        // As many frames as are on their way while the forwarder has no processor.
+        self.hub.ip(&[format!("link set {end} addrgenmode none txqueuelen 20000 master net{interface} up")]);
+        self.ip(node, &format!("link set {own} addrgenmode none txqueuelen 20000 up"));
+        self.ip(node, &format!("addr add {}/24 dev {own}", address(node, interface)));
+        cable
     }
 
     /// Puts it back.

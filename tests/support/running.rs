@@ -66,7 +66,7 @@ pub struct Running {
 
 /// Starts a program as PID 1.
 pub fn as_pid_1(command: Command) -> Running {
-    start(command, true, None)
+    start(command, true, None::<fn()>)
 }
 
 /// Flags of the program, and a function that starts it with them.
@@ -74,17 +74,22 @@ pub type Way = (&'static [&'static str], fn(Command) -> Running);
 
 /// Starts a program in place, so not as PID 1.
 pub fn in_place(command: Command) -> Running {
-    start(command, false, None)
+    start(command, false, None::<fn()>)
 }
 
 /// Starts a program as PID 1 or in place, where opening or executing certain paths hangs.
 pub fn hanging(command: Command, as_pid_1: bool, hang: &Hang) -> Running {
-    start(command, as_pid_1, Some(hang))
+    start(command, as_pid_1, Some(hang.filter()))
+}
+
+/// Starts a program as PID 1 or in place, in a thread that first installs this filter.
+pub fn filtered(command: Command, as_pid_1: bool, install: impl FnOnce() + Send + 'static) -> Running {
+    start(command, as_pid_1, Some(install))
 }
 
 /// One thread starts the program and waits for it. PID namespaces and seccomp filters belong to
 /// a thread, and the parent-death signal is sent when that thread ends.
-fn start(mut command: Command, as_pid_1: bool, hang: Option<&Hang>) -> Running {
+fn start(mut command: Command, as_pid_1: bool, filter: Option<impl FnOnce() + Send + 'static>) -> Running {
     let parent = std::process::id();
     // SAFETY: the closure makes system calls only, with constants.
     unsafe {
@@ -98,7 +103,6 @@ fn start(mut command: Command, as_pid_1: bool, hang: Option<&Hang>) -> Running {
             Ok(())
         });
     }
-    let filter = hang.map(Hang::filter);
     let (send_child, child) = channel();
     let (send_status, status) = channel();
     thread::spawn(move || {

@@ -42,7 +42,7 @@ fn run(cards: Vec<String>, script: &str, arguments: &[&Path]) -> Option<Vec<u8>>
         .arg(repository("tests/vm/guest").join(script))
         .args(arguments)
         // This is longer than any script takes on a busy machine.
-        .env("RDMA_INIT_VM_TIMEOUT", "400")
+        .env("RDMA_INIT_VM_TIMEOUT", "600")
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

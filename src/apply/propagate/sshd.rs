@@ -6,7 +6,7 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use super::{InPlace, Target, amend, block, formats, keys, left_out, lines, written};
+use super::{InPlace, PropagationTarget, amend, block, formats, keys, left_out, lines, written};
 use crate::facts::Reader;
 
 const MAIN: &str = "/etc/ssh/sshd_config";
@@ -19,7 +19,7 @@ const LONGEST: usize = 128 * 1024;
 /// The most files of the folder that are read.
 const MOST: usize = 256;
 
-pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) {
+pub(super) fn write(target: PropagationTarget, variables: &[(&str, &str)], problems: &mut Vec<String>) {
     let why_not = match drop_in(target, variables, problems) {
         Ok(()) => return,
         Err(why) => why,
@@ -47,7 +47,11 @@ pub fn write(target: Target, variables: &[(&str, &str)], problems: &mut Vec<Stri
 
 /// Writes a file of sshd's configuration, if the configuration includes such files and no other
 /// line is lost: of several `SetEnv`, only the first counts.
-fn drop_in(target: Target, variables: &[(&str, &str)], problems: &mut Vec<String>) -> Result<(), String> {
+fn drop_in(
+    target: PropagationTarget,
+    variables: &[(&str, &str)],
+    problems: &mut Vec<String>,
+) -> Result<(), String> {
     let root = target.root;
     let main = main_file(root)?;
     let includes: Vec<(String, Vec<String>)> = lines_of(&main)
@@ -94,7 +98,7 @@ fn main_file(root: &Path) -> Result<String, String> {
 }
 
 /// Writes the line into our own file; an empty line removes it.
-fn put(target: Target, line: &str) -> Result<(), String> {
+fn put(target: PropagationTarget, line: &str) -> Result<(), String> {
     let path = target.root.join(FOLDER.trim_start_matches('/')).join(OWN);
     amend(&path, 0o644, InPlace::Yes, |old| block::with(old, line, |_| Vec::new()))
         .map_err(|kept| format!("{FOLDER}/{OWN}: {kept}"))
@@ -177,7 +181,7 @@ mod tests {
 
         fn written(&self) -> Vec<String> {
             let mut problems = Vec::new();
-            let target = Target { root: self.0.path(), home: Some(Path::new("/root")) };
+            let target = PropagationTarget { root: self.0.path(), home: Some(Path::new("/root")) };
             write(target, &VARIABLES, &mut problems);
             problems
         }

@@ -18,7 +18,7 @@ fn of<'a>(comparison: &'a Comparison, property: &str) -> &'a Compared<'a> {
 
 #[test]
 fn a_node_that_gets_another_name_is_compared_under_that_one() {
-    let mut nodes = Nodes::default();
+    let mut nodes = ComparedNodes::default();
     for (host, nccl) in [("a", "1"), ("a", "2"), ("b", "1"), ("c", "1")] {
         nodes.add(host, &brief(Some(nccl), &[]));
     }
@@ -39,7 +39,7 @@ fn nodes_of_an_nvlink_domain_have_one_channel_and_others_do_not_count() {
         });
         report
     };
-    let mut nodes = Nodes::default();
+    let mut nodes = ComparedNodes::default();
     for (host, channels, clique) in
         [("a", Some("0"), None), ("b", Some("0"), None), ("c", Some("none"), Some("ID=7")), ("x", None, None)]
     {
@@ -56,8 +56,31 @@ fn nodes_of_an_nvlink_domain_have_one_channel_and_others_do_not_count() {
 }
 
 #[test]
+fn a_node_whose_ports_have_another_traffic_class_is_odd() {
+    let node = |classes: &[Option<&str>]| {
+        let mut report = brief(Some("1"), &[("mlx5_0", 1, "x"), ("mlx5_1", 1, "x")]);
+        for (hca, class) in report.hcas.iter_mut().zip(classes) {
+            hca.traffic_class = class.map(str::to_owned);
+        }
+        report
+    };
+    let [a, b] = ["Global tclass=236", "Global tclass=106"].map(Some);
+    let mut nodes = ComparedNodes::default();
+    for (host, classes) in [("a", [a, a]), ("b", [a, a]), ("c", [a, a]), ("d", [a, b]), ("e", [None, None])] {
+        nodes.add(host, &node(&classes));
+    }
+    let comparison = nodes.compare();
+    let compared = of(&comparison, "traffic-class");
+    assert_eq!(compared.majority, Some(Majority { value: a, count: 3 }));
+    let others: Vec<_> = compared.others.iter().map(|other| (other.value, &*other.nodes)).collect();
+    let split = Some("Global tclass=236 on mlx5_0; Global tclass=106 on mlx5_1");
+    assert_eq!(others, [(None, &["e"][..]), (split, &["d"][..])]);
+    assert_eq!(comparison.differing, ["d", "e"]);
+}
+
+#[test]
 fn half_of_the_nodes_are_a_majority_where_no_others_are_as_many() {
-    let mut nodes = Nodes::default();
+    let mut nodes = ComparedNodes::default();
     for (host, nccl) in [("a", "1"), ("b", "1"), ("c", "2"), ("d", "3")] {
         nodes.add(host, &brief(Some(nccl), &[]));
     }
@@ -73,7 +96,7 @@ fn half_of_the_nodes_are_a_majority_where_no_others_are_as_many() {
 /// Reports of an older version show all values.
 #[test]
 fn a_secret_of_a_report_is_not_shown() {
-    let mut nodes = Nodes::default();
+    let mut nodes = ComparedNodes::default();
     for host in ["a", "b"] {
         let mut report = brief(None, &[]);
         report.filled = [("T_TOKEN".to_owned(), format!("hunter-{host}"))].into();
@@ -85,7 +108,7 @@ fn a_secret_of_a_report_is_not_shown() {
 
 #[test]
 fn nodes_are_in_natural_order() {
-    let mut nodes = Nodes::default();
+    let mut nodes = ComparedNodes::default();
     for host in ["n10", "n9", "m1", "n1", "n01"] {
         nodes.add(host, &brief(if host == "m1" { None } else { Some("1") }, &[]));
     }
@@ -95,7 +118,7 @@ fn nodes_are_in_natural_order() {
 
 #[test]
 fn ports_of_an_hca_are_one_hca() {
-    let mut nodes = Nodes::default();
+    let mut nodes = ComparedNodes::default();
     nodes.add("a", &brief(None, &[("mlx5_0", 2, "x"), ("mlx5_0", 1, "x")]));
     nodes.add("b", &brief(None, &[("mlx5_0", 1, "x"), ("mlx5_0", 2, "y")]));
     let comparison = nodes.compare();

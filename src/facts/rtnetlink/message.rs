@@ -12,7 +12,7 @@ use netlink_packet_route::route::{
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
 
 use crate::facts::route::{LOCAL, Route};
-use crate::facts::rule::{Action, Family, Rule};
+use crate::facts::rule::{Family, RoutingRule, RuleEffect};
 
 // Conditions of a rule that netlink-packet-route does not know. The numbers between the last
 // two are the masks of ports and flow labels (`linux/fib_rules.h`).
@@ -22,7 +22,7 @@ const FRA_DSCP_MASK: u16 = 30;
 
 /// The routes of a message, one for each next hop; none if they carry no traffic of a job out
 /// of the container. `None` if the form of the message is unknown.
-pub fn routes(message: &[u8], names: &BTreeMap<u32, String>) -> Option<Vec<Route>> {
+pub(super) fn routes(message: &[u8], names: &BTreeMap<u32, String>) -> Option<Vec<Route>> {
     let RouteMessage { header, attributes, .. } = RouteMessage::parse(message).ok()?;
     let find = |pick: fn(&RouteAttribute) -> Option<u32>| attributes.iter().find_map(pick);
     let table = find(|attribute| match attribute {
@@ -112,9 +112,9 @@ fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
 }
 
 /// The rule of a message; `None` if the form of the message is unknown.
-pub fn rule(message: &[u8]) -> Option<Rule> {
+pub(super) fn rule(message: &[u8]) -> Option<RoutingRule> {
     let RuleMessage { header, attributes, .. } = RuleMessage::parse(message).ok()?;
-    let mut rule = Rule {
+    let mut rule = RoutingRule {
         family: match header.family {
             AddressFamily::Inet => Family::Inet,
             AddressFamily::Inet6 => Family::Inet6,
@@ -122,15 +122,15 @@ pub fn rule(message: &[u8]) -> Option<Rule> {
         },
         not: header.flags.contains(RuleFlags::Invert),
         action: match header.action {
-            RuleAction::ToTable => Action::Lookup,
-            RuleAction::Goto => Action::Goto,
-            RuleAction::Nop => Action::Nop,
-            RuleAction::Blackhole => Action::Blackhole,
-            RuleAction::Unreachable => Action::Unreachable,
-            RuleAction::Prohibit => Action::Prohibit,
-            other => Action::Other(u8::from(other).to_string()),
+            RuleAction::ToTable => RuleEffect::Lookup,
+            RuleAction::Goto => RuleEffect::Goto,
+            RuleAction::Nop => RuleEffect::Nop,
+            RuleAction::Blackhole => RuleEffect::Blackhole,
+            RuleAction::Unreachable => RuleEffect::Unreachable,
+            RuleAction::Prohibit => RuleEffect::Prohibit,
+            other => RuleEffect::Other(u8::from(other).to_string()),
         },
-        ..Rule::default()
+        ..RoutingRule::default()
     };
     let mut table = u32::from(header.table);
     if header.tos != 0 {
@@ -161,7 +161,7 @@ pub fn rule(message: &[u8]) -> Option<Rule> {
             _ => {}
         }
     }
-    rule.table = Some(table).filter(|table| rule.action == Action::Lookup && *table != 0);
+    rule.table = Some(table).filter(|table| rule.action == RuleEffect::Lookup && *table != 0);
     Some(rule)
 }
 

@@ -3,17 +3,17 @@
 
 use std::path::Path;
 
-use crate::facts::image::Image;
-use crate::facts::image::library::{Library, Way};
-use crate::facts::image::packages::Package;
 use crate::finding::{Finding, Id};
+use crate::image::Image;
+use crate::image::library::{Library, Way};
+use crate::image::packages::Package;
 
 /// What packages bring, by the beginning of their names: these bring one and the same folder, whatever
 /// CUDA they are for. All other packages are the same only under one whole name.
 const FAMILIES: [(&str, &str); 3] =
     [("nvidia-nvshmem", "NVSHMEM"), ("libucx", "UCX"), ("mooncake-transfer-engine", "Mooncake")];
 
-pub fn findings(image: &Image) -> Vec<Finding> {
+pub(crate) fn findings(image: &Image) -> Vec<Finding> {
     let mut findings: Vec<Finding> = broken(image).collect();
     let mut seen: Vec<&str> = Vec::new();
     for package in &image.packages {
@@ -24,7 +24,7 @@ pub fn findings(image: &Image) -> Vec<Finding> {
             findings.extend(packages(title(what), &same));
         }
     }
-    // The repaired wheels of NIXL bring a UCX whose names nobody else asks for.
+    // The repaired wheels of NIXL bring a UCX whose names no other library asks for.
     let is_shared = |library: &&Library| {
         library.path.file_name().and_then(|name| name.to_str()).is_some_and(|name| !name.contains('-'))
     };
@@ -42,7 +42,7 @@ pub fn findings(image: &Image) -> Vec<Finding> {
     };
     let of_rccl = match image.rccl_of_the_job() {
         Some(taken) => format!("the job seems to load {}", with_path(taken)),
-        None => "it is not known which one the job loads".to_owned(),
+        None => "rdma-init cannot tell which one the job loads".to_owned(),
     };
     let of_ucx = by_loader(&ucx, "libucp.so.0");
     let of_nvshmem = by_loader(&nvshmem, "libnvshmem_host.so.3");
@@ -62,6 +62,7 @@ fn title(family: &str) -> &str {
         "torch" => "PyTorch",
         "vllm" => "vLLM",
         "ray" => "Ray",
+        "sglang" => "SGLang",
         "uccl" => "UCCL",
         "deep-ep" => "DeepEP",
         name => FAMILIES.iter().find(|(start, _)| *start == name).map_or(name, |(_, title)| title),
@@ -87,17 +88,15 @@ fn packages(title: &str, same: &[&Package]) -> Option<Finding> {
     if let Some(together) = in_one_folder(same) {
         let whole: Vec<&&Package> = together.iter().filter(|package| package.is_whole()).collect();
         let taken = match whole.as_slice() {
-            [alone] => format!("the files there are those of {} {}", alone.name, alone.version),
-            _ => "only the files there tell which of them they are from".to_owned(),
+            [alone] => format!("the files there belong to {} {}", alone.name, alone.version),
+            _ => "only the files there show which package they belong to".to_owned(),
         };
-        let message = format!(
-            "{message}; those in {} have been installed over each other, and {taken}.",
-            first_path(&together)
-        );
+        let message =
+            format!("{message}; those in {} overwrote each other, and {taken}.", first_path(&together));
         let mut names: Vec<&str> = together.iter().map(|package| package.name.as_str()).collect();
         names.dedup();
         let fix = format!(
-            "Run `pip uninstall {}` until nothing of them is left, and install one of them.",
+            "Run `pip uninstall {}` until none of them is left, then install one of them.",
             names.join(" ")
         );
         return Some(Finding::warning(Id::LibraryVersionsDiffer, message).with_fix(fix));
@@ -166,11 +165,11 @@ fn libraries(title: &str, found: &[&Library], taken: &str, end_so: &str) -> Opti
 }
 
 /// `3.4.5 in /opt/nvshmem/lib/libnvshmem_host.so.3`.
-pub fn with_path(library: &Library) -> String {
+pub(crate) fn with_path(library: &Library) -> String {
     format!("{} in {}", library.version.as_deref().unwrap_or("of unknown version"), library.path.display())
 }
 
-/// Packages that pip has noted, and whose libraries are not there. Where another package has been
+/// Packages that pip has noted, and whose libraries are not there. If another package has been
 /// installed over one, the fix is that of the finding about both.
 fn broken(image: &Image) -> impl Iterator<Item = Finding> {
     image.packages.iter().filter(|package| !package.missing.is_empty()).map(|package| {
@@ -182,7 +181,7 @@ fn broken(image: &Image) -> impl Iterator<Item = Finding> {
         };
         let Package { name, version, .. } = package;
         let message = format!(
-            "{} is noted as installed, and libraries of it are not there: {}{more}. A program that needs them ends, or takes others.",
+            "{} is recorded as installed, but libraries are missing: {}{more}. A program that needs them fails, or loads others.",
             shown(package),
             missing.join(", ")
         );

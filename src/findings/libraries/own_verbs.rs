@@ -4,8 +4,9 @@ use super::shown;
 use crate::finding::{Finding, Id};
 use crate::libraries::own_verbs::{Remark, What};
 use crate::plan::Decided;
+use crate::text::condensed;
 
-pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
+pub(super) fn finding(decided: &Decided, remark: &Remark) -> Finding {
     let Remark { library, variable, what } = remark;
     let set = shown(decided, variable);
     let remove = || format!("Remove {variable}, and rdma-init fills in what is needed.");
@@ -14,7 +15,7 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
         What::NotHere { names, or_numbers: false } => (
             Id::LibraryDevices,
             format!(
-                "{set}: {library} takes whole names of HCAs alone, and no HCA here is called {}.",
+                "{set}: {library} accepts only whole names of HCAs, and no HCA here is named {}.",
                 names.join(", ")
             ),
             remove(),
@@ -22,7 +23,7 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
         What::NotHere { names, or_numbers: true } => (
             Id::LibraryDevices,
             format!(
-                "{set}: {library} takes whole names and numbers of HCAs, and no HCA here is {}.",
+                "{set}: {library} accepts whole names and numbers of HCAs, and no HCA here is {}.",
                 names.join(", ")
             ),
             format!("Remove {variable}: {library} then takes the nearest HCAs of each GPU."),
@@ -30,46 +31,47 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
         What::Slot { port, slot, index, right } => {
             let fix = match right {
                 Some(right) if index == variable => format!("Remove {variable}, or set it to {right}."),
-                Some(right) => format!("Remove {variable}, or set {index}={right} in its place."),
+                Some(right) => format!("Remove {variable}, or set {index}={right} instead."),
                 None => remove(),
             };
-            let message =
-                format!("{set}: {library} takes slot {slot} of {port}, which has no GID of this container.");
+            let message = format!(
+                "{set}: {library} takes GID index {slot} of {port}, which is not a GID of this container."
+            );
             (Id::LibraryGid, message, fix)
         }
         What::OwnSlot { port, slot, right: Some(right) } => (
             Id::LibraryGid,
             format!(
-                "{variable} is not set, so {library} takes slot {slot} of {port}, which has no GID of this container."
+                "{variable} is not set, so {library} takes GID index {slot} of {port}, which is not a GID of this container."
             ),
             format!("Set {variable}={right}."),
         ),
         What::OwnSlot { port, slot, right: None } => (
             Id::LibraryGid,
             format!(
-                "{variable} is not set, so {library} takes slot {slot} of {port}, which has no GID of this container. One index holds for all ports, and none is right for all of them."
+                "{variable} is not set, so {library} takes GID index {slot} of {port}, which is not a GID of this container. One index applies to all ports, and none is right for all of them."
             ),
-            format!("Use HCAs whose GIDs are in one slot, or let {library} use one HCA alone."),
+            format!("Use HCAs whose GIDs have the same index, or let {library} use only one HCA."),
         ),
         What::Strangers(ports) => (
             Id::LibraryDevices,
             format!(
-                "{library} may take {}, which the job leaves out. rdma-init does not fill in {variable}: with it, each GPU would use all HCAs of the list, and not its nearest.",
-                ports.join(", ")
+                "{library} may take {}, which the job skips. rdma-init does not fill in {variable}: with it, each GPU would use all HCAs of the list instead of its nearest.",
+                condensed(ports)
             ),
             format!(
-                "Give the container the HCAs of the job alone, or set {variable} for each process, as the one of its own GPU."
+                "Give the container only the job's HCAs, or set {variable} for each process to the HCA of its own GPU."
             ),
         ),
         What::StrangersOfEmpty(ports) => (
             Id::LibraryDevices,
-            format!("{set}: {library} may take {}, which the job leaves out.", ports.join(", ")),
+            format!("{set}: {library} may take {}, which the job skips.", condensed(ports)),
             remove(),
         ),
         What::Loopback(interface) => (
             Id::LibraryLoopback,
             format!(
-                "{set}: the processes of {library} will meet on {interface}, where no other node can reach this one."
+                "{set}: the processes of {library} will bootstrap on {interface}, where no other node can reach this one."
             ),
             remove(),
         ),
@@ -78,11 +80,11 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
             (
                 Id::LibraryDevices,
                 format!(
-                    "{set}{library} takes port {taken} of each HCA alone, and cannot go over {}, which the job uses.",
+                    "{set}{library} takes only port {taken} of each HCA, and cannot use {}, which the job uses.",
                     others.join(", ")
                 ),
                 match set.is_empty() {
-                    true => format!("Let the job use port {taken} of its HCAs alone (NCCL_IB_HCA)."),
+                    true => format!("Let the job use only port {taken} of its HCAs (NCCL_IB_HCA)."),
                     false => remove(),
                 },
             )
@@ -94,7 +96,7 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
         ),
         What::NoInterface { says, follows_nccl } => (
             Id::LibraryInterface,
-            format!("{set}: there is no such interface with an address, so {library} ends with {says:?}."),
+            format!("{set}: there is no such interface with an address, so {library} fails with {says:?}."),
             if *follows_nccl { follow() } else { remove() },
         ),
         What::OneHca => (
@@ -111,23 +113,26 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
         ),
         What::Ends { values } => (
             Id::LibraryValue,
-            format!("{set}: {library} takes {values} alone, and may end at anything else."),
+            format!("{set}: {library} accepts only {values}, and may fail on anything else."),
             format!("Write one of them, or remove {variable}."),
         ),
         What::Tcp { whatever } => {
             let whatever = if *whatever { ", whatever the value is" } else { "" };
             (
                 Id::LibraryOnTcp,
-                format!(
-                    "{set}: the RDMA devices are usable, and {library} will run on TCP all the same{whatever}."
-                ),
-                format!("Remove {variable}, if that is not on purpose."),
+                format!("{set}: the RDMA devices are usable, but {library} will still run on TCP{whatever}."),
+                format!("Remove {variable}, unless this is intended."),
             )
         }
+        What::NoRemote { .. } => (
+            Id::LibraryOnTcp,
+            format!("{set}: {library} has no transport between nodes, so a job of several nodes fails."),
+            format!("Remove {variable}: {library} then uses the HCAs."),
+        ),
         What::Renamed { hca, release } => (
             Id::LibraryDevices,
             format!(
-                "IBGDA, over which DeepEP goes, opens only HCAs with mlx5 in their names in {library} {release}, and passes over {hca}; {variable} is read from 3.4.5 on."
+                "IBGDA, which DeepEP uses, opens only HCAs with mlx5 in their names in {library} {release}, and skips {hca}; 3.4.5 and later read {variable}."
             ),
             format!(
                 "Use {library} 3.4.5 or later, or give the HCAs their kernel's names (rdma-core's rename rules)."
@@ -137,12 +142,12 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
             return Finding::info(
                 Id::LibraryDevices,
                 format!(
-                    "The driver of the GPUs was loaded without PeerMappingOverride=1, so no GPU can ring the doorbell of an HCA: with DeepEP, {library} leaves that to the CPU, or ends where {variable} asks for gpu."
+                    "The driver of the GPUs was loaded without PeerMappingOverride=1, so no GPU can ring the doorbell of an HCA: with DeepEP, {library} leaves that to the CPU, or fails if {variable} requests gpu."
                 ),
             )
             .about_variables([*variable])
             .with_fix(
-                "On the host: options nvidia NVreg_EnableStreamMemOPs=1 NVreg_RegistryDwords=\"PeerMappingOverride=1;\" in /etc/modprobe.d, and load the driver anew.",
+                "On the host: options nvidia NVreg_EnableStreamMemOPs=1 NVreg_RegistryDwords=\"PeerMappingOverride=1;\" in /etc/modprobe.d, and reload the driver.",
             );
         }
     };
@@ -161,7 +166,9 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
         What::Loopback(interface) => Some(interface.clone()),
         _ => None,
     };
-    Finding::warning(id, message)
+    let is_quiet = matches!(what, What::NoRemote { of_several: false });
+    let finding = if is_quiet { Finding::info } else { Finding::warning };
+    finding(id, message)
         .about_variables([*variable])
         .about_variables(also)
         .about_interfaces(interface)

@@ -2,15 +2,15 @@
 
 use super::shown;
 use crate::finding::{Finding, Id};
-use crate::libraries::ucx::transports::Unreadable;
+use crate::libraries::ucx::transports::TlsError;
 use crate::libraries::ucx::wheel::Left;
 use crate::libraries::ucx::{DEVICES, GID_INDEX, Remark, SUBNETS, TRANSPORTS, Then};
 use crate::plan::words::libraries::slot_of;
 use crate::plan::{Decided, PortVerdict};
 use crate::text::condensed;
 
-pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
-    // Nobody knows whether the job uses UCX at all.
+pub(super) fn finding(decided: &Decided, remark: &Remark) -> Finding {
+    // It is unknown whether the job uses UCX at all.
     let warning = |id, variable: &str, what: String| {
         Finding::warning(id, format!("{}: {what}", shown(decided, variable))).about_variables([variable])
     };
@@ -26,19 +26,19 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
                 None => "No single index is right for all HCAs, so UCX".to_owned(),
             };
             let slot = slot_of(port, *slot, *address);
-            let takes = if *then == Then::PassesOver { "looks into" } else { "takes" };
+            let takes = if *then == Then::PassesOver { "looks at" } else { "takes" };
             let then = match then {
                 Then::Fails => "its connections over RoCE fail or time out",
-                Then::GoesOverTcp => "it finds no route there, and goes over TCP",
-                Then::PassesOver => "it passes over the port",
+                Then::GoesOverTcp => "it finds no route there, and uses TCP",
+                Then::PassesOver => "it skips the port",
                 Then::HasNothing => {
-                    "it finds no route there and has no TCP, so NIXL ends with an error of its backend"
+                    "it finds no route there and has no TCP, so NIXL fails with a backend error"
                 }
             };
             let message = format!("{set} {takes} {slot}: {then}.");
             let fix = match variable {
                 Some(variable) => format!("Remove {variable}, and rdma-init fills in what is right here."),
-                None => "Use UCX 1.18 or later, which can choose by the subnet, or give each HCA of the job one slot in common.".to_owned(),
+                None => "Use UCX 1.18 or later, which can choose by the subnet, or give the HCAs of the job a common GID index.".to_owned(),
             };
             let finding = Finding::warning(Id::LibraryGid, message).about_variables(*variable);
             finding.about_ports([port]).with_fix(fix)
@@ -46,18 +46,18 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
         Remark::Unserved(own) => {
             let drivers = match own.providers.is_empty() {
                 true => "no driver".to_owned(),
-                false => format!("drivers for {} alone", own.providers.join(", ")),
+                false => format!("drivers only for {}", own.providers.join(", ")),
             };
             let then = match own.left {
                 Left::Hcas => "NIXL does not use them",
-                Left::Tcp => "NIXL goes over TCP",
-                Left::Nothing => "and has no TCP, so NIXL ends with an error of its backend",
+                Left::Tcp => "NIXL uses TCP",
+                Left::Nothing => "and has no TCP, so NIXL fails with a backend error",
             };
             let so = if own.left == Left::Nothing { "" } else { "so " };
             let mut hcas: Vec<&str> = own.ports.iter().filter_map(|port| port.split(':').next()).collect();
             hcas.dedup();
             let message = format!(
-                "The UCX in {} has a libibverbs of its own, with {drivers}: it cannot open {}, {so}{then}.",
+                "The UCX in {} has its own libibverbs, with {drivers}: it cannot open {}, {so}{then}.",
                 own.package,
                 condensed(&hcas)
             );
@@ -71,15 +71,14 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
             Finding::warning(Id::LibraryOnTcp, message).about_ports(own.ports.clone()).with_fix(fix)
         }
         Remark::OnTcp(variable) => {
-            let what =
-                "UCX, and NIXL and MPI on it, go over TCP alone, although RDMA is usable here.".to_owned();
+            let what = "UCX, and NIXL and MPI on it, use only TCP, although RDMA is usable here.".to_owned();
             let excludes = decided.user.get(TRANSPORTS).is_some_and(|set| set.value.starts_with('^'));
             let fix = match *variable {
                 TRANSPORTS if excludes => {
-                    format!("Remove {TRANSPORTS}. If it is meant for MPI alone, set it for MPI alone.")
+                    format!("Remove {TRANSPORTS}. If it is meant only for MPI, set it only for MPI.")
                 }
                 TRANSPORTS => format!(
-                    "Remove {TRANSPORTS}, or add rc to it. If it is meant for MPI alone, set it for MPI alone."
+                    "Remove {TRANSPORTS}, or add rc to it. If it is meant only for MPI, set it only for MPI."
                 ),
                 _ => with_tcp(),
             };
@@ -89,7 +88,7 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
             let set: Vec<String> = variables.iter().map(|variable| shown(decided, variable)).collect();
             let leave = if set.len() == 1 { "it leaves" } else { "together they leave" };
             let message = format!(
-                "{}: {leave} UCX no network, so a process reaches processes of its own node alone.",
+                "{}: {leave} UCX no network, so a process reaches only processes on its own node.",
                 set.join(" and ")
             );
             // For a job of one node that is as good as any.
@@ -99,23 +98,23 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
                 .with_fix(format!("Remove {}.", variables.join(" and ")))
         }
         Remark::WithoutDatagrams => {
-            let what = "UCX is left with RC, which makes no connection without UD or TCP; NIXL ends with an error of its backend.";
+            let what = "UCX is left with RC, which makes no connection without UD or TCP; NIXL fails with a backend error.";
             warning(Id::LibraryValue, TRANSPORTS, what.to_owned())
                 .with_fix("Write rc for rc_mlx5 and rc_verbs: it stands for both, and for the UD that they connect with.")
         }
         Remark::WithoutTcp(driver) => {
             let what = format!(
-                "the list has no interface, so UCX has no TCP. A process then reaches itself over UD, which not every HCA has ({driver}); where it does not, NIXL ends with an error of its backend."
+                "the list has no interface, so UCX has no TCP. A process then reaches itself over UD, which not every HCA has ({driver}); where it does not, NIXL fails with a backend error."
             );
             warning(Id::LibraryDevices, DEVICES, what).with_fix(with_tcp())
         }
         Remark::NoDevice => {
-            let what = "no device of the list is here, so UCX has no network at all.".to_owned();
+            let what = "no device of the list exists here, so UCX has no network at all.".to_owned();
             warning(Id::LibraryDevices, DEVICES, what).with_fix(with_tcp())
         }
         Remark::WithoutPort { entries, ports } => {
             let what = format!(
-                "UCX knows no device called {}: before release 1.21, the number of the port belongs to the name.",
+                "UCX knows no device named {}: before release 1.21, the number of the port belongs to the name.",
                 entries.join(", ")
             );
             let fix = format!("Write {} for {}.", ports.join(","), entries.join(","));
@@ -127,45 +126,73 @@ pub fn finding(decided: &Decided, remark: &Remark) -> Finding {
         }
         Remark::Sign(sign) => {
             let what = format!(
-                "UCX takes exact names, and \"{sign}\" for a part of the first one, so no device of the list is found."
+                "UCX accepts exact names, and takes \"{sign}\" as part of the first one, so it finds no device of the list."
             );
             warning(Id::LibraryDevices, DEVICES, what).with_fix(with_tcp())
         }
-        Remark::UnknownTransports(words) => {
-            let what = format!("UCX knows no transport {}, and goes without.", words.join(", "));
-            warning(Id::LibraryValue, TRANSPORTS, what).with_fix("Write names that `ucx_info -d` lists, or aliases such as rc, ud, sm, tcp, cuda; in lower case.")
+        Remark::UnknownTransports { words, meant } => {
+            let what = format!("UCX knows no transport {}, and continues without.", words.join(", "));
+            let fix = match meant {
+                Some(meant) => format!("Write {TRANSPORTS}={meant}."),
+                None => "Write names that `ucx_info -d` lists, or aliases such as rc, ud, sm, tcp, cuda; in lower case.".to_owned(),
+            };
+            warning(Id::LibraryValue, TRANSPORTS, what).with_fix(fix)
         }
-        Remark::Transports(why) => {
+        Remark::Transports { why, meant } => {
             let what = match why {
-                Unreadable::Empty => "it names no transport, and UCX ends with an error.",
-                Unreadable::AllAndMore => {
-                    "UCX takes \"all\" only as the one word of the list, and ends with an error here."
+                TlsError::Empty => "it names no transport, and UCX fails.",
+                TlsError::AllAndMore => {
+                    "UCX accepts \"all\" only as the single word of the list, and fails here."
+                }
+                TlsError::NoneKnown => {
+                    "UCX knows none of these transports, and fails: \"no usable transports/devices\". It takes names in lower case, with commas between them."
                 }
             };
-            warning(Id::LibraryValue, TRANSPORTS, what.to_owned())
-                .with_fix(format!("Remove {TRANSPORTS}, and UCX chooses among all transports."))
+            let fix = match meant {
+                Some(meant) if *why == TlsError::NoneKnown => format!("Write {TRANSPORTS}={meant}."),
+                _ => format!("Remove {TRANSPORTS}, and UCX then chooses among all transports."),
+            };
+            warning(Id::LibraryValue, TRANSPORTS, what.to_owned()).with_fix(fix)
+        }
+        Remark::WithoutVerbs(variable) => {
+            let then = match *variable {
+                TRANSPORTS => "fails: \"no usable transports/devices\"",
+                _ => "has no network at all",
+            };
+            let what = format!(
+                "UCX lacks its module for HCAs here (libuct_ib.so in the directory ucx beside it), so it {then}."
+            );
+            let fix =
+                format!("Install a UCX with InfiniBand support, or remove {variable}: UCX then uses TCP.");
+            warning(Id::LibraryDevices, variable, what).with_fix(fix)
+        }
+        Remark::TcpAlone => {
+            let message = "UCX lacks its module for HCAs here (libuct_ib.so in the directory ucx beside it), so UCX, and NIXL and MPI on it, use only TCP.";
+            Finding::info(Id::LibraryOnTcp, message)
+                .with_fix("Install a UCX with InfiniBand support, if the job moves its data over UCX.")
+        }
+        Remark::NoneOfTheJob(ports) => {
+            let what = format!("UCX will use only {}, which the job skips.", condensed(ports));
+            warning(Id::LibraryDevices, DEVICES, what).about_ports(ports).with_fix(with_tcp())
         }
         Remark::NoSuchValue { variable, takes } => {
-            let what = format!("UCX takes {takes}, and ends with an error on anything else.");
+            let what = format!("UCX accepts {takes} and fails on anything else.");
             let fix = match *variable {
-                GID_INDEX => format!("Remove {GID_INDEX}, and rdma-init fills it in where it is needed."),
+                GID_INDEX => format!("Remove {GID_INDEX}, and rdma-init fills it in if it is needed."),
                 _ => format!("Write {takes}, or remove {variable}."),
             };
             warning(Id::LibraryValue, variable, what).with_fix(fix)
         }
         Remark::NoSubnet(entry) => {
-            let what = format!(
-                "\"{entry}\" is no subnet, such as 10.0.0.0/24 or fd00::/64, and UCX ends with an error."
-            );
+            let what = format!("\"{entry}\" is not a subnet such as 10.0.0.0/24 or fd00::/64, so UCX fails.");
             warning(Id::LibraryValue, SUBNETS, what).with_fix(without_subnets())
         }
         Remark::NoGidLeft(port) => {
-            let what = format!("these subnets leave {port} no GID, and UCX ends with an error.");
+            let what = format!("no GID of {port} is in these subnets, so UCX fails.");
             warning(Id::LibraryGid, SUBNETS, what).about_ports([port]).with_fix(without_subnets())
         }
         Remark::IndexAndSubnets => {
-            let what =
-                format!("{} is set as well, and UCX ends with an error at both.", shown(decided, GID_INDEX));
+            let what = format!("{} is also set, and UCX fails if both are.", shown(decided, GID_INDEX));
             warning(Id::LibraryValue, SUBNETS, what)
                 .about_variables([GID_INDEX])
                 .with_fix("Remove both, and rdma-init fills in what is right here.")

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use super::{is_link_local, is_of_one};
 use crate::facts::net::Net;
 use crate::facts::route::Route;
-use crate::facts::rule::{Action, Family, Rule};
+use crate::facts::rule::{Family, RoutingRule, RuleEffect};
 
 /// Where the kernel sends what comes from a GID: it resolves the other end's address with
 /// the GID's address as the source, and its interface (`addr_resolve` in
@@ -27,7 +27,7 @@ pub enum Way {
 }
 
 /// The way from an address of an interface to other nodes, without knowing their addresses.
-/// `None` where the routing rules are not known.
+/// `None` if the routing rules are not known.
 pub fn way(net: &Net, address: IpAddr, interface: &str) -> Option<Way> {
     let tables = tables(net.rules.as_ref()?, address, interface);
     let is_own = |destination: &IpNet| {
@@ -56,16 +56,16 @@ pub fn way(net: &Net, address: IpAddr, interface: &str) -> Option<Way> {
 }
 
 /// The tables that may be asked; `None` among them stands for any.
-fn tables(rules: &[Rule], address: IpAddr, interface: &str) -> Vec<Option<u32>> {
+fn tables(rules: &[RoutingRule], address: IpAddr, interface: &str) -> Vec<Option<u32>> {
     let of_family = || rules.iter().filter(|rule| rule.family == Family::of(&address));
     // Which rules a goto skips is not known here.
-    let jumps = of_family().any(|rule| rule.action == Action::Goto);
+    let jumps = of_family().any(|rule| rule.action == RuleEffect::Goto);
     let mut tables = Vec::new();
     for rule in of_family() {
         match fits(rule, address, interface) {
             Fit::No => {}
             Fit::Yes if rule.action.ends() && !jumps => break,
-            Fit::Yes | Fit::Maybe if rule.action == Action::Lookup => tables.push(rule.table),
+            Fit::Yes | Fit::Maybe if rule.action == RuleEffect::Lookup => tables.push(rule.table),
             Fit::Yes | Fit::Maybe => {}
         }
     }
@@ -81,7 +81,7 @@ enum Fit {
 
 /// Whether a rule is for what is resolved from this address of this interface, without a
 /// mark, and for packets that this host makes.
-fn fits(rule: &Rule, address: IpAddr, interface: &str) -> Fit {
+fn fits(rule: &RoutingRule, address: IpAddr, interface: &str) -> Fit {
     let may = rule.from.is_none_or(|from| from.contains(&address))
         && rule.iif.as_ref().is_none_or(|iif| iif == "lo")
         && rule.oif.as_ref().is_none_or(|oif| oif == interface)
@@ -110,16 +110,16 @@ mod tests {
         }
     }
 
-    fn rule(table: u32) -> Rule {
-        Rule { family: Family::Inet6, table: Some(table), ..Rule::default() }
+    fn rule(table: u32) -> RoutingRule {
+        RoutingRule { family: Family::Inet6, table: Some(table), ..RoutingRule::default() }
     }
 
-    fn from(address: &str, table: u32) -> Rule {
-        Rule { from: Some(address.parse().unwrap()), ..rule(table) }
+    fn from(address: &str, table: u32) -> RoutingRule {
+        RoutingRule { from: Some(address.parse().unwrap()), ..rule(table) }
     }
 
     /// Where fd00:33::9 on eth1 leads to.
-    fn found(routes: &[Route], rules: Vec<Rule>) -> Way {
+    fn found(routes: &[Route], rules: Vec<RoutingRule>) -> Way {
         let address: IpNet = "fd00:33::9/128".parse().unwrap();
         let interface = Interface { name: "eth1".into(), addresses: vec![address], ..Interface::default() };
         let own = route("eth1", "fd00:33::9/128", 254);
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(found(&table, vec![from("fd00:33::9/128", 100), rule(254)]), Way::Out);
         assert_eq!(found(&table, vec![from("fd00:33::/32", 100), rule(254)]), Way::Out);
         assert_eq!(found(&table, vec![from("fd00:33::8/128", 100), rule(254)]), Way::Nowhere);
-        let with = |change: fn(&mut Rule)| {
+        let with = |change: fn(&mut RoutingRule)| {
             let mut rule = rule(100);
             change(&mut rule);
             found(&table, vec![rule])
@@ -158,10 +158,10 @@ mod tests {
     #[test]
     fn a_rule_that_ends_the_search_ends_it() {
         let table = [route("eth1", "::/0", 254)];
-        let ends = Rule { action: Action::Unreachable, table: None, ..from("fd00:33::9/128", 0) };
+        let ends = RoutingRule { action: RuleEffect::Unreachable, table: None, ..from("fd00:33::9/128", 0) };
         assert_eq!(found(&table, vec![ends.clone(), rule(254)]), Way::Nowhere);
         assert_eq!(found(&table, vec![rule(254), ends.clone()]), Way::Out);
-        let jump = Rule { action: Action::Goto, table: None, ..rule(0) };
+        let jump = RoutingRule { action: RuleEffect::Goto, table: None, ..rule(0) };
         assert_eq!(found(&table, vec![jump, ends, rule(254)]), Way::Out);
     }
 

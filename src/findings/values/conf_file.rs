@@ -6,7 +6,7 @@ use crate::facts::settings::{ConfLine, UserSetting};
 use crate::finding::{Finding, Id, Source};
 use crate::libraries::nccl::version::REWROTE_PARSERS;
 
-pub fn findings(subject: &Subject) -> Vec<Finding> {
+pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     let lines = subject
         .facts
         .conf_lines
@@ -44,16 +44,16 @@ fn of_line(line: &ConfLine) -> Finding {
     let why = if !line.text.contains('=') {
         "the line has no =, so it sets nothing"
     } else if key.trim_start().starts_with("export") {
-        "NCCL takes export as part of the name, so the line sets a variable that nobody reads"
+        "NCCL takes export as part of the name, so the line sets a variable that no program reads"
     } else if key != key.trim() {
-        "NCCL takes the spaces as part of the name, so the line sets a variable that nobody reads"
+        "NCCL takes the spaces as part of the name, so the line sets a variable that no program reads"
     } else {
         "NCCL reads no variable with the name before the ="
     };
     let is_meant = |word: &&str| word.starts_with("NCCL_") && is_variable_name(word);
     Finding::warning(Id::ConfLine, format!("{}: {:?}: {why}.", line.origin, line.text))
         .about_variables(key.split_whitespace().find(is_meant))
-        .with_fix("Write NAME=VALUE, with nothing before, between or after.")
+        .with_fix("Write NAME=VALUE, with no space, quote or comment.")
 }
 
 /// Quotes, spaces or a comment that NCCL takes as part of a value.
@@ -63,7 +63,7 @@ fn of_value(setting: &UserSetting) -> Option<Finding> {
     Some(
         Finding::warning(Id::ConfLine, format!("{}: {}={value:?}: {why}.", setting.origin, setting.variable))
             .about_variables([&setting.variable])
-            .with_fix("Write NAME=VALUE, with nothing before, between or after."),
+            .with_fix("Write NAME=VALUE, with no space, quote or comment."),
     )
 }
 
@@ -98,12 +98,12 @@ fn of_windows(subject: &Subject) -> Vec<Finding> {
     };
     let finding = |(file, names): &(&str, Vec<&str>)| {
         let message = format!(
-            "{file}: the lines of this file end as on Windows, and {who} keeps the carriage return in the value of {}.",
+            "{file}: this file has Windows line endings, and {who} keeps the carriage return in the value of {}.",
             names.join(", ")
         );
         Finding::warning(Id::ConfLine, message)
             .about_variables(names.iter().copied())
-            .with_fix(format!("Give the file the line ends of Unix: sed -i 's/\\r$//' {file}"))
+            .with_fix(format!("Convert the file to Unix line endings: sed -i 's/\\r$//' {file}"))
     };
     files.iter().map(finding).collect()
 }
@@ -118,6 +118,6 @@ fn has_return(setting: &UserSetting) -> bool {
 
 /// Whether a finding about the line explains the odd value, so that no other lint has to report
 /// it.
-pub fn is_cause(setting: &UserSetting) -> bool {
+pub(super) fn is_cause(setting: &UserSetting) -> bool {
     has_return(setting) || rest(setting).is_some()
 }

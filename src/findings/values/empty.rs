@@ -6,13 +6,13 @@ use crate::finding::{Finding, Id};
 use crate::libraries::nccl::version::LISTS_PLUGINS;
 use crate::plan::Fabric;
 
-pub fn findings(subject: &Subject) -> Vec<Finding> {
+pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     let is_empty = |variable: &str| subject.user.get(variable).filter(|setting| setting.value.is_empty());
     let mut findings = Vec::new();
     // NCCL looks for a network of this name (`src/init.cc`, `envConfigOverride`).
     if let Some(setting) = is_empty("NCCL_NET") {
         let message = format!(
-            "NCCL_NET is set and empty ({}): {} looks for a network without a name, and ends with an error.",
+            "NCCL_NET is set but empty ({}): {} looks for a network with an empty name, and fails.",
             setting.origin,
             subject.nccl()
         );
@@ -25,7 +25,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     // NCCL tries to open the file without a name (`ncclTopoGetXmlGraphFromFile`).
     if let Some(setting) = is_empty("NCCL_GRAPH_FILE") {
         let message = format!(
-            "NCCL_GRAPH_FILE is set and empty ({}): {} looks for a file without a name, and ends with an error.",
+            "NCCL_GRAPH_FILE is set but empty ({}): {} looks for a file with an empty name, and fails.",
             setting.origin,
             subject.nccl()
         );
@@ -35,12 +35,12 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
                 .with_fix("Remove NCCL_GRAPH_FILE."),
         );
     }
-    // Where the devices need a plugin, `plugin` reports an error.
+    // If the devices need a plugin, `plugin` reports an error.
     let is_needed = matches!(subject.plan.fabric, Fabric::Plugin(_));
     let no_plugin = is_empty("NCCL_NET_PLUGIN").filter(|_| subject.version() >= LISTS_PLUGINS && !is_needed);
     if let Some(setting) = no_plugin {
         let message = format!(
-            "NCCL_NET_PLUGIN is set and empty ({}): {} then loads no net plugin, not even the default one.",
+            "NCCL_NET_PLUGIN is set but empty ({}): {} then loads no net plugin, not even the default one.",
             setting.origin,
             subject.nccl()
         );

@@ -4,7 +4,7 @@ use super::{Subject, conf_file, shown};
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::gid;
 
-pub fn findings(subject: &Subject) -> Vec<Finding> {
+pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     let of_sockets = subject.user.get("NCCL_SOCKET_FAMILY").filter(|setting| !setting.value.is_empty());
     [of_sockets, subject.of_verbs(gid::FAMILY)]
         .into_iter()
@@ -15,7 +15,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
             Finding::warning(
                 Id::AddressFamily,
                 format!(
-                    "{} is ignored by NCCL, which knows AF_INET and AF_INET6 only, in capitals.",
+                    "{} is ignored by NCCL, which knows only AF_INET and AF_INET6, in capitals.",
                     shown(setting)
                 ),
             )

@@ -5,7 +5,7 @@ use crate::facts::named_files::VARIABLES;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 
-pub fn findings(subject: &Subject) -> Vec<Finding> {
+pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     let set = VARIABLES.iter().filter_map(|variable| subject.user.get(variable));
     set.filter(|setting| !setting.value.is_empty() && !conf_file::is_cause(setting))
         .filter_map(|setting| missing(subject, setting))
@@ -13,25 +13,25 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
 }
 
 fn missing(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
-    let error = subject.facts.named_files.iter().find(|file| file.path == setting.value)?.error.as_ref()?;
+    let file = subject.facts.named_files.iter().find(|file| file.path == setting.value)?;
+    let error = file.error.as_ref()?;
     let what = format!("{}: the file cannot be opened: {error}.", shown(setting));
-    let remedy = match error.starts_with("ENOENT") {
+    let remedy = match file.is_missing() {
         true => "Mount the file into the container, write its whole path (~ is not expanded)",
         false => "Let the job's user read the file",
     };
     let fix = format!("{remedy}, or remove {}.", setting.variable);
     let finding = match setting.variable.as_str() {
         // `ncclTopoGetXmlGraphFromFile` gives ncclSystemError.
-        "NCCL_GRAPH_FILE" => {
-            Finding::error(Id::MissingFile, format!("{what} {} will end with an error.", subject.nccl()))
-        }
+        "NCCL_GRAPH_FILE" => Finding::error(Id::MissingFile, format!("{what} {} will fail.", subject.nccl())),
         "NCCL_TOPO_FILE" => Finding::warning(
             Id::MissingFile,
-            format!("{what} {} will go on with the topology that it sees by itself.", subject.nccl()),
+            format!("{what} {} will continue with the topology that it detects.", subject.nccl()),
         ),
-        _ => {
-            Finding::warning(Id::MissingFile, format!("{what} The tuner plugin that reads it will miss it."))
-        }
+        _ => Finding::warning(
+            Id::MissingFile,
+            format!("{what} The tuner plugin that reads it will not find it."),
+        ),
     };
     Some(finding.about_variables([&setting.variable]).with_fix(fix))
 }

@@ -1,22 +1,20 @@
-//! The GID that NCCL will take, where a variable of the user's decides on it.
+//! The GID that NCCL will take, if a variable of the user's decides on it.
 
 use super::{Subject, shown};
 use crate::fabric::own_slots;
-use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::{LinkLayer, Port};
 use crate::facts::settings::UserSetting;
-use crate::finding::{Finding, Id, Severity};
+use crate::finding::{Finding, Id, Severity, Source};
+use crate::findings::gid::GIVE_ADDRESSES;
+use crate::findings::slots::{self, LARGEST, Slots};
 use crate::libraries::nccl::gid::{BadRange, FAMILY, Family, INDEX, RANGE, Range};
 use crate::libraries::nccl::number::integer;
-use crate::libraries::nccl::predict::{GidUse, Transport};
+use crate::libraries::nccl::predict::Transport;
 use crate::libraries::nccl::version::{CHECKS_RANGE, READS_GIDS_FIRST, SEARCHES_GIDS};
 use crate::plan::PortVerdict;
 use crate::text::condensed;
 
-/// A queue pair keeps eight bits of the index (`ibv_global_route`).
-const LARGEST: i64 = 255;
-
-pub fn findings(subject: &Subject) -> Vec<Finding> {
+pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(range(subject));
     findings.extend(too_large(subject));
@@ -96,7 +94,7 @@ fn too_large(subject: &Subject) -> Option<Finding> {
         Finding::error(
             Id::GidIndex,
             format!(
-                "{} is out of range: a queue pair keeps only eight bits of it, and would take slot {}.",
+                "{} is out of range: a queue pair keeps only eight bits of it, and would use index {}.",
                 shown(setting),
                 index & LARGEST
             ),
@@ -108,7 +106,7 @@ fn too_large(subject: &Subject) -> Option<Finding> {
 
 /// Slots that do not hold a GID of this container.
 fn wrong(subject: &Subject) -> Option<Finding> {
-    // Where the plan decides on the GID, it has made its own findings.
+    // If the plan decides on the GID, it has made its own findings.
     let setting = subject.user.gid().filter(|_| subject.user.ib_disabled().is_none())?;
     let transport = &subject.prediction()?.transport;
     let ports = match transport.ports() {
@@ -116,31 +114,11 @@ fn wrong(subject: &Subject) -> Option<Finding> {
         None if matches!(transport, Transport::Sockets { .. }) => return beyond(subject, setting),
         None => return None,
     };
-    let mut fails = None;
-    let mut wrong: Vec<(Wrong, Vec<&str>)> = Vec::new();
-    let mut ports_of_wrong = Vec::new();
-    for used in ports {
-        let what = match (&used.gid, find(subject, &used.hca, used.port)) {
-            (Some(GidUse::Fails(why)), _) => {
-                fails.get_or_insert(why);
-                continue;
-            }
-            // `too_large` reports a larger index.
-            (Some(GidUse::Slot { index, gid }), Some(port)) if *index <= LARGEST => {
-                what_is_wrong(subject, port, *index, gid.as_ref())
-            }
-            _ => None,
-        };
-        let Some(what) = what else { continue };
-        ports_of_wrong.push(used.name());
-        match wrong.iter_mut().find(|(known, _)| *known == what) {
-            Some((_, names)) => names.push(&used.hca),
-            None => wrong.push((what, vec![&used.hca])),
-        }
+    let Slots { fails, wrong, is_dead, ports: ports_of_wrong } = slots::of(subject.facts, ports);
+    // What rdma-init has set itself was right then (`gid_changed`).
+    if setting.origin == Source::AtStart && !wrong.is_empty() {
+        return None;
     }
-    let is_dead = wrong.iter().any(|(wrong, _)| wrong.severity == Severity::Error);
-    let wrong: Vec<String> =
-        wrong.iter().map(|(wrong, names)| format!("on {}, {}", condensed(names), wrong.what)).collect();
     if let Some(why) = fails {
         // `range` has reported a value that makes NCCL crash.
         if range(subject).is_some_and(|finding| finding.severity == Severity::Error) {
@@ -154,7 +132,7 @@ fn wrong(subject: &Subject) -> Option<Finding> {
         return None;
     }
     let is_index = setting.variable == INDEX;
-    let leads = if is_index { "is wrong here" } else { "does not lead NCCL to the right GID" };
+    let leads = if is_index { "is wrong here" } else { "does not make NCCL find the right GID" };
     let finding =
         Finding::warning(Id::GidIndex, format!("{} {leads}: {}.", shown(setting), wrong.join("; ")));
     let severity = if is_dead { Severity::Error } else { Severity::Warning };
@@ -172,13 +150,13 @@ fn searches_since(subject: &Subject) -> Option<Finding> {
         return None;
     }
     let message = format!(
-        "{}: NCCL 2.21 and later then search for the right slot, but an earlier NCCL takes it as the number of a slot, which does not exist, so RoCE will not connect. No NCCL was found in the image, so its release is not known.",
+        "{}: NCCL 2.21 and later then search for the right index, but an earlier NCCL takes it as an index, which does not exist, so RoCE will not connect. No NCCL was found in the image, so its release is unknown.",
         shown(setting)
     );
     Some(Finding::info(Id::GidIndex, message).about_variables([INDEX]).with_fix(fix(subject, setting)))
 }
 
-/// What helps where the user's own decision leads to a wrong GID.
+/// What helps if the user's own decision leads to a wrong GID.
 fn fix(subject: &Subject, setting: &UserSetting) -> String {
     let is_there = |used: &PortVerdict| {
         let port = find(subject, &used.hca, used.port);
@@ -187,9 +165,9 @@ fn fix(subject: &Subject, setting: &UserSetting) -> String {
     let mut roce =
         subject.plan.ports.iter().filter(|used| used.used && used.link_layer == LinkLayer::Ethernet);
     match roce.any(is_there) {
-        true => format!("Remove {}, and the right index is filled in.", setting.variable),
-        // The plan gives the same advice where the user sets nothing.
-        false => "Give the container an address on each RoCE interface (the network plugin's annotation for RDMA), or use the host's network; no slot here is right.".to_owned(),
+        true => format!("Remove {}, and the right index is used.", setting.variable),
+        // The plan gives the same advice if the user sets nothing.
+        false => format!("{GIVE_ADDRESSES}; no index here is right."),
     }
 }
 
@@ -208,7 +186,7 @@ fn beyond(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
         return None;
     }
     let message = format!(
-        "{}: there is no slot {index} on {}, and {} gives up on all HCAs then: the job will run on TCP.",
+        "{}: there is no GID index {index} on {}, and {} then gives up on all HCAs: the job will run on TCP.",
         shown(setting),
         condensed(&names),
         subject.nccl()
@@ -220,38 +198,4 @@ fn beyond(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
 
 fn find<'a>(subject: &Subject<'a>, hca: &str, port: u32) -> Option<&'a Port> {
     Some(subject.facts.port(hca, port)?.1)
-}
-
-/// What is wrong with the slot of a port.
-#[derive(PartialEq)]
-struct Wrong {
-    what: String,
-    /// An error where nothing can be reached with it.
-    severity: Severity,
-}
-
-fn what_is_wrong(subject: &Subject, port: &Port, index: i64, gid: Option<&Gid>) -> Option<Wrong> {
-    let right = own_slots(subject.facts, port);
-    if right.iter().any(|gid| i64::from(gid.index) == index) {
-        return None;
-    }
-    let near = |what: &str| {
-        let what = format!("is {what}, and reaches no further than its own Ethernet segment");
-        (what, Severity::Warning)
-    };
-    let dead = |what: String| (format!("{what}, so RoCE will not connect"), Severity::Error);
-    let (there, severity) = match gid {
-        // NCCL 2.21 and later search for the slot, so that they never have a negative index
-        // here.
-        None if index < 0 => dead("does not exist, and NCCL before 2.21 does not search for one".to_owned()),
-        None if index >= port.gids.size.into() => {
-            dead(format!("is beyond the end of the table ({} slots)", port.gids.size))
-        }
-        None => dead("is empty".to_owned()),
-        Some(gid) if gid.is_link_local() => near("link-local"),
-        Some(gid) if gid.kind == GidType::IbOrRoceV1 => near("RoCE v1"),
-        Some(gid) => dead(format!("has {}, which is not an address of this container", gid.address())),
-    };
-    let instead = right.first().map(|gid| format!(" (slot {} is right)", gid.index)).unwrap_or_default();
-    Some(Wrong { what: format!("slot {index} {there}{instead}"), severity })
 }

@@ -1,15 +1,17 @@
 //! `NCCL_IB_HCA`.
 
+use super::interfaces::of_user as interfaces_of_user;
 use super::{Subject, conf_file, lists, shown};
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::devices::visible;
+use crate::libraries::nccl::interfaces;
 use crate::libraries::nccl::list::{Entry, Pattern};
 use crate::libraries::nccl::version::TAKES_32_HCAS;
 use crate::plan::{Fabric, PortVerdict};
 use crate::text::{condensed, counted};
 
-pub fn findings(subject: &Subject) -> Vec<Finding> {
+pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     // With any other fabric NCCL does not read it.
     if !matches!(subject.plan.fabric, Fabric::Verbs | Fabric::None(_)) || subject.user.ib_disabled().is_some()
     {
@@ -52,12 +54,12 @@ fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let left_idle: Vec<&PortVerdict> = ports.iter().filter(|port| port.left_idle).collect();
     let idle: Vec<&str> = left_idle.iter().map(|port| port.hca.as_str()).collect();
     let used = ports.iter().filter(|port| port.used).count();
-    // Where the list leaves no HCA, `no-hca-selected` says so.
+    // If the list leaves no HCA, `no-hca-selected` says so.
     if idle.is_empty() || used == 0 {
         return None;
     }
     let gpus = subject.facts.gpu.count.filter(|count| *count > 0).map(|count| count as usize);
-    // Where each GPU has its own, the others may be for storage.
+    // If each GPU has its own, the others may be for storage.
     if gpus.is_some_and(|gpus| used >= gpus) {
         return None;
     }
@@ -72,11 +74,18 @@ fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
     let fix = "Remove NCCL_IB_HCA, and all of them are filled in; or leave it, if the others are for something else.";
     let finding = match gpus {
         Some(_) => Finding::warning(Id::IdleHcas, message).with_fix(fix),
-        // Without the number of GPUs, nobody knows whether these are too few.
+        // Without the number of GPUs, it is unknown whether these are too few.
         None => Finding::info(Id::IdleHcas, message),
     };
     let names = left_idle.iter().map(|port| port.full_name());
     Some(finding.about_variables([&setting.variable]).about_ports(names))
+}
+
+/// Whether NCCL ends before it looks for HCAs.
+fn ends_at_bootstrap(subject: &Subject) -> bool {
+    let net = &subject.facts.net;
+    !net.interfaces.is_empty()
+        && interfaces::first(net, interfaces_of_user(subject), subject.version()).is_err()
 }
 
 /// Names in the list that no HCA here has.
@@ -93,11 +102,12 @@ fn stale(subject: &Subject, pattern: &Pattern) -> Option<Finding> {
         return None;
     }
     let here: Vec<&str> = rdma.iter().map(|hca| hca.name.as_str()).collect();
-    let here = if here.is_empty() { "no HCA".to_owned() } else { here.join(", ") };
+    let here = if here.is_empty() { "no HCA".to_owned() } else { condensed(&here) };
     let consequence = match (pattern.exclude, pattern.entries.len() > missing.len()) {
         (true, _) => "so this excludes nothing",
-        (false, true) => "NCCL goes without them",
-        (false, false) => "NCCL finds none and falls back to TCP without a word",
+        (false, true) => "NCCL runs without them",
+        (false, false) if ends_at_bootstrap(subject) => "NCCL would find none",
+        (false, false) => "NCCL finds none and silently falls back to TCP",
     };
     let fix = match (pattern.exclude, rdma.is_empty()) {
         (true, _) => "Correct the names in NCCL_IB_HCA.",
@@ -110,7 +120,7 @@ fn stale(subject: &Subject, pattern: &Pattern) -> Option<Finding> {
             format!(
                 "{} names {}, which this container does not have (it has {here}); {consequence}.",
                 shown(setting),
-                missing.join(", ")
+                condensed(&missing)
             ),
         )
         .about_variables([&setting.variable])

@@ -12,11 +12,12 @@ use crate::libraries::nccl::list::Pattern;
 use crate::libraries::nccl::predict::Bootstrap;
 use crate::libraries::nccl::version::REWROTE_PARSERS;
 use crate::plan::{Fabric, PortVerdict, words};
+use crate::text::condensed;
 
 const VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 const COMM_ID: &str = "NCCL_COMM_ID";
 
-pub fn findings(subject: &Subject) -> Vec<Finding> {
+pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     let mut findings = Vec::new();
     if subject.facts.net.interfaces.is_empty() {
         return findings;
@@ -63,10 +64,10 @@ fn of_list(subject: &Subject, setting: &UserSetting) -> Vec<Finding> {
         };
         let down: Vec<&str> = interfaces.iter().filter(is_down).map(|i| i.name.as_str()).collect();
         let why = match down.is_empty() {
-            true => format!("those with an address are {}", with_address.join(", ")),
+            true => format!("those with an address are {}", condensed(&with_address)),
             false => format!(
                 "{} {} not UP and RUNNING",
-                down.join(", "),
+                condensed(&down),
                 if down.len() == 1 { "is" } else { "are" }
             ),
         };
@@ -74,7 +75,7 @@ fn of_list(subject: &Subject, setting: &UserSetting) -> Vec<Finding> {
             Finding::error(
                 Id::StaleInterface,
                 format!(
-                    "{} matches no interface that {} takes ({why}); NCCL will end with \"no socket interface found\".",
+                    "{} matches no interface that {} takes ({why}); NCCL will fail with \"no socket interface found\".",
                     shown(setting),
                     subject.nccl(),
                 ),
@@ -87,7 +88,7 @@ fn of_list(subject: &Subject, setting: &UserSetting) -> Vec<Finding> {
     findings
 }
 
-fn of_user<'a>(subject: &'a Subject) -> impl Fn(&str) -> Option<&'a str> {
+pub(super) fn of_user<'a>(subject: &'a Subject) -> impl Fn(&str) -> Option<&'a str> {
     |name| subject.user.get(name).map(|setting| setting.value.as_str())
 }
 
@@ -107,7 +108,7 @@ fn comm_id(subject: &Subject) -> Option<Finding> {
             let instead =
                 right.as_ref().map(|right| format!(", not on {} {}", right.interface, right.address));
             let what = format!(
-                "{} wrongly takes an interface outside the subnet of this address (fixed in {}.{}), and its processes will meet on {} {}{}",
+                "{} wrongly takes an interface outside the subnet of this address (fixed in {}.{}), and it will bootstrap on {} {}{}",
                 subject.nccl(),
                 REWROTE_PARSERS.major,
                 REWROTE_PARSERS.minor,
@@ -123,14 +124,14 @@ fn comm_id(subject: &Subject) -> Option<Finding> {
                 Failure::BadCommId => "it is not an address with a port",
                 _ => "no interface is in the subnet of this address",
             };
-            (format!("{why}, and {} will end with \"{message}\"", subject.nccl()), Vec::new())
+            (format!("{why}, and {} will fail with \"{message}\"", subject.nccl()), Vec::new())
         }
     };
     Some(
         Finding::error(Id::CommId, format!("{}: {what}.", shown(setting)))
             .about_variables([COMM_ID])
             .about_interfaces(interfaces)
-            .with_fix("Remove NCCL_COMM_ID; torchrun and MPI tell the processes of each other without it."),
+            .with_fix("Remove NCCL_COMM_ID; torchrun and MPI do not need it."),
     )
 }
 
@@ -155,18 +156,18 @@ fn unreachable(subject: &Subject) -> Option<Finding> {
     let decided_by = |variable: &str| subject.user.get(variable).filter(|setting| setting.value.len() > 1);
     let by = decided_by(COMM_ID).or_else(|| decided_by(VARIABLE));
     let who = match by {
-        Some(setting) => format!("Because of {}, NCCL's processes", shown(setting)),
-        None => "NCCL's processes".to_owned(),
+        Some(setting) => format!("Because of {}, NCCL", shown(setting)),
+        None => "NCCL".to_owned(),
     };
     let fix = match by {
         Some(setting) if setting.variable == COMM_ID => format!("Remove {COMM_ID}."),
         Some(setting) if setting.value.starts_with('^') => format!(
-            "Set {VARIABLE} to the interface that the nodes reach each other through; ^ replaces NCCL's own exclusion of lo and docker."
+            "Set {VARIABLE} to the interface through which the nodes reach each other; ^ replaces NCCL's own exclusion of lo and docker."
         ),
-        _ => format!("Set {VARIABLE} to the interface that the nodes reach each other through."),
+        _ => format!("Set {VARIABLE} to the interface through which the nodes reach each other."),
     };
     let message = format!(
-        "{who} will meet on {} {}, {why}: a job of several nodes ends with \"Connection refused\" or a time-out.",
+        "{who} will bootstrap on {} {}, {why}: a job of several nodes fails with \"Connection refused\" or a timeout.",
         endpoint.interface, endpoint.address
     );
     let finding = Finding::warning(id, message).about_variables(by.map(|setting| &setting.variable));
@@ -188,7 +189,7 @@ fn on_a_rail(subject: &Subject) -> Option<Finding> {
     }
     let selects = if pattern.exclude { "does not exclude" } else { "selects" };
     let message = format!(
-        "With {}, NCCL's processes will meet on the first interface that the list {selects}: {} {}, the interface of the rail {}. Other nodes may not reach this node there; {} {}.",
+        "With {}, NCCL will bootstrap on the first interface that the list {selects}: {} {}, the interface of the rail {}. Other nodes may not reach this node there; {} {}.",
         shown(setting),
         endpoint.interface,
         endpoint.address,

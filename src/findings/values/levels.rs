@@ -7,7 +7,7 @@ use crate::libraries::nccl::level;
 /// What `ncclGetLevel` reads (`src/graph/paths.cc`).
 const VARIABLES: &[&str] = &["NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL"];
 
-pub fn findings(subject: &Subject) -> Vec<Finding> {
+pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     VARIABLES
         .iter()
         .filter_map(|variable| subject.user.get(variable))

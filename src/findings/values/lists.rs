@@ -7,7 +7,7 @@ use crate::libraries::nccl::list::{Entry, Pattern};
 use crate::text::condensed;
 
 /// Entries that hold spaces, semicolons or quotes beside names.
-pub fn separators(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
+pub(super) fn separators(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
     let odd: Vec<&Entry> =
         pattern.entries.iter().filter(|entry| entry.name.contains([';', ' ', '\t', '"', '\''])).collect();
     if odd.is_empty() {
@@ -33,14 +33,14 @@ pub fn separators(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
 }
 
 /// `^` and `=` in front of a later name, where NCCL takes them as part of the name.
-pub fn repeated_signs(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
+pub(super) fn repeated_signs(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
     let odd: Vec<&Entry> =
         pattern.entries.iter().filter(|entry| entry.name.starts_with(['^', '='])).collect();
     if odd.is_empty() {
         return None;
     }
     let message = format!(
-        "{}: the signs ^ and = count once, at the very start and in this order, and hold for the whole list. NCCL takes {} for a name, and finds no such device.",
+        "{}: the signs ^ and = are valid once, at the start and in this order, and apply to the whole list. NCCL takes {} as a name, and finds no such device.",
         shown(setting),
         quoted(odd)
     );
@@ -60,7 +60,7 @@ pub fn repeated_signs(pattern: &Pattern, setting: &UserSetting) -> Option<Findin
 }
 
 /// A name that is also a prefix of other names here.
-pub fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) -> Option<Finding> {
+pub(super) fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) -> Option<Finding> {
     if pattern.exact {
         return None;
     }
@@ -76,7 +76,7 @@ pub fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) -> Opti
             // Others that the list names as well are no surprise.
             others.iter().any(|other| !pattern.entries.iter().any(|entry| entry.name == *other))
         })
-        .map(|(entry, others)| format!("{} also means {}", entry.name, others.join(", ")))
+        .map(|(entry, others)| format!("{} also means {}", entry.name, condensed(&others)))
         .collect();
     if wide.is_empty() {
         return None;
@@ -92,13 +92,13 @@ pub fn prefixes(pattern: &Pattern, setting: &UserSetting, here: &[&str]) -> Opti
 }
 
 /// Entries after the last one that NCCL reads.
-pub fn dropped(pattern: &Pattern, setting: &UserSetting, nccl: &str, fix: &str) -> Option<Finding> {
+pub(super) fn dropped(pattern: &Pattern, setting: &UserSetting, nccl: &str, fix: &str) -> Option<Finding> {
     if pattern.dropped.is_empty() {
         return None;
     }
     let names: Vec<&str> = pattern.dropped.iter().map(|entry| entry.name.as_str()).collect();
     let message = format!(
-        "{} ({}) has {} names, and {nccl} reads the first {}; these do not count: {}.",
+        "{} ({}) has {} names, and {nccl} reads the first {}; NCCL ignores {}.",
         setting.variable,
         setting.origin,
         pattern.entries.len() + pattern.dropped.len(),

@@ -1,6 +1,8 @@
 //! What NCCL will really do with the user's own values, which are never changed.
 
 mod conf_file;
+mod costs;
+mod devices;
 mod empty;
 mod family;
 mod files;
@@ -13,6 +15,7 @@ mod names;
 mod network;
 mod numbers;
 mod plugin;
+mod plugins;
 mod switches;
 mod tuning;
 
@@ -22,6 +25,7 @@ use crate::finding::Finding;
 use crate::libraries::nccl::predict::Prediction;
 use crate::libraries::nccl::version::{self, NEWEST, Version};
 use crate::plan::{Fabric, Plan, User};
+use crate::profiles::Profile;
 use crate::text::shortened;
 
 /// What a lint looks at.
@@ -42,7 +46,7 @@ impl Subject<'_> {
         version::nccl(self.user.version())
     }
 
-    /// What the job's NCCL will do, or where the release is not known a new one.
+    /// What the job's NCCL will do, or if the release is not known a new one.
     fn prediction(&self) -> Option<&Prediction> {
         self.plan.forecasts.last().map(|forecast| &forecast.prediction)
     }
@@ -57,7 +61,7 @@ impl Subject<'_> {
     }
 }
 
-pub fn findings(facts: &Facts, user: &User, plan: &Plan) -> Vec<Finding> {
+pub(super) fn findings(facts: &Facts, user: &User, plan: &Plan, profile: &Profile) -> Vec<Finding> {
     let subject = Subject { facts, user, plan };
     let mut findings = Vec::new();
     findings.extend(hcas::findings(&subject));
@@ -68,8 +72,11 @@ pub fn findings(facts: &Facts, user: &User, plan: &Plan) -> Vec<Finding> {
     findings.extend(switches::findings(&subject));
     findings.extend(levels::findings(&subject));
     findings.extend(tuning::findings(&subject));
-    findings.extend(network::findings(&subject));
-    findings.extend(plugin::findings(&subject));
+    findings.extend(network::findings(&subject, profile));
+    findings.extend(plugin::findings(&subject, profile));
+    findings.extend(plugins::findings(&subject));
+    findings.extend(devices::findings(&subject));
+    findings.extend(costs::findings(&subject, profile));
     findings.extend(files::findings(&subject));
     findings.extend(empty::findings(&subject));
     findings.extend(names::findings(&subject));
@@ -77,6 +84,6 @@ pub fn findings(facts: &Facts, user: &User, plan: &Plan) -> Vec<Finding> {
     findings
 }
 
-pub fn shown(setting: &UserSetting) -> String {
+pub(super) fn shown(setting: &UserSetting) -> String {
     format!("{}={} ({})", setting.variable, shortened(&setting.value), setting.origin)
 }

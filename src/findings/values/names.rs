@@ -6,7 +6,7 @@ use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id};
 use crate::libraries::nccl::variables;
 use crate::libraries::nccl::version::KINDS;
-use crate::libraries::rccl;
+use crate::libraries::{known, of_variable, rccl};
 use crate::text::{condensed_to, shortened};
 
 /// Variables for programs other than NCCL: PyTorch, builds, plugins, images.
@@ -47,7 +47,7 @@ const SUCCESSORS: &[(&str, &str)] = &[
     ("NCCL_WORK_FIFO_DEPTH", "NCCL_WORK_FIFO_BYTES"),
 ];
 
-pub fn findings(subject: &Subject) -> Vec<Finding> {
+pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     subject
         .user
         .effective()
@@ -57,6 +57,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
             Some(variable) => other_release(subject, setting, variable),
         })
         .chain(subject.user.effective().filter_map(of_rccl))
+        .chain(subject.user.effective().filter_map(of_libraries))
         .chain(odd(subject))
         .collect()
 }
@@ -69,7 +70,20 @@ fn of_rccl(setting: &UserSetting) -> Option<Finding> {
         return None;
     }
     let meant = rccl::nearest(name)?;
-    let message = format!("{}: no RCCL is known to read it; was {meant} meant?", shown(setting));
+    let message = format!("{}: no RCCL is known to read it; did you mean {meant}?", shown(setting));
+    Some(
+        Finding::warning(Id::MisspeltVariable, message)
+            .about_variables([name, meant])
+            .with_fix(format!("Write it as {meant}, or remove it.")),
+    )
+}
+
+/// A slip in the name of a variable of a library beside NCCL.
+fn of_libraries(setting: &UserSetting) -> Option<Finding> {
+    let name = setting.variable.as_str();
+    let meant = known::meant(name)?;
+    let reader = of_variable(meant).map_or("its library", |library| library.title);
+    let message = format!("{}: {reader} does not read it; did you mean {meant}?", shown(setting));
     Some(
         Finding::warning(Id::MisspeltVariable, message)
             .about_variables([name, meant])
@@ -93,7 +107,7 @@ fn odd(subject: &Subject) -> Option<Finding> {
         "The environment has names that no shell can set: {}. NCCL does not read them. The command gets them unchanged, but rdma-init does not pass them on to processes that enter the container later.",
         condensed_to(&names, SHOWN)
     );
-    let fix = "Write the name with letters, digits and _ alone, or remove it.";
+    let fix = "Write the name with only letters, digits and _, or remove it.";
     Some(Finding::info(Id::VariableName, message).with_fix(fix))
 }
 
@@ -106,7 +120,7 @@ fn unknown(setting: &UserSetting) -> Finding {
     match variables::nearest(&setting.variable) {
         Some(meant) => Finding::warning(
             Id::MisspeltVariable,
-            format!("{}: no NCCL reads a variable of this name; was {meant} meant?", shown(setting)),
+            format!("{}: no NCCL reads a variable of this name; did you mean {meant}?", shown(setting)),
         )
         .about_variables([setting.variable.as_str(), meant])
         .with_fix(format!("Write it as {meant}, or remove it.")),
@@ -118,10 +132,14 @@ fn unknown(setting: &UserSetting) -> Finding {
     }
 }
 
-fn other_release(subject: &Subject, setting: &UserSetting, variable: variables::Variable) -> Option<Finding> {
+fn other_release(
+    subject: &Subject,
+    setting: &UserSetting,
+    variable: variables::NcclVariable,
+) -> Option<Finding> {
     let name = setting.variable.as_str();
     let successor = SUCCESSORS.iter().find(|(old, _)| *old == name).map(|(_, new)| *new);
-    // Where the release is not known, only what holds for all modelled releases is reported.
+    // If the release is not known, only what holds for all modelled releases is reported.
     let (nccl, is_known) = match subject.user.version() {
         // Later patches of a release series may have gained it.
         Some(version) => (format!("NCCL {version}"), variable.is_known_to(version)),
@@ -136,7 +154,7 @@ fn other_release(subject: &Subject, setting: &UserSetting, variable: variables::
             (format!("does not know it; NCCL {since} and later do"), "or use such an NCCL".to_owned())
         }
         (_, Some(until)) => (
-            format!("does not know it any more; NCCL {until} was the last that did"),
+            format!("no longer knows it; NCCL {until} was the last that did"),
             successor.map(|new| format!("or set {new} instead")).unwrap_or_default(),
         ),
         _ => return None,
@@ -160,7 +178,7 @@ fn retired(subject: &Subject, setting: &UserSetting, new: &str) -> Option<Findin
         Some(new) => Finding::warning(
             Id::RetiredName,
             format!(
-                "{}: this is an old name, and the new one is set as well: {} counts.",
+                "{}: this is an old name, and the new one is also set: NCCL uses {}.",
                 shown(setting),
                 shown(new)
             ),

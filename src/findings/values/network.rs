@@ -5,17 +5,18 @@ use crate::finding::{Finding, Id};
 use crate::libraries::nccl::predict::Transport;
 use crate::libraries::nccl::version::REWROTE_PARSERS;
 use crate::plan::Fabric;
+use crate::profiles::Profile;
 
-pub fn findings(subject: &Subject) -> Vec<Finding> {
+pub(super) fn findings(subject: &Subject, profile: &Profile) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.extend(network(subject));
+    findings.extend(network(subject, profile));
     findings.extend(fallback(subject));
     findings.extend(debug(subject));
     findings
 }
 
 /// `NCCL_NET` names a network that NCCL will not find.
-fn network(subject: &Subject) -> Option<Finding> {
+fn network(subject: &Subject, profile: &Profile) -> Option<Finding> {
     let setting = subject.user.get("NCCL_NET").filter(|setting| !setting.value.is_empty())?;
     let message = match subject.prediction().map(|prediction| &prediction.transport) {
         Some(Transport::Fails(message)) => message,
@@ -23,16 +24,21 @@ fn network(subject: &Subject) -> Option<Finding> {
         None if setting.value.eq_ignore_ascii_case("IB") => "no InfiniBand or RoCE device found",
         _ => return None,
     };
-    let fix = match setting.value.eq_ignore_ascii_case("IB") {
-        true => {
-            "Find out why NCCL can use no HCA here (see the other findings). NCCL_NET=IB only turns the silent use of TCP into an error."
+    let of_platform = profile.hint.as_deref().filter(|_| profile.script.is_some());
+    let fix = match (setting.value.eq_ignore_ascii_case("IB"), of_platform) {
+        (true, _) => {
+            "Check why NCCL cannot use any HCA here (see the other findings). NCCL_NET=IB only turns the silent use of TCP into an error."
         }
-        false => "Name IB or Socket, or the network of a net plugin that the image has; or remove NCCL_NET.",
+        // The script has set it, and the loader does not find the platform's plugin.
+        (false, Some(hint)) => hint,
+        (false, None) => {
+            "Name IB or Socket, or the network of a net plugin that the image has; or remove NCCL_NET."
+        }
     };
     Some(
         Finding::error(
             Id::NoNetwork,
-            format!("{}: NCCL will end with \"{}\".", shown(setting), message.trim_end_matches('.')),
+            format!("{}: NCCL will fail with \"{}\".", shown(setting), message.trim_end_matches('.')),
         )
         .about_variables(["NCCL_NET"])
         .with_fix(fix),
@@ -48,13 +54,13 @@ fn fallback(subject: &Subject) -> Option<Finding> {
         Finding::warning(
             Id::RunsOnTcp,
             format!(
-                "{}: the RDMA devices are usable, and {} will run on TCP all the same.",
+                "{}: the RDMA devices are usable, but {} will still run on TCP.",
                 shown(setting),
                 subject.nccl()
             ),
         )
         .about_variables(["NCCL_NET"])
-        .with_fix("Remove NCCL_NET, if that is not on purpose.")
+        .with_fix("Remove NCCL_NET, unless this is intended.")
     })
 }
 

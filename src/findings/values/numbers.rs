@@ -12,41 +12,48 @@ struct Number {
     variable: &'static str,
     least: i64,
     most: i64,
-    /// Why the range ends there.
-    limit: &'static str,
+    limit: RangeLimit,
 }
 
-const fn number(variable: &'static str, least: i64, most: i64, limit: &'static str) -> Number {
+/// Why the range ends there.
+enum RangeLimit {
+    Unknown,
+    /// The field has so many bits.
+    Bits(u32),
+    Because(&'static str),
+}
+
+const fn number(variable: &'static str, least: i64, most: i64, limit: RangeLimit) -> Number {
     Number { variable, least, most, limit }
 }
 
-const ANY: &str = "";
+const ANY: RangeLimit = RangeLimit::Unknown;
 
 /// The variables that people set, and fields of the queue pair and of the address
 /// vector (InfiniBand specification, modify QP; `ibv_modify_qp`).
 const NUMBERS: &[Number] = &[
     number("NCCL_BUFFSIZE", 0, i64::MAX, ANY),
-    number("NCCL_CROSS_NIC", 0, 2, "2 lets NCCL choose"),
-    number("NCCL_CUMEM_ENABLE", -2, 1, "-2 lets NCCL choose"),
+    number("NCCL_CROSS_NIC", 0, 2, RangeLimit::Because("2 lets NCCL choose")),
+    number("NCCL_CUMEM_ENABLE", -2, 1, RangeLimit::Because("-2 lets NCCL choose")),
     number("NCCL_DMABUF_ENABLE", i64::MIN, i64::MAX, ANY),
-    number("NCCL_IB_ADAPTIVE_ROUTING", -2, 1, "-2 lets NCCL choose"),
+    number("NCCL_IB_ADAPTIVE_ROUTING", -2, 1, RangeLimit::Because("-2 lets NCCL choose")),
     number("NCCL_IB_AR_THRESHOLD", i64::MIN, i64::MAX, ANY),
-    number("NCCL_IB_DATA_DIRECT", 0, 2, "0, 1 and 2 have a meaning"),
+    number("NCCL_IB_DATA_DIRECT", 0, 2, RangeLimit::Because("0, 1 and 2 have a meaning")),
     number("NCCL_IB_DISABLE", i64::MIN, i64::MAX, ANY),
     // The lint `gid` reports a larger index.
     number("NCCL_IB_GID_INDEX", -1, i64::MAX, ANY),
     number("NCCL_IB_MERGE_NICS", i64::MIN, i64::MAX, ANY),
     number("NCCL_IB_MERGE_VFS", i64::MIN, i64::MAX, ANY),
-    number("NCCL_IB_FIFO_TC", -1, 255, "the field has 8 bits"),
-    number("NCCL_IB_PCI_RELAXED_ORDERING", 0, 2, "2 lets NCCL choose"),
-    number("NCCL_IB_PKEY", 0, 65535, "it is an index into a table"),
-    number("NCCL_IB_QPS_PER_CONNECTION", 1, 128, "NCCL has room for 128"),
-    number("NCCL_IB_RETRY_CNT", 0, 7, "the field has 3 bits"),
-    number("NCCL_IB_ROCE_VERSION_NUM", 1, 2, "there are RoCE v1 and v2"),
-    number("NCCL_IB_SL", 0, 15, "the field has 4 bits"),
+    number("NCCL_IB_FIFO_TC", -1, 255, RangeLimit::Bits(8)),
+    number("NCCL_IB_PCI_RELAXED_ORDERING", 0, 2, RangeLimit::Because("2 lets NCCL choose")),
+    number("NCCL_IB_PKEY", 0, 65535, RangeLimit::Because("it is an index into a table")),
+    number("NCCL_IB_QPS_PER_CONNECTION", 1, 128, RangeLimit::Because("NCCL has room for 128")),
+    number("NCCL_IB_RETRY_CNT", 0, 7, RangeLimit::Bits(3)),
+    number("NCCL_IB_ROCE_VERSION_NUM", 1, 2, RangeLimit::Because("there are RoCE v1 and v2")),
+    number("NCCL_IB_SL", 0, 15, RangeLimit::Bits(4)),
     number("NCCL_IB_SPLIT_DATA_ON_QPS", i64::MIN, i64::MAX, ANY),
-    number("NCCL_IB_TC", 0, 255, "the field has 8 bits"),
-    number("NCCL_IB_TIMEOUT", 0, 31, "the field has 5 bits"),
+    number("NCCL_IB_TC", 0, 255, RangeLimit::Bits(8)),
+    number("NCCL_IB_TIMEOUT", 0, 31, RangeLimit::Bits(5)),
     number("NCCL_IB_USE_INLINE", i64::MIN, i64::MAX, ANY),
     number("NCCL_IGNORE_CPU_AFFINITY", i64::MIN, i64::MAX, ANY),
     number("NCCL_MAX_CTAS", 0, i64::MAX, ANY),
@@ -56,7 +63,7 @@ const NUMBERS: &[Number] = &[
     number("NCCL_NET_GDR_READ", i64::MIN, i64::MAX, ANY),
     number("NCCL_NSOCKS_PERTHREAD", i64::MIN, i64::MAX, ANY),
     number("NCCL_NTHREADS", 0, i64::MAX, ANY),
-    number("NCCL_NVLS_ENABLE", 0, 2, "2 lets NCCL choose"),
+    number("NCCL_NVLS_ENABLE", 0, 2, RangeLimit::Because("2 lets NCCL choose")),
     number("NCCL_P2P_DISABLE", i64::MIN, i64::MAX, ANY),
     number("NCCL_P2P_NET_CHUNKSIZE", 0, i64::MAX, ANY),
     number("NCCL_PXN_DISABLE", i64::MIN, i64::MAX, ANY),
@@ -67,7 +74,7 @@ const NUMBERS: &[Number] = &[
 /// Since this release the default is -1, for no choice.
 const TC_AND_SL_UNSET: Version = Version::new(2, 26, 0);
 
-pub fn findings(subject: &Subject) -> Vec<Finding> {
+pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     let mut findings = Vec::new();
     for number in NUMBERS {
         let Some(setting) = subject.user.get(number.variable).filter(|setting| !setting.value.is_empty())
@@ -120,7 +127,7 @@ fn misread(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
         Some(_) if text.chars().all(|c| c.is_ascii_digit()) => {
             format!("Write the number in {} without the leading 0, or remove it.", setting.variable)
         }
-        Some(_) => format!("Write the number alone in {}, or remove it.", setting.variable),
+        Some(_) => format!("Write only the number in {}, or remove it.", setting.variable),
     };
     Some(
         Finding::warning(Id::NotANumber, format!("{}: {message}.", shown(setting)))
@@ -147,12 +154,14 @@ fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Op
     } else {
         format!("{least} to {}", number.most)
     };
-    // A field that keeps the low bits.
-    let acts = match number.limit.starts_with("the field") {
-        true => format!("; an HCA that keeps only the low bits acts as if it were {}", value & number.most),
-        false => String::new(),
+    let (limit, acts) = match number.limit {
+        RangeLimit::Unknown => (String::new(), String::new()),
+        RangeLimit::Because(why) => (format!(" ({why})"), String::new()),
+        RangeLimit::Bits(bits) => (
+            format!(" (the field has {bits} bits)"),
+            format!("; an HCA that keeps only the low bits behaves as with {}", value & number.most),
+        ),
     };
-    let limit = if number.limit.is_empty() { String::new() } else { format!(" ({})", number.limit) };
     Some(
         Finding::warning(
             Id::OutOfRange,

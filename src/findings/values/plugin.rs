@@ -1,25 +1,31 @@
 //! Net plugins that are named or needed, and cannot be loaded.
 
 use super::{Subject, shown};
-use crate::facts::image::Image;
-use crate::facts::image::library::{Library, Reach};
 use crate::finding::{Finding, Id};
-use crate::libraries::nccl::predict::Transport;
+use crate::image::Image;
+use crate::image::library::{Library, LibraryFamily, LibraryPath, MissingLibrary};
+use crate::libraries::nccl::plugin::VARIABLE;
+use crate::libraries::nccl::predict::{PortUse, Transport};
 use crate::libraries::nccl::{installed, plugin};
 use crate::plan::Fabric;
+use crate::profiles::{self, Profile};
 
-const VARIABLE: &str = "NCCL_NET_PLUGIN";
-
-pub fn findings(subject: &Subject) -> Vec<Finding> {
-    // Where no NCCL was found, the image is not searched for plugins.
+pub(super) fn findings(subject: &Subject, profile: &Profile) -> Vec<Finding> {
+    // If no NCCL was found, the image is not searched for plugins.
     let Some(image) = installed::image(subject.facts) else { return Vec::new() };
     // For one cause there is one finding: that which names it.
-    named(subject, image).or_else(|| needed(subject, image)).into_iter().collect()
+    // Before the platform's script has run, the loader may not know the plugin's folder.
+    let waits_for_script =
+        profile.script.as_ref().is_some_and(|script| subject.user.get(&script.sets).is_none());
+    let needed = || needed(subject, image, profile).filter(|_| !waits_for_script);
+    let finding = named(subject, image).or_else(needed);
+    let instead = if needs_plugin(subject) { taken_instead(subject) } else { Vec::new() };
+    finding.map(|finding| finding.about_ports(instead)).into_iter().collect()
 }
 
 fn named(subject: &Subject, image: &Image) -> Option<Finding> {
     let setting = subject.user.get(VARIABLE).filter(|setting| !setting.value.is_empty())?;
-    if setting.value.eq_ignore_ascii_case("none") || setting.value.eq_ignore_ascii_case("STATIC_PLUGIN") {
+    if setting.value.eq_ignore_ascii_case("none") || plugin::is_static(&setting.value) {
         return None;
     }
     let files = plugin::files(Some(&setting.value), subject.version());
@@ -41,11 +47,11 @@ fn named(subject: &Subject, image: &Image) -> Option<Finding> {
     let finding = match needs_plugin(subject) {
         true => Finding::error(
             Id::PluginNotFound,
-            format!("{what}. The devices here need a net plugin: the job will run on TCP."),
+            format!("{what}. The devices here need a net plugin: {}.", consequence(subject)),
         ),
         false => Finding::warning(
             Id::PluginNotFound,
-            format!("{what}; {} goes on with its own transports, and does not say so.", subject.nccl()),
+            format!("{what}; {} silently continues with its own transports.", subject.nccl()),
         ),
     };
     let fix = crippled.map(|crippled| crippled.fix(image)).or_else(|| elsewhere(image));
@@ -55,8 +61,8 @@ fn named(subject: &Subject, image: &Image) -> Option<Finding> {
 }
 
 /// Devices such as EFA, which NCCL's own transports cannot use.
-fn needed(subject: &Subject, image: &Image) -> Option<Finding> {
-    // Where the user asks for TCP, `network` says so.
+fn needed(subject: &Subject, image: &Image, profile: &Profile) -> Option<Finding> {
+    // If the user asks for TCP, `network` says so.
     if !needs_plugin(subject) || subject.user.get("NCCL_NET").is_some() {
         return None;
     }
@@ -66,9 +72,10 @@ fn needed(subject: &Subject, image: &Image) -> Option<Finding> {
     });
     if let Some(setting) = by_user {
         let message = format!(
-            "{}: {} loads no net plugin then, and the devices here need one: the job will run on TCP.",
+            "{}: {} loads no net plugin then, and the devices here need one: {}.",
             shown(setting),
-            subject.nccl()
+            subject.nccl(),
+            consequence(subject)
         );
         return Some(
             Finding::error(Id::NoPlugin, message)
@@ -78,9 +85,10 @@ fn needed(subject: &Subject, image: &Image) -> Option<Finding> {
     }
     if let Some(crippled) = crippled(subject, plugin::DEFAULT) {
         let message = format!(
-            "The devices here need a net plugin, and {}: {} goes on without it and does not say so, because NCCL_NET is not set, and the job will run on TCP.",
+            "The devices here need a net plugin, and {}: {} silently continues without it, because NCCL_NET is not set, and {}.",
             crippled.why(),
-            subject.nccl()
+            subject.nccl(),
+            consequence(subject)
         );
         return Some(
             Finding::error(Id::NoPlugin, message).about_variables(["NCCL_NET"]).with_fix(crippled.fix(image)),
@@ -89,23 +97,55 @@ fn needed(subject: &Subject, image: &Image) -> Option<Finding> {
     Some(
         Finding::error(
             Id::NoPlugin,
-            "The devices here need a net plugin (libnccl-net.so), and the dynamic loader finds none: the job will run on TCP.",
+            format!(
+                "The devices here need a net plugin (libnccl-net.so), and the dynamic loader finds none: {}.",
+                consequence(subject)
+            ),
         )
-        .with_fix(elsewhere(image).unwrap_or_else(|| "Install the plugin in the image (aws-ofi-nccl for EFA).".to_owned())),
+        .with_fix(elsewhere(image).unwrap_or_else(|| install(profile))),
     )
+}
+
+/// How the plugin comes into the container, in the platform's words if it is of its own.
+fn install(profile: &Profile) -> String {
+    let over_interfaces = matches!(profile.fabric, Some(profiles::Fabric::PluginOverInterfaces(_)));
+    let of_platform = profile.hint.clone().filter(|_| over_interfaces);
+    of_platform.unwrap_or_else(|| "Install the plugin in the image (aws-ofi-nccl for EFA).".to_owned())
 }
 
 /// Whether only a plugin can use the devices, and NCCL will load none.
 fn needs_plugin(subject: &Subject) -> bool {
+    let is_without = match subject.prediction().map(|prediction| &prediction.transport) {
+        Some(Transport::Sockets { .. }) => true,
+        Some(transport) => subject.plan.taken_instead(transport).is_some(),
+        None => false,
+    };
+    matches!(subject.plan.fabric, Fabric::Plugin(_) | Fabric::PluginOverInterfaces(_)) && is_without
+}
+
+/// The names of the ports that NCCL takes without the plugin.
+fn taken_instead(subject: &Subject) -> Vec<String> {
     let transport = subject.prediction().map(|prediction| &prediction.transport);
-    matches!(subject.plan.fabric, Fabric::Plugin(_)) && matches!(transport, Some(Transport::Sockets { .. }))
+    let taken = transport.and_then(|transport| subject.plan.taken_instead(transport));
+    taken.unwrap_or_default().iter().map(PortUse::name).collect()
+}
+
+/// What follows without the plugin.
+fn consequence(subject: &Subject) -> String {
+    let taken = taken_instead(subject);
+    let reach = match taken.as_slice() {
+        [] => return "the job will run on TCP".to_owned(),
+        [_] => "reaches",
+        _ => "reach",
+    };
+    format!("NCCL takes {} instead, which {reach} no other node, and its connections fail", taken.join(", "))
 }
 
 /// A plugin that the dynamic loader finds, and cannot load.
 struct Crippled<'a> {
     library: &'a Library,
     /// The first library that it needs and that is not found.
-    needs: &'a str,
+    needs: &'a MissingLibrary,
 }
 
 fn crippled<'a>(subject: &Subject<'a>, name: &str) -> Option<Crippled<'a>> {
@@ -117,43 +157,40 @@ impl Crippled<'_> {
     /// Why the loader cannot load it, as a clause of a sentence.
     fn why(&self) -> String {
         let path = self.library.path.display();
-        match self.version() {
-            Some((name, version)) => format!(
+        let MissingLibrary { name, lacks } = self.needs;
+        match lacks {
+            Some(version) => format!(
                 "{path} cannot be loaded, because the {name} that the dynamic loader finds for it is too old: it has no {version}"
             ),
             None => {
-                format!("{path} cannot be loaded, because the dynamic loader finds no {} for it", self.needs)
+                format!("{path} cannot be loaded, because the dynamic loader finds no {name} for it")
             }
         }
     }
 
-    /// The library that is too old, and the version of symbols that it lacks.
-    fn version(&self) -> Option<(&str, &str)> {
-        self.needs.strip_suffix(')')?.split_once(" (")
-    }
-
     fn fix(&self, image: &Image) -> String {
-        if let Some((name, _)) = self.version() {
+        let MissingLibrary { name, lacks } = self.needs;
+        if lacks.is_some() {
             return format!(
                 "Let the dynamic loader find the {name} that belongs to the plugin: name its folder first in LD_LIBRARY_PATH (AWS's installer for EFA puts both in /opt/amazon), or install a later {name}."
             );
         }
         let there = image.libfabric.iter().chain(&image.libibverbs).find_map(|library| {
-            let is_it = |reach: &&Reach| reach.path.file_name().is_some_and(|name| name == self.needs);
+            let is_it =
+                |reach: &&LibraryPath| reach.path.file_name().is_some_and(|file| file == name.as_str());
             library.reached.iter().find(is_it)
         });
         match there.and_then(|reach| reach.path.parent()) {
-            Some(folder) => format!("Add {} to LD_LIBRARY_PATH: {} is there.", folder.display(), self.needs),
-            None if self.needs.starts_with("libfabric") => format!(
-                "Install in the image the {} that comes with the plugin (AWS's installer for EFA has both).",
-                self.needs
+            Some(folder) => format!("Add {} to LD_LIBRARY_PATH: {name} is there.", folder.display()),
+            None if LibraryFamily::Fabric.has(name) => format!(
+                "Install in the image the {name} that comes with the plugin (AWS's installer for EFA has both)."
             ),
-            None => format!("Install the package of {} in the image.", self.needs),
+            None => format!("Install the package of {name} in the image."),
         }
     }
 }
 
-/// What to do where a plugin is in the image, but outside the folders that the loader searches.
+/// What to do if a plugin is in the image, but outside the folders that the loader searches.
 fn elsewhere(image: &Image) -> Option<String> {
     let library = image.net_plugins.iter().find(|library| library.loads_as.is_empty())?;
     let folder = library.reached.first()?.path.parent()?;

@@ -5,7 +5,7 @@ use crate::finding::{Finding, Id};
 use crate::libraries::nccl::number::strtoll;
 use crate::libraries::nccl::variables;
 
-/// What is the case where the value is neither 0 nor 1: `ncclGetLevel`, `ncclTopoCheckNet`
+/// What is the case if the value is neither 0 nor 1: `ncclGetLevel`, `ncclTopoCheckNet`
 /// and `ncclTopoComputePaths` (`src/graph/paths.cc`), `shmCanConnect`
 /// (`src/transport/shm.cc`), `bootstrapInit` (`src/bootstrap.cc`). (For others, such as
 /// `NCCL_IB_DISABLE`, any number but 0 counts.)
@@ -17,7 +17,7 @@ const SWITCHES: [(&str, &str); 5] = [
     ("NCCL_SHM_DISABLE", "shared memory stays in use"),
 ];
 
-pub fn findings(subject: &Subject) -> Vec<Finding> {
+pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
     let set = SWITCHES.iter().filter_map(|(variable, stays)| Some((subject.user.get(variable)?, stays)));
     let is_read = |variable: &str| {
         variables::find(variable).is_some_and(|variable| variable.is_known_to(subject.version()))
@@ -26,7 +26,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
         // `numbers` reports a value that is not a number.
         .filter(|(setting, _)| strtoll(&setting.value).is_some_and(|number| !(0..=1).contains(&number)))
         .map(|(setting, stays)| {
-            let message = format!("{}: NCCL takes only 1 as a yes here, so {stays}.", shown(setting));
+            let message = format!("{}: NCCL accepts only 1 as a yes here, so {stays}.", shown(setting));
             Finding::warning(Id::SwitchValue, message)
                 .about_variables([&setting.variable])
                 .with_fix(format!("Write {}=1, or remove it.", setting.variable))

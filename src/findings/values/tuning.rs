@@ -16,8 +16,8 @@ const LISTS: &[(&str, &[&str])] = &[
 /// What may stand before a colon.
 const FUNCTIONS: &[&str] = &["Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"];
 
-pub fn findings(subject: &Subject) -> Vec<Finding> {
-    // Where the release is not known, the list is judged for the newest.
+pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
+    // If the release is not known, the list is judged for the newest.
     if subject.version() < IS_STRICT {
         return Vec::new();
     }
@@ -27,19 +27,24 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
             let setting = subject.user.get(variable)?;
             let why = fault(&setting.value, words)?;
             let message =
-                format!("{}: {why}, and NCCL 2.24 and later end with an error on that.", shown(setting));
+                format!("{}: {why}, and NCCL 2.24 and later fail on that.", shown(setting));
             let finding = match subject.user.version() {
                 Some(_) => Finding::error(Id::TuningList, message),
                 None => Finding::warning(Id::TuningList, message),
             };
             Some(finding.about_variables([variable.to_owned()]).with_fix(format!(
-                "Write words from {}, separated by commas; AllReduce:{},{} is for one function alone, and ^ before a list excludes its words.",
+                "Write words from {}, separated by commas; AllReduce:{},{} is for only one function, and ^ before a list excludes its words.",
                 words.join(", "),
                 words[0],
                 words[1]
             )))
         })
         .collect()
+}
+
+/// Whether NCCL knows all words of a list.
+pub(super) fn is_right(variable: &str, text: &str) -> bool {
+    LISTS.iter().filter(|(name, _)| *name == variable).all(|(_, words)| fault(text, words).is_none())
 }
 
 /// `Ring,Tree;AllReduce:^NVLS`: empty parts are passed over.

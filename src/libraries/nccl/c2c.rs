@@ -1,4 +1,4 @@
-//! Whether NCCL uses GPUDirect RDMA between a GPU and an HCA on the same CPU, where C2C links
+//! Whether NCCL uses GPUDirect RDMA between a GPU and an HCA on the same CPU, if C2C links
 //! connect GPU and CPU (`src/graph/paths.cc`: `ncclTopoCheckGdr`). On the PCI bus such an HCA is
 //! as far as one across the host bridge, which is too far for GPUDirect RDMA by default.
 
@@ -6,11 +6,11 @@ use super::level;
 use super::number::integer;
 use super::version::Version;
 
-pub const VARIABLE: &str = "NCCL_NET_GDR_C2C";
+pub(crate) const VARIABLE: &str = "NCCL_NET_GDR_C2C";
 const LEVEL: &str = "NCCL_NET_GDR_LEVEL";
 
 /// The first release that knows C2C links as such, and the variable.
-pub const SINCE: Version = Version::new(2, 26, 0);
+pub(crate) const SINCE: Version = Version::new(2, 26, 0);
 /// The first release that uses them by default.
 const BY_DEFAULT: Version = Version::new(2, 27, 0);
 /// The first release that compares the level with the distance P2C; before, it was the shorter C2C.
@@ -18,11 +18,11 @@ const COMPARES_P2C: Version = Version::new(2, 29, 0);
 
 /// The GPUs with C2C links to a CPU that has NICs as well. (The GB10 of a DGX Spark has no
 /// GPUDirect RDMA at all.)
-pub const MODELS: &[&str] = &["GH200", "GB200", "GB300"];
+pub(crate) const MODELS: &[&str] = &["GH200", "GB200", "GB300"];
 
 /// Whether a release uses GPUDirect RDMA over C2C links, and what keeps it from that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GpuDirect {
+pub(crate) enum GpuDirect {
     Used,
     /// Not by default; the value 1 of [`VARIABLE`] turns it on.
     AskFor,
@@ -32,7 +32,7 @@ pub enum GpuDirect {
     TooOld,
 }
 
-pub fn gpudirect<'a>(get: impl Fn(&str) -> Option<&'a str>, version: Version) -> GpuDirect {
+pub(crate) fn gpudirect<'a>(get: impl Fn(&str) -> Option<&'a str>, version: Version) -> GpuDirect {
     let level = get(LEVEL).and_then(|text| level::parse(text, version));
     let reaches = |distance: &str| {
         let names = level::names(version);

@@ -5,7 +5,7 @@ use crate::facts::settings::Assignment;
 
 /// A variable that a conf file sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct ConfLine {
     /// Counted from 1.
     pub number: usize,
     pub key: String,
@@ -20,7 +20,7 @@ const LONGEST_LINE: usize = 4095;
 
 /// Splits each line at its first `=`. Nothing is trimmed and quotes are literal,
 /// so that ` NCCL_DEBUG` and `export NCCL_DEBUG` are other keys.
-pub fn parse(text: &str, version: Version) -> Vec<Line> {
+pub fn parse(text: &str, version: Version) -> Vec<ConfLine> {
     let mut lines = Vec::new();
     for (index, line) in text.split('\n').enumerate() {
         for piece in pieces(line, version) {
@@ -34,7 +34,7 @@ pub fn parse(text: &str, version: Version) -> Vec<Line> {
                 continue;
             }
             if let Some((key, value)) = piece.split_once('=') {
-                lines.push(Line { number: index + 1, key: cut(key), value: cut(value) });
+                lines.push(ConfLine { number: index + 1, key: cut(key), value: cut(value) });
             }
         }
     }
@@ -42,10 +42,10 @@ pub fn parse(text: &str, version: Version) -> Vec<Line> {
 }
 
 /// What the facts keep of a file. Which release reads it is not known while they are read: this
-/// is how it was before 2.30, and where that makes a difference the plan knows the release.
+/// is how it was before 2.30, and if that makes a difference the plan knows the release.
 pub fn assignments(text: &str) -> Vec<Assignment> {
     let lines = parse(text, SKIPS_COMMENTS).into_iter();
-    lines.map(|Line { number, key, value }| Assignment { number, name: key, value }).collect()
+    lines.map(|ConfLine { number, key, value }| Assignment { number, name: key, value }).collect()
 }
 
 /// The variables that the text sets, for whatever release: before any that knows

@@ -19,7 +19,7 @@ const TAKES_ANY_NUMBER: Version = Version::new(2, 28, 0);
 
 /// Which ways to the GPUs a release offers for an HCA that has a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ways {
+pub enum GpuPaths {
     /// The HCA's own, as if there were no function.
     Own,
     /// That through the function alone: `mlx5_0_dma`.
@@ -28,18 +28,18 @@ pub enum Ways {
     Both,
 }
 
-pub fn ways<'a>(get: impl Fn(&str) -> Option<&'a str>, version: Version) -> Ways {
+pub fn ways<'a>(get: impl Fn(&str) -> Option<&'a str>, version: Version) -> GpuPaths {
     if version < HAS_DATA_DIRECT {
-        return Ways::Own;
+        return GpuPaths::Own;
     }
     match get(VARIABLE).and_then(|value| integer(value, version)).unwrap_or(1) {
-        0 => Ways::Own,
-        _ if version < HIDES_OWN_WAY => Ways::Both,
-        1 => Ways::Function,
-        2 => Ways::Both,
+        0 => GpuPaths::Own,
+        _ if version < HIDES_OWN_WAY => GpuPaths::Both,
+        1 => GpuPaths::Function,
+        2 => GpuPaths::Both,
         // 2.27 compares with 1 and 2, later releases with 0.
-        3.. if version >= TAKES_ANY_NUMBER => Ways::Function,
-        _ => Ways::Own,
+        3.. if version >= TAKES_ANY_NUMBER => GpuPaths::Function,
+        _ => GpuPaths::Own,
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
         };
         let [old, first, next, new] =
             [(26, 6), (27, 3), (27, 7), (28, 3)].map(|(minor, patch)| Version::new(2, minor, patch));
-        use Ways::{Both, Function, Own};
+        use GpuPaths::{Both, Function, Own};
         for (value, wanted) in [
             (None, [Own, Both, Function, Function]),
             (Some("0"), [Own, Own, Own, Own]),

@@ -7,7 +7,7 @@ use crate::facts::Facts;
 use crate::facts::rdma::{Access, Hca, LinkLayer, Port};
 
 /// The variable that names the HCAs to use.
-pub const LIST: &str = "NCCL_IB_HCA";
+pub(crate) const LIST: &str = "NCCL_IB_HCA";
 
 /// Whether NCCL has a transport for a link layer; it has none for EFA's.
 fn has_transport(port: &Port) -> bool {
@@ -16,7 +16,7 @@ fn has_transport(port: &Port) -> bool {
 
 /// Whether NCCL would take the port when nothing restricts it. It does not look at
 /// the node type, so an iWARP device is taken as well.
-pub fn visible(hca: &Hca, port: &Port) -> bool {
+pub(crate) fn visible(hca: &Hca, port: &Port) -> bool {
     hca.uverbs.as_ref().is_some_and(|uverbs| uverbs.access == Access::Opened)
         && has_transport(port)
         && port.is_active()
@@ -24,18 +24,23 @@ pub fn visible(hca: &Hca, port: &Port) -> bool {
 
 /// What becomes of the ports that libibverbs can show.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Taken<'a> {
+pub(crate) struct NcclDevices<'a> {
     pub ports: Vec<(&'a Hca, &'a Port)>,
     /// HCAs behind the last that the release has room for.
     pub no_room: Vec<&'a Hca>,
 }
 
-/// The ports that a release takes, where `loads` tells whether libibverbs has a
-/// provider for the HCA. Their order is that of libibverbs, which nobody knows
-/// beforehand; it matters only where there are too many.
-pub fn taken<'a>(facts: &'a Facts, list: &str, version: Version, loads: impl Fn(&Hca) -> bool) -> Taken<'a> {
+/// The ports that a release takes; `loads` tells whether libibverbs has a
+/// provider for the HCA. Their order is that of libibverbs, which is unknown
+/// beforehand; it matters only if there are too many.
+pub(crate) fn taken<'a>(
+    facts: &'a Facts,
+    list: &str,
+    version: Version,
+    loads: impl Fn(&Hca) -> bool,
+) -> NcclDevices<'a> {
     let pattern = Pattern::of_hcas(list, version);
-    let mut taken = Taken::default();
+    let mut taken = NcclDevices::default();
     for hca in facts.rdma.iter().filter(|hca| loads(hca)) {
         let ports: Vec<_> = hca
             .ports

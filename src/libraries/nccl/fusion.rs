@@ -2,7 +2,7 @@
 //! in `src/transport/net_ib.cc`), since 2.24 where it builds its topology (`ncclTopoAutoMerge` in
 //! `src/graph/topo.cc`). NCCL calls this merging, or fusing.
 
-use super::data_direct::{Ways, ways};
+use super::data_direct::{GpuPaths, ways};
 use super::list::Pattern;
 use super::number::integer;
 use super::version::{
@@ -14,23 +14,23 @@ use crate::facts::rdma::{Hca, LinkLayer, Port};
 
 /// What becomes of the ports.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Fusion<'a> {
+pub(crate) enum Fusion<'a> {
     /// The ports of each NIC that has more than one.
     Nics(Vec<Vec<(&'a Hca, &'a Port)>>),
-    /// NCCL's message. From 2.24 to 2.25 the job ends where ports cannot be made one.
+    /// NCCL's message. From 2.24 to 2.25 the job fails if ports cannot be merged.
     Fails(&'static str),
     /// It depends on what is not known here, or what this model does not follow.
     Unknown,
 }
 
 /// The variable that says how far ports of one NIC may be apart.
-pub const LEVEL: &str = "NCCL_NET_MERGE_LEVEL";
+pub(crate) const LEVEL: &str = "NCCL_NET_MERGE_LEVEL";
 /// Whether ports are made one NIC at all.
-pub const SWITCH: &str = "NCCL_IB_MERGE_NICS";
+pub(crate) const SWITCH: &str = "NCCL_IB_MERGE_NICS";
 
 /// How far the ports of a NIC may be apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Level {
+enum FusionLevel {
     /// Each port is a NIC.
     Loc,
     /// Those of one PCI device.
@@ -41,19 +41,19 @@ enum Level {
 
 /// The words for the level, in the order in which NCCL compares them; the beginning of a text
 /// counts, and any other text is `LOC` (`kvConvertToInt`).
-const LEVELS: &[(&str, Level)] = &[
-    ("LOC", Level::Loc),
-    ("PORT", Level::Port),
-    ("PIX", Level::Farther),
-    ("PXB", Level::Farther),
-    ("P2C", Level::Farther),
-    ("PXN", Level::Farther),
-    ("PHB", Level::Farther),
-    ("SYS", Level::Farther),
+const LEVELS: &[(&str, FusionLevel)] = &[
+    ("LOC", FusionLevel::Loc),
+    ("PORT", FusionLevel::Port),
+    ("PIX", FusionLevel::Farther),
+    ("PXB", FusionLevel::Farther),
+    ("P2C", FusionLevel::Farther),
+    ("PXN", FusionLevel::Farther),
+    ("PHB", FusionLevel::Farther),
+    ("SYS", FusionLevel::Farther),
 ];
 
 /// What a release makes of the ports that it takes, in the order in which it takes them.
-pub fn fuse<'a, 'e>(
+pub(crate) fn fuse<'a, 'e>(
     facts: &Facts,
     ports: &[(&'a Hca, &'a Port)],
     get: &impl Fn(&str) -> Option<&'e str>,
@@ -62,12 +62,9 @@ pub fn fuse<'a, 'e>(
     if ports.len() < 2 {
         return Fusion::Nics(Vec::new());
     }
-    let mut ports = ports.to_vec();
-    let is_on = |name| get(name).and_then(|value| integer(value, version)).is_none_or(|number| number != 0);
-    if version >= SORTS_DEVICES && is_on("NCCL_IB_DEVICE_PCI_ORDER") {
-        ports.sort_by_key(|(hca, _)| hca.pci_address.as_deref().and_then(number));
-    }
+    let ports = in_order(ports, get, version);
     let ports = ports.as_slice();
+    let is_on = |name| is_on(name, get, version);
     // From 2.24 to 2.26, NCCL keeps the devices of a bus apart here, whatever the variable says.
     let merges_vfs = is_on("NCCL_IB_MERGE_VFS") && !(FUSES_BY_TOPOLOGY..HAS_DATA_DIRECT).contains(&version);
     let places: Option<Vec<String>> =
@@ -86,15 +83,18 @@ pub fn fuse<'a, 'e>(
             if is_mixed && version >= FUSES_ALL_OR_NONE { Vec::new() } else { nics }
         }
         false => {
-            let level = get(LEVEL).map_or(Level::Port, |text| {
-                LEVELS.iter().find(|(word, _)| text.starts_with(word)).map_or(Level::Loc, |(_, level)| *level)
+            let level = get(LEVEL).map_or(FusionLevel::Port, |text| {
+                LEVELS
+                    .iter()
+                    .find(|(word, _)| text.starts_with(word))
+                    .map_or(FusionLevel::Loc, |(_, level)| *level)
             });
-            let has_functions = !facts.data_direct.is_empty() && ways(get, version) != Ways::Own;
+            let has_functions = !facts.data_direct.is_empty() && ways(get, version) != GpuPaths::Own;
             // With Data Direct, the places of the functions count, and not those of the HCAs.
-            if get("NCCL_NET_FORCE_MERGE").is_some() || level == Level::Farther || has_functions {
+            if get("NCCL_NET_FORCE_MERGE").is_some() || level == FusionLevel::Farther || has_functions {
                 return Fusion::Unknown;
             }
-            if level == Level::Loc {
+            if level == FusionLevel::Loc {
                 return Fusion::Nics(Vec::new());
             }
             let rails = rails(ports, get, version);
@@ -106,6 +106,24 @@ pub fn fuse<'a, 'e>(
     };
     let several = nics.into_iter().filter(|nic| nic.len() > 1);
     Fusion::Nics(several.map(|nic| nic.into_iter().map(|index| ports[index]).collect()).collect())
+}
+
+/// The ports in the order in which a release numbers them.
+pub(crate) fn in_order<'a, 'e>(
+    ports: &[(&'a Hca, &'a Port)],
+    get: &impl Fn(&str) -> Option<&'e str>,
+    version: Version,
+) -> Vec<(&'a Hca, &'a Port)> {
+    let mut ports = ports.to_vec();
+    if version >= SORTS_DEVICES && is_on("NCCL_IB_DEVICE_PCI_ORDER", get, version) {
+        ports.sort_by_key(|(hca, _)| hca.pci_address.as_deref().and_then(number));
+    }
+    ports
+}
+
+/// Whether a switch that is on by default is on.
+fn is_on<'e>(name: &str, get: &impl Fn(&str) -> Option<&'e str>, version: Version) -> bool {
+    get(name).and_then(|value| integer(value, version)).is_none_or(|number| number != 0)
 }
 
 /// The PCI address that counts: NCCL takes all functions of a device for one, and with
@@ -142,7 +160,7 @@ fn while_looking(ports: &[(&Hca, &Port)], places: &[String]) -> Vec<Vec<usize>> 
     nics
 }
 
-/// Since 2.24: each port in turn takes the near ports that no other one has taken. Where these
+/// Since 2.24: each port in turn takes the near ports that no other one has taken. If these
 /// cannot be one NIC, NCCL counts them as far from each other and tries again.
 fn by_topology(
     ports: &[(&Hca, &Port)],
@@ -192,7 +210,7 @@ fn by_topology(
     Ok(nics)
 }
 
-/// The rail of each port where only ports of one rail may become a NIC; `None` where rails do
+/// The rail of each port if only ports of one rail may become a NIC; `None` if rails do
 /// not matter.
 fn rails<'e>(
     ports: &[(&Hca, &Port)],

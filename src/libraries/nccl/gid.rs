@@ -10,10 +10,10 @@ use super::number::{atoi, integer};
 use super::version::{CHECKS_RANGE, SEARCHES_GIDS, TOLERATES_EMPTY_SLOTS, Version};
 use crate::facts::gid::{Gid, GidTable, GidType};
 
-pub const INDEX: &str = "NCCL_IB_GID_INDEX";
-pub const RANGE: &str = "NCCL_IB_ADDR_RANGE";
-pub const FAMILY: &str = "NCCL_IB_ADDR_FAMILY";
-pub const ROCE_VERSION: &str = "NCCL_IB_ROCE_VERSION_NUM";
+pub(crate) const INDEX: &str = "NCCL_IB_GID_INDEX";
+pub(crate) const RANGE: &str = "NCCL_IB_ADDR_RANGE";
+pub(crate) const FAMILY: &str = "NCCL_IB_ADDR_FAMILY";
+pub(crate) const ROCE_VERSION: &str = "NCCL_IB_ROCE_VERSION_NUM";
 
 /// `NCCL_IB_ADDR_FAMILY`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -90,7 +90,8 @@ impl Range {
     }
 
     /// Looks at the last 32 bits of any GID for an IPv4 range.
-    fn contains(&self, gid: Ipv6Addr) -> bool {
+    #[must_use]
+    pub fn contains(&self, gid: Ipv6Addr) -> bool {
         let Ok(bits) = u32::try_from(self.bits) else { return false };
         match self.base {
             Base::V4(base) => {
@@ -107,7 +108,7 @@ impl Range {
 
 /// What steers the search besides the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Search {
+pub(crate) struct Search {
     pub family: Family,
     pub range: Option<Range>,
     /// `NCCL_IB_ROCE_VERSION_NUM`.
@@ -133,10 +134,7 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
             Failure::EmptySlot(slot) => {
-                write!(
-                    f,
-                    "ends with an error at slot {slot}, which is empty (ncclIbRoceGetVersionNum: Invalid argument)"
-                )
+                write!(f, "fails at index {slot}, which is empty (ncclIbRoceGetVersionNum: Invalid argument)")
             }
             Failure::Crash => write!(f, "crashes on {RANGE} without a slash"),
         }
@@ -147,7 +145,7 @@ impl std::fmt::Display for Failure {
 ///
 /// # Errors
 /// NCCL ends with an error instead.
-pub fn index<'a>(
+pub(crate) fn index<'a>(
     table: &GidTable,
     get: impl Fn(&str) -> Option<&'a str>,
     version: Version,
@@ -179,7 +177,7 @@ impl Search {
     ///
     /// # Errors
     /// It asks for the type of an empty slot, which ended it before 2.26.
-    pub fn run(&self, table: &GidTable, version: Version) -> Result<u32, Failure> {
+    pub(crate) fn run(&self, table: &GidTable, version: Version) -> Result<u32, Failure> {
         let slots: BTreeMap<u32, &Gid> = table.slots.iter().map(|gid| (gid.index, gid)).collect();
         let slot = |index: u32| Slot::of(slots.get(&index).copied());
         let mut index = 0;
@@ -212,7 +210,7 @@ impl Search {
 #[derive(Clone, Copy)]
 struct Slot {
     gid: Ipv6Addr,
-    /// `None` where the type cannot be read, -1 where it is no RoCE type.
+    /// `None` if the type cannot be read, -1 if it is not a RoCE type.
     version: Option<i64>,
 }
 

@@ -1,29 +1,46 @@
-//! What NCCL can load from the image, by the rules of the dynamic loader and of
-//! libibverbs. Where nobody has looked, or no NCCL was found, everything counts as
-//! there but plugins: then the image is not what the job runs in.
+//! What NCCL can load from the image, by the rules of the dynamic loader. If no NCCL was found,
+//! the job's may be linked into a program, or the image is not what the job runs in.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 use super::version::Version;
 use crate::facts::Facts;
 use crate::facts::gpu::Make;
-use crate::facts::image::Image;
-use crate::facts::image::kernel_abi::KernelAbi;
-use crate::facts::image::library::Library;
-use crate::facts::image::providers::Provider;
 use crate::facts::rdma::Hca;
+use crate::image::Image;
+use crate::image::library::Library;
 
 /// The release of NCCL that the job loads, as far as the image tells: by the library
 /// itself, else by what it says of itself (`NCCL_VERSION`).
-pub fn release(facts: &Facts) -> Option<Version> {
+pub(crate) fn release(facts: &Facts) -> Option<Version> {
     let parse = |text: &str| Version::parse(text);
     found(facts)
         .and_then(|(version, _)| parse(version))
         .or_else(|| facts.platform.nccl_version.as_deref().and_then(parse))
 }
 
+/// The releases of all copies of NCCL in the image, of which a process may load any: each once, the
+/// oldest first. None if the job's own is not among them: what the image says about itself
+/// (`NCCL_VERSION`) may be about another one. It applies if no file was searched.
+///
+/// # Errors
+/// The file whose release does not show.
+pub(crate) fn releases(facts: &Facts) -> Result<Vec<Version>, PathBuf> {
+    let Some(image) = &facts.image else { return Ok(release(facts).into_iter().collect()) };
+    if found(facts).is_none() {
+        return Ok(Vec::new());
+    }
+    let of =
+        |copy: &Library| copy.version.as_deref().and_then(Version::parse).ok_or_else(|| copy.path.clone());
+    let mut all = image.nccl.iter().map(of).collect::<Result<Vec<Version>, PathBuf>>()?;
+    all.sort();
+    all.dedup();
+    Ok(all)
+}
+
 /// Whether the job's NCCL is RCCL.
-pub fn is_rccl(facts: &Facts) -> bool {
+pub(crate) fn is_rccl(facts: &Facts) -> bool {
     let has =
         |image: &Image| !image.rccl.is_empty() && (image.nccl.is_empty() || facts.gpu.make == Make::Amd);
     facts.image.as_ref().is_some_and(has)
@@ -31,57 +48,27 @@ pub fn is_rccl(facts: &Facts) -> bool {
 
 /// The version of the library that was found for the job, and its path. The version of an RCCL is
 /// that of the NCCL that it is made from ([`crate::libraries::rccl`]).
-pub fn found(facts: &Facts) -> Option<(&str, String)> {
+pub(crate) fn found(facts: &Facts) -> Option<(&str, String)> {
     let image = facts.image.as_ref()?;
     if is_rccl(facts) {
         let library = image.rccl_of_the_job()?;
         return Some((library.version.as_deref()?, library.path.display().to_string()));
     }
     let library = image.nccl_of_the_job().or_else(|| {
-        // Which of them does not matter where all are the same.
+        // Which of them does not matter if all are the same.
         image.nccl.first().filter(|_| image.nccl_versions().len() == 1)
     })?;
     Some((library.version.as_deref()?, library.path.display().to_string()))
 }
 
-/// The image, where it is one that a job with NCCL runs in.
-pub fn image(facts: &Facts) -> Option<&Image> {
-    let has_one = |image: &&Image| !image.nccl.is_empty() || !image.rccl.is_empty() || image.torch.is_some();
-    facts.image.as_ref().filter(has_one)
-}
-
-pub fn has_libibverbs(facts: &Facts) -> bool {
-    image(facts).is_none_or(|image| image.libibverbs_of_the_job().is_some())
-}
-
-/// Whether libibverbs has a provider for an HCA that it accepts.
-pub fn has_provider(facts: &Facts, hca: &Hca) -> bool {
-    match (image(facts), provider(hca)) {
-        (Some(image), Some(name)) => image.provider(name).is_some() && other_abi(image, hca).is_none(),
-        _ => true,
-    }
-}
-
-/// What an HCA's provider supports, where the kernel's driver speaks another ABI.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OtherAbi<'a> {
-    pub provider: &'a Provider,
-    pub spoken: u32,
-    pub supported: KernelAbi,
-}
-
-/// Why libibverbs leaves an HCA out although it loads its provider (`libibverbs/init.c`,
-/// `match_device`). `None` if the provider supports what the kernel speaks, or it is not known.
-pub fn other_abi<'a>(image: &'a Image, hca: &Hca) -> Option<OtherAbi<'a>> {
-    let spoken = hca.uverbs.as_ref()?.abi?;
-    let provider = image.provider(provider(hca)?)?;
-    let supported = provider.kernel_abi.filter(|supported| !supported.has(spoken))?;
-    Some(OtherAbi { provider, spoken, supported })
+/// The image, if a job with NCCL runs in it.
+pub(crate) fn image(facts: &Facts) -> Option<&Image> {
+    facts.image.as_ref().filter(|image| image.has_nccl())
 }
 
 /// The provider that serves the HCAs of a kernel driver (rdma-core, `providers/`);
 /// `None` for a driver that is not known.
-pub fn provider(hca: &Hca) -> Option<&'static str> {
+pub(crate) fn provider(hca: &Hca) -> Option<&'static str> {
     Some(match hca.driver.as_deref()? {
         "mlx5_core" => "mlx5",
         "mlx4_core" => "mlx4",
@@ -101,14 +88,14 @@ pub fn provider(hca: &Hca) -> Option<&'static str> {
 }
 
 /// The file that a plugin's name leads to, if the dynamic loader can load it.
-pub fn plugin(facts: &Facts, name: &str) -> Option<String> {
+pub(crate) fn plugin(facts: &Facts, name: &str) -> Option<String> {
     let library = plugin_file(facts, name).filter(|library| library.missing.is_empty())?;
     Some(library.path.display().to_string())
 }
 
 /// The plugin for networks that a name leads to, whether or not what it needs is there.
 /// The name that RCCL looks for in place of NCCL's: it begins with another word.
-pub fn plugin_file<'a>(facts: &'a Facts, name: &str) -> Option<&'a Library> {
+pub(crate) fn plugin_file<'a>(facts: &'a Facts, name: &str) -> Option<&'a Library> {
     let image = facts.image.as_ref()?;
     let of_rccl = name.strip_prefix("libnccl-net").filter(|_| is_rccl(facts));
     let name = of_rccl.map_or(Cow::Borrowed(name), |rest| format!("librccl-net{rest}").into());
@@ -117,5 +104,20 @@ pub fn plugin_file<'a>(facts: &'a Facts, name: &str) -> Option<&'a Library> {
         true => library.reached.iter().any(|reach| reach.path.as_os_str() == name),
         false => library.loads_as(name),
     };
-    image.net_plugins.iter().find(is_it)
+    let by_variable = || image.named_plugins.iter().find(|named| named.name == name)?.library.as_ref();
+    image.net_plugins.iter().find(is_it).or_else(by_variable)
+}
+
+/// The library that a name leads to, of a plugin of any kind. `Some(None)` if the dynamic loader
+/// cannot load it, `None` if the name was not looked for.
+pub(crate) fn named_plugin<'a>(facts: &'a Facts, name: &str) -> Option<Option<&'a Library>> {
+    let image = facts.image.as_ref()?;
+    let families = [&image.gin_plugins, &image.tuner_plugins, &image.env_plugins, &image.net_plugins];
+    let by_name = families.into_iter().flatten().find(|library| library.loads_as(name));
+    let named = || image.named_plugins.iter().find(|named| named.name == name);
+    let found = match by_name {
+        Some(library) => Some(library),
+        None => named()?.library.as_ref(),
+    };
+    Some(found.filter(|library| library.missing.is_empty()))
 }

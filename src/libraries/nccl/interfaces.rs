@@ -20,7 +20,7 @@ pub struct Endpoint {
 
 /// Why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// `NCCL_SOCKET_IFNAME` and `NCCL_SOCKET_FAMILY` leave no interface.
     NoInterface,
     /// `NCCL_COMM_ID` is in the subnet of none.
@@ -32,8 +32,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What NCCL says; `None` where nobody knows beforehand.
-    pub fn message(&self) -> Option<&'static str> {
+    /// What NCCL says; `None` if that is unknown beforehand.
+    pub(crate) fn message(&self) -> Option<&'static str> {
         match self {
             Failure::NoInterface => Some("Bootstrap : no socket interface found"),
             Failure::NoSubnet => Some("NET/Socket : No usable listening interface found"),
@@ -48,8 +48,8 @@ impl Failure {
 /// Where the processes of a job meet.
 ///
 /// # Errors
-/// NCCL ends with an error, or nobody can tell.
-pub fn bootstrap<'a>(
+/// NCCL fails, or the result is unknown.
+pub(crate) fn bootstrap<'a>(
     net: &Net,
     get: impl Fn(&str) -> Option<&'a str>,
     version: Version,
@@ -65,7 +65,7 @@ pub fn bootstrap<'a>(
 ///
 /// # Errors
 /// There is none.
-pub fn first<'a>(
+pub(crate) fn first<'a>(
     net: &Net,
     get: impl Fn(&str) -> Option<&'a str>,
     version: Version,
@@ -77,7 +77,7 @@ pub fn first<'a>(
 ///
 /// # Errors
 /// `NCCL_COMM_ID` has to be asked, and is no address.
-pub fn all<'a>(
+pub(crate) fn all<'a>(
     net: &Net,
     get: impl Fn(&str) -> Option<&'a str>,
     version: Version,
@@ -141,7 +141,7 @@ fn matching(net: &Net, list: &str, family: fn(IpAddr) -> bool, version: Version)
     found
 }
 
-/// An address, with the index of its interface where it is link-local.
+/// An address, with the index of its interface if it is link-local.
 #[derive(Debug, Clone, Copy)]
 struct Remote {
     address: IpAddr,

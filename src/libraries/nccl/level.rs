@@ -20,7 +20,7 @@ const NAMES: &[(&str, Version)] = &[
 /// What the numbers of old stand for; larger ones for the last.
 const NUMBERS: &[&str] = &["LOC", "PIX", "PXB", "PHB", "SYS"];
 
-/// The level that a text means to a release; `None` where NCCL ignores it.
+/// The level that a text means to a release; `None` if NCCL ignores it.
 pub fn parse(text: &str, version: Version) -> Option<&'static str> {
     if let Some((name, _)) = NAMES.iter().find(|(name, since)| *name == text && version >= *since) {
         return Some(name);

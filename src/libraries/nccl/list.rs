@@ -36,12 +36,12 @@ impl std::fmt::Display for Entry {
 }
 
 /// How many HCAs, and entries of `NCCL_IB_HCA`, a release takes (`MAX_IB_DEVS`).
-pub fn most_hcas(version: Version) -> usize {
+pub(crate) fn most_hcas(version: Version) -> usize {
     if version >= TAKES_32_HCAS { 32 } else { 16 }
 }
 
 /// How many interfaces, and entries of `NCCL_SOCKET_IFNAME` (`MAX_IFS`).
-pub const MOST_INTERFACES: usize = 16;
+pub(crate) const MOST_INTERFACES: usize = 16;
 
 impl Pattern {
     pub fn of_hcas(text: &str, version: Version) -> Pattern {
@@ -92,7 +92,7 @@ fn strip(text: &str, sign: char) -> (bool, &str) {
     text.strip_prefix(sign).map_or((false, text), |rest| (true, rest))
 }
 
-/// `name[:port]`; since 2.30 `name[:port[:rail[:plane]]]`, where an absent port
+/// `name[:port]`; since 2.30 `name[:port[:rail[:plane]]]`, in which an absent port
 /// may also be an empty one.
 fn parse_entry(entry: &str, version: Version) -> Option<Entry> {
     let mut fields = entry.split(':');

@@ -9,23 +9,23 @@ use super::level;
 use super::number::{integer, strtoll};
 use super::version::Version;
 
-pub const VARIABLE: &str = "NCCL_MNNVL_ENABLE";
+pub(crate) const VARIABLE: &str = "NCCL_MNNVL_ENABLE";
 
 /// The first release that knows MNNVL.
-pub const SINCE: Version = Version::new(2, 21, 0);
+pub(crate) const SINCE: Version = Version::new(2, 21, 0);
 /// The first release that tries to share memory before it decides for MNNVL.
 const TRIES: Version = Version::new(2, 25, 0);
 /// The first release that ends the job if memory cannot be shared, and that looks at
 /// `NCCL_P2P_DISABLE`.
-pub const INSISTS: Version = Version::new(2, 27, 0);
+pub(crate) const INSISTS: Version = Version::new(2, 27, 0);
 
 /// The GPUs whose nodes are made for one domain: GB200 NVL72 and its like. A GH200 may be in a
 /// domain, but mostly is not.
-pub const MODELS: &[&str] = &["GB200", "GB300"];
+pub(crate) const MODELS: &[&str] = &["GB200", "GB300"];
 
 /// What a release does about GPUs of other nodes that NVLink reaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mnnvl {
+pub(crate) enum Mnnvl {
     /// The release does not know of them.
     Unknown,
     /// It does not look for them, by this variable.
@@ -36,7 +36,7 @@ pub enum Mnnvl {
 
 /// What becomes of a job that has several nodes of one clique, and no IMEX channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WithoutChannel {
+pub(crate) enum WithoutChannel {
     /// NCCL decides for MNNVL, and the first memory that it wants to share ends the job with an
     /// error of CUDA (800 or 801).
     CudaError,
@@ -47,7 +47,7 @@ pub enum WithoutChannel {
     SystemError,
 }
 
-pub fn mnnvl<'a>(get: impl Fn(&str) -> Option<&'a str>, version: Version) -> Mnnvl {
+pub(crate) fn mnnvl<'a>(get: impl Fn(&str) -> Option<&'a str>, version: Version) -> Mnnvl {
     if version < SINCE {
         return Mnnvl::Unknown;
     }
@@ -88,7 +88,7 @@ fn without_p2p<'a>(get: &impl Fn(&str) -> Option<&'a str>, version: Version) -> 
 /// Whether multicast within NVLink (NVLS) is in use. It needs no IMEX channel on one node; between
 /// nodes it needs what MNNVL needs (`ncclNvlsInit` in `src/transport/nvls.cc`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Nvls {
+pub(crate) enum Nvls {
     Off,
     /// If the driver says that the GPUs can.
     Automatic,
@@ -96,7 +96,7 @@ pub enum Nvls {
     Forced,
 }
 
-pub fn nvls<'a>(get: impl Fn(&str) -> Option<&'a str>, version: Version) -> Nvls {
+pub(crate) fn nvls<'a>(get: impl Fn(&str) -> Option<&'a str>, version: Version) -> Nvls {
     match get("NCCL_NVLS_ENABLE").and_then(|value| integer(value, version)).unwrap_or(2) {
         0 => Nvls::Off,
         2 => Nvls::Automatic,

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::predict::Transport;
 
 /// The variable.
-pub const VARIABLE: &str = "NCCL_NET";
+pub(crate) const VARIABLE: &str = "NCCL_NET";
 
 /// The name of NCCL's own transport for InfiniBand and RoCE (`src/transport/net_ib.cc`).
 const OWN: &str = "IB";
@@ -16,11 +16,11 @@ const OF_GOOGLE: &str = "gIB";
 const OF_AMD: &str = "RCCL-ANP";
 
 /// All names that may be filled in.
-pub const NAMES: [&str; 4] = [OWN, OF_AWS, OF_GOOGLE, OF_AMD];
+pub(crate) const NAMES: [&str; 4] = [OWN, OF_AWS, OF_GOOGLE, OF_AMD];
 
 /// The name of a transport with RDMA. `None` for sockets, and for a plugin whose name is not known.
 #[must_use]
-pub fn name(transport: &Transport) -> Option<&'static str> {
+pub(crate) fn name(transport: &Transport) -> Option<&'static str> {
     match transport {
         Transport::Verbs(_) => Some(OWN),
         Transport::Plugin { file, found: true, .. } => of_plugin(file),
@@ -31,7 +31,7 @@ pub fn name(transport: &Transport) -> Option<&'static str> {
 /// The name that a plugin has in each of its releases, by the path that its maker gives it:
 ///
 /// * aws-ofi-nccl: `AWS Libfabric`. Its later releases are called `Libfabric`, and take this name
-///   where `NCCL_NET` has it (`src/nccl_ofi_interface_nvidia.cpp`, `nvidia_plugin_name_fixup`).
+///   if `NCCL_NET` has it (`src/nccl_ofi_interface_nvidia.cpp`, `nvidia_plugin_name_fixup`).
 /// * Google's: `gIB`, as its own log and `set_nccl_env.sh` say.
 /// * AMD's for its NICs: `RCCL-ANP`, by which RCCL knows it, too (`src/transport/net.cc`).
 ///

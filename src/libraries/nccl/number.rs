@@ -13,7 +13,7 @@ pub fn integer(text: &str, version: Version) -> Option<i64> {
 }
 
 /// strtoll(3) with base 0: `0x` and `0` prefixes, trailing text ignored, and 0 for
-/// what is no number at all. `None` where it overflows.
+/// what is no number at all. `None` if it overflows.
 pub fn strtoll(text: &str) -> Option<i64> {
     let text = text.trim_start();
     let (negative, text) = match text.as_bytes().first() {

@@ -3,12 +3,15 @@
 
 use super::version::{LISTS_PLUGINS, NEEDS_RUNNING as KNOWS_NONE, OPENS_PLUGIN_BY_NAME, Version};
 
-/// What is tried where nobody names a plugin.
-pub const DEFAULT: &str = "libnccl-net.so";
+/// The variable that names net plugins.
+pub(crate) const VARIABLE: &str = "NCCL_NET_PLUGIN";
+
+/// What is tried if no variable names a plugin.
+pub(crate) const DEFAULT: &str = "libnccl-net.so";
 
 /// The file names, in the order in which they are tried; for each plugin of a list
 /// the first that can be loaded counts.
-pub fn files(value: Option<&str>, version: Version) -> Vec<Vec<String>> {
+pub(crate) fn files(value: Option<&str>, version: Version) -> Vec<Vec<String>> {
     let value = match value {
         Some("") if version < LISTS_PLUGINS => None,
         value => value,
@@ -24,18 +27,40 @@ pub fn files(value: Option<&str>, version: Version) -> Vec<Vec<String>> {
 }
 
 fn of_name(name: &str, version: Version) -> Vec<String> {
-    let wrapped = format!("libnccl-net-{name}.so");
     if version < OPENS_PLUGIN_BY_NAME {
-        return vec![wrapped];
+        return vec![format!("libnccl-net-{name}.so")];
     }
+    files_of("libnccl-net", name)
+}
+
+/// The files that NCCL tries for the name of a plugin whose files begin like this, in this order
+/// (`openPluginLib` in `src/plugin/plugin_open.cc`).
+pub(crate) fn files_of(start: &str, name: &str) -> Vec<String> {
     let is_file = name.contains('/') || (name.starts_with("lib") && name.ends_with(".so"));
-    if is_file { vec![name.to_owned()] } else { vec![name.to_owned(), wrapped] }
+    let wrapped = || format!("{start}-{name}.so");
+    if is_file { vec![name.to_owned()] } else { vec![name.to_owned(), wrapped()] }
+}
+
+/// Whether NCCL takes a name for the program itself: it compares as many characters as the name
+/// has (`tryOpenLib`).
+pub(crate) fn is_static(name: &str) -> bool {
+    const STATIC: &str = "STATIC_PLUGIN";
+    STATIC.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::libraries::nccl::version::NEWEST;
+
+    #[test]
+    fn the_program_itself_may_be_the_plugin() {
+        for (name, wanted) in
+            [("STATIC_PLUGIN", true), ("static", true), ("STATIC_PLUGINS", false), ("ofi", false)]
+        {
+            assert_eq!(is_static(name), wanted, "{name}");
+        }
+    }
 
     #[test]
     fn names_become_files_as_the_release_has_it() {

@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
-use super::devices::{self, Taken};
+use super::devices::{self, NcclDevices};
 use super::fusion::{self, Fusion};
 use super::installed;
 use super::interfaces::{self, Endpoint};
+use super::libibverbs::{self, Libibverbs};
 use super::number::integer;
 use super::version::{LISTS_PLUGINS, READS_GIDS_FIRST, Version};
-use super::{gid, plugin};
+use super::{env_plugin, gid, plugin};
 use crate::fabric::needs_own_library;
 use crate::facts::Facts;
 use crate::facts::gid::Gid;
@@ -22,6 +23,10 @@ pub struct Prediction {
     /// Which ports become one NIC.
     #[serde(skip_serializing_if = "Fused::is_nothing")]
     pub fused: Fused,
+    /// The env plugin that is loaded. The rest is what NCCL does without it, because nothing here
+    /// knows its answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub env_plugin: Option<String>,
 }
 
 /// Which ports of NCCL's own transport become one NIC.
@@ -59,7 +64,7 @@ pub enum Bootstrap {
 pub enum Transport {
     /// NCCL's own for InfiniBand and RoCE.
     Verbs(Vec<PortUse>),
-    /// A net plugin, by the file that is loaded; what it does nobody here knows.
+    /// A net plugin, by the file that is loaded; what it does is unknown here.
     Plugin {
         file: String,
         /// Whether it was seen; else the image is not known, and there are devices
@@ -113,7 +118,7 @@ impl PortUse {
 pub enum GidUse {
     Slot {
         index: i64,
-        /// What is in there; `None` where it is empty.
+        /// What is in there; `None` if it is empty.
         #[serde(skip_serializing_if = "Option::is_none")]
         gid: Option<Gid>,
     },
@@ -130,7 +135,8 @@ pub fn predict<'a>(facts: &Facts, get: impl Fn(&str) -> Option<&'a str>, version
     };
     let transport = transport(facts, &get, version);
     let fused = fused(facts, &transport, &get, version);
-    Prediction { bootstrap, transport, fused }
+    let env_plugin = env_plugin::loaded(facts, &get, version);
+    Prediction { bootstrap, transport, fused, env_plugin }
 }
 
 fn fused<'a>(
@@ -159,13 +165,7 @@ fn fused<'a>(
 
 fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version: Version) -> Transport {
     let wanted = get("NCCL_NET");
-    let loaded = plugin::files(get("NCCL_NET_PLUGIN"), version)
-        .iter()
-        .find_map(|names| names.iter().find_map(|name| installed::plugin(facts, name)));
-    if let Some(file) = loaded
-        // The built-in ones have these names; any other is the plugin's own.
-        && wanted.is_none_or(|wanted| !["IB", "Socket"].iter().any(|name| wanted.eq_ignore_ascii_case(name)))
-    {
+    if let Some(file) = net_plugin(facts, get, version) {
         return Transport::Plugin { file, found: true, otherwise: Box::new(built_in(facts, get, version)) };
     }
     let needs_plugin =
@@ -182,6 +182,21 @@ fn transport<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version:
         }
         transport => transport,
     }
+}
+
+/// The file of the net plugin that carries the job's traffic in place of NCCL's own transports.
+pub fn net_plugin<'a>(
+    facts: &Facts,
+    get: &impl Fn(&str) -> Option<&'a str>,
+    version: Version,
+) -> Option<String> {
+    // The built-in ones have these names; any other is the plugin's own.
+    let is_built_in = |wanted: &str| ["IB", "Socket"].iter().any(|name| wanted.eq_ignore_ascii_case(name));
+    if get("NCCL_NET").is_some_and(is_built_in) {
+        return None;
+    }
+    let files = plugin::files(get("NCCL_NET_PLUGIN"), version);
+    files.iter().flatten().find_map(|name| installed::plugin(facts, name))
 }
 
 /// NCCL's own transports.
@@ -218,11 +233,16 @@ fn verbs<'a>(
     {
         return Err(failure.message().unwrap_or_default().to_owned());
     }
-    if !installed::has_libibverbs(facts) {
-        return Err("the image has no libibverbs".to_owned());
+    let libibverbs = libibverbs::libibverbs(facts, libibverbs::named(get, version));
+    match libibverbs {
+        Libibverbs::Missing => return Err("the image has no libibverbs".to_owned()),
+        Libibverbs::NotOne => {
+            return Err("NCCL_IBVERBS_LIB does not name libibverbs".to_owned());
+        }
+        Libibverbs::Unknown | Libibverbs::Loaded(_) => {}
     }
     let list = get("NCCL_IB_HCA").unwrap_or_default();
-    let Taken { ports, .. } = devices::taken(facts, list, version, |hca| installed::has_provider(facts, hca));
+    let NcclDevices { ports, .. } = devices::taken(facts, list, version, |hca| libibverbs.shows(hca));
     if ports.is_empty() {
         return Err("it finds no usable HCA".to_owned());
     }
@@ -239,7 +259,7 @@ fn port_use<'a>(
         _ if port.link_layer != LinkLayer::Ethernet => None,
         Ok(index) if version >= READS_GIDS_FIRST && index >= port.gids.size.into() => {
             return Err(format!(
-                "{} has no GID slot {index}, and {version} gives up on all HCAs then",
+                "{} has no GID index {index}, and {version} then gives up on all HCAs",
                 hca.name
             ));
         }

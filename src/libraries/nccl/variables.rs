@@ -1,46 +1,56 @@
 //! The variables that NCCL knows, by release.
 
+use std::sync::LazyLock;
+
 use super::version::Version;
 
 const TABLE: &str = include_str!("variables.txt");
 
 /// A variable of NCCL's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Variable {
+pub(crate) struct NcclVariable {
     pub name: &'static str,
     /// The first release that knows it; `None` for those of 2.4 and before.
     pub since: Option<Version>,
-    /// The last one, where a later release has dropped it.
+    /// The last one, if a later release has dropped it.
     pub until: Option<Version>,
 }
 
-impl Variable {
-    pub fn is_known_to(&self, version: Version) -> bool {
+impl NcclVariable {
+    pub(crate) fn is_known_to(&self, version: Version) -> bool {
         self.since.is_none_or(|since| version >= since) && self.until.is_none_or(|until| version <= until)
     }
 }
 
-/// Every variable, in the order of their names.
-pub fn all() -> impl Iterator<Item = Variable> {
-    TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+/// The table is looked through for each variable that the user has set, of which there may be
+/// thousands, so it is read once.
+static ALL: LazyLock<Vec<NcclVariable>> = LazyLock::new(|| {
+    let lines = TABLE.lines().filter(|line| !line.starts_with('#'));
+    let variables = lines.filter_map(|line| {
         let mut fields = line.split(' ');
         let name = fields.next()?;
         let mut version = || fields.next().and_then(Version::parse);
-        Some(Variable { name, since: version(), until: version() })
-    })
+        Some(NcclVariable { name, since: version(), until: version() })
+    });
+    variables.collect()
+});
+
+/// Every variable, in the order of their names.
+pub(crate) fn all() -> impl Iterator<Item = NcclVariable> {
+    ALL.iter().copied()
 }
 
-pub fn find(name: &str) -> Option<Variable> {
+pub(crate) fn find(name: &str) -> Option<NcclVariable> {
     all().find(|variable| variable.name == name)
 }
 
 /// The known name that a misspelt one was probably meant to be.
-pub fn nearest(name: &str) -> Option<&'static str> {
+pub(crate) fn nearest(name: &str) -> Option<&'static str> {
     nearest_of(all().map(|variable| variable.name), name)
 }
 
 /// The same among these names.
-pub fn nearest_of<'n>(names: impl Iterator<Item = &'n str>, name: &str) -> Option<&'n str> {
+pub(crate) fn nearest_of<'n>(names: impl Iterator<Item = &'n str>, name: &str) -> Option<&'n str> {
     // One slip in a short name, two in a longer one.
     let most = if name.len() < 14 { 1 } else { 2 };
     names

@@ -24,7 +24,7 @@ impl Version {
     }
 }
 
-/// What a sentence calls the job's NCCL: `NCCL 2.21.5`, or `NCCL` where the release is not known.
+/// What a sentence calls the job's NCCL: `NCCL 2.21.5`, or `NCCL` if the release is unknown.
 #[must_use]
 pub fn nccl(release: Option<Version>) -> String {
     release.map_or("NCCL".to_owned(), |version| format!("NCCL {version}"))
@@ -56,7 +56,7 @@ pub const TAKES_32_HCAS: Version = Version::new(2, 19, 0);
 pub const FUSES_NICS: Version = Version::new(2, 20, 0);
 /// Tries `NCCL_NET_PLUGIN` as a file name, too (`src/net.cc`).
 pub const OPENS_PLUGIN_BY_NAME: Version = Version::new(2, 21, 0);
-/// Searches the GID table where no index is set, and knows `NCCL_IB_ADDR_*`.
+/// Searches the GID table if no index is set, and knows `NCCL_IB_ADDR_*`.
 pub const SEARCHES_GIDS: Version = Version::new(2, 21, 0);
 /// Makes NICs of several ports only if all NICs then have the same number of ports (until
 /// [`FUSES_BY_TOPOLOGY`]).
@@ -67,7 +67,7 @@ pub const CHECKS_RANGE: Version = Version::new(2, 23, 0);
 pub const READS_CONF_FILE: Version = Version::new(2, 23, 0);
 /// Makes one NIC of ports by their distance (`NCCL_NET_MERGE_LEVEL`).
 pub const FUSES_BY_TOPOLOGY: Version = Version::new(2, 24, 0);
-/// Goes on where it cannot make one NIC of ports; before, the job ended.
+/// Continues if it cannot merge ports into one NIC; before, the job failed.
 pub const FUSION_MAY_FAIL: Version = Version::new(2, 26, 0);
 /// Skips lines of conf files that start with `#`.
 pub const SKIPS_COMMENTS: Version = Version::new(2, 26, 0);
@@ -80,6 +80,8 @@ pub const LISTS_PLUGINS: Version = Version::new(2, 27, 0);
 pub const HAS_DATA_DIRECT: Version = Version::new(2, 27, 0);
 /// Takes interfaces that are `RUNNING` only, and `virbr*` last.
 pub const NEEDS_RUNNING: Version = Version::new(2, 28, 0);
+/// Loads an env plugin (`src/plugin/env.cc`).
+pub const READS_ENV_PLUGIN: Version = Version::new(2, 28, 7);
 /// From here to 2.29.7 the IPv4 subnet of `NCCL_COMM_ID` is matched the wrong way
 /// round (`src/os/linux.cc`, `matchSubnet`).
 pub const INVERTS_SUBNET: Version = Version::new(2, 29, 0);
@@ -90,6 +92,10 @@ pub const SORTS_DEVICES: Version = Version::new(2, 29, 7);
 pub const REWROTE_PARSERS: Version = Version::new(2, 30, 0);
 /// Makes one NIC of up to eight ports; before, of up to four.
 pub const FUSES_EIGHT: Version = Version::new(2, 30, 0);
+/// Compares the numbers of NICs of all nodes (`NCCL_IGNORE_NET_MISMATCH`, `src/init.cc`).
+pub const COMPARES_NICS: Version = Version::new(2, 30, 3);
+/// Reads `NCCL_IBVERBS_LIB` (`src/misc/ibvsymbols.cc`).
+pub const READS_IBVERBS_LIB: Version = Version::new(2, 30, 3);
 /// Knows `NCCL_NET_MERGE_POLICY`.
 pub const FUSES_RAILS: Version = Version::new(2, 30, 7);
 
@@ -99,7 +105,7 @@ pub const READS_GIDS_FIRST: Version = Version::new(2, 31, 0);
 /// A variable that is no number at all is its default, not 0.
 pub const REFUSES_WORDS: Version = Version::new(2, 32, 0);
 
-/// One of each kind, oldest first: where they agree, every release does.
+/// One of each kind, oldest first: if they agree, every release does.
 pub const KINDS: &[Version] = &[
     Version::new(2, 18, 3),
     Version::new(2, 19, 3),
@@ -117,7 +123,7 @@ pub const KINDS: &[Version] = &[
     NEWEST,
 ];
 
-/// What stands in for a version that is not known, where only a list has to be read.
+/// A substitute for an unknown version, if only a list has to be read.
 pub const NEWEST: Version = Version::new(2, 32, 3);
 
 #[cfg(test)]

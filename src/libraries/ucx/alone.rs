@@ -4,7 +4,7 @@
 //! `src/core/nixl_agent.cpp` and `nixlUcxEngine::connect` in `src/plugins/ucx/ucx_backend.cpp`, NIXL
 //! 0.1 to 1.5), and asks for transports that tell when a peer fails (`UCP_ERR_HANDLING_MODE_PEER`,
 //! unless its parameter `ucx_error_handling_mode` says otherwise). Shared memory and `self` do not tell;
-//! TCP does, and so do RC, DC and UD. Where UCX finds none, NIXL ends with `NIXL_ERR_BACKEND`. It finds
+//! TCP does, and so do RC, DC and UD. If UCX finds none, NIXL fails with `NIXL_ERR_BACKEND`. It finds
 //! one over an HCA (`ucp_wireup_add_am_lane` and `ucp_wireup_fill_aux_criteria` in
 //! `src/ucp/wireup/select.c`), unless
 //!
@@ -19,28 +19,28 @@ use std::net::IpAddr;
 
 use super::release::{ASKS_ROUTES, HAS_LOCAL_SUBNET, Release};
 use super::subnets;
-use super::taken::{Port, Slot, Taken, taken};
+use super::taken::{Slot, Taken, UcxPort, taken};
 use super::transports::transports;
 use super::wheel;
-use super::{LOCAL_SUBNET, REACHABILITY, TRANSPORTS};
-use crate::libraries::Subject;
+use super::{DEVICES, LOCAL_SUBNET, REACHABILITY, TRANSPORTS};
+use crate::libraries::LibraryContext;
 
 /// The drivers whose HCAs have datagrams for programs, in all of their models.
 const HAVE_DATAGRAMS: [&str; 2] = ["mlx5_core", "mlx4_core"];
 
 /// Why a process does not reach itself without TCP, or may not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lost {
+pub(crate) enum Lost {
     /// `UCX_TLS` allows RC and nothing that it could connect with.
     Transports,
     /// No route leads to the GID's address.
     Gid { port: String, slot: u32, address: IpAddr },
-    /// Nobody knows whether the HCAs of this driver have datagrams, or this port where none is named.
+    /// It is unknown whether the HCAs of this driver have datagrams, or this port if none is named.
     Driver(String),
 }
 
 /// Why a process may not reach itself over any of the ports that a release takes.
-pub fn lost(subject: &Subject, taken: &Taken, release: Release) -> Option<Lost> {
+pub(crate) fn lost(subject: &LibraryContext, taken: &Taken, release: Release) -> Option<Lost> {
     let mut lost = Vec::new();
     for port in &taken.ports {
         lost.push(over(subject, port, release)?);
@@ -49,7 +49,11 @@ pub fn lost(subject: &Subject, taken: &Taken, release: Release) -> Option<Lost> 
 }
 
 /// Whether each process reaches itself over each of the job's ports, by each release in the image.
-pub fn each_rail_will_do(subject: &Subject) -> bool {
+pub(crate) fn each_rail_will_do(subject: &LibraryContext) -> bool {
+    // A worker takes its own from among the rails.
+    let rails = subject.rails.port_names().join(",");
+    let with_it = |name: &str| if name == DEVICES { Some(rails.as_str()) } else { subject.value(name) };
+    let subject = &LibraryContext { values: &with_it, ..*subject };
     wheel::unserved(subject).is_empty()
         && super::release::all(subject).into_iter().all(|release| {
             let Some(taken) = taken(subject, release) else { return false };
@@ -58,7 +62,7 @@ pub fn each_rail_will_do(subject: &Subject) -> bool {
         })
 }
 
-fn over(subject: &Subject, port: &Port, release: Release) -> Option<Lost> {
+fn over(subject: &LibraryContext, port: &UcxPort, release: Release) -> Option<Lost> {
     if !transports(subject.value(TRANSPORTS), release).datagrams {
         return Some(Lost::Transports);
     }
@@ -72,7 +76,7 @@ fn over(subject: &Subject, port: &Port, release: Release) -> Option<Lost> {
 }
 
 /// Whether the routing table decides what RoCE v2 reaches.
-fn asks_routes(subject: &Subject, release: Release) -> bool {
+fn asks_routes(subject: &LibraryContext, release: Release) -> bool {
     let local = subject.value(LOCAL_SUBNET).filter(|_| release >= HAS_LOCAL_SUBNET);
     release >= ASKS_ROUTES
         && local.and_then(subnets::read_bool) != Some(true)
@@ -81,7 +85,7 @@ fn asks_routes(subject: &Subject, release: Release) -> bool {
 
 /// Whether the interface of a GID has a route to its address, as far as addresses tell: UCX takes the
 /// interface of this container that has the name.
-fn has_route(subject: &Subject, slot: &Slot, address: IpAddr) -> bool {
+fn has_route(subject: &LibraryContext, slot: &Slot, address: IpAddr) -> bool {
     let Some(name) = &slot.netdev else { return slot.is_right };
     let of_name = subject.facts.net.interface(name);
     let nets = of_name.into_iter().flat_map(|interface| &interface.addresses);

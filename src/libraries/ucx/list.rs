@@ -9,21 +9,21 @@ const MOST: usize = 128;
 
 /// The network devices that a value selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Devices {
+pub(super) enum Devices {
     All,
     Only(Vec<String>),
     AllBut(Vec<String>),
 }
 
 impl Devices {
-    pub fn read(value: Option<&str>, release: Release) -> Devices {
+    pub(super) fn read(value: Option<&str>, release: Release) -> Devices {
         let Some(value) = value else { return Devices::All };
         let (excluded, list) = match value.strip_prefix('^') {
             Some(rest) if release >= EXCLUDES_DEVICES => (true, rest),
             _ => (false, value),
         };
         let entries = entries(list, release);
-        // Since they know signs, releases end with an error where "all" is one of several.
+        // Since they know signs, releases fail if "all" is one of several.
         let all = match release >= EXCLUDES_DEVICES {
             true => entries == ["all"],
             false => entries.iter().any(|entry| entry == "all"),
@@ -36,7 +36,7 @@ impl Devices {
     }
 
     /// Whether a device is selected: `mlx5_0:1`, `eth0`.
-    pub fn has(&self, device: &str, release: Release) -> bool {
+    pub(super) fn has(&self, device: &str, release: Release) -> bool {
         let is_it = |entry: &String| names(entry, device, release);
         match self {
             Devices::All => true,
@@ -47,7 +47,7 @@ impl Devices {
 }
 
 /// Whether an entry of a list is the name of a device.
-pub fn names(entry: &str, device: &str, release: Release) -> bool {
+pub(super) fn names(entry: &str, device: &str, release: Release) -> bool {
     let base = device.split_once(':').map(|(base, _)| base);
     entry == device || release >= EXCLUDES_DEVICES && base == Some(entry)
 }

@@ -1,18 +1,21 @@
-//! What mends UCX on a host: a list of devices where it would take others than the job, and an index
-//! or subnets where it would take GIDs that are not this container's.
+//! What fixes UCX on a host: a list of devices if it would take others than the job, and an index
+//! or subnets if it would take GIDs that are not this container's.
 
 use std::net::IpAddr;
 
-use super::release::{HAS_SUBNETS, Release, all};
-use super::taken::{Port, Taken, taken};
+use super::release::{Release, all, are_known, has_verbs};
+use super::subnets::Filter;
+use super::taken::{Taken, UcxPort, strangers, taken};
 use super::transports::transports;
-use super::{DEVICES, GID_INDEX, SUBNETS, TRANSPORTS, why};
-use crate::fabric::gid::{common_index, is_right_everywhere, of_one_family, rails};
-use crate::libraries::{Fill, Subject};
+use super::{DEVICES, GID_INDEX, OfAny, SUBNETS, TRANSPORTS, why};
+use crate::fabric::gid::{RailGids, common_index, is_right_everywhere, of_one_family, own_network, rails};
+use crate::facts::gid::Gid;
+use crate::libraries::exclusions::{LeftTo, settled};
+use crate::libraries::{Fill, LibraryContext, traffic_class};
 
 /// Why a variable of UCX is filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Why {
+pub enum UcxReason {
     /// Without it, UCX would take these ports as well.
     OtherPorts(Vec<String>),
     /// Without it, UCX would take this slot of this port, with an address that is not this
@@ -22,50 +25,50 @@ pub enum Why {
     EmptySlot { port: String, slot: u32 },
 }
 
-pub fn fills(subject: &Subject) -> Vec<Fill> {
-    if !works(subject) {
+pub(super) fn fills(subject: &LibraryContext) -> Vec<Fill> {
+    if !works(subject) || !has_verbs(subject) {
         return Vec::new();
     }
-    let devices = devices(subject);
-    let with_it = |name: &str| match &devices {
-        Some(fill) if fill.variable == name => Some(fill.value.as_str()),
-        _ => subject.value(name),
-    };
-    let gid = gid(&Subject { values: &with_it, ..*subject });
-    devices.iter().cloned().chain(gid).collect()
+    let devices = devices(subject).map(|fill| settled(subject, fill));
+    let of_workers = subject.rails.port_names().join(",");
+    let list = devices.as_ref().and_then(|fill| match &fill.why {
+        OfAny::LeftTo(LeftTo::Workers) => Some(of_workers.as_str()),
+        _ => fill.value.as_deref(),
+    });
+    let with_it = |name: &str| list.filter(|_| name == DEVICES).or_else(|| subject.value(name));
+    let gid = gid(&LibraryContext { values: &with_it, ..*subject });
+    let class = traffic_class::of_job(subject, &traffic_class::UCX);
+    devices.iter().cloned().chain(gid).chain(class).collect()
 }
 
-/// Whether UCX goes over the rails of the job: on EFA it has a transport of its own.
-pub fn works(subject: &Subject) -> bool {
+/// Whether UCX is there to go over the rails of the job: on EFA it has a transport of its own.
+pub(super) fn works(subject: &LibraryContext) -> bool {
     let mut used = subject.rails.ports.iter().filter(|port| port.is_used()).peekable();
     used.peek().is_some() && used.all(|port| port.hca.driver.as_deref() != Some("efa"))
 }
 
-fn devices(subject: &Subject) -> Option<Fill> {
+fn devices(subject: &LibraryContext) -> Option<Fill> {
     if subject.value(DEVICES).is_some() {
         return None;
     }
     let releases = all(subject);
-    let others = releases.iter().filter_map(|release| taken(subject, *release)).find_map(|taken| {
-        let others = taken.ports.into_iter().filter(|port| !port.is_rail);
-        let others: Vec<String> = others.map(|port| port.name).collect();
-        (!others.is_empty()).then_some(others)
-    })?;
+    let others =
+        releases.iter().map(|release| strangers(subject, *release)).find(|others| !others.is_empty())?;
     let allows_tcp = releases.iter().any(|release| transports(subject.value(TRANSPORTS), *release).tcp);
     let mut names = subject.rails.port_names();
     // Without an interface in the list, UCX would have no TCP.
     names.extend(if allows_tcp { Some(subject.rails.interface?.to_owned()) } else { None });
-    Some(Fill { variable: DEVICES, value: names.join(","), why: why(Why::OtherPorts(others)) })
+    Some(Fill { variable: DEVICES, value: Some(names.join(",")), why: why(UcxReason::OtherPorts(others)) })
 }
 
 /// A rail on which UCX takes a GID that is not this container's, or which it passes over for an empty
 /// slot, although the port has a GID that is this container's.
-pub fn wrong_rail(taken: &Taken) -> Option<&Port> {
-    let is_wrong = |port: &&Port| port.slot.as_ref().is_some_and(|slot| slot.has_right && !slot.is_right);
+pub(super) fn wrong_rail(taken: &Taken) -> Option<&UcxPort> {
+    let is_wrong = |port: &&UcxPort| port.slot.as_ref().is_some_and(|slot| slot.has_right && !slot.is_right);
     taken.ports.iter().chain(&taken.passed_over).filter(|port| port.is_rail).find(is_wrong)
 }
 
-fn gid(subject: &Subject) -> Option<Fill> {
+fn gid(subject: &LibraryContext) -> Option<Fill> {
     if [GID_INDEX, SUBNETS].iter().any(|name| subject.value(name).is_some()) {
         return None;
     }
@@ -76,35 +79,155 @@ fn gid(subject: &Subject) -> Option<Fill> {
         let is_passed_over = taken.passed_over.contains(&port);
         let slot = port.slot?;
         if is_passed_over {
-            return Some(Why::EmptySlot { port: port.name, slot: slot.index });
+            return Some(UcxReason::EmptySlot { port: port.name, slot: slot.index });
         }
-        Some(Why::OtherGid { port: port.name, slot: slot.index, address: slot.address })
+        Some(UcxReason::OtherGid { port: port.name, slot: slot.index, address: slot.address })
     };
     let because = releases.iter().find_map(of_release)?;
-    let fill = |variable, value| Some(Fill { variable, value, why: why(because.clone()) });
+    let fill = |variable, value| Some(Fill { variable, value: Some(value), why: why(because.clone()) });
     let all_rails = rails(subject.facts, subject.rails.ports);
     let right = of_one_family(&all_rails);
+    // An index is wrong as soon as the table changes, and a network is not.
+    let networks = networks(subject, &right, &releases);
+    if let Some(Networks { list, lasts: true }) = &networks {
+        return fill(SUBNETS, list.clone());
+    }
     // On InfiniBand, the index would count as well.
     let is_roce = subject.rails.port_names().len() == all_rails.len();
     let common = subject.rails.gid_index.filter(|index| is_right_everywhere(&all_rails, *index));
     if let Some(index) = common.or_else(|| common_index(&right)).filter(|_| is_roce) {
         return fill(GID_INDEX, index.to_string());
     }
-    if releases.iter().any(|release| *release < HAS_SUBNETS) {
+    fill(SUBNETS, networks?.list)
+}
+
+/// Networks by which each release takes the right GIDs.
+struct Networks {
+    list: String,
+    /// Whether they let pass addresses of this container alone, so that it does not matter in which slots
+    /// these are.
+    lasts: bool,
+}
+
+/// The networks of the interfaces that have the right GIDs; `None` if one of the releases would not take
+/// these GIDs with them, or is not known.
+fn networks(subject: &LibraryContext, right: &[RailGids], releases: &[Release]) -> Option<Networks> {
+    if !are_known(subject) {
         return None;
     }
-    let addresses = right.iter().filter_map(|rail| rail.slots.first()).map(|gid| gid.address());
-    let net_of = |address: IpAddr| {
-        let nets = subject.facts.net.interfaces.iter().flat_map(|interface| &interface.addresses);
-        nets.clone().find(|net| net.addr() == address).map(|net| net.trunc().to_string())
-    };
-    let mut subnets: Vec<String> = addresses.map(net_of).collect::<Option<_>>()?;
-    subnets.dedup();
-    let value = subnets.join(",");
-    let with_it = |name: &str| if name == SUBNETS { Some(value.as_str()) } else { subject.value(name) };
-    let mended = Subject { values: &with_it, ..*subject };
+    let net_of = |gid: &Gid| own_network(subject.facts, gid.address()).map(|net| net.to_string());
+    let first = right.iter().filter_map(|rail| rail.slots.first());
+    let mut nets: Vec<String> = Vec::new();
+    for net in first.map(|gid| net_of(gid)) {
+        let net = net?;
+        if !nets.contains(&net) {
+            nets.push(net);
+        }
+    }
+    let list = nets.join(",");
+    let with_it = |name: &str| if name == SUBNETS { Some(list.as_str()) } else { subject.value(name) };
+    let mended = LibraryContext { values: &with_it, ..*subject };
     let is_right =
         |release: &Release| taken(&mended, *release).is_some_and(|taken| wrong_rail(&taken).is_none());
-    let is_mended = releases.iter().all(is_right);
-    if is_mended { fill(SUBNETS, value.clone()) } else { None }
+    if !releases.iter().all(is_right) {
+        return None;
+    }
+    let filter = Filter::read(&list).ok()?;
+    let is_own = |gid: &Gid| subject.facts.net.own_addresses().any(|address| address == gid.address());
+    let slots = |rail: &RailGids| {
+        rail.port.gids.slots.iter().all(|gid| !filter.lets_pass(gid.address()) || is_own(gid))
+    };
+    let lasts = right.iter().all(slots);
+    Some(Networks { list, lasts })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::{Candidate, Rails, Verdict};
+    use crate::facts::Facts;
+    use crate::facts::gid::{GidTable, GidType};
+    use crate::facts::net::Interface;
+    use crate::facts::rdma::{Access, Hca, LinkLayer, Port as RdmaPort, Uverbs};
+    use crate::image::{Image, library::Library};
+
+    /// A host whose only HCA has these slots, with this release of UCX.
+    fn host(slots: &[(u32, &str)], release: &str) -> Facts {
+        let gid = |(index, address): &(u32, &str)| {
+            let gid = match address.parse().unwrap() {
+                IpAddr::V4(address) => address.to_ipv6_mapped(),
+                IpAddr::V6(address) => address,
+            };
+            Gid { index: *index, gid, kind: GidType::RoceV2, netdev: None }
+        };
+        let gids = GidTable { slots: slots.iter().map(gid).collect(), size: 16, scanned: 16 };
+        let state = "ACTIVE".to_owned();
+        let port =
+            RdmaPort { number: 1, link_layer: LinkLayer::Ethernet, state, gids, ..RdmaPort::default() };
+        let uverbs = Uverbs { access: Access::Opened, ..Uverbs::default() };
+        let hca =
+            Hca { name: "mlx5_1".to_owned(), uverbs: Some(uverbs), ports: vec![port], ..Hca::default() };
+        let ucx = Library { version: Some(release.to_owned()), ..Library::default() };
+        let image = Image { ucx: vec![ucx], ..Image::default() };
+        let addresses = vec!["172.16.1.9/24".parse().unwrap()];
+        let mut facts = Facts { rdma: vec![hca], image: Some(image), ..Facts::default() };
+        facts.net.interfaces = vec![Interface { name: "eth1".to_owned(), addresses, ..Interface::default() }];
+        facts
+    }
+
+    fn asked<T>(facts: &Facts, set: &[Fill], question: impl Fn(&LibraryContext) -> T) -> T {
+        let hca = &facts.rdma[0];
+        let ports = [Candidate { hca, port: &hca.ports[0], verdict: Verdict::Used }];
+        let rails = Rails { ports: &ports, gid_index: None, interface: Some("eth1") };
+        let value = |name: &str| set.iter().find(|fill| fill.variable == name)?.value.as_deref();
+        question(&LibraryContext {
+            facts,
+            rails: &rails,
+            values: &value,
+            is_kept: &|_| false,
+            is_in_conf: &|_| false,
+            is_filled: &|_| true,
+            is_allowed: &|_| true,
+        })
+    }
+
+    #[test]
+    fn a_network_stays_right_when_the_table_changes_and_an_index_does_not() {
+        let before = [(0, "fe80::9"), (1, "192.168.1.9"), (3, "172.16.1.9")];
+        let after = [(0, "fe80::9"), (1, "192.168.1.9"), (5, "172.16.1.9")];
+        let renewed = [(0, "fe80::9"), (1, "192.168.1.9"), (3, "172.16.1.20")];
+        for (release, fill, stays) in [
+            ("1.17.0", (GID_INDEX, "3"), false),
+            ("1.18.0", (SUBNETS, "172.16.1.0/24"), true),
+            ("1.22.0", (SUBNETS, "172.16.1.0/24"), true),
+        ] {
+            let fills = asked(&host(&before, release), &[], fills);
+            let filled: Vec<_> =
+                fills.iter().map(|fill| (fill.variable, fill.value.as_deref().unwrap_or_default())).collect();
+            assert_eq!(filled, [fill], "{release}");
+            let is_right = |slots: &[(u32, &str)], address: &str| {
+                let mut facts = host(slots, release);
+                facts.net.interfaces[0].addresses = vec![address.parse().unwrap()];
+                let release = asked(&facts, &fills, |subject| all(subject)[0]);
+                asked(&facts, &fills, |subject| {
+                    taken(subject, release)
+                        .is_some_and(|taken| !taken.ports.is_empty() && wrong_rail(&taken).is_none())
+                })
+            };
+            assert!(is_right(&before, "172.16.1.9/24"), "{release}");
+            assert_eq!(is_right(&after, "172.16.1.9/24"), stays, "{release}: the address has moved");
+            assert!(is_right(&renewed, "172.16.1.20/24"), "{release}: another address of the network");
+        }
+        let right = host(&[(0, "fe80::9"), (3, "172.16.1.9")], "1.22.0");
+        assert_eq!(asked(&right, &[], fills), [], "it is right by itself");
+    }
+
+    #[test]
+    fn a_network_that_lets_in_others_is_no_better_than_an_index() {
+        let facts = host(&[(1, "172.16.1.1"), (3, "172.16.1.9")], "1.22.0");
+        let filled = asked(&facts, &[], fills);
+        let filled: Vec<_> =
+            filled.iter().map(|fill| (fill.variable, fill.value.as_deref().unwrap_or_default())).collect();
+        assert_eq!(filled, [(GID_INDEX, "3")]);
+    }
 }

@@ -2,7 +2,7 @@
 //! say: [`list`], [`transports`] and [`subnets`]; whether a process reaches itself without TCP:
 //! [`alone`]. The functions that are named there are those of openucx/ucx, 1.10 to 1.22.
 
-pub mod alone;
+pub(crate) mod alone;
 mod index;
 mod list;
 mod mend;
@@ -10,13 +10,15 @@ mod release;
 mod remarks;
 mod subnets;
 pub mod taken;
-pub mod transports;
-pub mod wheel;
+pub(crate) mod transports;
+pub(crate) mod wheel;
 
-use super::{Library, Remark as OfLibrary, Subject, Why as OfAny, Will};
+use super::{
+    FillReason as OfAny, Library, LibraryContext, LibraryRemark as OfLibrary, Will, traffic_class, vllm,
+};
 use crate::fabric::Rails;
 
-pub use mend::Why;
+pub use mend::UcxReason;
 pub use release::Release;
 pub use remarks::{Remark, Then};
 pub use taken::Taken;
@@ -27,23 +29,29 @@ pub const GID_INDEX: &str = "UCX_IB_GID_INDEX";
 pub const SUBNETS: &str = "UCX_IB_ROCE_SUBNETS";
 pub const LOCAL_SUBNET: &str = "UCX_IB_ROCE_LOCAL_SUBNET";
 pub const REACHABILITY: &str = "UCX_IB_ROCE_REACHABILITY_MODE";
+const CLASS: &str = traffic_class::UCX.name;
 
 pub const LIBRARY: Library = Library {
     name: "ucx",
     title: "UCX",
-    filled: &[DEVICES, GID_INDEX, SUBNETS],
+    filled: &[DEVICES, GID_INDEX, SUBNETS, CLASS],
+    gid: &[GID_INDEX, SUBNETS],
     read: &["UCX_"],
     is_here,
     fills: mend::fills,
     remarks: |subject| remarks::remarks(subject).into_iter().map(OfLibrary::Ucx).collect(),
     will: |subject| {
+        let selection = subject.value(vllm::SELECTION).filter(|_| mend::works(subject));
+        if selection.is_some_and(|selection| vllm::is_set_by_worker(selection, DEVICES)) {
+            return Some(Will::TakeOfWorkers(subject.rails.port_names()));
+        }
         let release = *release::all(subject).last()?;
         taken::taken(subject, release).filter(|_| mend::works(subject)).map(Will::TakeOfUcx)
     },
 };
 
 /// Whether the image has UCX, or a package that brings one of its own, or a variable of it is set.
-fn is_here(subject: &Subject) -> bool {
+fn is_here(subject: &LibraryContext) -> bool {
     let of_image = subject.facts.image.as_ref().is_some_and(|image| {
         let is_it = |name: &str| name.starts_with("libucx");
         !image.ucx.is_empty()
@@ -58,12 +66,12 @@ pub fn value(variable: &str, rails: &Rails) -> Option<String> {
     if variable != DEVICES || ports.is_empty() {
         return None;
     }
-    // A list of HCAs alone takes TCP from UCX, which is what is left where a process does not reach
+    // A list of HCAs alone takes TCP from UCX, which is what is left if a process does not reach
     // itself or another one over them.
     Some(format!("{},{}", ports.join(","), rails.interface?))
 }
 
 /// For a reason of this library.
-fn why(why: Why) -> OfAny {
+fn why(why: UcxReason) -> OfAny {
     OfAny::Ucx(why)
 }

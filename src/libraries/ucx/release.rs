@@ -1,50 +1,86 @@
 //! The releases of UCX in an image. Each program takes its own: NIXL's wheel brings one (1.23 in that
 //! of NIXL 1.5.1), whose release no file name tells, and MPI another.
 
-use crate::facts::image::Image;
-use crate::facts::image::packages::Package;
-use crate::libraries::Subject;
+use crate::image::Image;
+use crate::image::packages::Package;
+use crate::libraries::LibraryContext;
 
 /// Major and minor number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release(pub u32, pub u32);
 
 /// The newest release that is known here.
-pub const NEWEST: Release = Release(1, 22);
+pub(super) const NEWEST: Release = Release(1, 22);
 
 /// `UCX_TLS` may begin with `^` (`UCS_CONFIG_TYPE_ALLOW_LIST` in `src/ucp/core/ucp_context.c`).
-pub const EXCLUDES_TRANSPORTS: Release = Release(1, 11);
+pub(super) const EXCLUDES_TRANSPORTS: Release = Release(1, 11);
 /// A port whose slot of the index, or slot 0 without one, is empty is passed over
 /// (`uct_ib_device_port_check` in `src/uct/ib/base/ib_device.c`).
-pub const PASSES_OVER_EMPTY_SLOTS: Release = Release(1, 11);
+pub(super) const PASSES_OVER_EMPTY_SLOTS: Release = Release(1, 11);
 /// `UCX_IB_ROCE_LOCAL_SUBNET` (`src/uct/ib/base/ib_iface.c`).
-pub const HAS_LOCAL_SUBNET: Release = Release(1, 11);
+pub(super) const HAS_LOCAL_SUBNET: Release = Release(1, 11);
 /// `^ud` in `UCX_TLS` leaves RC the datagrams that it connects with (`ucp_is_resource_in_transports_list`
 /// in `src/ucp/core/ucp_context.c`).
-pub const KEEPS_DATAGRAMS: Release = Release(1, 15);
+pub(super) const KEEPS_DATAGRAMS: Release = Release(1, 15);
 /// `UCX_IB_ROCE_SUBNETS` (`src/uct/ib/base/ib_iface.c`).
-pub const HAS_SUBNETS: Release = Release(1, 18);
+pub(super) const HAS_SUBNETS: Release = Release(1, 18);
 /// RoCE v2 reaches what the routing table has a route to, itself included, and
 /// `UCX_IB_ROCE_REACHABILITY_MODE` turns that off (`uct_ib_iface_roce_is_routable` in
 /// `src/uct/ib/base/ib_iface.c`).
-pub const ASKS_ROUTES: Release = Release(1, 19);
+pub(super) const ASKS_ROUTES: Release = Release(1, 19);
 /// `UCX_NET_DEVICES` may begin with `^`, and an HCA may be named without its port; a link-local GID
 /// of IPv6 comes after the others (`src/ucp/core/ucp_context.c`, `src/uct/ib/base/ib_device.c`).
-pub const EXCLUDES_DEVICES: Release = Release(1, 21);
+pub(super) const EXCLUDES_DEVICES: Release = Release(1, 21);
 /// `UCX_NET_DEVICES` may have ranges: `mlx5_[0-3]:1` (`src/ucs/config/parser.c`).
-pub const HAS_RANGES: Release = Release(1, 22);
+pub(super) const HAS_RANGES: Release = Release(1, 22);
 
-/// All releases that the image has, the oldest first; the newest that is known for NIXL's, and where
-/// the files do not tell.
-pub fn all(subject: &Subject) -> Vec<Release> {
-    let image = subject.facts.image.as_ref();
-    let of_files =
-        image.into_iter().flat_map(|image| &image.ucx).filter_map(|library| library.version.as_deref());
-    let packages = image.into_iter().flat_map(|image| &image.packages);
-    let of_wheels =
-        packages.filter(|package| package.name.starts_with("libucx")).map(|package| package.version.as_str());
-    let mut all: Vec<Release> = of_files.chain(of_wheels).filter_map(parse).collect();
-    if all.is_empty() || image.is_some_and(has_nixl) {
+/// A UCX of the image.
+struct Copy {
+    /// `None` if the file does not tell.
+    release: Option<Release>,
+    /// Whether it has transports over InfiniBand and RoCE, or may have.
+    has_verbs: bool,
+}
+
+/// Each UCX that the image has: by its files, and the wheels whose files are not known.
+fn copies(subject: &LibraryContext) -> Vec<Copy> {
+    let Some(image) = subject.facts.image.as_ref() else { return Vec::new() };
+    let of_files = image.ucx.iter().map(|library| Copy {
+        release: library.version.as_deref().and_then(parse),
+        has_verbs: library.verbs != Some(false),
+    });
+    let is_found = |package: &Package| {
+        let folder = package.path.join("libucx");
+        image.ucx.iter().any(|file| file.path.starts_with(&folder))
+    };
+    let wheels = image.packages.iter().filter(|package| package.name.starts_with("libucx"));
+    let of_wheels = wheels
+        .filter(|package| !is_found(package))
+        .map(|package| Copy { release: parse(&package.version), has_verbs: true });
+    let of_nixl = has_nixl(image).then_some(Copy { release: Some(NEWEST), has_verbs: true });
+    of_files.chain(of_wheels).chain(of_nixl).collect()
+}
+
+/// Whether any UCX here has transports over InfiniBand and RoCE: its module for them lies beside it
+/// (`libuct_ib.so`, which `src/ucs/sys/module.c` looks for in the folder `ucx` beside the library).
+pub(super) fn has_verbs(subject: &LibraryContext) -> bool {
+    let copies = copies(subject);
+    copies.is_empty() || copies.iter().any(|copy| copy.has_verbs)
+}
+
+/// Whether the release of each UCX here is known.
+pub(super) fn are_known(subject: &LibraryContext) -> bool {
+    let copies = copies(subject);
+    !copies.is_empty() && copies.iter().all(|copy| copy.release.is_some())
+}
+
+/// All releases that the image has, the oldest first; the newest that is known for NIXL's, and if
+/// the files do not tell. One without transports over InfiniBand and RoCE counts only if no UCX has them.
+pub(super) fn all(subject: &LibraryContext) -> Vec<Release> {
+    let has_verbs = has_verbs(subject);
+    let copies = copies(subject).into_iter().filter(|copy| copy.has_verbs == has_verbs);
+    let mut all: Vec<Release> = copies.filter_map(|copy| copy.release).collect();
+    if all.is_empty() {
         all.push(NEWEST);
     }
     all.sort_unstable();
@@ -52,12 +88,12 @@ pub fn all(subject: &Subject) -> Vec<Release> {
     all
 }
 
-pub fn has_nixl(image: &Image) -> bool {
+pub(super) fn has_nixl(image: &Image) -> bool {
     image.packages.iter().any(is_nixl)
 }
 
 /// NIXL, as packages of Python's call it: `nixl`, `nixl-cu12`.
-pub fn is_nixl(package: &Package) -> bool {
+pub(super) fn is_nixl(package: &Package) -> bool {
     package.name.starts_with("nixl")
 }
 

@@ -3,28 +3,29 @@
 use std::net::IpAddr;
 
 use super::alone::{Lost, lost};
-use super::index::{self, Index};
+use super::index::{self, GidIndex};
 use super::list::{Devices, names};
 use super::mend::{works, wrong_rail};
-use super::release::{EXCLUDES_DEVICES, HAS_LOCAL_SUBNET, HAS_SUBNETS, Release, all};
+use super::release::{EXCLUDES_DEVICES, HAS_LOCAL_SUBNET, HAS_SUBNETS, Release, all, has_verbs};
 use super::subnets::{Filter, read_bool};
 use super::taken::{taken, without_gid};
-use super::transports::{Unreadable, transports, unknown_transports, unreadable};
+use super::transports::{TlsError, respelt, transports, unknown_transports, unreadable};
 use super::wheel::{self, Unserved};
 use super::{DEVICES, GID_INDEX, LOCAL_SUBNET, SUBNETS, TRANSPORTS};
-use crate::libraries::Subject;
+use crate::fabric::Candidate;
+use crate::libraries::LibraryContext;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remark {
     /// UCX takes a slot that is not this container's. `variable` is the one that says so, if any.
     Gid { variable: Option<&'static str>, port: String, slot: u32, address: Option<IpAddr>, then: Then },
-    /// The transports, together with the devices where both are named, leave UCX no network.
+    /// The transports, together with the devices if both are named, leave UCX no network.
     NoNetwork(Vec<&'static str>),
     /// The variable keeps UCX from the rails, so it goes over TCP.
     OnTcp(&'static str),
     /// UCX has no TCP, and no datagrams that RC could connect with.
     WithoutDatagrams,
-    /// The list has no interface, so UCX has no TCP, and nobody knows whether a process reaches itself
+    /// The list has no interface, so UCX has no TCP, and it is unknown whether a process reaches itself
     /// over HCAs of this driver, or this HCA.
     WithoutTcp(String),
     /// No device of the list is here.
@@ -36,10 +37,16 @@ pub enum Remark {
     WithoutPort { entries: Vec<String>, ports: Vec<String> },
     /// A sign of NCCL's grammar, which this release takes for a part of a name.
     Sign(char),
-    /// Words of `UCX_TLS` that UCX does not know.
-    UnknownTransports(Vec<String>),
-    /// UCX ends with an error on `UCX_TLS`.
-    Transports(Unreadable),
+    /// Words of `UCX_TLS` that UCX does not know. The probable intention, if it is clear.
+    UnknownTransports { words: Vec<String>, meant: Option<String> },
+    /// UCX fails on `UCX_TLS`. The probable intention, if it is clear.
+    Transports { why: TlsError, meant: Option<String> },
+    /// The variable has HCAs alone, and no UCX here has transports over them.
+    WithoutVerbs(&'static str),
+    /// No UCX here has transports over HCAs, so UCX has TCP alone.
+    TcpAlone,
+    /// These ports are all that the list selects, and the job uses none of them.
+    NoneOfTheJob(Vec<String>),
     /// UCX ends with an error on what is no such value of the variable.
     NoSuchValue { variable: &'static str, takes: &'static str },
     /// UCX ends with an error on an entry that is no subnet.
@@ -65,10 +72,13 @@ pub enum Then {
     HasNothing,
 }
 
-pub fn remarks(subject: &Subject) -> Vec<Remark> {
+pub(super) fn remarks(subject: &LibraryContext) -> Vec<Remark> {
     let mut remarks = Vec::new();
     if !works(subject) {
         return remarks;
+    }
+    if !has_verbs(subject) {
+        return without_verbs(subject);
     }
     remarks.extend(wheel::unserved(subject).into_iter().map(Remark::Unserved));
     remarks.extend(of_transports(subject));
@@ -78,15 +88,50 @@ pub fn remarks(subject: &Subject) -> Vec<Remark> {
     remarks
 }
 
-fn of_transports(subject: &Subject) -> Vec<Remark> {
-    let Some(value) = subject.value(TRANSPORTS) else { return Vec::new() };
-    if let Some(why) = all(subject).into_iter().find_map(|release| unreadable(value, release)) {
-        return vec![Remark::Transports(why)];
-    }
+/// What is wrong if no UCX has transports over HCAs.
+fn without_verbs(subject: &LibraryContext) -> Vec<Remark> {
     let mut remarks = Vec::new();
-    let unknown: Vec<String> = unknown_transports(value).into_iter().map(str::to_owned).collect();
-    if !unknown.is_empty() {
-        remarks.push(Remark::UnknownTransports(unknown));
+    let releases = all(subject);
+    if let Some(value) = subject.value(TRANSPORTS) {
+        let allowed = |release: &Release| transports(Some(value), *release);
+        let is_lost = |release| {
+            let allowed = allowed(release);
+            allowed.verbs && !allowed.tcp && !allowed.within
+        };
+        remarks.extend(of_words(subject, value));
+        remarks.extend(releases.iter().all(is_lost).then_some(Remark::WithoutVerbs(TRANSPORTS)));
+    }
+    if let (Some(value), Some(oldest)) = (subject.value(DEVICES), releases.first())
+        && let Devices::Only(list) = Devices::read(Some(value), *oldest)
+    {
+        let is_interface = |entry: &String| subject.facts.net.interface(entry).is_some();
+        let hcas = || subject.rails.ports.iter().map(Candidate::name);
+        let is_hca = |entry: &String| hcas().any(|port| names(entry, &port, *oldest));
+        if !list.iter().any(is_interface) && list.iter().any(is_hca) {
+            remarks.push(Remark::WithoutVerbs(DEVICES));
+        }
+    }
+    if remarks.is_empty() { vec![Remark::TcpAlone] } else { remarks }
+}
+
+/// What is wrong with the words of `UCX_TLS`.
+fn of_words(subject: &LibraryContext, value: &str) -> Option<Remark> {
+    let meant = respelt(value);
+    if let Some(why) = all(subject).into_iter().find_map(|release| unreadable(value, release)) {
+        return Some(Remark::Transports { why, meant });
+    }
+    let words: Vec<String> = unknown_transports(value).into_iter().map(str::to_owned).collect();
+    (!words.is_empty()).then_some(Remark::UnknownTransports { words, meant })
+}
+
+fn of_transports(subject: &LibraryContext) -> Vec<Remark> {
+    let Some(value) = subject.value(TRANSPORTS) else { return Vec::new() };
+    let mut remarks = Vec::from_iter(of_words(subject, value));
+    // What the other words leave UCX is not what was meant.
+    if let Some(Remark::Transports { .. } | Remark::UnknownTransports { meant: Some(_), .. }) =
+        remarks.first()
+    {
+        return remarks;
     }
     let allowed = all(subject).into_iter().map(|release| transports(Some(value), release));
     if allowed.clone().all(|allowed| !allowed.verbs) {
@@ -104,7 +149,7 @@ fn of_transports(subject: &Subject) -> Vec<Remark> {
     remarks
 }
 
-fn of_devices(subject: &Subject) -> Vec<Remark> {
+fn of_devices(subject: &LibraryContext) -> Vec<Remark> {
     let Some(value) = subject.value(DEVICES) else { return Vec::new() };
     let releases = all(subject);
     let Some(oldest) = releases.first().copied() else { return Vec::new() };
@@ -145,6 +190,10 @@ fn of_devices(subject: &Subject) -> Vec<Remark> {
         }
         (true, true) => remarks.push(Remark::NoDevice),
         (true, false) if allowed.verbs => remarks.push(Remark::OnTcp(DEVICES)),
+        (false, _) if !taken.ports.iter().chain(&taken.passed_over).any(|port| port.is_rail) => {
+            let names = taken.ports.into_iter().map(|port| port.name);
+            remarks.push(Remark::NoneOfTheJob(names.collect()));
+        }
         (false, true) if allowed.tcp => {
             let lost = releases.iter().find_map(|release| without_tcp(subject, *release));
             // Datagrams are about UCX_TLS, and what is wrong with a GID is told with the GID.
@@ -158,13 +207,13 @@ fn of_devices(subject: &Subject) -> Vec<Remark> {
     remarks
 }
 
-/// Why a process does not reach itself, where a release has HCAs and no TCP.
-fn without_tcp(subject: &Subject, release: Release) -> Option<Lost> {
+/// Why a process does not reach itself, if a release has HCAs and no TCP.
+fn without_tcp(subject: &LibraryContext, release: Release) -> Option<Lost> {
     let taken = taken(subject, release).filter(|taken| taken.tcp.is_empty())?;
     lost(subject, &taken, release)
 }
 
-fn of_gid(subject: &Subject) -> Option<Remark> {
+fn of_gid(subject: &LibraryContext) -> Option<Remark> {
     let index = subject.value(GID_INDEX).map(index::read);
     if index == Some(None) {
         return Some(Remark::NoSuchValue { variable: GID_INDEX, takes: "a number or auto" });
@@ -177,7 +226,7 @@ fn of_gid(subject: &Subject) -> Option<Remark> {
         match Filter::read(value) {
             Err(entry) => return Some(Remark::NoSubnet(entry)),
             Ok(Filter::All) => {}
-            Ok(_) if matches!(index, Some(Some(Index::Slot(_)))) => return Some(Remark::IndexAndSubnets),
+            Ok(_) if matches!(index, Some(Some(GidIndex::Slot(_)))) => return Some(Remark::IndexAndSubnets),
             Ok(_) => {
                 is_filtered = true;
                 if let Some(port) = without_gid(subject, newest) {
@@ -187,7 +236,7 @@ fn of_gid(subject: &Subject) -> Option<Remark> {
         }
     }
     let chooses = |name: &&str| match *name {
-        GID_INDEX => matches!(index, Some(Some(Index::Slot(_)))),
+        GID_INDEX => matches!(index, Some(Some(GidIndex::Slot(_)))),
         _ => is_filtered,
     };
     let is_set = |name: &&str| subject.value(name).is_some();
@@ -210,7 +259,7 @@ fn of_gid(subject: &Subject) -> Option<Remark> {
     Some(Remark::Gid { variable: set, port: port.name, slot: slot.index, address: slot.address, then })
 }
 
-fn local_subnet(subject: &Subject) -> Option<Remark> {
+fn local_subnet(subject: &LibraryContext) -> Option<Remark> {
     let is_read = all(subject).last().is_some_and(|newest| *newest >= HAS_LOCAL_SUBNET);
     let value = subject.value(LOCAL_SUBNET).filter(|_| is_read)?;
     read_bool(value).is_none().then_some(Remark::NoSuchValue { variable: LOCAL_SUBNET, takes: "y or n" })

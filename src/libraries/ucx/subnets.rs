@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 /// The GIDs that UCX may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Filter {
+pub(super) enum Filter {
     All,
     Only(Vec<IpNet>),
     AllBut(Vec<IpNet>),
@@ -16,7 +16,7 @@ pub enum Filter {
 
 impl Filter {
     /// Fails with the entry that UCX cannot read. It then ends with an error.
-    pub fn read(value: &str) -> Result<Filter, String> {
+    pub(super) fn read(value: &str) -> Result<Filter, String> {
         let (excluded, list) = match value.strip_prefix('^') {
             Some(rest) => (true, rest),
             None => (false, value),
@@ -30,7 +30,7 @@ impl Filter {
         Ok(if excluded { Filter::AllBut(nets) } else { Filter::Only(nets) })
     }
 
-    pub fn lets_pass(&self, address: IpAddr) -> bool {
+    pub(super) fn lets_pass(&self, address: IpAddr) -> bool {
         match self {
             Filter::All => true,
             Filter::Only(nets) => nets.iter().any(|net| net.contains(&address)),
@@ -51,7 +51,7 @@ fn net(entry: &str) -> Option<IpNet> {
 
 /// Yes or no; `None` for what UCX ends with an error at (`ucs_config_sscanf_bool`; "on" and "off" since
 /// 1.15).
-pub fn read_bool(value: &str) -> Option<bool> {
+pub(super) fn read_bool(value: &str) -> Option<bool> {
     match value.to_ascii_lowercase().as_str() {
         "y" | "yes" | "1" => Some(true),
         "n" | "no" | "0" => Some(false),

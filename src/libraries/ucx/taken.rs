@@ -1,21 +1,21 @@
 //! Which devices and GIDs UCX takes of a host, as `ucx_info -d` lists them.
 //!
 //! * A port counts if it is active, its HCA can be opened, and does not speak iWARP; since 1.11, also
-//!   only if the slot of `UCX_IB_GID_INDEX` has a GID, or slot 0 where that is not set
+//!   only if the slot of `UCX_IB_GID_INDEX` has a GID, or slot 0 if that is not set
 //!   (`uct_ib_device_port_check` in `src/uct/ib/base/ib_device.c`).
 //! * `uct_ib_device_select_gid`, same file: the first slot with RoCE v2 and IPv4, else RoCE v2 and
 //!   IPv6, then RoCE v1 in the same order; since 1.21, a link-local GID of IPv6 comes after the
 //!   others; since 1.18, `UCX_IB_ROCE_SUBNETS` leaves out what is in no subnet of the list, and UCX ends
-//!   with an error where that leaves none. UCX does not ask whose address it is, so in a container the
+//!   with an error if that leaves none. UCX does not ask whose address it is, so in a container the
 //!   host's may come first.
 //! * TCP counts for each interface that is up and has an address (`uct_tcp_query_devices` in
 //!   `src/uct/tcp/tcp_iface.c`).
 
 use std::net::IpAddr;
 
-use super::index::{self, Index};
+use super::index::{self, GidIndex};
 use super::list::Devices;
-use super::release::{EXCLUDES_DEVICES, HAS_SUBNETS, PASSES_OVER_EMPTY_SLOTS, Release};
+use super::release::{EXCLUDES_DEVICES, HAS_SUBNETS, PASSES_OVER_EMPTY_SLOTS, Release, has_verbs};
 use super::subnets::Filter;
 use super::transports::{transports, unreadable};
 use super::{DEVICES, GID_INDEX, SUBNETS, TRANSPORTS};
@@ -23,21 +23,23 @@ use crate::fabric::Candidate;
 use crate::fabric::own_slots;
 use crate::facts::gid::{Gid, GidType};
 use crate::facts::rdma::{Access, LinkLayer, NodeType};
-use crate::libraries::Subject;
+use crate::libraries::LibraryContext;
 
 /// What UCX takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
-    pub ports: Vec<Port>,
+    pub ports: Vec<UcxPort>,
     /// Ports that it would take, if the slot that it looks into first were not empty.
-    pub passed_over: Vec<Port>,
+    pub passed_over: Vec<UcxPort>,
     /// The interfaces for TCP.
     pub tcp: Vec<String>,
+    /// Whether UCX has transports over HCAs at all.
+    pub has_verbs: bool,
 }
 
 /// A port, as UCX takes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Port {
+pub struct UcxPort {
     /// `mlx5_1:1`.
     pub name: String,
     /// Whether it is one of the job's rails.
@@ -62,15 +64,15 @@ pub struct Slot {
     pub has_right: bool,
 }
 
-/// What a release takes with the variables of the subject; `None` where UCX does not work over verbs
+/// What a release takes with the variables of the subject; `None` if UCX does not work over verbs
 /// here (EFA), or ends with an error.
-pub fn taken(subject: &Subject, release: Release) -> Option<Taken> {
+pub fn taken(subject: &LibraryContext, release: Release) -> Option<Taken> {
     if subject.value(TRANSPORTS).is_some_and(|value| unreadable(value, release).is_some()) {
         return None;
     }
     let choice = choice(subject, release)?;
     let allowed = transports(subject.value(TRANSPORTS), release);
-    let with = |port: &Candidate, slot| Port {
+    let with = |port: &Candidate, slot| UcxPort {
         name: port.name(),
         is_rail: port.is_used(),
         driver: port.hca.driver.clone(),
@@ -93,7 +95,7 @@ pub fn taken(subject: &Subject, release: Release) -> Option<Taken> {
     let interfaces = subject.facts.net.interfaces.iter().map(|interface| interface.name.as_str());
     let tcp = interfaces.filter(|name| allowed.tcp && has_address(name) && devices.has(name, release));
     let tcp = tcp.map(str::to_owned).collect();
-    Some(Taken { ports, passed_over, tcp })
+    Some(Taken { ports, passed_over, tcp, has_verbs: has_verbs(subject) })
 }
 
 /// The slot that a release looks into before it takes a port, if it is empty.
@@ -103,22 +105,34 @@ fn first_is_empty(port: &Candidate, choice: &Choice, release: Release) -> Option
         Choice::Auto(_) => 0,
     };
     let table = &port.port.gids;
-    // Of a table that could not be read, nobody knows.
+    // Nothing is known about an unreadable table.
     let is_read = index < table.scanned || table.scanned == table.size && table.size > 0;
     let is_empty = is_read && !table.slots.iter().any(|gid| gid.index == index);
     (release >= PASSES_OVER_EMPTY_SLOTS && is_empty).then_some(index)
 }
 
+/// The ports that a release takes, or that end it, and that are no rails of the job.
+pub fn strangers(subject: &LibraryContext, release: Release) -> Vec<String> {
+    let is_readable = |value| unreadable(value, release).is_none();
+    let Some(choice) = choice(subject, release).filter(|_| subject.value(TRANSPORTS).is_none_or(is_readable))
+    else {
+        return Vec::new();
+    };
+    let strangers = selected(subject, release).filter(|port| !port.is_used());
+    strangers.filter(|port| first_is_empty(port, &choice, release).is_none()).map(Candidate::name).collect()
+}
+
 /// The ports that a release takes.
-fn selected<'a>(subject: &Subject<'a>, release: Release) -> impl Iterator<Item = &'a Candidate<'a>> {
+fn selected<'a>(subject: &LibraryContext<'a>, release: Release) -> impl Iterator<Item = &'a Candidate<'a>> {
     let devices = Devices::read(subject.value(DEVICES), release);
     let allowed = transports(subject.value(TRANSPORTS), release);
-    let ports = subject.rails.ports.iter().filter(move |port| allowed.verbs && is_seen(port));
+    let has_verbs = allowed.verbs && has_verbs(subject);
+    let ports = subject.rails.ports.iter().filter(move |port| has_verbs && is_seen(port));
     ports.filter(move |port| devices.has(&port.name(), release))
 }
 
 /// A port on which `UCX_IB_ROCE_SUBNETS` leaves a release no GID.
-pub fn without_gid(subject: &Subject, release: Release) -> Option<String> {
+pub fn without_gid(subject: &LibraryContext, release: Release) -> Option<String> {
     let choice = choice(subject, release)?;
     let mut roce = selected(subject, release).filter(|port| port.port.link_layer == LinkLayer::Ethernet);
     let is_without = |port: &&Candidate| {
@@ -141,21 +155,21 @@ enum Choice {
     Auto(Filter),
 }
 
-fn choice(subject: &Subject, release: Release) -> Option<Choice> {
+fn choice(subject: &LibraryContext, release: Release) -> Option<Choice> {
     let filter = match subject.value(SUBNETS).filter(|_| release >= HAS_SUBNETS) {
         Some(value) => Filter::read(value).ok()?,
         None => Filter::All,
     };
     match subject.value(GID_INDEX).map(index::read) {
-        None | Some(Some(Index::Auto)) => Some(Choice::Auto(filter)),
-        Some(Some(Index::Slot(number))) if filter == Filter::All => Some(Choice::Index(number)),
+        None | Some(Some(GidIndex::Auto)) => Some(Choice::Auto(filter)),
+        Some(Some(GidIndex::Slot(number))) if filter == Filter::All => Some(Choice::Index(number)),
         // UCX ends with an error at both, and at what is no index.
         Some(_) => None,
     }
 }
 
-/// `None` where no GID passes.
-fn slot(subject: &Subject, port: &Candidate, choice: &Choice, release: Release) -> Option<Slot> {
+/// `None` if no GID passes.
+fn slot(subject: &LibraryContext, port: &Candidate, choice: &Choice, release: Release) -> Option<Slot> {
     let index = match choice {
         Choice::Index(index) => *index,
         Choice::Auto(filter) => by_order(&port.port.gids.slots, filter, release)?,
@@ -163,7 +177,7 @@ fn slot(subject: &Subject, port: &Candidate, choice: &Choice, release: Release) 
     Some(at(subject, port, index))
 }
 
-fn at(subject: &Subject, port: &Candidate, index: u32) -> Slot {
+fn at(subject: &LibraryContext, port: &Candidate, index: u32) -> Slot {
     let own = own_slots(subject.facts, port.port);
     let gid = port.port.gids.slots.iter().find(|gid| gid.index == index);
     Slot {
@@ -176,7 +190,7 @@ fn at(subject: &Subject, port: &Candidate, index: u32) -> Slot {
     }
 }
 
-/// The slot that UCX finds by itself; slot 0 where the table is empty, and none where no GID passes.
+/// The slot that UCX finds by itself; slot 0 if the table is empty, and none if no GID passes.
 fn by_order(slots: &[Gid], filter: &Filter, release: Release) -> Option<u32> {
     let fits = |gid: &&Gid| filter.lets_pass(gid.address());
     let rank = |gid: &&Gid| {

@@ -1,22 +1,24 @@
 //! What UCX reads in `UCX_TLS` (`ucp_is_resource_in_transports_list` in
 //! `src/ucp/core/ucp_context.c`; `ucs_config_sscanf_allow_list` in `src/ucs/config/parser.c`).
 
-use super::release::{EXCLUDES_TRANSPORTS, KEEPS_DATAGRAMS, Release};
+use super::release::{EXCLUDES_TRANSPORTS, KEEPS_DATAGRAMS, NEWEST, Release};
 
 /// The transports that a value of `UCX_TLS` allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Transports {
+pub(crate) struct Transports {
     /// Any over InfiniBand and RoCE.
     pub verbs: bool,
     /// One over InfiniBand and RoCE that needs no connection: UD, or DC of mlx5. RC makes its
     /// connections over it (`ucp_tl_aliases` and `UCP_TL_RSC_FLAG_AUX`), or over TCP.
     pub datagrams: bool,
     pub tcp: bool,
+    /// Any within a node: shared memory, a process itself, GPUs.
+    pub within: bool,
 }
 
 impl Transports {
-    const ALL: Transports = Transports { verbs: true, datagrams: true, tcp: true };
-    const NONE: Transports = Transports { verbs: false, datagrams: false, tcp: false };
+    const ALL: Transports = Transports { verbs: true, datagrams: true, tcp: true, within: true };
+    const NONE: Transports = Transports { verbs: false, datagrams: false, tcp: false, within: false };
 }
 
 /// All names that stand for a transport over InfiniBand and RoCE; the first stands for all of them.
@@ -60,20 +62,22 @@ const OTHERS: &[&str] = &[
     "ugni_rdma",
     "gga",
     "gga_mlx5",
-    "rdmacm",
-    "sockcm",
     "gaudi",
     "gaudi_gdr",
 ];
 
-/// What a value of `UCX_TLS` allows; nothing where UCX ends with an error (see [`Unreadable`]).
-pub fn transports(value: Option<&str>, release: Release) -> Transports {
+/// Names that are known, and that move no data: what makes connections by addresses
+/// (`UCP_TL_RSC_FLAG_SOCKADDR`).
+const CONNECTION_MANAGERS: &[&str] = &["rdmacm", "sockcm"];
+
+/// What a value of `UCX_TLS` allows; nothing if UCX fails (see [`TlsError`]).
+pub(crate) fn transports(value: Option<&str>, release: Release) -> Transports {
     let Some(value) = value else { return Transports::ALL };
     if unreadable(value, release).is_some() {
         return Transports::NONE;
     }
     let (excluded, list) = sign(value, release);
-    let words: Vec<&str> = list.split(',').filter(|word| !word.is_empty()).collect();
+    let words = words(list);
     let has = |name: &str| words.contains(&name);
     if has("all") {
         return Transports::ALL;
@@ -81,7 +85,8 @@ pub fn transports(value: Option<&str>, release: Release) -> Transports {
     if excluded {
         let verbs = !has("ib") && !["rc", "dc", "ud"].iter().all(|name| has(name));
         let keeps = release >= KEEPS_DATAGRAMS && !has("ud:aux");
-        return Transports { verbs, datagrams: verbs && (keeps || !has("ud")), tcp: !has("tcp") };
+        let datagrams = verbs && (keeps || !has("ud"));
+        return Transports { verbs, datagrams, tcp: !has("tcp"), within: true };
     }
     // With ":aux", a transport makes connections and moves nothing.
     let connects = |word: &&str| {
@@ -92,25 +97,39 @@ pub fn transports(value: Option<&str>, release: Release) -> Transports {
         verbs: words.iter().any(|word| VERBS.contains(word)),
         datagrams: words.iter().any(connects),
         tcp: has("tcp"),
+        within: words.iter().any(|word| OTHERS.contains(word) && *word != "tcp"),
     }
+}
+
+/// The words of a list, without the sign that makes a word the name of a transport and of no alias
+/// (`ucp_config_is_tl_name_present`). UCX takes them as they are, in lower case and without spaces.
+fn words(list: &str) -> Vec<&str> {
+    let is_name = |word: &&str| ["_verbs", "_mlx5", "_copy", "_ipc"].iter().any(|end| word.ends_with(end));
+    let plain = |word| str::strip_prefix(word, '\\').filter(is_name).unwrap_or(word);
+    list.split(',').filter(|word| !word.is_empty()).map(plain).collect()
 }
 
 /// Why UCX ends with an error on a value of `UCX_TLS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unreadable {
+pub enum TlsError {
     /// It names none: "The TLs list is empty" (`ucp_check_resource_config` in
     /// `src/ucp/core/ucp_context.c`, all releases).
     Empty,
     /// "all" is one of several words (`ucs_config_sscanf_allow_list` in `src/ucs/config/parser.c`).
     AllAndMore,
+    /// It names none that moves data: "no usable transports/devices" (`ucp_check_resources` in
+    /// `src/ucp/core/ucp_context.c`, all releases).
+    NoneKnown,
 }
 
-pub fn unreadable(value: &str, release: Release) -> Option<Unreadable> {
-    let (_, list) = sign(value, release);
-    let mut words = list.split(',').filter(|word| !word.is_empty());
-    match (words.next(), words.next()) {
-        (None, _) => Some(Unreadable::Empty),
-        (Some("all"), Some(_)) if release >= EXCLUDES_TRANSPORTS => Some(Unreadable::AllAndMore),
+pub(crate) fn unreadable(value: &str, release: Release) -> Option<TlsError> {
+    let (excluded, list) = sign(value, release);
+    let words = words(list);
+    let moves = |word: &&str| VERBS.contains(word) || OTHERS.contains(word);
+    match words.as_slice() {
+        [] => Some(TlsError::Empty),
+        ["all", _, ..] if release >= EXCLUDES_TRANSPORTS => Some(TlsError::AllAndMore),
+        words if !excluded && !words.iter().any(moves) => Some(TlsError::NoneKnown),
         _ => None,
     }
 }
@@ -124,13 +143,27 @@ fn sign(value: &str, release: Release) -> (bool, &str) {
 }
 
 /// The words of `UCX_TLS` that no release knows.
-pub fn unknown_transports(value: &str) -> Vec<&str> {
-    let words = value.strip_prefix('^').unwrap_or(value).split(',');
+pub(crate) fn unknown_transports(value: &str) -> Vec<&str> {
+    let words = words(value.strip_prefix('^').unwrap_or(value));
     let is_known = |word: &str| {
         let word = word.split(':').next().unwrap_or_default();
-        word.is_empty() || VERBS.contains(&word) || OTHERS.contains(&word)
+        [VERBS, OTHERS, CONNECTION_MANAGERS].iter().any(|names| names.contains(&word))
     };
-    words.filter(|word| !is_known(word)).collect()
+    words.into_iter().filter(|word| !is_known(word)).collect()
+}
+
+/// The same list in lower case and with commas, if UCX knows each of its words.
+pub(crate) fn respelt(value: &str) -> Option<String> {
+    let (sign, list) = match value.trim().strip_prefix('^') {
+        Some(rest) => ("^", rest),
+        None => ("", value.trim()),
+    };
+    let lower = list.to_ascii_lowercase();
+    let is_between = |c: char| c.is_whitespace() || [',', ';', '|', '+'].contains(&c);
+    let words: Vec<&str> = lower.split(is_between).filter(|word| !word.is_empty()).collect();
+    let respelt = format!("{sign}{}", words.join(","));
+    let is_readable = unreadable(&respelt, NEWEST).is_none() && unknown_transports(&respelt).is_empty();
+    (is_readable && respelt != value).then_some(respelt)
 }
 
 #[cfg(test)]
@@ -141,7 +174,7 @@ mod tests {
     const NEW: Release = Release(1, 22);
 
     fn allowed(value: &str, release: Release) -> [bool; 3] {
-        let Transports { verbs, datagrams, tcp } = transports(Some(value), release);
+        let Transports { verbs, datagrams, tcp, .. } = transports(Some(value), release);
         [verbs, datagrams, tcp]
     }
 
@@ -170,12 +203,44 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_none_ends_ucx() {
-        for value in ["", ",", "^", "^,"] {
-            assert_eq!(unreadable(value, OLD), Some(Unreadable::Empty), "{value}");
+    fn words_count_as_they_are_and_a_list_without_any_ends_ucx() {
+        let all = [Release(1, 10), OLD, Release(1, 18), Release(1, 20), NEW];
+        for value in ["RC", "rc;tcp", "TCP", "tcp ", "rc tcp", "ud_verbs:aux", "rdmacm", "\\rc", "infiniband"]
+        {
+            let ends = all.map(|release| unreadable(value, release));
+            assert_eq!(ends, [Some(TlsError::NoneKnown); 5], "{value}");
             assert_eq!(allowed(value, NEW), [false; 3], "{value}");
         }
-        assert_eq!(unreadable("all,rc", NEW), Some(Unreadable::AllAndMore));
+        for value in ["RC,self", "sm", "tcp;rc,tcp", "\\rc_verbs", "cuda_copy", "shm,rc"] {
+            assert_eq!(all.map(|release| unreadable(value, release)), [None; 5], "{value}");
+        }
+        // "^" was a part of the name once.
+        assert_eq!(unreadable("^tcp", Release(1, 10)), Some(TlsError::NoneKnown));
+        assert!(transports(Some("RC,self"), NEW).within && !transports(Some("rc,tcp"), NEW).within);
+    }
+
+    #[test]
+    fn a_list_in_other_letters_is_respelt_where_ucx_knows_its_words() {
+        for (value, wanted) in [
+            ("RC", Some("rc")),
+            ("rc;tcp", Some("rc,tcp")),
+            (" rc, TCP ", Some("rc,tcp")),
+            ("^IB", Some("^ib")),
+            ("rc,tcp", None),
+            ("infiniband", None),
+            ("", None),
+        ] {
+            assert_eq!(respelt(value).as_deref(), wanted, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_none_ends_ucx() {
+        for value in ["", ",", "^", "^,"] {
+            assert_eq!(unreadable(value, OLD), Some(TlsError::Empty), "{value}");
+            assert_eq!(allowed(value, NEW), [false; 3], "{value}");
+        }
+        assert_eq!(unreadable("all,rc", NEW), Some(TlsError::AllAndMore));
         assert_eq!(unreadable("all,rc", Release(1, 10)), None);
         assert!(["all", "^all", "rc,all", ",tcp"].iter().all(|value| unreadable(value, NEW).is_none()));
     }

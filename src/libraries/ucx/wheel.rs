@@ -4,8 +4,8 @@
 use super::release::{NEWEST, is_nixl};
 use super::taken::taken;
 use crate::fabric::Candidate;
-use crate::facts::image::packages::Package;
-use crate::libraries::Subject;
+use crate::image::packages::Package;
+use crate::libraries::LibraryContext;
 use crate::libraries::nccl::installed::provider;
 
 /// HCAs of the job that the libibverbs of a package cannot open.
@@ -31,13 +31,13 @@ pub enum Left {
     Nothing,
 }
 
-/// By package, where there are some.
-pub fn unserved(subject: &Subject) -> Vec<Unserved> {
+/// By package, if there are some.
+pub(crate) fn unserved(subject: &LibraryContext) -> Vec<Unserved> {
     let packages = subject.facts.image.iter().flat_map(|image| &image.packages);
     packages.filter(|package| is_nixl(package)).filter_map(|package| of(subject, package)).collect()
 }
 
-fn of(subject: &Subject, package: &Package) -> Option<Unserved> {
+fn of(subject: &LibraryContext, package: &Package) -> Option<Unserved> {
     let own = package.libibverbs.as_ref()?;
     let is_served = |port: &&Candidate| {
         provider(port.hca).is_none_or(|name| own.providers.iter().any(|provider| provider == name))

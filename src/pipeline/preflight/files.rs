@@ -1,20 +1,22 @@
 //! What node 0 leaves of a preflight: the names of the nodes at fault, the page, and the document.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use nix::libc;
-use nix::unistd::{self, AccessFlags};
+use nix::fcntl::OFlag;
+use nix::sys::stat::{Mode, SFlag};
+use nix::unistd::AccessFlags;
 
 use crate::config::{Config, Excluded};
 use crate::json;
-use crate::preflight::verdict::Verdict;
+use crate::preflight::judge::verdict::Verdict;
 use crate::report;
+use crate::sys::directory::{Directory, IS_LINK, kind_of};
 
 /// The files that node 0 leaves, where they are wanted.
-pub struct Files<'a> {
+pub(crate) struct Files<'a> {
     /// The names of the nodes at fault, and how they are written.
     pub excluded: Option<&'a Path>,
     pub format: Excluded,
@@ -25,26 +27,26 @@ pub struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    pub fn of(config: &'a Config) -> Files<'a> {
+    pub(crate) fn of(config: &'a Config) -> Files<'a> {
         Files {
             excluded: config.preflight_exclude_file.as_deref(),
             format: config.preflight_exclude_format,
             html: config.preflight_html.as_deref(),
-            json: config.preflight_json.as_deref(),
+            json: config.preflight_json_file.as_deref(),
         }
     }
 
-    /// What the list of nodes at fault does not tell, where one is wanted.
+    /// What the list of nodes at fault does not tell, if one is wanted.
     #[must_use]
-    pub fn gap(&self, verdict: &Verdict) -> Option<String> {
+    pub(crate) fn gap(&self, verdict: &Verdict) -> Option<String> {
         self.excluded.and_then(|_| verdict.gap())
     }
 
-    /// Empties the list of nodes at fault, which may be of an earlier job: nobody is to leave out its nodes
-    /// where there is no verdict. Gives a sentence about each file that cannot be written, as far as can be
+    /// Empties the list of nodes at fault, which may be of an earlier job: without a verdict of this job,
+    /// no scheduler is to leave out those nodes. Gives a sentence about each file that cannot be written, as far as can be
     /// told without writing.
     #[must_use]
-    pub fn prepare(&self) -> Vec<String> {
+    pub(crate) fn prepare(&self) -> Vec<String> {
         let emptied = self.excluded.map(|path| (path, write(path, |_| Ok(()))));
         let others = [self.html, self.json].into_iter().flatten().map(|path| (path, access(path)));
         let all = emptied.into_iter().chain(others);
@@ -53,7 +55,7 @@ impl<'a> Files<'a> {
 
     /// Writes all of them. Gives a sentence about each one that cannot be written.
     #[must_use]
-    pub fn write(&self, verdict: &Verdict) -> Vec<String> {
+    pub(crate) fn write(&self, verdict: &Verdict) -> Vec<String> {
         let file = |path: Option<&Path>, text: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
             let path = path?;
             let error = write(path, text).err()?;
@@ -81,24 +83,16 @@ enum There {
 }
 
 /// # Errors
-/// It is none of these, or nobody can say.
-fn there(path: &Path) -> io::Result<There> {
-    let kind = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(There::Nothing),
-        metadata => metadata?.file_type(),
-    };
-    match kind {
-        kind if kind.is_file() => Ok(There::File),
-        kind if kind.is_char_device() => Ok(There::Device),
-        kind if kind.is_symlink() => Err(io::Error::other("it is a symbolic link; name the file itself")),
-        kind if kind.is_dir() => Err(io::Error::other("it is a folder")),
+/// It is none of these, or it cannot be told.
+fn there(folder: &Directory, name: &OsStr) -> io::Result<There> {
+    let Some(status) = folder.status(name)? else { return Ok(There::Nothing) };
+    match kind_of(&status) {
+        SFlag::S_IFREG => Ok(There::File),
+        SFlag::S_IFCHR => Ok(There::Device),
+        SFlag::S_IFLNK => Err(io::Error::other(IS_LINK)),
+        SFlag::S_IFDIR => Err(io::Error::other("it is a folder")),
         _ => Err(io::Error::other("it is neither a file nor new")),
     }
-}
-
-/// The folder that a file is in.
-fn folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Whether a file can be written, or made, as far as can be told without writing.
@@ -106,30 +100,30 @@ fn folder(path: &Path) -> &Path {
 /// # Errors
 /// As for [`there`] and access(2).
 fn access(path: &Path) -> io::Result<()> {
-    let told = match there(path)? {
-        There::Nothing => unistd::access(folder(path), AccessFlags::W_OK | AccessFlags::X_OK),
-        There::File | There::Device => unistd::access(path, AccessFlags::W_OK),
-    };
-    Ok(told?)
+    let (folder, name) = Directory::of_file(path)?;
+    match there(&folder, &name)? {
+        There::Nothing => folder.access(OsStr::new("."), AccessFlags::W_OK | AccessFlags::X_OK),
+        There::File | There::Device => folder.access(&name, AccessFlags::W_OK),
+    }
 }
 
 /// Writes a file that only node 0 can write, as a whole or not at all where another file can take its
-/// place. It is never written through a symbolic link, which somebody else may have left in a shared
-/// folder, and nobody is waited for at a FIFO.
+/// place. It is never written through a symbolic link that another user may have left on the way, and
+/// a FIFO keeps it from nothing.
 ///
 /// # Errors
 /// As for [`there`], open(2), write(2) and rename(2).
 fn write(path: &Path, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let there = there(path)?;
+    let (folder, name) = Directory::of_file(path)?;
+    let there = there(&folder, &name)?;
     if !matches!(there, There::Device) {
-        let new = beside(path);
-        match OpenOptions::new().write(true).create_new(true).open(&new) {
-            Ok(file) => {
-                let replaced = fill(file, &write).and_then(|()| fs::rename(&new, path));
+        match folder.create_beside(&name, Mode::from_bits_truncate(0o666)) {
+            Ok((new, file)) => {
+                let replaced = fill(file, &write).and_then(|()| folder.rename(&new, &name));
                 match replaced {
                     Ok(()) => return Ok(()),
                     Err(error) => {
-                        let _ = fs::remove_file(&new);
+                        folder.remove(&new);
                         // Nothing can take the place of a file that is mounted.
                         if error.kind() != ErrorKind::ResourceBusy {
                             return Err(error);
@@ -142,15 +136,8 @@ fn write(path: &Path, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::R
             Err(error) => return Err(error),
         }
     }
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = OpenOptions::new().write(true).truncate(true).custom_flags(flags).open(path)?;
-    fill(file, &write)
-}
-
-/// The name of a file that is to take the place of this one: `.list.17.new` for `list`.
-fn beside(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    folder(path).join(format!(".{name}.{}.new", std::process::id()))
+    let kind = if matches!(there, There::Device) { SFlag::S_IFCHR } else { SFlag::S_IFREG };
+    fill(folder.open_file(&name, OFlag::O_WRONLY | OFlag::O_TRUNC, kind)?, &write)
 }
 
 fn fill(file: File, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
@@ -163,7 +150,6 @@ fn fill(file: File, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Res
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
 
     use super::*;
@@ -228,5 +214,27 @@ mod tests {
         assert!(text("fifo").is_err());
         text("other").unwrap();
         assert_eq!(std::fs::read_to_string(path("other")).unwrap(), "bad");
+    }
+
+    #[test]
+    fn a_link_on_the_way_that_another_user_may_have_left_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["shared", "other"] {
+            std::fs::create_dir(path(name)).unwrap();
+        }
+        std::fs::write(path("other/list"), "kept").unwrap();
+        symlink(path("other"), path("shared/results")).unwrap();
+        std::fs::set_permissions(path("shared"), std::os::unix::fs::PermissionsExt::from_mode(0o1777))
+            .unwrap();
+        let list = path("shared/results/list");
+        let lost =
+            Files { excluded: Some(&list), format: Excluded::Lines, html: Some(&list), json: None }.prepare();
+        assert_eq!(lost.len(), 2, "{lost:?}");
+        for why in lost {
+            assert!(why.contains("results on the way there is a symbolic link"), "{why}");
+        }
+        assert_eq!(std::fs::read_to_string(path("other/list")).unwrap(), "kept");
+        assert_eq!(std::fs::read_dir(path("other")).unwrap().count(), 1);
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::INDEX;
-use crate::fabric::gid::{Rail, is_right_everywhere};
+use crate::fabric::gid::{RailGids, is_right_everywhere};
 use crate::facts::gid::Gid;
 use crate::plan::Notes;
 use crate::plan::rule::{NotTaken, Trial};
 
 /// Beside a slot that is taken on every HCA. `is_published`: it is the platform's constant.
-pub fn beside(rails: &[Rail], taken: u32, is_published: bool, notes: &mut Notes) {
+pub(super) fn beside(rails: &[RailGids], taken: u32, is_published: bool, notes: &mut Notes) {
     let ipv6_is_taken = at(rails, taken).any(|gid| gid.address().is_ipv6());
     let indexes: BTreeSet<u32> =
         rails.iter().flat_map(|rail| &rail.slots).map(|gid| gid.index).filter(|i| *i != taken).collect();
@@ -28,7 +28,7 @@ pub fn beside(rails: &[Rail], taken: u32, is_published: bool, notes: &mut Notes)
 }
 
 /// Beside the slots that NCCL's own search ends on, one on each rail.
-pub fn beside_search(rails: &[Rail], ends: &[&Gid], notes: &mut Notes) {
+pub(super) fn beside_search(rails: &[RailGids], ends: &[&Gid], notes: &mut Notes) {
     for (rail, end) in rails.iter().zip(ends) {
         for other in rail.slots.iter().filter(|gid| gid.index != end.index) {
             let (port, gid, end) = (rail.name.clone(), (*other).clone(), (*end).clone());
@@ -38,6 +38,6 @@ pub fn beside_search(rails: &[Rail], ends: &[&Gid], notes: &mut Notes) {
 }
 
 /// What each HCA has in a slot, where it is right.
-fn at<'a>(rails: &'a [Rail], index: u32) -> impl Iterator<Item = &'a Gid> {
+fn at<'a>(rails: &'a [RailGids], index: u32) -> impl Iterator<Item = &'a Gid> {
     rails.iter().filter_map(move |rail| rail.at(index))
 }

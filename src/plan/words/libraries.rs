@@ -3,56 +3,113 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::libraries::meeting::{Address, End, Meeting, Named};
-use crate::libraries::own_verbs::Without;
+use crate::libraries::exclusions::LeftTo;
+use crate::libraries::meeting::{BootstrapAddress, End, HostNameAddress, NamedHost};
+use crate::libraries::node_address::{TARGET, Takes};
+use crate::libraries::own_verbs::WithoutVariable;
 use crate::libraries::ucx::{self, Taken};
-use crate::libraries::{Why, Will, vllm};
+use crate::libraries::{FillReason, Will, node_address, vllm};
 use crate::text::condensed;
 
-impl fmt::Display for Why {
+impl fmt::Display for FillReason {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Why::Meeting { library, named: Named { host, to } } => match to {
-                Address::NotInFile => write!(
+            FillReason::Meeting { library, named: NamedHost { host, to } } => match to {
+                HostNameAddress::NotInFile => write!(
                     f,
-                    "without it, {library} would take what DNS says about the host's name, which /etc/hosts does not have ({host})"
+                    "without it, {library} would take the DNS entry of the host's name, which /etc/hosts does not contain ({host})"
                 ),
-                _ => write!(f, "without it, {library} would meet on {}", meeting_on(host, to)),
+                HostNameAddress::FileNotAsked(services) => write!(
+                    f,
+                    "without it, {library} would take the entry of {} for the host's name {host}: nsswitch.conf does not use /etc/hosts",
+                    services.join(", ")
+                ),
+                _ => write!(f, "without it, {library} would bootstrap on {}", meeting_on(host, to)),
             },
-            Why::Ucx(ucx::Why::OtherPorts(ports)) => {
+            FillReason::Ucx(ucx::UcxReason::OtherPorts(ports)) => {
                 write!(f, "without it, UCX would also take {}", condensed(ports))
             }
-            Why::Ucx(ucx::Why::OtherGid { port, slot, address }) => {
+            FillReason::Ucx(ucx::UcxReason::OtherGid { port, slot, address }) => {
                 write!(f, "without it, UCX would take {}", slot_of(port, *slot, *address))
             }
-            Why::Ucx(ucx::Why::EmptySlot { port, slot }) => {
-                write!(f, "without it, UCX would pass over {port}, whose slot {slot} is empty")
+            FillReason::Ucx(ucx::UcxReason::EmptySlot { port, slot }) => {
+                write!(f, "without it, UCX would skip {port}, whose GID entry {slot} is empty")
             }
-            Why::OwnVerbs { library, without } => match without {
-                Without::Ports(ports) => {
-                    write!(f, "without it, {library} may take {}, which the job leaves out", ports.join(", "))
+            FillReason::OwnVerbs { library, without } => match without {
+                WithoutVariable::Ports(ports) => {
+                    write!(f, "without it, {library} may take {}, which the job skips", condensed(ports))
                 }
-                Without::Slot { port, slot } => write!(
+                WithoutVariable::Slot { port, slot } => write!(
                     f,
-                    "without it, {library} would take slot {slot} of {port}, which has no GID of this container"
+                    "without it, {library} would take GID index {slot} of {port}, which is not a GID of this container"
                 ),
-                Without::Class(of) => {
-                    write!(f, "as {of}, so that the network treats {library}'s traffic like that of NCCL")
+                WithoutVariable::Class(of) => {
+                    write!(f, "as {of}, so that the network treats {library}'s traffic like NCCL's")
                 }
-                Without::Port(port) => {
+                WithoutVariable::ClassOfPorts { takes } => write!(
+                    f,
+                    "the traffic class of the HCAs; without it, queue pairs that {library} connects itself would have {takes}"
+                ),
+                WithoutVariable::Port(port) => {
                     write!(
                         f,
                         "without it, {library} would take port {port} of each HCA, which the job does not use"
                     )
                 }
-                Without::Name(hca) => {
-                    write!(f, "without it, IBGDA of {library} would pass over {hca}, whose name has no mlx5")
+                WithoutVariable::Pin(of) => write!(
+                    f,
+                    "{library} then finds the right indexes itself, even after the HCAs' GID tables change; without it, it would follow {of}"
+                ),
+                WithoutVariable::Name(hca) => {
+                    write!(
+                        f,
+                        "without it, IBGDA of {library} would skip {hca}, whose name does not contain mlx5"
+                    )
                 }
-                Without::Interface(interface) => {
-                    write!(f, "without it, {library} would meet on {interface}")
+                WithoutVariable::Interface(interface) => {
+                    write!(f, "without it, {library} would bootstrap on {interface}")
                 }
             },
-            Why::Vllm(vllm::Why { hcas, distance }) => write!(
+            FillReason::LeftTo(LeftTo::Workers) => {
+                write!(
+                    f,
+                    "each worker of vLLM sets it to the HCA of its own GPU, and keeps the present value after it"
+                )
+            }
+            FillReason::LeftTo(LeftTo::Option { program, option }) => {
+                write!(f, "with it, {program} would not apply its option {option}")
+            }
+            FillReason::NodeAddress(node_address::AddressReason {
+                library,
+                takes: Takes::ByRoute { address, .. },
+                on_ray: true,
+            }) => {
+                write!(
+                    f,
+                    "the address of --node-ip-address, by which Ray knows this node; without it, {library} would request a placement on {address}, and wait forever"
+                )
+            }
+            FillReason::NodeAddress(node_address::AddressReason { library, takes, .. }) => match takes {
+                Takes::ByRoute { address, interface } => write!(
+                    f,
+                    "without it, {library} would take {address} on {interface}, the source of the route to {TARGET}"
+                ),
+                Takes::OfName(address) => {
+                    write!(
+                        f,
+                        "without it, {library} would take {address}, the address of the host's name in /etc/hosts"
+                    )
+                }
+                Takes::Variable { variable, address } => write!(
+                    f,
+                    "without it, {library} would take {variable}={address}, at which other nodes do not reach this container"
+                ),
+                Takes::Nothing => write!(
+                    f,
+                    "no route leads to {TARGET}, so without it {library} would find no address of this node"
+                ),
+            },
+            FillReason::Vllm(vllm::MappingReason { hcas, distance }) => write!(
                 f,
                 "without it, a worker of vLLM may take another of the {hcas} HCAs than the nearest of its GPU ({distance})"
             ),
@@ -64,46 +121,59 @@ impl fmt::Display for Why {
 impl fmt::Display for Will {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Will::Meet(Meeting::On(ends)) => {
+            Will::Meet(BootstrapAddress::On(ends)) => {
                 let ends: Vec<String> = ends.iter().map(end).collect();
-                write!(f, "meet on {}", ends.join(" and "))
+                write!(f, "bootstrap on {}", ends.join(" and "))
             }
-            Will::Meet(Meeting::OnName(Named { host, to: Address::NotInFile })) => {
-                write!(f, "meet on the address that DNS has for the host's name {host}")
+            Will::Meet(BootstrapAddress::OnName(NamedHost { host, to: HostNameAddress::NotInFile })) => {
+                write!(f, "bootstrap on the DNS address of the host's name {host}")
             }
-            Will::Meet(Meeting::OnName(Named { host, to })) => write!(f, "meet on {}", meeting_on(host, to)),
+            Will::Meet(BootstrapAddress::OnName(NamedHost { host, to })) => {
+                write!(f, "bootstrap on {}", meeting_on(host, to))
+            }
             Will::TakeOfUcx(taken) => f.write_str(&of_ucx(taken)),
-            Will::Meet(Meeting::InVain(name)) => write!(f, "look in vain for an interface \"{name}\""),
+            Will::TakeOfWorkers(ports) => {
+                write!(f, "take the HCA of each GPU, as the worker of vLLM names it, of {}", condensed(ports))
+            }
+            Will::Meet(BootstrapAddress::InVain(name)) => write!(f, "find no interface \"{name}\""),
         }
     }
 }
 
 /// Where the host's name leads, and why.
-pub fn meeting_on(host: &str, to: &Address) -> String {
+pub(crate) fn meeting_on(host: &str, to: &HostNameAddress) -> String {
     match to {
-        Address::Own(own) => format!("{}, the address of the host's name {host} in /etc/hosts", end(own)),
-        Address::Loopback(address) => {
+        HostNameAddress::Own(own) => {
+            format!("{}, the address of the host's name {host} in /etc/hosts", end(own))
+        }
+        HostNameAddress::Loopback(address) => {
             format!("{address}, the address of the host's name {host} in /etc/hosts")
         }
-        Address::Foreign(addresses) => {
+        HostNameAddress::Foreign(addresses) => {
             let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
             format!(
-                "127.0.0.1, because this container does not have the address of the host's name {host} in /etc/hosts ({})",
+                "127.0.0.1, because this container does not have the address that /etc/hosts gives the host's name {host} ({})",
                 addresses.join(", ")
             )
         }
-        Address::NotInFile => format!("what DNS has for the host's name {host}"),
+        HostNameAddress::NotInFile => format!("the DNS entry of the host's name {host}"),
+        HostNameAddress::FileNotAsked(services) => {
+            format!(
+                "the entry of {} for the host's name {host}, because nsswitch.conf does not use /etc/hosts",
+                services.join(", ")
+            )
+        }
     }
 }
 
 /// A slot of a port that is not right, and why.
-pub fn slot_of(port: &str, slot: u32, address: Option<IpAddr>) -> String {
+pub(crate) fn slot_of(port: &str, slot: u32, address: Option<IpAddr>) -> String {
     match address {
         Some(address) => {
-            format!("slot {slot} of {port}, with {address}, which is not an address of this container")
+            format!("GID index {slot} of {port}, with {address}, which is not an address of this container")
         }
-        None if slot == u32::MAX => format!("a slot that {port} does not have"),
-        None => format!("slot {slot} of {port}, which is empty"),
+        None if slot == u32::MAX => format!("a GID index that {port} does not have"),
+        None => format!("GID index {slot} of {port}, which is empty"),
     }
 }
 
@@ -119,13 +189,18 @@ fn of_ucx(taken: &Taken) -> String {
         let slots: Vec<String> = slots.iter().map(u32::to_string).collect();
         let gids = match slots.len() {
             0 => String::new(),
-            1 => format!(" with GID slot {}", slots[0]),
-            _ => format!(" with GID slots {}", slots.join(", ")),
+            1 => format!(" with GID index {}", slots[0]),
+            _ => format!(" with GID indexes {}", slots.join(", ")),
         };
         parts.push(format!("{}{gids}", condensed(&names)));
     }
     if !taken.tcp.is_empty() {
-        parts.push(format!("TCP on {}", taken.tcp.join(", ")));
+        parts.push(format!("TCP on {}", condensed(&taken.tcp)));
+    }
+    if !taken.has_verbs {
+        let left =
+            if taken.tcp.is_empty() { "no network device" } else { &format!("{} alone", parts.join(", ")) };
+        return format!("take {left}: it lacks libuct_ib.so, its module for HCAs");
     }
     match parts.is_empty() {
         true => "take no network device".to_owned(),

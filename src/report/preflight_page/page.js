@@ -83,9 +83,10 @@
 
   // A map with a row for each of `rows` and a column for each node, broken into bands. Cells have a
   // width and a height between the least and the most.
-  const left = 120, line = 13;
+  const line = 13;
   const draw = (canvas, rows, [least, most, highest], value, label, marked) => {
     const width = Math.max(320, Math.min(canvas.parentElement.clientWidth, 1148));
+    const left = width < 600 ? 84 : 120;
     const wide = Math.max(least, Math.min(most, Math.floor((width - left) / nodes)));
     const tall = Math.min(wide, highest);
     const gap = tall > 8 ? 1 : 0;
@@ -159,6 +160,14 @@
   };
 
   const nodeMarks = new Set(data.marked.map(([node, of]) => `${node}/${of}`));
+  const slowMarks = new Set(data.slow.map(([node, of]) => `${node}/${of}`));
+  const isOf = (marks, node, of) => marks.has(`${node}/${of}`) || marks.has(`${node}/-1`);
+  // A node that is named has the color of what it is named for, however well its best pair went.
+  const ofNamed = (node, of, good) => {
+    if (data.gone.includes(node)) return -1;
+    if (isOf(slowMarks, node, of)) return good === null || good < 0 ? good : Math.min(good, 0);
+    return isOf(nodeMarks, node, of) ? -1 : good;
+  };
   const pairMarks = new Set(data.between.map(([a, b, of]) => `${a}-${b}/${of}`));
   const isMarkedPair = (pair) => {
     if (pair < 0) return false;
@@ -177,8 +186,8 @@
     }
     const best = Array.from({ length: rails }, (_, of) =>
       Array.from({ length: nodes }, (_, node) => ofNode(node, of)));
-    draw($("nodes"), rails, [7, 72, 16], (of, node) => data.gone.includes(node) ? -1 : share(best[of][node], of),
-      (of) => data.rails[of], (of, node) => nodeMarks.has(`${node}/${of}`) || nodeMarks.has(`${node}/-1`));
+    draw($("nodes"), rails, [7, 72, 16], (of, node) => ofNamed(node, of, share(best[of][node], of)),
+      (of) => data.rails[of], (of, node) => isOf(nodeMarks, node, of));
     $("nodes").tell = ([of, node]) => {
       const state = data.gone.includes(node) ? "not there" : `${text(best[of][node])} at best`;
       return `${data.names[node]} (node ${node}), ${data.rails[of]}: ${state}`;

@@ -1,8 +1,12 @@
+use std::time::{Duration, SystemTime};
+
 use super::*;
-use crate::preflight::evidence::{Gone, Member};
-use crate::preflight::pair::{Measured, PairOutcome, PairReport, RailReport};
-use crate::preflight::schedule::{Extent, Schedule};
-use crate::preflight::verdict::{Asked, judge};
+use crate::preflight::judge::culprit;
+use crate::preflight::judge::evidence::{Gone, Member};
+use crate::preflight::judge::outliers;
+use crate::preflight::judge::verdict::{Asked, judge};
+use crate::preflight::meet::schedule::{Extent, Schedule};
+use crate::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailReport};
 
 /// A job with these names, in which `of` gives a pair's result on a rail.
 fn job(
@@ -22,8 +26,7 @@ fn job(
     for round in 0..schedule.rounds() {
         for (a, b) in schedule.pairs(round) {
             for (node, partner) in [(a, b), (b, a)] {
-                let rails =
-                    (0..rails).map(|rail| RailReport { rail: rail as u16, result: of(node, partner, rail) });
+                let rails = (0..rails).map(|rail| RailReport::new(rail as u16, of(node, partner, rail)));
                 let outcome = PairOutcome::Rails(rails.collect());
                 evidence.add(PairReport { round: round as u16, node, partner, seconds: 1.0, outcome });
             }
@@ -71,7 +74,7 @@ fn nothing_comes_from_elsewhere() {
 #[test]
 fn the_page_stays_some_megabytes_at_most() {
     let evidence = job(256, 4, Extent::Doubling, &gpu, &|_, _, _| Ok(USUAL));
-    assert!(!Data::new(&judge(&evidence, &Asked::default()), MOST_CELLS).full);
+    assert!(!PageData::new(&judge(&evidence, &Asked::default()), MOST_CELLS).full);
     let page = page(&evidence);
     let cells = 256 / 2 * 8 * 4;
     // Four bytes for each cell, and six for its pair, as base64.
@@ -85,12 +88,12 @@ fn of_too_many_pairs_the_worst_rail_is_shown_and_then_only_what_is_not_well() {
         if [node, partner].contains(&3) && rail == 2 { Err("the port is DOWN".to_owned()) } else { Ok(USUAL) }
     });
     let verdict = judge(&evidence, &Asked::default());
-    assert!(Data::new(&verdict, 480).full);
-    let figures = |most| Data::new(&verdict, most).figures.len();
+    assert!(PageData::new(&verdict, 480).full);
+    let figures = |most| PageData::new(&verdict, most).figures.len();
     // 120 pairs with 4 rails of 4 bytes.
     assert_eq!(figures(480), 120 * 4 * 4 / 3 * 4);
     assert_eq!(figures(479), 120 * 4 / 3 * 4);
-    let least = Data::new(&verdict, 100);
+    let least = PageData::new(&verdict, 100);
     assert_eq!(least.rails, ["the worst rail"]);
     assert_eq!(least.pairs.len(), 15 * 6 / 3 * 4);
     assert_eq!(least.marked, [(3, -1)]);
@@ -108,7 +111,58 @@ fn base64_is_that_of_the_rfc() {
 #[test]
 fn a_job_that_nobody_came_to_has_a_page() {
     let mut evidence = Evidence::new(vec![Member::default(); 3], 2);
-    evidence.lose(1, Gone::NeverCame("10m".into()));
+    evidence.lose(1, Gone::NeverJoined("10m".into()));
     let page = page(&evidence);
     assert!(page.contains("node 1 has not come within 10m") && !page.contains("<canvas"), "{page}");
+}
+
+#[test]
+fn the_page_names_its_job_and_time_and_folds_warnings_after_ten() {
+    let evidence = job(4, 1, Extent::Doubling, &gpu, &|_, _, _| Ok(USUAL));
+    let warnings: Vec<String> = (1..=13).map(|number| format!("warning {number}.")).collect();
+    let page = |count: usize| {
+        let asked = Asked {
+            warnings: &warnings[..count],
+            job: Some("77.<2>"),
+            at: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000)),
+            ..Asked::default()
+        };
+        let mut page = Vec::new();
+        write(&mut page, &judge(&evidence, &asked)).unwrap();
+        String::from_utf8(page).unwrap()
+    };
+    let all = page(13);
+    assert!(all.contains("<p class=\"soft\">job 77.&lt;2&gt; · 2026-11-18T11:06:40Z · rdma-init "), "{all}");
+    let [open, folded] = [("warning 10.", "<details>"), ("<summary>3 more</summary>", "warning 11.")];
+    for (first, second) in [open, folded] {
+        assert!(all.find(first).unwrap() < all.find(second).unwrap(), "{all}");
+    }
+    assert!(!page(10).contains("<details>"));
+}
+
+#[test]
+fn a_node_that_is_slow_is_marked_as_such_and_one_at_fault_is_not() {
+    let slow = Measured { latency_us: 2.4, gbps: 90.0 };
+    let of = |node, partner, _| match [node, partner] {
+        pair if pair.contains(&5) => Ok(slow),
+        pair if pair.contains(&9) => Err("the port is DOWN".to_owned()),
+        _ => Ok(USUAL),
+    };
+    let mut evidence = job(32, 1, Extent::Doubling, &gpu, &of);
+    let mut round = evidence.rounds();
+    for _ in 0..culprit::MOST_TIMES {
+        for pairs in culprit::next_rounds(&evidence, &outliers::suspects(&evidence, None)) {
+            for (node, partner) in pairs.into_iter().flat_map(|(a, b)| [(a, b), (b, a)]) {
+                let outcome = PairOutcome::Rails(vec![RailReport::new(0, of(node, partner, 0))]);
+                evidence.add(PairReport { round, node, partner, seconds: 1.0, outcome });
+            }
+            round += 1;
+        }
+    }
+    let data = PageData::new(&judge(&evidence, &Asked::default()), MOST_CELLS);
+    assert_eq!(data.slow, [(5, 0)]);
+    assert!(data.marked.contains(&(5, 0)) && data.marked.contains(&(9, 0)), "{:?}", data.marked);
+    let refused =
+        PageData::new(&judge(&evidence, &Asked { enforce_slow: true, ..Asked::default() }), MOST_CELLS);
+    assert_eq!((refused.slow, refused.marked.contains(&(5, 0))), (vec![], true));
 }

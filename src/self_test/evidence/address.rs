@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::self_test::check::Outcome;
 use crate::text::counted;
 
-pub fn addresses(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn addresses(facts: &Facts, plan: &Plan) -> Evidence {
     if !used(facts, plan).any(|(_, port)| port.link_layer == LinkLayer::Ethernet) {
         return Evidence::skip("no RoCE port is in use");
     }

@@ -6,7 +6,7 @@ use crate::facts::Facts;
 use crate::plan::{Fabric, Plan};
 use crate::text::counted;
 
-pub fn count(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn count(facts: &Facts, plan: &Plan) -> Evidence {
     let nics = match plan.fabric {
         Fabric::Plugin(count) => count,
         _ => {

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 
 /// Only trouble on a link is a warning: packets that came late or not at all are also left
 /// behind by a full fabric and by peers that ended.
-pub fn counters(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn counters(facts: &Facts, plan: &Plan) -> Evidence {
     let evidence = each_used(facts, plan, &|_, port| {
         let counts = port.counters.as_ref().filter(|counts| !counts.is_empty())?;
         Some(shown(counts, |_| true).unwrap_or_else(|| "no errors since the driver was loaded".to_owned()))
@@ -31,12 +31,12 @@ pub fn counters(facts: &Facts, plan: &Plan) -> Evidence {
         true => evidence,
         false => evidence.warn(
             format!("Links have counted errors since the driver was loaded: {}.", links.lines.join("; ")),
-            "If the counts grow, look at the cable, the transceiver and the switch port (mlxlink, ethtool -S).",
+            "If the counts grow, check the cable, the transceiver and the switch port (mlxlink, ethtool -S).",
         ),
     }
 }
 
-/// `link_downed 3, symbol_error 12`; `None` where none of them is above 0.
+/// `link_downed 3, symbol_error 12`; `None` if none of them is above 0.
 fn shown(counts: &BTreeMap<String, u64>, matters: impl Fn(&str) -> bool) -> Option<String> {
     let counted = counts.iter().filter(|(name, count)| **count > 0 && matters(name));
     let list: Vec<String> = counted.map(|(name, count)| format!("{name} {count}")).collect();

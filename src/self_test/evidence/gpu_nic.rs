@@ -19,7 +19,7 @@ struct Nearest<'a> {
     has_cpu: bool,
 }
 
-pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
     let devices = &facts.gpu.devices;
     if facts.gpu.count.is_none() && devices.is_empty() {
         return Evidence::skip("no GPU");
@@ -79,7 +79,7 @@ pub fn gpu_nic(facts: &Facts, plan: &Plan) -> Evidence {
     if has_c2c && farther.is_empty() && !far.is_empty() {
         return evidence.warn(
             format!(
-                "{} has no HCA on its own CPU: NCCL uses GPUDirect RDMA over C2C only to an HCA of the same NUMA node, and copies through the memory of both CPUs instead.",
+                "{} has no HCA on its own CPU: NCCL uses GPUDirect RDMA over C2C only to an HCA of the same NUMA node, and otherwise copies through the memory of both CPUs.",
                 condensed(&far)
             ),
             "Give the container GPUs and HCAs of one NUMA node (a resource claim that matches their numaNode).",

@@ -4,18 +4,27 @@ use super::Evidence;
 use super::ports::each_used;
 use crate::facts::Facts;
 use crate::libraries::nccl::installed;
+use crate::libraries::nccl::libibverbs::{self, Libibverbs};
+use crate::libraries::nccl::version::NEWEST;
 use crate::plan::{Plan, ProfileChoice};
 
 const NO_NCCL: &str = "no NCCL was found in the image";
 
-pub fn libibverbs(facts: &Facts, _: &Plan) -> Evidence {
-    match installed::image(facts) {
-        None => Evidence::skip(NO_NCCL),
-        Some(image) => Evidence::of(image.libibverbs_of_the_job().map(|l| l.path.display().to_string())),
+/// The libibverbs that the job's NCCL loads.
+fn of_the_job<'a>(facts: &'a Facts, plan: &Plan) -> Libibverbs<'a> {
+    let named = libibverbs::named(|name| plan.value(name), plan.nccl.unwrap_or(NEWEST));
+    libibverbs::libibverbs(facts, named)
+}
+
+pub(crate) fn libibverbs(facts: &Facts, plan: &Plan) -> Evidence {
+    match of_the_job(facts, plan) {
+        Libibverbs::Unknown => Evidence::skip(NO_NCCL),
+        Libibverbs::Loaded(loaded) => Evidence::of([loaded.path.display().to_string()]),
+        Libibverbs::Missing | Libibverbs::NotOne => Evidence::of(None),
     }
 }
 
-pub fn librdmacm(facts: &Facts, _: &Plan) -> Evidence {
+pub(crate) fn librdmacm(facts: &Facts, _: &Plan) -> Evidence {
     match installed::image(facts) {
         None => Evidence::skip(NO_NCCL),
         // NCCL does not need librdmacm; some plugins and MPI do.
@@ -26,14 +35,14 @@ pub fn librdmacm(facts: &Facts, _: &Plan) -> Evidence {
     }
 }
 
-pub fn provider(facts: &Facts, plan: &Plan) -> Evidence {
-    match installed::image(facts) {
-        None => Evidence::skip(NO_NCCL),
-        Some(_) => each_used(facts, plan, &|hca, _| installed::provider(hca).map(str::to_owned)),
+pub(crate) fn provider(facts: &Facts, plan: &Plan) -> Evidence {
+    match of_the_job(facts, plan) {
+        Libibverbs::Unknown => Evidence::skip(NO_NCCL),
+        _ => each_used(facts, plan, &|hca, _| installed::provider(hca).map(str::to_owned)),
     }
 }
 
-pub fn plugin(facts: &Facts, _: &Plan) -> Evidence {
+pub(crate) fn plugin(facts: &Facts, _: &Plan) -> Evidence {
     match installed::image(facts).map(|image| &image.net_plugins) {
         Some(found) if !found.is_empty() => Evidence::of(found.iter().map(|l| l.path.display().to_string())),
         _ => Evidence::skip("no net plugin was found in the image"),
@@ -41,7 +50,7 @@ pub fn plugin(facts: &Facts, _: &Plan) -> Evidence {
 }
 
 /// The release of NCCL, and the one that the platform asks for.
-pub fn nccl(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn nccl(facts: &Facts, plan: &Plan) -> Evidence {
     let found = match (plan.nccl, installed::found(facts)) {
         (_, Some((version, path))) => format!("{version}, {path}"),
         (Some(version), None) => format!("{version}, as the image says (NCCL_VERSION)"),
@@ -51,7 +60,7 @@ pub fn nccl(facts: &Facts, plan: &Plan) -> Evidence {
 }
 
 /// The release of CUDA, and the one that the platform asks for.
-pub fn cuda(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn cuda(facts: &Facts, plan: &Plan) -> Evidence {
     let found = match (&facts.platform.cuda_version, installed::image(facts).map(|image| &image.cuda_runtime))
     {
         (Some(version), _) => vec![format!("{version} (CUDA_VERSION)")],

@@ -6,18 +6,21 @@ use crate::libraries::nccl::predict::{Bootstrap, Transport};
 use crate::plan::{self, Fabric, Plan};
 use crate::self_test::obstacle::{self, Certain};
 use crate::state::FOLDER;
-use crate::text::counted;
+use crate::text::{condensed, counted};
 
-pub fn fabric(_: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn fabric(_: &Facts, plan: &Plan) -> Evidence {
     match &plan.fabric {
         Fabric::Verbs => Evidence::of(["InfiniBand or RoCE through verbs".to_owned()]),
         Fabric::Interface(name) => Evidence::of([format!("behind the interface {name}")]),
         Fabric::Plugin(count) => Evidence::of([format!("{count} devices for a net plugin")]),
+        Fabric::PluginOverInterfaces(names) => {
+            Evidence::of([format!("{} for a net plugin", condensed(names))])
+        }
         Fabric::None(_) => Evidence::default(),
     }
 }
 
-pub fn bootstrap(_: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn bootstrap(_: &Facts, plan: &Plan) -> Evidence {
     match plan.forecasts.last().map(|forecast| &forecast.prediction.bootstrap) {
         Some(Bootstrap::On(endpoint)) => {
             Evidence::of([format!("{} {}", endpoint.interface, endpoint.address)])
@@ -29,14 +32,14 @@ pub fn bootstrap(_: &Facts, plan: &Plan) -> Evidence {
 }
 
 /// What the known release of NCCL does, or else the newest release.
-pub fn nccl(_: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn nccl(_: &Facts, plan: &Plan) -> Evidence {
     let Some(forecast) = plan.forecasts.last() else { return Evidence::skip("there is no RDMA here") };
     if let Certain::Perhaps(why) = obstacle::of_network(plan) {
         let message = format!(
-            "It is not known which {} the job will load, and of some releases this is true: {why}.",
+            "rdma-init cannot tell which {} the job will load, and this is true for some releases: {why}.",
             plan.library()
         );
-        return Evidence::default().warn(message, "See what each release does: `rdma-init plan`.");
+        return Evidence::default().warn(message, "Check what each release does: `rdma-init plan`.");
     }
     let library = plan.library();
     match &forecast.prediction.transport {
@@ -46,15 +49,15 @@ pub fn nccl(_: &Facts, plan: &Plan) -> Evidence {
         Transport::Plugin { file, .. } => Evidence::of([format!("{library} will load {file}")]),
         Transport::Sockets { .. } if !plan.fabric.is_there() => Evidence::skip("there is no RDMA here"),
         Transport::Sockets { interfaces, .. } if !plan.fabric.pins_memory() => {
-            Evidence::of([format!("{library} will use sockets on {}", interfaces.join(", "))])
+            Evidence::of([format!("{library} will use sockets on {}", condensed(interfaces))])
         }
         Transport::Sockets { .. } | Transport::Fails(_) => Evidence::default(),
     }
 }
 
 /// How many variables the user has set, for NCCL and its neighbours.
-pub fn variables(_: &Facts, plan: &Plan) -> Evidence {
-    let set = plan.settings.iter().filter(|setting| setting.outcome == plan::Outcome::User).count();
+pub(crate) fn variables(_: &Facts, plan: &Plan) -> Evidence {
+    let set = plan.settings.iter().filter(|setting| setting.outcome == plan::SettingOutcome::User).count();
     match set {
         0 => Evidence::skip("you have set none, and rdma-init fills in the rest"),
         _ => Evidence::of([format!("{} set by you", counted(set, "variable"))]),
@@ -62,20 +65,20 @@ pub fn variables(_: &Facts, plan: &Plan) -> Evidence {
 }
 
 /// What the libraries beside NCCL will do.
-pub fn libraries(_: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn libraries(_: &Facts, plan: &Plan) -> Evidence {
     let said = plan.libraries.iter().filter_map(|outlook| {
         let will = outlook.will.as_ref()?;
         Some(format!("{} will {will}", outlook.title))
     });
     let said: Vec<String> = said.collect();
     match said.is_empty() {
-        true => Evidence::skip("there is none, or nothing is known of what it will do"),
+        true => Evidence::skip("there is none, or it is unknown what it will do"),
         false => Evidence::of(said),
     }
 }
 
 /// Whether a signal to PID 1 reaches the command.
-pub fn signals(facts: &Facts, _: &Plan) -> Evidence {
+pub(crate) fn signals(facts: &Facts, _: &Plan) -> Evidence {
     match &facts.parent {
         None => Evidence::skip("PID 1 did not start rdma-init"),
         Some(parent) => Evidence::of([format!("PID 1 is {}", parent.program)]),
@@ -83,7 +86,7 @@ pub fn signals(facts: &Facts, _: &Plan) -> Evidence {
 }
 
 /// Whether the state of the start can be kept for processes that enter the container.
-pub fn state(facts: &Facts, _: &Plan) -> Evidence {
+pub(crate) fn state(facts: &Facts, _: &Plan) -> Evidence {
     match facts.state_writable {
         None => Evidence::skip("the facts do not say"),
         Some(true) => Evidence::of([format!("this user may write to {FOLDER}")]),
@@ -97,7 +100,7 @@ pub fn state(facts: &Facts, _: &Plan) -> Evidence {
 }
 
 /// How the NICs reach the memory of the GPUs.
-pub fn gpudirect(facts: &Facts, _: &Plan) -> Evidence {
+pub(crate) fn gpudirect(facts: &Facts, _: &Plan) -> Evidence {
     match (facts.gpu.count, &facts.gpu.peer_memory) {
         (None, _) => Evidence::skip("no GPU"),
         (_, Some(path)) => Evidence::of([path.clone()]),

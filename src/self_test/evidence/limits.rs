@@ -3,8 +3,9 @@
 use super::Evidence;
 use crate::facts::Facts;
 use crate::facts::limits::{Amount, Limit};
-use crate::findings::memlock::{self, Pinning, amount};
+use crate::findings::memlock::{self, Pinning};
 use crate::plan::Plan;
+use crate::text::amount;
 
 /// The number of open files that each rank of a large job needs.
 const FEW_FILES: u64 = 4096;
@@ -12,7 +13,7 @@ const FEW_FILES: u64 = 4096;
 /// In bytes; threads of NCCL and of frameworks are known to need more stack.
 const SMALL_STACK: u64 = 1024 * 1024;
 
-pub fn memlock(facts: &Facts, _: &Plan) -> Evidence {
+pub(crate) fn memlock(facts: &Facts, _: &Plan) -> Evidence {
     Evidence::of(facts.limits.memlock.map(|limit| {
         let lifted = match memlock::pinning(limit, &facts.process) {
             Pinning::Capability => ", and CAP_IPC_LOCK lifts it",
@@ -22,21 +23,21 @@ pub fn memlock(facts: &Facts, _: &Plan) -> Evidence {
     }))
 }
 
-pub fn nofile(facts: &Facts, _: &Plan) -> Evidence {
+pub(crate) fn nofile(facts: &Facts, _: &Plan) -> Evidence {
     few(
         facts.limits.nofile,
         FEW_FILES,
-        "Only {} files may be open at once. A large job needs more, or ends with \"Too many open files\".",
+        "Only {} files may be open at once. A large job needs more, or fails with \"Too many open files\".",
         "Docker: --ulimit nofile=1048576:1048576. containerd: LimitNOFILE=infinity in its unit.",
         |count| count.to_string(),
     )
 }
 
-pub fn stack(facts: &Facts, _: &Plan) -> Evidence {
+pub(crate) fn stack(facts: &Facts, _: &Plan) -> Evidence {
     few(
         facts.limits.stack,
         SMALL_STACK,
-        "The stack cannot grow beyond {}: threads of NCCL and of the framework may end with a segmentation fault.",
+        "The stack cannot grow beyond {}: threads of NCCL and of the framework may crash with a segmentation fault.",
         "Docker: --ulimit stack=67108864:67108864.",
         amount,
     )

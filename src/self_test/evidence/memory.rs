@@ -2,18 +2,18 @@
 
 use super::Evidence;
 use crate::facts::Facts;
-use crate::findings::memlock::amount;
 use crate::plan::Plan;
 use crate::self_test::check::Outcome;
+use crate::text::amount;
 
-pub fn room(facts: &Facts, _: &Plan) -> Evidence {
+pub(crate) fn room(facts: &Facts, _: &Plan) -> Evidence {
     match facts.shm {
         Some(shm) => Evidence::of([format!("{}, {} free", amount(shm.size), amount(shm.available))]),
         None => Evidence::skip("there is no /dev/shm"),
     }
 }
 
-pub fn writable(facts: &Facts, _: &Plan) -> Evidence {
+pub(crate) fn writable(facts: &Facts, _: &Plan) -> Evidence {
     match facts.shm.and_then(|shm| shm.writable) {
         None => Evidence::skip("the facts do not say"),
         Some(true) => Evidence::of(["this user may write to it".to_owned()]),

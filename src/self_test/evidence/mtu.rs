@@ -4,6 +4,8 @@ use super::Evidence;
 use super::ports::{each_used, rails};
 use crate::facts::Facts;
 use crate::facts::rdma::Hca;
+use crate::finding::Id;
+use crate::findings::mtu::FIX;
 use crate::plan::Plan;
 
 /// Bytes of the headers that the kernel leaves room for in a packet, the largest of each
@@ -12,11 +14,11 @@ const HEADERS: u32 = 40 + 8 + 12 + 4 + 28 + 4;
 
 /// The InfiniBand MTU for the MTU of a netdev, both in bytes. The kernel asks the port's
 /// own netdev; a VLAN or macvlan on it may have less.
-pub fn of_roce(mtu: u32) -> Option<u32> {
+pub(crate) fn of_roce(mtu: u32) -> Option<u32> {
     [4096, 2048, 1024, 512, 256].into_iter().find(|size| size + HEADERS <= mtu)
 }
 
-pub fn mtus(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn mtus(facts: &Facts, plan: &Plan) -> Evidence {
     let found: Vec<(&Hca, &str, Option<u32>)> = rails(facts, plan).collect();
     if found.is_empty() {
         return Evidence::skip("no RoCE port with an interface of this container is in use");
@@ -29,11 +31,12 @@ pub fn mtus(facts: &Facts, plan: &Plan) -> Evidence {
         })
     });
     let first = found[0].2;
-    match found.iter().all(|(_, _, mtu)| *mtu == first) {
+    let is_told = plan.findings.iter().any(|finding| finding.id == Id::MtuDiffers);
+    match is_told || found.iter().all(|(_, _, mtu)| *mtu == first) {
         true => evidence,
         false => evidence.warn(
-            "The interfaces of the rails have different MTUs. Between two rails, the smallest MTU on the way counts.".to_owned(),
-            "Set one MTU on all interfaces of the fabric, here and on the switches (4200 or more for RoCE with 4096).",
+            "The interfaces of the rails have different MTUs. Between two rails, the smallest MTU on the path applies.".to_owned(),
+            FIX,
         ),
     }
 }

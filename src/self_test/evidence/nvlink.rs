@@ -12,9 +12,9 @@ use crate::self_test::report::Nvlink;
 const CLIQUE: &str = "NCCL_MNNVL_CLIQUE_ID";
 const CLUSTER: &str = "NCCL_MNNVL_UUID";
 
-/// What the nodes of one NVLink domain must have in common; `None` where nothing suggests that this
+/// What the nodes of one NVLink domain must have in common; `None` if nothing suggests that this
 /// node is in one.
-pub fn of_node(facts: &Facts, plan: &Plan) -> Option<Nvlink> {
+pub(crate) fn of_node(facts: &Facts, plan: &Plan) -> Option<Nvlink> {
     if facts.imex.count == 0 && facts.gpu.model_of(MODELS).is_none() {
         return None;
     }
@@ -27,7 +27,7 @@ pub fn of_node(facts: &Facts, plan: &Plan) -> Option<Nvlink> {
     })
 }
 
-pub fn nvlink(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn nvlink(facts: &Facts, plan: &Plan) -> Evidence {
     let Some(found) = of_node(facts, plan) else {
         return Evidence::skip(
             "no IMEX channel, and no GPU that is made for an NVLink domain of several nodes",
@@ -65,7 +65,7 @@ pub fn nvlink(facts: &Facts, plan: &Plan) -> Evidence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::imex::{Channel, Imex};
+    use crate::facts::imex::{Imex, ImexChannel};
     use crate::self_test::evidence::tests::host;
 
     #[test]
@@ -76,7 +76,7 @@ mod tests {
         let lines = nvlink(&facts, &plan).lines;
         assert_eq!(lines[0], "no usable IMEX channel");
         assert!(lines.last().unwrap().contains("only NVML knows"), "{lines:?}");
-        let channel = |number| Channel { number, ..Channel::default() };
+        let channel = |number| ImexChannel { number, ..ImexChannel::default() };
         facts.imex = Imex { channels: vec![channel(0), channel(7)], count: 2, ..Imex::default() };
         assert_eq!(nvlink(&facts, &plan).lines[0], "IMEX channel 0, 7");
         assert_eq!(of_node(&facts, &plan).unwrap().clique, None);

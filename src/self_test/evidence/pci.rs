@@ -7,7 +7,7 @@ use crate::facts::pci::PciLink;
 use crate::facts::rdma::Hca;
 use crate::plan::Plan;
 
-pub fn pci_links(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn pci_links(facts: &Facts, plan: &Plan) -> Evidence {
     let evidence = each_used(facts, plan, &|hca, _| {
         let link = hca.pci_link.as_ref()?;
         Some(format!("{} x{}", link.speed, link.width.unwrap_or(0)))
@@ -37,7 +37,7 @@ pub fn pci_links(facts: &Facts, plan: &Plan) -> Evidence {
         true => evidence,
         false => evidence.warn(
             format!("PCI links run below their highest speed or width: {}.", slow.join("; ")),
-            "Reseat the card, check the slot and the firmware; other nodes wait for this one.",
+            "Reseat the card, check the slot and the firmware; other nodes wait for it.",
         ),
     }
 }

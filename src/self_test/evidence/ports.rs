@@ -11,14 +11,14 @@ use crate::text::{condensed, grouped};
 
 /// The ports that the plan uses. They are a list, because an iterator would make more code at
 /// each use.
-pub fn used<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a Hca, &'a Port)> {
+pub(crate) fn used<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a Hca, &'a Port)> {
     let used = plan.ports.iter().filter(|verdict| verdict.used);
     let found = used.filter_map(|verdict| facts.port(&verdict.hca, verdict.port));
     found.collect::<Vec<_>>().into_iter()
 }
 
 /// Why the other ports are not used.
-pub fn unused(_: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn unused(_: &Facts, plan: &Plan) -> Evidence {
     let unused = plan.ports.iter().filter(|verdict| !verdict.used);
     let why = grouped(unused.map(|verdict| {
         let reason = verdict.reason.as_deref().unwrap_or("not wanted");
@@ -27,48 +27,58 @@ pub fn unused(_: &Facts, plan: &Plan) -> Evidence {
     match why.is_empty() {
         true => Evidence::skip("no port is left unused"),
         false => {
-            Evidence::of(why.iter().map(|(reason, names)| format!("{} left out: {reason}", condensed(names))))
+            Evidence::of(why.iter().map(|(reason, names)| format!("{} skipped: {reason}", condensed(names))))
         }
     }
 }
 
-pub fn uverbs(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn uverbs(facts: &Facts, plan: &Plan) -> Evidence {
     each_used(facts, plan, &|hca, _| hca.uverbs.as_ref().map(|_| "the uverbs node can be opened".to_owned()))
 }
 
-pub fn state(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn state(facts: &Facts, plan: &Plan) -> Evidence {
     each_used(facts, plan, &|_, port| Some(format!("{}, {}", port.state, port.physical_state)))
 }
 
-pub fn device(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn device(facts: &Facts, plan: &Plan) -> Evidence {
     each_used(facts, plan, &|hca, port| {
         let driver = hca.driver.as_deref().unwrap_or("no driver");
         Some(format!("{driver}, {}", String::from(port.link_layer.clone())))
     })
 }
 
-pub fn rate(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn rate(facts: &Facts, plan: &Plan) -> Evidence {
     each_used(facts, plan, &|_, port| Some(port.rate.clone()))
 }
 
-pub fn gid(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn gid(facts: &Facts, plan: &Plan) -> Evidence {
     match used(facts, plan).any(|(_, port)| port.link_layer == LinkLayer::Ethernet) {
         false => Evidence::skip("no RoCE port is in use"),
         true => each_used(facts, plan, &|_, port| {
             let gid = own_slots(facts, port).into_iter().next()?;
-            Some(format!("slot {}, {}", gid.index, String::from(gid.kind.clone())))
+            Some(format!("GID index {}, {}", gid.index, String::from(gid.kind.clone())))
         }),
     }
 }
 
-pub fn pkey(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn pkey(facts: &Facts, plan: &Plan) -> Evidence {
     match used(facts, plan).any(|(_, port)| port.link_layer == LinkLayer::InfiniBand) {
         false => Evidence::skip("no InfiniBand port is in use"),
         true => each_used(facts, plan, &|_, port| port.pkeys.as_ref().map(ToString::to_string)),
     }
 }
 
-pub fn route(facts: &Facts, plan: &Plan) -> Evidence {
+pub(crate) fn traffic_class(facts: &Facts, plan: &Plan) -> Evidence {
+    match used(facts, plan).any(|(_, port)| port.traffic_class.is_some()) {
+        false => Evidence::skip("no traffic class is set on a port in use"),
+        true => each_used(facts, plan, &|_, port| {
+            let none = || "no traffic class is set".to_owned();
+            Some(port.traffic_class.clone().map_or_else(none, String::from))
+        }),
+    }
+}
+
+pub(crate) fn route(facts: &Facts, plan: &Plan) -> Evidence {
     match rails(facts, plan).next() {
         None => Evidence::skip("no RoCE port with an interface of this container is in use"),
         Some(_) => {
@@ -78,7 +88,7 @@ pub fn route(facts: &Facts, plan: &Plan) -> Evidence {
 }
 
 /// One line for each text that `say` gives, with the ports that it gives it for.
-pub fn each_used(facts: &Facts, plan: &Plan, say: &dyn Fn(&Hca, &Port) -> Option<String>) -> Evidence {
+pub(crate) fn each_used(facts: &Facts, plan: &Plan, say: &dyn Fn(&Hca, &Port) -> Option<String>) -> Evidence {
     let said = grouped(used(facts, plan).filter_map(|(hca, port)| {
         let name = match hca.ports.len() {
             1 => hca.name.clone(),
@@ -98,7 +108,7 @@ fn lines(said: &[(String, Vec<String>)]) -> Vec<String> {
 }
 
 /// The interfaces that own the GIDs of the used RoCE ports, with their MTU in bytes.
-pub fn rails<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a Hca, &'a str, Option<u32>)> {
+pub(crate) fn rails<'a>(facts: &'a Facts, plan: &'a Plan) -> vec::IntoIter<(&'a Hca, &'a str, Option<u32>)> {
     let found = used(facts, plan).filter_map(|(hca, port)| {
         let gid = own_slots(facts, port).into_iter().next()?;
         let has = |net: &ipnet::IpNet| net.addr() == gid.address();

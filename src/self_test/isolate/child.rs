@@ -1,11 +1,10 @@
 //! The life of one child: it is started, listened to, answered, killed when its time is up, and
 //! reaped.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::io::{BufRead, BufReader};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -16,23 +15,22 @@ use nix::unistd::{Pid, dup2_stdin, dup2_stdout};
 
 use super::Work;
 use super::message::{ChildReport, Message};
-use crate::exit;
-use crate::facts::reader::describe;
 use crate::json;
 use crate::sys::fork::{self, Ended, Reaped};
 use crate::sys::pidfd::Pidfd;
 use crate::sys::signals::{self, without_signals_of_writing};
-use crate::sys::stdio::close_inherited;
-use crate::verbs::port_test::{PortTest, ProbeResult};
+use crate::sys::worker::{self, ReadState};
+use crate::verbs::port_test::{PortTest, ProbeEnd, ProbeResult};
+use crate::verbs::step::Step;
 use crate::verbs::talk::{End, Talk};
 
 /// How long a killed process may take to end. A process that sleeps in the kernel, on a device
 /// that does not answer, may never end.
 const GRACE: Duration = Duration::from_secs(1);
 
-pub struct Child(State);
+pub(crate) struct Child(ChildState);
 
-enum State {
+enum ChildState {
     Running(Running),
     Over(ProbeResult),
 }
@@ -48,19 +46,19 @@ struct Running {
     since: Instant,
     /// When its time is up; `None` while it waits for us.
     deadline: Option<Instant>,
-    killed: Option<Killed>,
+    killed: Option<KilledChild>,
 }
 
 /// When a child was killed, and why.
-struct Killed {
+struct KilledChild {
     at: Instant,
     /// It told more than [`message::LIMIT`](super::message::LIMIT).
     for_telling: bool,
 }
 
 impl Child {
-    pub fn start(wanted: &PortTest, parent: Pid, work: Work) -> Child {
-        let running = start(wanted, parent, work).map(|(pid, socket)| Running {
+    pub(crate) fn start(wanted: &PortTest, work: Work) -> Child {
+        let running = start(wanted, work).map(|(pid, socket)| Running {
             pid,
             pidfd: Pidfd::open(pid).ok(),
             socket: Some(socket),
@@ -70,14 +68,14 @@ impl Child {
             killed: None,
         });
         Child(match running {
-            Ok(running) => State::Running(running),
-            Err(errno) => State::Over(ProbeResult::NotStarted { error: describe(errno) }),
+            Ok(running) => ChildState::Running(running),
+            Err(errno) => ChildState::Over(Err(ProbeEnd::NotStarted { errno: errno as i32 })),
         })
     }
 
     /// Gives the child time until the deadline.
-    pub fn allow(&mut self, deadline: Instant) {
-        if let State::Running(running) = &mut self.0 {
+    pub(crate) fn allow(&mut self, deadline: Instant) {
+        if let ChildState::Running(running) = &mut self.0 {
             running.since = Instant::now();
             running.deadline = Some(deadline);
         }
@@ -85,8 +83,8 @@ impl Child {
 
     /// Reads, kills or reaps, whichever is due. Returns when to look again, or `None` once the
     /// child is over or has told what `is_there` looks for.
-    pub fn advance(&mut self, is_there: impl Fn(&ChildReport) -> bool) -> Option<Instant> {
-        let State::Running(running) = &mut self.0 else { return None };
+    pub(crate) fn advance(&mut self, is_there: impl Fn(&ChildReport) -> bool) -> Option<Instant> {
+        let ChildState::Running(running) = &mut self.0 else { return None };
         match running.advance() {
             Ok(_) if running.killed.is_none() && is_there(&running.told) => {
                 running.deadline = None;
@@ -94,23 +92,23 @@ impl Child {
             }
             Ok(next) => Some(next),
             Err(result) => {
-                self.0 = State::Over(result);
+                self.0 = ChildState::Over(result);
                 None
             }
         }
     }
 
     /// What the child has told, if it still runs.
-    pub fn told(&self) -> Option<&ChildReport> {
+    pub(crate) fn told(&self) -> Option<&ChildReport> {
         match &self.0 {
-            State::Running(running) => Some(&running.told),
-            State::Over(_) => None,
+            ChildState::Running(running) => Some(&running.told),
+            ChildState::Over(_) => None,
         }
     }
 
     /// Sends the message that the child waits for. `None` tells it that the message never comes.
-    pub fn answer(&mut self, message: Option<&Message>) {
-        let State::Running(running) = &mut self.0 else { return };
+    pub(crate) fn answer(&mut self, message: Option<&Message>) {
+        let ChildState::Running(running) = &mut self.0 else { return };
         let Some(socket) = &mut running.socket else { return };
         let sent =
             message.is_some_and(|message| without_signals_of_writing(|| message.write(socket)).is_ok());
@@ -120,10 +118,10 @@ impl Child {
     }
 
     /// The descriptors to poll for news of the child.
-    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let running = match &self.0 {
-            State::Running(running) => Some(running),
-            State::Over(_) => None,
+            ChildState::Running(running) => Some(running),
+            ChildState::Over(_) => None,
         };
         let socket = running.and_then(|running| running.socket.as_ref()).map(AsFd::as_fd);
         let pidfd = running.and_then(|running| running.pidfd.as_ref()).map(AsFd::as_fd);
@@ -131,14 +129,14 @@ impl Child {
     }
 
     /// Whether no descriptor tells of the child's end.
-    pub fn is_unseen(&self) -> bool {
-        matches!(&self.0, State::Running(Running { pidfd: None, .. }))
+    pub(crate) fn is_unseen(&self) -> bool {
+        matches!(&self.0, ChildState::Running(Running { pidfd: None, .. }))
     }
 
-    pub fn into_result(self) -> ProbeResult {
+    pub(crate) fn into_result(self) -> ProbeResult {
         match self.0 {
-            State::Over(result) => result,
-            State::Running(running) => running.hung(false),
+            ChildState::Over(result) => result,
+            ChildState::Running(running) => Err(running.hung(false)),
         }
     }
 }
@@ -153,7 +151,7 @@ impl Running {
         }
         match reaped {
             Reaped::Ended(_, ended) => return Err(self.ended(ended)),
-            // Somebody else has reaped the child.
+            // Another function has reaped the child.
             Reaped::Childless => return Err(self.ended(Ended::Exited(0))),
             Reaped::Running | Reaped::Stopped(..) => {}
         }
@@ -162,7 +160,7 @@ impl Running {
             self.kill(false);
         }
         match (&self.killed, self.deadline) {
-            (Some(killed), _) if now >= killed.at + GRACE => Err(self.hung(false)),
+            (Some(killed), _) if now >= killed.at + GRACE => Err(Err(self.hung(false))),
             (Some(killed), _) => Ok(killed.at + GRACE),
             (None, Some(deadline)) => Ok(deadline),
             (None, None) => Ok(now),
@@ -172,71 +170,51 @@ impl Running {
     /// Reads what is in the socket. `false` if the child has told too much.
     fn listen(&mut self) -> bool {
         let Some(socket) = &mut self.socket else { return true };
-        let mut buffer = [0; 4096];
-        loop {
-            match socket.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(length) => {
-                    if !self.told.push(buffer.get(..length).unwrap_or_default()) {
-                        self.socket = None;
-                        return false;
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
-                Err(_) => break,
+        match worker::read(socket, |bytes| self.told.push(bytes)) {
+            ReadState::More => true,
+            told => {
+                self.socket = None;
+                told == ReadState::All
             }
         }
-        self.socket = None;
-        true
     }
 
     /// Kills the child. It is not reaped yet, so no other process can have its number.
     fn kill(&mut self, for_telling: bool) {
         if self.killed.is_none() {
             let _ = signals::kill(self.pid, SIGKILL);
-            self.killed = Some(Killed { at: Instant::now(), for_telling });
+            self.killed = Some(KilledChild { at: Instant::now(), for_telling });
         }
     }
 
     fn ended(&self, ended: Ended) -> ProbeResult {
         let (during, found) = self.told.read();
         match (ended, &self.killed) {
-            (_, Some(killed)) if killed.for_telling => ProbeResult::Garbled { during },
-            (Ended::Killed(SIGKILL), Some(_)) => self.hung(true),
-            (Ended::Killed(signal), _) => ProbeResult::Crashed { signal: signals::name(signal), during },
-            (Ended::Exited(_), _) if self.told.is_garbled() => ProbeResult::Garbled { during },
+            (_, Some(killed)) if killed.for_telling => Err(ProbeEnd::Garbled { during }),
+            (Ended::Killed(SIGKILL), Some(_)) => Err(self.hung(true)),
+            (Ended::Killed(signal), _) => Err(ProbeEnd::Crashed { signal: signals::name(signal), during }),
+            (Ended::Exited(_), _) if self.told.is_garbled() => Err(ProbeEnd::Garbled { during }),
             (Ended::Exited(code), _) => match found {
-                Some(found) if code == 0 => ProbeResult::Done(found),
-                _ => ProbeResult::Exited { code, during },
+                Some(found) if code == 0 => Ok(found),
+                _ => Err(ProbeEnd::Exited { code, during }),
             },
         }
     }
 
-    fn hung(&self, gone: bool) -> ProbeResult {
+    fn hung(&self, gone: bool) -> ProbeEnd {
         let (during, found) = self.told.read();
         // The child had told its result, so the kernel was closing the device.
-        let during = if found.is_some() { Some("close".to_owned()) } else { during };
+        let during = if found.is_some() { Some(Step::Close) } else { during };
         let end = self.killed.as_ref().map_or_else(Instant::now, |killed| killed.at);
         let after_ms = end.duration_since(self.since).as_millis().try_into().unwrap_or(u64::MAX);
-        ProbeResult::Hung { after_ms, during, gone }
+        ProbeEnd::Hung { after_ms, during, gone }
     }
 }
 
-fn start(wanted: &PortTest, parent: Pid, work: Work) -> Result<(Pid, UnixStream), Errno> {
-    let pair = UnixStream::pair().and_then(|(ours, its)| ours.set_nonblocking(true).map(|()| (ours, its)));
-    let (ours, its) = pair.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
-    let pid = fork::spawn(|| be_the_child(wanted, parent, its, work))?;
-    Ok((pid, ours))
-}
-
-/// Does the work in the child. Returns the exit code.
-fn be_the_child(wanted: &PortTest, parent: Pid, socket: UnixStream, work: Work) -> i32 {
-    // A panic must not unwind into what the parent was doing.
-    let told = catch_unwind(AssertUnwindSafe(|| {
-        signals::on_parent_death(SIGKILL, parent);
-        // These are the sockets of other children, and descriptors of the command.
-        close_inherited(&mut [socket.as_raw_fd()]);
+/// Does the work in a child. What it does not keep are the sockets of other children, and descriptors of the
+/// command.
+fn start(wanted: &PortTest, work: Work) -> Result<(Pid, UnixStream), Errno> {
+    worker::start(&[], |socket| {
         // A provider may print something, and standard output belongs to the parent.
         if let Ok(null) = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()) {
             let _ = dup2_stdin(&null);
@@ -244,12 +222,8 @@ fn be_the_child(wanted: &PortTest, parent: Pid, socket: UnixStream, work: Work) 
         }
         let mut parent = Parent(BufReader::new(socket));
         let found = work(wanted, &mut parent);
-        Message::Found(Box::new(found)).write(parent.0.get_mut())
-    }));
-    match told {
-        Ok(Ok(())) => 0,
-        _ => exit::FAILED,
-    }
+        Message::Found(Box::new(found)).write(parent.0.get_mut()).is_ok()
+    })
 }
 
 /// The parent, as a child sees it.
@@ -269,8 +243,8 @@ impl Parent {
 }
 
 impl Talk for Parent {
-    fn step(&mut self, name: &str) {
-        self.tell(&Message::At(name.to_owned()));
+    fn step(&mut self, step: Step) {
+        self.tell(&Message::At(step));
     }
 
     fn exchange(&mut self, own: End) -> Option<End> {

@@ -6,15 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::json;
 use crate::verbs::port_test::DeviceProbe;
+use crate::verbs::step::Step;
 use crate::verbs::talk::End;
 
 /// The most bytes that a child may tell. A probe tells a few thousand.
-pub const LIMIT: usize = 64 * 1024;
+pub(crate) const LIMIT: usize = 64 * 1024;
 
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Message {
+pub(crate) enum Message {
     /// From the child: the step that it takes next.
-    At(String),
+    At(Step),
     /// From the child: its result.
     Found(Box<DeviceProbe>),
     /// From the child: its own end of a rail. To the child: the other node's end.
@@ -26,21 +27,21 @@ pub enum Message {
 impl Message {
     /// # Errors
     /// The other side reads no longer.
-    pub fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
+    pub(crate) fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
         out.write_all(&json::line(self))
     }
 }
 
 /// Everything that a child has told so far.
 #[derive(Debug, Default)]
-pub struct ChildReport {
+pub(crate) struct ChildReport {
     bytes: Vec<u8>,
 }
 
 impl ChildReport {
     /// Adds what was read. `false` if that is more than [`LIMIT`].
     #[must_use]
-    pub fn push(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let fits = self.bytes.len() + bytes.len() <= LIMIT;
         if fits {
             self.bytes.extend_from_slice(bytes);
@@ -55,7 +56,7 @@ impl ChildReport {
     }
 
     /// The last step that was named, and the result.
-    pub fn read(&self) -> (Option<String>, Option<Box<DeviceProbe>>) {
+    pub(crate) fn read(&self) -> (Option<Step>, Option<Box<DeviceProbe>>) {
         let (mut at, mut found) = (None, None);
         for message in self.messages().flatten() {
             match message {
@@ -67,19 +68,19 @@ impl ChildReport {
         (at, found)
     }
 
-    pub fn end(&self) -> Option<End> {
+    pub(crate) fn end(&self) -> Option<End> {
         self.messages().flatten().find_map(|message| match message {
             Message::End(end) => Some(end),
             _ => None,
         })
     }
 
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.messages().any(|message| matches!(message, Ok(Message::Ready)))
     }
 
     /// Whether the child has told something that is no message.
-    pub fn is_garbled(&self) -> bool {
+    pub(crate) fn is_garbled(&self) -> bool {
         self.messages().any(|message| message.is_err())
     }
 }

@@ -1,8 +1,11 @@
 use nix::libc;
+use nix::unistd::Pid;
 
 use super::message::Message;
 use super::*;
-use crate::verbs::port_test::DEFAULT_SIZE;
+use crate::verbs::port_test::ProbeEnd;
+use crate::verbs::port_test::{DEFAULT_SIZE, Marks};
+use crate::verbs::step::Step;
 use crate::verbs::talk::End;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -15,6 +18,8 @@ fn wanted() -> PortTest {
         size: DEFAULT_SIZE,
         each: LONG,
         allowed_mtu: None,
+        marks: Marks::default(),
+        driver: None,
     }
 }
 
@@ -25,52 +30,52 @@ fn one(each: Duration, work: Work) -> ProbeResult {
 #[test]
 fn what_is_found_comes_through_the_pipe() {
     let result = one(LONG, |wanted, talk| {
-        talk.step("open");
+        talk.step(Step::OpenNode);
         DeviceProbe { device: wanted.device.clone(), ..DeviceProbe::default() }
     });
-    assert!(matches!(result, ProbeResult::Done(probe) if probe.device == "none_0"));
+    assert!(matches!(result, Ok(probe) if probe.device == "none_0"));
 }
 
 #[test]
 fn a_crash_is_named_with_the_step() {
     let result = one(LONG, |_, talk| {
-        talk.step("ibv_open_device");
+        talk.step(Step::OpenDevice);
         // Not a fault: the test harness catches those.
         std::process::abort()
     });
-    let during = Some("ibv_open_device".to_owned());
-    assert_eq!(result, ProbeResult::Crashed { signal: "SIGABRT".into(), during });
+    let during = Some(Step::OpenDevice);
+    assert_eq!(result, Err(ProbeEnd::Crashed { signal: "SIGABRT".into(), during }));
 }
 
 #[test]
 fn a_hang_is_killed_and_the_others_go_on() {
     let ports = [wanted(), PortTest { port: 2, ..wanted() }];
     let results = run(&ports, Duration::from_millis(300), LONG, |wanted, talk| {
-        talk.step("ibv_reg_mr");
+        talk.step(Step::Register);
         if wanted.port == 1 {
             let _ = signals::kill(Pid::this(), libc::SIGSTOP);
         }
         DeviceProbe { port: wanted.port, ..DeviceProbe::default() }
     });
-    let ProbeResult::Hung { after_ms, during, gone: true } = &results[0] else { panic!("{results:?}") };
+    let Err(ProbeEnd::Hung { after_ms, during, gone: true }) = &results[0] else { panic!("{results:?}") };
     assert!((300..5000).contains(after_ms), "{after_ms}");
-    assert_eq!(during.as_deref(), Some("ibv_reg_mr"));
-    assert!(matches!(&results[1], ProbeResult::Done(probe) if probe.port == 2));
+    assert_eq!(*during, Some(Step::Register));
+    assert!(matches!(&results[1], Ok(probe) if probe.port == 2));
 }
 
 #[test]
 fn too_much_and_too_little_is_no_result() {
     let flood = one(LONG, |_, talk| {
         loop {
-            talk.step(&"x".repeat(5000));
+            talk.step(Step::Register);
         }
     });
-    assert!(matches!(flood, ProbeResult::Garbled { .. }), "{flood:?}");
+    assert!(matches!(flood, Err(ProbeEnd::Garbled { .. })), "{flood:?}");
     let cut = one(LONG, |_, talk| {
-        talk.step("ibv_reg_mr");
+        talk.step(Step::Register);
         crate::sys::fork::exit_now(7)
     });
-    assert_eq!(cut, ProbeResult::Exited { code: 7, during: Some("ibv_reg_mr".into()) });
+    assert_eq!(cut, Err(ProbeEnd::Exited { code: 7, during: Some(Step::Register) }));
 }
 
 #[test]
@@ -99,7 +104,7 @@ fn a_child_waits_for_what_it_is_told() {
     }
     children.until(LONG, |_| false);
     let found = children.finish().into_iter().map(|result| match result {
-        ProbeResult::Done(probe) => (probe.registered, probe.verified),
+        Ok(probe) => (probe.registered, probe.verified),
         other => panic!("{other:?}"),
     });
     assert_eq!(found.collect::<Vec<_>>(), [(7, true), (8, false), (0, false)]);

@@ -3,12 +3,12 @@
 use super::super::check::{Check, Outcome};
 use super::super::kinds;
 use super::super::report::Rail;
-use super::found::Found;
 use super::message::Node;
+use super::rails::Found;
 use crate::text::counted;
 
 /// The properties that must be the same on both nodes, in the order in which they are shown.
-pub fn checks(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Check> {
+pub(super) fn checks(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Check> {
     vec![
         count(mine, theirs),
         rails(
@@ -31,7 +31,7 @@ pub fn checks(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Check> {
 }
 
 /// Why no data can go between these two rails.
-pub fn why_not(near: &Rail, far: &Rail) -> Option<String> {
+pub(super) fn why_not(near: &Rail, far: &Rail) -> Option<String> {
     if near.link_layer != far.link_layer {
         Some(format!("one end is {}, the other {}", near.link_layer, far.link_layer))
     } else if near.gid_type != far.gid_type {
@@ -53,7 +53,7 @@ fn count(mine: &Node, theirs: &Node) -> Check {
         false => Check {
             message: Some(format!("{} in use here, {far} on {}.", counted(near, "port"), theirs.host)),
             fix: Some(
-                "See why each port is used or not, on both nodes: rdma-init plan --evidence.".to_owned(),
+                "Check why each port is used or not, on both nodes: rdma-init plan --evidence.".to_owned(),
             ),
             ..kinds::check(id, Outcome::Failed)
         },
@@ -127,7 +127,7 @@ fn nccl(mine: &Node, theirs: &Node) -> Check {
             ..kinds::check(id, Outcome::Failed)
         },
         _ => Check {
-            message: Some("on one node or both, the release of NCCL is not known".to_owned()),
+            message: Some("on one node or both, the release of NCCL is unknown".to_owned()),
             ..kinds::check(id, Outcome::Skipped)
         },
     }

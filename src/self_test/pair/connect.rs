@@ -19,8 +19,8 @@ const TRY: Duration = Duration::from_secs(5);
 /// have come; so another one is made.
 ///
 /// # Errors
-/// A sentence: the node cannot be reached, or is not ours.
-pub fn go_to(
+/// The node cannot be reached, or is not ours; a clause.
+pub(super) fn go_to(
     address: &Address,
     meeting: &Meeting,
     end: Instant,
@@ -37,15 +37,15 @@ pub fn go_to(
             }
         });
         let connection = reached.map_err(|why| {
-            let before = before.as_ref().map_or(String::new(), |why| format!(" Before: {why}"));
-            format!("cannot reach {address} within {}: {why}.{before}", time(started.elapsed()))
+            let before = before.as_ref().map_or(String::new(), |why| format!(". Before: {why}"));
+            format!("cannot reach {address} within {}: {why}{before}", time(started.elapsed()))
         })?;
         let token = meeting.token.as_bytes();
-        match reach::prove(connection, &PROTOCOL, token, meeting.extent.longest(), end) {
+        match reach::prove(connection, &PROTOCOL, "", token, meeting.extent.longest(), end) {
             Ok(proven) => return Ok(proven),
             Err(Stranger { fault: Fault::Gone | Fault::Silent, why }) if Instant::now() + PAUSE < end => {
                 if before.is_none() {
-                    say(&format!("tries again: {why}"));
+                    say(&format!("tries again: {why}."));
                 }
                 before = Some(why);
                 std::thread::sleep(PAUSE);
@@ -70,5 +70,6 @@ fn reach(address: &Address, end: Instant, say: &mut dyn FnMut(&str)) -> Result<C
 
 fn once(address: &Address, end: Instant) -> Result<Connection, String> {
     let left = end.saturating_duration_since(Instant::now()).clamp(PAUSE, TRY);
-    reach::connect(&address.sockets(end)?, left, &address.to_string(), &PROTOCOL)
+    let connected = reach::connect(&address.sockets(end)?, left, &address.to_string(), &PROTOCOL);
+    connected.map_err(|unreached| unreached.to_string())
 }

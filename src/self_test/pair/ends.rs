@@ -18,7 +18,7 @@ const MTUS: [u32; 6] = [0, 256, 512, 1024, 2048, 4096];
 
 /// What is impossible in this end, if anything is. `rail` is what the same node has said about
 /// the rail before.
-pub fn wrong(end: &End, rail: &Rail) -> Option<&'static str> {
+pub(super) fn wrong(end: &End, rail: &Rail) -> Option<&'static str> {
     let is_roce = rail.link_layer == "Ethernet";
     let last = end.address.checked_add(end.size);
     if !NUMBERS.contains(&end.number) {

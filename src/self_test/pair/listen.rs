@@ -8,6 +8,7 @@ use super::message::PROTOCOL;
 use crate::wire::Channel;
 use crate::wire::connection::timeout;
 use crate::wire::guests::{Guests, Proven};
+use crate::wire::handshake::one_key;
 use crate::wire::listen::Listener;
 use crate::wire::stranger::Strangers;
 
@@ -18,17 +19,19 @@ const MOST: usize = 64;
 /// time is over.
 ///
 /// # Errors
-/// A sentence: nobody can connect any more.
-pub fn first(
+/// No peer can connect any more; a clause.
+pub(super) fn first(
     listener: &Listener,
     token: &str,
     longest: Duration,
     end: Instant,
     strangers: &mut Strangers,
 ) -> Result<Option<(Channel, Duration)>, String> {
-    let mut guests = Guests::new(&PROTOCOL, token.as_bytes(), longest, MOST);
+    let mut guests = Guests::new(&PROTOCOL, longest, MOST);
+    let key = one_key(token.as_bytes());
     loop {
-        if let Some(Proven { channel, patience }) = guests.hear(&mut |stranger| strangers.add(stranger)) {
+        let tell = &mut |stranger| strangers.add(stranger);
+        if let Some(Proven { channel, patience, .. }) = guests.hear(&key, tell) {
             return Ok(Some((channel, patience)));
         }
         let is_open = Instant::now() < end;
@@ -41,7 +44,7 @@ pub fn first(
     }
 }
 
-/// Waits until somebody connects or says something, or a guest's time is over.
+/// Waits until a peer connects or sends something, or a connection's time is over.
 fn sleep(listener: &Listener, guests: &Guests, end: Option<Instant>) {
     let until = guests.until().into_iter().chain(end).min();
     let left = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));

@@ -3,17 +3,17 @@
 use super::super::check::{Check, Outcome};
 use super::super::kinds;
 use super::super::report::Rail;
-use super::super::verbs::time;
-use super::found::Found;
+use super::error::RailError;
 use super::message::{Moved, Node};
+use super::rails::Found;
 use crate::self_test::report::Figures;
-use crate::text::{shortened, visible};
-use crate::verbs::rail::WAITING;
+use crate::text::{microseconds, shortened, visible};
+use crate::verbs::step::Step;
 
 const DATA: &str = "pair-data";
 
 /// One check for each pair of rails.
-pub fn checks(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Check> {
+pub(super) fn checks(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Check> {
     let rails = mine.rails.iter().zip(&theirs.rails).zip(found);
     rails.map(|((near, far), found)| check(near, far, &theirs.host, found)).collect()
 }
@@ -22,17 +22,21 @@ fn check(near: &Rail, far: &Rail, host: &str, found: &Found) -> Check {
     let subject = Some(name(near));
     let of = |outcome| Check { subject: subject.clone(), ..kinds::check(DATA, outcome) };
     let there = format!("{} of {host}", name(far));
-    let error = |moved: &Moved| moved.error.as_ref().map(|error| visible(&shortened(error)));
+    let errors: Vec<&RailError> =
+        [&found.mine, &found.theirs].into_iter().flat_map(|end| &end.error).collect();
+    let error = |moved: &Moved| moved.error.as_ref().map(|error| visible(&shortened(&error.to_string())));
     let skipped = [&found.mine.skipped, &found.theirs.skipped].into_iter().flatten().next();
     let left_out = found.left_out.clone().or_else(|| skipped.map(|why| visible(&shortened(why))));
-    let (message, errors) = match (&left_out, error(&found.mine), error(&found.theirs)) {
+    let message = match (&left_out, error(&found.mine), error(&found.theirs)) {
         (Some(why), ..) => return Check { message: Some(why.clone()), ..of(Outcome::Skipped) },
-        (None, Some(error), None) => (format!("to {there}: {error}."), vec![error]),
-        (None, None, Some(error)) => (format!("{there} says: {error}."), vec![error]),
-        (None, Some(near), Some(far)) => (format!("to {there}: {near}. There: {far}."), vec![near, far]),
+        (None, Some(error), None) => format!("to {there}: {error}."),
+        (None, None, Some(error)) => format!("{there} says: {error}."),
+        (None, Some(near), Some(far)) => format!("to {there}: {near}. There: {far}."),
         (None, None, None) if found.mine.verified && found.theirs.verified => {
-            let latency =
-                found.mine.latency_ns.map(|ns| format!("8 bytes there and back in {}", time(ns / 1000)));
+            let latency = found
+                .mine
+                .latency_ns
+                .map(|ns| format!("8 bytes there and back in {}", microseconds(ns / 1000)));
             return Check {
                 evidence: [format!("data arrived unchanged, to {there} and from it")]
                     .into_iter()
@@ -42,7 +46,7 @@ fn check(near: &Rail, far: &Rail, host: &str, found: &Found) -> Check {
             };
         }
         (None, None, None) => {
-            (format!("to {there}: not tried, as one of the two nodes was not ready in time."), Vec::new())
+            format!("to {there}: not tried, as one of the two nodes was not ready in time.")
         }
     };
     Check { message: Some(message), fix: fix(&errors).map(str::to_owned), ..of(Outcome::Failed) }
@@ -50,18 +54,17 @@ fn check(near: &Rail, far: &Rail, host: &str, found: &Found) -> Check {
 
 /// The fix for the cause, found in what both ends say: when nothing came from the other end,
 /// the cause is there.
-fn fix(errors: &[String]) -> Option<&'static str> {
-    let is_cause = |error: &&String| !error.starts_with(WAITING);
-    let error = errors.iter().find(is_cause).or(errors.first())?;
-    if errors.iter().any(|error| error.contains("the port is")) {
-        Some("Look at the cable, the switch and the interface (ip link) of the port.")
-    } else if error.contains("retry counter exceeded") || error.contains("no completion") {
+fn fix(errors: &[&RailError]) -> Option<&'static str> {
+    let error = errors.iter().find(|error| !error.is_waiting()).or(errors.first())?;
+    if errors.iter().any(|error| error.is_of_port()) {
+        Some("Check the cable, the switch and the interface (ip link) of the port.")
+    } else if error.is_loss() {
         Some(
-            "Packets do not come through. On RoCE: do the switches let UDP 4791 and this MTU pass, are both ports in one VLAN, does each rail have a route to its counterpart (ip route get)? On InfiniBand: does the subnet manager know both ports (ibtracert)?",
+            "Packets do not arrive. On RoCE: do the switches let UDP 4791 and this MTU pass, are both ports in one VLAN, does each rail have a route to its counterpart (ip route get)? On InfiniBand: does the subnet manager know both ports (ibtracert)?",
         )
-    } else if error.contains("ibv_modify_qp RTR") {
+    } else if error.step() == Some(Step::ToReceive) {
         Some(
-            "There is no way to the other end's address. Look at ip route get and ip neigh, and see that both ends have addresses of one fabric.",
+            "There is no route to the other end's address. Check ip route get and ip neigh, and that both ends have addresses in one fabric.",
         )
     } else {
         None
@@ -69,7 +72,7 @@ fn fix(errors: &[String]) -> Option<&'static str> {
 }
 
 /// The figures of the rails that work.
-pub fn figures(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Figures> {
+pub(super) fn figures(mine: &Node, theirs: &Node, found: &[Found]) -> Vec<Figures> {
     let rails = mine.rails.iter().zip(&theirs.rails).zip(found);
     let figures = rails.filter(|(_, found)| found.mine.verified && found.theirs.verified).filter_map(
         |((near, far), found)| {
@@ -91,7 +94,12 @@ fn name(rail: &Rail) -> String {
 
 #[cfg(test)]
 mod tests {
+    use nix::errno::Errno;
+
     use super::*;
+    use crate::verbs::device::PortState;
+    use crate::verbs::failure::Failure;
+    use crate::verbs::port_test::ProbeEnd;
 
     fn node(host: &str) -> Node {
         let rail = Rail { hca: "mlx5_0".into(), port: 1, ..Rail::default() };
@@ -113,16 +121,30 @@ mod tests {
         for (mine, theirs) in [(Moved::default(), moved()), (moved(), Moved::default())] {
             assert_eq!(of(mine, theirs).outcome, Outcome::Failed);
         }
-        let error =
-            Moved { error: Some("send failed: transport retry counter exceeded".into()), ..Moved::default() };
-        let check = of(error, Moved::default());
-        assert!(check.message.unwrap().contains("to mlx5_0:1 of b: send failed"));
+        let failed =
+            |step, why, now| Moved { error: Some(RailError::Step { step, why, now }), ..Moved::default() };
+        let lost = || {
+            let text = "transport retry counter exceeded".to_owned();
+            failed(Step::Send, Failure::Completion { status: 12, text }, None)
+        };
+        let check = of(lost(), Moved::default());
+        let message = check.message.unwrap();
+        assert!(
+            message.contains("to mlx5_0:1 of b: send failed: transport retry counter exceeded."),
+            "{message}"
+        );
         assert!(check.fix.unwrap().contains("UDP 4791"));
-        let failed = |error: &str| Moved { error: Some(error.into()), ..Moved::default() };
-        let waited = || failed("wait for the other end failed: no completion came in time");
-        assert_eq!(of(waited(), failed("the probe was killed by SIGSEGV")).fix, None);
-        assert!(of(waited(), failed("send failed: transport retry counter exceeded")).fix.is_some());
-        assert!(of(waited(), failed("send failed: x; the port is DOWN now")).fix.unwrap().contains("cable"));
+        let waited = || failed(Step::Wait, Failure::NoCompletion, None);
+        let killed = ProbeEnd::Crashed { signal: "SIGSEGV".into(), during: Some(Step::Latency) };
+        let killed = Moved { error: Some(RailError::Probe(killed)), ..Moved::default() };
+        assert_eq!(of(waited(), killed).fix, None);
+        assert!(of(waited(), lost()).fix.unwrap().contains("UDP 4791"));
+        let long = failed(Step::Send, Failure::LongMessage(Box::new(Failure::NoCompletion)), None);
+        assert!(of(waited(), long).fix.unwrap().contains("UDP 4791"));
+        let down = failed(Step::Send, Failure::OtherData, Some(PortState::Down));
+        assert!(of(waited(), down).fix.unwrap().contains("cable"));
+        let no_route = failed(Step::ToReceive, Errno::ENETUNREACH.into(), None);
+        assert!(of(no_route, Moved::default()).fix.unwrap().contains("no route"));
     }
 
     #[test]

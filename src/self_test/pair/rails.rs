@@ -7,10 +7,11 @@ use super::super::isolate::message::{ChildReport, Message as Order};
 use super::super::isolate::{Children, Work};
 use super::super::report::Rail;
 use super::super::run::Scope;
-use super::super::verbs;
-use super::found::Found;
+use super::error::RailError;
 use super::message::{Message, Moved, Node};
 use super::{Met, agree, ends};
+use crate::verbs::device::PortState;
+use crate::verbs::failure::Failure;
 use crate::verbs::port_test::{DeviceProbe, PortTest, ProbeResult};
 use crate::verbs::rail::{self, Side};
 use crate::verbs::talk::End;
@@ -21,14 +22,59 @@ const NUMBER: &str = "it reports another number of rails";
 /// Longer than all steps together; each step has a limit of its own.
 const ALL: Duration = Duration::from_secs(3600);
 
+/// How long all rails move data at once.
+pub(crate) const TOGETHER: Duration = Duration::from_secs(2);
+
+/// The result for a pair of rails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// In bytes: the MTU that the port works with, on this node and on the other one.
+    pub mtu: [Option<u32>; 2],
+    pub mine: Moved,
+    pub theirs: Moved,
+    /// Why the pair was not tried.
+    pub left_out: Option<String>,
+}
+
+/// Tries each rail by itself.
+///
 /// # Errors
 /// The other node has gone, or does not keep to the protocol.
-pub fn run(
+pub(crate) fn run(
     met: &mut Met,
     wanted: &[PortTest],
     mine: &Node,
     theirs: &Node,
     extent: Scope,
+) -> Result<Vec<Found>, Stranger> {
+    let work: Work = match met.side {
+        Side::First => |wanted, talk| rail::port(wanted, Side::First, talk),
+        Side::Second => |wanted, talk| rail::port(wanted, Side::Second, talk),
+    };
+    connected(met, wanted, mine, theirs, extent, work)
+}
+
+/// Has each rail move data both ways at once, to measure its bandwidth.
+///
+/// # Errors
+/// As for [`run`].
+pub(crate) fn run_together(
+    met: &mut Met,
+    wanted: &[PortTest],
+    mine: &Node,
+    theirs: &Node,
+    extent: Scope,
+) -> Result<Vec<Found>, Stranger> {
+    connected(met, wanted, mine, theirs, extent, |wanted, talk| rail::together(wanted, TOGETHER, talk))
+}
+
+fn connected(
+    met: &mut Met,
+    wanted: &[PortTest],
+    mine: &Node,
+    theirs: &Node,
+    extent: Scope,
+    work: Work,
 ) -> Result<Vec<Found>, Stranger> {
     let rails = || mine.rails.iter().zip(&theirs.rails);
     let left_out: Vec<Option<String>> = rails().map(|(near, far)| agree::why_not(near, far)).collect();
@@ -36,10 +82,6 @@ pub fn run(
     let far: Vec<&Rail> = far.collect();
     let tried = wanted.iter().zip(&left_out).filter(|(_, why)| why.is_none());
     let tried: Vec<PortTest> = tried.map(|(wanted, _)| wanted.clone()).collect();
-    let work: Work = match met.side {
-        Side::First => |wanted, talk| rail::port(wanted, Side::First, talk),
-        Side::Second => |wanted, talk| rail::port(wanted, Side::Second, talk),
-    };
     let mut children = Children::start(&tried, ALL, work);
     let ends = connect(met, &mut children, &far, extent.each);
     if ends.is_err() {
@@ -119,26 +161,19 @@ fn connect(
 
 fn moved(result: ProbeResult) -> Moved {
     match result {
-        ProbeResult::Done(probe) => {
-            let failed = probe.steps.iter().find_map(|step| Some((&step.name, step.error.as_ref()?)));
-            Moved {
-                verified: probe.verified,
-                latency_ns: probe.latency_ns,
-                bandwidth_mbps: probe.bandwidth_mbps,
-                error: failed.map(|(step, error)| format!("{step} failed: {error}{}", down(&probe, error))),
-                skipped: probe.no_loopback,
-            }
-        }
-        ended => Moved { error: Some(verbs::told(&ended)), ..Moved::default() },
+        Ok(probe) => Moved {
+            verified: probe.verified,
+            latency_ns: probe.latency_ns,
+            bandwidth_mbps: probe.bandwidth_mbps,
+            error: error(&probe),
+            skipped: probe.no_loopback,
+        },
+        Err(end) => Moved { error: Some(RailError::Probe(end)), ..Moved::default() },
     }
 }
 
-/// What to add to the error if the port has gone down meanwhile.
-fn down(probe: &DeviceProbe, error: &str) -> String {
-    match probe.state.as_deref() {
-        Some(state) if state != "ACTIVE" && !error.contains("the port is") => {
-            format!("; the port is {state} now")
-        }
-        _ => String::new(),
-    }
+fn error(probe: &DeviceProbe) -> Option<RailError> {
+    let (step, why) = probe.failure()?;
+    let is_new = |state: &PortState| *state != PortState::Active && !matches!(why, Failure::Port(_));
+    Some(RailError::Step { step, why: why.clone(), now: probe.state.filter(is_new) })
 }

@@ -3,43 +3,43 @@
 use super::{Address, Role};
 use crate::config::TOKEN_VARIABLE;
 
-/// In bytes. Whoever has seen a proof can try all shorter tokens without asking anybody.
+/// In bytes. An observer of a proof can try all shorter tokens offline.
 const SHORTEST: usize = 16;
 
 /// The command that makes a token.
 const MAKE: &str = "openssl rand -hex 16";
 
-/// The secret that the other node must have as well; empty if the other node may be anybody.
+/// The secret that the other node must have as well; empty if the other node may be any peer.
 ///
 /// # Errors
-/// A sentence: the token could be guessed; or there is none, and nobody has said that this is
+/// A sentence: the token could be guessed; or there is none, and no option says that this is
 /// meant.
-pub fn token<'a>(token: &'a str, any_peer: bool, role: &Role) -> Result<&'a str, String> {
+pub(crate) fn token<'a>(token: &'a str, any_peer: bool, role: &Role) -> Result<&'a str, String> {
     let (Role::Listen(address) | Role::Connect(address)) = role;
     if token.is_empty() {
         return match any_peer || is_own(address, role) {
             true => Ok(""),
             false => Err(format!(
-                "without {TOKEN_VARIABLE}, this node cannot tell the other node from anybody else who can reach \
-                 it, or who answers in the other's place. Give both nodes one random text in {TOKEN_VARIABLE} (from \
-                 `{MAKE}`), or give both --any-peer where nobody else is in their network"
+                "without {TOKEN_VARIABLE}, this node cannot tell the other node from another process that can \
+                 reach it, or that answers in the other node's place. Give both nodes one random text in {TOKEN_VARIABLE} (from \
+                 `{MAKE}`), or give both --any-peer if no other host is in their network"
             )),
         };
     }
     if any_peer {
         return Err(format!(
-            "{TOKEN_VARIABLE} is set, and --any-peer takes whoever comes: leave one of the two out"
+            "{TOKEN_VARIABLE} is set, and --any-peer accepts any peer: leave one of the two out"
         ));
     }
     sound(token)?;
     Ok(token)
 }
 
-/// Whether a token is one that nobody can guess.
+/// Whether a token is unpredictable.
 ///
 /// # Errors
 /// A sentence.
-pub fn sound(token: &str) -> Result<(), String> {
+pub(crate) fn sound(token: &str) -> Result<(), String> {
     if token.len() < SHORTEST {
         return Err(format!(
             "{TOKEN_VARIABLE} is shorter than {SHORTEST} bytes, so it could be guessed: give all nodes one \

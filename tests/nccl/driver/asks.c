@@ -3,10 +3,13 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "nccl.h"
@@ -172,6 +175,19 @@ static void ask_nics(void) {
     dprintf(answers, "nics %d %ld %ld\n", code, start, logged());
 }
 
+/* fork: what follows is asked in a child, whose end is that of this process. */
+static void ask_fork(void) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        return;
+    }
+    int status;
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) abort();
+    _exit(0);
+}
+
 void ask(char **words, int count) {
     if (strcmp(words[0], "conf") == 0) {
         ask_conf(words, count);
@@ -185,6 +201,8 @@ void ask(char **words, int count) {
         ask_ib();
     } else if (strcmp(words[0], "nics") == 0) {
         ask_nics();
+    } else if (strcmp(words[0], "fork") == 0) {
+        ask_fork();
     } else {
         misread(words[0]);
     }

@@ -102,9 +102,13 @@ static void add_file(struct host *host, char **words) {
     file->contents = bytes(words[2], &file->size);
 }
 
+/* What the driver itself was started with stays where execve(2) has put it. */
 static void add_variable(struct host *host, char **words) {
     char **variable = ADDED(host->environment, host->variable_count);
     *variable = text(words[1]);
+    for (char **own = environ; *own; own++) {
+        if (strcmp(*own, *variable) == 0) *variable = *own;
+    }
 }
 
 static void set_home(struct host *host, char **words) {

@@ -59,7 +59,10 @@ impl Engine {
         let setup = repository("tests/docker/setup.sh");
         let setup = Command::new(setup).stderr(Stdio::inherit()).output().map_err(|e| e.to_string())?;
         if !setup.status.success() {
-            return Err("there is no Docker engine, and none can be set up (see above)".to_owned());
+            return Err(
+                "there is no Docker engine with a default network, and none can be set up (see above)"
+                    .to_owned(),
+            );
         }
         let said = String::from_utf8_lossy(&setup.stdout);
         let host = said.lines().find_map(|line| line.strip_prefix("DOCKER_HOST=")).map(str::to_owned);

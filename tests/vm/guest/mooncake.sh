@@ -29,7 +29,7 @@ expect 'Mooncake takes each HCA, and the slots of the host' "$(taken in_containe
 echo '--- in a container, with what is filled in'
 # shellcheck disable=SC2086
 in_container pod $alone "$init" plan --why MC_MS_FILTERS >/run/why
-grep -q 'without it, Mooncake may take mlx5_0:1, which the job leaves out' /run/why || { cat /run/why; fail 'no reason'; }
+grep -q 'without it, Mooncake may take mlx5_0:1, which the job skips' /run/why || { cat /run/why; fail 'no reason'; }
 # shellcheck disable=SC2086
 expect 'Mooncake takes the HCA of the job and the slot of the container' \
     "$(taken in_container pod $alone "$init" --)" "mlx5_1 $own"
@@ -58,5 +58,5 @@ grep -q 'GID is NULL' /run/out || { cat /run/out; fail 'it is not the slot'; }
 echo 'ok: without a right slot, nothing moves'
 # shellcheck disable=SC2086
 MC_GID_INDEX=77 $alone "$init" plan >/run/plan
-grep -q 'MC_GID_INDEX=77 (environment): Mooncake takes slot 77 of mlx5_1:1' /run/plan || { cat /run/plan; fail 'it is not told'; }
+grep -q 'MC_GID_INDEX=77 (environment): Mooncake takes GID index 77 of mlx5_1:1' /run/plan || { cat /run/plan; fail 'it is not told'; }
 echo 'ok: and that is told'

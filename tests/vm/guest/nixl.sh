@@ -67,7 +67,7 @@ echo '--- a list of HCAs alone'
 with UCX_NET_DEVICES=mlx5_1:1 $move >/run/out 2>&1 && fail "NIXL works: $(cat /run/out)"
 grep -q 'NIXL_ERR_BACKEND' /run/out || fail "another error: $(cat /run/out)"
 with UCX_NET_DEVICES=mlx5_1:1 UCX_IB_GID_INDEX="$other" "$init" plan >/run/out
-grep -q 'no TCP, so NIXL ends with an error' /run/out || fail "that is not told: $(cat /run/out)"
+grep -q 'no TCP, so NIXL fails with a backend error' /run/out || fail "that is not told: $(cat /run/out)"
 # shellcheck disable=SC2086
 with UCX_NET_DEVICES=mlx5_1:1 "$init" -- $move >/run/out 2>&1 || fail "NIXL failed: $(cat /run/out)"
 expect 'with what is filled in, its data goes over rc_verbs' "$(over /run/out)" rc_verbs/mlx5_1:1

@@ -42,6 +42,6 @@ expect 'with a wrong one, NVSHMEM gets the right one all the same' \
 echo '--- an index of its own that is wrong'
 expect 'it stands' "$(taken env NVSHMEM_IB_GID_INDEX="$host" "$init" --)" "mlx5_1:1 $host"
 with env NVSHMEM_IB_GID_INDEX="$host" "$init" plan >/run/plan
-grep -q "NVSHMEM_IB_GID_INDEX=$host (environment): NVSHMEM takes slot $host of mlx5_1:1" /run/plan ||
+grep -q "NVSHMEM_IB_GID_INDEX=$host (environment): NVSHMEM takes GID index $host of mlx5_1:1" /run/plan ||
     { cat /run/plan; fail 'it is not told'; }
 echo 'ok: and that is told'

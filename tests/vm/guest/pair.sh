@@ -74,10 +74,10 @@ if [ "$number" = 1 ]; then
 else
     has 'what the other end says' 'transport retry counter exceeded'
 fi
-has 'what to do' 'fix: Packets do not come through'
+has 'what to do' 'fix: Packets do not arrive'
 
 echo '--- another family of addresses at one end'
 [ "$number" = 1 ] || other_family 2
 pair 1
 has 'it is named' 'FAILED: pair-gid: the nodes differ: mlx5_1: RoCE v2, IPv'
-has 'no data is tried' 'skipped *pair-data mlx5_1:1 .*GIDs of different kinds'
+has 'no data is tried' 'skipped *pair-data mlx5_1:1.*GIDs of different kinds'

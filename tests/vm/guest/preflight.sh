@@ -4,53 +4,7 @@
 #   preflight.sh BINARY NUMBER       1 is node 0
 set -eu
 . tests/vm/lib.sh
-init=$1
-number=$2
-
-hostname "node$number"
-rails "$number"
-export RDMA_INIT_TOKEN='a secret of 3 nodes'
-port=18516
-wait=150s
-each=20s
-
-# next NAME: another job. A port for each, as who comes early must not find the node 0 of the job
-# before.
-next() {
-    read -r now _ </proc/uptime
-    echo "--- $1 (at $now s)"
-    port=$((port + 1))
-}
-
-# node [ARGUMENT...]: this machine's part; where `become` is exec, in place of this shell.
-node() {
-    ${become:-} "$init" preflight --nodes 3 --node $((number - 1)) --meet "node1:$port" --preflight-wait "$wait" \
-        --each "$each" "$@" >/run/out 2>&1
-}
-
-# job CODE [ARGUMENT...]: this machine's part, to its end; in /run/out, shown.
-job() {
-    wanted=$1
-    shift
-    code=0
-    node "$@" || code=$?
-    cat /run/out
-    expect 'exit code' "$code" "$wanted"
-}
-
-# accuses NAME: the failures of the verdict name this one, and no other node or rail.
-accuses() {
-    grep -E 'FAILED  |preflight failed' /run/out >/run/verdict || fail "nothing has failed"
-    grep -q -- "$1" /run/verdict || fail "no $1 in the verdict"
-    for other in node1 node2 node3; do
-        case $1 in
-            "$other"*) ;;
-            # A clause may say whom a node could not reach.
-            *) ! sed 's/(.*//; s/: .*//' /run/verdict | grep -q "FAILED *$other" || fail "$other is accused" ;;
-        esac
-    done
-    echo "ok: $1 is at fault, and nobody else"
-}
+. tests/vm/job.sh
 
 # in_the_middle NAME SIGNAL: this machine takes part, and gets the signal in its first pair.
 in_the_middle() {
@@ -85,7 +39,8 @@ next 'one rail of one node is slow'
 [ "$number" != 3 ] || tc qdisc add dev eth2 root netem delay 100ms rate 4mbit
 job 1 --min-bandwidth 0.004 --enforce-slow
 accuses 'node3 mlx5_2:1: .* at best, where .* is wanted'
-[ "$number" != 1 ] || expect 'this is all' "$(grep -c '^  FAILED' /run/out)" 1
+# Links may be told of as well: soft-RoCE sends packets again if their acknowledgements come late.
+[ "$number" != 1 ] || ! grep '^  FAILED' /run/out | grep -v -e node3 -e 'sent again' || fail 'another node is told of'
 [ "$number" != 3 ] || tc qdisc del dev eth2 root
 
 next 'another MTU at one node'

@@ -13,12 +13,13 @@ rxe mlx5_0 eth0 10.0.60.3/24
 ip route add default via 10.0.60.1 dev eth0
 node=/dev/infiniband/$(grep -lx mlx5_2 /sys/class/infiniband_verbs/uverbs*/ibdev | cut -d/ -f5)
 
-# self_test CODE ARGUMENT...: its output in /run/out, shown.
+# self_test CODE ARGUMENT...: its output in /run/out, shown. In emulation, on a busy machine, a step may
+# take seconds.
 self_test() {
     wanted=$1
     shift
     code=0
-    "$init" self-test "$@" >/run/out 2>&1 || code=$?
+    "$init" self-test --each 20s "$@" >/run/out 2>&1 || code=$?
     cat /run/out
     expect 'exit code' "$code" "$wanted"
 }
@@ -53,7 +54,7 @@ echo '--- a port that is down'
 ip link set eth2 down
 await 'port down' grep -q DOWN /sys/class/infiniband/mlx5_2/ports/1/state
 self_test 0
-has 'it is named' 'ok *unused .*mlx5_2 left out: the port is DOWN'
+has 'it is named' 'ok *unused .*mlx5_2 skipped: the port is DOWN'
 for device in 0 1; do
     ip link set "eth$device" down
     await 'port down' grep -q DOWN "/sys/class/infiniband/mlx5_$device/ports/1/state"
@@ -87,12 +88,12 @@ code=0
 cat /run/out
 expect 'exit code' "$code" 121
 has 'the limit by file' 'FAILED: memlock:\|FAILED memlock'
-has 'the limit by verbs' 'FAILED: verbs-memory mlx5_1:1: ibv_reg_mr failed: ENOMEM'
+has 'the limit by verbs' 'FAILED: verbs-memory mlx5_1:1.*: ibv_reg_mr failed: ENOMEM'
 
 echo '--- a node that is missing, and one that is denied'
 mv "$node" /run/node
 self_test 0
-has 'the missing one is named' 'ok *unused .*mlx5_2 left out: .*node'
+has 'the missing one is named' 'ok *unused .*mlx5_2 skipped: .*node'
 mv /run/node "$node"
 chmod 0600 "$node"
 setpriv --reuid 1000 --regid 1000 --clear-groups --bounding-set=-all "$init" self-test >/run/out 2>&1 || :

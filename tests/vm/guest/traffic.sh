@@ -79,6 +79,17 @@ echo 'ok: rates of the one in use'
 expect 'and none of the other' "$(grep -c '"hca":"mlx5_2".*"sent_packets":0' /run/watched)" "$(grep -c mlx5_2 /run/watched)"
 wait
 
+echo '--- in a network namespace that shares the devices'
+# pod COMMAND...: in one, with what its /sys shows.
+pod() { unshare --net --mount sh -ec '/bin/busybox mount -t sysfs sysfs /sys; exec "$@"' sh "$@"; }
+[ -z "$(pod /bin/busybox find /sys/class/infiniband/mlx5_1/ports/1/ -name '*counters')" ] || fail 'it has the counters in /sys'
+pod "$init" stat --json >/run/out
+cat /run/out
+has 'by RDMA netlink' '"hca":"mlx5_1".*"sent_packets":0,"received_bytes":null,"received_packets":0'
+pod setpriv --reuid 65534 --clear-groups --bounding-set=-all --inh-caps=-all "$init" stat --format openmetrics >/run/out
+has 'without privilege' '^node_infiniband_port_packets_transmitted_total{device="mlx5_1",port="1"} [1-9]'
+has 'whole' '^# EOF'
+
 echo '--- ib_write_bw as the job'
 serve --iters 50
 # shellcheck disable=SC2086
@@ -86,3 +97,11 @@ job -- $bandwidth --iters 50 25.11.128.2 >/run/client
 has 'what it has moved' '^rdma-init: mlx5_1 sent [1-9][0-9]* packets and received [1-9]'
 has 'over one HCA alone' '^rdma-init: mlx5_2 sent 0 packets'
 has_not 'no warning' 'nothing has moved'
+
+echo '--- a link that goes down and comes up again'
+job -- sh -c 'ip link set eth2 down; ip link set eth2 up'
+has 'it is told' '^rdma-init: warning: The link went down in .*: mlx5_2: 1 time\.$'
+job -- true
+has_not 'it was told once' 'went down'
+job -- sh -c 'ip link set eth2 down'
+has 'it is down at the end' '^rdma-init: warning: mlx5_2 was active at first, and is not any more\.$'

@@ -46,7 +46,8 @@ expect 'UCX takes the slot of the host on each' \
 keep='--keep UCX_NET_DEVICES --keep UCX_IB_GID_INDEX'
 # shellcheck disable=SC2086
 of_ucx=$(predicted $keep)
-expect 'and that is predicted' "${of_ucx%, and TCP*}" "take $ports with GID slot $host"
+expect 'and that is predicted' "${of_ucx%, and TCP*}" \
+    "take mlx5_0:1..mlx5_2:1 with GID index $host"
 expect 'TCP, too' "$(echo "${of_ucx#*and TCP on }" | tr -d , | xargs -n 1 | sort | xargs)" \
     "$(devices tcp | tr -d , | xargs -n 1 | sort | xargs)"
 
@@ -54,7 +55,7 @@ echo '--- what is filled in'
 with "$init" env --format docker | grep UCX_ | sort >/run/out
 expect 'the variables' "$(xargs </run/out)" \
     "UCX_IB_GID_INDEX=$own UCX_NET_DEVICES=mlx5_1:1,mlx5_2:1,eth0"
-expect 'what is predicted' "$(predicted)" "take mlx5_1:1, mlx5_2:1 with GID slot $own, and TCP on eth0"
+expect 'what is predicted' "$(predicted)" "take mlx5_1:1, mlx5_2:1 with GID index $own, and TCP on eth0"
 # shellcheck disable=SC2086
 with "$init" -- env $told >/run/out 2>/run/log || :
 cat /run/out >>/run/log
@@ -64,7 +65,7 @@ expect 'the HCAs that UCX takes' "$(grep -o 'rc_verbs/mlx5_[0-9]:1' /run/log | s
 
 echo '--- a value of the user for the host'
 with env UCX_IB_GID_INDEX="$host" "$init" plan >/run/out
-grep -q "UCX takes slot $host of mlx5_1:1" /run/out || fail "the host's slot is not named: $(cat /run/out)"
+grep -q "UCX takes GID index $host of mlx5_1:1" /run/out || fail "the host's slot is not named: $(cat /run/out)"
 with env UCX_NET_DEVICES=mlx5_1 "$init" plan >/run/out
 grep -q 'the number of the port belongs to the name' /run/out || fail "a name without a port: $(cat /run/out)"
 with env UCX_NET_DEVICES=mlx5_1 ucx_info -e -u t -D net >/run/out 2>&1 || :

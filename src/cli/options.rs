@@ -1,0 +1,235 @@
+//! The options of the start, each of them a key of the configuration, and which of them the other
+//! commands take.
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use figment::value::Value;
+
+use crate::config::{self, Flag};
+
+/// How often an option is given, and with what.
+#[derive(Clone, Copy)]
+enum Form {
+    /// Without a value.
+    Switch,
+    One(&'static str),
+    /// `--option` alone, or `--option=false`.
+    Boolean,
+    /// Repeatable.
+    Many(&'static str),
+    /// Repeatable, and with commas.
+    List(&'static str),
+}
+
+use Form::{Boolean, List, Many, One, Switch};
+
+/// A key, and its option.
+struct OptionRow(&'static str, Form, &'static str);
+
+/// All options of the start, by subject. They are read as texts: the configuration checks the values,
+/// as it does for a file and for variables.
+///
+/// A text of up to 38 characters, or 42 if its section has no long name, is beside its option: clap puts all texts of
+/// a section below their options otherwise.
+const START: &[(&str, &[OptionRow])] = &[
+    (
+        "What to fill in",
+        &[
+            OptionRow("profile", One("NAME"), "Profile: auto (default), none, or a name"),
+            OptionRow("profile-dir", One("DIR"), "Directory with profiles of your own"),
+            OptionRow("default-route-hca", One("WHEN"), "Default route's HCA: auto, use, skip"),
+            OptionRow("keep", Many("VARIABLE"), "Never fill in this variable (repeatable)"),
+            OptionRow("set", Many("VARIABLE=VALUE"), "Set this variable as your own (repeatable)"),
+            OptionRow("libraries", List("NAMES"), "Beside NCCL: auto, nccl (none), or names"),
+        ],
+    ),
+    (
+        "When to refuse, and how long to prepare",
+        &[
+            OptionRow("require-rdma", Switch, "Refuse to start without a usable fabric"),
+            OptionRow("memlock", One("MODE"), "Pinned memory: off, warn, enforce"),
+            OptionRow("self-test", One("MODE"), "Test this node: off, warn, enforce"),
+            OptionRow("preflight", One("MODE"), "Test all nodes' fabric: off, warn, enforce"),
+            OptionRow("refuse-exit-code", One("CODE"), "Exit code of a refusal [default: 121]"),
+            OptionRow("prepare-timeout", One("TIME"), "Longest preparation [default: 10s]"),
+            OptionRow("wait-for-master", One("TIME"), "Wait until MASTER_ADDR resolves [default: no]"),
+        ],
+    ),
+    (
+        "Preflight",
+        &[
+            OptionRow("preflight-wait", One("TIME"), "Wait so long for all nodes [default: 10m]"),
+            OptionRow("preflight-nodes", One("NODES"), "Number of nodes, if no launcher sets it"),
+            OptionRow("preflight-node", One("INDEX"), "Index of this node, from 0, likewise"),
+            OptionRow("preflight-meet", One("HOST[:PORT]"), "Name or address of node 0, likewise"),
+            OptionRow("preflight-rounds", One("ROUNDS"), "Pairs to test: log (default) or full (all)"),
+            OptionRow("preflight-each", One("TIME"), "Longest test of a port [default: 5s]"),
+            OptionRow("preflight-min-bandwidth", One("GBPS"), "Report a rail that moves less as slow"),
+            OptionRow("preflight-enforce-slow", Switch, "Fail if a rail is slow"),
+            OptionRow("preflight-bisection", Boolean, "Load all nodes at once [default: true]"),
+            OptionRow("preflight-exclude-file", One("FILE"), "File for the faulty nodes' names (node 0)"),
+            OptionRow("preflight-exclude-format", One("FORMAT"), "Its format: lines (default), slurm"),
+            OptionRow("preflight-html", One("FILE"), "File for a page with a heat map (node 0)"),
+            OptionRow("preflight-json-file", One("FILE"), "File for the JSON document (node 0)"),
+        ],
+    ),
+    (
+        "Processes that enter the container",
+        &[
+            OptionRow("state-dir", One("DIR"), "State [default: /run/rdma-init]"),
+            OptionRow("write-nccl-conf", Boolean, "Add the variables to /etc/nccl.conf"),
+            OptionRow("nccl-env-plugin", One("WHEN"), "Plugin for each process: auto, off"),
+            OptionRow("propagate", List("WHERE"), "Also to: profile, ssh, environment"),
+        ],
+    ),
+    (
+        "Supervision as PID 1",
+        &[
+            OptionRow("supervise", Switch, "Supervise even if this is not PID 1"),
+            OptionRow("kill-group", Switch, "Signal the command's process group"),
+            OptionRow("stop-timeout", One("TIME"), "Time from a TERM to the KILL of all"),
+            OptionRow("drain-timeout", One("TIME"), "Time for processes left at the end"),
+            OptionRow("rewrite-signal", Many("FROM:TO"), "Forward TO for FROM (0: nothing)"),
+            OptionRow("remap-exit", Many("N[:M]"), "Exit with M (default 0) for code N"),
+            OptionRow("parent-death-signal", One("SIGNAL"), "Signal if the own parent exits"),
+            OptionRow("warn-on-reap", Switch, "Report each orphan that is reaped"),
+        ],
+    ),
+    (
+        "Report on standard error",
+        &[
+            OptionRow("log-format", One("FORMAT"), "text, json [default: text]"),
+            OptionRow("log-level", One("LEVEL"), "error, warn, info, debug [default: info]"),
+        ],
+    ),
+];
+
+/// What each command takes that decides for a host.
+const DECIDE: &[&str] =
+    &["profile", "profile-dir", "default-route-hca", "keep", "set", "libraries", "require-rdma", "state-dir"];
+
+/// What every command takes.
+const REPORT: &[&str] = &["log-format", "log-level"];
+
+/// The keys that each command takes beside its own options: those that change what it does.
+const TAKEN: &[(&str, &[&[&str]])] = &[
+    ("inspect", &[&["profile-dir", "state-dir"], REPORT]),
+    ("plan", &[DECIDE, &["memlock"], REPORT]),
+    ("env", &[DECIDE, REPORT]),
+    ("exec", &[DECIDE, &["memlock", "prepare-timeout"], REPORT]),
+    ("profiles", &[&["profile-dir"], REPORT]),
+    ("self-test", &[DECIDE, &["memlock"], REPORT]),
+    ("preflight", &[DECIDE, REPORT]),
+    ("compare", &[REPORT]),
+    ("status", &[&["state-dir"], REPORT]),
+    ("stat", &[REPORT]),
+    ("install", &[REPORT]),
+];
+
+/// What the options of the command `preflight` leave out of their keys.
+pub(super) const PREFLIGHT: &str = "preflight-";
+
+/// Gives the start its options, and each command those of them that it takes.
+pub(super) fn added(cli: Command) -> Command {
+    let rows = || START.iter().flat_map(|(_, rows)| rows.iter());
+    let cli = TAKEN.iter().fold(cli, |cli, (command, taken)| {
+        let takes = |OptionRow(key, ..): &&OptionRow| taken.iter().any(|keys| keys.contains(key));
+        let own = rows().filter(|_| *command == "preflight").filter_map(of_preflight);
+        let shared = rows().filter(takes).map(|row| arg(row).help_heading("Configuration"));
+        cli.mut_subcommand(command, |command| command.args(own).args(shared))
+    });
+    let start =
+        START.iter().flat_map(|(heading, rows)| rows.iter().map(|row| arg(row).help_heading(*heading)));
+    // The help of the command `preflight` shows its options, which are the same.
+    cli.args(start.map(|arg| {
+        let is_shown = !arg.get_long().is_some_and(|option| option.starts_with(PREFLIGHT));
+        arg.hide_short_help(!is_shown)
+    }))
+}
+
+fn arg(OptionRow(key, form, help): &OptionRow) -> Arg {
+    let arg = Arg::new(*key).long(*key).help(*help);
+    match *form {
+        Switch => arg.action(ArgAction::SetTrue),
+        One(value) => arg.action(ArgAction::Set).value_name(value),
+        Boolean => {
+            let arg = arg.action(ArgAction::Set).value_name("BOOLEAN");
+            arg.num_args(0..=1).require_equals(true).default_missing_value("true")
+        }
+        Many(value) => arg.action(ArgAction::Append).value_name(value),
+        List(value) => arg.action(ArgAction::Append).value_name(value).value_delimiter(','),
+    }
+}
+
+/// The option of the command `preflight` for a key of the preflight, such as `--wait` for
+/// `preflight-wait`.
+fn of_preflight(row: &OptionRow) -> Option<Arg> {
+    row.0.strip_prefix(PREFLIGHT).map(|option| arg(row).long(option))
+}
+
+/// Returns the options that were given and are keys, as layers of the configuration.
+pub(super) fn given(command: &Command, matches: &ArgMatches) -> Vec<Flag> {
+    command.get_arguments().filter_map(|arg| flag(arg, matches)).collect()
+}
+
+fn flag(arg: &Arg, matches: &ArgMatches) -> Option<Flag> {
+    let key = arg.get_id().as_str();
+    config::names().contains(&key).then_some(())?;
+    let is_given = matches.value_source(key) == Some(ValueSource::CommandLine);
+    let option = arg.get_long().filter(|_| is_given)?.to_owned();
+    let value = match arg.get_action() {
+        ArgAction::SetTrue => Value::from(true),
+        ArgAction::Append => {
+            let texts: Vec<String> = matches.get_many::<String>(key)?.cloned().collect();
+            // A table, as a value may hold a line break.
+            let table = (key == "set").then(|| config::assignments(&texts)).flatten();
+            table.unwrap_or_else(|| Value::from(texts))
+        }
+        _ => Value::from(matches.get_one::<String>(key)?.as_str()),
+    };
+    Some(Flag { key: key.to_owned(), option, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_an_option_of_the_start() {
+        let mut options: Vec<&str> =
+            START.iter().flat_map(|(_, rows)| rows.iter().map(|row| row.0)).collect();
+        options.sort_unstable();
+        assert_eq!(options, config::names());
+    }
+
+    /// One name for one thing: a key of the preflight, and the option of its command.
+    #[test]
+    fn the_options_of_preflight_are_the_keys_without_their_beginning() {
+        let cli = crate::cli::command();
+        let preflight = cli.find_subcommand("preflight").unwrap();
+        let keys = config::names().into_iter().filter_map(|key| key.strip_prefix(PREFLIGHT));
+        let shared = DECIDE.iter().chain(REPORT).copied();
+        let mut wanted: Vec<&str> = keys.chain(shared).chain(["help", "json"]).collect();
+        let mut options: Vec<&str> = preflight.get_arguments().filter_map(Arg::get_long).collect();
+        wanted.sort_unstable();
+        options.sort_unstable();
+        assert_eq!(options, wanted);
+    }
+
+    #[test]
+    fn what_is_not_given_is_no_flag() {
+        let flags = |line: &[&str]| {
+            let mut command = crate::cli::command();
+            let matches = command.try_get_matches_from_mut(line).unwrap();
+            given(&command, &matches)
+        };
+        assert!(flags(&["rdma-init", "--", "true"]).is_empty());
+        let line = ["rdma-init", "--kill-group", "--state-dir=", "--set=A=b\nc", "--", "true"];
+        let flags = flags(&line);
+        let mut names: Vec<&str> = flags.iter().map(|flag| flag.key.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["kill-group", "set", "state-dir"]);
+        let set = flags.iter().find(|flag| flag.key == "set").unwrap();
+        assert_eq!(set.value.find_ref("A").and_then(Value::as_str), Some("b\nc"));
+    }
+}

@@ -1,0 +1,109 @@
+//! `rdma-init plan --in PID`: which of a running process's variables of NCCL are its own, this node's, or
+//! copies of another's.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use nix::unistd::Uid;
+
+use crate::config::Config;
+use crate::env_plugin::DECISION_FILE;
+use crate::env_plugin::answer::{Arena, Decision, Device, Present, Settled};
+use crate::env_plugin::decision::node;
+use crate::env_plugin::in_process::{Here, variables};
+use crate::facts::Facts;
+use crate::facts::environment::Environment;
+use crate::facts::identity::Identity;
+use crate::facts::reader::of_kernel;
+use crate::libraries::nccl::conf;
+use crate::libraries::nccl::env_plugin::VARIABLE;
+use crate::pipeline::read;
+use crate::report;
+use crate::state::find::{Found, find};
+use crate::state::folder::Folder;
+
+/// In bytes: as much as the shared object reads.
+const LONGEST: u64 = 64 * 1024;
+
+/// NCCL's conf file, where a start writes its lines.
+const CONF: &str = "/etc/nccl.conf";
+
+pub(super) fn run(out: &mut impl Write, pid: u32, config: &Config) -> anyhow::Result<()> {
+    let process = environment(pid)?;
+    let found = find(&config.state_dir).ok();
+    let filled: Vec<(&str, &str)> = found.iter().flat_map(|found| found.run.given()).collect();
+    let conf = of_kernel(CONF).map(|text| conf::assignments(&text)).unwrap_or_default();
+    let conf: Vec<(&str, &str)> = conf.iter().map(|line| (line.name.as_str(), line.value.as_str())).collect();
+    let named = |pairs: &[(&str, &str)]| {
+        pairs.iter().find(|(name, _)| *name == VARIABLE).map(|(_, value)| (*value).to_owned())
+    };
+    let ours = named(&filled);
+    let asks = process.get(VARIABLE).map(str::to_owned).or_else(|| named(&conf));
+    let text = match ours.is_some() && asks == ours {
+        true => found.as_ref().and_then(decision_of).unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let decision = Decision::parse(&text);
+    let facts = read::fabric_facts();
+    let (hcas, interfaces) = devices(&facts);
+    let present = Present {
+        hcas: (!hcas.is_empty()).then_some(hcas.as_slice()),
+        interfaces: (!interfaces.is_empty()).then_some(interfaces.as_slice()),
+    };
+    let mut memory = vec![0; 64 * 1024];
+    let is_active = |hca: &[u8], port: &[u8]| is_active(&facts, hca, port);
+    let settled = decision
+        .and_then(|decision| Settled::new(&decision, present, &is_active, &mut Arena::new(&mut memory)));
+    let here = Here { node: &node(), filled: &filled, conf: &conf, settled: settled.as_ref() };
+    Ok(report::process::write(out, pid, settled.is_some(), &variables(&process, &here))?)
+}
+
+/// The environment that a process was started with.
+fn environment(pid: u32) -> anyhow::Result<Environment> {
+    let folder = format!("/proc/{pid}");
+    if !Path::new(&folder).exists() {
+        bail!("there is no process {pid} here");
+    }
+    let advice = "Only its own user and root may read it";
+    let bytes = fs::read(format!("{folder}/environ"))
+        .with_context(|| format!("cannot read the environment of process {pid}. {advice}"))?;
+    let mounts = fs::read_link(format!("{folder}/ns/mnt")).unwrap_or_default();
+    if mounts.as_os_str() != Identity::own().mounts.as_str() {
+        bail!(
+            "process {pid} is in another container (mount namespace {}). Run this command there",
+            mounts.display()
+        );
+    }
+    Ok(Environment::of_process(&bytes))
+}
+
+/// The decision that the shared object reads.
+fn decision_of(found: &Found) -> Option<Vec<u8>> {
+    let users = [Uid::from_raw(0), Uid::effective()];
+    let folder = Folder::open(found.folder.as_ref()?, &users).ok()?;
+    folder.read_of(DECISION_FILE, &users, LONGEST).ok().map(|(bytes, _)| bytes)
+}
+
+fn is_active(facts: &Facts, hca: &[u8], port: &[u8]) -> bool {
+    let found = facts.rdma.iter().find(|found| found.name.as_bytes() == hca);
+    found.is_some_and(|found| {
+        found.ports.iter().any(|found| found.number.to_string().as_bytes() == port && found.is_active())
+    })
+}
+
+/// The devices that this node has now.
+fn devices(facts: &Facts) -> (Vec<Device<'_>>, Vec<Device<'_>>) {
+    let hcas = facts.rdma.iter().map(|hca| Device {
+        name: hca.name.as_bytes(),
+        id: hca.node_guid.as_deref().unwrap_or_default().as_bytes(),
+        pci: hca.pci_address.as_deref().unwrap_or_default().as_bytes(),
+    });
+    let interfaces = facts.net.interfaces.iter().map(|interface| Device {
+        name: interface.name.as_bytes(),
+        id: b"",
+        pci: interface.pci_address.as_deref().unwrap_or_default().as_bytes(),
+    });
+    (hcas.collect(), interfaces.collect())
+}

@@ -1,0 +1,423 @@
+//! Decides what the env plugin answers NCCL. It needs nothing but `core` and allocates nothing, because
+//! the shared object that NCCL loads (`src/sys/nccl_env_plugin.rs`) contains this file too.
+//!
+//! The decision for this node is a text file, one item per line:
+//!
+//! ```text
+//! rdma-init env plugin 1
+//! node 5d2c0f9a
+//! sys /sys
+//! proc /proc
+//! set NCCL_IB_HCA==mlx5_0,mlx5_1
+//! user NCCL_DEBUG=INFO
+//! hca mlx5_0 b859:9f03:00aa:bbcc 0000:17:00.0
+//! interface eth0 - 0000:31:00.0
+//! late mlx5_2 1 mlx5_2 b859:9f03:00aa:bbdd 0000:18:00.0
+//! end
+//! ```
+//!
+//! A `late` line has a port that was not ACTIVE when the decision was made: what `NCCL_IB_HCA` gets for it
+//! if it is ACTIVE now, the port's number, and its HCA.
+
+use core::ffi::CStr;
+
+const FIRST_LINE: &[u8] = b"rdma-init env plugin 1";
+const LAST_LINE: &[u8] = b"end";
+
+/// The variable that travels with values that rdma-init filled in: `1:NODE:NAME=HASH,...`, in which a
+/// name of NCCL's lacks its `NCCL_`. It also lists variables of other libraries, for `rdma-init exec` and for
+/// a start. Its own name starts with `NCCL_`, because some launchers copy only such variables.
+pub const MARKER: &str = "NCCL_RDMA_INIT";
+const MARKER_VERSION: &[u8] = b"1";
+const PREFIX: &[u8] = b"NCCL_";
+
+/// The variables whose values name devices: HCAs, or interfaces.
+const OF_HCAS: &[u8] = b"NCCL_IB_HCA";
+const OF_INTERFACES: [&[u8]; 2] = [b"NCCL_SOCKET_IFNAME", b"NCCL_OOB_NET_IFNAME"];
+
+/// Returns whether the value of a variable is a list of devices.
+pub fn names_devices(name: &[u8]) -> bool {
+    name == OF_HCAS || OF_INTERFACES.contains(&name)
+}
+
+/// The most variables and devices; a host with more gets no answers from the decision.
+pub const MOST_VARIABLES: usize = 128;
+pub const MOST_DEVICES: usize = 256;
+/// The most ports that are not ACTIVE yet.
+pub const MOST_LATE: usize = 16;
+
+/// A list of at most `N` items.
+#[derive(Clone, Copy)]
+pub struct List<T: Copy, const N: usize> {
+    items: [T; N],
+    count: usize,
+}
+
+impl<T: Copy, const N: usize> List<T, N> {
+    pub const fn new(empty: T) -> List<T, N> {
+        List { items: [empty; N], count: 0 }
+    }
+
+    /// Returns `None` if the list is full.
+    pub fn push(&mut self, item: T) -> Option<()> {
+        *self.items.get_mut(self.count)? = item;
+        self.count += 1;
+        Some(())
+    }
+
+    pub fn as_slice(&self) -> &[T] {
+        self.items.get(..self.count).unwrap_or_default()
+    }
+}
+
+/// An HCA or an interface, with what identifies it under another name: the node GUID of an HCA, and
+/// the PCI address of both. An unknown field is empty.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Device<'a> {
+    pub name: &'a [u8],
+    pub id: &'a [u8],
+    pub pci: &'a [u8],
+}
+
+pub const NO_DEVICE: Device = Device { name: b"", id: b"", pci: b"" };
+
+impl Device<'_> {
+    /// Returns whether both are one device, whatever their names.
+    fn is(&self, other: &Device) -> bool {
+        match is_known(self.id) && is_known(other.id) {
+            true => self.id == other.id,
+            false => !self.pci.is_empty() && self.pci == other.pci,
+        }
+    }
+}
+
+/// Returns whether an address identifies anything: a virtual function's GUID may be all zeros.
+fn is_known(id: &[u8]) -> bool {
+    id.iter().any(|byte| !matches!(byte, b'0' | b':'))
+}
+
+pub type Devices<'a> = List<Device<'a>, MOST_DEVICES>;
+
+/// A variable with its value; the value of a user's variable may be unknown.
+#[derive(Clone, Copy, Default)]
+struct Variable<'a> {
+    name: &'a [u8],
+    value: Option<&'a [u8]>,
+    is_of_user: bool,
+}
+
+/// A port that counts if it is ACTIVE when the decision is settled.
+#[derive(Clone, Copy)]
+struct Late<'a> {
+    /// What the list of HCAs gets for it: `mlx5_2`, or `mlx5_2:1`.
+    entry: &'a [u8],
+    number: &'a [u8],
+    hca: Device<'a>,
+}
+
+/// The decision for one node.
+pub struct Decision<'a> {
+    node: &'a [u8],
+    /// The boot of the machine that it was made on: the state may be on a file system that nodes share.
+    /// Empty if it counts on any.
+    pub boot: &'a [u8],
+    /// Where sysfs is mounted.
+    pub sys: &'a [u8],
+    /// Where procfs is mounted.
+    pub proc: &'a [u8],
+    variables: List<Variable<'a>, MOST_VARIABLES>,
+    hcas: Devices<'a>,
+    interfaces: Devices<'a>,
+    late: List<Late<'a>, MOST_LATE>,
+}
+
+impl<'a> Decision<'a> {
+    /// Returns `None` if this is not a whole decision of this format.
+    pub fn parse(text: &'a [u8]) -> Option<Decision<'a>> {
+        let none = Variable { name: b"", value: None, is_of_user: false };
+        let mut decision = Decision {
+            node: b"",
+            boot: b"",
+            sys: b"/sys",
+            proc: b"/proc",
+            variables: List::new(none),
+            hcas: List::new(NO_DEVICE),
+            interfaces: List::new(NO_DEVICE),
+            late: List::new(Late { entry: b"", number: b"", hca: NO_DEVICE }),
+        };
+        let mut lines = text.strip_suffix(b"\n")?.split(|byte| *byte == b'\n');
+        if lines.next()? != FIRST_LINE || text.contains(&0) {
+            return None;
+        }
+        let mut is_whole = false;
+        for line in lines {
+            if is_whole {
+                return None;
+            }
+            let (kind, rest) = split_at(line, b' ').unwrap_or((line, b""));
+            match kind {
+                b"node" => decision.node = rest,
+                b"boot" => decision.boot = rest,
+                b"sys" => decision.sys = rest,
+                b"proc" => decision.proc = rest,
+                b"set" | b"user" => {
+                    let (name, value) = match split_at(rest, b'=') {
+                        Some((name, value)) => (name, Some(value)),
+                        None => (rest, None),
+                    };
+                    decision.variables.push(Variable { name, value, is_of_user: kind == b"user" })?;
+                }
+                b"hca" => decision.hcas.push(device(rest)?)?,
+                b"interface" => decision.interfaces.push(device(rest)?)?,
+                b"late" => decision.late.push(late(rest)?)?,
+                LAST_LINE => is_whole = true,
+                // A later release may add lines.
+                _ => {}
+            }
+        }
+        (is_whole && !decision.node.is_empty()).then_some(decision)
+    }
+}
+
+/// Reads `NAME ID PCI`, where `-` is an unknown ID or PCI address.
+fn device(text: &[u8]) -> Option<Device<'_>> {
+    let (name, rest) = split_at(text, b' ')?;
+    let (id, pci) = split_at(rest, b' ')?;
+    let known = |field| if field == b"-" { &b""[..] } else { field };
+    Some(Device { name, id: known(id), pci: known(pci) })
+}
+
+/// Reads `ENTRY NUMBER NAME GUID PCI`.
+fn late(text: &[u8]) -> Option<Late<'_>> {
+    let (entry, rest) = split_at(text, b' ')?;
+    let (number, rest) = split_at(rest, b' ')?;
+    Some(Late { entry, number, hca: device(rest)? })
+}
+
+fn split_at(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    let place = text.iter().position(|found| *found == byte)?;
+    Some((text.get(..place)?, text.get(place + 1..)?))
+}
+
+/// The devices that this node has now; `None` if that cannot be read.
+#[derive(Default)]
+pub struct Present<'a> {
+    pub hcas: Option<&'a [Device<'a>]>,
+    pub interfaces: Option<&'a [Device<'a>]>,
+}
+
+/// Tells whether a port is ACTIVE now: the HCA's name, and the port's number.
+pub type IsActive<'f> = &'f dyn Fn(&[u8], &[u8]) -> bool;
+
+/// Memory for values that end with NUL.
+pub struct Arena<'a> {
+    free: &'a mut [u8],
+}
+
+impl<'a> Arena<'a> {
+    pub fn new(free: &'a mut [u8]) -> Arena<'a> {
+        Arena { free }
+    }
+
+    /// Returns the parts, one after the other; `None` if there is no room, or a part contains NUL.
+    pub fn join<'p>(&mut self, parts: impl Iterator<Item = &'p [u8]>) -> Option<&'a CStr> {
+        let mut length = 0;
+        for part in parts.chain(core::iter::once(&b"\0"[..])) {
+            let end = length + part.len();
+            self.free.get_mut(length..end)?.copy_from_slice(part);
+            length = end;
+        }
+        let (text, free) = core::mem::take(&mut self.free).split_at_mut_checked(length)?;
+        self.free = free;
+        CStr::from_bytes_with_nul(text).ok()
+    }
+}
+
+/// The decided value of a variable.
+#[derive(Clone, Copy)]
+struct Decided<'a> {
+    name: &'a [u8],
+    /// As it was decided; NCCL finds this value in a conf file and in the environment.
+    written: &'a [u8],
+    /// With the names that the devices have now.
+    now: &'a CStr,
+    is_of_user: bool,
+}
+
+/// What to answer for a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer<'a> {
+    /// What the process's environment has.
+    OfProcess,
+    Decided(&'a CStr),
+    /// As `Decided`, in place of a value that names only devices of another node.
+    InPlaceOfForeign(&'a CStr),
+    Unset,
+}
+
+/// A decision, settled for the devices that this node has now.
+pub struct Settled<'a> {
+    node: &'a [u8],
+    decided: List<Decided<'a>, MOST_VARIABLES>,
+    /// Variables of the user whose values are unknown.
+    unknown: List<&'a [u8], MOST_VARIABLES>,
+    present: Present<'a>,
+}
+
+impl<'a> Settled<'a> {
+    /// Returns `None` if the arena has no room.
+    pub fn new(
+        decision: &Decision<'a>,
+        present: Present<'a>,
+        is_active: IsActive,
+        arena: &mut Arena<'a>,
+    ) -> Option<Settled<'a>> {
+        let mut decided = List::new(Decided { name: b"", written: b"", now: c"", is_of_user: false });
+        let mut unknown = List::new(&b""[..]);
+        for variable in decision.variables.as_slice() {
+            let Variable { name, value, is_of_user } = *variable;
+            let Some(written) = value else {
+                unknown.push(name)?;
+                continue;
+            };
+            let (saved, here) = match () {
+                () if is_of_user => (&[][..], None),
+                () if name == OF_HCAS => (decision.hcas.as_slice(), present.hcas),
+                () if OF_INTERFACES.contains(&name) => (decision.interfaces.as_slice(), present.interfaces),
+                () => (&[][..], None),
+            };
+            let now = match here {
+                Some(here) => {
+                    let late = if name == OF_HCAS { decision.late.as_slice() } else { &[] };
+                    settle(written, (saved, late), here, is_active, arena)?
+                }
+                None => arena.join(core::iter::once(written))?,
+            };
+            decided.push(Decided { name, written, now, is_of_user })?;
+        }
+        Some(Settled { node: decision.node, decided, unknown, present })
+    }
+
+    /// Returns what NCCL gets for a variable that has this value in the process, with this marker.
+    pub fn answer(&self, name: &[u8], value: Option<&[u8]>, marker: Option<&[u8]>) -> Answer<'a> {
+        let decided = self.decided.as_slice().iter().find(|decided| decided.name == name);
+        let Some(value) = value else {
+            return decided.map_or(Answer::OfProcess, |decided| Answer::Decided(decided.now));
+        };
+        if self.unknown.as_slice().contains(&name) {
+            return Answer::OfProcess;
+        }
+        let is_copy = marker.is_some_and(|marker| is_copy(marker, self.node, name, value));
+        match decided {
+            Some(decided) if is_copy || value == decided.written => Answer::Decided(decided.now),
+            None if is_copy => Answer::Unset,
+            Some(decided) if !decided.is_of_user && self.is_foreign(name, value) => {
+                Answer::InPlaceOfForeign(decided.now)
+            }
+            _ => Answer::OfProcess,
+        }
+    }
+
+    /// Returns whether a value names devices, and none that this node has.
+    fn is_foreign(&self, name: &[u8], value: &[u8]) -> bool {
+        let present = match () {
+            () if name == OF_HCAS => self.present.hcas,
+            () if OF_INTERFACES.contains(&name) => self.present.interfaces,
+            () => None,
+        };
+        present.is_some_and(|present| names_only_absent(value, present))
+    }
+}
+
+/// Returns whether a list in NCCL's grammar (`[=]NAME[:PORT],...`) selects none of these devices. Of
+/// a list that excludes devices (`^`), this cannot tell, nor of a word that looks like no device, such as `none`.
+fn names_only_absent(value: &[u8], present: &[Device]) -> bool {
+    if value.starts_with(b"^") {
+        return false;
+    }
+    let (list, is_exact) = match value.strip_prefix(b"=") {
+        Some(list) => (list, true),
+        None => (value, false),
+    };
+    let mut names = list.split(|byte| *byte == b',').map(name_of).filter(|name| !name.is_empty()).peekable();
+    let is_device = |name: &[u8]| name.len() > 1 && name.last().is_some_and(u8::is_ascii_digit);
+    let is_present = |name: &[u8]| {
+        present.iter().any(|device| device.name == name || !is_exact && device.name.starts_with(name))
+    };
+    names.peek().is_some() && names.all(|name| is_device(name) && !is_present(name))
+}
+
+/// Returns the entry of a list without its port.
+fn name_of(entry: &[u8]) -> &[u8] {
+    split_at(entry, b':').map_or(entry, |(name, _)| name)
+}
+
+/// Returns an exact list with the names that its devices have now, and with the ports that have come up. A
+/// device that is not found, or that several devices could be, keeps its name.
+fn settle<'a>(
+    written: &[u8],
+    (saved, late): (&[Device], &[Late]),
+    present: &[Device],
+    is_active: IsActive,
+    arena: &mut Arena<'a>,
+) -> Option<&'a CStr> {
+    let is_list = written.starts_with(b"=");
+    let separator = |byte: &u8| matches!(byte, b',' | b'=');
+    let parts = written.split_inclusive(separator).flat_map(|part| {
+        let length = part.len() - usize::from(part.last().is_some_and(separator));
+        let name = name_of(part.get(..length).unwrap_or(part));
+        let rest = part.get(name.len()..).unwrap_or_default();
+        let now = if is_list { name_now(name, saved, present) } else { None };
+        [now.unwrap_or(name), rest]
+    });
+    let late = late.iter().filter(|_| is_list).flat_map(|late| {
+        let name = name_of(late.entry);
+        let now = name_now(name, &[late.hca], present).unwrap_or(name);
+        let is_here = present.iter().any(|device| device.name == now && device.is(&late.hca));
+        let rest = late.entry.get(name.len()..).unwrap_or_default();
+        let entry = if is_here && is_active(now, late.number) { [b",", now, rest] } else { [&b""[..]; 3] };
+        entry.into_iter()
+    });
+    arena.join(parts.chain(late))
+}
+
+/// Returns the new name of a device, if it has one.
+fn name_now<'p>(name: &[u8], saved: &[Device], present: &[Device<'p>]) -> Option<&'p [u8]> {
+    let saved = saved.iter().find(|device| device.name == name)?;
+    let is_unchanged = |device: &Device| device.name == name && device.is(saved);
+    let mut same = present.iter().filter(|device| device.is(saved));
+    let found = same.next()?;
+    (same.next().is_none() && !present.iter().any(is_unchanged)).then_some(found.name)
+}
+
+/// Returns the node of a marker and the list of what that filled in; `None` if it is no marker.
+pub fn read_marker(marker: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (version, rest) = split_at(marker, b':')?;
+    split_at(rest, b':').filter(|_| version == MARKER_VERSION)
+}
+
+/// Returns whether the list of a marker has this variable with this value.
+pub fn lists(list: &[u8], name: &[u8], value: &[u8]) -> bool {
+    let short = name.strip_prefix(PREFIX).unwrap_or(name);
+    let mut entries = list.split(|byte| *byte == b',').filter_map(|entry| split_at(entry, b'='));
+    entries.find(|(name, _)| *name == short).is_some_and(|(_, listed)| listed == hash(value))
+}
+
+/// Returns whether the marker of another node lists this variable with this value.
+pub fn is_copy(marker: &[u8], node: &[u8], name: &[u8], value: &[u8]) -> bool {
+    read_marker(marker).is_some_and(|(of, list)| of != node && lists(list, name, value))
+}
+
+/// The FNV-1a hash of a value, in hexadecimal digits. It recognizes a value and protects nothing: the
+/// process owns its environment.
+pub fn hash(value: &[u8]) -> [u8; 8] {
+    let hash =
+        value.iter().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    core::array::from_fn(|place| {
+        let digit = (hash >> (28 - 4 * place)) as u8 & 15;
+        if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! Values in an environment that a start filled in, as their marker says: on another node, from which a tool
+//! copied them, or here.
+
+use super::answer::{MARKER, lists, read_marker};
+use super::decision;
+use crate::facts::environment::{Environment, Filled};
+use crate::facts::identity::Identity;
+use crate::finding::Source;
+
+/// The variables that are copies of another start's, and the marker that says so.
+pub(crate) fn of(environment: &Environment) -> Vec<Filled> {
+    with_marker(environment, |marker| of_another(environment, marker, &decision::node()))
+}
+
+/// The variables that this container's start filled in, and the marker that says so. A process that does not
+/// find the state knows them by it.
+pub(crate) fn of_own_start(environment: &Environment) -> Vec<Filled> {
+    with_marker(environment, |marker| of_start(environment, marker, &decision::node()))
+}
+
+fn with_marker(environment: &Environment, read: impl Fn(&str) -> Vec<Filled>) -> Vec<Filled> {
+    match environment.get(MARKER) {
+        // What does not know itself takes its own values for copies.
+        Some(marker) if Identity::own().is_whole() => read(marker),
+        _ => Vec::new(),
+    }
+}
+
+fn of_another(environment: &Environment, marker: &str, node: &str) -> Vec<Filled> {
+    listed(environment, marker, |of| of != node.as_bytes())
+}
+
+fn of_start(environment: &Environment, marker: &str, node: &str) -> Vec<Filled> {
+    listed(environment, marker, |of| of == node.as_bytes())
+}
+
+fn listed(environment: &Environment, marker: &str, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Filled> {
+    let Some((_, list)) = read_marker(marker.as_bytes()).filter(|(of, _)| is_wanted(of)) else {
+        return Vec::new();
+    };
+    let is_listed =
+        |(name, value): &(&str, &str)| *name == MARKER || lists(list, name.as_bytes(), value.as_bytes());
+    let found = environment.iter().filter(is_listed);
+    found
+        .map(|(name, value)| Filled {
+            variable: name.to_owned(),
+            value: value.to_owned(),
+            source: Source::Facts,
+            rule: "a start filled it in".to_owned(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::answer::hash;
+    use super::*;
+
+    #[test]
+    fn copies_are_those_that_another_nodes_marker_lists_with_their_values() {
+        let hash = |value: &str| String::from_utf8(hash(value.as_bytes()).into()).unwrap();
+        let marker = format!(
+            "1:ffff:IB_HCA={},IB_TC={},UCX_NET_DEVICES={}",
+            hash("=mlx5_7"),
+            hash("106"),
+            hash("mlx5_7:1")
+        );
+        let environment = Environment::from([
+            ("PATH", "/bin"),
+            ("NCCL_IB_HCA", "=mlx5_7"),
+            ("NCCL_IB_TC", "41"),
+            ("UCX_NET_DEVICES", "mlx5_7:1"),
+            ("NCCL_DEBUG", "INFO"),
+            (MARKER, &marker),
+        ]);
+        let all = |found: Vec<Filled>| -> Vec<String> { found.into_iter().map(|one| one.variable).collect() };
+        let names = |marker: &str, node: &str| all(of_another(&environment, marker, node));
+        let of_start = |marker: &str, node: &str| all(of_start(&environment, marker, node));
+        let listed = ["NCCL_IB_HCA", "UCX_NET_DEVICES", MARKER];
+        assert_eq!(names(&marker, "0a1b"), listed);
+        assert!(names(&marker, "ffff").is_empty());
+        assert_eq!(of_start(&marker, "ffff"), listed);
+        assert!(of_start(&marker, "0a1b").is_empty());
+        for broken in ["", "1", "2:ffff:IB_HCA=0", "yes"] {
+            assert!(names(broken, "0a1b").is_empty() && of_start(broken, "").is_empty(), "{broken:?}");
+        }
+        assert!(of(&Environment::from([("NCCL_IB_HCA", "=mlx5_7")])).is_empty());
+    }
+}

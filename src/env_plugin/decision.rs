@@ -1,0 +1,190 @@
+//! The decision for this node, as the shared object reads it, and the marker that travels with the
+//! values.
+
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use hmac_sha256::Hash;
+
+use super::answer::{self, MARKER, MOST_DEVICES, MOST_VARIABLES};
+use crate::facts::Facts;
+use crate::facts::identity::Identity;
+use crate::finding::Source;
+use crate::libraries::nccl::conf;
+use crate::libraries::nccl::env_plugin::VARIABLE;
+use crate::plan::{Plan, Setting, SettingOutcome};
+
+const PREFIX: &str = "NCCL_";
+
+/// This start of this container, in a word that says nothing else about it.
+pub(crate) fn node() -> String {
+    name(Identity::own(), fs::metadata("/").map(|root| (root.dev(), root.ino())).ok())
+}
+
+/// The mount namespace has no part in it: a process of the container may have its own (`unshare --mount`).
+/// The root folder, by its file system and inode, tells containers apart that share a PID namespace.
+fn name(identity: &Identity, root: Option<(u64, u64)>) -> String {
+    let Identity { boot, namespace, mounts: _, init_started } = identity;
+    let hash = Hash::hash(format!("{boot} {namespace} {init_started:?} {root:?}").as_bytes());
+    hash[..8].iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The decision. It has no value that not everybody may read.
+pub(crate) fn text(plan: &Plan, facts: &Facts, node: &str) -> String {
+    // A boot that cannot be read is like none that a process could read.
+    let boot = Some(Identity::own().boot.as_str()).filter(|boot| !boot.is_empty()).unwrap_or("-");
+    let mut lines = vec!["rdma-init env plugin 1".to_owned(), format!("node {node}"), format!("boot {boot}")];
+    let filled: Vec<(&str, &str)> = of_nccl(plan).collect();
+    lines.extend(filled.iter().map(|(name, value)| format!("set {name}={value}")));
+    // Of a variable that the user sets in a conf file, the name is enough: NCCL reads the file itself.
+    let of_user = plan.settings.iter().filter(|setting| is_of_user(setting));
+    let inherited: Vec<(&str, &str)> = plan.inherited().collect();
+    lines.extend(of_user.map(|setting| {
+        let name = setting.variable.as_str();
+        let known = inherited.iter().find(|(known, value)| *known == name && conf::fits(name, value));
+        known.map_or_else(|| format!("user {name}"), |(_, value)| format!("user {name}={value}"))
+    }));
+    lines.truncate(MOST_VARIABLES);
+    let is_used = |hca: &str| plan.ports.iter().any(|port| port.used && port.hca == hca);
+    let known = |field: &Option<String>| field.clone().unwrap_or_else(|| "-".to_owned());
+    let hcas = facts.rdma.iter().filter(|hca| is_used(&hca.name));
+    lines.extend(
+        hcas.take(MOST_DEVICES)
+            .map(|hca| format!("hca {} {} {}", hca.name, known(&hca.node_guid), known(&hca.pci_address))),
+    );
+    let interfaces = facts.net.interfaces.iter().filter(|interface| interface.pci_address.is_some());
+    lines.extend(
+        interfaces
+            .take(MOST_DEVICES)
+            .map(|one| format!("interface {} - {}", one.name, known(&one.pci_address))),
+    );
+    lines.extend(plan.late.iter().filter_map(|late| {
+        let hca = facts.rdma.iter().find(|hca| hca.name == late.hca)?;
+        let (guid, pci) = (known(&hca.node_guid), known(&hca.pci_address));
+        Some(format!("late {} {} {} {guid} {pci}", late.entry, late.number, hca.name))
+    }));
+    lines.push("end\n".to_owned());
+    lines.join("\n")
+}
+
+/// The value of [`MARKER`], which says which variables this node filled in, among them the one that names
+/// the shared object. A conf file can hold it.
+pub(crate) fn marker(plan: &Plan, node: &str, library: &str) -> String {
+    let mut marker = format!("1:{node}:");
+    let of_others = own(plan).filter(|(name, _)| !name.starts_with(PREFIX));
+    for (name, value) in [(VARIABLE, library)].into_iter().chain(of_nccl(plan)).chain(of_others) {
+        let hash = answer::hash(value.as_bytes()).map(char::from).iter().collect::<String>();
+        let separator = if marker.ends_with(':') { "" } else { "," };
+        let entry = format!("{separator}{}={hash}", name.strip_prefix(PREFIX).unwrap_or(name));
+        if !conf::fits(MARKER, &format!("{marker}{entry}")) {
+            break;
+        }
+        marker += &entry;
+    }
+    marker
+}
+
+/// The variables of NCCL that rdma-init itself fills in.
+fn of_nccl(plan: &Plan) -> impl Iterator<Item = (&str, &str)> {
+    own(plan).filter(|(name, value)| name.starts_with(PREFIX) && conf::fits(name, value))
+}
+
+/// The variables that rdma-init itself fills in. What its configuration sets is the user's.
+fn own(plan: &Plan) -> impl Iterator<Item = (&str, &str)> {
+    let is_own = |name: &str| {
+        let setting = plan.settings.iter().find(|setting| setting.variable == name);
+        setting.is_some_and(|setting| setting.source != Source::Configuration)
+    };
+    plan.public().filter(move |(name, _)| is_own(name))
+}
+
+fn is_of_user(setting: &Setting) -> bool {
+    let is_set = setting.outcome == SettingOutcome::User || setting.source == Source::Configuration;
+    is_set && setting.variable.starts_with(PREFIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env_plugin::answer::{Answer, Arena, Decision, Present, Settled};
+    use crate::facts::settings::{Settings, UserSetting};
+    use crate::plan::{Options, decide};
+    use crate::profiles::Profiles;
+
+    fn host() -> Facts {
+        let text = include_str!("../demo/acs-type1.json");
+        let facts = crate::facts::document::Document::parse(text).unwrap();
+        let of_user = [
+            UserSetting::new("NCCL_DEBUG", "INFO", Source::Environment),
+            UserSetting::new("NCCL_API_KEY", "secret-value", Source::Environment),
+            UserSetting::new("UCX_TLS", "rc", Source::Environment),
+        ];
+        Facts { settings: Settings(of_user.into()), ..facts }
+    }
+
+    #[test]
+    fn the_shared_object_reads_what_is_written() {
+        let facts = host();
+        let set = [("NCCL_IB_TC".to_owned(), "1".to_owned())].into();
+        let options = Options { set, ..Options::default() };
+        let plan = decide(&facts, &Profiles::load(None).unwrap(), &options).plan;
+        let text = text(&plan, &facts, "0a1b");
+        assert!(!text.contains("secret-value") && !text.contains("UCX"), "{text}");
+        assert!(text.contains("\nuser NCCL_DEBUG=INFO\n") && text.contains("\nhca "), "{text}");
+        assert!(text.contains("\nuser NCCL_IB_TC\n"), "{text}");
+        let decision = Decision::parse(text.as_bytes()).unwrap();
+        let mut memory = vec![0; 4096];
+        let settled =
+            Settled::new(&decision, Present::default(), &|_, _| false, &mut Arena::new(&mut memory)).unwrap();
+        let filled: Vec<(&str, &str)> = of_nccl(&plan).collect();
+        assert!(filled.iter().any(|(name, _)| *name == "NCCL_IB_HCA"), "{filled:?}");
+        let marker = |node| marker(&plan, node, "/opt/state/libnccl-env.so");
+        let (marker_of_other, own_marker) = (marker("ffff"), marker("0a1b"));
+        let of_library = |value: &str| {
+            answer::is_copy(marker_of_other.as_bytes(), b"0a1b", VARIABLE.as_bytes(), value.as_bytes())
+        };
+        assert!(of_library("/opt/state/libnccl-env.so") && !of_library("/opt/site/libnccl-env.so"));
+        for (name, value) in filled {
+            let answer = settled.answer(name.as_bytes(), None, None);
+            assert!(matches!(answer, Answer::Decided(now) if now.to_bytes() == value.as_bytes()), "{name}");
+            let copied =
+                |marker: &str| answer::is_copy(marker.as_bytes(), b"0a1b", name.as_bytes(), value.as_bytes());
+            assert!(copied(&marker_of_other) && !copied(&own_marker), "{name}");
+        }
+        assert!(conf::fits(MARKER, &own_marker));
+    }
+
+    #[test]
+    fn a_node_has_one_name() {
+        let name = node();
+        assert!(name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}");
+        assert_eq!(node(), name);
+    }
+
+    #[test]
+    fn containers_of_a_host_have_names_of_their_own_and_mount_namespaces_of_a_container_have_not() {
+        let own = Identity {
+            boot: "b".to_owned(),
+            namespace: "pid:[1]".to_owned(),
+            mounts: "mnt:[2]".to_owned(),
+            init_started: Some(7),
+        };
+        let of = |identity: Identity| name(&identity, Some((40, 2)));
+        let unshared = Identity { mounts: "mnt:[3]".to_owned(), ..own.clone() };
+        assert_eq!(of(own.clone()), of(unshared.clone()));
+        for other in [
+            of(Identity { boot: "c".to_owned(), ..own.clone() }),
+            of(Identity { namespace: "pid:[4]".to_owned(), ..own.clone() }),
+            of(Identity { init_started: Some(8), ..own.clone() }),
+            // The containers of a Pod may share a PID namespace, and PID 1 with it.
+            name(&unshared, Some((41, 2))),
+            name(&unshared, Some((40, 3))),
+        ] {
+            assert_ne!(of(own.clone()), other);
+        }
+    }
+}

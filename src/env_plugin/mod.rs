@@ -1,0 +1,49 @@
+//! The env plugin: a shared object that NCCL 2.28.7 and later ask for each variable, in every
+//! process.
+
+pub mod answer;
+pub(crate) mod copies;
+pub(crate) mod decision;
+pub(crate) mod file;
+pub(crate) mod in_process;
+
+/// The shared object for this program's architecture; `src/sys/nccl_env_plugin.rs` is its source.
+pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnccl-env.so"));
+
+/// Its name in the folder of the state, and that of the decision beside it.
+pub const LIBRARY_FILE: &str = "libnccl-env.so";
+pub const DECISION_FILE: &str = "nccl-env";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// The texts of the file, among them what its dynamic section names.
+    fn texts() -> BTreeSet<&'static str> {
+        LIBRARY.split(|byte| *byte == 0).filter_map(|text| str::from_utf8(text).ok()).collect()
+    }
+
+    #[test]
+    fn the_library_is_small_and_needs_nothing_but_an_old_glibc() {
+        assert!(LIBRARY.len() < 100_000, "{}", LIBRARY.len());
+        let minor = |version: &&str| version.strip_prefix("GLIBC_2.")?.split('.').next()?.parse::<u32>().ok();
+        let texts = texts();
+        let versions: Vec<u32> = texts.iter().filter_map(minor).collect();
+        assert!(!versions.is_empty() && versions.iter().all(|minor| *minor <= 17), "{versions:?}");
+        let is_library = |text: &&&str| text.ends_with(".so") || text.contains(".so.");
+        let libraries: Vec<_> = texts.iter().filter(is_library).collect();
+        assert_eq!(libraries, [&"libc.so.6"]);
+        for symbol in ["ncclEnvPlugin_v1", "ncclEnvPlugin_v2", "getenv"] {
+            assert!(texts.contains(symbol), "{symbol}");
+        }
+    }
+
+    #[test]
+    fn the_library_cannot_panic_and_starts_no_thread() {
+        let texts = texts();
+        for symbol in ["abort", "pthread_create", "clone", "malloc"] {
+            assert!(!texts.contains(symbol), "{symbol}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The arguments of torchrun in the command that is to be started.
+
+mod options;
+
+use self::options::TorchrunOptions;
+use super::{Said, Seen, Sourced, Unclear, of_nodes, of_number};
+use crate::text::{shortened, visible};
+
+/// The modules that are torchrun, after `python -m`.
+const MODULES: [&str; 2] = ["torch.distributed.run", "torch.distributed.launch"];
+
+pub(super) fn arguments(seen: &Seen, said: &mut Said) -> Result<bool, Unclear> {
+    let Some(words) = words(seen.command) else { return Ok(false) };
+    let options = TorchrunOptions::of(words);
+    let value = |name: &str| options.value(name);
+    if value("--standalone").is_some() {
+        // It is a job by itself on each node, whatever has started it there.
+        said.is_part = false;
+        said.nodes = Some(Sourced { value: 1, from: "torchrun --standalone".to_owned() });
+        said.node = Some(Sourced { value: 0, from: String::new() });
+        return Ok(true);
+    }
+    let from = |name: &str| format!("torchrun {name}");
+    said.nodes = value("--nnodes").map(|text| of_nodes(&from("--nnodes"), text)).transpose()?;
+    said.node = value("--node-rank").map(|text| of_number(&from("--node-rank"), text)).transpose()?;
+    said.meet = value("--master-addr")
+        .map(|host| Sourced::new(host.to_owned(), &from("--master-addr"), host))
+        .or_else(|| {
+            let place = value("--rdzv-endpoint")?;
+            Some(Sourced::new(host_of(place)?, &from("--rdzv-endpoint"), place))
+        });
+    said.job = value("--rdzv-id").map(|id| Sourced::new(id.to_owned(), &from("--rdzv-id"), id));
+    match &options.unclear {
+        Some(option) => {
+            said.uncounted = Some(format!(
+                "torchrun's option {} is not known to rdma-init, so what follows it may be its value or the script",
+                visible(&shortened(option))
+            ));
+        }
+        // Without an option and without its variable, torchrun starts one node.
+        None if said.nodes.is_none() && seen.variable("PET_NNODES").is_none() => {
+            said.nodes_by_default = Some(Sourced { value: 1, from: "torchrun without --nnodes".to_owned() });
+        }
+        None => {}
+    }
+    Ok(true)
+}
+
+/// The words behind torchrun; `None` if the command is not torchrun. A shell's script is not looked
+/// into.
+fn words(command: &[String]) -> Option<&[String]> {
+    let is_torchrun = |word: &String| word.rsplit('/').next() == Some("torchrun");
+    let is_module = |pair: &[String]| pair[0] == "-m" && MODULES.contains(&pair[1].as_str());
+    let start = match command.windows(2).position(is_module) {
+        Some(at) => at + 2,
+        None => command.iter().position(is_torchrun)? + 1,
+    };
+    command.get(start..)
+}
+
+/// The host in a rendezvous endpoint of a variable. Its port is torchrun's own.
+pub(super) fn rendezvous_host(seen: &Seen, variable: &str) -> Option<Sourced<String>> {
+    let place = seen.variable(variable)?;
+    Some(Sourced::new(host_of(place)?, variable, place))
+}
+
+/// `node0:29400`, `[fd00::1]:29400`; etcd has its address here, too, where no node is.
+fn host_of(place: &str) -> Option<String> {
+    let host = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, _)) => host,
+        None => place.rsplit_once(':').map_or(place, |(host, _)| host),
+    };
+    (!host.is_empty()).then(|| host.to_owned())
+}

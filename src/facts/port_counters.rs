@@ -1,0 +1,154 @@
+//! The counters of a port, wherever the kernel shows them: in /sys, and by RDMA netlink, which tells those of
+//! the hardware in a network namespace that shares the HCAs of the host's, where /sys has none.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+use super::rdma_statistics::Statistics;
+use super::reader::Reader;
+
+/// The folders of the counters below a port's: those of the InfiniBand specification, and those of the hardware.
+const OF_PORT: &str = "counters";
+const OF_HARDWARE: &str = "hw_counters";
+
+/// Looks at the counters of ports. RDMA netlink is asked at most once for each port, and not at all if /sys has
+/// the counters of the hardware.
+pub(crate) struct Counters<'a> {
+    reader: &'a Reader,
+    statistics: OnceCell<Option<Statistics>>,
+}
+
+impl<'a> Counters<'a> {
+    pub(crate) fn new(reader: &'a Reader) -> Counters<'a> {
+        Counters { reader, statistics: OnceCell::new() }
+    }
+
+    /// The counters of one port, from now on.
+    pub(crate) fn of(&self, hca: &str, port: u32) -> PortCounters<'_> {
+        PortCounters {
+            looked: self,
+            folder: format!("/sys/class/infiniband/{hca}/ports/{port}"),
+            hca: hca.to_owned(),
+            port,
+            told: OnceCell::new(),
+        }
+    }
+
+    /// What RDMA netlink tells of a port; nothing if it does not know the device. It knows this machine's alone,
+    /// and not those of a tree below another root.
+    fn told(&self, hca: &str, port: u32) -> BTreeMap<String, u64> {
+        let open = || self.reader.is_of_this_machine().then(|| Statistics::open().ok()).flatten();
+        let statistics = self.statistics.get_or_init(open).as_ref();
+        statistics.and_then(|statistics| statistics.of(hca, port).ok()).unwrap_or_default()
+    }
+}
+
+/// The counters of one port. They count since the driver was loaded or a user cleared them.
+pub(crate) struct PortCounters<'a> {
+    looked: &'a Counters<'a>,
+    /// As the kernel names it, without the reader's root.
+    folder: String,
+    hca: String,
+    port: u32,
+    /// What RDMA netlink tells of the hardware.
+    told: OnceCell<BTreeMap<String, u64>>,
+}
+
+impl PortCounters<'_> {
+    /// A counter of `counters`; `None` if the device does not have it: no file, an error, or `N/A (no PMA)`.
+    pub(crate) fn of_port(&self, name: &str) -> Option<u64> {
+        self.file(OF_PORT, name)
+    }
+
+    /// A counter of `hw_counters`, by the driver's name for it.
+    pub(crate) fn of_hardware(&self, name: &str) -> Option<u64> {
+        self.file(OF_HARDWARE, name).or_else(|| self.told().get(name).copied())
+    }
+
+    /// `enum ib_port_state` of `rdma/ib_verbs.h`; `None` if the port is not there.
+    pub(crate) fn state(&self) -> Option<u64> {
+        let reader = self.looked.reader;
+        let text = reader.attribute(&reader.path(format!("{}/state", self.folder))).ok()?;
+        text.split(':').next()?.trim().parse().ok()
+    }
+
+    /// All counters of `counters`, by the kernel's names.
+    pub(crate) fn all_of_port(&self) -> BTreeMap<String, u64> {
+        self.files(OF_PORT)
+    }
+
+    /// All counters of the hardware, by the driver's names.
+    pub(crate) fn all_of_hardware(&self) -> BTreeMap<String, u64> {
+        let mut all = self.files(OF_HARDWARE);
+        // The time between two readings of the device, which is no count.
+        all.remove("lifespan");
+        if all.is_empty() { self.told().clone() } else { all }
+    }
+
+    fn files(&self, folder: &str) -> BTreeMap<String, u64> {
+        let names = self.looked.reader.names(format!("{}/{folder}", self.folder)).into_iter();
+        names.filter_map(|name| Some((name.clone(), self.file(folder, &name)?))).collect()
+    }
+
+    fn file(&self, folder: &str, name: &str) -> Option<u64> {
+        let reader = self.looked.reader;
+        reader.attribute(&reader.path(format!("{}/{folder}/{name}", self.folder))).ok()?.trim().parse().ok()
+    }
+
+    fn told(&self) -> &BTreeMap<String, u64> {
+        let folder = self.looked.reader.path(format!("{}/{OF_HARDWARE}", self.folder));
+        self.told.get_or_init(|| match folder.exists() {
+            true => BTreeMap::new(),
+            false => self.looked.told(&self.hca, self.port),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_count_is_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let port = root.path().join("sys/class/infiniband/mlx5_0/ports/1");
+        for (file, text) in [
+            ("counters/link_downed", "3\n"),
+            ("counters/port_rcv_errors", "N/A (no PMA)\n"),
+            ("hw_counters/out_of_sequence", "18446744073709551615\n"),
+            ("hw_counters/packet_seq_err", "-1\n"),
+            ("hw_counters/lifespan", "10\n"),
+        ] {
+            let path = port.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let reader = Reader::new(root.path());
+        let counters = Counters::new(&reader);
+        let of = counters.of("mlx5_0", 1);
+        assert_eq!((of.of_port("link_downed"), of.of_port("port_rcv_errors")), (Some(3), None));
+        assert_eq!(
+            (of.of_hardware("out_of_sequence"), of.of_hardware("packet_seq_err")),
+            (Some(u64::MAX), None)
+        );
+        assert_eq!(of.of_hardware("link_downed"), None, "that is another folder");
+        let all: Vec<_> = of.all_of_hardware().into_iter().collect();
+        assert_eq!(all, [("out_of_sequence".to_owned(), u64::MAX)]);
+        drop(counters);
+        assert!(reader.into_unreadable().is_empty());
+    }
+
+    #[test]
+    fn a_port_that_is_not_there_has_no_counters() {
+        for root in [Path::new("/"), tempfile::tempdir().unwrap().path()] {
+            let reader = Reader::new(root);
+            let counters = Counters::new(&reader);
+            let of = counters.of("no such device", 1);
+            assert_eq!((of.of_port("link_downed"), of.of_hardware("sent_pkts")), (None, None));
+            assert!(of.all_of_hardware().is_empty());
+        }
+    }
+}

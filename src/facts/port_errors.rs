@@ -1,0 +1,225 @@
+//! What a port has counted of trouble: links that went down, queue pairs that ended, packets that were lost.
+//! Each driver names its counters in its own way, and some counters are so small that they reach their end.
+
+use serde::{Deserialize, Serialize};
+
+use super::port_counters::PortCounters;
+
+/// What a counter counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Trouble {
+    /// The link went down.
+    LinkDown,
+    /// A queue pair ended because its peer did not acknowledge a packet: `IBV_WC_RETRY_EXC_ERR`.
+    NoAnswer,
+    /// A queue pair ended because its peer was not ready to receive: `IBV_WC_RNR_RETRY_EXC_ERR`.
+    NotReady,
+    /// A read or a write of EFA failed.
+    FailedRequest,
+    /// The link recovered from an error by itself.
+    LinkRecovery,
+    /// The link had more errors than its hardware accepts.
+    LinkIntegrity,
+    /// A symbol on the link was wrong.
+    Symbol,
+    /// A packet came with an error.
+    ReceiveError,
+    /// A packet was sent again because no acknowledgement came in time.
+    Timeout,
+    /// The peer was not ready, and the packet was sent again.
+    ReceiverNotReady,
+}
+
+/// How a counter behaves at its end.
+#[derive(Debug, Clone, Copy)]
+enum Width {
+    /// It keeps this value.
+    StopsAt(u64),
+    /// After 32 bits, it begins anew.
+    Wraps,
+    /// It has 64 bits, and never reaches its end.
+    Endless,
+}
+
+/// Where a counter is: in `counters`, or in `hw_counters`.
+enum Place {
+    Port,
+    Hardware,
+}
+
+use Place::{Hardware, Port};
+use Width::{Endless, StopsAt, Wraps};
+
+struct Counter(Trouble, Place, &'static str, Width);
+
+/// The counters of `counters` have the widths of the IBTA's PortCounters. Of the others, those of mlx5 have 32
+/// bits (`query_q_counter_out` of `linux/mlx5/mlx5_ifc.h`). bnxt_re has the same names for counters of 64 bits,
+/// which [`Width::Wraps`] understands as well, as long as they are small.
+const COUNTERS: &[Counter] = &[
+    Counter(Trouble::LinkDown, Port, "link_downed", StopsAt(0xff)),
+    Counter(Trouble::LinkRecovery, Port, "link_error_recovery", StopsAt(0xff)),
+    Counter(Trouble::LinkIntegrity, Port, "local_link_integrity_errors", StopsAt(0xf)),
+    Counter(Trouble::LinkIntegrity, Port, "excessive_buffer_overrun_errors", StopsAt(0xf)),
+    Counter(Trouble::Symbol, Port, "symbol_error", StopsAt(0xffff)),
+    Counter(Trouble::ReceiveError, Port, "port_rcv_errors", StopsAt(0xffff)),
+    // drivers/infiniband/hw/mlx5/counters.c
+    Counter(Trouble::NoAnswer, Hardware, "req_transport_retries_exceeded", Wraps),
+    Counter(Trouble::NotReady, Hardware, "req_rnr_retries_exceeded", Wraps),
+    Counter(Trouble::Timeout, Hardware, "local_ack_timeout_err", Wraps),
+    Counter(Trouble::ReceiverNotReady, Hardware, "rnr_nak_retry_err", Wraps),
+    // drivers/infiniband/hw/bnxt_re/hw_counters.c, with the names of older kernels
+    Counter(Trouble::NoAnswer, Hardware, "max_retry_exceeded", Endless),
+    Counter(Trouble::Timeout, Hardware, "to_retransmits", Endless),
+    Counter(Trouble::ReceiverNotReady, Hardware, "rnr_naks_rcvd", Endless),
+    // drivers/infiniband/hw/efa/efa_verbs.c
+    Counter(Trouble::FailedRequest, Hardware, "rdma_read_wr_err", Endless),
+    Counter(Trouble::FailedRequest, Hardware, "rdma_write_wr_err", Endless),
+    Counter(Trouble::Timeout, Hardware, "retrans_timeout_events", Endless),
+    // drivers/infiniband/sw/rxe/rxe_hw_counters.c
+    Counter(Trouble::LinkDown, Hardware, "link_downed", Endless),
+    Counter(Trouble::NoAnswer, Hardware, "retry_exceeded_err", Endless),
+    Counter(Trouble::NotReady, Hardware, "retry_rnr_exceeded_err", Endless),
+    Counter(Trouble::Timeout, Hardware, "completer_retry_err", Endless),
+    Counter(Trouble::ReceiverNotReady, Hardware, "rcvd_rnr_err", Endless),
+];
+
+/// What a port showed at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PortErrors {
+    /// `enum ib_port_state` of `rdma/ib_verbs.h`.
+    state: Option<u64>,
+    /// In the order of [`COUNTERS`].
+    counts: Vec<Option<u64>>,
+}
+
+const ACTIVE: u64 = 4;
+
+/// By how much a counter has risen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rise {
+    pub trouble: Trouble,
+    /// The name of the counter.
+    pub counter: &'static str,
+    pub count: u64,
+    /// Whether the counter has reached its end, so there may have been more.
+    pub is_least: bool,
+}
+
+/// The counts of a port since its driver was loaded.
+pub(crate) fn read(counters: &PortCounters) -> PortErrors {
+    let count = |Counter(_, place, name, _): &Counter| match place {
+        Port => counters.of_port(name),
+        Hardware => counters.of_hardware(name),
+    };
+    PortErrors { state: counters.state(), counts: COUNTERS.iter().map(count).collect() }
+}
+
+impl PortErrors {
+    /// What was counted since an earlier look. A counter that one of both does not show says nothing.
+    pub(crate) fn since(&self, before: &PortErrors) -> Vec<Rise> {
+        let pairs = COUNTERS.iter().zip(self.counts.iter().zip(&before.counts));
+        let rises = pairs.filter_map(|(Counter(trouble, _, counter, width), (now, before))| {
+            let (count, is_least) = rise((*before)?, (*now)?, *width);
+            (count > 0).then_some(Rise { trouble: *trouble, counter, count, is_least })
+        });
+        rises.collect()
+    }
+
+    /// Whether the port was ACTIVE at an earlier look, and is not now: it has another state, or is not there.
+    pub(crate) fn is_lost_since(&self, before: &PortErrors) -> bool {
+        let is_gone = || self.state.is_none() && self.counts.iter().all(Option::is_none);
+        before.state == Some(ACTIVE) && (self.state.is_some_and(|state| state != ACTIVE) || is_gone())
+    }
+}
+
+/// By how much a counter has risen, and whether that is the least.
+fn rise(before: u64, now: u64, width: Width) -> (u64, bool) {
+    const HALF: u64 = 1 << 31;
+    match width {
+        StopsAt(end) => (now.checked_sub(before).unwrap_or(now), now == end),
+        // A counter that was in its upper half, and has moved on by less than that, began anew by itself.
+        Wraps if now < before && (HALF..2 * HALF).contains(&before) && now + 2 * HALF - before < HALF => {
+            (now + 2 * HALF - before, false)
+        }
+        // A counter that is lower than before was cleared, or its driver was loaded anew.
+        Wraps | Endless => (now.checked_sub(before).unwrap_or(now), false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::facts::Reader;
+    use crate::facts::port_counters::Counters;
+
+    #[test]
+    fn a_counter_rises_begins_anew_or_stays_at_its_end() {
+        for (before, now, width, wanted) in [
+            (3, 5, Endless, (2, false)),
+            (5, 5, Endless, (0, false)),
+            // Cleared.
+            (5, 3, Endless, (3, false)),
+            (u64::MAX, 1, Endless, (1, false)),
+            (5, 3, Wraps, (3, false)),
+            (0xffff_fff0, 0x10, Wraps, (0x20, false)),
+            (0x8000_0000, 0, Wraps, (0, false)),
+            (0x8000_0001, 0, Wraps, (0x7fff_ffff, false)),
+            (1 << 40, 3, Wraps, (3, false)),
+            (3, 254, StopsAt(255), (251, false)),
+            (3, 255, StopsAt(255), (252, true)),
+            // It was full before, so it says no more.
+            (255, 255, StopsAt(255), (0, true)),
+            (255, 2, StopsAt(255), (2, false)),
+        ] {
+            assert_eq!(rise(before, now, width), wanted, "{before} {now} {width:?}");
+        }
+    }
+
+    #[test]
+    fn each_counter_is_read_where_its_driver_has_it() {
+        let root = tempfile::tempdir().unwrap();
+        let port = root.path().join("sys/class/infiniband/x_0/ports/1");
+        let look = |files: &[(&str, &str)]| {
+            for (file, text) in files {
+                fs::create_dir_all(port.join(file).parent().unwrap()).unwrap();
+                fs::write(port.join(file), text).unwrap();
+            }
+            read(&Counters::new(&Reader::new(root.path())).of("x_0", 1))
+        };
+        let nothing = look(&[]);
+        assert!(!nothing.is_lost_since(&nothing));
+        assert_eq!(nothing.since(&PortErrors::default()), []);
+        let before = look(&[
+            ("state", "4: ACTIVE\n"),
+            ("counters/link_downed", "254\n"),
+            ("counters/symbol_error", "N/A (no PMA)\n"),
+            ("hw_counters/req_transport_retries_exceeded", "7\n"),
+        ]);
+        assert!(nothing.is_lost_since(&before) && !before.is_lost_since(&nothing));
+        assert_eq!(before.since(&nothing), [], "what was not there before says nothing");
+        let after = look(&[
+            ("counters/link_downed", "255\n"),
+            ("counters/symbol_error", "9\n"),
+            ("hw_counters/req_transport_retries_exceeded", "9\n"),
+        ]);
+        let rise = |trouble, counter, count, is_least| Rise { trouble, counter, count, is_least };
+        assert_eq!(
+            after.since(&before),
+            [
+                rise(Trouble::LinkDown, "link_downed", 1, true),
+                rise(Trouble::NoAnswer, "req_transport_retries_exceeded", 2, false),
+            ]
+        );
+        assert_eq!(after.since(&after), []);
+        assert!(!after.is_lost_since(&before));
+        assert!(look(&[("state", "1: DOWN\n")]).is_lost_since(&before));
+    }
+
+    #[test]
+    fn the_counters_of_many_ports_fit_into_a_note() {
+        let full = PortErrors { state: Some(4), counts: vec![Some(1 << 40); COUNTERS.len()] };
+        assert!(serde_json::to_string(&full).unwrap().len() < 400);
+    }
+}

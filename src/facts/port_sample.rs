@@ -1,0 +1,92 @@
+//! What a port shows of itself at one moment: its state, and its counters since the driver was loaded.
+
+use std::collections::BTreeMap;
+
+use super::port_counters::Counters;
+use super::reader::Reader;
+use super::traffic::{self, Traffic};
+
+/// A field is `None` if the kernel does not show it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct PortSample {
+    pub hca: String,
+    pub port: u32,
+    /// `enum ib_port_state` and `enum ib_port_phys_state` of `rdma/ib_verbs.h`.
+    pub state: Option<u64>,
+    pub physical_state: Option<u64>,
+    /// In bytes per second.
+    pub rate: Option<u64>,
+    pub traffic: Traffic,
+    /// By the kernel's names: those of `counters`, and those of `hw_counters`.
+    pub of_port: BTreeMap<String, u64>,
+    pub of_hardware: BTreeMap<String, u64>,
+}
+
+/// All ports that are there now, in natural order.
+pub(crate) fn all(reader: &Reader) -> Vec<PortSample> {
+    let counters = Counters::new(reader);
+    traffic::ports(reader).into_iter().map(|(hca, port)| one(reader, &counters, hca, port)).collect()
+}
+
+fn one(reader: &Reader, counters: &Counters, hca: String, port: u32) -> PortSample {
+    let text = |file: &str| {
+        reader.attribute(&reader.path(format!("/sys/class/infiniband/{hca}/ports/{port}/{file}"))).ok()
+    };
+    let physical_state = || text("phys_state")?.split(':').next()?.trim().parse().ok();
+    let of = counters.of(&hca, port);
+    PortSample {
+        state: of.state(),
+        physical_state: physical_state(),
+        rate: text("rate").and_then(|text| bytes_per_second(&text)),
+        traffic: traffic::read(&of),
+        of_port: of.all_of_port(),
+        of_hardware: of.all_of_hardware(),
+        hca,
+        port,
+    }
+}
+
+/// Of `400 Gb/sec (4X NDR)`.
+fn bytes_per_second(text: &str) -> Option<u64> {
+    let gigabits: f64 = text.split_whitespace().next()?.parse().ok()?;
+    (gigabits.is_finite() && gigabits >= 0.0).then_some((gigabits * 1e9 / 8.0) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_port_shows_what_it_has() {
+        let root = tempfile::tempdir().unwrap();
+        let port = root.path().join("sys/class/infiniband/mlx5_0/ports/1");
+        for (file, text) in [
+            ("state", "4: ACTIVE\n"),
+            ("phys_state", "5: LinkUp\n"),
+            ("rate", "400 Gb/sec (4X NDR)\n"),
+            ("counters/port_rcv_data", "10\n"),
+            ("hw_counters/out_of_sequence", "2\n"),
+        ] {
+            fs::create_dir_all(port.join(file).parent().unwrap()).unwrap();
+            fs::write(port.join(file), text).unwrap();
+        }
+        fs::create_dir_all(root.path().join("sys/class/infiniband/x_0/ports/2")).unwrap();
+        let all = all(&Reader::new(root.path()));
+        assert_eq!(all.len(), 2);
+        assert_eq!(
+            (all[0].state, all[0].physical_state, all[0].rate),
+            (Some(4), Some(5), Some(50_000_000_000))
+        );
+        assert_eq!(all[0].traffic.received.bytes, Some(40));
+        assert_eq!((all[0].of_port.len(), all[0].of_hardware.len()), (1, 1));
+        assert_eq!(all[1], PortSample { hca: "x_0".into(), port: 2, ..PortSample::default() });
+    }
+
+    #[test]
+    fn a_rate_that_is_no_number_is_unknown() {
+        assert_eq!(bytes_per_second("2.5 Gb/sec (1X SDR)"), Some(312_500_000));
+        assert_eq!(["", "-1 Gb/sec", "NaN", "inf"].map(bytes_per_second), [None; 4]);
+    }
+}

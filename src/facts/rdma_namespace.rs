@@ -1,0 +1,133 @@
+//! Whether the kernel keeps each RDMA device in one network namespace, as rdma-system(8) shows it. A
+//! container may then have the uverbs node of a device that it cannot use.
+
+use std::io::IoSliceMut;
+use std::os::fd::AsRawFd;
+
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkBuffer, NlasIterator};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recvmsg, sendto, setsockopt,
+    socket, sockopt,
+};
+use nix::sys::time::{TimeVal, TimeValLike};
+
+use super::reader::Reader;
+
+/// Which network namespaces see an RDMA device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// All of them: the kernel's default.
+    Shared,
+    /// The one that the device was moved to.
+    Exclusive,
+}
+
+/// `RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_SYS_GET)` of `rdma/rdma_netlink.h`.
+const SYS_GET: u16 = (5 << 10) | 6;
+
+/// `RDMA_NLDEV_SYS_ATTR_NETNS_MODE`: a byte, 0 for exclusive (`nldev_sys_get_doit` in
+/// `drivers/infiniband/core/nldev.c`).
+const NETNS_MODE: u16 = 66;
+
+/// In bytes: `struct nlmsghdr`, which is the whole question.
+const REQUEST: usize = 16;
+
+/// In bytes: the answer has some ten attributes of a few bytes.
+const BUFFER: usize = 4096;
+
+/// Asks the kernel, which answers any user in any namespace.
+///
+/// # Errors
+/// The socket's error: a kernel before 5.2 knows no mode, and a sandbox may refuse the socket.
+pub(crate) fn system_mode() -> Result<Mode, Errno> {
+    let fd =
+        socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRDMA)?;
+    // The kernel answers at once. A sandbox that only pretends to answer must not delay the command.
+    setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::seconds(1))?;
+    let mut bytes = [0; REQUEST];
+    let mut packet = NetlinkBuffer::new(&mut bytes);
+    packet.set_length(REQUEST as u32);
+    packet.set_message_type(SYS_GET);
+    packet.set_flags(NLM_F_REQUEST);
+    sendto(fd.as_raw_fd(), &bytes, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
+    let mut buffer = [0; BUFFER];
+    let mut parts = [IoSliceMut::new(&mut buffer)];
+    let received = recvmsg::<NetlinkAddr>(fd.as_raw_fd(), &mut parts, None, MsgFlags::empty())?;
+    let is_of_kernel = received.address.is_none_or(|address| address.pid() == 0);
+    let length = if is_of_kernel { received.bytes } else { 0 };
+    mode(buffer.get(..length).unwrap_or_default()).ok_or(Errno::EBADMSG)
+}
+
+/// What the kernel's answer says; `None` if it is not that answer.
+fn mode(received: &[u8]) -> Option<Mode> {
+    let packet = NetlinkBuffer::new_checked(received).ok()?;
+    if packet.message_type() != SYS_GET {
+        return None;
+    }
+    let mut attributes = NlasIterator::new(packet.payload()).filter_map(Result::ok);
+    let attribute = attributes.find(|attribute| attribute.kind() == NETNS_MODE)?;
+    Some(match attribute.value().first()? {
+        0 => Mode::Exclusive,
+        _ => Mode::Shared,
+    })
+}
+
+/// The uverbs node of a device that no folder of the kernel shows, with whether the device is in another
+/// namespace; `None` if there is no such node.
+pub(crate) fn node_alone(reader: &Reader, ask: fn() -> Result<Mode, Errno>) -> Option<(String, bool)> {
+    let node = reader.names("/dev/infiniband").into_iter().find(|name| name.starts_with("uverbs"))?;
+    // Without the folder, /sys is hidden, and nothing shows whatever the mode is.
+    let is_elsewhere = super::rdma::may_be_there(reader) && ask() == Ok(Mode::Exclusive);
+    Some((node, is_elsewhere))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer of Linux 6.1 with these attributes, each of one byte.
+    fn answer(kind: u16, attributes: &[(u16, u8)]) -> Vec<u8> {
+        let mut message = Vec::new();
+        for (attribute, value) in attributes {
+            message.extend(5u16.to_ne_bytes());
+            message.extend(attribute.to_ne_bytes());
+            message.extend([*value, 0, 0, 0]);
+        }
+        let mut bytes = Vec::new();
+        bytes.extend((16 + message.len() as u32).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend([0; 10]);
+        bytes.extend(message);
+        bytes
+    }
+
+    #[test]
+    fn the_mode_is_an_attribute_of_the_answer() {
+        assert_eq!(mode(&answer(SYS_GET, &[(NETNS_MODE, 0)])), Some(Mode::Exclusive));
+        assert_eq!(mode(&answer(SYS_GET, &[(88, 0), (NETNS_MODE, 1)])), Some(Mode::Shared));
+        // A kernel without the mode, an error, and what is cut or none at all.
+        assert_eq!(mode(&answer(SYS_GET, &[(88, 0)])), None);
+        assert_eq!(mode(&answer(2, &[(NETNS_MODE, 0)])), None);
+        let whole = answer(SYS_GET, &[(NETNS_MODE, 0)]);
+        for length in 0..whole.len() {
+            let _ = mode(&whole[..length]);
+        }
+        assert_eq!(mode(&[]), None);
+    }
+
+    #[test]
+    fn a_node_without_a_device_is_told_apart() {
+        let root = tempfile::tempdir().unwrap();
+        let found = |ask| node_alone(&Reader::new(root.path()), ask);
+        let (exclusive, shared): (fn() -> _, fn() -> _) = (|| Ok(Mode::Exclusive), || Ok(Mode::Shared));
+        assert_eq!(found(exclusive), None);
+        std::fs::create_dir_all(root.path().join("dev/infiniband")).unwrap();
+        std::fs::write(root.path().join("dev/infiniband/uverbs3"), "").unwrap();
+        assert_eq!(found(exclusive), Some(("uverbs3".to_owned(), false)), "/sys is hidden");
+        std::fs::create_dir_all(root.path().join("sys/class/infiniband")).unwrap();
+        assert_eq!(found(exclusive), Some(("uverbs3".to_owned(), true)));
+        assert_eq!(found(shared), Some(("uverbs3".to_owned(), false)));
+        assert_eq!(found(|| Err(Errno::EPROTONOSUPPORT)), Some(("uverbs3".to_owned(), false)));
+    }
+}

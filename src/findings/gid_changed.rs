@@ -1,0 +1,122 @@
+//! What has become of the GIDs to which rdma-init led NCCL and other libraries when the container started:
+//! one finding for all of them, because one change of the tables is behind it.
+
+use super::slots::{self, Slots};
+use crate::fabric::gid::{OwnAddresses, RailGids, common_index, of_one_family, rails};
+use crate::facts::Facts;
+use crate::finding::{Finding, Id, Severity, Source};
+use crate::libraries::nccl::gid::INDEX;
+use crate::libraries::nccl::predict::PortUse;
+use crate::libraries::ucx::{self, GID_INDEX, SUBNETS, Then};
+use crate::libraries::{LibraryRemark, own_verbs};
+use crate::plan::Decided;
+use crate::plan::words::libraries::slot_of;
+
+/// A variable of the start that is wrong now.
+struct Changed {
+    variable: String,
+    /// Clauses: what the library takes with it.
+    wrong: Vec<String>,
+    /// Whether nothing can be reached with it.
+    is_dead: bool,
+    ports: Vec<String>,
+    /// What leads a new process to the right slots: a variable for an index, and its value.
+    instead: Option<(&'static str, u32)>,
+}
+
+pub(super) fn finding(decided: &Decided) -> Option<Finding> {
+    // If the interfaces cannot be listed, it is not known which addresses are this container's.
+    if decided.facts.net.interfaces.is_empty() {
+        return None;
+    }
+    let of_libraries = decided.of_libraries.iter().filter_map(|remark| of_library(decided, remark));
+    let all: Vec<Changed> = of_nccl(decided).into_iter().chain(of_libraries).collect();
+    let set = |changed: &Changed| {
+        let value = decided.user.get(&changed.variable).map(|setting| setting.value.as_str());
+        format!("{}={}", changed.variable, value.unwrap_or_default())
+    };
+    let (is, variables) = match all.as_slice() {
+        [] => return None,
+        [one] => ("is", set(one)),
+        several => ("are", several.iter().map(set).collect::<Vec<String>>().join(" and ")),
+    };
+    let wrong: Vec<&str> = all.iter().flat_map(|changed| &changed.wrong).map(String::as_str).collect();
+    let message = format!(
+        "The GIDs have changed since this container started: {variables}, which rdma-init filled in then, {is} wrong now: {}.",
+        wrong.join("; ")
+    );
+    let instead: Option<Vec<String>> =
+        all.iter().map(|changed| changed.instead.map(|(name, index)| format!("{name}={index}"))).collect();
+    let fix = match instead {
+        Some(instead) => format!(
+            "Restart the container: rdma-init then decides again. To start a process before that, set {} for it; a running process keeps its values.",
+            instead.join(" and ")
+        ),
+        None => "Check the links and the addresses of the RoCE interfaces, and restart the container: rdma-init then decides again.".to_owned(),
+    };
+    let severity =
+        if all.iter().any(|changed| changed.is_dead) { Severity::Error } else { Severity::Warning };
+    let mut ports: Vec<String> = all.iter().flat_map(|changed| changed.ports.clone()).collect();
+    ports.dedup();
+    let variables = all.iter().map(|changed| changed.variable.as_str());
+    let finding = Finding::warning(Id::GidChanged, message).about_variables(variables).about_ports(ports);
+    Some(Finding { severity, ..finding }.with_fix(fix))
+}
+
+fn is_of_start(decided: &Decided, variable: &str) -> bool {
+    decided.user.get(variable).is_some_and(|setting| setting.origin == Source::AtStart)
+}
+
+fn of_nccl(decided: &Decided) -> Option<Changed> {
+    let Decided { facts, user, plan, .. } = decided;
+    let setting = user.gid().filter(|setting| is_of_start(decided, &setting.variable))?;
+    // What the job's NCCL will do, or if its release is not known, a new one.
+    let used = plan.forecasts.last()?.prediction.transport.ports()?;
+    let Slots { wrong, is_dead, ports, .. } = slots::of(facts, used);
+    let (variable, instead) = (setting.variable.clone(), right_for(facts, used).map(|index| (INDEX, index)));
+    (!wrong.is_empty()).then_some(Changed { variable, wrong, is_dead, ports, instead })
+}
+
+/// The slot that is right on all of these ports.
+fn right_for(facts: &Facts, used: &[PortUse]) -> Option<u32> {
+    let roce = used.iter().filter(|used| used.gid.is_some());
+    let own = OwnAddresses::of(facts);
+    let rail = |used: &PortUse| {
+        let (_, port) = facts.port(&used.hca, used.port)?;
+        Some(RailGids { name: used.name(), port, slots: own.slots(port) })
+    };
+    common_index(&of_one_family(&roce.map(rail).collect::<Option<Vec<RailGids>>>()?))
+}
+
+fn of_library(decided: &Decided, remark: &LibraryRemark) -> Option<Changed> {
+    let (variable, wrong, port, instead) = match remark {
+        LibraryRemark::OwnVerbs(own_verbs::Remark {
+            library,
+            variable,
+            what: own_verbs::What::Slot { port, slot, index, right },
+        }) => {
+            let wrong =
+                format!("{library} takes GID index {slot} of {port}, which is not a GID of this container");
+            (*variable, wrong, port, right.map(|right| (*index, right)))
+        }
+        LibraryRemark::Ucx(ucx::Remark::Gid { variable: Some(variable), port, slot, address, then }) => {
+            let takes = if *then == Then::PassesOver { "looks at" } else { "takes" };
+            let wrong = format!("UCX {takes} {}", slot_of(port, *slot, *address));
+            // An index beside subnets would end UCX.
+            let right = || common_index(&of_one_family(&rails(decided.facts, &decided.ports)));
+            let instead = if *variable == GID_INDEX { right() } else { None };
+            (*variable, wrong, port, instead.map(|right| (GID_INDEX, right)))
+        }
+        LibraryRemark::Ucx(ucx::Remark::NoGidLeft(port)) => {
+            (SUBNETS, format!("they leave UCX no GID on {port}"), port, None)
+        }
+        _ => return None,
+    };
+    is_of_start(decided, variable).then(|| Changed {
+        variable: variable.to_owned(),
+        wrong: vec![wrong],
+        is_dead: false,
+        ports: vec![port.clone()],
+        instead,
+    })
+}

@@ -1,0 +1,210 @@
+//! What went wrong on the ports of the job while it ran, by their counters.
+
+use std::time::Duration;
+
+use crate::facts::port_errors::{Rise, Trouble};
+use crate::finding::{Finding, Id, Severity};
+use crate::text::{condensed, counted, duration, grouped, visible};
+
+/// A port, and what it has counted in some time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PortRises {
+    pub hca: String,
+    pub port: u32,
+    /// Whether the port was ACTIVE at the start and is not at the end.
+    pub is_lost: bool,
+    pub rises: Vec<Rise>,
+}
+
+/// How many are worth a word: at least so many, and so many in each of these times.
+struct Threshold(u64, Duration);
+
+const HOUR: Duration = Duration::from_secs(3600);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// docs/pid1.md has their sources.
+fn threshold(trouble: Trouble) -> Threshold {
+    match trouble {
+        Trouble::LinkDown
+        | Trouble::NoAnswer
+        | Trouble::NotReady
+        | Trouble::FailedRequest
+        | Trouble::LinkIntegrity => Threshold(1, Duration::MAX),
+        Trouble::LinkRecovery => Threshold(5, MINUTE),
+        Trouble::Symbol => Threshold(120, HOUR),
+        Trouble::ReceiveError => Threshold(600, MINUTE),
+        Trouble::Timeout | Trouble::ReceiverNotReady => Threshold(60, MINUTE),
+    }
+}
+
+impl Threshold {
+    fn is_passed(&self, count: u64, time: Duration) -> bool {
+        let Threshold(least, per) = *self;
+        let times = time.as_secs_f64() / per.as_secs_f64();
+        count >= least && count as f64 >= least as f64 * times
+    }
+}
+
+/// The findings, the worst first. Ports with the same trouble share one.
+pub(crate) fn findings(ports: &[PortRises], time: Duration) -> Vec<Finding> {
+    let lost: Vec<&PortRises> = ports.iter().filter(|port| port.is_lost).collect();
+    let lost = (!lost.is_empty()).then(|| of_lost(&lost));
+    let kinds = [Id::LinkDown, Id::EndedQueuePairs, Id::LinkErrors, Id::LostPackets];
+    lost.into_iter().chain(kinds.into_iter().filter_map(|id| finding(id, ports, time))).collect()
+}
+
+fn of_lost(ports: &[&PortRises]) -> Finding {
+    let names: Vec<&str> = ports.iter().map(|port| port.hca.as_str()).collect();
+    let message = format!("{} was active at first, and is not any more.", visible(&condensed(&names)));
+    Finding::warning(Id::LinkDown, message).about_ports(ids(ports)).with_fix(FIX_OF_LINK)
+}
+
+fn finding(id: Id, ports: &[PortRises], time: Duration) -> Option<Finding> {
+    let told = ports.iter().filter_map(|port| {
+        let rises = port
+            .rises
+            .iter()
+            .filter(|rise| id_of(rise.trouble) == id && threshold(rise.trouble).is_passed(rise.count, time));
+        let texts: Vec<String> = rises.map(text).collect();
+        (!texts.is_empty()).then(|| (texts.join(", "), port))
+    });
+    let told: Vec<(String, &PortRises)> = told.collect();
+    if told.is_empty() {
+        return None;
+    }
+    let about: Vec<&PortRises> = told.iter().map(|(_, port)| *port).collect();
+    let by_text = grouped(told.into_iter().map(|(text, port)| (text, port.hca.clone())));
+    let parts = by_text.into_iter().map(|(text, hcas)| format!("{}: {text}", visible(&condensed(&hcas))));
+    let parts = parts.collect::<Vec<_>>().join("; ");
+    let (severity, what, fix) = match id {
+        Id::LinkDown => (Severity::Warning, "The link went down", FIX_OF_LINK),
+        Id::EndedQueuePairs => (Severity::Warning, "Queue pairs ended with an error", FIX_OF_QUEUE_PAIRS),
+        Id::LinkErrors => (Severity::Warning, "The link had errors", FIX_OF_LINK),
+        _ => (Severity::Info, "Packets were sent again", FIX_OF_LOSS),
+    };
+    let message = format!("{what} in {}: {parts}.", duration(time));
+    Some(Finding { severity, ..Finding::info(id, message) }.about_ports(ids(&about)).with_fix(fix))
+}
+
+const FIX_OF_LINK: &str =
+    "Check the cable, the transceiver and the switch's port; the kernel's log has the times.";
+const FIX_OF_QUEUE_PAIRS: &str =
+    "Look in the other nodes' logs for a process that failed first. If none did, check the links on the way.";
+const FIX_OF_LOSS: &str = "Compare this port with the others by rdma-init stat --format prometheus, and check the network for loss.";
+
+fn id_of(trouble: Trouble) -> Id {
+    match trouble {
+        Trouble::LinkDown => Id::LinkDown,
+        Trouble::NoAnswer | Trouble::NotReady | Trouble::FailedRequest => Id::EndedQueuePairs,
+        Trouble::LinkRecovery | Trouble::LinkIntegrity | Trouble::Symbol | Trouble::ReceiveError => {
+            Id::LinkErrors
+        }
+        Trouble::Timeout | Trouble::ReceiverNotReady => Id::LostPackets,
+    }
+}
+
+fn text(rise: &Rise) -> String {
+    let Rise { trouble, counter, count, is_least } = *rise;
+    let count = match usize::try_from(count) {
+        Ok(count) if matches!(trouble, Trouble::LinkDown) => counted(count, "time"),
+        _ => count.to_string(),
+    };
+    let count = if is_least { format!("at least {count}") } else { count };
+    match trouble {
+        Trouble::LinkDown => count,
+        Trouble::NoAnswer => format!("{count} with no answer from the peer (error 12 in NCCL's log)"),
+        Trouble::NotReady => format!("{count} with a peer that was not ready (error 13 in NCCL's log)"),
+        Trouble::FailedRequest => format!("{count} failed requests ({counter})"),
+        _ => format!("{counter} rose by {count}"),
+    }
+}
+
+fn ids(ports: &[&PortRises]) -> Vec<String> {
+    ports.iter().map(|port| format!("{}:{}", port.hca, port.port)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(n: u32, rises: &[(Trouble, &'static str, u64)]) -> PortRises {
+        let rise = |&(trouble, counter, count): &(Trouble, &'static str, u64)| Rise {
+            trouble,
+            counter,
+            count,
+            is_least: count == 255,
+        };
+        PortRises {
+            hca: format!("mlx5_{n}"),
+            port: 1,
+            is_lost: false,
+            rises: rises.iter().map(rise).collect(),
+        }
+    }
+
+    fn said(ports: &[PortRises], seconds: u64) -> Vec<(Id, Severity, String)> {
+        let found = findings(ports, Duration::from_secs(seconds)).into_iter();
+        found.map(|one| (one.id, one.severity, one.message)).collect()
+    }
+
+    #[test]
+    fn a_sound_run_has_no_finding() {
+        assert_eq!(said(&[], 3600), []);
+        assert_eq!(said(&[port(0, &[]), port(1, &[])], 3600), []);
+        // A little loss is no fault of a network.
+        let little =
+            [(Trouble::Timeout, "local_ack_timeout_err", 59), (Trouble::Symbol, "symbol_error", 119)];
+        assert_eq!(said(&[port(0, &little)], 1), []);
+        let day =
+            [(Trouble::Timeout, "local_ack_timeout_err", 86_399), (Trouble::Symbol, "symbol_error", 2879)];
+        assert_eq!(said(&[port(0, &day)], 86_400), []);
+    }
+
+    #[test]
+    fn ports_with_the_same_trouble_share_a_line() {
+        let down = [(Trouble::LinkDown, "link_downed", 3)];
+        let full = [(Trouble::LinkDown, "link_downed", 255)];
+        let once = [(Trouble::LinkDown, "link_downed", 1)];
+        let all = [port(1, &down), port(2, &down), port(4, &full), port(5, &once), port(6, &[])];
+        let message =
+            "The link went down in 1h: mlx5_1, mlx5_2: 3 times; mlx5_4: at least 255 times; mlx5_5: 1 time.";
+        assert_eq!(said(&all, 3600), [(Id::LinkDown, Severity::Warning, message.to_owned())]);
+        let about = &findings(&all, HOUR)[0].about.ports;
+        let about: Vec<&str> = about.iter().map(String::as_str).collect();
+        assert_eq!(about, ["mlx5_1:1", "mlx5_2:1", "mlx5_4:1", "mlx5_5:1"]);
+    }
+
+    #[test]
+    fn the_worst_is_first_and_each_has_its_number() {
+        let lost = PortRises { is_lost: true, ..port(7, &[]) };
+        let rises = [
+            (Trouble::NoAnswer, "req_transport_retries_exceeded", 4),
+            (Trouble::NotReady, "req_rnr_retries_exceeded", 1),
+            (Trouble::LinkIntegrity, "local_link_integrity_errors", 1),
+            (Trouble::Timeout, "local_ack_timeout_err", 4211),
+        ];
+        let found = said(&[port(3, &rises), lost], 600);
+        assert_eq!(
+            found,
+            [
+                (Id::LinkDown, Severity::Warning, "mlx5_7 was active at first, and is not any more."),
+                (
+                    Id::EndedQueuePairs,
+                    Severity::Warning,
+                    "Queue pairs ended with an error in 10m: mlx5_3: 4 with no answer from the peer (error 12 in NCCL's log), 1 with a peer that was not ready (error 13 in NCCL's log)."
+                ),
+                (
+                    Id::LinkErrors,
+                    Severity::Warning,
+                    "The link had errors in 10m: mlx5_3: local_link_integrity_errors rose by 1."
+                ),
+                (
+                    Id::LostPackets,
+                    Severity::Info,
+                    "Packets were sent again in 10m: mlx5_3: local_ack_timeout_err rose by 4211."
+                ),
+            ]
+            .map(|(id, severity, message)| (id, severity, message.to_owned()))
+        );
+    }
+}

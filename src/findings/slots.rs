@@ -1,0 +1,88 @@
+//! The slots that NCCL takes, and whether they are right.
+
+use crate::fabric::gid::OwnAddresses;
+use crate::facts::Facts;
+use crate::facts::gid::{Gid, GidType};
+use crate::facts::rdma::Port;
+use crate::finding::Severity;
+use crate::libraries::nccl::predict::{GidUse, PortUse};
+use crate::text::condensed;
+
+/// A queue pair keeps eight bits of the index (`ibv_global_route`).
+pub(crate) const LARGEST: i64 = 255;
+
+/// What is wrong with the slots of some ports.
+pub(crate) struct Slots {
+    /// Why NCCL gets no slot at all on one of them.
+    pub fails: Option<String>,
+    /// Clauses, such as `on mlx5_1, slot 3 is empty`.
+    pub wrong: Vec<String>,
+    /// Whether nothing can be reached from one of them.
+    pub is_dead: bool,
+    /// The names of the ports with a wrong slot.
+    pub ports: Vec<String>,
+}
+
+pub(crate) fn of(facts: &Facts, used: &[PortUse]) -> Slots {
+    let mut fails = None;
+    let mut wrong: Vec<(WrongSlot, Vec<&str>)> = Vec::new();
+    let mut ports = Vec::new();
+    let own = OwnAddresses::of(facts);
+    for used in used {
+        let what = match (&used.gid, facts.port(&used.hca, used.port)) {
+            (Some(GidUse::Fails(why)), _) => {
+                fails.get_or_insert_with(|| why.clone());
+                continue;
+            }
+            // A finding on the number itself reports a larger one.
+            (Some(GidUse::Slot { index, gid }), Some((_, port))) if *index <= LARGEST => {
+                what_is_wrong(&own, port, *index, gid.as_ref())
+            }
+            _ => None,
+        };
+        let Some(what) = what else { continue };
+        ports.push(used.name());
+        match wrong.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, names)) => names.push(&used.hca),
+            None => wrong.push((what, vec![&used.hca])),
+        }
+    }
+    let is_dead = wrong.iter().any(|(wrong, _)| wrong.severity == Severity::Error);
+    let wrong =
+        wrong.iter().map(|(wrong, names)| format!("on {}, {}", condensed(names), wrong.what)).collect();
+    Slots { fails, wrong, is_dead, ports }
+}
+
+/// What is wrong with the slot of a port.
+#[derive(PartialEq)]
+struct WrongSlot {
+    what: String,
+    /// An error if nothing can be reached with it.
+    severity: Severity,
+}
+
+fn what_is_wrong(own: &OwnAddresses, port: &Port, index: i64, gid: Option<&Gid>) -> Option<WrongSlot> {
+    let right = own.slots(port);
+    if right.iter().any(|gid| i64::from(gid.index) == index) {
+        return None;
+    }
+    let near = |what: &str| {
+        let what = format!("is {what}, and does not reach beyond its own Ethernet segment");
+        (what, Severity::Warning)
+    };
+    let dead = |what: String| (format!("{what}, so RoCE will not connect"), Severity::Error);
+    let (there, severity) = match gid {
+        // NCCL 2.21 and later search for the slot, so that they never have a negative index
+        // here.
+        None if index < 0 => dead("does not exist, and NCCL before 2.21 does not search for one".to_owned()),
+        None if index >= port.gids.size.into() => {
+            dead(format!("is beyond the end of the table ({} entries)", port.gids.size))
+        }
+        None => dead("is empty".to_owned()),
+        Some(gid) if gid.is_link_local() => near("link-local"),
+        Some(gid) if gid.kind == GidType::IbOrRoceV1 => near("RoCE v1"),
+        Some(gid) => dead(format!("has {}, which is not an address of this container", gid.address())),
+    };
+    let instead = right.first().map(|gid| format!(" (index {} is right)", gid.index)).unwrap_or_default();
+    Some(WrongSlot { what: format!("index {index} {there}{instead}"), severity })
+}

@@ -1,0 +1,166 @@
+//! Which devices NCCL takes for each GPU and each connection, since 2.28: `NCCL_NETDEVS_POLICY`,
+//! rails and planes in `NCCL_IB_HCA`, and `NCCL_IB_SUBNET_AWARE_ROUTING`.
+
+use std::net::Ipv4Addr;
+
+use ipnet::{IpNet, Ipv4Net};
+
+use super::{Subject, conf_file, shown};
+use crate::fabric::own_slots;
+use crate::facts::settings::UserSetting;
+use crate::finding::{Finding, Id};
+use crate::libraries::nccl::devices::LIST;
+use crate::libraries::nccl::number::{atoi, integer};
+use crate::libraries::nccl::variables;
+use crate::libraries::nccl::version::REWROTE_PARSERS;
+use crate::text::paired;
+
+const POLICY: &str = "NCCL_NETDEVS_POLICY";
+const BY_SUBNET: &str = "NCCL_IB_SUBNET_AWARE_ROUTING";
+const PREFIX: &str = "NCCL_IB_SUBNET_PREFIX_LEN";
+
+/// In bits: what NCCL compares of two addresses if [`PREFIX`] is not set
+/// (`src/transport/net_ib/connect.cc`).
+const USUAL_PREFIX: i64 = 24;
+
+pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(policy(subject));
+    findings.extend(rails_of_old(subject));
+    findings.extend(by_subnet(subject));
+    findings
+}
+
+/// What the user has set, if the release reads it and the value is not empty.
+fn set<'a>(subject: &Subject<'a>, variable: &str) -> Option<&'a UserSetting> {
+    let is_known = variables::find(variable)?.is_known_to(subject.version());
+    let setting = subject.user.get(variable).filter(|_| is_known)?;
+    (!setting.value.is_empty() && !conf_file::is_cause(setting)).then_some(setting)
+}
+
+/// A word that NCCL does not know (`src/graph/topo.cc`, `getNetDevsPolicyOnce`).
+fn policy(subject: &Subject) -> Option<Finding> {
+    let setting = set(subject, POLICY)?;
+    let value = setting.value.to_ascii_uppercase();
+    let is_known = ["AUTO", "ALL"].contains(&value.as_str())
+        || value.strip_prefix("MAX:").is_some_and(|number| atoi(number) > 0);
+    (!is_known).then(|| {
+        let message = format!("{} is not a policy that NCCL knows, so NCCL takes AUTO.", shown(setting));
+        Finding::warning(Id::UnknownPolicy, message)
+            .about_variables([POLICY])
+            .with_fix(format!("Write AUTO, ALL, or MAX: with a number behind it; or remove {POLICY}."))
+    })
+}
+
+/// Rails and planes in the list, which earlier releases pass over.
+fn rails_of_old(subject: &Subject) -> Option<Finding> {
+    let version = subject.user.version().filter(|version| *version < REWROTE_PARSERS)?;
+    let setting = subject.user.get(LIST)?;
+    setting.value.split(',').any(|entry| entry.split(':').nth(2).is_some()).then(|| {
+        let message = format!(
+            "{}: NCCL {version} does not read the rail and the plane behind a port; NCCL {}.{} and later do.",
+            shown(setting),
+            REWROTE_PARSERS.major,
+            REWROTE_PARSERS.minor
+        );
+        Finding::info(Id::VariableOfOtherRelease, message).about_variables([LIST])
+    })
+}
+
+/// The length by which NCCL tells subnets apart, if it is not that of the rails.
+fn by_subnet(subject: &Subject) -> Option<Finding> {
+    let version = subject.version();
+    let setting = set(subject, BY_SUBNET)?;
+    if integer(&setting.value, version).is_none_or(|number| number == 0) {
+        return None;
+    }
+    let length = set(subject, PREFIX);
+    let bits = length.and_then(|length| integer(&length.value, version)).unwrap_or(USUAL_PREFIX);
+    let Some(bits) = u8::try_from(bits).ok().filter(|bits| (1..=32).contains(bits)) else {
+        let message = format!(
+            "{}: it must be 1 to 32, and {} fails at every RoCE connection otherwise.",
+            shown(length?),
+            subject.nccl()
+        );
+        let fix = format!("Set {PREFIX} to the prefix length of the rails, or remove it for {USUAL_PREFIX}.");
+        return Some(Finding::error(Id::OutOfRange, message).about_variables([PREFIX]).with_fix(fix));
+    };
+    let of_length = match length {
+        Some(length) => format!("as {} says", shown(length)),
+        None => format!("because {PREFIX} is not set"),
+    };
+    let rails = rails(subject);
+    let wide: Vec<&SubnetPort> = rails.iter().filter(|rail| rail.net.prefix_len() < bits).collect();
+    let (why, about) = match seen_as_one(&rails, bits) {
+        Some((one, other)) => {
+            let why =
+                format!("{} ({}) and {} ({}) look like one subnet", one.hca, one.net, other.hca, other.net);
+            (why, vec![&one.port, &other.port])
+        }
+        None => {
+            wide.first()?;
+            let subnets: Vec<(&str, String)> =
+                wide.iter().map(|rail| (rail.hca.as_str(), rail.net.trunc().to_string())).collect();
+            let why =
+                format!("peers in the subnets of {} look as if they were in other ones", paired(&subnets));
+            (why, wide.iter().map(|rail| &rail.port).collect())
+        }
+    };
+    let message = format!(
+        "{}: NCCL compares the first {bits} bits of the addresses, {of_length}, and {why}: it may take an HCA that does not reach the peer.",
+        shown(setting)
+    );
+    let mut lengths: Vec<u8> = rails.iter().map(|rail| rail.net.prefix_len()).collect();
+    lengths.sort_unstable();
+    lengths.dedup();
+    let fix = match lengths.as_slice() {
+        [one] => format!("Set {PREFIX}={one}, the prefix length of the rails."),
+        _ => format!(
+            "Give all rails subnets of one prefix length, and set {PREFIX} to it; or remove {BY_SUBNET}."
+        ),
+    };
+    Some(
+        Finding::warning(Id::SubnetPrefix, message)
+            .about_variables([BY_SUBNET, PREFIX])
+            .about_ports(about.into_iter().cloned())
+            .with_fix(fix),
+    )
+}
+
+/// A port that is used, with the IPv4 subnet of its GID.
+struct SubnetPort {
+    port: String,
+    hca: String,
+    net: Ipv4Net,
+}
+
+fn rails(subject: &Subject) -> Vec<SubnetPort> {
+    let facts = subject.facts;
+    let net_of = |address: Ipv4Addr| {
+        facts.net.interfaces.iter().flat_map(|interface| &interface.addresses).find_map(|net| match net {
+            IpNet::V4(net) if net.addr() == address => Some(*net),
+            _ => None,
+        })
+    };
+    let used = subject.plan.ports.iter().filter(|port| port.used);
+    used.filter_map(|port| {
+        let (_, found) = facts.port(&port.hca, port.port)?;
+        let address = own_slots(facts, found).into_iter().find_map(|gid| match gid.address() {
+            std::net::IpAddr::V4(address) => Some(address),
+            std::net::IpAddr::V6(_) => None,
+        })?;
+        Some(SubnetPort { port: port.full_name(), hca: port.hca.clone(), net: net_of(address)? })
+    })
+    .collect()
+}
+
+/// Two rails of different subnets whose addresses begin with the same bits.
+fn seen_as_one(rails: &[SubnetPort], bits: u8) -> Option<(&SubnetPort, &SubnetPort)> {
+    let cut = |net: &Ipv4Net| Ipv4Net::new(net.addr(), bits).map(|net| net.trunc()).ok();
+    rails.iter().enumerate().find_map(|(place, one)| {
+        let mut others = rails.iter().skip(place + 1);
+        let other =
+            others.find(|other| other.net.trunc() != one.net.trunc() && cut(&other.net) == cut(&one.net))?;
+        Some((one, other))
+    })
+}

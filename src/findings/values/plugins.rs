@@ -1,0 +1,78 @@
+//! Plugins of NCCL's besides those for networks: named and not there, or an env plugin, which
+//! decides instead of every variable.
+
+use super::{Subject, shown};
+use crate::facts::settings::UserSetting;
+use crate::finding::{Finding, Id};
+use crate::image::named::PLUGINS;
+use crate::libraries::nccl::installed;
+use crate::libraries::nccl::{env_plugin, plugin, variables};
+
+pub(super) fn findings(subject: &Subject) -> Vec<Finding> {
+    // If no NCCL was found, the image is not known to be the job's.
+    if installed::image(subject.facts).is_none() {
+        return Vec::new();
+    }
+    let named = PLUGINS.iter().filter(|(variable, _)| *variable != plugin::VARIABLE);
+    let mut findings: Vec<Finding> =
+        named.filter_map(|(variable, start)| missing(subject, variable, start)).collect();
+    findings.extend(of_env(subject));
+    findings
+}
+
+/// A plugin that the dynamic loader does not find. NCCL goes on without it, and only its log says
+/// so (`src/plugin/plugin_open.cc`).
+fn missing(subject: &Subject, variable: &str, start: &str) -> Option<Finding> {
+    let is_read = variables::find(variable)?.is_known_to(subject.version());
+    let setting: &UserSetting = subject.user.get(variable).filter(|_| is_read)?;
+    if setting.value.eq_ignore_ascii_case("none") {
+        return None;
+    }
+    // These two may be lists.
+    let is_list = ["NCCL_GIN_PLUGIN", "NCCL_RMA_PLUGIN"].contains(&variable);
+    let names: Vec<&str> = match is_list {
+        true => setting.value.split(',').collect(),
+        false => vec![setting.value.as_str()],
+    };
+    let lost: Vec<String> = names
+        .into_iter()
+        .filter(|name| !name.is_empty() && !plugin::is_static(name))
+        .map(|name| plugin::files_of(start, name))
+        .filter(|files| files.iter().all(|file| installed::named_plugin(subject.facts, file) == Some(None)))
+        .map(|files| files.join(" or "))
+        .collect();
+    if lost.is_empty() {
+        return None;
+    }
+    let instead = match variable {
+        "NCCL_TUNER_PLUGIN" => "chooses algorithms by itself, or with the net plugin's tuner",
+        "NCCL_PROFILER_PLUGIN" => "records nothing",
+        "NCCL_ENV_PLUGIN" => "takes the variables of the environment",
+        _ => "continues with its own",
+    };
+    let message = format!(
+        "{}: the dynamic loader finds no {}; {} silently {instead}.",
+        shown(setting),
+        lost.join("; no "),
+        subject.nccl()
+    );
+    Some(
+        Finding::warning(Id::PluginNotFound, message)
+            .about_variables([variable])
+            .with_fix(format!("Install the plugin in the image, or remove {variable}.")),
+    )
+}
+
+/// The plugin that answers for every variable.
+fn of_env(subject: &Subject) -> Option<Finding> {
+    let file = env_plugin::loaded(subject.facts, |name| subject.plan.value(name), subject.version())?;
+    let message = format!(
+        "{} loads the env plugin {file} (NCCL_ENV_PLUGIN): its answers replace the values of all variables, including those that rdma-init fills in, so the forecast stops there.",
+        subject.nccl()
+    );
+    Some(
+        Finding::info(Id::EnvPlugin, message)
+            .about_variables([env_plugin::VARIABLE])
+            .with_fix(format!("Set {}=none to disable it, unless it is intended.", env_plugin::VARIABLE)),
+    )
+}

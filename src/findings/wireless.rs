@@ -1,0 +1,42 @@
+//! A wireless interface for the bootstrap, on a host with cables.
+
+use crate::fabric::interface;
+use crate::fabric::own_interface::Index;
+use crate::facts::Facts;
+use crate::facts::net::Interface;
+use crate::finding::{Finding, Id};
+use crate::libraries::nccl::predict::Bootstrap;
+use crate::plan::Plan;
+use crate::plan::interface::VARIABLE;
+
+/// NCCL's processes meet on a wireless interface, while the interfaces of the job's HCAs have
+/// addresses. What rdma-init has filled in follows the routes, so it is a note.
+pub(super) fn finding(facts: &Facts, interfaces: &Index, plan: &Plan) -> Option<Finding> {
+    let Bootstrap::On(endpoint) = &plan.forecasts.last()?.prediction.bootstrap else { return None };
+    facts.net.interface(&endpoint.interface).filter(|found| found.is_wireless())?;
+    let used = plan.ports.iter().filter(|port| port.used);
+    let found = used.filter_map(|port| {
+        let (hca, number) = facts.port(&port.hca, port.port)?;
+        interfaces.find(hca, number)
+    });
+    let is_cable = |found: &&Interface| !found.is_wireless() && interface::has_global_address(found);
+    let mut cables: Vec<&str> = found.filter(is_cable).map(|found| found.name.as_str()).collect();
+    cables.dedup();
+    let first = cables.first()?;
+    let message = format!(
+        "NCCL will bootstrap on {}, which is wireless, and {} of the job's HCAs {}: the start of the job and all TCP traffic depend on the radio link.",
+        endpoint.interface,
+        cables.join(", "),
+        if cables.len() == 1 { "has an address" } else { "have addresses" }
+    );
+    let is_filled = plan.filled().any(|(name, _)| name == VARIABLE);
+    let finding = match is_filled {
+        true => Finding::info(Id::WirelessBootstrap, message),
+        false => Finding::warning(Id::WirelessBootstrap, message),
+    };
+    let finding =
+        finding.about_interfaces(std::iter::once(endpoint.interface.as_str()).chain(cables.iter().copied()));
+    Some(finding.with_fix(format!(
+        "If all nodes reach each other over the cables, set {VARIABLE}={first} on this node, and on the others the interface of the same network."
+    )))
+}

@@ -1,0 +1,110 @@
+//! The processor architectures of programs and libraries, and what the dynamic loader does
+//! differently for each.
+
+use std::path::{Path, PathBuf};
+
+use nix::libc::{EM_AARCH64, EM_X86_64};
+use serde::{Deserialize, Serialize};
+
+use super::elf::{Elf, Not};
+use super::library::LibraryFamily;
+use super::tree::Tree;
+
+/// An architecture that this program is built for. All of them have 64 bits, and the lowest byte
+/// of a number comes first.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Architecture {
+    /// As `uname -m` names it.
+    pub name: &'static str,
+    /// `e_machine` of elf(5).
+    pub machine: u16,
+    /// The flags of an entry of `/etc/ld.so.cache` that the loader accepts: those of the
+    /// architecture, and `FLAG_ELF_LIBC6` (glibc, `sysdeps/*/dl-cache.h`).
+    pub cache_flags: u32,
+    /// Debian's name of the folders of libraries.
+    pub folder: &'static str,
+}
+
+const X86_64: Architecture =
+    Architecture { name: "x86_64", machine: EM_X86_64, cache_flags: 0x0303, folder: "x86_64-linux-gnu" };
+
+const AARCH64: Architecture =
+    Architecture { name: "aarch64", machine: EM_AARCH64, cache_flags: 0x0a03, folder: "aarch64-linux-gnu" };
+
+/// That of this program, and so of the image that it was put into.
+pub(crate) const OURS: &Architecture = if cfg!(target_arch = "aarch64") { &AARCH64 } else { &X86_64 };
+
+/// The name of the architecture with this `e_machine`; `None` for one that the program is not
+/// built for.
+pub(crate) fn named(machine: u16) -> Option<&'static str> {
+    [X86_64, AARCH64].iter().find(|known| known.machine == machine).map(|known| known.name)
+}
+
+/// A file that the job would use, and that is for another architecture than this program.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Foreign {
+    pub kind: ForeignKind,
+    /// After all links.
+    pub path: PathBuf,
+    /// The file's architecture, as `uname -m` names it.
+    pub architecture: String,
+    /// That of this program.
+    pub wanted: String,
+}
+
+/// What a foreign file is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ForeignKind {
+    /// The command, or the program that its first line names.
+    Command,
+    /// The first Python of the `PATH`.
+    Python,
+    Nccl,
+    Rccl,
+    /// The library of PyTorch that calls NCCL.
+    Torch,
+    Libibverbs,
+    /// Another library, or a kind that a later version of this program knows.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+impl ForeignKind {
+    pub fn of_family(family: LibraryFamily) -> ForeignKind {
+        match family {
+            LibraryFamily::Nccl => ForeignKind::Nccl,
+            LibraryFamily::Rccl => ForeignKind::Rccl,
+            LibraryFamily::Verbs => ForeignKind::Libibverbs,
+            LibraryFamily::NetPlugin
+            | LibraryFamily::Rdmacm
+            | LibraryFamily::CudaRuntime
+            | LibraryFamily::Ucp
+            | LibraryFamily::Fabric
+            | LibraryFamily::GinPlugin
+            | LibraryFamily::TunerPlugin
+            | LibraryFamily::Nvshmem
+            | LibraryFamily::EnvPlugin => ForeignKind::Other,
+        }
+    }
+}
+
+/// The program behind this path, if it is for another architecture.
+pub(crate) fn foreign_program(tree: &Tree, kind: ForeignKind, path: &Path) -> Option<Foreign> {
+    let real = tree.real(path)?;
+    match Elf::open(&tree.open(&real)?) {
+        Err(Not::OurMachine(Some(architecture))) => Some(foreign(kind, &real, architecture)),
+        _ => None,
+    }
+}
+
+pub(crate) fn foreign(kind: ForeignKind, real: &Path, architecture: &str) -> Foreign {
+    Foreign {
+        kind,
+        path: real.to_owned(),
+        architecture: architecture.to_owned(),
+        wanted: OURS.name.to_owned(),
+    }
+}

@@ -1,0 +1,277 @@
+//! A library of the image, and how it is reached.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// A library's file, listed once however many links lead to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Library {
+    /// The file itself, after all links.
+    pub path: PathBuf,
+    /// `2.21.5`. A suffix such as `rc1` is left out.
+    pub version: Option<String>,
+    /// How the version is known; `None` if it is not.
+    pub version_from: Option<VersionFrom>,
+    /// The names for which the dynamic loader takes this file, and no other one, with
+    /// the environment that was inherited (`dlopen(3)` with a name without a slash).
+    /// A program or library with an RPATH or RUNPATH of its own may find another.
+    pub loads_as: Vec<String>,
+    /// All ways that lead to the file, in the order in which they count.
+    pub reached: Vec<LibraryPath>,
+    /// Of a plugin: the libraries that it needs (DT_NEEDED) and that the dynamic loader does not
+    /// find, or finds too old, so that it cannot load the plugin either. Only libfabric and
+    /// libibverbs are looked for: the job may have loaded all others by then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<MissingLibrary>,
+    /// Of UCX: whether its module for InfiniBand and RoCE (`libuct_ib.so`) lies where it looks for modules;
+    /// `None` if no module lies there, so that the file does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verbs: Option<bool>,
+}
+
+impl Library {
+    pub fn loads_as(&self, name: &str) -> bool {
+        self.loads_as.iter().any(|known| known == name)
+    }
+
+    pub fn is_reached(&self, way: Way) -> bool {
+        self.reached.iter().any(|reach| reach.way == way)
+    }
+}
+
+/// A library that a plugin needs and does not get. In documents: `libfabric.so.1`, or
+/// `libfabric.so.1 (FABRIC_1.8)` if it is too old.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct MissingLibrary {
+    pub name: String,
+    /// The version of symbols that the library lacks; `None` if the loader finds no library.
+    pub lacks: Option<String>,
+}
+
+impl From<String> for MissingLibrary {
+    fn from(text: String) -> MissingLibrary {
+        match text.strip_suffix(')').and_then(|text| text.split_once(" (")) {
+            Some((name, lacks)) => MissingLibrary { name: name.to_owned(), lacks: Some(lacks.to_owned()) },
+            None => MissingLibrary { name: text, lacks: None },
+        }
+    }
+}
+
+impl std::fmt::Display for MissingLibrary {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match &self.lacks {
+            Some(version) => write!(f, "{} ({version})", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+impl From<MissingLibrary> for String {
+    fn from(library: MissingLibrary) -> String {
+        library.to_string()
+    }
+}
+
+/// A path to a library before links are followed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LibraryPath {
+    pub way: Way,
+    pub path: PathBuf,
+}
+
+/// What leads to a library.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    LdPreload,
+    LdLibraryPath,
+    /// `/etc/ld.so.cache`.
+    Cache,
+    /// A folder that the loader searches by itself.
+    Standard,
+    /// A package in one of Python's folders.
+    SitePackages,
+    /// PyTorch's own folder of libraries, `torch/lib`.
+    TorchLib,
+    /// The RPATH or RUNPATH of `libtorch_cuda.so`.
+    TorchRpath,
+    /// The file is linked into this library of PyTorch.
+    TorchStatic,
+    /// A folder of a vendor, to which only a path leads.
+    Vendor,
+    /// A variable of NCCL's that has the path.
+    Variable,
+    /// A way that a later version of this program knows.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+/// How a library's version is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VersionFrom {
+    /// `libnccl.so.2.21.5`.
+    FileName,
+    /// `nvidia_nccl_cu12-2.21.5.dist-info`, whose list has a file of this size.
+    Wheel,
+    /// A text in the library.
+    Text,
+    /// A source that a later version of this program knows.
+    #[serde(other)]
+    Other,
+}
+
+/// The families of libraries that are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LibraryFamily {
+    Nccl,
+    Rccl,
+    NetPlugin,
+    Verbs,
+    Rdmacm,
+    CudaRuntime,
+    Ucp,
+    Fabric,
+    GinPlugin,
+    TunerPlugin,
+    Nvshmem,
+    EnvPlugin,
+}
+
+impl LibraryFamily {
+    const ALL: [LibraryFamily; 12] = [
+        LibraryFamily::Nccl,
+        LibraryFamily::Rccl,
+        LibraryFamily::NetPlugin,
+        LibraryFamily::Verbs,
+        LibraryFamily::Rdmacm,
+        LibraryFamily::CudaRuntime,
+        LibraryFamily::Ucp,
+        LibraryFamily::Fabric,
+        LibraryFamily::GinPlugin,
+        LibraryFamily::TunerPlugin,
+        LibraryFamily::Nvshmem,
+        LibraryFamily::EnvPlugin,
+    ];
+
+    pub fn has(self, name: &str) -> bool {
+        match self {
+            LibraryFamily::Nccl => name.starts_with("libnccl.so"),
+            LibraryFamily::Rccl => name.starts_with("librccl.so"),
+            // RCCL looks for names of its own; AMD's plugin for its NICs has no such name.
+            LibraryFamily::NetPlugin => {
+                ["libnccl-net", "librccl-net", "librccl-anp"].iter().any(|start| name.starts_with(start))
+                    && name.contains(".so")
+            }
+            LibraryFamily::Verbs => name.starts_with("libibverbs.so"),
+            LibraryFamily::Rdmacm => name.starts_with("librdmacm.so"),
+            // PyTorch's older wheels bring a `libcudart-d0da41ae.so.11.0`.
+            LibraryFamily::CudaRuntime => name.starts_with("libcudart") && name.contains(".so"),
+            // The wheels of NIXL bring a `libucp-6b2b1b6f.so.0.0.0`.
+            LibraryFamily::Ucp => {
+                name.starts_with("libucp.so") || name.starts_with("libucp-") && name.contains(".so")
+            }
+            LibraryFamily::Fabric => name.starts_with("libfabric.so"),
+            LibraryFamily::GinPlugin => name.starts_with("libnccl-gin") && name.contains(".so"),
+            // aws-ofi-nccl had the other order of words before NCCL had a name for such plugins.
+            LibraryFamily::TunerPlugin => {
+                ["libnccl-tuner", "libnccl-ofi-tuner"].iter().any(|start| name.starts_with(start))
+                    && name.contains(".so")
+            }
+            LibraryFamily::Nvshmem => name.starts_with("libnvshmem_host.so"),
+            LibraryFamily::EnvPlugin => name.starts_with("libnccl-env") && name.contains(".so"),
+        }
+    }
+
+    /// Whether NCCL loads libraries of this family at run time, and goes on without them.
+    pub fn is_plugin(self) -> bool {
+        matches!(
+            self,
+            LibraryFamily::NetPlugin
+                | LibraryFamily::GinPlugin
+                | LibraryFamily::TunerPlugin
+                | LibraryFamily::EnvPlugin
+        )
+    }
+
+    /// Whether a plugin may need a library of this name that the job has not loaded before.
+    pub fn is_of_a_plugin(name: &str) -> bool {
+        LibraryFamily::Fabric.has(name) || LibraryFamily::Verbs.has(name)
+    }
+
+    /// Whether a name belongs to any family.
+    pub fn any_has(name: &str) -> bool {
+        name.starts_with("lib") && LibraryFamily::ALL.iter().any(|family| family.has(name))
+    }
+
+    /// The version in the file's name, after links. It must have this many numbers:
+    /// `libnccl.so.2` only tells the version of the interface.
+    pub fn version(self, name: &str) -> Option<String> {
+        let numbers = match self {
+            LibraryFamily::Nccl => 3,
+            LibraryFamily::Verbs | LibraryFamily::Rdmacm | LibraryFamily::CudaRuntime => 2,
+            // These names only tell the version of the interface: `libucp.so.0.0.0`.
+            LibraryFamily::Rccl
+            | LibraryFamily::NetPlugin
+            | LibraryFamily::Ucp
+            | LibraryFamily::Fabric
+            | LibraryFamily::GinPlugin
+            | LibraryFamily::TunerPlugin
+            | LibraryFamily::Nvshmem
+            | LibraryFamily::EnvPlugin => {
+                return None;
+            }
+        };
+        let (_, version) = name.split_once(".so.")?;
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let parts = || version.split('.');
+        (parts().count() >= numbers && parts().all(is_number)).then(|| version.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_more_than_that_of_the_interface() {
+        let version = |family: LibraryFamily, name| family.version(name);
+        assert_eq!(version(LibraryFamily::Nccl, "libnccl.so.2.21.5").unwrap(), "2.21.5");
+        assert_eq!(version(LibraryFamily::Verbs, "libibverbs.so.1.14.44.0").unwrap(), "1.14.44.0");
+        assert_eq!(version(LibraryFamily::CudaRuntime, "libcudart-d0da41ae.so.11.0").unwrap(), "11.0");
+        for name in ["libnccl.so", "libnccl.so.2", "libnccl.so.2.21", "libnccl.so.2.21.x", "libnccl.so.2.."] {
+            assert_eq!(version(LibraryFamily::Nccl, name), None, "{name}");
+        }
+        assert_eq!(version(LibraryFamily::Ucp, "libucp.so.0.0.0"), None);
+        assert!(
+            LibraryFamily::any_has("libnccl-net-aws-ofi.so") && !LibraryFamily::Nccl.has("libnccl-net.so")
+        );
+        assert!(!LibraryFamily::any_has("libnccl_device.bc"));
+        assert_eq!(version(LibraryFamily::Fabric, "libfabric.so.1.27.0"), None);
+        assert!(
+            LibraryFamily::TunerPlugin.has("libnccl-ofi-tuner.so")
+                && !LibraryFamily::NetPlugin.has("libnccl-ofi-tuner.so")
+        );
+    }
+
+    #[test]
+    fn a_missing_library_is_written_as_it_is_read() {
+        for text in ["libfabric.so.1", "libfabric.so.1 (FABRIC_1.8)", "odd (", "odd)", ""] {
+            let library = MissingLibrary::from(text.to_owned());
+            assert_eq!(String::from(library.clone()), text);
+            assert_eq!(library.lacks.as_deref(), text.contains("FABRIC").then_some("FABRIC_1.8"));
+        }
+    }
+
+    #[test]
+    fn ways_of_a_later_version_are_read() {
+        let reach: LibraryPath = serde_json::from_str(r#"{"way":"by-mail","path":"/x"}"#).unwrap();
+        assert_eq!(reach, LibraryPath { way: Way::Other, path: "/x".into() });
+        assert_eq!(serde_json::to_string(&Way::LdLibraryPath).unwrap(), "\"ld-library-path\"");
+    }
+}

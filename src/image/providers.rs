@@ -1,0 +1,228 @@
+//! The providers of libibverbs, that is its user-space drivers, found in the way in which
+//! libibverbs finds them (rdma-core, `libibverbs/dynamic_driver.c`).
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::collect::loaded;
+use super::elf::Elf;
+use super::kernel_abi::{self, KernelAbi};
+use super::library::Library;
+use super::loader::Loader;
+use super::scan::scan;
+use super::tree::Tree;
+use crate::facts::environment::Environment;
+
+/// `IBV_CONFIG_DIR`, if a library does not contain its own. All regular files in this folder
+/// count, whatever their names.
+pub(crate) const CONFIGURATION: &str = "/etc/libibverbs.d";
+
+/// The most bytes of libibverbs' texts that are searched; it has some ten thousand.
+const TEXTS: u64 = 4 * 1024 * 1024;
+
+/// The most providers, configuration files, and names in all of those files.
+const MOST: usize = 256;
+
+/// In bytes: the longest name, which may be a path.
+const LONGEST_NAME: usize = 4096;
+
+/// A provider. libibverbs loads the providers that are named. It takes them from its own folder
+/// (`VERBS_PROVIDER_DIR`) or, if they are not there, by the dynamic loader's search. A file
+/// that nothing names is never loaded.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Provider {
+    /// A name such as `mlx5`; or, if it begins with `/`, a path without `-rdmavN.so`.
+    pub name: String,
+    /// The file, after links; `None` if the name leads to no file.
+    pub path: Option<PathBuf>,
+    /// The N of `-rdmavN.so`: the version of the private ABI between libibverbs and its
+    /// providers (`IBVERBS_PABI_VERSION`). libibverbs loads only those of its own.
+    pub abi: Option<u32>,
+    /// What names the provider: the configuration files (`driver mlx5`), then the variable,
+    /// which is `RDMAV_DRIVERS` or else `IBV_DRIVERS`.
+    pub named_by: Vec<String>,
+    /// The ABIs of the kernel's driver that the provider states to support; `None` if it states
+    /// none, or if libibverbs does not load it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_abi: Option<KernelAbi>,
+}
+
+/// A libibverbs, and the providers that it has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Verbs {
+    /// The file, after links.
+    pub path: PathBuf,
+    /// As in [`super::Image::provider_abi`].
+    pub provider_abi: Option<u32>,
+    /// As in [`super::Image::provider_folder`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_folder: Option<PathBuf>,
+    pub providers: Vec<Provider>,
+}
+
+/// The provider of this name that a libibverbs loads, if it loads those of this ABI.
+pub(crate) fn of_name<'p>(providers: &'p [Provider], abi: Option<u32>, name: &str) -> Option<&'p Provider> {
+    let fits = |provider: &&Provider| {
+        provider.name == name
+            && provider.path.is_some()
+            && !provider.named_by.is_empty()
+            && (abi.is_none() || abi == provider.abi)
+    };
+    providers.iter().find(fits)
+}
+
+/// The settings that libibverbs was built with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Built {
+    /// `VERBS_PROVIDER_DIR`.
+    pub folder: Option<PathBuf>,
+    /// The N of `VERBS_PROVIDER_SUFFIX`, `-rdmavN.so`.
+    pub abi: Option<u32>,
+    /// `IBV_CONFIG_DIR`, if it is not [`CONFIGURATION`]: a library of conda's has one of its own.
+    pub configuration: Option<PathBuf>,
+}
+
+/// The settings that the libibverbs behind `libibverbs.so.1` was built with.
+pub(crate) fn built(tree: &Tree, libraries: &[Library]) -> Built {
+    loaded(libraries, "libibverbs.so.1").map(|library| built_of(tree, &library.path)).unwrap_or_default()
+}
+
+/// The libibverbs in this file, and its providers.
+pub(crate) fn verbs(tree: &Tree, loader: &Loader, real: &Path, environment: &Environment) -> Verbs {
+    let built = built_of(tree, real);
+    let providers = read(tree, loader, &built, environment);
+    Verbs { path: real.to_owned(), provider_abi: built.abi, provider_folder: built.configuration, providers }
+}
+
+/// The settings that a libibverbs was built with. Its texts tell them:
+/// `/usr/lib/x86_64-linux-gnu/libibverbs/lib%s-rdmav34.so`.
+fn built_of(tree: &Tree, real: &Path) -> Built {
+    let mut built = Built::default();
+    if let Some(file) = tree.open(real)
+        && let Ok(elf) = Elf::open(&file)
+    {
+        scan(&file, &elf, TEXTS, b'%', |before, after| {
+            let abi = of_suffix(after.strip_prefix(b"%s")?)?;
+            built.abi = Some(abi);
+            let start = before.iter().rposition(|byte| *byte == 0).map_or(0, |nul| nul + 1);
+            let folder = std::str::from_utf8(before.get(start..)?).ok()?.strip_suffix("/lib")?;
+            built.folder = folder.starts_with('/').then(|| PathBuf::from(folder));
+            built.folder.is_some().then_some(())
+        });
+        built.configuration = scan(&file, &elf, TEXTS, b'.', |before, after| {
+            after.starts_with(b".d\0").then_some(())?;
+            let start = before.iter().rposition(|byte| *byte == 0).map_or(0, |nul| nul + 1);
+            let folder = std::str::from_utf8(before.get(start..)?).ok()?;
+            (folder.starts_with('/') && folder.ends_with("/libibverbs"))
+                .then(|| PathBuf::from(format!("{folder}.d")))
+        })
+        .filter(|folder| folder != Path::new(CONFIGURATION));
+    }
+    // If the texts do not tell, rdma-core's default holds.
+    built.folder = built.folder.or_else(|| Some(real.parent()?.join("libibverbs")));
+    built
+}
+
+/// The N of the `-rdmavN.so` that ends here.
+fn of_suffix(text: &[u8]) -> Option<u32> {
+    let text = &text[..text.iter().position(|byte| *byte == 0)?];
+    let number = std::str::from_utf8(text).ok()?.strip_prefix("-rdmav")?.strip_suffix(".so")?;
+    number.parse().ok()
+}
+
+/// The name and the N of a file: `mlx5` and 34 for `libmlx5-rdmav34.so`.
+fn of_file(name: &str) -> Option<(&str, u32)> {
+    let (name, number) = name.strip_prefix("lib")?.strip_suffix(".so")?.rsplit_once("-rdmav")?;
+    Some((name, number.parse().ok()?))
+}
+
+/// The providers that have files, in the order of their folders; then those that are only
+/// named.
+pub(crate) fn read(tree: &Tree, loader: &Loader, built: &Built, environment: &Environment) -> Vec<Provider> {
+    let mut providers: Vec<Provider> = Vec::new();
+    let own = built.folder.iter().flat_map(|folder| {
+        let names = tree.names(folder);
+        names.iter().map(|name| folder.join(name)).collect::<Vec<_>>()
+    });
+    let by_search = loader.all(|name| of_file(name).is_some()).into_iter().map(|reach| reach.path);
+    for path in own.chain(by_search) {
+        let Some((name, abi)) = path.file_name().and_then(|name| of_file(name.to_str()?)) else {
+            continue;
+        };
+        let known = |provider: &Provider| provider.name == name && provider.abi == Some(abi);
+        if providers.len() < MOST
+            && !providers.iter().any(known)
+            && let Some(real) = tree.real(&path)
+        {
+            providers.push(Provider {
+                name: name.to_owned(),
+                path: Some(real),
+                abi: Some(abi),
+                ..Provider::default()
+            });
+        }
+    }
+    for (name, by) in named(tree, built, environment) {
+        // All files of one name are noted, because the ABI decides between them.
+        let mut known = false;
+        for provider in providers.iter_mut().filter(|provider| provider.name == name) {
+            provider.named_by.push(by.clone());
+            known = true;
+        }
+        if !known && providers.len() < MOST {
+            providers.push(only_named(tree, built, name, by));
+        }
+    }
+    for provider in &mut providers {
+        let is_loaded = !provider.named_by.is_empty() && (built.abi.is_none() || built.abi == provider.abi);
+        if let Some(path) = provider.path.as_ref().filter(|_| is_loaded) {
+            // Of a path, the last part is `libNAME`.
+            let last = provider.name.rsplit('/').next().unwrap_or_default();
+            let name = if last == provider.name { last } else { last.strip_prefix("lib").unwrap_or(last) };
+            provider.kernel_abi = kernel_abi::stated(tree, path, name);
+        }
+    }
+    providers
+}
+
+/// A provider that is named, but has no file in the folders that are searched. The name may be
+/// a path.
+fn only_named(tree: &Tree, built: &Built, name: String, by: String) -> Provider {
+    let abi = built.abi.filter(|_| name.starts_with('/'));
+    let path = abi.and_then(|n| tree.real(Path::new(&format!("{name}-rdmav{n}.so"))));
+    Provider { name, abi: path.as_ref().and(abi), path, named_by: vec![by], ..Provider::default() }
+}
+
+/// The names of all providers that are named, each with the file or variable that names it.
+fn named(tree: &Tree, built: &Built, environment: &Environment) -> Vec<(String, String)> {
+    let mut named = Vec::new();
+    let configuration = built.configuration.as_deref().unwrap_or(Path::new(CONFIGURATION));
+    if let Some(folder) = tree.real(configuration) {
+        for file in tree.all_names(&folder).iter().take(MOST) {
+            // Like libibverbs, this takes only regular files.
+            let Some(text) = tree.text(&folder.join(file)) else { continue };
+            let drivers = text.lines().filter_map(|line| {
+                let mut words = line.split_whitespace();
+                let name = (words.next() == Some("driver")).then(|| words.next()).flatten();
+                name.filter(|name| name.len() <= LONGEST_NAME)
+            });
+            let room = MOST - named.len();
+            named.extend(
+                drivers
+                    .take(room)
+                    .map(|name| (name.to_owned(), format!("{}/{file}", configuration.display()))),
+            );
+        }
+    }
+    let variable = ["RDMAV_DRIVERS", "IBV_DRIVERS"]
+        .into_iter()
+        .find_map(|variable| environment.get(variable).map(|value| (variable, value)));
+    if let Some((variable, value)) = variable {
+        let names = value.split([':', ';']).filter(|name| !name.is_empty());
+        named.extend(names.take(MOST).map(|name| (name.to_owned(), variable.to_owned())));
+    }
+    named
+}

@@ -1,0 +1,178 @@
+//! The image's file tree. Links are followed below the reader's root, and each folder is listed
+//! once.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
+
+use crate::facts::reader::{self, Reader};
+
+/// The most links of a path that are followed, as many as the kernel follows
+/// (`include/linux/namei.h`, `MAXSYMLINKS`).
+const LINKS: usize = 40;
+
+/// The most entries of a folder that are looked at. A folder of `PYTHONPATH` may hold a data
+/// set.
+const ENTRIES: usize = 65_536;
+
+/// The most names of all folders that are kept. An image has some hundreds.
+const NAMES: usize = 4096;
+
+/// The most bytes of the list of a package's files. That of PyTorch has 1.3 million.
+const LIST: u64 = 4 * 1024 * 1024;
+
+pub struct Tree<'a> {
+    reader: &'a Reader,
+    /// Which names are kept.
+    matters: fn(&str) -> bool,
+    listed: RefCell<BTreeMap<PathBuf, Rc<Vec<String>>>>,
+    /// How many more names may be kept.
+    room: Cell<usize>,
+}
+
+impl<'a> Tree<'a> {
+    pub fn new(reader: &'a Reader, matters: fn(&str) -> bool) -> Tree<'a> {
+        Tree { reader, matters, listed: RefCell::default(), room: Cell::new(NAMES) }
+    }
+
+    /// The path without links, as in realpath(3); `None` if nothing is there, or the path is
+    /// not UTF-8. A link to `/x` leads to `/x` below the root, which the kernel would not do
+    /// for us.
+    pub fn real(&self, path: &Path) -> Option<PathBuf> {
+        let mut real = PathBuf::from("/");
+        let mut pending = Vec::new();
+        push_reversed(&mut pending, path);
+        let mut links = 0;
+        while let Some(part) = pending.pop() {
+            if part == ".." {
+                real.pop();
+                continue;
+            }
+            real.push(part);
+            match fs::read_link(self.reader.path(&real)) {
+                Ok(target) => {
+                    links += 1;
+                    if links > LINKS {
+                        return None;
+                    }
+                    real.pop();
+                    if target.is_absolute() {
+                        real = PathBuf::from("/");
+                    }
+                    push_reversed(&mut pending, &target);
+                }
+                // The entry exists, and is not a link.
+                Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
+                Err(_) => return None,
+            }
+        }
+        real.to_str().is_some().then_some(real)
+    }
+
+    /// The names in a folder that matter, in natural order; none if there is no folder.
+    pub fn names(&self, folder: &Path) -> Rc<Vec<String>> {
+        let Some(real) = self.real(folder) else { return Rc::default() };
+        if let Some(names) = self.listed.borrow().get(&real) {
+            return Rc::clone(names);
+        }
+        let mut names = Vec::new();
+        self.reader.each_name_if_listable(&real, ENTRIES, |name| {
+            if names.len() < self.room.get() && (self.matters)(name) {
+                names.push(name.to_owned());
+            }
+        });
+        self.room.set(self.room.get() - names.len());
+        reader::sort(&mut names);
+        let names = Rc::new(names);
+        self.listed.borrow_mut().insert(real, Rc::clone(&names));
+        names
+    }
+
+    /// All names in a folder, by its path without links.
+    pub fn all_names(&self, real: &Path) -> Vec<String> {
+        self.reader.names(real)
+    }
+
+    /// Opens a regular file by its path without links.
+    pub fn open(&self, real: &Path) -> Option<File> {
+        self.reader.regular(real)
+    }
+
+    /// The text of a file that only saves work; see [`Reader::text_if_readable`].
+    pub fn text(&self, path: &Path) -> Option<String> {
+        self.reader.text_if_readable(self.real(path)?)
+    }
+
+    /// As [`Tree::text`], of a file that may be as long as the list of a large package's files.
+    pub fn list(&self, path: &Path) -> Option<String> {
+        self.reader.long_text_if_readable(self.real(path)?, LIST)
+    }
+
+    pub fn is_there(&self, path: &Path) -> bool {
+        self.real(path).is_some()
+    }
+
+    /// Remembers a file that could not be made sense of.
+    pub fn remember(&self, real: &Path, error: &str) {
+        self.reader.remember(&self.reader.path(real), error);
+    }
+}
+
+/// Pushes the last component first, so that the first one is popped first.
+fn push_reversed(pending: &mut Vec<OsString>, path: &Path) {
+    pending.extend(path.components().rev().filter_map(|component| match component {
+        Component::Normal(_) | Component::ParentDir => Some(component.as_os_str().to_owned()),
+        _ => None,
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn no_more_names_are_kept_than_an_image_has() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["a", "b"] {
+            fs::create_dir(root.path().join(folder)).unwrap();
+            for number in 0..NAMES / 2 + 1 {
+                symlink("x", root.path().join(folder).join(format!("liba{number}"))).unwrap();
+            }
+        }
+        let reader = Reader::new(root.path());
+        let tree = Tree::new(&reader, |_| true);
+        let kept = ["/a", "/b", "/a"].map(|folder| tree.names(Path::new(folder)).len());
+        assert_eq!(kept, [NAMES / 2 + 1, NAMES / 2 - 1, NAMES / 2 + 1]);
+    }
+
+    #[test]
+    fn links_lead_below_the_root_and_not_in_circles() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        fs::create_dir_all(path("usr/lib/x86")).unwrap();
+        fs::write(path("usr/lib/x86/liba.so.1.2"), "").unwrap();
+        symlink("usr/lib", path("lib")).unwrap();
+        symlink("/lib/x86/liba.so.1.2", path("usr/lib/x86/liba.so.1")).unwrap();
+        symlink("../../../../../../usr/lib/x86/liba.so.1", path("usr/lib/x86/liba.so")).unwrap();
+        symlink("loop", path("loop")).unwrap();
+        symlink("/nowhere", path("broken")).unwrap();
+        let reader = Reader::new(root.path());
+        let tree = Tree::new(&reader, |name| name.starts_with("liba"));
+        let real = |path: &str| tree.real(Path::new(path)).map(|p| p.to_str().unwrap().to_owned());
+        for name in ["/lib/x86/liba.so", "/usr/lib/../lib/x86/./liba.so.1", "/lib/x86/liba.so.1.2"] {
+            assert_eq!(real(name).as_deref(), Some("/usr/lib/x86/liba.so.1.2"), "{name}");
+        }
+        for name in ["/loop", "/broken", "/missing", "/lib/x86/liba.so.1.2/below", "/loop/x"] {
+            assert_eq!(real(name), None, "{name}");
+        }
+        assert_eq!(*tree.names(Path::new("/lib/x86")), ["liba.so", "liba.so.1", "liba.so.1.2"]);
+        assert_eq!(*tree.names(Path::new("/usr/lib")), [""; 0]);
+        // The folder is listed once, so a file that comes later is not seen.
+        fs::write(path("usr/lib/x86/liba.so.9"), "").unwrap();
+        assert_eq!(tree.names(Path::new("/usr/lib/x86")).len(), 3);
+    }
+}

@@ -1,0 +1,90 @@
+//! Which variables switch off a feature of another library as soon as they are set. A fill must not: the
+//! variable is then left to that feature, and the report says so.
+//!
+//! | variable | what it switches off | if that is in use |
+//! |---|---|---|
+//! | `UCX_NET_DEVICES`, `NVSHMEM_HCA_LIST` | vLLM's mapping: a worker puts the HCA of its GPU before what is there (`set_worker_gpu_nic_mapping` in `vllm/v1/executor/vllm_net_devices.py`) | rdma-init can fill in the mapping; a mapping of the user's is heeded as a setting of his |
+//! | `UCX_NET_DEVICES` | `--disaggregation-ib-device` of SGLang, which its connector for NIXL does not apply once the variable is set | the image has SGLang and NIXL |
+//! | `MC_TE_FILTERS` | the same option with Mooncake: only HCAs that are in both lists are left, and Mooncake's TENT takes the variable alone (`mooncake-transfer-engine/src/topology.cpp`, `tent/src/common/config.cpp`) | the image has SGLang |
+//!
+//! Whether SGLang is started with the option is not looked at: what starts it is mostly a script, or another
+//! program. Without the option, the library does what it would do without rdma-init.
+//!
+//! `UCX_IB_GID_INDEX` and `UCX_IB_ROCE_SUBNETS` exclude each other, too; [`super::ucx`] fills in one of them
+//! at most.
+
+use super::{Fill, FillReason, Library, LibraryContext, vllm};
+
+/// The feature that a variable is left to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeftTo {
+    /// Each worker of vLLM sets it to the HCA of its own GPU.
+    Workers,
+    /// An option of a program, which the program ignores once the variable is set.
+    Option { program: &'static str, option: &'static str },
+}
+
+struct Exclusion {
+    variable: &'static str,
+    left_to: LeftTo,
+    /// Whether the feature is in use, or may be.
+    may_be_used: fn(&LibraryContext) -> bool,
+}
+
+const OF_SGLANG: LeftTo = LeftTo::Option { program: "SGLang", option: "--disaggregation-ib-device" };
+
+const ALL: &[Exclusion] = &[
+    Exclusion {
+        variable: "UCX_NET_DEVICES",
+        left_to: LeftTo::Workers,
+        may_be_used: |subject| maps(subject, "UCX_NET_DEVICES"),
+    },
+    Exclusion {
+        variable: "NVSHMEM_HCA_LIST",
+        left_to: LeftTo::Workers,
+        may_be_used: |subject| maps(subject, "NVSHMEM_HCA_LIST"),
+    },
+    Exclusion {
+        variable: "UCX_NET_DEVICES",
+        left_to: OF_SGLANG,
+        may_be_used: |subject| has(subject, "sglang") && has(subject, "nixl"),
+    },
+    Exclusion {
+        variable: "MC_TE_FILTERS",
+        left_to: OF_SGLANG,
+        may_be_used: |subject| has(subject, "sglang"),
+    },
+];
+
+/// The feature that a fill of this variable would switch off.
+pub(crate) fn left_to(subject: &LibraryContext, variable: &str) -> Option<LeftTo> {
+    let is_it = |exclusion: &&Exclusion| exclusion.variable == variable && (exclusion.may_be_used)(subject);
+    ALL.iter().find(is_it).map(|exclusion| exclusion.left_to)
+}
+
+/// The fill, or that its variable is left unset.
+pub(crate) fn settled(subject: &LibraryContext, fill: Fill) -> Fill {
+    match left_to(subject, fill.variable) {
+        Some(left_to) => Fill { value: None, why: FillReason::LeftTo(left_to), ..fill },
+        None => fill,
+    }
+}
+
+/// Whether rdma-init fills in a mapping of vLLM's by which each worker sets this variable.
+fn maps(subject: &LibraryContext, variable: &str) -> bool {
+    let library: &Library = &vllm::LIBRARY;
+    (subject.is_allowed)(library)
+        && (library.fills)(subject).iter().any(|fill| {
+            let selection = fill.value.as_deref().filter(|_| fill.variable == vllm::SELECTION);
+            selection.is_some_and(|selection| vllm::is_set_by_worker(selection, variable))
+        })
+}
+
+/// Whether the image has a package of this name, or one for a release of CUDA (`nixl-cu12`).
+fn has(subject: &LibraryContext, name: &str) -> bool {
+    let is_it = |package: &str| {
+        package.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("-cu"))
+    };
+    let packages = subject.facts.image.iter().flat_map(|image| &image.packages);
+    packages.into_iter().any(|package| is_it(&package.name))
+}

@@ -1,0 +1,175 @@
+//! What leads the search of a library that searches for a GID as NCCL does (NVSHMEM, UCCL's EP) to the right
+//! slots: a family and a range of addresses, in NCCL's grammar. Unlike an index, both stay right when the
+//! addresses move to other slots of the table.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::LibraryContext;
+use super::nccl::gid::{FAMILY, Family, RANGE, Search};
+use super::nccl::version::Version;
+use crate::fabric::gid::{RailGids, common_network, of_one_family, own_network, rails};
+
+/// A family and a range, each if it is needed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Lead {
+    /// As `NCCL_IB_ADDR_FAMILY` has it.
+    family: Option<String>,
+    /// As `NCCL_IB_ADDR_RANGE` has it.
+    range: Option<String>,
+    /// Whether they let pass addresses of this container alone, so that it does not matter in which slots
+    /// these are.
+    lasts: bool,
+}
+
+/// The values that lead a search to the right slots, or else fix one: a family and a range that last, the
+/// index, or a family and a range that do not. The index comes first if the library is not known to
+/// search.
+pub(super) fn by_lead_or(
+    subject: &LibraryContext,
+    searches: bool,
+    searches_as: Version,
+    takes: impl Fn(u32) -> bool,
+    [family, range]: [&'static str; 2],
+    index: impl FnOnce() -> Option<(&'static str, String)>,
+) -> Vec<(&'static str, String)> {
+    let lead = lead(subject, searches_as, takes);
+    if !lead.as_ref().is_some_and(|lead| lead.lasts && searches)
+        && let Some(index) = index()
+    {
+        return vec![index];
+    }
+    let values = lead.map(|lead| [(family, lead.family), (range, lead.range)]);
+    values.into_iter().flatten().filter_map(|(variable, value)| Some((variable, value?))).collect()
+}
+
+/// What leads the search of this release of NCCL's to a right slot on each used RoCE port of these numbers
+/// that has one: what lasts before what does not, and NCCL's own variables, then the networks of the
+/// interfaces, then the addresses. `None` if nothing does, and if nothing needs to.
+fn lead(subject: &LibraryContext, searches_as: Version, takes: impl Fn(u32) -> bool) -> Option<Lead> {
+    let all = rails(subject.facts, subject.rails.ports);
+    let with_slots = all.into_iter().filter(|rail| takes(rail.port.number) && !rail.slots.is_empty());
+    let rails = of_one_family(&with_slots.collect::<Vec<RailGids>>());
+    let addresses: Vec<IpAddr> =
+        rails.iter().filter_map(|rail| Some(rail.slots.first()?.address())).collect();
+    let is_ipv6 = addresses.first()?.is_ipv6();
+    let family = is_ipv6.then(|| "AF_INET6".to_owned());
+    let networks: Option<Vec<IpNet>> =
+        addresses.iter().map(|address| own_network(subject.facts, *address)).collect();
+    let of_nccl = subject.value(RANGE).filter(|_| subject.value(FAMILY) == family.as_deref());
+    let common = |nets: &[IpNet]| common_network(nets).map(|net| net.to_string());
+    let of_networks = networks.and_then(|networks| common(&networks));
+    let of_addresses = common(&addresses.iter().copied().map(IpNet::from).collect::<Vec<IpNet>>());
+    let ranges = [of_nccl.map(str::to_owned), None, of_networks, of_addresses];
+    let leads: Vec<Lead> = ranges
+        .into_iter()
+        .filter_map(|range| judged(subject, &rails, searches_as, family.clone(), range))
+        .collect();
+    leads.iter().find(|lead| lead.lasts).or(leads.first()).cloned()
+}
+
+/// A family and a range with which the search ends on a right slot of each rail.
+fn judged(
+    subject: &LibraryContext,
+    rails: &[RailGids],
+    searches_as: Version,
+    family: Option<String>,
+    range: Option<String>,
+) -> Option<Lead> {
+    if family.is_none() && range.is_none() {
+        return None;
+    }
+    let net = range.as_deref().map(str::parse::<IpNet>).transpose().ok()?;
+    let of = if family.is_some() { Family::Inet6 } else { Family::Inet };
+    let search = Search { family: of, range: net.map(Into::into), ..Search::default() };
+    let is_right =
+        |rail: &RailGids| search.run(&rail.port.gids, searches_as).is_ok_and(|slot| rail.has(slot));
+    let is_own = |address| subject.facts.net.own_addresses().any(|own| own == address);
+    let passes = |address: IpAddr| {
+        address.is_ipv6() == (of == Family::Inet6) && net.is_none_or(|net| net.contains(&address))
+    };
+    let is_kept_out = |rail: &RailGids| {
+        let mut others = rail.port.gids.slots.iter().filter(|gid| !gid.is_link_local());
+        others.all(|gid| !passes(gid.address()) || is_own(gid.address()))
+    };
+    let lasts = rails.iter().all(is_kept_out);
+    rails.iter().all(is_right).then_some(Lead { family, range, lasts })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::{Candidate, Rails, Verdict};
+    use crate::facts::Facts;
+    use crate::facts::gid::{Gid, GidTable, GidType};
+    use crate::facts::net::Interface;
+    use crate::facts::rdma::{Hca, LinkLayer, Port};
+
+    const SEARCHES_AS: Version = Version::new(2, 27, 7);
+
+    fn gid(index: u32, address: &str) -> Gid {
+        let gid = match address.parse().unwrap() {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        Gid { index, gid, kind: GidType::RoceV2, netdev: None }
+    }
+
+    /// What leads to the addresses of these interfaces, where each port has these slots.
+    fn found(own: &[&str], ports: &[&[(u32, &str)]]) -> Option<Lead> {
+        let interface = Interface {
+            addresses: own.iter().map(|net| net.parse().unwrap()).collect(),
+            ..Interface::default()
+        };
+        let mut facts = Facts::default();
+        facts.net.interfaces = vec![interface];
+        let port = |slots: &&[(u32, &str)]| {
+            let slots = slots.iter().map(|(index, address)| gid(*index, address)).collect();
+            let gids = GidTable { slots, size: 16, scanned: 16 };
+            Port { number: 1, link_layer: LinkLayer::Ethernet, gids, ..Port::default() }
+        };
+        let (hca, table): (Hca, Vec<Port>) = (Hca::default(), ports.iter().map(port).collect());
+        let candidates: Vec<Candidate> =
+            table.iter().map(|port| Candidate { hca: &hca, port, verdict: Verdict::Used }).collect();
+        let rails = Rails { ports: &candidates, gid_index: None, interface: None };
+        let subject = LibraryContext {
+            facts: &facts,
+            rails: &rails,
+            values: &|_| None,
+            is_kept: &|_| false,
+            is_in_conf: &|_| false,
+            is_filled: &|_| false,
+            is_allowed: &|_| true,
+        };
+        lead(&subject, SEARCHES_AS, |_| true)
+    }
+
+    fn ranged(range: &str, lasts: bool) -> Option<Lead> {
+        Some(Lead { family: None, range: Some(range.to_owned()), lasts })
+    }
+
+    #[test]
+    fn the_networks_of_the_interfaces_lead_before_the_addresses() {
+        let own = ["172.16.1.9/24", "172.16.2.9/24"];
+        let ports: [&[_]; 2] =
+            [&[(3, "192.168.1.9"), (5, "172.16.1.9")], &[(3, "192.168.1.9"), (7, "172.16.2.9")]];
+        assert_eq!(found(&own, &ports), ranged("172.16.0.0/22", true));
+        // The host's address is of the pod's network.
+        let ports: [&[_]; 2] =
+            [&[(3, "172.16.1.1"), (5, "172.16.1.9")], &[(3, "172.16.3.77"), (7, "172.16.2.9")]];
+        assert_eq!(found(&own, &ports), None);
+        let one: [&[_]; 1] = [&[(3, "172.16.1.1"), (5, "172.16.1.9")]];
+        assert_eq!(found(&own, &one), ranged("172.16.1.9/32", true));
+    }
+
+    #[test]
+    fn ipv6_is_a_family_and_where_that_does_not_last_a_range() {
+        let own = ["fd00:1::9/64"];
+        let family = |range: Option<&str>, lasts| {
+            Some(Lead { family: Some("AF_INET6".to_owned()), range: range.map(str::to_owned), lasts })
+        };
+        assert_eq!(found(&own, &[&[(0, "fe80::9"), (1, "fd00:1::9")]]), family(None, true));
+        assert_eq!(found(&own, &[&[(1, "fd00:2::1"), (3, "fd00:1::9")]]), family(Some("fd00:1::/64"), true));
+    }
+}

@@ -1,0 +1,59 @@
+//! The address from which the kernel would send to another host.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::facts::Facts;
+use crate::facts::route::Route;
+
+/// Where programs ask the kernel for the way to.
+pub(crate) const TARGET: IpAddr = IpAddr::V4(Ipv4Addr::new(8, 8, 8, 8));
+const TARGET_OF_IPV6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0x4860, 0x4860, 0, 0, 0, 0, 0x8888));
+
+/// What a program would take without its variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Takes {
+    /// The address of this interface, by the route.
+    ByRoute { address: IpAddr, interface: String },
+    /// The value of this variable, which is the loopback, or no address of this container.
+    Variable { variable: &'static str, address: IpAddr },
+    /// The address of the host's name.
+    OfName(IpAddr),
+    /// Nothing that another node could use: no route leads anywhere.
+    Nothing,
+}
+
+/// The address from which the kernel would send to one of the targets.
+pub(crate) fn by_route(facts: &Facts) -> Option<Takes> {
+    [TARGET, TARGET_OF_IPV6].into_iter().find_map(|target| source(facts, target))
+}
+
+/// The address from which the kernel would send to this host.
+pub(crate) fn toward(facts: &Facts, target: IpAddr) -> Option<IpAddr> {
+    match source(facts, target)? {
+        Takes::ByRoute { address, .. } => Some(address),
+        _ => None,
+    }
+}
+
+/// The best route of the tables that count for every packet, and the address of its interface that is in
+/// one network with the gateway, else the first one (`inet_select_addr` in `net/ipv4/devinet.c`).
+fn source(facts: &Facts, target: IpAddr) -> Option<Takes> {
+    let leads = |route: &&Route| route.is_for_all() && route.destination.contains(&target);
+    let best = |route: &&Route| (route.destination.prefix_len(), std::cmp::Reverse(route.metric));
+    // Of equal ones the first counts.
+    let route = facts.net.routes.iter().rev().filter(leads).max_by_key(best)?;
+    let interface = facts.net.interface(&route.interface)?;
+    let is_of_family =
+        |net: &&ipnet::IpNet| net.addr().is_ipv4() == target.is_ipv4() && is_global(&net.addr());
+    let mut own = interface.addresses.iter().filter(is_of_family);
+    let beside_gateway = own.clone().find(|net| route.gateway.is_some_and(|gateway| net.contains(&gateway)));
+    let address = beside_gateway.or_else(|| own.next())?.addr();
+    Some(Takes::ByRoute { address, interface: interface.name.clone() })
+}
+
+pub(super) fn is_global(address: &IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => !address.is_link_local() && !address.is_loopback(),
+        IpAddr::V6(address) => !address.is_unicast_link_local() && !address.is_loopback(),
+    }
+}

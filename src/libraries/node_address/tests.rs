@@ -1,0 +1,138 @@
+use super::route::{Takes, by_route};
+use super::*;
+use crate::fabric::Rails;
+use crate::facts::Facts;
+use crate::facts::names::Names;
+use crate::facts::route::Route;
+
+const VLLM: AddressingProgram = AddressingProgram {
+    library: "vLLM",
+    variable: "VLLM_HOST_IP",
+    also: None,
+    of_interface: None,
+    asks_for_name: false,
+};
+const SGLANG: AddressingProgram = AddressingProgram {
+    library: "SGLang",
+    variable: "SGLANG_HOST_IP",
+    also: Some("HOST_IP"),
+    of_interface: Some("SGLANG_LOCAL_IP_NIC"),
+    asks_for_name: true,
+};
+
+fn facts(routes: &[(&str, &str, Option<&str>, u32)]) -> Facts {
+    let interface = |name: &str, addresses: &[&str]| Interface {
+        name: name.to_owned(),
+        flags: vec!["UP".to_owned(), "RUNNING".to_owned()],
+        addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+        ..Interface::default()
+    };
+    let mut facts = Facts::default();
+    facts.net.interfaces = vec![
+        interface("lo", &["127.0.0.1/8", "::1/128"]),
+        interface("eth0", &["10.9.0.5/24", "10.0.0.5/24", "fd00::5/64"]),
+        interface("wlan0", &["192.168.1.5/24", "fe80::5/64"]),
+    ];
+    facts.net.routes = routes
+        .iter()
+        .map(|(interface, destination, gateway, metric)| Route {
+            interface: (*interface).to_owned(),
+            destination: destination.parse().unwrap(),
+            source: None,
+            gateway: gateway.map(|gateway| gateway.parse().unwrap()),
+            metric: *metric,
+            table: crate::facts::route::MAIN,
+        })
+        .collect();
+    facts
+}
+
+fn taken(routes: &[(&str, &str, Option<&str>, u32)]) -> String {
+    match by_route(&facts(routes)) {
+        Some(Takes::ByRoute { address, interface }) => format!("{address} on {interface}"),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_best_route_leads_to_the_address_beside_its_gateway() {
+    let eth0 = ("eth0", "0.0.0.0/0", Some("10.0.0.1"), 100);
+    assert_eq!(taken(&[eth0]), "10.0.0.5 on eth0");
+    assert_eq!(taken(&[("eth0", "0.0.0.0/0", None, 0)]), "10.9.0.5 on eth0");
+    let wlan0 = ("wlan0", "0.0.0.0/0", Some("192.168.1.1"), 600);
+    assert_eq!(taken(&[wlan0, eth0]), "10.0.0.5 on eth0", "the lower metric wins");
+    assert_eq!(taken(&[("wlan0", "8.0.0.0/8", None, 600), eth0]), "192.168.1.5 on wlan0");
+    let equal = ("wlan0", "0.0.0.0/0", Some("192.168.1.1"), 100);
+    assert_eq!(taken(&[equal, eth0]), "192.168.1.5 on wlan0", "the first of two");
+    assert_eq!(taken(&[("eth0", "::/0", Some("fd00::1"), 0)]), "fd00::5 on eth0");
+    assert_eq!(taken(&[("wlan0", "::/0", Some("fe80::1"), 0)]), "None", "it has no such address");
+    assert_eq!(taken(&[("eth0", "10.0.0.0/24", None, 0)]), "None");
+}
+
+/// What is filled in, and what is said, with the job's interface eth0.
+fn asked(program: &AddressingProgram, facts: &Facts, set: &[(&str, &str)]) -> (Option<String>, Option<What>) {
+    let rails = Rails { ports: &[], gid_index: None, interface: Some("eth0") };
+    let value = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    let subject = LibraryContext {
+        facts,
+        rails: &rails,
+        values: &value,
+        is_kept: &|_| false,
+        is_in_conf: &|_| false,
+        is_allowed: &|_| true,
+        is_filled: &|_| false,
+    };
+    let remark = program.remarks(&subject).pop().map(|remark| remark.what);
+    (program.fill(&subject).and_then(|fill| fill.value), remark)
+}
+
+#[test]
+fn an_address_is_filled_in_where_the_program_would_take_another_one() {
+    let own = facts(&[("eth0", "0.0.0.0/0", Some("10.0.0.1"), 0)]);
+    let wlan = facts(&[("wlan0", "0.0.0.0/0", Some("192.168.1.1"), 0)]);
+    let mut isolated = facts(&[]);
+    let address = Some("10.9.0.5".to_owned());
+    for program in [&VLLM, &SGLANG] {
+        assert_eq!(asked(program, &own, &[]), (None, None), "it is right by itself");
+        assert_eq!(asked(program, &wlan, &[]).0, address);
+        let variable = program.variable;
+        assert_eq!(asked(program, &wlan, &[(variable, "10.9.0.5")]), (None, None));
+        assert_eq!(asked(program, &own, &[(variable, "")]).0, None, "an empty value stands");
+        for (value, what) in [
+            ("127.0.0.1", Some(What::Value(Wrong::Loopback))),
+            ("0.0.0.0", Some(What::Value(Wrong::Loopback))),
+            ("10.9.9.9", Some(What::Value(Wrong::Foreign))),
+            (
+                "192.168.1.5",
+                Some(What::Value(Wrong::Elsewhere {
+                    interface: "wlan0".to_owned(),
+                    meets: "eth0".to_owned(),
+                })),
+            ),
+            ("node-0", None),
+        ] {
+            assert_eq!(asked(program, &own, &[(variable, value)]), (None, what), "{value}");
+        }
+    }
+    assert_eq!(asked(&VLLM, &isolated, &[]).0, address);
+    assert_eq!(asked(&SGLANG, &isolated, &[]).0, None, "DNS may know the host's name");
+    let mut name = |address: &str| {
+        let host_addresses = vec![address.parse().unwrap()];
+        isolated.names = Some(Names { host: "node".to_owned(), host_addresses, ..Names::default() });
+        asked(&SGLANG, &isolated, &[]).0
+    };
+    assert_eq!(name("127.0.1.1"), address);
+    assert_eq!(name("10.0.0.5"), None);
+    assert_eq!(name("192.168.1.5"), address);
+    // HOST_IP is SGLang's alone, and often the address of the machine around the container.
+    assert_eq!(asked(&SGLANG, &own, &[("HOST_IP", "10.200.0.1")]), (address.clone(), None));
+    assert_eq!(asked(&SGLANG, &wlan, &[("HOST_IP", "10.0.0.5")]), (None, None));
+    assert_eq!(asked(&VLLM, &own, &[("HOST_IP", "10.200.0.1")]), (None, None));
+    let lost = Some(What::NoInterface("eth7".to_owned()));
+    assert_eq!(asked(&SGLANG, &wlan, &[("SGLANG_LOCAL_IP_NIC", "eth7")]), (None, lost));
+    assert_eq!(asked(&SGLANG, &wlan, &[("SGLANG_LOCAL_IP_NIC", "eth0")]), (None, None));
+    let mut alone = wlan.clone();
+    alone.platform.nodes = Some(crate::facts::launchers::Nodes { count: 1, this: 0 });
+    assert_eq!(asked(&VLLM, &alone, &[]), (None, None));
+    assert_eq!(asked(&VLLM, &alone, &[("VLLM_HOST_IP", "127.0.0.1")]), (None, None));
+}

@@ -1,0 +1,30 @@
+//! SGLang. Its processes find those of other nodes at the address that [`node_address`] tells of.
+
+use super::node_address::{self, AddressingProgram};
+use super::{Library, LibraryContext, LibraryRemark as OfLibrary};
+
+const ADDRESS: AddressingProgram = AddressingProgram {
+    library: "SGLang",
+    variable: "SGLANG_HOST_IP",
+    also: Some("HOST_IP"),
+    of_interface: Some("SGLANG_LOCAL_IP_NIC"),
+    asks_for_name: true,
+};
+
+pub(super) const LIBRARY: Library = Library {
+    name: "sglang",
+    title: ADDRESS.library,
+    filled: &[ADDRESS.variable],
+    gid: &[],
+    read: &[ADDRESS.variable, "HOST_IP", "SGLANG_LOCAL_IP_NIC"],
+    is_here,
+    fills: |subject| ADDRESS.fill(subject).into_iter().collect(),
+    remarks: |subject| ADDRESS.remarks(subject).into_iter().map(OfLibrary::NodeAddress).collect(),
+    will: |_| None,
+};
+
+fn is_here(subject: &LibraryContext) -> bool {
+    // HOST_IP is a variable of others, too.
+    node_address::has(subject, "sglang")
+        || [ADDRESS.variable, "SGLANG_LOCAL_IP_NIC"].iter().any(|name| subject.value(name).is_some())
+}

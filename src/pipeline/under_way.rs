@@ -1,0 +1,57 @@
+//! What a start leaves for processes that enter meanwhile, from its first proof until its state can be
+//! found.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use crate::config::Config;
+use crate::state::{StateDir, phase};
+
+/// The start that this process prepares. What it has left is removed when this value is dropped.
+#[derive(Debug)]
+pub struct UnderWay {
+    place: StateDir,
+    longest: Duration,
+    /// The process that prepares. A child, such as the one that takes part at node 0, leaves nothing.
+    process: u32,
+    /// When the start has left something; `None` if it has left nothing.
+    last: Cell<Option<Instant>>,
+}
+
+/// A line of the terminal is written anew more often than a process asks.
+const BETWEEN_PHASES: Duration = Duration::from_secs(1);
+
+impl UnderWay {
+    /// Leaves nothing yet. A start without a proof leaves nothing at all: it is done in a moment, its process
+    /// shows that it is under way, and a state folder that hangs must not keep it from deciding.
+    pub(super) fn of(config: &Config) -> UnderWay {
+        UnderWay {
+            place: config.state_dir.clone(),
+            longest: config.longest_preparation(),
+            process: std::process::id(),
+            last: Cell::new(None),
+        }
+    }
+
+    pub(super) fn is_now(&self, text: &str) {
+        if self.process == std::process::id() {
+            self.last.set(Some(Instant::now()));
+            phase::leave(&self.place, text, self.longest);
+        }
+    }
+
+    /// As [`UnderWay::is_now`], if that was not said a moment ago.
+    pub(super) fn is_by_now(&self, text: impl Fn() -> String) {
+        if self.last.get().is_none_or(|last| last.elapsed() >= BETWEEN_PHASES) {
+            self.is_now(&text());
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if self.last.get().is_some() && self.process == std::process::id() {
+            phase::remove(&self.place);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Whether NCCL is to ask our env plugin. With it, each process takes its own node's values at the
+//! moment of use; the environment and the conf file serve all the same.
+
+use super::{EnvPluginOption, Options, Setting, SettingOutcome, User};
+use crate::facts::Facts;
+use crate::finding::Source;
+use crate::libraries::nccl::env_plugin::{self, VARIABLE};
+use crate::libraries::nccl::installed;
+use crate::libraries::nccl::version::{READS_ENV_PLUGIN, Version};
+
+/// The decision about the env plugin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EnvPlugin {
+    Used,
+    NotUsed(NotUsedReason),
+}
+
+/// Why NCCL does not ask it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotUsedReason {
+    /// The key `nccl-env-plugin` is `off`.
+    Off,
+    /// The job's library is RCCL.
+    Rccl,
+    /// rdma-init fills in no variable of NCCL's, so there is no decision to answer with.
+    NothingFilled,
+    /// No NCCL was found, or the release of one does not show.
+    UnknownRelease,
+    /// A process may load this release, which asks no plugin.
+    Release(Version),
+    /// The user sets the variable that names the plugin, or keeps it.
+    OfUser,
+    /// NCCL loads this file by itself.
+    Foreign(String),
+    /// Others than root, or than this user, may be able to write to the folder of the state. Only a live
+    /// container shows that.
+    Folder,
+}
+
+/// What a process of this container gets for a variable of NCCL's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForProcess {
+    pub env_plugin: EnvPlugin,
+    /// What PID 1's command gets.
+    pub value: Option<String>,
+    pub is_of_user: bool,
+    /// Whether the variable has a list of devices.
+    pub names_devices: bool,
+    /// The entries that the list gets for ports that are ACTIVE by then.
+    pub late: Vec<String>,
+}
+
+pub(crate) fn decide(facts: &Facts, user: &User, options: &Options, settings: &[Setting]) -> EnvPlugin {
+    why_not(facts, user, options, settings).map_or(EnvPlugin::Used, EnvPlugin::NotUsed)
+}
+
+fn why_not(facts: &Facts, user: &User, options: &Options, settings: &[Setting]) -> Option<NotUsedReason> {
+    if options.nccl_env_plugin == EnvPluginOption::Off {
+        return Some(NotUsedReason::Off);
+    }
+    if installed::is_rccl(facts) {
+        return Some(NotUsedReason::Rccl);
+    }
+    if !settings.iter().any(is_answer) {
+        return Some(NotUsedReason::NothingFilled);
+    }
+    // What the environment says of a release (`NCCL_VERSION`) is not enough.
+    let releases = installed::image(facts).and_then(|_| installed::releases(facts).ok()).unwrap_or_default();
+    let Some(oldest) = releases.iter().min() else { return Some(NotUsedReason::UnknownRelease) };
+    if *oldest < READS_ENV_PLUGIN {
+        return Some(NotUsedReason::Release(*oldest));
+    }
+    if user.get(VARIABLE).is_some() || options.keep.contains(VARIABLE) {
+        return Some(NotUsedReason::OfUser);
+    }
+    // Of a container without RDMA, nothing is predicted.
+    let loaded = |version: &Version| env_plugin::loaded(facts, |_| None, *version);
+    releases.iter().find_map(loaded).map(NotUsedReason::Foreign)
+}
+
+/// Whether the plugin can answer with a setting. What the configuration sets is the user's.
+pub(crate) fn is_answer(setting: &Setting) -> bool {
+    setting.outcome == SettingOutcome::Filled
+        && setting.source != Source::Configuration
+        && setting.variable.starts_with("NCCL_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::settings::{Settings, UserSetting};
+    use crate::image::Image;
+    use crate::image::library::Library;
+    use crate::plan::rule::Rule;
+
+    fn facts(versions: &[Option<&str>]) -> Facts {
+        let library = |version: &Option<&str>| Library {
+            path: format!("/usr/lib/{version:?}/libnccl.so.2").into(),
+            loads_as: vec!["libnccl.so.2".to_owned()],
+            version: version.map(str::to_owned),
+            ..Library::default()
+        };
+        let image = Image { nccl: versions.iter().map(library).collect(), ..Image::default() };
+        Facts { image: Some(image), ..Facts::default() }
+    }
+
+    fn filled(variable: &str, source: Source) -> Setting {
+        Setting::filled(variable.to_owned(), "=mlx5_1".to_owned(), source, Rule::Published)
+    }
+
+    fn decided(facts: &Facts, options: &Options) -> EnvPlugin {
+        decide(facts, &User::new(facts, options), options, &[filled("NCCL_IB_HCA", Source::Facts)])
+    }
+
+    #[test]
+    fn it_is_used_where_every_release_asks_and_no_other_is_named() {
+        let auto = Options::default();
+        let with = |versions: &[Option<&str>]| decided(&facts(versions), &auto);
+        assert_eq!(with(&[Some("2.28.7")]), EnvPlugin::Used);
+        assert_eq!(with(&[Some("2.30.7"), Some("2.28.9")]), EnvPlugin::Used);
+        let old = Version::new(2, 27, 7);
+        assert_eq!(with(&[Some("2.30.7"), Some("2.27.7")]), EnvPlugin::NotUsed(NotUsedReason::Release(old)));
+        for unknown in [&[][..], &[None], &[Some("2.30.7"), None]] {
+            assert_eq!(with(unknown), EnvPlugin::NotUsed(NotUsedReason::UnknownRelease), "{unknown:?}");
+        }
+        let new = facts(&[Some("2.30.7")]);
+        let off = Options { nccl_env_plugin: EnvPluginOption::Off, ..Options::default() };
+        assert_eq!(decided(&new, &off), EnvPlugin::NotUsed(NotUsedReason::Off));
+        for settings in [
+            vec![],
+            vec![filled("UCX_NET_DEVICES", Source::Facts)],
+            vec![filled("NCCL_IB_HCA", Source::Configuration)],
+        ] {
+            let decided = decide(&new, &User::new(&new, &auto), &auto, &settings);
+            assert_eq!(decided, EnvPlugin::NotUsed(NotUsedReason::NothingFilled), "{settings:?}");
+        }
+        let mut unsearched = Facts::default();
+        unsearched.platform.nccl_version = Some("2.30.7".to_owned());
+        assert_eq!(decided(&unsearched, &auto), EnvPlugin::NotUsed(NotUsedReason::UnknownRelease));
+        for value in ["", "none", "/opt/mine.so"] {
+            let setting = UserSetting::new(VARIABLE, value, Source::Environment);
+            let facts = Facts { settings: Settings(vec![setting]), ..new.clone() };
+            assert_eq!(decided(&facts, &auto), EnvPlugin::NotUsed(NotUsedReason::OfUser), "{value:?}");
+        }
+        let keep = Options { keep: [VARIABLE.to_owned()].into(), ..auto.clone() };
+        assert_eq!(decided(&new, &keep), EnvPlugin::NotUsed(NotUsedReason::OfUser));
+        let path = "/opt/site/lib/libnccl-env.so";
+        let mut with_foreign = new.clone();
+        with_foreign.image.as_mut().unwrap().env_plugins.push(Library {
+            path: path.into(),
+            loads_as: vec!["libnccl-env.so".to_owned()],
+            ..Library::default()
+        });
+        assert_eq!(
+            decided(&with_foreign, &auto),
+            EnvPlugin::NotUsed(NotUsedReason::Foreign(path.to_owned()))
+        );
+    }
+}

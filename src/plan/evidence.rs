@@ -1,0 +1,316 @@
+//! Whether the conditions of a profile hold on a host, one by one.
+
+use std::fmt;
+
+use super::rule::Sign;
+use crate::fabric::{Candidate, candidates, dominant_link_layer};
+use crate::facts::Facts;
+use crate::facts::rdma::Hca;
+use crate::profiles::{Condition, HcaEvidence, Profiles, Text, fits};
+
+/// One thing that a condition asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Asked<'a> {
+    Hca(&'a HcaEvidence),
+    HcaName(&'a str),
+    NoHca,
+    LinkLayer(&'a str),
+    Interface(&'a str),
+    InterfaceUp(&'a str),
+    InterfaceDriver(&'a str),
+    DmiVendor(&'a str),
+    DmiProduct(&'a str),
+    DmiAssetTag(&'a str),
+    GpuModel(&'a str),
+    GpuVendor(&'a str),
+    Variable(&'a str),
+    MasterAddr(&'a str),
+    File(&'a str),
+    /// This condition must not hold.
+    Not(&'a Condition),
+}
+
+/// Whether it is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Held {
+    No,
+    By(Sign),
+    /// What must not be there is not there, which is no sign of anything.
+    ByAbsence,
+}
+
+/// What a condition asks for, in the order in which a profile's file has it.
+pub(crate) fn asked(condition: &Condition) -> impl Iterator<Item = Asked<'_>> {
+    let Condition {
+        hca,
+        hca_name,
+        no_hca,
+        link_layer,
+        interface,
+        interface_up,
+        interface_driver,
+        dmi_vendor,
+        dmi_product,
+        dmi_asset_tag,
+        gpu_model,
+        gpu_vendor,
+        environment,
+        master_addr,
+        file,
+        not,
+    } = condition;
+    let all = [
+        hca.as_ref().map(Asked::Hca),
+        hca_name.as_deref().map(Asked::HcaName),
+        no_hca.then_some(Asked::NoHca),
+        link_layer.as_deref().map(Asked::LinkLayer),
+        interface.as_deref().map(Asked::Interface),
+        interface_up.as_deref().map(Asked::InterfaceUp),
+        interface_driver.as_deref().map(Asked::InterfaceDriver),
+        dmi_vendor.as_deref().map(Asked::DmiVendor),
+        dmi_product.as_deref().map(Asked::DmiProduct),
+        dmi_asset_tag.as_deref().map(Asked::DmiAssetTag),
+        gpu_model.as_deref().map(Asked::GpuModel),
+        gpu_vendor.as_deref().map(Asked::GpuVendor),
+        environment.as_deref().map(Asked::Variable),
+        master_addr.as_deref().map(Asked::MasterAddr),
+        file.as_deref().map(Asked::File),
+    ];
+    all.into_iter().flatten().chain(not.iter().map(Asked::Not))
+}
+
+/// A profile, and what its conditions come to on a host.
+pub(crate) struct Fit {
+    pub name: Text,
+    pub priority: i32,
+    /// One for each table `auto`; none for a profile that is chosen by name only.
+    pub tables: Vec<Table>,
+}
+
+/// A table of conditions, which must all hold.
+pub(crate) struct Table {
+    pub conditions: Vec<CheckedCondition>,
+}
+
+impl Table {
+    pub(crate) fn holds(&self) -> bool {
+        self.conditions.iter().all(|condition| condition.held != Held::No)
+    }
+}
+
+/// One condition, as the profile's file has it.
+pub(crate) struct CheckedCondition {
+    pub asked: String,
+    pub held: Held,
+}
+
+/// What the conditions of every profile come to: those that fit first, then by name.
+pub(crate) fn fits_of(facts: &Facts, profiles: &Profiles) -> Vec<Fit> {
+    let candidates = candidates(facts);
+    let table = |condition: &Condition| Table {
+        conditions: asked(condition)
+            .map(|asked| CheckedCondition { asked: asked.to_string(), held: asked.held(facts, &candidates) })
+            .collect(),
+    };
+    let mut fits: Vec<Fit> = profiles
+        .outlines()
+        .map(|outline| Fit {
+            name: outline.name.clone(),
+            priority: outline.priority,
+            tables: outline.evidence.iter().map(table).collect(),
+        })
+        .collect();
+    fits.sort_by_key(|fit| std::cmp::Reverse(fit.tables.iter().any(Table::holds).then_some(fit.priority)));
+    fits
+}
+
+/// What matched, if all that the condition asks for is there.
+pub(crate) fn signs(facts: &Facts, candidates: &[Candidate], condition: &Condition) -> Option<Vec<Sign>> {
+    let mut signs = Vec::new();
+    for asked in asked(condition) {
+        match asked.held(facts, candidates) {
+            Held::No => return None,
+            Held::By(sign) => signs.push(sign),
+            Held::ByAbsence => {}
+        }
+    }
+    Some(signs)
+}
+
+impl Asked<'_> {
+    /// Whether this host has it.
+    pub(crate) fn held(self, facts: &Facts, candidates: &[Candidate]) -> Held {
+        let interfaces = &facts.net.interfaces;
+        let sign = match self {
+            Asked::Hca(wanted) => matching_hcas(facts, |hca| is_such(hca, wanted)),
+            Asked::HcaName(pattern) => matching_hcas(facts, |hca| fits(pattern, &hca.name)),
+            Asked::NoHca => facts.rdma.is_empty().then_some(Sign::NoHca),
+            Asked::LinkLayer(wanted) => dominant_link_layer(candidates)
+                .map(String::from)
+                .filter(|dominant| dominant == wanted)
+                .map(Sign::LinkLayer),
+            Asked::Interface(pattern) => interfaces
+                .iter()
+                .find(|interface| fits(pattern, &interface.name))
+                .map(|interface| Sign::Interface(interface.name.clone())),
+            Asked::InterfaceUp(pattern) => interfaces
+                .iter()
+                .find(|interface| fits(pattern, &interface.name) && interface.is_up())
+                .map(|interface| Sign::InterfaceUp(interface.name.clone())),
+            Asked::InterfaceDriver(pattern) => interfaces.iter().find_map(|interface| {
+                let driver = interface.driver.as_ref().filter(|driver| fits(pattern, driver))?;
+                Some(Sign::InterfaceDriver { name: interface.name.clone(), driver: driver.clone() })
+            }),
+            Asked::DmiVendor(pattern) => text("DMI vendor", pattern, facts.dmi.vendor.as_deref()),
+            Asked::DmiProduct(pattern) => text("DMI product", pattern, facts.dmi.product.as_deref()),
+            Asked::DmiAssetTag(pattern) => text("DMI asset tag", pattern, facts.dmi.asset_tag.as_deref()),
+            Asked::GpuModel(pattern) => {
+                facts.gpu.models.iter().find_map(|model| text("GPU", pattern, Some(model)))
+            }
+            Asked::GpuVendor(pattern) => {
+                let make = facts.gpu.count.and_then(|_| facts.gpu.make.name());
+                text("GPU vendor", pattern, make)
+            }
+            Asked::Variable(pattern) => {
+                let mut markers = facts.platform.markers.iter();
+                markers.find(|marker| fits(pattern, marker)).map(|marker| Sign::Variable(marker.clone()))
+            }
+            Asked::MasterAddr(pattern) => text("MASTER_ADDR", pattern, facts.platform.master_addr.as_deref()),
+            Asked::File(path) => {
+                facts.platform.files.iter().find(|file| *file == path).cloned().map(Sign::File)
+            }
+            Asked::Not(condition) => {
+                let holds = signs(facts, candidates, condition).is_some();
+                return if holds { Held::No } else { Held::ByAbsence };
+            }
+        };
+        sign.map_or(Held::No, Held::By)
+    }
+}
+
+/// As the profile's file has it.
+impl fmt::Display for Asked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let (key, value) = match self {
+            Asked::Hca(HcaEvidence { driver, name, pci }) => {
+                write!(f, "hca = {{ driver = {driver:?}, name = {name:?}")?;
+                if let Some(pci) = pci {
+                    write!(f, ", pci = {pci:?}")?;
+                }
+                return f.write_str(" }");
+            }
+            Asked::NoHca => return f.write_str("no-hca = true"),
+            Asked::Not(condition) => {
+                let all: Vec<String> = asked(condition).map(|asked| asked.to_string()).collect();
+                return write!(f, "not = [{{ {} }}]", all.join(", "));
+            }
+            Asked::HcaName(value) => ("hca-name", value),
+            Asked::LinkLayer(value) => ("link-layer", value),
+            Asked::Interface(value) => ("interface", value),
+            Asked::InterfaceUp(value) => ("interface-up", value),
+            Asked::InterfaceDriver(value) => ("interface-driver", value),
+            Asked::DmiVendor(value) => ("dmi-vendor", value),
+            Asked::DmiProduct(value) => ("dmi-product", value),
+            Asked::DmiAssetTag(value) => ("dmi-asset-tag", value),
+            Asked::GpuModel(value) => ("gpu-model", value),
+            Asked::GpuVendor(value) => ("gpu-vendor", value),
+            Asked::Variable(value) => ("environment", value),
+            Asked::MasterAddr(value) => ("master-addr", value),
+            Asked::File(value) => ("file", value),
+        };
+        write!(f, "{key} = {value:?}")
+    }
+}
+
+fn text(what: &'static str, pattern: &str, found: Option<&str>) -> Option<Sign> {
+    let found = found.filter(|found| fits(pattern, found))?;
+    Some(Sign::Text { what, found: found.to_owned() })
+}
+
+fn is_such(hca: &Hca, wanted: &HcaEvidence) -> bool {
+    let has_id = |pattern| hca.pci_id.as_ref().is_some_and(|id| fits(pattern, id));
+    let is_of_driver = match &hca.driver {
+        Some(driver) => fits(&wanted.driver, driver),
+        None => fits(&wanted.name, &hca.name),
+    };
+    is_of_driver && wanted.pci.as_ref().is_none_or(|pattern| has_id(pattern))
+}
+
+fn matching_hcas(facts: &Facts, is_it: impl Fn(&Hca) -> bool) -> Option<Sign> {
+    let mut matching = facts.rdma.iter().filter(|hca| is_it(hca));
+    let first = matching.next()?;
+    Some(Sign::Hca { name: first.name.clone(), driver: first.driver.clone(), more: matching.count() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::gpu::{Gpus, Make};
+    use crate::facts::net::{Interface, Net};
+    use crate::facts::platform::Platform;
+
+    fn condition(text: &str) -> Condition {
+        toml::from_str(text).unwrap()
+    }
+
+    fn held(facts: &Facts, text: &str) -> Option<Vec<String>> {
+        let signs = signs(facts, &candidates(facts), &condition(text))?;
+        Some(signs.iter().map(Sign::to_string).collect())
+    }
+
+    #[test]
+    fn each_kind_of_evidence_holds_on_its_host_alone() {
+        let empty = Facts::default();
+        let hca = Hca {
+            name: "ibp0".to_owned(),
+            driver: Some("mlx5_core".to_owned()),
+            pci_id: Some("15b3:101e".to_owned()),
+            ..Hca::default()
+        };
+        let mut host = Facts {
+            rdma: vec![hca],
+            net: Net {
+                interfaces: vec![Interface {
+                    name: "eth0".to_owned(),
+                    driver: Some("gve".to_owned()),
+                    ..Interface::default()
+                }],
+                ..Net::default()
+            },
+            gpu: Gpus { make: Make::Amd, count: Some(8), ..Gpus::default() },
+            platform: Platform {
+                markers: vec!["SITE_NAME".to_owned()],
+                files: vec!["/etc/site".to_owned()],
+                ..Platform::default()
+            },
+            ..Facts::default()
+        };
+        host.dmi.asset_tag = Some("OracleCloud.com".to_owned());
+        for (text, sign) in [
+            ("hca-name = \"ibp0\"", "HCA ibp0 (driver mlx5_core)"),
+            ("hca = { driver = \"mlx5*\", name = \"x\", pci = \"15b3:*\" }", "HCA ibp0 (driver mlx5_core)"),
+            ("interface-driver = \"gve\"", "interface eth0 (driver gve)"),
+            ("dmi-asset-tag = \"OracleCloud.com\"", "DMI asset tag OracleCloud.com"),
+            ("gpu-vendor = \"amd\"", "GPU vendor amd"),
+            ("environment = \"SITE_*\"", "variable SITE_NAME"),
+            ("file = \"/etc/site\"", "/etc/site"),
+        ] {
+            assert_eq!(held(&host, text), Some(vec![sign.to_owned()]), "{text}");
+            assert_eq!(held(&empty, text), None, "{text}");
+            let both = format!("{text}\nnot = [{{ no-hca = true }}]");
+            assert_eq!(held(&host, &both), Some(vec![sign.to_owned()]), "{text}");
+            let neither = format!("{text}\nnot = [{{ no-hca = true }}, {{ interface = \"eth*\" }}]");
+            assert_eq!(held(&host, &neither), None, "{text}");
+        }
+        let wrong = "hca = { driver = \"mlx5*\", name = \"x\", pci = \"15b3:1021\" }";
+        assert_eq!(held(&host, wrong), None);
+    }
+
+    #[test]
+    fn a_condition_is_shown_as_a_profile_has_it() {
+        let text = "hca = { driver = \"a\", name = \"b\", pci = \"c\" }\nfile = \"/d\"\nnot = [{ no-hca = true, gpu-model = \"e\" }]";
+        let shown: Vec<String> = asked(&condition(text)).map(|asked| asked.to_string()).collect();
+        assert_eq!(condition(&shown.join("\n")), condition(text));
+        assert_eq!(shown.join("\n"), text);
+    }
+}

@@ -1,0 +1,86 @@
+//! Faults between nodes of one island: odd nodes, links, and paths that fail here and there.
+
+use std::collections::BTreeSet;
+
+use super::layer::{Edge, Layer, why};
+use super::odd::Within;
+use super::{At, Count, Found};
+use crate::preflight::judge::evidence::Evidence;
+
+/// So many links that are dead at once on one rail are one fault: of what carries many paths.
+const MANY: usize = 4;
+
+/// What fails here and there on the rails.
+#[derive(Debug, Default)]
+pub(super) struct Scattered {
+    pub failed: BTreeSet<[u32; 2]>,
+    /// The most pairs that were tried on one of the rails.
+    pub tried: usize,
+    pub at: Vec<At>,
+}
+
+impl Scattered {
+    /// The nodes on either side, if there is a number so that each of the pairs has one node below it.
+    pub(super) fn sides(&self) -> Option<[Vec<u32>; 2]> {
+        let low = self.failed.iter().map(|pair| pair[0]).max()?;
+        let high = self.failed.iter().map(|pair| pair[1]).min()?;
+        let ends = |end: usize| -> Vec<u32> {
+            let nodes: BTreeSet<u32> = self.failed.iter().map(|pair| pair[end]).collect();
+            nodes.into_iter().collect()
+        };
+        (low < high).then(|| [ends(0), ends(1)])
+    }
+}
+
+/// Whether failures within the islands are too many for links, so that none of the nodes that miss others is
+/// known to be at fault for it. Those of one node are its links, however many they are.
+pub(super) fn is_scattered(within: &Within) -> bool {
+    let Some(first) = within.rest.first() else { return false };
+    let is_of_all = |node: &u32| within.rest.iter().all(|edge| edge.nodes.contains(node));
+    within.rest.len() >= MANY && !first.nodes.iter().any(is_of_all)
+}
+
+/// Adds what fails between nodes that are well with others.
+pub(super) fn find(found: &mut Found, evidence: &Evidence, layer: &Layer, within: &Within) {
+    let rail = layer.rail;
+    // If nodes reach each other through a few alone, a node behind one of them fails with all others.
+    for odd in within.odd.iter().filter(|_| !layer.is_torn()) {
+        let has = |edge: &&Edge| edge.is_ill() && layer.is_within(edge) && edge.nodes.contains(&odd.node);
+        let why =
+            layer.edges.iter().find(has).map_or_else(String::new, |edge| why(evidence, edge, rail, odd.node));
+        let count = Count { failed: odd.failed, tried: odd.tried };
+        let nodes = if odd.flaps { &mut found.flapping } else { &mut found.nodes };
+        nodes.entry(odd.node).or_default().push((count, At { rail, why }));
+    }
+    if is_scattered(within) {
+        let first = within.rest.iter().find(|edge| edge.is_bad()).or(within.rest.first());
+        let why = first.map_or_else(String::new, |edge| why(evidence, edge, rail, edge.nodes[0]));
+        found.scattered.failed.extend(within.rest.iter().map(|edge| edge.nodes));
+        found.scattered.tried = found.scattered.tried.max(within.background.tried);
+        found.scattered.at.push(At { rail, why });
+        return;
+    }
+    for edge in &within.rest {
+        if edge.is_bad() {
+            found.link(evidence, edge, rail);
+        } else {
+            let why = why(evidence, edge, rail, edge.nodes[0]);
+            found.unsteady.entry(edge.nodes).or_default().push(At { rail, why });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sides_of_paths_that_fail_are_told_where_there_are_two() {
+        let sides = |pairs: &[[u32; 2]]| {
+            let failed = pairs.iter().copied().collect();
+            Scattered { failed, ..Scattered::default() }.sides()
+        };
+        assert_eq!(sides(&[[0, 4], [1, 5], [1, 4]]), Some([vec![0, 1], vec![4, 5]]));
+        assert_eq!(sides(&[[0, 4], [1, 2], [3, 4]]), None);
+    }
+}

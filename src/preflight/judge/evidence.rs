@@ -1,0 +1,420 @@
+//! All that is known of the pairs, with what both ends of each have said beside each other. Pure.
+
+mod tries;
+
+use std::collections::{BTreeMap, HashMap};
+
+pub use tries::{Try, TryOutcome};
+
+use crate::preflight::judge::bisection::{self, Taken, Together};
+use crate::preflight::judge::cross::Cross;
+use crate::preflight::prove::pair::{Measured, PairFailure, PairOutcome, PairReport};
+use crate::preflight::who::addresses::{Addresses, Duplicates};
+use crate::preflight::who::scheduler;
+use crate::text::{shortened, visible};
+
+/// More rails than a node can have. What is reported of more is no report of a rail.
+pub const MOST_RAILS: usize = 256;
+
+/// Why a node is not there, although the pairs do not say so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Gone {
+    /// It has not come within this time, in words: `10m`.
+    NeverJoined(String),
+    /// It was there, and its connection has ended; a clause that says how.
+    Left(String),
+    /// It is connected, and has not answered; a clause that says for how long.
+    Silent(String),
+}
+
+/// What a node that is there has not reported of the pairs that it was told to try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Debt {
+    pub owed: usize,
+    pub of: usize,
+    /// Whether the time of one of these pairs was over. A node that is well ends each pair by itself in time.
+    pub is_late: bool,
+}
+
+/// What a node has brought.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Member {
+    pub name: String,
+    /// By which name a scheduler knows the node.
+    pub of_launcher: scheduler::Name,
+    /// The names of its rails, such as `mlx5_3`.
+    pub rails: Vec<String>,
+    /// Their rates in Gbit/s; 0, or missing, if a rate is not known.
+    pub rates: Vec<f32>,
+    /// The addresses of its rails.
+    pub addresses: Addresses,
+    /// Whether its rails are ports of HCAs.
+    pub is_verbs: bool,
+    /// Whether these are soft-RoCE, or others whose rates are not known. The processor does their work, so a busy
+    /// machine shows in each figure, as it does over TCP.
+    pub is_soft: bool,
+}
+
+/// The job, and everything that was tried in it.
+#[derive(Debug)]
+pub struct Evidence {
+    members: Vec<Member>,
+    /// How many rounds there are before those of the second tries.
+    rounds: u16,
+    /// How many rails there are at the most.
+    rails: usize,
+    duplicates: Duplicates,
+    gone: BTreeMap<u32, Gone>,
+    /// Where node 0 is reached; empty if that is not known.
+    meeting_place: String,
+    /// The indices with which two nodes came, with the name and the address of each.
+    contested: BTreeMap<u32, [String; 2]>,
+    /// How many pairs nodes were told to try.
+    scheduled: usize,
+    debts: BTreeMap<u32, Debt>,
+    /// Why nodes have not come, as clauses.
+    explained: BTreeMap<u32, String>,
+    tries: Vec<Try>,
+    /// How many of these are pairs of a round. It is asked for each of many nodes.
+    tried: usize,
+    places: HashMap<(u16, u32, u32), usize>,
+    /// The round in which rails are tried with other ones, and who tries them with what coming of it.
+    crossing: Option<u16>,
+    crossed: Vec<(Cross, Try)>,
+    /// What all nodes have moved at once, if they have.
+    together: Option<Together>,
+}
+
+impl Evidence {
+    /// The nodes in the order of their indices; one that never came has no rails.
+    pub fn new(members: Vec<Member>, rounds: u16) -> Evidence {
+        Evidence {
+            duplicates: Duplicates::of(&members),
+            members,
+            rounds,
+            rails: 0,
+            gone: BTreeMap::new(),
+            meeting_place: String::new(),
+            contested: BTreeMap::new(),
+            scheduled: 0,
+            debts: BTreeMap::new(),
+            explained: BTreeMap::new(),
+            tries: Vec::new(),
+            tried: 0,
+            places: HashMap::new(),
+            crossing: None,
+            crossed: Vec::new(),
+            together: None,
+        }
+    }
+
+    /// Keeps where node 0 is reached: `ADDRESS:PORT`.
+    pub fn meet_at(&mut self, place: &str) {
+        place.clone_into(&mut self.meeting_place);
+    }
+
+    pub fn meeting_place(&self) -> &str {
+        &self.meeting_place
+    }
+
+    /// Keeps why a node has not come.
+    pub fn explain(&mut self, node: u32, why: String) {
+        self.explained.insert(node, why);
+    }
+
+    /// Why a node has not come, if that is known.
+    pub fn explanation(&self, node: u32) -> Option<&str> {
+        self.explained.get(&node).map(String::as_str)
+    }
+
+    /// The addresses that several nodes have.
+    pub fn duplicates(&self) -> &Duplicates {
+        &self.duplicates
+    }
+
+    /// What is reported of this round from now on tells nothing of the nodes, and only how far rails reach
+    /// other rails.
+    pub fn begin_crossing(&mut self, round: u16, pairs: Vec<Cross>) {
+        self.crossing = Some(round);
+        let untold = |cross: Cross| Try { round, nodes: cross.nodes, said: [None, None], seconds: 0.0 };
+        self.crossed = pairs.into_iter().map(|cross| (cross, untold(cross))).collect();
+    }
+
+    /// The figures of [`bisection::ROUND`] from now on are those of these pairs together.
+    pub fn begin_together(&mut self, pairs: &[(u32, u32)]) {
+        self.together = Some(Together::of(pairs));
+    }
+
+    pub fn together(&self) -> Option<&Together> {
+        self.together.as_ref()
+    }
+
+    /// Adds what a node says of a pair. Returns whether it can be: a report about nodes that are not,
+    /// or a second one of the same node about the same try, is left out.
+    pub fn add(&mut self, report: PairReport) -> bool {
+        let PairReport { round, node, partner, seconds, mut outcome } = report;
+        if node == partner || node.max(partner) as usize >= self.members.len() {
+            return false;
+        }
+        tidy(&mut outcome);
+        let nodes = [node.min(partner), node.max(partner)];
+        if self.is_crossing(round) {
+            let crossed = self.crossed.iter_mut().find(|(cross, _)| cross.nodes == nodes);
+            let said = crossed.map(|(_, one)| &mut one.said[usize::from(node > partner)]);
+            let Some(said) = said.filter(|said| said.is_none()) else { return false };
+            *said = Some(outcome);
+            return true;
+        }
+        if round == bisection::ROUND {
+            let together = self.together.as_mut();
+            match together.map(|together| together.add(nodes, usize::from(node > partner), outcome)) {
+                Some(Taken::Failed(failed)) => outcome = failed,
+                Some(Taken::Well) => return true,
+                Some(Taken::Unasked) | None => return false,
+            }
+        }
+        let place = *self.places.entry((round, nodes[0], nodes[1])).or_insert_with(|| {
+            self.tries.push(Try { round, nodes, said: [None, None], seconds: 0.0 });
+            self.tried += usize::from(round != bisection::ROUND);
+            self.tries.len() - 1
+        });
+        let one = &mut self.tries[place];
+        let said = &mut one.said[usize::from(node > partner)];
+        if said.is_some() {
+            return false;
+        }
+        if let PairOutcome::Rails(rails) = &outcome {
+            let most = rails.iter().map(|report| usize::from(report.rail) + 1).max().unwrap_or_default();
+            self.rails = self.rails.max(most);
+        }
+        *said = Some(outcome);
+        if seconds.is_finite() {
+            one.seconds = one.seconds.max(seconds);
+        }
+        true
+    }
+
+    /// A node is not there, or no longer. The first reason counts.
+    pub fn lose(&mut self, node: u32, how: Gone) {
+        if (node as usize) < self.members.len() {
+            self.gone.entry(node).or_insert(how);
+        }
+    }
+
+    /// Two nodes came with one index, each with its name and its address. The first two count.
+    pub fn contest(&mut self, node: u32, nodes: [String; 2]) {
+        if (node as usize) < self.members.len() {
+            self.contested.entry(node).or_insert(nodes);
+        }
+    }
+
+    /// The indices with which two nodes came. Which of the two is the right one cannot be known.
+    pub fn contested(&self) -> &BTreeMap<u32, [String; 2]> {
+        &self.contested
+    }
+
+    /// So many more pairs are to be tried.
+    pub fn schedule(&mut self, pairs: usize) {
+        self.scheduled += pairs;
+    }
+
+    /// What the nodes owe that are there, now that nothing more is waited for.
+    pub fn close(&mut self, debts: BTreeMap<u32, Debt>) {
+        self.debts = debts;
+    }
+
+    /// How many pairs were to be tried.
+    pub fn scheduled(&self) -> usize {
+        self.scheduled.max(self.tried())
+    }
+
+    /// How many of them were tried, as far as a node has reported it.
+    pub fn tried(&self) -> usize {
+        self.tried
+    }
+
+    pub fn debts(&self) -> &BTreeMap<u32, Debt> {
+        &self.debts
+    }
+
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    pub fn tries(&self) -> &[Try] {
+        &self.tries
+    }
+
+    pub fn is_crossing(&self, round: u16) -> bool {
+        self.crossing == Some(round)
+    }
+
+    /// Who has tried rails with other ones, and what came of it.
+    pub fn crossed(&self) -> impl Iterator<Item = (Cross, &Try)> {
+        self.crossed.iter().map(|(cross, one)| (*cross, one))
+    }
+
+    pub fn gone(&self) -> &BTreeMap<u32, Gone> {
+        &self.gone
+    }
+
+    pub fn rails(&self) -> usize {
+        self.rails
+    }
+
+    /// Whether this is a round of second tries.
+    pub fn is_again(&self, round: u16) -> bool {
+        round >= self.rounds && round != bisection::ROUND
+    }
+
+    pub fn rounds(&self) -> u16 {
+        self.rounds
+    }
+
+    /// The name of a node, fit to be shown.
+    pub fn name(&self, node: u32) -> String {
+        match self.members.get(node as usize).map(|member| member.name.as_str()) {
+            Some(name) if !name.is_empty() => visible(&shortened(name)),
+            _ => format!("node {node}"),
+        }
+    }
+
+    /// The name of a rail of a node, fit to be shown.
+    pub fn rail_name(&self, node: u32, rail: usize) -> String {
+        match self.members.get(node as usize).and_then(|member| member.rails.get(rail)) {
+            Some(name) if !name.is_empty() => visible(&shortened(name)),
+            _ => format!("rail {rail}"),
+        }
+    }
+}
+
+/// Leaves out what no report can hold: rails beyond all numbers, figures that are none,
+/// sentences without end.
+fn tidy(outcome: &mut PairOutcome) {
+    let short = |why: &mut String| *why = visible(&shortened(why));
+    match outcome {
+        PairOutcome::Failed(PairFailure::Unreachable(why) | PairFailure::Refused(why)) => short(why),
+        PairOutcome::Failed(PairFailure::Silent | PairFailure::Left) => {}
+        PairOutcome::Rails(rails) => {
+            rails.retain(|report| usize::from(report.rail) < MOST_RAILS);
+            rails.truncate(MOST_RAILS);
+            for report in rails {
+                match &mut report.result {
+                    Ok(Measured { latency_us, gbps })
+                        if !(latency_us.is_finite()
+                            && gbps.is_finite()
+                            && *latency_us >= 0.0
+                            && *gbps >= 0.0) =>
+                    {
+                        report.result = Err("its figures are no numbers".to_owned());
+                    }
+                    Ok(_) => {}
+                    Err(why) => short(why),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preflight::prove::pair::{Cause, RailReport, Ways};
+
+    fn report(round: u16, node: u32, partner: u32, results: &[Result<f32, &str>]) -> PairReport {
+        let rails = results.iter().enumerate().map(|(rail, result)| {
+            RailReport::new(
+                rail as u16,
+                result.map(|gbps| Measured { latency_us: 100.0 / gbps, gbps }).map_err(str::to_owned),
+            )
+        });
+        PairReport { round, node, partner, seconds: 1.0, outcome: PairOutcome::Rails(rails.collect()) }
+    }
+
+    fn three() -> Evidence {
+        Evidence::new(vec![Member::default(); 3], 2)
+    }
+
+    #[test]
+    fn both_ends_are_heard() {
+        let mut evidence = three();
+        let mut of_waiting = report(0, 1, 0, &[Ok(90.0), Err("nothing came"), Ok(1.0)]);
+        if let PairOutcome::Rails(rails) = &mut of_waiting.outcome {
+            rails[1].seen.cause = Some(Cause::Waited);
+        }
+        assert!(evidence.add(of_waiting));
+        assert!(evidence.add(report(0, 0, 1, &[Ok(50.0), Err("the port is DOWN"), Err("x")])));
+        let [one] = evidence.tries() else { panic!("one try") };
+        assert_eq!(one.nodes, [0, 1]);
+        assert_eq!(one.meeting(), Some(TryOutcome::Passed));
+        assert_eq!(one.rail(0), Some(TryOutcome::Passed));
+        assert_eq!(one.measured(0), Some(Measured { latency_us: 100.0 / 90.0, gbps: 50.0 }));
+        assert_eq!(one.rail(1), Some(TryOutcome::Failed(0, "the port is DOWN")));
+        assert_eq!(one.rail(2), Some(TryOutcome::Failed(0, "x")));
+        assert_eq!(one.measured(2), None);
+        assert_eq!(one.rail(3), None);
+    }
+
+    #[test]
+    fn who_listens_in_vain_is_known_from_either_end() {
+        let of = |causes: [Option<Ways>; 2]| {
+            let mut evidence = three();
+            for (node, ways) in [1, 2].into_iter().zip(causes) {
+                let mut report = report(0, node, 3 - node, &[Err("no connection")]);
+                if let (PairOutcome::Rails(rails), Some(ways)) = (&mut report.outcome, ways) {
+                    rails[0].seen.cause = Some(Cause::NoConnection(ways));
+                }
+                evidence.add(report);
+            }
+            evidence.tries()[0].not_reached(0)
+        };
+        assert_eq!(of([None, None]), [0; 0]);
+        assert_eq!(of([Some(Ways::ToPartner), None]), [2]);
+        assert_eq!(of([None, Some(Ways::FromPartner)]), [2]);
+        assert_eq!(of([Some(Ways::FromPartner), Some(Ways::ToPartner)]), [1]);
+        assert_eq!(of([Some(Ways::Both), Some(Ways::ToPartner)]), [1, 2]);
+    }
+
+    #[test]
+    fn one_end_that_has_failed_is_enough() {
+        let mut evidence = three();
+        evidence.add(report(0, 0, 1, &[Ok(90.0)]));
+        let outcome = PairOutcome::Failed(PairFailure::Left);
+        evidence.add(PairReport { round: 0, node: 1, partner: 0, seconds: 2.0, outcome });
+        assert_eq!(
+            evidence.tries()[0].meeting(),
+            Some(TryOutcome::Failed(1, "it has closed the connection"))
+        );
+        assert!((evidence.tries()[0].seconds - 2.0).abs() < f32::EPSILON);
+    }
+
+    #[test]
+    fn what_cannot_be_is_left_out() {
+        let mut evidence = three();
+        assert!(!evidence.add(report(0, 1, 1, &[])));
+        assert!(!evidence.add(report(0, 1, 3, &[])));
+        assert!(evidence.add(report(0, 1, 2, &[Ok(f32::NAN)])));
+        assert!(!evidence.add(report(0, 1, 2, &[Ok(1.0)])), "twice");
+        assert_eq!(evidence.tries()[0].rail(0), Some(TryOutcome::Failed(0, "its figures are no numbers")));
+        evidence.lose(9, Gone::Left("it was killed".into()));
+        assert!(evidence.gone().is_empty());
+        let far = RailReport::new(999, Err("x".into()));
+        let outcome = PairOutcome::Rails(vec![far]);
+        evidence.add(PairReport { round: 1, node: 0, partner: 1, seconds: f32::NAN, outcome });
+        assert_eq!(evidence.rails(), 1);
+    }
+
+    #[test]
+    fn a_sentence_without_end_is_cut_and_moves_no_cursor() {
+        let mut evidence = three();
+        let long = "\u{1b}[2J".repeat(1000);
+        let failed = PairOutcome::Failed(PairFailure::Refused(long.clone()));
+        evidence.add(PairReport { round: 0, node: 0, partner: 1, seconds: 1.0, outcome: failed });
+        evidence.add(report(1, 0, 1, &[Err(&long)]));
+        let [first, second] = evidence.tries() else { panic!("two tries") };
+        for outcome in [first.meeting(), second.rail(0)] {
+            let Some(TryOutcome::Failed(0, why)) = outcome else { panic!("{outcome:?}") };
+            assert!(why.len() < 2000 && !why.contains('\u{1b}'), "{why}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What node 0 makes of all that it has heard, besides the pairs.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use ipnet::IpNet;
+
+use crate::compare::comparison::{Compared, Comparison};
+use crate::config::TOKEN_VARIABLE;
+use crate::preflight::judge::astray;
+use crate::preflight::judge::evidence::Evidence;
+use crate::preflight::judge::verdict::{self, Asked, Verdict};
+use crate::preflight::judge::words;
+use crate::preflight::meet::zero::Heard;
+use crate::preflight::who::addresses::odd_subnets;
+use crate::text::{condensed_to, counted};
+
+/// The most nodes that a warning names.
+const NAMED: usize = 8;
+
+/// What the user wants to know of the rails, and demands of them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Limits {
+    pub least_gbps: Option<f32>,
+    pub enforce_slow: bool,
+    /// Whether all nodes move data at once after the pairs.
+    pub together: bool,
+}
+
+/// The evidence, and all that the verdict depends on.
+pub struct Judged {
+    pub evidence: Evidence,
+    pub judging: Judging,
+}
+
+impl Judged {
+    /// For a job of one node.
+    pub fn alone(evidence: Evidence, limits: Limits) -> Judged {
+        let judging = Judging {
+            limits,
+            unfit: Vec::new(),
+            warnings: Vec::new(),
+            seconds: 0.0,
+            transport: String::new(),
+            job: None,
+            at: SystemTime::now(),
+        };
+        Judged { evidence, judging }
+    }
+
+    pub fn verdict(&self) -> Verdict<'_> {
+        verdict::judge(&self.evidence, &self.judging.asked())
+    }
+}
+
+/// What a verdict depends on besides the pairs.
+#[derive(Debug)]
+pub struct Judging {
+    limits: Limits,
+    unfit: Vec<(u32, String)>,
+    warnings: Vec<String>,
+    seconds: f64,
+    transport: String,
+    job: Option<String>,
+    at: SystemTime,
+}
+
+impl Judging {
+    pub fn of(heard: &Heard, limits: Limits, took: Duration) -> Judging {
+        let mut transports: Vec<&str> =
+            heard.nodes.iter().flatten().map(|known| known.transport.as_str()).collect();
+        transports.sort_unstable();
+        transports.dedup();
+        let comparison = heard.compared.compare();
+        let mut warnings = differences(&comparison);
+        warnings
+            .extend(odd_subnets(heard.evidence.members()).iter().map(|odd| subnets(&heard.evidence, odd)));
+        warnings.extend(heard.left_out.iter().cloned());
+        warnings.extend(astray::warning(&heard.evidence));
+        warnings.extend(heard.refused.sentences());
+        if heard.uncompared > 0 {
+            warnings.push(format!(
+                "the self-tests of {} are not compared with the others: what differs is too much to keep",
+                counted(heard.uncompared, "node")
+            ));
+        }
+        if !heard.is_guarded {
+            warnings.push(format!(
+                "no node has proven that it belongs to this job, because {TOKEN_VARIABLE} is not set: set it to one random text on all nodes"
+            ));
+        }
+        Judging {
+            limits,
+            unfit: heard.unfit.clone(),
+            warnings,
+            seconds: took.as_secs_f64(),
+            transport: transports.join(" and "),
+            job: heard.job.clone(),
+            at: SystemTime::now(),
+        }
+    }
+
+    pub fn asked(&self) -> Asked<'_> {
+        Asked {
+            least_gbps: self.limits.least_gbps,
+            enforce_slow: self.limits.enforce_slow,
+            unfit: &self.unfit,
+            warnings: &self.warnings,
+            seconds: self.seconds,
+            transport: &self.transport,
+            job: self.job.as_deref(),
+            at: Some(self.at),
+        }
+    }
+}
+
+/// In what nodes differ from the others, each in a sentence.
+fn differences(comparison: &Comparison) -> Vec<String> {
+    let differ = comparison.properties.iter().filter(|property| !property.others.is_empty());
+    let mut all: Vec<String> = differ.map(difference).collect();
+    for failed in comparison.failed.iter().filter(|failed| failed.count < comparison.nodes) {
+        let names = condensed_to(&failed.nodes, NAMED);
+        all.push(format!("the check {} of the self-test fails on {names}, and not on the others", failed.id));
+    }
+    all
+}
+
+fn difference(property: &Compared) -> String {
+    let what = match property.variable {
+        Some(variable) => format!("the value of {variable}"),
+        None => property.property.to_owned(),
+    };
+    let shown = |value: Option<&str>| value.unwrap_or("none").to_owned();
+    let majority = property
+        .majority
+        .as_ref()
+        .map(|most| format!("{} on {}", shown(most.value), counted(most.count, "node")));
+    let others = property
+        .others
+        .iter()
+        .map(|other| format!("{} on {}", shown(other.value), condensed_to(&other.nodes, NAMED)));
+    let all: Vec<String> = majority.into_iter().chain(others).collect();
+    format!("{what} differs: {}", all.join(", "))
+}
+
+/// `on rail 3 (mlx5_3), the nodes are in several subnets, which need routes between them: 10.0.3.0/24 (30
+/// nodes), 10.0.4.0/24 (gpu-07)`
+fn subnets(evidence: &Evidence, (rail, subnets): &(usize, BTreeMap<IpNet, Vec<u32>>)) -> String {
+    let most = subnets.values().map(Vec::len).max().unwrap_or_default();
+    let shown = subnets.iter().take(NAMED).map(|(subnet, nodes)| match nodes.len() {
+        count if count == most => format!("{subnet} ({})", counted(count, "node")),
+        _ => {
+            let names: Vec<String> = nodes.iter().map(|node| evidence.name(*node)).collect();
+            format!("{subnet} ({})", condensed_to(&names, NAMED))
+        }
+    });
+    let all: Vec<u32> = subnets.values().flatten().copied().collect();
+    format!(
+        "on {}, the nodes are in {}, which need routes between them: {}",
+        words::rail_of(evidence, *rail, &all),
+        counted(subnets.len(), "subnet"),
+        shown.collect::<Vec<_>>().join(", ")
+    )
+}

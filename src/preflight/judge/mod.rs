@@ -1,0 +1,13 @@
+//! What all pairs have said, and what it comes to: faults, what is slow, and the verdict.
+
+pub(super) mod astray;
+pub(crate) mod bisection;
+pub(crate) mod cross;
+pub mod culprit;
+pub mod evidence;
+pub mod judging;
+pub mod outliers;
+#[cfg(test)]
+mod simulation;
+pub mod verdict;
+pub(crate) mod words;

@@ -1,0 +1,216 @@
+//! Which pairs are measured again, so that no node is said to be slow that was only busy.
+//!
+//! * A node that seems slow is measured with nodes that do not, the nearest first: those are least likely to
+//!   be slower by design; and once with another suspect.
+//! * A pair that seems slow is measured again itself. An end of it without any other pair is measured with
+//!   another node, because it may be the peer's fault.
+//! * A rail that seems slow on most nodes is measured again with a few pairs. In a small job these are all
+//!   pairs that were not tried, because two slow nodes can make all of four seem slow.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::figures::{self, Rail};
+use super::{Slow, Who};
+use crate::preflight::judge::evidence::Evidence;
+
+/// How often a suspect is measured again before it is said to be slow: at first, and in all. Most that were
+/// only busy are well at first.
+const AT_FIRST: usize = 2;
+const IN_ALL: usize = 5;
+
+/// So many of these tries have to pass.
+pub(crate) const CERTAIN: usize = 3;
+
+/// In a job of so many nodes, all pairs can be tried.
+const SMALL: usize = 8;
+
+/// The pairs by which a rail as a whole is measured again.
+const SAMPLE: usize = 8;
+
+/// How many nodes next to a suspect are looked at on either side, and how many of them can be its peers.
+const NEXT: usize = 128;
+const NEAREST: usize = 12;
+
+type Pair = (u32, u32);
+
+/// The pairs to measure again, for these suspects of [`super::suspects`]; a pair may be in it several times. `well`
+/// are the nodes that have no fault, sorted.
+pub(crate) fn pairs(evidence: &Evidence, suspects: &[Slow], well: &[u32]) -> Vec<Pair> {
+    if suspects.is_empty() {
+        return Vec::new();
+    }
+    let rails = figures::rails(evidence);
+    let mut wanted = Wanted::new(evidence, &rails, suspects, well);
+    // Each one once, whatever figures are slow. Rails come last, because pairs for others show as much of them.
+    let all: BTreeSet<Who> = suspects.iter().map(|slow| slow.who).collect();
+    for who in all {
+        match who {
+            Who::Node { node, rail } => wanted.node(node, rail),
+            Who::Link { nodes, rail } => wanted.link(nodes, rail),
+            Who::Rail { rail } => wanted.rail(rail),
+        }
+    }
+    wanted.pairs
+}
+
+struct Wanted<'a> {
+    rails: &'a [Rail],
+    well: &'a [u32],
+    /// Nodes that seem slow on a rail, or that have no other pair there than one that does.
+    suspects: HashSet<(u32, usize)>,
+    /// Pairs that have failed are not tried for their figures.
+    tried: HashSet<[u32; 2]>,
+    pairs: Vec<Pair>,
+    /// With whom each node is measured again now.
+    peers: HashMap<u32, Vec<u32>>,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(evidence: &'a Evidence, rails: &'a [Rail], suspects: &[Slow], well: &'a [u32]) -> Wanted<'a> {
+        let of = |slow: &Slow| match slow.who {
+            Who::Node { node, rail } => vec![(node, rail)],
+            Who::Link { nodes, rail } => {
+                let is_only = |node: &u32| rails.get(rail).is_some_and(|of| of.places(*node).len() == 1);
+                nodes.into_iter().filter(is_only).map(|node| (node, rail)).collect()
+            }
+            Who::Rail { .. } => Vec::new(),
+        };
+        Wanted {
+            rails,
+            well,
+            suspects: suspects.iter().flat_map(of).collect(),
+            tried: evidence.tries().iter().map(|one| one.nodes).collect(),
+            pairs: Vec::new(),
+            peers: HashMap::new(),
+        }
+    }
+
+    fn add(&mut self, a: u32, b: u32) {
+        self.pairs.push((a.min(b), a.max(b)));
+        self.tried.insert([a.min(b), a.max(b)]);
+        for (node, peer) in [(a, b), (b, a)] {
+            self.peers.entry(node).or_default().push(peer);
+        }
+    }
+
+    /// Whether a node has no fault. One with a fault is named for that, and each try of a rail that is dead there
+    /// would take its time.
+    fn is_fit(&self, node: u32) -> bool {
+        self.well.binary_search(&node).is_ok()
+    }
+
+    fn is_above_suspicion(&self, node: u32, rail: usize) -> bool {
+        !self.suspects.contains(&(node, rail))
+    }
+
+    fn is_new(&self, a: u32, b: u32) -> bool {
+        a != b && !self.tried.contains(&[a.min(b), a.max(b)])
+    }
+
+    /// How often a suspect that was measured again so often is measured now.
+    fn missing(have: usize) -> usize {
+        if have == 0 { AT_FIRST } else { IN_ALL.saturating_sub(have) }
+    }
+
+    fn node(&mut self, node: u32, rail: usize) {
+        let Some(of) = self.rails.get(rail).filter(|_| self.is_fit(node)) else { return };
+        let is_peer = |peer: u32| self.is_above_suspicion(peer, rail);
+        let pairs = of.pairs_of(node).filter(|pair| is_peer(pair.other(node)));
+        let have: usize = pairs.map(|pair| pair.second.len()).sum();
+        let planned = self.peers.get(&node).into_iter().flatten().filter(|peer| is_peer(**peer)).count();
+        let missing = Self::missing(have).saturating_sub(planned);
+        let nearest = self.nearest(node, rail);
+        if have == 0 || nearest.is_empty() {
+            self.other_suspect(node, rail);
+        }
+        if nearest.is_empty() {
+            return;
+        }
+        for _ in 0..missing {
+            let cost = |peer: &u32| {
+                let load = self.peers.get(peer).map_or(0, Vec::len);
+                let known = of.pair([node.min(*peer), node.max(*peer)]);
+                let planned = self.peers.get(&node).into_iter().flatten();
+                let often = known.map_or(0, |pair| pair.first.tries + pair.second.len())
+                    + planned.filter(|other| *other == peer).count();
+                (often + load, peer.abs_diff(node))
+            };
+            let Some(peer) = nearest.iter().copied().min_by_key(cost) else { return };
+            self.add(node, peer);
+        }
+    }
+
+    /// The nodes next to this one that are well, and above suspicion on this rail.
+    fn nearest(&self, node: u32, rail: usize) -> Vec<u32> {
+        let at = self.well.partition_point(|other| *other < node);
+        let (below, above) = self.well.split_at(at);
+        let is_peer = |other: &u32| {
+            *other != node
+                && self.is_above_suspicion(*other, rail)
+                && self.rails.get(rail).is_some_and(|of| !of.places(*other).is_empty())
+        };
+        let below = below.iter().rev().take(NEXT).copied().filter(is_peer).take(NEAREST);
+        let above = above.iter().take(NEXT).copied().filter(is_peer).take(NEAREST);
+        below.chain(above).collect()
+    }
+
+    /// Two suspects next to each other, which were not tried together: nodes that are well may seem slow because
+    /// all others that they were tried with are far away, or slow.
+    fn other_suspect(&mut self, node: u32, rail: usize) {
+        let Some(of) = self.rails.get(rail) else { return };
+        let is_peer = |other: &u32| {
+            !of.places(*other).is_empty()
+                && !self.is_above_suspicion(*other, rail)
+                && self.is_fit(*other)
+                && self.is_new(node, *other)
+        };
+        let next = (1..=NEXT as u32).flat_map(|step| [node.checked_sub(step), node.checked_add(step)]);
+        if let Some(peer) = next.flatten().find(is_peer) {
+            self.add(node, peer);
+        }
+    }
+
+    fn link(&mut self, nodes: [u32; 2], rail: usize) {
+        let Some(of) = self.rails.get(rail) else { return };
+        if !nodes.iter().all(|node| self.is_fit(*node)) {
+            return;
+        }
+        let have = of.pair(nodes).map_or(0, |pair| pair.second.len());
+        let planned =
+            self.peers.get(&nodes[0]).into_iter().flatten().filter(|peer| **peer == nodes[1]).count();
+        (planned..Self::missing(have)).for_each(|_| self.add(nodes[0], nodes[1]));
+        for node in nodes.into_iter().filter(|node| of.places(*node).len() == 1) {
+            let near = self.nearest(node, rail);
+            if let Some(peer) = near.into_iter().find(|peer| self.is_new(node, *peer)) {
+                self.add(node, peer);
+            }
+        }
+    }
+
+    fn rail(&mut self, rail: usize) {
+        let Some(of) = self.rails.get(rail) else { return };
+        let have = of.tries_again();
+        let nodes: Vec<u32> = of.nodes().filter(|node| self.is_fit(*node)).collect();
+        let mut new: Vec<Pair> = Vec::new();
+        if nodes.len() <= SMALL {
+            let all =
+                nodes.iter().enumerate().flat_map(|(place, a)| nodes[place + 1..].iter().map(|b| (*a, *b)));
+            new = all.filter(|(a, b)| self.is_new(*a, *b)).collect();
+        }
+        if new.is_empty() && have < CERTAIN {
+            let mut taken: HashSet<u32> = HashSet::new();
+            let known = of.pairs.iter().map(|pair| (pair.nodes[0], pair.nodes[1]));
+            let known = known.filter(|(a, b)| self.is_fit(*a) && self.is_fit(*b));
+            for (a, b) in known {
+                if new.len() < SAMPLE && !taken.contains(&a) && !taken.contains(&b) {
+                    taken.extend([a, b]);
+                    new.push((a, b));
+                }
+            }
+            // A few pairs are measured several times.
+            let times = CERTAIN.div_ceil(new.len().max(1));
+            new = new.iter().copied().cycle().take(new.len() * times).collect();
+        }
+        new.into_iter().for_each(|(a, b)| self.add(a, b));
+    }
+}

@@ -1,0 +1,258 @@
+//! What is slow on one rail: nodes, pairs, or all of it.
+
+use super::figures::{Measures, Pair, Rail, best};
+use super::usual::{BANDWIDTH_OF_FEW, Usual, is_worse, median};
+use super::{Basis, Figure, Slow, Who, again, cover};
+use crate::preflight::judge::evidence::Member;
+
+/// So many pairs, or one in so many, may be slow without being so by design.
+const FEW: usize = 3;
+const ONE_IN: usize = 50;
+
+/// What differs by less than this is as slow.
+const ALIKE: f32 = 1.1;
+
+/// How many nodes have to be slow with a node, and well with others, before it is slow itself.
+const WITNESSES: usize = 2;
+
+/// From where on a pair is slow.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Limit<'a> {
+    Usual(Usual),
+    /// The rates of both ports.
+    Rates(&'a [Member]),
+}
+
+impl Limit<'_> {
+    /// What a pair should have, and its limit; `None` if that is not known.
+    fn of(&self, nodes: [u32; 2], rail: usize) -> Option<[f32; 2]> {
+        match self {
+            Limit::Usual(usual) => Some([usual.median, usual.limit]),
+            Limit::Rates(members) => {
+                let rate = |node: u32| {
+                    let member = members.get(node as usize).filter(|member| member.is_verbs)?;
+                    member.rates.get(rail).copied().filter(|rate| *rate > 0.0)
+                };
+                let rate = rate(nodes[0])?.min(rate(nodes[1])?);
+                Some([rate, rate * BANDWIDTH_OF_FEW])
+            }
+        }
+    }
+}
+
+/// One figure of all pairs, beside one basis.
+pub(super) struct Test<'a> {
+    figure: Figure,
+    basis: Basis,
+    of_nodes: Limit<'a>,
+    of_pairs: Limit<'a>,
+    /// The limit for the value of all tries together, if it is another one.
+    sure: Option<f32>,
+}
+
+impl<'a> Test<'a> {
+    /// One with the same limit for nodes and for pairs.
+    pub(super) fn new(figure: Figure, basis: Basis, limit: Limit<'a>) -> Test<'a> {
+        Test { figure, basis, of_nodes: limit, of_pairs: limit, sure: None }
+    }
+
+    /// A pair is slow from another limit on than a node.
+    pub(super) fn for_pairs(self, of_pairs: Limit<'a>) -> Test<'a> {
+        Test { of_pairs, ..self }
+    }
+
+    /// It takes another limit to be sure.
+    pub(super) fn sure_from(self, sure: f32) -> Test<'a> {
+        Test { sure: Some(sure), ..self }
+    }
+
+    /// Whether a pair is beyond a limit; `None` if that is not known.
+    fn is_beyond(&self, pair: &Pair, limit: &Limit, rail: usize) -> Option<bool> {
+        let [_, limit] = limit.of(pair.nodes, rail)?;
+        let all = pair.all();
+        let is_beyond = all.is_enough(self.figure) && is_worse(self.figure, all.of(self.figure)?, limit);
+        Some(is_beyond && (pair.second.is_empty() || self.is_again(pair, limit)))
+    }
+
+    /// Whether most of the second tries of a pair are beyond a limit.
+    fn is_again(&self, pair: &Pair, limit: f32) -> bool {
+        let values = || pair.second.iter().filter_map(|measures| measures.of(self.figure));
+        values().filter(|value| is_worse(self.figure, *value, limit)).count() * 2 > values().count()
+    }
+
+    /// Whether enough second tries of these pairs were made, and most of the pairs have shown it again: at least
+    /// so many.
+    fn is_certain<'p>(
+        &self,
+        pairs: impl Iterator<Item = &'p Pair>,
+        fewest: usize,
+        limit: &Limit,
+        rail: usize,
+    ) -> bool {
+        let (mut bad, mut all, mut tries) = (0, 0, 0);
+        for pair in pairs.filter(|pair| !pair.second.is_empty()) {
+            let Some([_, limit]) = limit.of(pair.nodes, rail) else { continue };
+            tries += pair.second.len();
+            all += 1;
+            bad += usize::from(self.is_again(pair, limit));
+        }
+        tries >= again::CERTAIN && bad >= fewest && bad * 3 >= all * 2
+    }
+
+    fn slow<'p>(
+        &self,
+        who: Who,
+        pairs: impl Iterator<Item = &'p Pair> + Clone,
+        with: [usize; 2],
+        is_certain: bool,
+    ) -> Option<Slow> {
+        let (rail, limit) = match who {
+            Who::Link { rail, .. } => (rail, &self.of_pairs),
+            Who::Node { rail, .. } | Who::Rail { rail } => (rail, &self.of_nodes),
+        };
+        let of = |measures: fn(&Pair) -> Measures| match who {
+            Who::Rail { .. } => median(
+                &mut pairs.clone().filter_map(|pair| measures(pair).of(self.figure)).collect::<Vec<_>>(),
+            ),
+            _ => best(self.figure, pairs.clone().map(measures)),
+        };
+        let [usual, _] = pairs.clone().find_map(|pair| limit.of(pair.nodes, rail))?;
+        let value = of(Pair::all)?;
+        let is_certain = is_certain && self.sure.is_none_or(|sure| is_worse(self.figure, value, sure));
+        Some(Slow {
+            who,
+            figure: self.figure,
+            value,
+            first: of(|pair| pair.first),
+            again: of(Pair::again),
+            basis: self.basis,
+            usual,
+            with,
+            is_certain,
+        })
+    }
+}
+
+/// A node's pairs, as far as its figure is known: how many are slow, of how many.
+fn counts(rail: &Rail, bad: &[Option<bool>], node: u32) -> [usize; 2] {
+    let known = || rail.places(node).iter().filter_map(|place| bad[*place]);
+    [known().filter(|is_bad| *is_bad).count(), known().count()]
+}
+
+impl Rail {
+    /// Adds what this test finds to be slow.
+    pub(super) fn judge(&self, test: &Test, all: &mut Vec<Slow>) {
+        let beyond = |limit: &Limit| -> Vec<Option<bool>> {
+            self.pairs.iter().map(|pair| test.is_beyond(pair, limit, self.index)).collect()
+        };
+        let of_nodes = beyond(&test.of_nodes);
+        if of_nodes.iter().all(|is_bad| *is_bad != Some(true)) {
+            // The limit for pairs is never wider than it is if no node has one that is slow.
+            return self.links(test, beyond(&test.of_pairs), &[], all);
+        }
+        let known: Vec<(u32, [usize; 2])> = self
+            .nodes()
+            .map(|node| (node, counts(self, &of_nodes, node)))
+            .filter(|(_, [_, known])| *known > 0)
+            .collect();
+        let whole = known.iter().filter(|(_, [bad, known])| bad == known).count();
+        let is_fact = test.basis != Basis::Others;
+        if is_fact && known.len() > 2 && whole * 2 > known.len() {
+            let is_certain = self.tries_again() >= again::CERTAIN;
+            let who = Who::Rail { rail: self.index };
+            all.extend(test.slow(who, self.pairs.iter(), [whole, known.len()], is_certain));
+            return;
+        }
+        let mut slow: Vec<u32> = Vec::new();
+        if test.figure != Figure::Resent {
+            // A node with one pair may be slow because of its peer.
+            let is_slow = |[bad, known]: [usize; 2]| bad == known && known > 1;
+            slow = known.iter().filter(|(_, counts)| is_slow(*counts)).map(|(node, _)| *node).collect();
+            let is_well = |peer: u32| {
+                let [bad, known] = counts(self, &of_nodes, peer);
+                bad < known
+            };
+            let told = |node: &u32| self.slow_node(test, &test.of_nodes, &of_nodes, is_well, *node);
+            all.extend(slow.iter().filter_map(told));
+        }
+        let of_pairs = beyond(&test.of_pairs);
+        self.links(test, of_pairs, &slow, all);
+    }
+
+    /// Pairs that are slow although none of their nodes is, and nodes with most of their pairs among these.
+    fn links(&self, test: &Test, mut of_pairs: Vec<Option<bool>>, slow: &[u32], all: &mut Vec<Slow>) {
+        for (pair, is_bad) in self.pairs.iter().zip(&mut of_pairs) {
+            if pair.nodes.iter().any(|node| slow.binary_search(node).is_ok()) {
+                *is_bad = None;
+            }
+        }
+        // A fabric may be slower between distant nodes by design.
+        let by_design = test.basis == Basis::Others && test.figure != Figure::Resent;
+        let eighth = self.nodes().count() / 8;
+        let most = match test.figure {
+            Figure::Resent => usize::MAX,
+            // With fewer than eight nodes, each may be one of two that are far from the others.
+            Figure::Bandwidth | Figure::Latency if by_design => eighth,
+            Figure::Bandwidth | Figure::Latency => eighth.max(1),
+        };
+        let covers = cover::nodes(self, &of_pairs, most);
+        let mut others = of_pairs.clone();
+        let places = || covers.iter().flat_map(|node| self.places(*node));
+        places().for_each(|place| others[*place] = None);
+        for node in &covers {
+            // Peers without any other slow pair: else it may be the fabric.
+            let is_well = |peer: u32| {
+                let [bad, known] = counts(self, &others, peer);
+                bad == 0 && known > 0
+            };
+            all.extend(self.slow_node(test, &test.of_pairs, &of_pairs, is_well, *node));
+        }
+        places().for_each(|place| of_pairs[*place] = None);
+        let links = || self.pairs.iter().zip(&of_pairs).filter(|(_, is_bad)| **is_bad == Some(true));
+        // So a pair is an outlier only if few are as slow as it is.
+        let mut values: Vec<f32> = match by_design {
+            true => links().filter_map(|(pair, _)| pair.all().of(test.figure)).collect(),
+            false => Vec::new(),
+        };
+        values.sort_by(f32::total_cmp);
+        let few = FEW.max(self.pairs.len() / ONE_IN);
+        for (pair, _) in links() {
+            let Some(value) = pair.all().of(test.figure) else { continue };
+            if by_design && as_slow(&values, test.figure, value) > few {
+                continue;
+            }
+            let who = Who::Link { nodes: pair.nodes, rail: self.index };
+            let pair = || std::iter::once(pair);
+            let is_certain = test.is_certain(pair(), 1, &test.of_pairs, self.index);
+            all.extend(test.slow(who, pair(), [1, 1], is_certain));
+        }
+    }
+
+    /// A node that is slow in these pairs, by this limit, with peers that are well.
+    fn slow_node(
+        &self,
+        test: &Test,
+        limit: &Limit,
+        bad: &[Option<bool>],
+        is_well: impl Fn(u32) -> bool,
+        node: u32,
+    ) -> Option<Slow> {
+        let places = self.places(node).iter().filter(|place| bad[**place] == Some(true));
+        let pairs = places.map(|place| &self.pairs[*place]);
+        let is_witness = |pair: &&Pair| is_well(pair.other(node));
+        let is_certain = pairs.clone().filter(is_witness).count() >= WITNESSES
+            && test.is_certain(self.pairs_of(node).filter(is_witness), WITNESSES, limit, self.index);
+        let who = Who::Node { node, rail: self.index };
+        test.slow(who, pairs, counts(self, bad, node), is_certain)
+    }
+}
+
+/// How many of these values, which are sorted, are about as slow as this one, or slower.
+fn as_slow(sorted: &[f32], figure: Figure, value: f32) -> usize {
+    match figure {
+        Figure::Bandwidth => sorted.partition_point(|other| *other <= value * ALIKE),
+        Figure::Latency | Figure::Resent => {
+            sorted.len() - sorted.partition_point(|other| *other < value / ALIKE)
+        }
+    }
+}

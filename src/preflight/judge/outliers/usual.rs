@@ -1,0 +1,124 @@
+//! What is usual in a job, and from where on a value is an outlier.
+
+use super::Figure;
+use super::figures::Rail;
+use crate::preflight::judge::evidence::Evidence;
+
+/// With fewer values, their deviations say nothing.
+const ENOUGH: usize = 8;
+
+/// With fewer values, there is no majority.
+const FEWEST: usize = 3;
+
+/// So many times the deviation of the others.
+const DEVIATIONS: f32 = 5.0;
+
+/// The MAD of values that are distributed normally, as a part of their standard deviation.
+const MAD_TO_DEVIATION: f32 = 1.4826;
+
+/// An outlier has at most this part of the usual bandwidth; and this one, where the deviations are unknown.
+const BANDWIDTH: f32 = 0.8;
+pub(super) const BANDWIDTH_OF_FEW: f32 = 0.5;
+
+/// And at least so many times the usual latency.
+const LATENCY: f32 = 2.0;
+pub(super) const LATENCY_OF_FEW: f32 = 3.0;
+
+/// And at least so many microseconds more. Less makes no difference to a job, and is what a busy
+/// processor adds.
+const LATENCY_FLOOR_HCA: f32 = 5.0;
+const LATENCY_FLOOR_TCP: f32 = 50.0;
+
+/// In percent: so many more packets than usual are sent again if some are lost; in one try, and in all
+/// tries together. A port of an HCA sends all packets after a lost one again, and counts that once.
+const RESENT_TCP: [f32; 2] = [0.3, 0.6];
+const RESENT_HCA: [f32; 2] = [0.05, 0.1];
+
+/// What the others have, and the limit beyond which a value is an outlier.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Usual {
+    pub median: f32,
+    pub limit: f32,
+}
+
+impl Usual {
+    /// `None` if there are too few values.
+    pub(super) fn of(evidence: &Evidence, mut values: Vec<f32>, figure: Figure) -> Option<Usual> {
+        if values.len() < ENOUGH {
+            return None;
+        }
+        let median = median(&mut values)?;
+        let mut deviations: Vec<f32> = values.iter().map(|value| (value - median).abs()).collect();
+        let deviation = self::median(&mut deviations)? * MAD_TO_DEVIATION * DEVIATIONS;
+        let limit = match figure {
+            Figure::Bandwidth => (median - deviation).min(median * BANDWIDTH),
+            Figure::Latency => {
+                (median + deviation).max(median * LATENCY).max(median + latency_floor(evidence))
+            }
+            Figure::Resent => median + deviation,
+        };
+        Some(Usual { median, limit })
+    }
+
+    /// Of too few values for their deviations to be known: an outlier is far worse than most of them. Over TCP
+    /// and with soft-RoCE, a busy machine makes that of a sound node as well, so there it takes more values.
+    pub(super) fn of_few(evidence: &Evidence, mut values: Vec<f32>, figure: Figure) -> Option<Usual> {
+        if values.len() < FEWEST || !are_hcas(evidence) {
+            return None;
+        }
+        let median = median(&mut values)?;
+        let limit = match figure {
+            Figure::Bandwidth => median * BANDWIDTH_OF_FEW,
+            Figure::Latency => (median * LATENCY_OF_FEW).max(median + latency_floor(evidence)),
+            Figure::Resent => return None,
+        };
+        Some(Usual { median, limit })
+    }
+}
+
+/// In microseconds: by so much an outlier is later at least.
+pub(super) fn latency_floor(evidence: &Evidence) -> f32 {
+    if are_hcas(evidence) { LATENCY_FLOOR_HCA } else { LATENCY_FLOOR_TCP }
+}
+
+/// In percent: so many more packets than usual are sent again if packets are lost; in one try, and in all tries
+/// together.
+pub(super) fn resent_floors(evidence: &Evidence) -> [f32; 2] {
+    if are_hcas(evidence) { RESENT_HCA } else { RESENT_TCP }
+}
+
+/// In percent, for each rail: the packets that are usually sent again, which is what the best third of the pairs
+/// has at most: each node at fault spoils several. A fabric of ports of HCAs loses none. In a job with few pairs,
+/// the best one of all rails is the measure for TCP and soft-RoCE: if all lose packets, that is how the network is.
+pub(super) fn resent(evidence: &Evidence, rails: &[Rail]) -> Vec<f32> {
+    let values: Vec<Vec<f32>> = rails.iter().map(|rail| rail.values(Figure::Resent)).collect();
+    let least = values.iter().flatten().copied().reduce(f32::min).unwrap_or_default();
+    let few = if are_hcas(evidence) { 0.0 } else { least };
+    let usual = |mut values: Vec<f32>| match values.len() {
+        count if count < ENOUGH => few,
+        count => *values.select_nth_unstable_by(count / 3, f32::total_cmp).1,
+    };
+    values.into_iter().map(usual).collect()
+}
+
+fn are_hcas(evidence: &Evidence) -> bool {
+    let members = evidence.members();
+    members.iter().any(|member| member.is_verbs) && !members.iter().any(|member| member.is_soft)
+}
+
+/// `None` of no values.
+pub(super) fn median(values: &mut [f32]) -> Option<f32> {
+    if values.is_empty() {
+        return None;
+    }
+    let middle = values.len() / 2;
+    Some(*values.select_nth_unstable_by(middle, f32::total_cmp).1)
+}
+
+/// Whether one value is worse than the other.
+pub(super) fn is_worse(figure: Figure, value: f32, than: f32) -> bool {
+    match figure {
+        Figure::Bandwidth => value < than,
+        Figure::Latency | Figure::Resent => value > than,
+    }
+}

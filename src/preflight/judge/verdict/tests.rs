@@ -1,0 +1,295 @@
+use super::*;
+use crate::preflight::judge::evidence::{Debt, Member};
+use crate::preflight::meet::schedule::{Extent, Schedule};
+use crate::preflight::prove::pair::{Measured, PairFailure, PairOutcome, PairReport, RailReport};
+
+/// A job with rails `mlx5_0` and `mlx5_1`, in which `of` gives what a node says of its rail to a
+/// partner.
+fn job(nodes: u32, of: &dyn Fn(u32, u32, usize) -> Result<f32, &'static str>) -> Evidence {
+    let schedule = Schedule { nodes, extent: Extent::Doubling };
+    let member = |node| Member {
+        name: format!("gpu-{node:02}"),
+        of_launcher: Name::Launcher(format!("gpu-{node:02}")),
+        rails: vec!["mlx5_0".into(), "mlx5_1".into()],
+        ..Member::default()
+    };
+    let mut evidence = Evidence::new((0..nodes).map(member).collect(), schedule.rounds() as u16);
+    let mut hold = |round: u16, node: u32, partner: u32| {
+        let rails = (0..2).map(|rail| {
+            RailReport::new(
+                rail as u16,
+                of(node, partner, rail).map(|gbps| Measured { latency_us: 2.0, gbps }).map_err(str::to_owned),
+            )
+        });
+        let outcome = PairOutcome::Rails(rails.collect());
+        evidence.add(PairReport { round, node, partner, seconds: 1.5, outcome });
+    };
+    for round in 0..schedule.rounds() {
+        for (a, b) in schedule.pairs(round) {
+            hold(round as u16, a, b);
+            hold(round as u16, b, a);
+        }
+    }
+    for _ in 0..culprit::MOST_TIMES {
+        let next = evidence.tries().iter().map(|one| one.round + 1).max().unwrap_or_default();
+        let rounds = culprit::next_rounds(&evidence, &outliers::suspects(&evidence, None));
+        for (round, (a, b)) in
+            rounds.iter().zip(next..).flat_map(|(pairs, round)| pairs.iter().map(move |pair| (round, *pair)))
+        {
+            for (node, partner) in [(a, b), (b, a)] {
+                let rails = (0..2).map(|rail| {
+                    RailReport::new(
+                        rail as u16,
+                        of(node, partner, rail)
+                            .map(|gbps| Measured { latency_us: 2.0, gbps })
+                            .map_err(str::to_owned),
+                    )
+                });
+                let outcome = PairOutcome::Rails(rails.collect());
+                evidence.add(PairReport { round, node, partner, seconds: 1.5, outcome });
+            }
+        }
+    }
+    evidence
+}
+
+fn bad(node: u32, partner: u32, is_at_fault: bool) -> Result<f32, &'static str> {
+    match is_at_fault {
+        true if node == 3 => Err("the port is DOWN now"),
+        true if partner == 3 => Err("wait for the other end failed: no completion came in time"),
+        _ => Ok(390.0),
+    }
+}
+
+#[test]
+fn a_sound_job_passes_with_one_line() {
+    let evidence = job(4, &|_, _, _| Ok(390.0));
+    let verdict = judge(&evidence, &Asked { seconds: 14.25, ..Asked::default() });
+    assert_eq!(verdict.line_of(2), "preflight passed: 4 nodes, 2 rails, 4 pairs in 14.2 s");
+    assert_eq!(verdict.reason(), None);
+    let alone = Evidence::new(vec![Member::default()], 0);
+    let line = judge(&alone, &Asked::default()).line_of(0);
+    assert_eq!(line, "preflight passed: 1 node, so there is nothing between nodes to prove");
+}
+
+#[test]
+fn the_reason_names_the_node_and_the_rail() {
+    let evidence = job(8, &|node, partner, rail| bad(node, partner, rail == 1));
+    let verdict = judge(&evidence, &Asked::default());
+    let reason = "gpu-03 mlx5_1 fails with each of the 4 nodes that it was tried with: the port is DOWN now";
+    assert_eq!(verdict.reason(), Some(reason));
+    assert_eq!(verdict.line_of(0), format!("preflight failed: {reason}"));
+    assert_eq!(verdict.line_of(3), format!("preflight failed, and this node is at fault: {reason}"));
+    assert_eq!(verdict.exclude(), ["gpu-03"]);
+}
+
+#[test]
+fn sentences_of_all_kinds() {
+    let reason =
+        |evidence: &Evidence| judge(evidence, &Asked::default()).reason().unwrap_or_default().to_owned();
+    let whole = job(8, &|node, partner, _| bad(node, partner, true));
+    assert!(reason(&whole).starts_with("gpu-03 fails on all rails with each of the 4 nodes"));
+    let link = job(8, &|node, partner, rail| match [node.min(partner), node.max(partner)] {
+        [2, 3] if rail == 1 => Err("send failed: transport retry counter exceeded"),
+        _ => Ok(390.0),
+    });
+    assert_eq!(
+        reason(&link),
+        "between gpu-02 and gpu-03 on rail 1 (mlx5_1): both are well with others: send failed: transport retry counter exceeded"
+    );
+    let cut = job(16, &|node, partner, rail| match (node < 4) != (partner < 4) && rail == 0 {
+        true => Err("send failed"),
+        false => Ok(390.0),
+    });
+    assert_eq!(
+        reason(&cut),
+        "gpu-00..gpu-03 (4 nodes) reach each other on rail 0 (mlx5_0), and none of the other 12: send failed"
+    );
+    let none = job(8, &|_, _, rail| if rail == 0 { Err("send failed") } else { Ok(390.0) });
+    assert_eq!(reason(&none), "no node reaches another on rail 0 (mlx5_0) (8 nodes): send failed");
+    let two = job(2, &|_, _, rail| if rail == 0 { Err("send failed") } else { Ok(390.0) });
+    assert_eq!(
+        reason(&two),
+        "between gpu-00 and gpu-01 on rail 0 (mlx5_0): with two nodes alone, the fault cannot be placed: send failed"
+    );
+}
+
+#[test]
+fn who_is_not_there_is_named_with_its_index() {
+    let mut evidence = Evidence::new(vec![Member::default(); 8], 3);
+    evidence.lose(2, Gone::NeverJoined("10m".into()));
+    evidence.lose(3, Gone::Silent("nothing for 20 s".into()));
+    let unfit = [(1, "limits: memlock".to_owned())];
+    let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
+    assert_eq!(
+        verdict.reason().unwrap(),
+        "node 2 has not come within 10m; node 3 does not answer: nothing for 20 s; node 1 has failed its own self-test: limits: memlock"
+    );
+    assert_eq!(verdict.accused(), [1, 2, 3]);
+    // They have no names that a scheduler knows.
+    assert!(verdict.exclude().is_empty());
+    let gap = "the list of nodes at fault is not whole: node 1..node 3 are at fault, and have no names that a scheduler can use: what starts the job does not tell node 0 the names of the nodes, and a name that a node gives itself is for people alone";
+    assert_eq!(verdict.gap().as_deref(), Some(gap));
+}
+
+#[test]
+fn nothing_passes_with_pairs_that_were_not_reported() {
+    let debt = |owed, is_late| Debt { owed, of: 9, is_late };
+    let judged = |debts: &[(u32, Debt)]| {
+        let mut evidence = job(4, &|_, _, _| Ok(390.0));
+        evidence.schedule(55);
+        evidence.close(debts.iter().copied().collect());
+        let verdict = judge(&evidence, &Asked::default());
+        let json = serde_json::to_value(&verdict).unwrap();
+        assert_eq!((&json["pairs_scheduled"], &json["pairs_tried"]), (&55.into(), &4.into()));
+        let kinds = json["faults"].as_array().unwrap().iter().map(|fault| fault["kind"].clone()).collect();
+        (verdict.passed, verdict.line_of(0), verdict.exclude(), serde_json::Value::Array(kinds))
+    };
+    let said = "preflight failed: gpu-02 owes 3 of its 9 pairs: it is there, and has not reported what came of \
+                them (4 of 55 pairs were tried)";
+    let late = judged(&[(2, debt(3, true)), (3, debt(1, false))]);
+    assert_eq!(late, (false, said.to_owned(), vec!["gpu-02".to_owned()], serde_json::json!(["owes"])));
+    let said = "preflight failed: 4 of 55 pairs were tried, and then the time was over";
+    let all = judged(&[(2, debt(3, false)), (3, debt(3, false))]);
+    assert_eq!(all, (false, said.to_owned(), Vec::new(), serde_json::json!(["unfinished"])));
+}
+
+#[test]
+fn what_is_slow_is_a_warning_or_a_refusal() {
+    let evidence = job(16, &|node, _, rail| Ok(if (node, rail) == (3, 1) { 90.0 } else { 390.0 }));
+    let verdict = judge(&evidence, &Asked { seconds: 5.0, ..Asked::default() });
+    assert!(verdict.passed);
+    assert!(
+        verdict.line_of(0).ends_with("in 5.00 s; 1 warning, which node 0 tells"),
+        "{}",
+        verdict.line_of(0)
+    );
+    let refused = judge(&evidence, &Asked { enforce_slow: true, ..Asked::default() });
+    assert_eq!(refused.reason(), Some("gpu-03 mlx5_1: 90.0 Gbit/s at best, where others have 390 Gbit/s"));
+    assert_eq!(refused.exclude(), ["gpu-03"]);
+}
+
+#[test]
+fn the_document_has_every_pair() {
+    let mut evidence = job(8, &|node, partner, rail| bad(node, partner, rail == 1));
+    let outcome = PairOutcome::Failed(PairFailure::Silent);
+    evidence.add(PairReport { round: 9, node: 5, partner: 0, seconds: 20.0, outcome });
+    let verdict = judge(&evidence, &Asked { seconds: 3.0, transport: "verbs", ..Asked::default() });
+    let text = serde_json::to_string(&verdict).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["schema"], SCHEMA);
+    assert_eq!(json["passed"], false);
+    assert_eq!(json["exclude"], serde_json::json!(["gpu-03"]));
+    assert_eq!(json["faults"][0]["kind"], "node");
+    assert_eq!(json["faults"][0]["rails"], serde_json::json!([1]));
+    assert_eq!(json["pairs"].as_array().unwrap().len(), evidence.tries().len());
+    assert_eq!(
+        json["pairs"][0],
+        serde_json::json!({"round": 0, "nodes": [0, 1], "seconds": 1.5, "rails": [
+            {"rail": 0, "latency_us": 2.0, "gbps": [390.0, 390.0]},
+            {"rail": 1, "latency_us": 2.0, "gbps": [390.0, 390.0]},
+        ]})
+    );
+    let last = json["pairs"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["error"], "it says nothing");
+}
+
+#[test]
+fn a_list_for_a_scheduler_that_leaves_nobody_out_is_told() {
+    let two = job(2, &|_, _, rail| if rail == 0 { Err("send failed") } else { Ok(390.0) });
+    let verdict = judge(&two, &Asked::default());
+    let gap = "the list of nodes at fault is empty, because no node is at fault alone";
+    assert_eq!((verdict.exclude().len(), verdict.gap().as_deref()), (0, Some(gap)));
+    let sound = job(4, &|_, _, _| Ok(390.0));
+    assert_eq!(judge(&sound, &Asked::default()).gap(), None);
+}
+
+#[test]
+fn names_of_others_cannot_move_the_cursor() {
+    let mut evidence = Evidence::new(
+        vec![
+            Member { name: "a\u{1b}[2J".into(), rails: vec!["x\n".into()], ..Member::default() },
+            Member::default(),
+        ],
+        1,
+    );
+    let outcome = PairOutcome::Rails(vec![RailReport::new(0, Err("\u{202e}evil".into()))]);
+    evidence.add(PairReport { round: 0, node: 0, partner: 1, seconds: 1.0, outcome });
+    let line = judge(&evidence, &Asked::default()).line_of(0);
+    assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
+}
+
+#[test]
+fn only_names_of_hosts_are_left_out_and_each_once() {
+    let names =
+        ["gpu-07", "gpu-07 (node 1)", "gpu-[0-99]", "--all", "a,b", "a\nb", "", "(node 7)", "n.example"];
+    let member = |name: &str| Member { of_launcher: Name::Launcher(name.to_owned()), ..Member::default() };
+    let others = std::iter::repeat_n(Member::default(), 10);
+    let evidence = Evidence::new(names.map(member).into_iter().chain(others).collect(), 1);
+    let unfit: Vec<_> = (0..9).map(|node| (node, "x".to_owned())).collect();
+    let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
+    assert_eq!(verdict.exclude(), ["gpu-07", "n.example"]);
+}
+
+#[test]
+fn a_scheduler_is_told_its_own_name_of_a_node() {
+    let of = |of_launcher: Name, is_contested: bool| {
+        let member = Member { name: "gpu-01".to_owned(), of_launcher, ..Member::default() };
+        let mut evidence = Evidence::new(vec![member, Member::default(), Member::default()], 1);
+        if is_contested {
+            evidence.contest(0, ["gpu-01 at 10.0.0.1:5".to_owned(), "gpu-07 at 10.0.0.7:6".to_owned()]);
+        }
+        let unfit = [(0, "x".to_owned())];
+        let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
+        let why = verdict.gap().map(|gap| gap.rsplit(": ").next().unwrap_or_default().to_owned());
+        (verdict.exclude(), why, verdict.reason().unwrap_or_default().to_owned())
+    };
+    let named = |name: &str| Name::Launcher(name.to_owned());
+    let (names, why, _) = of(named("gpu-09"), false);
+    assert_eq!((names, why), (vec!["gpu-09".to_owned()], None));
+    let (names, why, reason) = of(named("gpu-09"), true);
+    assert_eq!((names.len(), why.as_deref()), (0, Some("two nodes came with the index 0")));
+    let both = "two nodes came with the index 0: gpu-01 at 10.0.0.1:5, and gpu-07 at 10.0.0.7:6; neither is believed more than the other";
+    assert!(reason.contains(both), "{reason}");
+    for (name, wanted) in [
+        (Name::Unknown, "a name that a node gives itself is for people alone"),
+        (Name::Differs("gpu-09".to_owned()), "not all nodes call themselves as it lists them"),
+        (Name::Shared("gpu-09".to_owned()), "more than one node is called gpu-09"),
+        (named("gpu-[0-9]"), "gpu-[0-9] is not the name of a host"),
+    ] {
+        let (names, why, _) = of(name, false);
+        assert!(names.is_empty() && why.as_ref().is_some_and(|why| why.ends_with(wanted)), "{why:?}");
+    }
+}
+
+#[test]
+fn half_of_the_job_or_more_is_never_in_the_list() {
+    let member = |node| Member { of_launcher: Name::Launcher(format!("gpu-{node:02}")), ..Member::default() };
+    let judged = |faulty: u32| {
+        let evidence = Evidence::new((0..4).map(member).collect(), 2);
+        let unfit: Vec<_> = (0..faulty).map(|node| (node, "x".to_owned())).collect();
+        let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
+        (verdict.exclude().len(), verdict.gap())
+    };
+    assert_eq!(judged(1), (1, None));
+    let gap =
+        "the list of nodes at fault is empty, because it would have half of the job or more: 2 of 4 nodes";
+    assert_eq!(judged(2), (0, Some(gap.to_owned())));
+}
+
+#[test]
+fn a_node_0_that_the_others_do_not_reach_is_named_and_no_node_is_accused() {
+    let said = |absent: std::ops::Range<u32>| {
+        let mut evidence = Evidence::new(vec![Member::default(); 5], 3);
+        evidence.meet_at("10.0.0.1:18516");
+        absent.for_each(|node| evidence.lose(node, Gone::NeverJoined("10m".into())));
+        let verdict = judge(&evidence, &Asked::default());
+        (verdict.accused().len(), verdict.reason().unwrap_or_default().to_owned())
+    };
+    let unreached =
+        "no node reaches node 0 at 10.0.0.1:18516: within 10m, none of the others joined (5 nodes)";
+    assert_eq!(said(1..5), (0, unreached.to_owned()));
+    let few = "most nodes do not reach node 0 at 10.0.0.1:18516: 2 of 5 nodes joined within 10m, with node 0";
+    assert_eq!(said(2..5), (0, few.to_owned()));
+    assert_eq!(said(3..5).0, 2);
+}

@@ -1,0 +1,411 @@
+//! Faults and what is slow, as sentences for people. Names come from other nodes, and are made fit to
+//! be shown by [`Evidence`].
+
+use std::collections::BTreeMap;
+
+use crate::preflight::judge::culprit::{Fault, Place, What};
+use crate::preflight::judge::evidence::{Evidence, Gone};
+use crate::preflight::judge::outliers::{Basis, Figure, Slow, Who};
+use crate::preflight::who::addresses::Duplicate;
+use crate::preflight::who::names;
+use crate::preflight::who::scheduler::Name;
+use crate::text::{condensed_to, counted, shortened, visible};
+
+/// Names, or runs of names, in one sentence.
+const NAMES: usize = 8;
+
+/// What is at fault, and why.
+pub(crate) fn fault(evidence: &Evidence, fault: &Fault) -> String {
+    let name = |node: u32| evidence.name(node);
+    let all = evidence.members().len();
+    let said = match &fault.what {
+        What::Gone { node, how } => return gone(evidence, *node, how),
+        What::Owes { node, owed, of } => {
+            let of = counted(*of, "pair");
+            format!(
+                "{} owes {owed} of its {of}: it is there, and has not reported what came of them",
+                name(*node)
+            )
+        }
+        What::Unfinished { .. } => {
+            format!("{}, and then the time was over", tried(evidence))
+        }
+        What::Unreached { joined, within } => return unreached(evidence, *joined, within),
+        What::Unfit { node } => format!("{} has failed its own self-test", name(*node)),
+        What::Node { node, failed, tried } => {
+            let whom = match (failed, tried) {
+                (failed, tried) if failed == tried => {
+                    format!("each of the {} that it was tried with", counted(*tried, "node"))
+                }
+                (failed, tried) => {
+                    format!("{failed} of the {} that it was tried with", counted(*tried, "node"))
+                }
+            };
+            match &fault.place {
+                Place::Meeting => format!("{} does not meet {whom} over TCP", name(*node)),
+                Place::Whole => format!("{} fails on all rails with {whom}", name(*node)),
+                Place::Rails(rails) => {
+                    let verb = if rails.len() == 1 { "fails" } else { "fail" };
+                    format!("{} {} {verb} with {whom}", name(*node), rail_names(evidence, *node, rails))
+                }
+            }
+        }
+        What::Contested { node, nodes: [one, other] } => {
+            format!(
+                "two nodes came with the index {node}: {one}, and {other}; neither is believed more than the other"
+            )
+        }
+        What::Uneven { groups, usual } => uneven(evidence, groups, *usual),
+        What::Duplicate(shared) => duplicate(evidence, shared),
+        What::Link { nodes } => {
+            let between = format!(
+                "between {} and {}{}",
+                name(nodes[0]),
+                name(nodes[1]),
+                on(evidence, &fault.place, nodes)
+            );
+            match all {
+                2 => format!("{between}: with two nodes alone, the fault cannot be placed"),
+                _ => format!("{between}: both are well with others"),
+            }
+        }
+        What::Cut { nodes, others } => {
+            format!(
+                "{} ({}) reach each other{}, and none of the other {others}",
+                node_names(evidence, nodes),
+                counted(nodes.len(), "node"),
+                on(evidence, &fault.place, nodes)
+            )
+        }
+        What::Flapping { node, failed, tried } => {
+            let which = match &fault.place {
+                Place::Meeting => "over TCP".to_owned(),
+                Place::Whole => "on all rails".to_owned(),
+                Place::Rails(rails) => rail_names(evidence, *node, rails),
+            };
+            format!(
+                "{} {which} comes and goes: {failed} of the {} that it was tried with failed with it, and some of these passed in another try",
+                name(*node),
+                counted(*tried, "node")
+            )
+        }
+        What::Apart { parts, alone, through } => apart(evidence, &fault.place, parts, *alone, through),
+        What::Scattered { pairs, tried, sides } => {
+            scattered(evidence, &fault.place, pairs, *tried, sides.as_ref())
+        }
+        What::Unsteady { nodes } => format!(
+            "between {} and {}{}: failed, and passed when it was tried again",
+            name(nodes[0]),
+            name(nodes[1]),
+            on(evidence, &fault.place, nodes)
+        ),
+    };
+    match fault.why.as_str() {
+        "" => said,
+        why => format!("{said}: {}", visible(&shortened(why))),
+    }
+}
+
+/// `82 pairs were tried`, `20 of 55 pairs were tried`
+pub(crate) fn tried(evidence: &Evidence) -> String {
+    let (tried, scheduled) = (evidence.tried(), evidence.scheduled());
+    let verb = if scheduled == 1 { "was" } else { "were" };
+    match tried == scheduled {
+        true => format!("{} {verb} tried", counted(tried, "pair")),
+        false => format!("{tried} of {} {verb} tried", counted(scheduled, "pair")),
+    }
+}
+
+fn gone(evidence: &Evidence, node: u32, how: &Gone) -> String {
+    // A node that never came may have no name, or one that is not known.
+    let name = evidence.name(node);
+    let index = format!("node {node}");
+    let name = if name == index || names::is_numbered(&name) { name } else { format!("{name} ({index})") };
+    match how {
+        Gone::NeverJoined(time) => {
+            let why = evidence.explanation(node).map(|why| format!(": {}", visible(&shortened(why))));
+            format!("{name} has not come within {}{}", visible(time), why.unwrap_or_default())
+        }
+        Gone::Left(how) => format!("{name} has left: {}", visible(&shortened(how))),
+        Gone::Silent(how) => format!("{name} does not answer: {}", visible(&shortened(how))),
+    }
+}
+
+/// `gpu-07 and gpu-09 have the same address on rail 3 (mlx5_3): 10.0.3.7`
+pub(crate) fn duplicate(evidence: &Evidence, shared: &Duplicate) -> String {
+    let names: Vec<String> = shared.nodes.iter().map(|node| evidence.name(*node)).collect();
+    let (who, word) = match (&names[..], &shared.addresses[..]) {
+        ([one, other], [_]) => (format!("{one} and {other}"), "address"),
+        ([one, other], _) => (format!("{one} and {other}"), "addresses"),
+        (_, [_]) => (condensed_to(&names, NAMES), "address"),
+        _ => (condensed_to(&names, NAMES), "addresses"),
+    };
+    let on = on(evidence, &Place::Rails(shared.rails.clone()), &shared.nodes);
+    let addresses: Vec<String> = shared.addresses.iter().take(NAMES).map(ToString::to_string).collect();
+    format!("{who} have the same {word}{on}: {}", addresses.join(", "))
+}
+
+/// `gpu-07 brings 7 rails, where the other 31 nodes bring 8`
+fn uneven(evidence: &Evidence, groups: &BTreeMap<usize, Vec<u32>>, usual: Option<usize>) -> String {
+    let bring = |rails: &usize, nodes: &Vec<u32>| {
+        let verb = if nodes.len() == 1 { "brings" } else { "bring" };
+        format!("{} {verb} {}", node_names(evidence, nodes), counted(*rails, "rail"))
+    };
+    let others = groups.iter().filter(|(rails, _)| Some(**rails) != usual);
+    let odd: Vec<String> = others.map(|(rails, nodes)| bring(rails, nodes)).collect();
+    match usual.and_then(|usual| Some((usual, groups.get(&usual)?.len()))) {
+        Some((usual, nodes)) => {
+            let others = match nodes {
+                1 => "the other node brings".to_owned(),
+                nodes => format!("the other {nodes} nodes bring"),
+            };
+            format!("{}, where {others} {usual}", odd.join(", "))
+        }
+        None => format!("the nodes have different numbers of rails: {}", odd.join(", ")),
+    }
+}
+
+/// The names of rails of a node.
+fn rail_names(evidence: &Evidence, node: u32, rails: &[usize]) -> String {
+    let names: Vec<String> = rails.iter().map(|rail| evidence.rail_name(node, *rail)).collect();
+    condensed_to(&names, NAMES)
+}
+
+/// The names of nodes.
+fn node_names(evidence: &Evidence, nodes: &[u32]) -> String {
+    let names: Vec<String> = nodes.iter().map(|node| evidence.name(*node)).collect();
+    condensed_to(&names, NAMES)
+}
+
+/// `no node reaches node 0 at 10.0.0.1:18516: 1 of 32 nodes joined within 10m`
+fn unreached(evidence: &Evidence, joined: usize, within: &str) -> String {
+    let place = match evidence.meeting_place() {
+        "" => String::new(),
+        place => format!(" at {}", visible(&shortened(place))),
+    };
+    let all = counted(evidence.members().len(), "node");
+    let missing: Vec<(&u32, &Gone)> =
+        evidence.gone().iter().filter(|(_, how)| matches!(how, Gone::NeverJoined(_))).collect();
+    let within = visible(within);
+    match (joined, &missing[..]) {
+        (_, [(node, how)]) => format!("no node reaches node 0{place}: {}", gone(evidence, **node, how)),
+        (0 | 1, _) => {
+            format!("no node reaches node 0{place}: within {within}, none of the others joined ({all})")
+        }
+        _ => format!(
+            "most nodes do not reach node 0{place}: {joined} of {all} joined within {within}, with node 0"
+        ),
+    }
+}
+
+/// `some paths on rail 3 (mlx5_3) fail between gpu-00..gpu-15 and gpu-16..gpu-31: 12 of 80 pairs, ...`
+fn scattered(
+    evidence: &Evidence,
+    place: &Place,
+    pairs: &[[u32; 2]],
+    tried: usize,
+    sides: Option<&[Vec<u32>; 2]>,
+) -> String {
+    let nodes: Vec<u32> = pairs.iter().flatten().copied().collect();
+    let on = on(evidence, place, &nodes);
+    let between = sides.map_or_else(String::new, |sides| {
+        let [low, high] = [0, 1].map(|side| node_names(evidence, &sides[side]));
+        format!(" between {low} and {high}")
+    });
+    let names: Vec<String> =
+        pairs.iter().take(NAMES).map(|pair| pair.map(|node| evidence.name(node)).join(" - ")).collect();
+    let more = pairs.len().saturating_sub(NAMES);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!(
+        "some paths{between} fail{on}: {} of {tried} pairs, and no single node explains it: {}{more}",
+        pairs.len(),
+        names.join(", ")
+    )
+}
+
+fn apart(evidence: &Evidence, place: &Place, parts: &[Vec<u32>], alone: usize, through: &[u32]) -> String {
+    let there = |node: &u32| !evidence.gone().contains_key(node);
+    let nodes: Vec<u32> = (0..evidence.members().len() as u32).filter(there).collect();
+    let on = on(evidence, place, &nodes);
+    if parts.is_empty() {
+        return format!("no node reaches another{on} ({})", counted(alone, "node"));
+    }
+    let mut shown: Vec<String> = parts.iter().take(NAMES).map(|part| node_names(evidence, part)).collect();
+    if parts.len() > NAMES {
+        shown.push(format!("{} more parts", parts.len() - NAMES));
+    }
+    let shown = shown.join(" | ");
+    let alone =
+        if alone == 0 { String::new() } else { format!("; {} reach no other", counted(alone, "node")) };
+    let names = node_names(evidence, through);
+    match (through, parts) {
+        ([], _) => format!("the job is in parts that do not reach each other{on}: {shown}{alone}"),
+        (_, [_, _]) => {
+            format!(
+                "the job is in two groups, which reach each other{on} only through {names}: {shown}{alone}"
+            )
+        }
+        _ => format!(
+            "the job is in parts that do not reach each other{on}, or only through {names}: {shown}{alone}"
+        ),
+    }
+}
+
+/// ` on rail 3 (mlx5_3)`: the name if all of these nodes call it so.
+fn on(evidence: &Evidence, place: &Place, nodes: &[u32]) -> String {
+    match place {
+        Place::Whole => " on all rails".to_owned(),
+        Place::Meeting => " over TCP, before any rail".to_owned(),
+        Place::Rails(rails) => {
+            let rails: Vec<String> = rails.iter().map(|rail| rail_of(evidence, *rail, nodes)).collect();
+            format!(" on {}", condensed_to(&rails, NAMES))
+        }
+    }
+}
+
+/// `rail 3 (mlx5_3)`, or `rail 3` if the nodes call it differently.
+pub(crate) fn rail_of(evidence: &Evidence, rail: usize, nodes: &[u32]) -> String {
+    let mut names = nodes.iter().map(|node| evidence.rail_name(*node, rail));
+    let number = format!("rail {rail}");
+    match names.next() {
+        Some(first) if first != number && names.all(|name| name == first) => format!("{number} ({first})"),
+        _ => number,
+    }
+}
+
+/// Why a scheduler is not told to leave a node out, as a clause.
+pub(crate) fn unlisted(evidence: &Evidence, node: u32) -> String {
+    let shown = |name: &str| visible(&shortened(name));
+    if evidence.contested().contains_key(&node) {
+        return format!("two nodes came with the index {node}");
+    }
+    match evidence.members().get(node as usize).map(|member| &member.of_launcher) {
+        None | Some(Name::Unknown) => {
+            "what starts the job does not tell node 0 the names of the nodes, and a name that a node gives itself is for people alone".to_owned()
+        }
+        Some(Name::Differs(name)) => {
+            format!("the launcher lists {} for the index {node}, and not all nodes call themselves as it lists them", shown(name))
+        }
+        Some(Name::Shared(name)) => format!("more than one node is called {}", shown(name)),
+        Some(Name::Launcher(name)) => format!("{} is not the name of a host", shown(name)),
+    }
+}
+
+/// What helps.
+pub(crate) fn fix(fault: &Fault) -> &'static str {
+    match (&fault.what, &fault.place) {
+        (What::Gone { how: Gone::NeverJoined(_), .. }, _) => {
+            "See whether it was started, whether it resolves the name of node 0 and reaches its port, and whether it has the same RDMA_INIT_TOKEN; its own log says for whom it waits."
+        }
+        (What::Unreached { .. }, _) => {
+            "Check that the others can reach this address and port of node 0 (firewalls, routes, network policies), or name another one of its addresses on all nodes (--meet, before a command preflight-meet). Their own logs say what came of their tries."
+        }
+        (What::Gone { .. }, _) => "See in its own log, and in the kernel's, what has ended or stopped it.",
+        (What::Owes { .. }, _) => {
+            "Check its own log, and whether its processor is free for the preflight: another job may be running there."
+        }
+        (What::Contested { .. }, _) => {
+            "Give each node an index of its own. If both nodes are not yours, set one RDMA_INIT_TOKEN on all nodes of the job."
+        }
+        (What::Unfinished { .. }, _) => {
+            "Try fewer pairs (without --rounds full), or give each of them less time (--each)."
+        }
+        (What::Uneven { .. }, _) => {
+            "Run rdma-init plan on one node of each kind: it says which HCAs or interfaces NCCL will use there, and why it leaves others out."
+        }
+        (What::Unfit { .. }, _) => "Run rdma-init self-test there.",
+        (What::Duplicate(_), _) => {
+            "Give each of these nodes an address of its own: see ip address there, and what configures it (DHCP, netplan, the CNI plugin)."
+        }
+        (_, Place::Meeting) => {
+            "A firewall, a wrong interface or a route between the hosts: see ip route get, and the interface that NCCL will use."
+        }
+        (What::Flapping { .. }, _) => {
+            "Check the cable, the transceiver and the port of this rail on this node, and what the kernel log says of its link."
+        }
+        (What::Scattered { .. }, _) => {
+            "Check the switches between these nodes: uplinks that are down or drop packets, and how ECMP or adaptive routing spreads paths over them."
+        }
+        (What::Node { .. }, Place::Whole) => {
+            "Leave the node out, and run rdma-init self-test there: GIDs, MTU, driver, and the routes of its interfaces."
+        }
+        (What::Node { .. }, _) => {
+            "Look at the cable, the port, the GID and the MTU of this rail on this node."
+        }
+        (What::Link { .. } | What::Unsteady { .. }, _) => {
+            "Look at the links and switches on the way between the two: counters of errors, routes, MTU."
+        }
+        (What::Cut { .. }, _) => "Look at the switch that these nodes share, and at its links to the others.",
+        (What::Apart { .. }, _) => {
+            "This is the fabric as a whole: see whether switches let this MTU and UDP 4791 (RoCE) pass, whether there are routes between the rails' subnets, and whether all have one GID type."
+        }
+    }
+}
+
+/// Who is slow, and how slow.
+pub(crate) fn slow(evidence: &Evidence, slow: &Slow) -> String {
+    let best = if slow.figure == Figure::Resent { "" } else { " at best" };
+    let (who, extent) = match slow.who {
+        Who::Node { node, rail } => {
+            let who = format!("{} {}", evidence.name(node), evidence.rail_name(node, rail));
+            let [bad, all] = slow.with;
+            let with = match bad == all {
+                true if slow.figure == Figure::Resent => format!(" to and from {}", counted(all, "node")),
+                true => best.to_owned(),
+                false => format!("{best} with {bad} of the {} that it was tried with", counted(all, "node")),
+            };
+            (who, with)
+        }
+        Who::Link { nodes, rail } => {
+            let names = nodes.map(|node| evidence.name(node));
+            let who = format!("between {} and {} on {}", names[0], names[1], rail_of(evidence, rail, &nodes));
+            (who, String::new())
+        }
+        Who::Rail { rail } => (format!("{} on most nodes", rail_of(evidence, rail, &[0])), String::new()),
+    };
+    let usual = figure(slow.figure, slow.usual);
+    let usual = match (slow.basis, slow.who) {
+        (Basis::Wanted, _) => format!("{usual} is wanted"),
+        (Basis::Rate, Who::Node { .. }) => format!("its port has {usual}"),
+        (Basis::Rate, _) => format!("the ports have {usual}"),
+        (Basis::Others, Who::Rail { .. }) => format!("other rails have {usual}"),
+        (Basis::Others, _) => format!("others have {usual}"),
+    };
+    format!("{who}: {}{extent}, where {usual}", figure(slow.figure, slow.value))
+}
+
+/// `390 Gbit/s`, `2.4 us there and back`, `1.1 % of packets sent again`.
+pub(crate) fn figure(figure: Figure, value: f32) -> String {
+    match figure {
+        Figure::Bandwidth => format!("{} Gbit/s", number(value)),
+        Figure::Latency => format!("{} us there and back", number(value)),
+        Figure::Resent => format!("{} % of packets sent again", number(value)),
+    }
+}
+
+/// `0.05 s`, `14.2 s`
+pub(crate) fn seconds(value: f64) -> String {
+    if value < 9.995 { format!("{value:.2} s") } else { format!("{value:.1} s") }
+}
+
+/// Three digits that count.
+pub(crate) fn number(value: f32) -> String {
+    match value {
+        value if value >= 99.95 => format!("{value:.0}"),
+        value if value >= 9.995 => format!("{value:.1}"),
+        // A network that is so slow still differs from one that is slower.
+        value if value > 0.0 && value < 0.0995 => format!("{value:.4}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn numbers_of_any_size_have_digits_that_count() {
+        let said = [0.0, 0.0023, 0.05, 0.25, 2.4, 94.7, 385.2].map(number);
+        assert_eq!(said, ["0.00", "0.0023", "0.0500", "0.25", "2.40", "94.7", "385"]);
+    }
+}

@@ -1,0 +1,87 @@
+//! What came of a node's tries to reach node 0, for the one sentence at the end of them.
+
+use std::collections::BTreeMap;
+
+use crate::text::counted;
+use crate::wire::reach::ConnectFailure;
+
+/// Why a try has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::preflight) enum Missed {
+    /// No connection.
+    Unconnected(ConnectFailure),
+    /// There was a connection, and then no answer, or its end.
+    Unanswered,
+}
+
+/// How often each of them came.
+#[derive(Debug, Default)]
+pub(in crate::preflight) struct Misses(BTreeMap<Missed, usize>);
+
+impl Misses {
+    pub(in crate::preflight) fn add(&mut self, missed: Missed) {
+        *self.0.entry(missed).or_default() += 1;
+    }
+
+    /// `of 58 tries, 50 were refused and 8 had no answer in time`
+    pub(in crate::preflight) fn sentence(&self) -> String {
+        let all = self.0.values().sum();
+        let each = self.0.iter().map(|(missed, count)| format!("{count} {}", ended(*missed)));
+        format!("of {}, {}", counted_tries(all), each.collect::<Vec<_>>().join(", "))
+    }
+
+    /// What helps against what came most often.
+    pub(in crate::preflight) fn fix(&self) -> &'static str {
+        let most = self.0.iter().max_by_key(|(_, count)| **count).map(|(missed, _)| *missed);
+        match most {
+            Some(Missed::Unconnected(ConnectFailure::NoAddress)) => {
+                "Check that this node resolves the name of node 0 (DNS, /etc/hosts), or name its address (--meet, before a command preflight-meet)"
+            }
+            Some(Missed::Unconnected(ConnectFailure::Refused)) => {
+                "Check that node 0 was started, and that its own log names the same port; if node 0 has several addresses, name the right one (--meet, before a command preflight-meet)"
+            }
+            Some(Missed::Unconnected(ConnectFailure::NoRoute)) => {
+                "Check the route to this address (ip route get), or name another address of node 0 (--meet, before a command preflight-meet)"
+            }
+            Some(Missed::Unconnected(ConnectFailure::TimedOut)) => {
+                "Check that firewalls and network policies let TCP pass to this port of node 0, and that the address is one of its own"
+            }
+            Some(Missed::Unconnected(ConnectFailure::Other) | Missed::Unanswered) | None => {
+                "Check in the log of node 0 that it runs, and that it is not stopped"
+            }
+        }
+    }
+}
+
+fn counted_tries(all: usize) -> String {
+    if all == 1 { "1 try".to_owned() } else { counted(all, "trie") }
+}
+
+fn ended(missed: Missed) -> &'static str {
+    match missed {
+        Missed::Unconnected(ConnectFailure::NoAddress) => "found no address for the name",
+        Missed::Unconnected(ConnectFailure::Refused) => "met a port that refuses connections",
+        Missed::Unconnected(ConnectFailure::NoRoute) => "found no route",
+        Missed::Unconnected(ConnectFailure::TimedOut) => "got no answer to the connection",
+        Missed::Unconnected(ConnectFailure::Other) => "failed for another reason",
+        Missed::Unanswered => "connected and got no answer",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tries_are_counted_by_their_ends_and_the_most_frequent_one_gives_the_fix() {
+        let mut misses = Misses::default();
+        misses.add(Missed::Unconnected(ConnectFailure::TimedOut));
+        assert_eq!(misses.sentence(), "of 1 try, 1 got no answer to the connection");
+        assert!(misses.fix().contains("firewalls"));
+        (0..3).for_each(|_| misses.add(Missed::Unconnected(ConnectFailure::Refused)));
+        misses.add(Missed::Unanswered);
+        let said = "of 5 tries, 3 met a port that refuses connections, 1 got no answer to the connection, 1 connected and got no answer";
+        assert_eq!(misses.sentence(), said);
+        assert!(misses.fix().contains("Check that node 0 was started"));
+    }
+}

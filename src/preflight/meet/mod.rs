@@ -1,0 +1,10 @@
+//! Node 0 and the other nodes: where they meet, what they tell each other, and who is whose partner when.
+
+pub(super) mod listening;
+pub mod message;
+pub(super) mod missed;
+pub mod node;
+pub(crate) mod progress;
+pub mod schedule;
+pub mod times;
+pub mod zero;

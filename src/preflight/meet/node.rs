@@ -1,0 +1,295 @@
+//! One node of the job: it goes to node 0, tries its pairs when it is told to, and hears the
+//! verdict.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use crate::compare::brief::Brief;
+use crate::preflight::meet::message::{Join, MEETING, ToNode, ToZero, Told};
+use crate::preflight::meet::missed::{Missed, Misses};
+use crate::preflight::meet::schedule::{Extent, Schedule};
+use crate::preflight::meet::times::Times;
+use crate::preflight::prove::rounds::{PairRounds, bounded};
+use crate::preflight::who::addresses::Addresses;
+use crate::preflight::who::own::LocalRails;
+use crate::self_test::run::Scope;
+use crate::sys::random;
+use crate::text::{duration, shortened, visible};
+use crate::wire::listen::Listener;
+use crate::wire::reach::{self, ConnectFailure};
+use crate::wire::stranger::{Fault, Stranger};
+use crate::wire::{Address, Channel};
+
+/// What a node goes by.
+pub struct Node<'a> {
+    pub node: u32,
+    pub nodes: u32,
+    /// The job as its launcher calls it, where it does.
+    pub job: Option<String>,
+    /// Where node 0 is.
+    pub meet: Address,
+    /// Where this node listens, if it is node 0.
+    pub listen: Address,
+    /// The longest time until all nodes are there.
+    pub wait: Duration,
+    /// How long to wait for the first other node, if this one has passed before and was started again.
+    pub alone_after: Option<Duration>,
+    pub token: &'a str,
+    /// The names of all nodes, where the launcher tells them.
+    pub names: &'a [String],
+    /// As for [`Part`](crate::preflight::who::part::Part).
+    pub are_names_certain: bool,
+    /// What the proof does not try as the job will, as sentences.
+    pub left_out: &'a [String],
+    pub report: Brief,
+    pub rails: LocalRails,
+    pub addresses: Addresses,
+    pub extent: Scope,
+    /// Which pairs are tried, as this node was told.
+    pub rounds: Extent,
+    pub say: &'a dyn Fn(&str),
+}
+
+/// How often a node and node 0 tell each other that they are there.
+pub const ALIVE: Duration = Duration::from_secs(5);
+
+/// A node that has said nothing for so long hangs, or its machine is off.
+pub const HUNG: Duration = Duration::from_secs(25);
+
+/// The time for one try to connect.
+const TRY: Duration = Duration::from_secs(5);
+
+/// The pauses between two tries.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A wait that is shorter is not worth a line.
+const SOON: Duration = Duration::from_secs(2);
+
+/// How often it is said for whom this node waits.
+const SAID_AGAIN: Duration = Duration::from_secs(60);
+
+/// Why a node has no verdict.
+#[derive(Debug)]
+pub enum NoVerdict {
+    /// It has passed before, and finds no other node.
+    Alone(String),
+    For(String),
+}
+
+impl NoVerdict {
+    pub fn why(self) -> String {
+        let (NoVerdict::Alone(why) | NoVerdict::For(why)) = self;
+        why
+    }
+}
+
+impl From<String> for NoVerdict {
+    fn from(why: String) -> NoVerdict {
+        NoVerdict::For(why)
+    }
+}
+
+/// Why a node did not come to a verdict.
+enum End {
+    /// Node 0 was there, and went away before the first pair.
+    Again(String),
+    For(String),
+}
+
+impl Node<'_> {
+    /// This node, as the process sees it that goes to the node 0 of its own machine.
+    pub fn at(&self, meet: Address) -> Node<'_> {
+        Node {
+            meet,
+            listen: self.listen.clone(),
+            alone_after: None,
+            job: self.job.clone(),
+            report: self.report.clone(),
+            rails: self.rails.clone(),
+            addresses: self.addresses.clone(),
+            ..*self
+        }
+    }
+
+    /// How long the rounds, and all else that comes after the meeting, may take.
+    pub fn rounds_time(&self) -> Duration {
+        Times { each: self.extent.each }.whole(&Schedule { nodes: self.nodes, extent: self.rounds })
+    }
+
+    /// Takes part up to the verdict.
+    ///
+    /// # Errors
+    /// A sentence: there is no verdict, and why.
+    pub fn take_part(&self) -> Result<Told, NoVerdict> {
+        // Before other nodes know of this one, so that none of them is refused.
+        let listener = Listener::on_port(0).map_err(|error| format!("cannot listen on any port: {error}"))?;
+        let end = Instant::now() + self.wait;
+        let mut lost = None;
+        loop {
+            let channel = self.reach(end, lost.take())?;
+            match self.stay(channel, &listener) {
+                Ok(told) => return Ok(told),
+                Err(End::Again(why)) if Instant::now() < end => lost = Some(why),
+                Err(End::Again(why) | End::For(why)) => return Err(why.into()),
+            }
+        }
+    }
+
+    /// Connects to node 0, as often as it takes.
+    fn reach(&self, end: Instant, lost: Option<String>) -> Result<Channel, NoVerdict> {
+        let started = Instant::now();
+        // A node 0 that was there a moment ago comes again.
+        let alone_after = self.alone_after.filter(|_| lost.is_none());
+        let end = alone_after.map_or(end, |after| end.min(started + after));
+        let mut pause = FIRST_PAUSE;
+        let mut said: Option<Instant> = None;
+        let mut misses = Misses::default();
+        if let Some(why) = lost {
+            (self.say)(&format!("preflight: comes to node 0 again: {why}."));
+            pause = LONGEST_PAUSE;
+        }
+        loop {
+            let why = match self.once(end)? {
+                Ok(channel) => return Ok(channel),
+                Err((missed, why)) => {
+                    misses.add(missed);
+                    why
+                }
+            };
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                if let Some(after) = alone_after {
+                    let within = duration(after);
+                    return Err(NoVerdict::Alone(format!("node 0 was not there within {within}: {why}")));
+                }
+                let why = format!(
+                    "this node did not reach node 0 at {} within {} (preflight-wait): {}; the last one: {why}. {}",
+                    self.meet,
+                    duration(self.wait),
+                    misses.sentence(),
+                    misses.fix()
+                );
+                return Err(why.into());
+            }
+            // The nodes of a job do not start at the same moment.
+            let is_due = started.elapsed() > SOON && said.is_none_or(|said| said.elapsed() > SAID_AGAIN);
+            if is_due {
+                (self.say)(&format!("preflight: waits for node 0 at {}: {why}.", self.meet));
+                said = Some(Instant::now());
+            }
+            std::thread::sleep(jittered(pause).min(left));
+            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Tries to reach node 0 once. The inner error says why it was not reached, which may change.
+    ///
+    /// # Errors
+    /// A sentence: another try would come to the same.
+    fn once(&self, end: Instant) -> Result<Result<Channel, (Missed, String)>, String> {
+        let name = self.meet.to_string();
+        let sockets = match self.meet.sockets(end.min(Instant::now() + 2 * TRY)) {
+            Ok(sockets) => sockets,
+            Err(why) => return Ok(Err((Missed::Unconnected(ConnectFailure::NoAddress), why))),
+        };
+        let connection = match reach::connect(&sockets, TRY, &name, &MEETING) {
+            Ok(connection) => connection,
+            Err(unreached) => {
+                let why = format!("cannot reach {name}: {unreached}");
+                return Ok(Err((Missed::Unconnected(unreached.why), why)));
+            }
+        };
+        // A node that has waited long gets the time that it needs.
+        let patience = Instant::now() + TRY;
+        match reach::prove(connection, &MEETING, "", self.token.as_bytes(), ALIVE, patience) {
+            Ok((channel, _)) => Ok(Ok(channel)),
+            Err(Stranger { fault: Fault::Gone | Fault::Silent | Fault::PushedOut, why }) => {
+                Ok(Err((Missed::Unanswered, why)))
+            }
+            Err(stranger) => Err(stranger.why),
+        }
+    }
+
+    /// Joins, and stays to the end.
+    fn stay(&self, mut channel: Channel, listener: &Listener) -> Result<Told, End> {
+        let again = |stranger: Stranger| End::Again(stranger.why);
+        let ends = channel.connection().ends().map_err(|error| End::Again(error.to_string()))?;
+        if let IpAddr::V6(own) = ends[0].ip()
+            && own.is_unicast_link_local()
+        {
+            return Err(End::For(format!(
+                "{} resolves to an address of one link alone, with which node 0 cannot tell the other nodes how to reach this one: give another address or a name of node 0 (--meet, before a command preflight-meet)",
+                self.meet
+            )));
+        }
+        channel.send(&ToZero::Join(Box::new(self.join(ends, listener.own.port())))).map_err(again)?;
+        let joined = Instant::now();
+        let mut said: Option<Instant> = None;
+        loop {
+            match channel.receive(HUNG).map_err(again)? {
+                ToNode::Waiting { missing } => {
+                    // Most waits are short, and need no words.
+                    let is_due =
+                        joined.elapsed() > ALIVE && said.is_none_or(|said| said.elapsed() > SAID_AGAIN);
+                    if is_due {
+                        (self.say)(&format!("preflight: node 0 waits for {}", visible(&shortened(&missing))));
+                        said = Some(Instant::now());
+                    }
+                    channel.send(&ToZero::Alive).map_err(again)?;
+                }
+                ToNode::Prove(order) => {
+                    let zero = ends[1].ip().to_canonical();
+                    let mut rounds = PairRounds::new(self, channel, listener, zero, &order);
+                    return rounds.run(order).map_err(End::For);
+                }
+                ToNode::Verdict(told) => return Ok(presentable(told)),
+                ToNode::Refused(why) => {
+                    return Err(End::For(format!("node 0 refuses this node: {}", visible(&shortened(&why)))));
+                }
+                ToNode::Working | ToNode::Gone { .. } => {}
+            }
+            // Node 0 knows when to stop waiting, and may have begun later than this node. This is for a
+            // node 0 that does not stop.
+            if joined.elapsed() > self.wait + HUNG {
+                return Err(End::For("node 0 waits for longer than this node (preflight-wait)".to_owned()));
+            }
+        }
+    }
+
+    fn join(&self, [own, _]: [SocketAddr; 2], port: u16) -> Join {
+        let is_zero = self.node == 0;
+        let own = own.ip().to_canonical();
+        Join {
+            node: self.node,
+            nodes: self.nodes,
+            job: self.job.clone(),
+            address: (!is_zero).then_some(own),
+            port,
+            rails: self.rails.names(),
+            rates: self.rails.rates(),
+            addresses: self.addresses.clone(),
+            transport: self.rails.transport().to_owned(),
+            report: self.report.clone(),
+        }
+    }
+}
+
+/// What may be shown of what node 0 has told.
+pub fn presentable(told: Told) -> Told {
+    let shown = |text: String| visible(&bounded(text));
+    Told { line: shown(told.line), reason: told.reason.map(shown), ..told }
+}
+
+/// Between half of the time and all of it, so that many nodes do not come all at once.
+fn jittered(time: Duration) -> Duration {
+    let mut byte = [0];
+    // Without random numbers, the nodes come together.
+    let _ = random::fill(&mut byte);
+    time / 2 + time / 2 * u32::from(byte[0]) / 255
+}
+
+/// Addresses of a partner.
+pub fn sockets(address: Option<IpAddr>, zero: IpAddr, port: u16) -> [SocketAddr; 1] {
+    [SocketAddr::new(address.unwrap_or(zero), port)]
+}

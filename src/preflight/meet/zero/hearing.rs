@@ -1,0 +1,198 @@
+//! Everybody is heard at once: who comes to the port, who has not said who it is, and the nodes.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
+
+use super::ledger::Ledger;
+use super::{JobPhase, JoinedNode, Zero};
+use crate::preflight::judge::evidence::{Evidence, Gone};
+use crate::preflight::meet::message::{LONGEST, ToNode, ToZero};
+use crate::preflight::meet::node::HUNG;
+use crate::wire::connection::timeout;
+use crate::wire::handshake::one_key;
+
+/// The most messages of one node that are heard before the others are. All reports of a node in the
+/// largest job are fewer.
+const MOST_AT_ONCE: usize = 4096;
+
+/// The most nodes that are heard before the others are.
+const NODES_AT_ONCE: usize = 256;
+
+/// How often it is looked who says nothing.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Zero<'_> {
+    /// Waits for news, at most to this time, and takes it. Gives whether this node itself has ended.
+    pub(super) fn hear(&mut self, until: Instant, own: BorrowedFd) -> Result<bool, String> {
+        let [has_ended, has_guests] = self.sleep(until.min(self.next_word).min(self.next_line), own);
+        let (strangers, refused) = (&mut self.strangers, &mut self.heard.refused);
+        let tell = &mut |stranger| {
+            refused.add_stranger(&stranger);
+            strangers.add(stranger);
+        };
+        if has_guests {
+            match self.guests.accept(self.listener, self.terms.until, tell) {
+                Ok(()) => {}
+                // There are no more descriptors, and one of those who could say who they are has one.
+                Err(_) if self.newcomers.drop_oldest(&mut self.budget) => {}
+                Err(why) => return Err(why),
+            }
+        }
+        let key = one_key(self.terms.token.as_bytes());
+        while let Some(proven) = self.guests.hear(&key, tell) {
+            self.newcomers.add(proven.channel, &mut self.budget);
+        }
+        for (channel, join) in self.newcomers.hear(&mut self.budget) {
+            self.join(channel, join);
+        }
+        let mut events = [EpollEvent::empty(); NODES_AT_ONCE];
+        // An interruption is as good as no news: what has happened is told again.
+        let count = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or_default();
+        for event in events.iter().take(count) {
+            if let Ok(node) = event.data().try_into() {
+                self.hear_member(node);
+            }
+        }
+        self.keep_to_budget();
+        // If more nodes have said something than were heard, node 0 is late, and not they.
+        if count < NODES_AT_ONCE {
+            self.look_for_hung();
+        }
+        Ok(has_ended)
+    }
+
+    /// Waits until something happens. Gives whether this node itself has ended, and whether a node has
+    /// come to the port.
+    fn sleep(&self, until: Instant, own: BorrowedFd) -> [bool; 2] {
+        let until = self.guests.until().map_or(until, |guest| guest.min(until));
+        // Once it knows the verdict, this node may end while the others are told.
+        let own = if self.phase == JobPhase::Telling { self.epoll.0.as_fd() } else { own };
+        let others = [own, self.listener.fd(), self.epoll.0.as_fd()].into_iter();
+        let all = others.chain(self.guests.fds()).chain(self.newcomers.fds());
+        let mut fds: Vec<PollFd> = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let left = until.saturating_duration_since(Instant::now());
+        // An interruption is as good as an event: the caller looks again.
+        let _ = poll(&mut fds, timeout(left));
+        let is_ready = |fd: &PollFd| fd.revents().is_some_and(|happened| !happened.is_empty());
+        [&fds[0], &fds[1]].map(is_ready)
+    }
+
+    /// Has the kernel say when this node has something to say, or takes more of what it is told. It says
+    /// so once for each time, and the first time at once: what has been read already is heard then, too.
+    pub(super) fn listen_to(&self, node: u32, member: &JoinedNode) -> nix::Result<()> {
+        let news = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+        self.epoll.add(member.channel.fd(), EpollEvent::new(news, node.into()))
+    }
+
+    fn hear_member(&mut self, node: u32) {
+        let Some(member) = self.members.get_mut(&node) else { return };
+        let before = member.channel.connection().held();
+        let heard = member.hear(node, &mut self.ledger, &mut self.heard.evidence, MOST_AT_ONCE);
+        self.budget.change(before, member.channel.connection().held());
+        if let Err(why) = heard {
+            self.leaves(node, Gone::Left(why));
+        }
+    }
+
+    /// If messages without an end exceed the budget, the longest of them goes, with its sender.
+    fn keep_to_budget(&mut self) {
+        while self.budget.is_too_small() {
+            let held = |member: &JoinedNode| member.channel.connection().held();
+            let member = self.members.iter().map(|(node, member)| (held(member), *node)).max();
+            match (member, self.newcomers.largest()) {
+                (Some((of_member, node)), newcomer)
+                    if of_member > 0 && newcomer.is_none_or(|(of, _)| of <= of_member) =>
+                {
+                    let why = format!("{of_member} bytes of a message have come, and not its end");
+                    self.leaves(node, Gone::Left(why));
+                }
+                (_, Some((_, place))) => self.newcomers.remove(place, &mut self.budget),
+                (_, None) => return,
+            }
+        }
+    }
+
+    /// A node has gone. Its partners do not wait for it.
+    pub(super) fn leaves(&mut self, node: u32, how: Gone) {
+        if let Some(member) = self.members.remove(&node) {
+            self.budget.change(member.channel.connection().held(), 0);
+            let _ = self.epoll.delete(member.channel.fd());
+        }
+        let partners = self.ledger.leave(node);
+        if self.phase == JobPhase::Telling {
+            return;
+        }
+        if self.phase == JobPhase::Meeting {
+            // It may come again, and until then it is missing.
+            self.heard.unfit.retain(|(known, _)| *known != node);
+            if let Some(known) = self.heard.nodes.get_mut(node as usize).and_then(Option::take) {
+                let (Gone::Left(why) | Gone::Silent(why) | Gone::NeverJoined(why)) = &how;
+                (self.terms.say)(&format!("preflight: {} has gone, and may come again: {why}", known.name));
+                self.away.insert(node, (known, how));
+            }
+            return;
+        }
+        let (Gone::Left(why) | Gone::Silent(why) | Gone::NeverJoined(why)) = &how;
+        (self.terms.say)(&format!("preflight: {} has gone: {why}", self.heard.evidence.name(node)));
+        self.heard.evidence.lose(node, how);
+        for partner in partners {
+            if let Some(member) = self.members.get_mut(&partner) {
+                let _ = member.channel.queue(&ToNode::Gone { node });
+            }
+        }
+    }
+
+    fn look_for_hung(&mut self) {
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK;
+        let hung = |member: &JoinedNode| now.saturating_duration_since(member.heard) > HUNG;
+        let hung: Vec<u32> =
+            self.members.iter().filter(|(_, member)| hung(member)).map(|(node, _)| *node).collect();
+        for node in hung {
+            self.leaves(node, Gone::Silent(format!("it has said nothing for {} s", HUNG.as_secs())));
+        }
+    }
+}
+
+impl JoinedNode {
+    /// Hears all that the node has said by now, and sends it more of what it has not taken.
+    ///
+    /// # Errors
+    /// Why it is no part of the job any more, as a clause.
+    pub(super) fn hear(
+        &mut self,
+        node: u32,
+        ledger: &mut Ledger,
+        evidence: &mut Evidence,
+        most: usize,
+    ) -> Result<(), String> {
+        self.channel.flush().map_err(|_| "it takes no messages any more".to_owned())?;
+        for _ in 0..most {
+            let said = self.channel.receive_if_there(LONGEST);
+            match said.map_err(|stranger| stranger.why)? {
+                None => return Ok(()),
+                Some(ToZero::Alive) => self.heard = Instant::now(),
+                Some(ToZero::Proved(reports)) => {
+                    self.heard = Instant::now();
+                    // No node speaks for another one, or of a pair that was not asked for.
+                    for report in reports {
+                        if let Some(what) = report.impossible() {
+                            return Err(format!("it reports what is impossible: {what}"));
+                        }
+                        if report.node == node && ledger.settle(node, (report.round, report.partner)) {
+                            evidence.add(report);
+                        }
+                    }
+                }
+                Some(ToZero::Join(_)) => return Err("it does not keep to the protocol".to_owned()),
+            }
+        }
+        Err("it does not stop to send messages".to_owned())
+    }
+}

@@ -1,0 +1,174 @@
+//! All nodes are waited for, and told why if they cannot be of this job.
+
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+use super::{JobPhase, JoinedNode, Known, OWN, Zero};
+use crate::compare::brief::CheckVerdict;
+use crate::preflight::judge::evidence::{Gone, MOST_RAILS};
+use crate::preflight::meet::message::{Join, ToNode};
+use crate::preflight::prove::pair::POSSIBLE_GBPS;
+use crate::preflight::who::names;
+use crate::self_test::check::Outcome;
+use crate::self_test::kinds::{self, Level};
+use crate::text::{shortened, visible};
+use crate::wire::Channel;
+
+/// How often a node may come: one that has gone may come again, and each time is a line of the log. Each index
+/// has a count of its own, so no node is refused for another's comings.
+const MOST_COMINGS: usize = 16;
+
+/// In bytes: the names of all rails of a node. Those of sixteen HCAs have some 200.
+const NAMES_OF_RAILS: usize = 4096;
+
+/// In bytes: what is kept of the reports of all nodes, to compare them, for each node; and for how many nodes
+/// more. Most of what the nodes of a job report is the same, and kept once.
+const COMPARED: usize = 4096;
+const COMPARED_MORE: usize = 256;
+
+impl Zero<'_> {
+    /// Waits for all nodes, until the time is over. `own` becomes readable if this node itself
+    /// gives up.
+    ///
+    /// # Errors
+    /// A sentence: no node can connect any more, or this node itself cannot take part.
+    pub fn meet(&mut self, own: BorrowedFd) -> Result<(), String> {
+        while !self.is_complete() && !self.is_alone() && Instant::now() < self.terms.until {
+            if self.hear(self.terms.until, own)? {
+                return Err(OWN.to_owned());
+            }
+            if !self.is_complete() {
+                self.tell_waiting();
+            }
+        }
+        self.strangers.close();
+        self.phase = JobPhase::Proving;
+        Ok(())
+    }
+
+    /// A node comes.
+    pub(super) fn join(&mut self, mut channel: Channel, join: Join) {
+        if let Some(why) = self.objection(&channel, &join) {
+            self.contest(&channel, &join);
+            // If another node has the index, this one has a wrong one, and which would be right is not known.
+            let index = Some(join.node).filter(|node| !self.members.contains_key(node));
+            let index = index.filter(|node| (*node as usize) < self.heard.nodes.len());
+            if self.heard.refused.add(index, format!("{}: {why}", channel.address())) {
+                (self.terms.say)(&format!("preflight: sends {} away: {why}", channel.address()));
+            }
+            // A message that is short fits into an empty queue: no reader is waited for.
+            let _ = channel.queue(&ToNode::Refused(why));
+            return;
+        }
+        *self.comings.entry(join.node).or_default() += 1;
+        self.away.remove(&join.node);
+        self.budget.change(0, channel.connection().held());
+        let Join { node, address, port, rails, mut rates, addresses, transport, report, .. } = join;
+        let host = visible(&shortened(&report.host));
+        let is_taken = |known: &Known| names::host(&known.name) == host;
+        let name = match host.is_empty() || self.heard.nodes.iter().flatten().any(is_taken) {
+            true => names::numbered(&host, node as usize),
+            false => host,
+        };
+        match self.heard.compared.size() < COMPARED.saturating_mul(self.heard.nodes.len() + COMPARED_MORE) {
+            true => self.heard.compared.add(&name, &report),
+            false => self.heard.uncompared += 1,
+        }
+        // The checks that try no device may fail if the job runs on sockets.
+        let has_failed =
+            |check: &&CheckVerdict| check.outcome == Outcome::Failed && kinds::is_of(Level::Verbs, &check.id);
+        let failed = report.checks.iter().find(has_failed);
+        self.heard.unfit.retain(|(known, _)| *known != node);
+        if let Some(check) = failed {
+            let why = format!("it fails at the check {}", visible(&shortened(&check.id)));
+            self.heard.unfit.push((node, why));
+        }
+        let rails: Vec<String> = rails.iter().map(|rail| visible(&shortened(rail))).collect();
+        rates.truncate(rails.len());
+        let addresses = addresses.bounded(rails.len());
+        let known = Known { name, rails, rates, addresses, transport: visible(&shortened(&transport)) };
+        tracing::debug!("preflight: {} has come", known.name);
+        if let Some(place) = self.heard.nodes.get_mut(node as usize) {
+            *place = Some(known);
+        }
+        let member = JoinedNode { channel, address, port, heard: Instant::now() };
+        let added = self.listen_to(node, &member);
+        self.members.insert(node, member);
+        self.ledger.join(node);
+        match added {
+            Ok(()) if self.is_complete() => {}
+            Ok(()) => {
+                let missing = self.missing_lately();
+                if let Some(member) = self.members.get_mut(&node) {
+                    // A connection that is broken is noticed where it is heard.
+                    let _ = member.channel.queue(&ToNode::Waiting { missing });
+                }
+            }
+            Err(errno) => self.leaves(node, Gone::Left(format!("node 0 cannot hear it: {errno}"))),
+        }
+    }
+
+    /// Keeps both nodes that came with one index.
+    fn contest(&mut self, channel: &Channel, join: &Join) {
+        // A node of another job does not take this index.
+        if join.job != self.terms.job || join.nodes != self.terms.nodes {
+            return;
+        }
+        let known = self.heard.nodes.get(join.node as usize).and_then(Option::as_ref);
+        let (Some(member), Some(known)) = (self.members.get(&join.node), known) else { return };
+        let shown = |name: &str, channel: &Channel| format!("{name} at {}", channel.address());
+        let first = shown(&known.name, &member.channel);
+        let second = shown(&visible(&shortened(&join.report.host)), channel);
+        let both = self.heard.contested.entry(join.node).or_insert([first, second]);
+        // The evidence of the rounds may be there already.
+        self.heard.evidence.contest(join.node, both.clone());
+    }
+
+    /// Why a node cannot be a part of this job.
+    fn objection(&self, channel: &Channel, join: &Join) -> Option<String> {
+        let shown =
+            |job: &Option<String>| job.as_deref().map_or("none".to_owned(), |job| visible(&shortened(job)));
+        if join.job != self.terms.job {
+            return Some(format!(
+                "it is of the job {}, and node 0 of the job {}; give them different ports (--meet)",
+                shown(&join.job),
+                shown(&self.terms.job)
+            ));
+        }
+        if join.nodes != self.terms.nodes {
+            return Some(format!("it expects {} nodes, and node 0 expects {}", join.nodes, self.terms.nodes));
+        }
+        if join.node >= join.nodes {
+            return Some(format!("its index is {}, and there are {} nodes", join.node, join.nodes));
+        }
+        let names: usize = join.rails.iter().map(String::len).sum();
+        if join.rails.len() > MOST_RAILS || names > NAMES_OF_RAILS {
+            return Some(format!("it brings {} rails, with names of {names} bytes", join.rails.len()));
+        }
+        if let Some(rate) = join.rates.iter().find(|rate| **rate != 0.0 && !POSSIBLE_GBPS.contains(rate)) {
+            return Some(format!("it brings a rail of {rate:e} Gbit/s"));
+        }
+        let comings = self.comings.get(&join.node).copied().unwrap_or_default();
+        if comings >= MOST_COMINGS && self.phase == JobPhase::Meeting {
+            return Some(format!("a node with the index {} has come and gone {comings} times", join.node));
+        }
+        match (self.members.get(&join.node), self.heard.nodes.get(join.node as usize)) {
+            (Some(member), Some(Some(known))) => Some(format!(
+                "two nodes have the index {}: {} at {}, and {} at {}",
+                join.node,
+                known.name,
+                member.channel.address(),
+                visible(&shortened(&join.report.host)),
+                channel.address()
+            )),
+            // Its rounds are over.
+            (None, Some(Some(_))) if self.phase != JobPhase::Meeting => {
+                Some("it left before, and the others have begun without it".to_owned())
+            }
+            _ if self.phase != JobPhase::Meeting => {
+                Some("it comes too late: the others have begun without it".to_owned())
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Node 0: all nodes come here, are told whom to try their rails with, tell what they found, and
+//! hear the verdict. One process hears them all at once, and waits for none of them.
+
+mod budget;
+mod hearing;
+mod ledger;
+mod meeting;
+mod newcomers;
+mod proving;
+mod refusals;
+mod secrets;
+mod telling;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use budget::BufferBudget;
+use ledger::Ledger;
+use newcomers::Newcomers;
+use nix::sys::epoll::{Epoll, EpollCreateFlags};
+use refusals::Refusals;
+use secrets::Secrets;
+
+use crate::compare::comparison::ComparedNodes;
+use crate::preflight::judge::evidence::{Evidence, Gone};
+use crate::preflight::meet::message::MEETING;
+use crate::preflight::meet::node::ALIVE;
+use crate::preflight::meet::progress::Progress;
+use crate::preflight::meet::schedule::Extent;
+use crate::preflight::meet::times::Times;
+use crate::preflight::who::addresses::Addresses;
+use crate::text::{shortened, visible};
+use crate::wire::Channel;
+use crate::wire::guests::Guests;
+use crate::wire::listen::Listener;
+use crate::wire::stranger::Strangers;
+
+/// The most connections whose other end has not proven anything yet.
+const MOST_GUESTS: usize = 512;
+
+const OWN: &str = "the process that takes part for node 0 itself has ended";
+
+/// What node 0 goes by.
+pub struct Terms<'a> {
+    pub nodes: u32,
+    pub job: Option<String>,
+    /// Where node 0 waits, as the other nodes were told: `10.0.0.1:18516`.
+    pub meet: String,
+    /// How long nodes are waited for, and up to when.
+    pub wait: Duration,
+    pub until: Instant,
+    /// As for [`Node`](crate::preflight::meet::node::Node).
+    pub alone_after: Option<Duration>,
+    pub token: &'a str,
+    pub extent: Extent,
+    /// How long the parts may take.
+    pub times: Times,
+    /// The names of all nodes, where the launcher tells them.
+    pub names: &'a [String],
+    /// As for [`Part`](crate::preflight::who::part::Part).
+    pub are_names_certain: bool,
+    /// What the proof does not try as the job will, as sentences.
+    pub left_out: &'a [String],
+    pub say: &'a dyn Fn(&str),
+    /// Shows on a terminal how far the nodes are; elsewhere it is said.
+    pub show: Option<&'a dyn Fn(&Progress)>,
+}
+
+/// A node, as node 0 knows it.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    pub name: String,
+    /// The names of its rails.
+    pub rails: Vec<String>,
+    /// Their rates in Gbit/s; 0 if a rate is not known.
+    pub rates: Vec<f32>,
+    pub addresses: Addresses,
+    /// `verbs`, `sockets`.
+    pub transport: String,
+}
+
+/// All that was told, for the verdict.
+pub struct Heard {
+    /// By index; `None` for a node that never came.
+    pub nodes: Vec<Option<Known>>,
+    /// The pairs, and who has gone.
+    pub evidence: Evidence,
+    pub compared: ComparedNodes,
+    /// Nodes whose own devices have failed their self-test, and why.
+    pub unfit: Vec<(u32, String)>,
+    /// The job as its launcher calls it, fit to be shown.
+    pub job: Option<String>,
+    /// Who was sent away.
+    pub refused: Refusals,
+    /// The indices with which two nodes came; see [`Evidence::contest`].
+    pub contested: BTreeMap<u32, [String; 2]>,
+    /// What the proof has not tried as the job will, as sentences.
+    pub left_out: Vec<String>,
+    /// How many nodes were not compared with the others, because there was too much to keep.
+    pub uncompared: usize,
+    /// Whether the nodes have proven that they have the token.
+    pub is_guarded: bool,
+    pub proving: Duration,
+}
+
+/// How far the preflight of the job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum JobPhase {
+    /// Nodes join, and those that left may join again.
+    Meeting,
+    /// The nodes that joined try their pairs; no other node may join.
+    Proving,
+    /// The nodes get the verdict.
+    Telling,
+}
+
+struct JoinedNode {
+    channel: Channel,
+    address: Option<IpAddr>,
+    port: u16,
+    heard: Instant,
+}
+
+/// The rounds that the nodes are in.
+#[derive(Default)]
+struct Series {
+    first: u16,
+    rounds: usize,
+    /// How many pairs the nodes were told to try.
+    pairs: usize,
+}
+
+pub struct Zero<'a> {
+    terms: &'a Terms<'a>,
+    listener: &'a Listener,
+    guests: Guests,
+    strangers: Strangers<'a>,
+    newcomers: Newcomers,
+    members: BTreeMap<u32, JoinedNode>,
+    /// What the members owe.
+    ledger: Ledger,
+    /// Who of the members has said something, or takes more of what it is told.
+    epoll: Epoll,
+    budget: BufferBudget,
+    /// How often a node of each index has come.
+    comings: BTreeMap<u32, usize>,
+    secrets: Secrets,
+    heard: Heard,
+    /// Who has come and gone while others were waited for, and how; they may come again.
+    away: BTreeMap<u32, (Known, Gone)>,
+    /// Whether the verdict is on its way: who goes now may go.
+    phase: JobPhase,
+    series: Series,
+    /// When the second tries have to be over.
+    again_until: Option<Instant>,
+    /// When the nodes hear again that node 0 is there.
+    next_word: Instant,
+    /// When progress is told again.
+    next_line: Instant,
+    /// When it is looked again who says nothing.
+    next_look: Instant,
+    /// Who was missing, and when that was looked up.
+    missing: Option<(Instant, String)>,
+}
+
+impl<'a> Zero<'a> {
+    /// # Errors
+    /// A sentence: the kernel gives no random number, or no descriptor.
+    pub fn new(terms: &'a Terms<'a>, listener: &'a Listener) -> Result<Zero<'a>, String> {
+        let secrets = Secrets::new().map_err(|error| format!("no random number for the job: {error}"))?;
+        let now = Instant::now();
+        let nodes = usize::try_from(terms.nodes).unwrap_or_default();
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC);
+        let epoll =
+            epoll.map_err(|errno| format!("the kernel gives nothing to hear many nodes with: {errno}"))?;
+        Ok(Zero {
+            terms,
+            listener,
+            guests: Guests::new(&MEETING, ALIVE, MOST_GUESTS),
+            strangers: Strangers::new(terms.say, "preflight: "),
+            newcomers: Newcomers::default(),
+            members: BTreeMap::new(),
+            ledger: Ledger::default(),
+            epoll,
+            budget: BufferBudget::of(nodes),
+            comings: BTreeMap::new(),
+            secrets,
+            heard: Heard {
+                nodes: vec![None; nodes],
+                evidence: Evidence::new(Vec::new(), 0),
+                compared: ComparedNodes::default(),
+                unfit: Vec::new(),
+                job: terms.job.as_deref().map(|job| visible(&shortened(job))),
+                refused: Refusals::default(),
+                contested: BTreeMap::new(),
+                left_out: terms.left_out.to_vec(),
+                uncompared: 0,
+                is_guarded: !terms.token.is_empty(),
+                proving: Duration::ZERO,
+            },
+            away: BTreeMap::new(),
+            phase: JobPhase::Meeting,
+            series: Series::default(),
+            again_until: None,
+            next_word: now + ALIVE,
+            next_line: now + telling::every(terms),
+            next_look: now,
+            missing: None,
+        })
+    }
+
+    pub fn heard(&self) -> &Heard {
+        &self.heard
+    }
+
+    pub fn into_heard(self) -> Heard {
+        self.heard
+    }
+
+    /// Whether all nodes are here, before their rounds have begun.
+    fn is_complete(&self) -> bool {
+        self.members.len() >= self.heard.nodes.len()
+    }
+
+    /// Whether no other node has come, and this one was started again after it has passed.
+    pub fn is_alone(&self) -> bool {
+        let is_over = |after: Duration| Instant::now() + self.terms.wait >= self.terms.until + after;
+        self.members.len() < 2 && self.terms.alone_after.is_some_and(is_over)
+    }
+
+    fn missing(&self) -> impl Iterator<Item = u32> {
+        let missing = self.heard.nodes.iter().zip(0..).filter(|(known, _)| known.is_none());
+        missing.map(|(_, node)| node)
+    }
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

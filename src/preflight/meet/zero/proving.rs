@@ -1,0 +1,258 @@
+//! The nodes try the pairs of the schedule, and those of the second tries.
+
+use std::collections::{BTreeMap, HashSet};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use super::ledger::Half;
+use super::telling::NAMED;
+use super::{Known, OWN, Series, Zero};
+use crate::preflight::judge::bisection;
+use crate::preflight::judge::cross::{self, Cross};
+use crate::preflight::judge::evidence::{Evidence, Gone, Member as Brought};
+use crate::preflight::judge::words;
+use crate::preflight::meet::message::{Order, PARTNERS_AT_ONCE, Partner, Secret, ToNode, Work};
+use crate::preflight::meet::schedule::{Extent, Schedule};
+use crate::preflight::who::names;
+use crate::preflight::who::own::VERBS;
+use crate::preflight::who::scheduler;
+use crate::text::{condensed_to, counted, duration};
+
+impl Zero<'_> {
+    /// Has all nodes that came try the pairs of the schedule.
+    ///
+    /// # Errors
+    /// As for [`Zero::meet`].
+    pub fn prove(&mut self, own: BorrowedFd) -> Result<(), String> {
+        // Their names are not needed any more to tell the nodes who is missing.
+        self.missing = None;
+        self.tell_apart();
+        let present: Vec<u32> = self.members.keys().copied().collect();
+        let schedule = Schedule { nodes: present.len().try_into().unwrap_or(0), extent: self.terms.extent };
+        let count = schedule.rounds().try_into().unwrap_or(u16::MAX);
+        self.heard.evidence = self.evidence(count);
+        for duplicate in self.heard.evidence.duplicates().list() {
+            (self.terms.say)(&format!("preflight: {}", words::duplicate(&self.heard.evidence, duplicate)));
+        }
+        let rounds = (0..schedule.rounds()).map(|round| {
+            let pairs = schedule.pairs(round);
+            let index = |place: u32| present.get(place as usize).copied();
+            pairs.filter_map(|(low, high)| Some((index(low)?, index(high)?))).collect()
+        });
+        let rounds: Vec<Vec<(u32, u32)>> = rounds.collect();
+        let time = self.terms.times.first(&schedule);
+        if schedule.extent == Extent::Full {
+            let pairs: usize = rounds.iter().map(Vec::len).sum();
+            (self.terms.say)(&format!(
+                "preflight: the nodes try {} in {}, which takes {} at the most",
+                counted(pairs, "pair"),
+                counted(rounds.len(), "round"),
+                duration(Duration::from_secs(time.as_secs()))
+            ));
+        }
+        self.series(0, &rounds, time, own)
+    }
+
+    /// If two nodes joined with the name of one host, the second one has its index behind that name.
+    /// This gives the first one its index, too, so that each name means one node.
+    fn tell_apart(&mut self) {
+        let nodes = &mut self.heard.nodes;
+        let numbered = nodes.iter().flatten().filter(|known| names::is_numbered(&known.name));
+        let shared: HashSet<String> = numbered.map(|known| names::host(&known.name).to_owned()).collect();
+        for (node, known) in nodes.iter_mut().enumerate() {
+            if let Some(known) = known.as_mut().filter(|known| shared.contains(&known.name)) {
+                let name = names::numbered(&known.name, node);
+                self.heard.compared.rename(&known.name, &name);
+                known.name = name;
+            }
+        }
+    }
+
+    /// What is known before the first pair: who has come, and who has not.
+    fn evidence(&self, rounds: u16) -> Evidence {
+        let claims: Vec<Option<&str>> =
+            self.heard.nodes.iter().map(|known| Some(names::host(&known.as_ref()?.name))).collect();
+        let mut of_launcher =
+            scheduler::names(self.terms.names, self.terms.are_names_certain, &claims).into_iter();
+        let brought = |(place, known): (usize, &Option<Known>)| {
+            let shown = self.terms.names.get(place).filter(|name| !name.is_empty());
+            let of_launcher = of_launcher.next().unwrap_or_default();
+            match known {
+                Some(Known { name, rails, rates, addresses, transport }) => Brought {
+                    name: name.clone(),
+                    of_launcher,
+                    rails: rails.clone(),
+                    rates: rates.clone(),
+                    addresses: addresses.clone(),
+                    is_verbs: transport == VERBS,
+                    is_soft: transport == VERBS && rates.iter().all(|rate| *rate <= 0.0),
+                },
+                None => {
+                    let away = u32::try_from(place).ok().and_then(|node| self.away.get(&node));
+                    let name = away.map(|(known, _)| known.name.clone()).or_else(|| shown.cloned());
+                    Brought { name: name.unwrap_or_default(), of_launcher, ..Brought::default() }
+                }
+            }
+        };
+        let members = self.heard.nodes.iter().enumerate().map(brought).collect();
+        let mut evidence = Evidence::new(members, rounds);
+        evidence.meet_at(&self.terms.meet);
+        for (node, nodes) in &self.heard.contested {
+            evidence.contest(*node, nodes.clone());
+        }
+        let within = duration(self.terms.wait);
+        let missing = self.missing().count();
+        for node in self.missing() {
+            if let Some(why) = self.heard.refused.explain(node, missing) {
+                evidence.explain(node, why);
+            }
+            let away = self.away.get(&node).map(|(_, how)| how.clone());
+            evidence.lose(node, away.unwrap_or_else(|| Gone::NeverJoined(within.clone())));
+        }
+        evidence
+    }
+
+    /// Has nodes try pairs again, round by round, beginning with a round of this number, as far as there is
+    /// time for it. Returns how many rounds there were.
+    ///
+    /// # Errors
+    /// As for [`Zero::meet`].
+    pub fn again(
+        &mut self,
+        first: u16,
+        rounds: &[Vec<(u32, u32)>],
+        own: BorrowedFd,
+    ) -> Result<usize, String> {
+        let times = self.terms.times;
+        let until = *self.again_until.get_or_insert_with(|| Instant::now() + times.again());
+        let count = times.rounds_in(until.saturating_duration_since(Instant::now())).min(rounds.len());
+        let time = times.rounds(count.try_into().unwrap_or(u32::MAX));
+        self.series(first, rounds.get(..count).unwrap_or_default(), time, own)?;
+        Ok(count)
+    }
+
+    fn series(
+        &mut self,
+        first: u16,
+        rounds: &[Vec<(u32, u32)>],
+        time: Duration,
+        own: BorrowedFd,
+    ) -> Result<(), String> {
+        let numbered = rounds.iter().enumerate().flat_map(|(number, pairs)| {
+            let round = first.saturating_add(number.try_into().unwrap_or(u16::MAX));
+            pairs.iter().map(move |(low, high)| (round, *low, *high))
+        });
+        let orders = self.ledger.order(numbered);
+        self.heard.evidence.schedule(self.ledger.open());
+        self.carry_out(first, rounds.len(), orders, |_, _| Work::Rails, time, own)
+    }
+
+    /// Has a few nodes try their rails with other ones, in a round of this number, where there are several
+    /// rails.
+    ///
+    /// # Errors
+    /// As for [`Zero::meet`].
+    pub fn cross(&mut self, round: u16, own: BorrowedFd) -> Result<(), String> {
+        let is_verbs = |known: &Known| known.transport == VERBS;
+        if !self.heard.nodes.iter().flatten().all(is_verbs) {
+            return Ok(());
+        }
+        let pairs = cross::pairs(&self.heard.evidence);
+        let orders =
+            self.ledger.order(pairs.iter().map(|Cross { nodes: [low, high], .. }| (round, *low, *high)));
+        let shifts: BTreeMap<[u32; 2], u16> = pairs.iter().map(|one| (one.nodes, one.shift)).collect();
+        let work = |node: u32, with: u32| {
+            let shift = shifts.get(&[node.min(with), node.max(with)]);
+            Work::Crosswise(shift.copied().unwrap_or_default())
+        };
+        self.heard.evidence.begin_crossing(round, pairs);
+        self.carry_out(round, 1, orders, work, self.terms.times.rounds(1), own)
+    }
+
+    /// Has all nodes that are well move data at once, each with the one that is half of the job away.
+    ///
+    /// # Errors
+    /// As for [`Zero::meet`].
+    pub fn together(&mut self, own: BorrowedFd) -> Result<(), String> {
+        let pairs = bisection::pairs(&self.heard.evidence);
+        let round = bisection::ROUND;
+        let orders = self.ledger.order(pairs.iter().map(|(low, high)| (round, *low, *high)));
+        self.heard.evidence.begin_together(&pairs);
+        self.carry_out(round, 1, orders, |_, _| Work::Together, self.terms.times.rounds(1), own)
+    }
+
+    /// Tells nodes whom to try, in so many rounds from this one on, and hears what comes of it.
+    fn carry_out(
+        &mut self,
+        first: u16,
+        rounds: usize,
+        orders: BTreeMap<u32, Vec<Half>>,
+        work: impl Fn(u32, u32) -> Work,
+        time: Duration,
+        own: BorrowedFd,
+    ) -> Result<(), String> {
+        let started = Instant::now();
+        self.series = Series { first, rounds, pairs: self.ledger.open() };
+        self.show_progress_soon();
+        for (node, halves) in orders {
+            for halves in halves.chunks(PARTNERS_AT_ONCE) {
+                let partner = |(round, with): &Half| {
+                    let secret = self.secrets.of(*round, node, *with);
+                    Some(Partner { work: work(node, *with), secret, ..self.partner(*round, *with)? })
+                };
+                let pairs = halves.iter().filter_map(partner).collect();
+                let each_ms = self.terms.times.each.as_millis().try_into().unwrap_or(u64::MAX);
+                let order = Order { first, each_ms, pairs };
+                let Some(member) = self.members.get_mut(&node) else { continue };
+                // A connection that is broken is noticed where it is heard.
+                let _ = member.channel.queue(&ToNode::Prove(order));
+            }
+        }
+        tracing::debug!("preflight: the rounds have begun");
+        let end = started.checked_add(time);
+        while self.ledger.is_waiting() && end.is_none_or(|end| Instant::now() < end) {
+            if self.hear(end.unwrap_or(self.next_word), own)? {
+                return Err(OWN.to_owned());
+            }
+            self.tell_working();
+        }
+        let over = self.terms.times.over_after(started.elapsed());
+        self.close(first.saturating_add(over.try_into().unwrap_or(u16::MAX)));
+        self.heard.proving += started.elapsed();
+        Ok(())
+    }
+
+    /// Waits no longer. `due` is the first round that may still be under way.
+    fn close(&mut self, due: u16) {
+        let late: Vec<String> =
+            self.ledger.waits_for().map(|(_, node)| self.heard.evidence.name(node)).collect();
+        if !late.is_empty() {
+            let names = condensed_to(&late, NAMED);
+            (self.terms.say)(&format!(
+                "preflight: the time of these rounds is over, so node 0 no longer waits for {names}"
+            ));
+        }
+        self.ledger.close(due);
+    }
+
+    /// Writes down what the nodes owe, now that nothing more is waited for.
+    pub fn settle(&mut self) {
+        let debts = self.ledger.debts().collect();
+        self.heard.evidence.close(debts);
+    }
+
+    fn partner(&self, round: u16, node: u32) -> Option<Partner> {
+        let member = self.members.get(&node)?;
+        let name = self.heard.nodes.get(node as usize)?.as_ref()?.name.clone();
+        Some(Partner {
+            round,
+            node,
+            name,
+            address: member.address,
+            port: member.port,
+            secret: Secret::default(),
+            work: Work::Rails,
+            is_again: self.heard.evidence.is_again(round),
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! What node 0 tells: whom it waits for, how far the nodes are, and the verdict.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use super::{JobPhase, JoinedNode, Terms, Zero};
+use crate::preflight::judge::bisection;
+use crate::preflight::meet::message::{ToNode, Told};
+use crate::preflight::meet::node::ALIVE;
+use crate::preflight::meet::progress::Progress;
+use crate::preflight::meet::times::TELLING;
+use crate::text::{condensed_to, shortened, visible};
+
+/// The most nodes that are named if nodes are waited for.
+pub(super) const NAMED: usize = 8;
+
+/// How long node 0 waits for the nodes to close once they have been told.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// How often progress is told where no terminal is, and how often it is shown on one.
+const LINE: Duration = Duration::from_secs(10);
+const GLANCE: Duration = Duration::from_millis(200);
+
+/// How old news may be of who is missing.
+const LATELY: Duration = Duration::from_secs(1);
+
+pub(super) fn every(terms: &Terms) -> Duration {
+    if terms.show.is_some() { GLANCE } else { LINE }
+}
+
+impl Zero<'_> {
+    /// Tells the nodes the end.
+    pub fn tell(&mut self, verdict: impl Fn(u32) -> Told, own: BorrowedFd) {
+        let end = Instant::now() + TELLING;
+        self.phase = JobPhase::Telling;
+        // There is nothing else to tell any more.
+        (self.next_word, self.next_line) = (end, end);
+        for (node, member) in &mut self.members {
+            let _ = member.channel.queue(&ToNode::Verdict(verdict(*node)));
+        }
+        let is_sending = |member: &JoinedNode| member.channel.connection().is_sending();
+        while self.members.values().any(is_sending) && Instant::now() < end {
+            // This node itself may have ended: it has heard the verdict.
+            if self.hear(end, own).is_err() {
+                return;
+            }
+        }
+        // A node that knows the verdict closes its connection. If this end closed first while something of
+        // the node's is unread, the kernel would reset the connection, and the node might lose the verdict.
+        let end = end.min(Instant::now() + CLOSING);
+        while !self.members.is_empty() && Instant::now() < end {
+            if self.hear(end, own).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn shown_missing(&self) -> String {
+        let name = |node: u32| match self.terms.names.get(node as usize) {
+            Some(name) => visible(&shortened(name)),
+            None => format!("node {node}"),
+        };
+        let names: Vec<String> = self.missing().map(name).collect();
+        condensed_to(&names, NAMED)
+    }
+
+    /// As it was a moment ago: many nodes come at once, and each of them is told.
+    pub(super) fn missing_lately(&mut self) -> String {
+        let now = Instant::now();
+        match &self.missing {
+            Some((at, missing)) if now.saturating_duration_since(*at) < LATELY => missing.clone(),
+            _ => {
+                let missing = self.shown_missing();
+                self.missing = Some((now, missing.clone()));
+                missing
+            }
+        }
+    }
+
+    pub(super) fn tell_waiting(&mut self) {
+        let now = Instant::now();
+        if now >= self.next_word {
+            self.next_word = now + ALIVE;
+            let missing = self.missing_lately();
+            for member in self.members.values_mut() {
+                let _ = member.channel.queue(&ToNode::Waiting { missing: missing.clone() });
+            }
+        }
+        self.tell_progress(Zero::meeting);
+    }
+
+    pub(super) fn tell_working(&mut self) {
+        if Instant::now() >= self.next_word {
+            self.say_working();
+        }
+        self.tell_progress(Zero::working);
+    }
+
+    /// Tells the nodes that node 0 is there, before it computes something: it says nothing meanwhile.
+    pub fn say_working(&mut self) {
+        self.next_word = Instant::now() + ALIVE;
+        for member in self.members.values_mut() {
+            let _ = member.channel.queue(&ToNode::Working);
+        }
+    }
+
+    /// Shows a stage that begins now at once if there is a terminal.
+    pub(super) fn show_progress_soon(&mut self) {
+        if self.terms.show.is_some() {
+            self.next_line = Instant::now();
+        }
+    }
+
+    fn tell_progress(&mut self, progress: fn(&Self) -> Progress) {
+        let now = Instant::now();
+        if now < self.next_line {
+            return;
+        }
+        self.next_line = now + every(self.terms);
+        let progress = progress(self);
+        match self.terms.show {
+            Some(show) => show(&progress),
+            None => (self.terms.say)(&format!("preflight: {progress}")),
+        }
+    }
+
+    fn meeting(&self) -> Progress {
+        Progress {
+            done: self.members.len(),
+            all: self.heard.nodes.len(),
+            thing: "node",
+            stage: format!("have come; node 0 waits for {}", self.shown_missing()),
+        }
+    }
+
+    fn working(&self) -> Progress {
+        let round = self.ledger.waits_for().map(|(round, _)| round).min().unwrap_or_default();
+        let round = usize::from(round.saturating_sub(self.series.first)) + 1;
+        let of = self.series.rounds;
+        let evidence = &self.heard.evidence;
+        let mut stage = match self.series.first {
+            bisection::ROUND => "have moved data, all at once".to_owned(),
+            first if evidence.is_crossing(first) => "have tried their rails crosswise".to_owned(),
+            first if evidence.is_again(first) => {
+                format!("are done, second tries, round {} of {of}", round.min(of))
+            }
+            _ => format!("are done, round {} of {of}", round.min(of)),
+        };
+        // If most have come to the end, the others are of interest.
+        let left = self.ledger.busy();
+        if left <= NAMED && left * 2 < self.members.len() {
+            let names: Vec<String> =
+                self.ledger.waits_for().map(|(_, node)| self.heard.evidence.name(node)).collect();
+            stage.push_str(&format!("; node 0 waits for {}", condensed_to(&names, NAMED)));
+        }
+        // A pair is done when both of its nodes are through with it.
+        let all = self.series.pairs;
+        Progress { done: all.saturating_sub(self.ledger.open()), all, thing: "pair", stage }
+    }
+}

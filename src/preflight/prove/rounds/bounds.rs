@@ -1,0 +1,37 @@
+//! What a node takes from node 0 at the most, so that a node 0 that does not keep to the protocol costs the
+//! others a bounded time and a bounded memory. Pure.
+
+use crate::preflight::meet::message::Partner;
+use crate::preflight::meet::schedule::{Extent, Schedule};
+
+/// More rounds than second tries and the measurements of all nodes take.
+const MORE: usize = 512;
+
+/// In bytes: the longest text of a verdict. A long one has some thousand.
+const LONGEST_TEXT: usize = 16 * 1024;
+
+/// How many pairs node 0 may name for a node: one in each round of the largest schedule, and more.
+pub(super) fn most_pairs(nodes: u32) -> usize {
+    let schedule = Schedule { nodes, extent: Extent::Full };
+    MORE.saturating_add(schedule.rounds() as usize)
+}
+
+/// Why a pair cannot be one of this job, as a clause.
+pub(super) fn objection(node: u32, nodes: u32, named: usize, with: &Partner) -> Option<String> {
+    if with.node >= nodes {
+        return Some(format!("it names node {} of {nodes}", with.node));
+    }
+    if with.node == node {
+        return Some("it names this node as its own partner".to_owned());
+    }
+    (named >= most_pairs(nodes)).then(|| format!("it names more than {named} pairs"))
+}
+
+/// The start of a text that is too long.
+pub(crate) fn bounded(mut text: String) -> String {
+    if text.len() > LONGEST_TEXT {
+        let end = (0..=LONGEST_TEXT).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or_default());
+    }
+    text
+}

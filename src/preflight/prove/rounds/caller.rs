@@ -1,0 +1,41 @@
+//! A node that calls this one.
+
+use std::time::Instant;
+
+use crate::preflight::meet::message::{Call, CallId};
+use crate::preflight::meet::times::SILENT;
+use crate::wire::Channel;
+use crate::wire::stranger::Stranger;
+
+/// A node that has proven to be the partner of this one in a round.
+pub(super) struct Caller {
+    pub channel: Channel,
+    pub id: CallId,
+    pub call: Option<Call>,
+    since: Instant,
+    /// When it hears that this node is busy.
+    pub next: Instant,
+}
+
+impl Caller {
+    pub(super) fn new(channel: Channel, id: CallId) -> Caller {
+        let now = Instant::now();
+        Caller { channel, id, call: None, since: now, next: now }
+    }
+
+    /// Whether it has said what it wants.
+    ///
+    /// # Errors
+    /// It has said something else, nothing for too long, or it has gone.
+    pub(super) fn hear(&mut self) -> Result<bool, Stranger> {
+        match self.channel.receive_if_there(1024)? {
+            Some(call) if self.call.is_none() => self.call = Some(call),
+            Some(Call::Ready | Call::Asks) => return Err(self.channel.unexpected("a call")),
+            None => {}
+        }
+        if self.call.is_none() && self.since.elapsed() > SILENT {
+            return Err(self.channel.connection().silent(SILENT));
+        }
+        Ok(self.call.is_some())
+    }
+}

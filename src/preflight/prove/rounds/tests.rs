@@ -1,0 +1,112 @@
+//! A node 0 that does not keep to the protocol.
+
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use super::*;
+use crate::compare::brief::Brief;
+use crate::preflight::meet::message::MEETING;
+use crate::preflight::meet::schedule::Extent;
+use crate::preflight::who::addresses::Addresses;
+use crate::preflight::who::own::LocalRails;
+use crate::self_test::kinds::Level;
+use crate::self_test::run::Scope;
+use crate::wire::Address;
+use crate::wire::connection::Connection;
+use crate::wire::session::Session;
+
+fn channels() -> [Channel; 2] {
+    let (zero, node) = UnixStream::pair().unwrap();
+    let mut sides = [Side::Second, Side::First].into_iter();
+    [zero, node].map(|stream| {
+        let stream = TcpStream::from(OwnedFd::from(stream));
+        let connection = Connection::new(stream, "node 0".to_owned(), &MEETING).unwrap();
+        let greetings: [&[u8]; 2] = [b"first\n", b"second\n"];
+        Channel::new(connection, Session::new(MEETING.schema, b"a token", sides.next().unwrap(), greetings))
+    })
+}
+
+fn order(pairs: Vec<Partner>) -> Order {
+    Order { first: 0, each_ms: 0, pairs }
+}
+
+fn after(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> Result<Option<Told>, String> {
+    heard(messages, change).0
+}
+
+fn has_more_after(messages: &[ToNode]) -> bool {
+    heard(messages, |_| ()).1
+}
+
+/// What becomes of node 3 of 4 after these messages of node 0, and whether it has to hear more of them at once.
+fn heard(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> (Result<Option<Told>, String>, bool) {
+    let brief = r#"{"schema": "", "host": "", "passed": true, "hcas": [], "nccl": null, "profile": null, "filled": {}, "checks": []}"#;
+    let report: Brief = serde_json::from_str(brief).unwrap();
+    let node = Node {
+        node: 3,
+        nodes: 4,
+        job: None,
+        meet: Address::everywhere(),
+        listen: Address::everywhere(),
+        wait: Duration::from_secs(60),
+        alone_after: None,
+        token: "",
+        names: &[],
+        are_names_certain: false,
+        left_out: &[],
+        report,
+        rails: LocalRails::Sockets(Vec::new()),
+        addresses: Addresses::default(),
+        extent: Scope::new(Level::Verbs, 1, Duration::ZERO),
+        rounds: Extent::Doubling,
+        say: &|_| {},
+    };
+    let (listener, [mut zero, its]) = (Listener::on_port(0).unwrap(), channels());
+    let mut rounds = PairRounds::new(&node, its, &listener, Ipv4Addr::LOCALHOST.into(), &order(Vec::new()));
+    change(&mut rounds);
+    messages.iter().for_each(|message| zero.send(message).unwrap());
+    (rounds.hear_zero(), rounds.has_news())
+}
+
+#[test]
+fn pairs_that_cannot_be_of_this_job_end_it() {
+    let why = |pairs: Vec<Partner>| after(&[ToNode::Prove(order(pairs))], |_| ()).err();
+    assert_eq!(why(vec![Partner::in_round(0, 2), Partner::in_round(1, 1), Partner::in_round(2, 2)]), None);
+    let start = "node 0 does not keep to the protocol, so there is no verdict: it names";
+    for (pairs, what) in [
+        (vec![Partner::in_round(0, 4)], "node 4 of 4"),
+        (vec![Partner::in_round(0, 3)], "this node as its own partner"),
+        (vec![Partner::in_round(0, 2), Partner::in_round(0, 2)], "the pair with node 2 in round 0 twice"),
+        ((0..520).map(|round| Partner::in_round(round, 2)).collect(), "more than 515 pairs"),
+    ] {
+        assert_eq!(why(pairs).as_deref(), Some(format!("{start} {what}").as_str()));
+    }
+}
+
+#[test]
+fn only_nodes_of_the_job_are_gone() {
+    assert_eq!(after(&[ToNode::Gone { node: 2 }, ToNode::Gone { node: 2 }], |_| ()), Ok(None));
+    let why = after(&[ToNode::Gone { node: 4 }], |_| ()).unwrap_err();
+    assert!(why.ends_with("it says that node 4 of 4 has gone"), "{why}");
+}
+
+#[test]
+fn a_node_0_that_only_says_that_it_works_is_not_waited_for_without_an_end() {
+    let why = after(&[ToNode::Working], |rounds| rounds.end = Instant::now()).unwrap_err();
+    assert!(why.starts_with("node 0 (node 0) has given no verdict within "), "{why}");
+}
+
+#[test]
+fn a_node_0_that_does_not_stop_to_send_does_not_keep_a_node_from_its_pairs() {
+    let messages: Vec<ToNode> = (0..=MOST_AT_ONCE).map(|_| ToNode::Working).collect();
+    assert!(has_more_after(&messages) && !has_more_after(&messages[2..]));
+}
+
+#[test]
+fn a_verdict_is_as_long_as_it_may_be() {
+    let line = "\u{e4}".repeat(20_000);
+    let told = Told { passed: false, line: line.clone(), reason: Some(line) };
+    let told = after(&[ToNode::Verdict(told)], |_| ()).unwrap().expect("a verdict");
+    assert!(told.line.len() <= 16 * 1024 && told.reason.is_some_and(|reason| reason.len() <= 16 * 1024));
+}

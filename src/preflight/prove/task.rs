@@ -1,0 +1,152 @@
+//! A piece of work in a process of its own, which tells its result over a socket. What hangs there
+//! is killed, and costs no other task anything.
+
+use std::io::Write;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::libc::SIGKILL;
+use nix::unistd::Pid;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::json;
+use crate::sys::fork::{self, Reaped};
+use crate::sys::signals::{self, without_signals_of_writing};
+use crate::sys::worker::{self, ReadState};
+
+/// The most bytes of a result.
+const LIMIT: usize = 1024 * 1024;
+
+/// A process that is at work. It is killed when this value is dropped.
+///
+/// This process must be single-threaded, and reap no children elsewhere meanwhile.
+pub(in crate::preflight) struct Task {
+    pid: Pid,
+    socket: UnixStream,
+    told: Vec<u8>,
+    deadline: Instant,
+    is_over: bool,
+}
+
+/// Why a task has no result.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::preflight) enum TaskError {
+    /// It took longer than it may.
+    Late,
+    /// It ended without one.
+    Ended,
+}
+
+impl Task {
+    /// Starts the work, which may take this long, and needs these descriptors.
+    ///
+    /// # Errors
+    /// EAGAIN or ENOMEM when the kernel cannot make another process.
+    pub(in crate::preflight) fn start<T: Serialize>(
+        limit: Duration,
+        keep: &[RawFd],
+        work: impl FnOnce() -> T,
+    ) -> Result<Task, Errno> {
+        let (pid, socket) = worker::start(keep, |socket| tell(socket, &work()))?;
+        Ok(Task { pid, socket, told: Vec::new(), deadline: Instant::now() + limit, is_over: false })
+    }
+
+    /// Readable when the task has something to tell, or has ended.
+    pub(in crate::preflight) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// When the task is killed.
+    pub(in crate::preflight) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// The result, if it is there; `None` while the task is at work.
+    pub(in crate::preflight) fn result<T: DeserializeOwned>(&mut self) -> Option<Result<T, TaskError>> {
+        let is_told = self.listen();
+        let is_late = Instant::now() >= self.deadline;
+        if !is_told && !is_late {
+            return None;
+        }
+        self.end();
+        match json::read(&self.told) {
+            Ok(found) if is_told => Some(Ok(found)),
+            _ if is_told => Some(Err(TaskError::Ended)),
+            _ => Some(Err(TaskError::Late)),
+        }
+    }
+
+    /// Whether the task has told all.
+    fn listen(&mut self) -> bool {
+        let told = &mut self.told;
+        let read = worker::read(&mut self.socket, |bytes| {
+            let fits = told.len() + bytes.len() <= LIMIT;
+            if fits {
+                told.extend_from_slice(bytes);
+            }
+            fits
+        });
+        read != ReadState::More
+    }
+
+    /// Kills the process, and reaps it unless it hangs in the kernel even so.
+    fn end(&mut self) {
+        if self.is_over {
+            return;
+        }
+        self.is_over = true;
+        let _ = signals::kill(self.pid, SIGKILL);
+        let until = Instant::now() + Duration::from_secs(1);
+        while matches!(fork::reap_child(self.pid), Reaped::Running | Reaped::Stopped(..)) {
+            if Instant::now() >= until {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn tell(mut socket: UnixStream, found: &impl Serialize) -> bool {
+    let line = json::line(found);
+    let told = without_signals_of_writing(|| socket.write_all(&line));
+    let _ = socket.shutdown(Shutdown::Both);
+    told.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    use super::*;
+
+    fn result(mut task: Task) -> Result<u32, TaskError> {
+        loop {
+            if let Some(result) = task.result() {
+                return result;
+            }
+            let left = task.deadline().saturating_duration_since(Instant::now());
+            let left = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap();
+            let _ = poll(&mut [PollFd::new(task.fd(), PollFlags::POLLIN)], left);
+        }
+    }
+
+    #[test]
+    fn a_result_comes_or_it_is_said_why_not() {
+        let long = Duration::from_secs(60);
+        let start = |limit, work: fn() -> u32| Task::start(limit, &[], work).unwrap();
+        assert_eq!(result(start(long, || 7)), Ok(7));
+        assert_eq!(result(start(long, || fork::exit_now(0))), Err(TaskError::Ended));
+        let hang: fn() -> u32 = || fork::wait_to_be_killed();
+        assert_eq!(result(start(Duration::from_millis(50), hang)), Err(TaskError::Late));
+    }
+}

@@ -1,0 +1,300 @@
+//! The addresses of the rails of all nodes. Of two nodes with one address on a rail, the others reach
+//! either, by chance over TCP, and never both over verbs: so neither of the two is at fault alone.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::facts::Facts;
+use crate::facts::identity::{Identity, namespace};
+use crate::libraries::nccl::interfaces::Endpoint;
+use crate::preflight::judge::evidence::Member;
+use crate::preflight::who::names;
+use crate::preflight::who::own::LocalRails;
+use crate::verbs::port_test::PortTest;
+
+/// In bytes: the longest name of a machine or of a network namespace that is kept.
+const LONGEST: usize = 64;
+
+/// Where the rails of a node are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Addresses {
+    /// The boot of the machine, and the network namespace, which tell nodes that share them; empty if the
+    /// kernel hides them.
+    machine: String,
+    network: String,
+    /// The GID or the address of each rail, with its subnet if that is known.
+    rails: Vec<Option<IpNet>>,
+}
+
+impl Addresses {
+    /// The addresses of this node.
+    pub fn of(rails: &LocalRails, facts: &Facts) -> Addresses {
+        let rails = match rails {
+            LocalRails::Verbs(ports) => ports.iter().map(|(port, _)| of_port(port, facts)).collect(),
+            LocalRails::Sockets(ends) => {
+                ends.iter().map(|Endpoint { address, .. }| Some(in_subnet(*address, facts))).collect()
+            }
+        };
+        Addresses { machine: Identity::own().boot.clone(), network: namespace("net"), rails }
+    }
+
+    /// What another node tells, within bounds.
+    pub fn bounded(mut self, rails: usize) -> Addresses {
+        self.rails.truncate(rails);
+        for text in [&mut self.machine, &mut self.network] {
+            if text.len() > LONGEST {
+                text.clear();
+            }
+        }
+        self
+    }
+
+    pub fn rail(&self, rail: usize) -> Option<IpNet> {
+        self.rails.get(rail).copied().flatten()
+    }
+
+    #[cfg(test)]
+    pub fn on(machine: &str, rails: Vec<Option<IpNet>>) -> Addresses {
+        Addresses { machine: machine.to_owned(), network: "1".to_owned(), rails }
+    }
+
+    /// The addresses of all rails, as text; `None` if an address is not known.
+    pub fn shown(&self) -> impl Iterator<Item = Option<String>> {
+        self.rails.iter().map(|address| address.map(|address| address.to_string()))
+    }
+}
+
+fn of_port(wanted: &PortTest, facts: &Facts) -> Option<IpNet> {
+    let hca = facts.rdma.iter().find(|hca| hca.name == wanted.device)?;
+    let port = hca.ports.iter().find(|port| port.number == u32::from(wanted.port))?;
+    let index = u32::from(wanted.gid_index.unwrap_or_default());
+    let gid = port.gids.slots.iter().find(|gid| gid.index == index)?;
+    // A function without a GUID has the half of a GID that the subnet gives.
+    let is_whole = gid.gid.segments()[4..] != Ipv6Addr::UNSPECIFIED.segments()[4..];
+    is_whole.then(|| in_subnet(gid.address(), facts))
+}
+
+/// The address in the subnet of its interface, or by itself if there is no such interface.
+fn in_subnet(address: IpAddr, facts: &Facts) -> IpNet {
+    let mut all = facts.net.interfaces.iter().flat_map(|interface| &interface.addresses);
+    all.find(|net| net.addr() == address).copied().unwrap_or_else(|| IpNet::from(address))
+}
+
+/// Nodes that have the same addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Duplicate {
+    pub nodes: Vec<u32>,
+    /// The rails, and the address on each of them.
+    pub rails: Vec<usize>,
+    pub addresses: Vec<IpAddr>,
+}
+
+/// The addresses that several nodes have.
+#[derive(Debug, Default)]
+pub struct Duplicates {
+    list: Vec<Duplicate>,
+    /// The nodes and rails.
+    places: HashSet<(u32, usize)>,
+    nodes: HashSet<u32>,
+}
+
+impl Duplicates {
+    pub fn of(members: &[Member]) -> Duplicates {
+        let mut found: BTreeMap<Vec<u32>, (Vec<usize>, Vec<IpAddr>)> = BTreeMap::new();
+        let rails = members.iter().map(|member| member.addresses.rails.len()).max().unwrap_or_default();
+        for rail in 0..rails {
+            let mut holders: BTreeMap<IpAddr, Vec<u32>> = BTreeMap::new();
+            for (member, node) in members.iter().zip(0..) {
+                if let Some(address) = member.addresses.rail(rail) {
+                    holders.entry(address.addr()).or_default().push(node);
+                }
+            }
+            for (address, nodes) in holders.into_iter().filter(|(_, nodes)| nodes.len() > 1) {
+                let places = nodes.iter().filter_map(|node| members.get(*node as usize));
+                let places: HashSet<[&str; 2]> = places.map(|member| place(member, rail)).collect();
+                if places.len() > 1 {
+                    let (rails, addresses) = found.entry(nodes).or_default();
+                    rails.push(rail);
+                    addresses.push(address);
+                }
+            }
+        }
+        let list: Vec<Duplicate> = found
+            .into_iter()
+            .map(|(nodes, (rails, addresses))| Duplicate { nodes, rails, addresses })
+            .collect();
+        let each = |one: &Duplicate| {
+            let rails = one.rails.clone();
+            let of = move |node: u32| rails.clone().into_iter().map(move |rail| (node, rail));
+            one.nodes.clone().into_iter().flat_map(of)
+        };
+        let places = list.iter().flat_map(each).collect();
+        let nodes = list.iter().flat_map(|one| one.nodes.clone()).collect();
+        Duplicates { list, places, nodes }
+    }
+
+    pub fn list(&self) -> &[Duplicate] {
+        &self.list
+    }
+
+    /// Whether a failure between these nodes says nothing of them, because one of them has an address of
+    /// this rail that another node has as well; `None` stands for all rails.
+    pub fn explain(&self, nodes: &[u32], rail: Option<usize>) -> bool {
+        nodes.iter().any(|node| match rail {
+            Some(rail) => self.places.contains(&(*node, rail)),
+            None => self.nodes.contains(node),
+        })
+    }
+}
+
+/// What nodes with one address may share: an HCA, or the network namespace of a machine. Of a machine that
+/// the kernel does not tell, the host's name stands for it.
+fn place(member: &Member, rail: usize) -> [&str; 2] {
+    let Addresses { machine, network, .. } = &member.addresses;
+    if machine.is_empty() || network.is_empty() {
+        return ["", names::host(&member.name)];
+    }
+    match member.rails.get(rail).filter(|_| member.is_verbs) {
+        Some(port) => [machine, port],
+        None => [machine, network],
+    }
+}
+
+/// For each rail on which most of the nodes are in one subnet and some are not: these two groups. There may
+/// be routes between them. Link-local addresses and those without a subnet do not count.
+pub fn odd_subnets(members: &[Member]) -> Vec<(usize, BTreeMap<IpNet, Vec<u32>>)> {
+    let rails = members.iter().map(|member| member.addresses.rails.len()).max().unwrap_or_default();
+    let of = |rail: usize| {
+        let mut subnets: HashMap<IpNet, Vec<u32>> = HashMap::new();
+        for (member, node) in members.iter().zip(0..) {
+            if let Some(subnet) = member.addresses.rail(rail).and_then(subnet) {
+                subnets.entry(subnet).or_default().push(node);
+            }
+        }
+        let all: usize = subnets.values().map(Vec::len).sum();
+        let has_most = subnets.values().any(|nodes| nodes.len() > 1 && nodes.len() * 2 > all);
+        (subnets.len() > 1 && has_most).then(|| (rail, subnets.into_iter().collect()))
+    };
+    (0..rails).filter_map(of).collect()
+}
+
+fn subnet(address: IpNet) -> Option<IpNet> {
+    let is_local = match address.addr() {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    (!is_local && address.prefix_len() < address.max_prefix_len()).then(|| address.trunc())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preflight::judge::culprit::{self, What};
+    use crate::preflight::judge::evidence::Evidence;
+    use crate::preflight::judge::words;
+    use crate::preflight::prove::pair::{Measured, PairOutcome, PairReport, RailReport};
+
+    /// A node on a machine, in a network namespace, with the addresses of its rails.
+    fn member(machine: &str, network: &str, rails: &[&str]) -> Member {
+        let address = |text: &&str| text.parse().ok().or_else(|| Some(text.parse::<IpAddr>().ok()?.into()));
+        let addresses = Addresses {
+            machine: machine.to_owned(),
+            network: network.to_owned(),
+            rails: rails.iter().map(address).collect(),
+        };
+        let rails = (0..rails.len()).map(|rail| format!("eth{rail}")).collect();
+        Member { name: format!("host (node {machine})"), rails, addresses, ..Member::default() }
+    }
+
+    fn found(members: &[Member]) -> Vec<(Vec<u32>, Vec<usize>)> {
+        Duplicates::of(members).list().iter().map(|one| (one.nodes.clone(), one.rails.clone())).collect()
+    }
+
+    #[test]
+    fn nodes_with_one_address_on_a_rail_are_found_and_nobody_else() {
+        let nodes = [
+            member("a", "1", &["10.0.0.1/24", "10.1.0.1/24"]),
+            member("b", "1", &["10.0.0.2/24", "10.1.0.2/24"]),
+            // The subnet does not matter, and neither does another rail.
+            member("c", "1", &["10.0.0.1/16", "10.0.0.2/24"]),
+            member("d", "1", &["", "fe80::1"]),
+        ];
+        assert_eq!(found(&nodes), [(vec![0, 2], vec![0])]);
+        let duplicates = Duplicates::of(&nodes);
+        assert!(duplicates.explain(&[1, 2], Some(0)) && duplicates.explain(&[0, 3], None));
+        assert!(!duplicates.explain(&[0, 2], Some(1)) && !duplicates.explain(&[1, 3], Some(0)));
+        let both = [&nodes[0], &nodes[0]].map(|node| {
+            let mut node = node.clone();
+            node.addresses.machine.clear();
+            node
+        });
+        let twice = [member("a", "1", &["10.0.0.1", "fe80::1"]), member("b", "1", &["10.0.0.1", "fe80::1"])];
+        assert_eq!(found(&twice), [(vec![0, 1], vec![0, 1])]);
+        assert_eq!(found(&both), [], "two nodes of one host, as far as is known");
+    }
+
+    #[test]
+    fn nodes_share_a_network_or_an_hca_and_no_more_of_a_machine() {
+        let one = member("a", "1", &["10.0.0.1"]);
+        assert_eq!(found(&[one.clone(), one.clone()]), []);
+        let other = member("a", "2", &["10.0.0.1"]);
+        assert_eq!(found(&[one.clone(), one.clone(), other.clone()]), [(vec![0, 1, 2], vec![0])]);
+        let verbs = |name: &str, member: &Member| Member {
+            rails: vec![name.to_owned()],
+            is_verbs: true,
+            ..member.clone()
+        };
+        assert_eq!(found(&[verbs("mlx5_0:1", &one), verbs("mlx5_0:1", &other)]), []);
+        assert_eq!(found(&[verbs("rxe0:1", &one), verbs("rxe1:1", &other)]), [(vec![0, 1], vec![0])]);
+    }
+
+    #[test]
+    fn a_few_nodes_in_another_subnet_are_told_and_a_subnet_for_each_is_not() {
+        let of = |addresses: &[&str]| {
+            let members: Vec<Member> = addresses.iter().map(|one| member("", "", &[one])).collect();
+            let odd = odd_subnets(&members);
+            odd.into_iter().map(|(rail, subnets)| (rail, subnets.into_values().collect())).collect::<Vec<_>>()
+        };
+        let none: Vec<(usize, Vec<Vec<u32>>)> = Vec::new();
+        assert_eq!(of(&["10.0.0.1/24", "10.0.0.2/24", "10.0.1.3/24"]), [(0, vec![vec![0, 1], vec![2]])]);
+        assert_eq!(of(&["10.0.0.1/24", "10.0.1.2/24", "10.0.2.3/24"]), none);
+        assert_eq!(of(&["10.0.0.1/24", "10.0.1.2/24"]), none);
+        assert_eq!(of(&["10.0.0.1/24", "10.0.0.2/24", "169.254.7.7/16", "10.0.9.1", ""]), none);
+    }
+
+    /// Packets to the address go to node 2 alone, so node 1 fails with all others.
+    #[test]
+    fn who_fails_because_another_node_has_its_address_is_not_accused() {
+        let addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.4"];
+        let members = addresses.iter().zip(["a", "b", "c", "d"]);
+        let members = members.map(|(address, machine)| member(machine, "1", &[address])).collect();
+        let mut evidence = Evidence::new(members, 3);
+        for (round, [low, high]) in
+            [(0, [0, 1]), (0, [2, 3]), (1, [0, 2]), (1, [1, 3]), (2, [0, 3]), (2, [1, 2])]
+        {
+            let result = match low == 1 || high == 1 {
+                true => Err("no answer".to_owned()),
+                false => Ok(Measured { latency_us: 2.0, gbps: 390.0 }),
+            };
+            for [node, partner] in [[low, high], [high, low]] {
+                let outcome = PairOutcome::Rails(vec![RailReport::new(0, result.clone())]);
+                evidence.add(PairReport { round, node, partner, seconds: 1.0, outcome });
+            }
+        }
+        let [fault] = &culprit::faults(&evidence, &[])[..] else { panic!("one fault") };
+        assert!(matches!(&fault.what, What::Duplicate(shared) if shared.nodes == [1, 2]), "{fault:?}");
+        assert_eq!((fault.accused(), fault.is_warning()), (vec![], false));
+        let said = words::fault(&evidence, fault);
+        assert_eq!(said, "host (node b) and host (node c) have the same address on rail 0 (eth0): 10.0.0.2");
+    }
+
+    #[test]
+    fn what_a_node_tells_is_bounded() {
+        let mut told = member(&"x".repeat(65), "1", &["10.0.0.1", "10.0.0.2"]).addresses;
+        told = told.bounded(1);
+        assert_eq!((told.machine.as_str(), told.network.as_str(), told.rails.len()), ("", "1", 1));
+    }
+}

@@ -1,0 +1,392 @@
+//! Several tasks on one node: the first one takes part, and the others wait for its verdict.
+//!
+//! The two meet at a FIFO and a file in a folder that only this user can write to. The first task
+//! holds the FIFO open while it is at work, and the kernel closes it however that task ends, so
+//! that no task waits for longer. What an older start has left there is told from this one by the
+//! session: a launcher or container that starts again has one that began later.
+//!
+//! Several preflights may come one after the other in one session. A verdict that was told before a
+//! task began is that of an earlier one, unless what started the task was there before and the task
+//! has only come late; and no task hears one verdict twice.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::stat::{Mode, SFlag};
+use nix::unistd::{Pid, Uid, getppid, getsid};
+use serde::{Deserialize, Serialize};
+
+use crate::facts::identity;
+use crate::json;
+use crate::preflight::meet::message::Told;
+use crate::sys::directory::Directory;
+use crate::wire::connection::timeout;
+
+/// Where tasks of one node find each other, also from containers of their own. A folder that another
+/// user has there is passed over. The last place is the container's own, where only root can make one.
+const PLACES: [&str; 3] = ["/dev/shm", "/tmp", "/run"];
+
+/// In bytes; a verdict has some hundred.
+const LONGEST: u64 = 1024 * 1024;
+
+/// What is left of older jobs is removed.
+const OLD: Duration = Duration::from_secs(24 * 3600);
+
+pub(in crate::preflight) struct Meeting {
+    folder: Directory,
+    fifo: OsString,
+    verdict: OsString,
+    /// Where this task leaves which verdict it has heard.
+    heard: OsString,
+    task: Began,
+}
+
+/// When a task began, and when the process began that started it, in ticks of the machine's clock;
+/// `None` if the kernel hides it.
+#[derive(Debug, Clone, Copy)]
+struct Began {
+    task: Option<u64>,
+    parent: Option<u64>,
+}
+
+impl Began {
+    fn own() -> Began {
+        let [task, parent] = [Pid::this(), getppid()].map(|pid| identity::started(pid.as_raw()));
+        Began { task, parent }
+    }
+}
+
+/// What the first task leaves for the others.
+#[derive(Serialize, Deserialize)]
+struct Left {
+    /// In ticks of the machine's clock.
+    at: u64,
+    told: Result<Told, String>,
+}
+
+/// The first task's end. Tasks that wait are woken up when it goes.
+pub(in crate::preflight) struct Doer<'a> {
+    meeting: &'a Meeting,
+    _open: File,
+}
+
+impl Meeting {
+    /// The tasks of one node of one job: they are of one session, unless the launcher made them
+    /// ones of their own.
+    ///
+    /// # Errors
+    /// A sentence: there is no folder for it.
+    pub(in crate::preflight) fn of(job: Option<&str>, node: u32, local_rank: u32) -> Result<Meeting, String> {
+        let (mut tried, own) = (Vec::new(), Began::own());
+        for place in PLACES {
+            match Meeting::at(Path::new(place), job, [node, local_rank], &session(), own) {
+                Ok(meeting) => return Ok(meeting),
+                Err(error) => tried.push(format!("{place}/{}: {error}", folder_name())),
+            }
+        }
+        Err(format!("the tasks of this node cannot meet: {}", tried.join("; ")))
+    }
+
+    fn at(
+        place: &Path,
+        job: Option<&str>,
+        [node, local_rank]: [u32; 2],
+        session: &str,
+        task: Began,
+    ) -> io::Result<Meeting> {
+        let folder = folder_at(place)?;
+        let is_plain = |c: &char| c.is_ascii_alphanumeric() || *c == '-' || *c == '.';
+        let job: String = job.unwrap_or("job").chars().filter(is_plain).take(64).collect();
+        let name = format!("{job}-{session}-{node}");
+        Ok(Meeting {
+            folder,
+            fifo: format!("{name}.fifo").into(),
+            verdict: format!("{name}.verdict").into(),
+            heard: format!("{name}.{local_rank}.heard").into(),
+            task,
+        })
+    }
+
+    fn open(&self, how: OFlag) -> Result<File, String> {
+        let opened = self
+            .folder
+            .make_fifo(&self.fifo)
+            .and_then(|()| self.folder.open_file(&self.fifo, how, SFlag::S_IFIFO));
+        opened.map_err(|error| format!("cannot open the FIFO {}: {error}", self.fifo.display()))
+    }
+
+    /// Begins as the first task.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(in crate::preflight) fn begin(&self) -> Result<Doer<'_>, String> {
+        self.clean();
+        self.folder.remove(&self.verdict);
+        Ok(Doer { meeting: self, _open: self.open(OFlag::O_RDWR)? })
+    }
+
+    /// Waits for the first task's verdict.
+    ///
+    /// # Errors
+    /// A sentence: the first task has ended without one, or none came in time.
+    pub(in crate::preflight) fn wait(&self, patience: Duration) -> Result<Told, String> {
+        let end = Instant::now() + patience;
+        let fifo = self.open(OFlag::O_RDONLY)?;
+        loop {
+            // Looked at after the FIFO was opened, so that no end of the first task is missed.
+            if let Some(told) = self.read() {
+                return told;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err("the first task of this node has told no verdict in time".to_owned());
+            }
+            let mut fds = [PollFd::new(fifo.as_fd(), PollFlags::POLLIN)];
+            // An interruption is as good as an event: the loop looks again.
+            let _ = poll(&mut fds, timeout(left));
+            let has_ended = fds[0].revents().is_some_and(|happened| happened.contains(PollFlags::POLLHUP));
+            if has_ended {
+                let none = || Err("the first task of this node has ended without a verdict".to_owned());
+                return self.read().unwrap_or_else(none);
+            }
+        }
+    }
+
+    /// What a file of this name has; `None` if there is none. Something else than a file is not waited for.
+    fn text_of(&self, name: &OsStr) -> Option<io::Result<Vec<u8>>> {
+        let file = match self.folder.open_file(name, OFlag::O_RDONLY, SFlag::S_IFREG) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            file => file,
+        };
+        let mut bytes = Vec::new();
+        Some(file.and_then(|file| file.take(LONGEST).read_to_end(&mut bytes)).map(|_| bytes))
+    }
+
+    fn read(&self) -> Option<Result<Told, String>> {
+        let read = self.text_of(&self.verdict)?.ok().map(|bytes| json::read::<Left>(&bytes));
+        let Some(Ok(Left { at, told })) = read else {
+            return Some(
+                Err("the first task of this node has left a verdict that cannot be read".to_owned()),
+            );
+        };
+        if !self.is_of_this(at) {
+            return None;
+        }
+        // A verdict that is heard twice is the lesser evil.
+        self.leave(&self.heard, &at);
+        Some(told)
+    }
+
+    /// Whether a verdict of this time is that of the preflight in which this task takes part.
+    fn is_of_this(&self, at: u64) -> bool {
+        // A tick is long enough for one preflight to end and a task of the next one to begin.
+        let is_after = |began: Option<u64>, by: u64| began.is_none_or(|began| at >= began.saturating_add(by));
+        let has_heard = || {
+            let bytes = self.text_of(&self.heard)?.ok()?;
+            Some(json::read::<u64>(&bytes).ok()? == at)
+        };
+        is_after(self.task.task, 1) || is_after(self.task.parent, 0) && has_heard() != Some(true)
+    }
+
+    /// Leaves a document under this name, as a whole or not at all.
+    fn leave(&self, name: &OsStr, document: &impl Serialize) {
+        let Ok((new, mut file)) = self.folder.create_beside(name, Mode::S_IRUSR | Mode::S_IWUSR) else {
+            return;
+        };
+        let left = json::write_line(&mut file, document).and_then(|()| self.folder.rename(&new, name));
+        if left.is_err() {
+            self.folder.remove(&new);
+        }
+    }
+
+    /// Removes what other jobs have left.
+    fn clean(&self) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        for name in self.folder.names() {
+            let modified = self.folder.status(&name).ok().flatten().map(|status| status.st_mtime);
+            let modified = modified.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+            if modified.is_some_and(|at| now.saturating_sub(at) > OLD) {
+                self.folder.remove(&name);
+            }
+        }
+    }
+}
+
+impl Doer<'_> {
+    /// Tells the others, and wakes them up.
+    pub(in crate::preflight) fn tell(self, told: Result<Told, String>) {
+        let left = Left { at: identity::now().unwrap_or(u64::MAX), told };
+        // Who waits notices if the verdict is missing.
+        self.meeting.leave(&self.meeting.verdict, &left);
+    }
+}
+
+/// A folder that only this user can write to, and that containers of one Pod may share.
+pub(in crate::preflight) fn folder() -> Option<Directory> {
+    PLACES.iter().find_map(|place| folder_at(Path::new(place)).ok())
+}
+
+fn folder_at(place: &Path) -> io::Result<Directory> {
+    Directory::open(place)?.private(OsStr::new(&folder_name()))
+}
+
+fn folder_name() -> String {
+    format!("rdma-init-preflight-{}", Uid::effective())
+}
+
+/// The session of this process, and when its leader began; that of its parent if this process leads
+/// one of its own, as torchrun has its workers do. A container that is started again gives
+/// its processes the same numbers as before. 0 stands for a leader that is outside of the container
+/// or has ended.
+fn session() -> String {
+    let of = |pid| getsid(pid).map_or(0, Pid::as_raw);
+    let leader = match of(None) {
+        own if own == Pid::this().as_raw() && getppid().as_raw() > 0 => of(Some(getppid())),
+        other => other,
+    };
+    let began = identity::started(leader).unwrap_or_default();
+    format!("{leader}.{began}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn told() -> Result<Told, String> {
+        Ok(Told { passed: true, line: "all is well".to_owned(), reason: None })
+    }
+
+    #[test]
+    fn the_others_hear_whenever_they_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let meeting = |rank| Meeting::at(folder.path(), Some("7"), [0, rank], "1.5", Began::own()).unwrap();
+        let wait = move |meeting: Meeting| meeting.wait(Duration::from_secs(20));
+        std::thread::scope(|scope| {
+            let (here, there) = (meeting(1), meeting(2));
+            // One is there before the first task, and others come meanwhile and afterwards.
+            let early = scope.spawn(move || wait(here));
+            let first = meeting(0);
+            let doer = first.begin().unwrap();
+            let later = scope.spawn(move || wait(there));
+            doer.tell(told());
+            assert_eq!(early.join().unwrap(), told());
+            assert_eq!(later.join().unwrap(), told());
+            assert_eq!(wait(meeting(3)), told());
+        });
+    }
+
+    #[test]
+    fn the_others_hear_of_a_first_task_that_ends_without_a_verdict() {
+        let folder = tempfile::tempdir().unwrap();
+        let meeting = Meeting::at(folder.path(), None, [0, 1], "1.5", Began::own()).unwrap();
+        let fifo = meeting.open(OFlag::O_RDONLY).unwrap();
+        let first = Meeting::at(folder.path(), None, [0, 1], "1.5", Began::own()).unwrap();
+        drop(first.begin().unwrap());
+        drop(fifo);
+        std::thread::scope(|scope| {
+            let doer = first.begin().unwrap();
+            let waiting = scope.spawn(move || meeting.wait(Duration::from_millis(400)));
+            // It is not there yet, or sees the end: either way it does not hang.
+            drop(doer);
+            let why = waiting.join().unwrap().unwrap_err();
+            assert!(why.contains("has ended without") || why.contains("in time"), "{why}");
+        });
+    }
+
+    #[test]
+    fn the_verdict_of_an_older_start_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let meeting = |began| Meeting::at(folder.path(), Some("7"), [0, 1], began, Began::own()).unwrap();
+        let old = meeting("1.5");
+        old.begin().unwrap().tell(told());
+        let why = meeting("1.6").wait(Duration::from_millis(50)).unwrap_err();
+        assert_eq!(why, "the first task of this node has told no verdict in time");
+        let [leader, began] =
+            session().split('.').map(|text| text.parse::<u64>().unwrap()).collect::<Vec<_>>()[..]
+        else {
+            panic!("{}", session())
+        };
+        assert_eq!(leader == 0, began == 0, "{}", session());
+    }
+
+    #[test]
+    fn the_verdict_of_an_earlier_preflight_in_the_session_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let meeting = |local_rank, task, parent| {
+            let began = Began { task: Some(task), parent: Some(parent) };
+            Meeting::at(folder.path(), None, [0, local_rank], "1.5", began).unwrap()
+        };
+        let now = identity::now().unwrap();
+        let (before, later) = (now - 1, now + 1_000_000);
+        let wait = |meeting: &Meeting| meeting.wait(Duration::from_millis(50));
+        let late = "the first task of this node has told no verdict in time";
+        meeting(0, before, before).begin().unwrap().tell(told());
+        // Of the same preflight: it began before the verdict, or its script did, which has not heard it.
+        assert_eq!(wait(&meeting(1, before, before)), told());
+        assert_eq!(wait(&meeting(2, later, before)), told());
+        // The same script again; and what another call of the launcher has started.
+        assert_eq!(wait(&meeting(1, later, before)).unwrap_err(), late);
+        assert_eq!(wait(&meeting(2, later, before)).unwrap_err(), late);
+        assert_eq!(wait(&meeting(3, later, later)).unwrap_err(), late);
+        // They hear the verdict of their own preflight.
+        std::thread::scope(|scope| {
+            let again = meeting(1, before, before);
+            let _open = again.open(OFlag::O_RDONLY).unwrap();
+            let first = meeting(0, before, before);
+            let doer = first.begin().unwrap();
+            let waiting = scope.spawn(move || again.wait(Duration::from_secs(20)));
+            let other = Told { passed: false, ..told().unwrap() };
+            doer.tell(Ok(other.clone()));
+            assert_eq!(waiting.join().unwrap(), Ok(other));
+        });
+    }
+
+    #[test]
+    fn a_verdict_of_the_tick_in_which_a_task_began_may_be_one_that_was_heard() {
+        let folder = tempfile::tempdir().unwrap();
+        let began = Began { task: Some(7), parent: Some(5) };
+        let meeting = Meeting::at(folder.path(), None, [0, 1], "1.5", began).unwrap();
+        assert!(meeting.is_of_this(7));
+        meeting.leave(&meeting.heard, &7);
+        assert!(!meeting.is_of_this(7) && meeting.is_of_this(8) && !meeting.is_of_this(4));
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_to_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().join(folder_name());
+        fs::create_dir(&name).unwrap();
+        fs::set_permissions(&name, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let why = Meeting::at(folder.path(), None, [0, 1], "1.5", Began::own()).err().unwrap().to_string();
+        assert_eq!(why, "it is not a folder of this user alone");
+    }
+
+    /// Of a process of the same user, which alone can write there.
+    #[test]
+    fn what_is_in_the_place_of_the_verdict_or_the_fifo_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let meeting = || Meeting::at(folder.path(), None, [0, 1], "1.5", Began::own()).unwrap();
+        let patience = Duration::from_secs(1000);
+        let fifo = meeting();
+        fifo.folder.make_fifo(&fifo.verdict).unwrap();
+        let _open = fifo.open(OFlag::O_RDWR).unwrap();
+        let why = fifo.wait(patience).unwrap_err();
+        assert_eq!(why, "the first task of this node has left a verdict that cannot be read");
+        let doer = fifo.begin().unwrap();
+        doer.tell(told());
+        assert_eq!(meeting().wait(patience), told(), "it is replaced");
+        // A file is always ready to be read.
+        fifo.folder.remove(&fifo.fifo);
+        fifo.leave(&fifo.fifo, &1);
+        let why = meeting().wait(patience).unwrap_err();
+        assert!(why.starts_with("cannot open the FIFO job-1.5-0.fifo: "), "{why}");
+    }
+}

@@ -1,0 +1,9 @@
+//! Which nodes the job has, what they are called, and what this one brings with it.
+
+pub mod addresses;
+pub(super) mod local;
+pub(super) mod names;
+pub(crate) mod own;
+pub(crate) mod part;
+pub(super) mod passed;
+pub(crate) mod scheduler;

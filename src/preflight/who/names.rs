@@ -1,0 +1,32 @@
+//! Names of nodes. Nodes that are on one host, or whose hosts have the same name, are told apart by
+//! their index: `gpu-07 (node 8)`.
+
+const BEFORE_INDEX: &str = " (node ";
+
+/// The name of a node whose host has the name of another node's.
+pub(in crate::preflight) fn numbered(host: &str, node: usize) -> String {
+    format!("{host}{BEFORE_INDEX}{node})").trim_start().to_owned()
+}
+
+/// The host in the name of a node.
+pub(in crate::preflight) fn host(name: &str) -> &str {
+    name.split_once(BEFORE_INDEX).map_or(name, |(host, _)| host)
+}
+
+/// Whether a name has the index behind it.
+pub(in crate::preflight) fn is_numbered(name: &str) -> bool {
+    host(name).len() < name.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_numbered_name_has_its_host() {
+        let name = numbered("gpu-07", 8);
+        assert_eq!((name.as_str(), host(&name)), ("gpu-07 (node 8)", "gpu-07"));
+        assert!(is_numbered(&name) && !is_numbered("gpu-07"));
+        assert_eq!(numbered("", 8), "(node 8)", "a node that tells no name");
+    }
+}

@@ -1,0 +1,176 @@
+//! What this node brings with it: the rails that NCCL will use, and over what.
+
+use std::net::IpAddr;
+
+use crate::facts::Facts;
+use crate::libraries::nccl::interfaces::{self, Endpoint};
+use crate::libraries::nccl::version::KINDS;
+use crate::plan::Plan;
+use crate::preflight::prove::pair::POSSIBLE_GBPS;
+use crate::self_test::check::{Check, Outcome};
+use crate::self_test::kinds::{self, Level};
+use crate::self_test::report::{Rail, Report};
+use crate::self_test::run::{Scope, wanted};
+use crate::self_test::verbs::{LOOPBACK, OPEN};
+use crate::verbs::port_test::PortTest;
+
+/// What stands for rails that are ports of HCAs.
+pub(crate) const VERBS: &str = "verbs";
+
+/// The rails of this node, each with its place in the list that all nodes have in common.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LocalRails {
+    /// The ports of HCAs, with what the report says of them.
+    Verbs(Vec<(PortTest, Rail)>),
+    /// Interfaces with an address.
+    Sockets(Vec<Endpoint>),
+}
+
+impl LocalRails {
+    /// The rails for what the plan is, after a self-test of this node.
+    pub fn of(facts: &Facts, plan: &Plan, report: &Report, extent: Scope) -> LocalRails {
+        let ports = wanted(facts, plan, extent);
+        if ports.is_empty() || goes_over_sockets(plan) || why_unconnected(report).is_some() {
+            return LocalRails::Sockets(endpoints(facts, plan));
+        }
+        let rails = ports.into_iter().zip(report.hcas.iter().cloned());
+        LocalRails::Verbs(rails.filter(|(port, _)| why_unopened(report, port).is_none()).collect())
+    }
+
+    /// `mlx5_0:1`, `eth0`.
+    pub fn names(&self) -> Vec<String> {
+        match self {
+            LocalRails::Verbs(ports) => ports.iter().map(|(port, _)| port.name()).collect(),
+            LocalRails::Sockets(ends) => ends.iter().map(|end| end.interface.clone()).collect(),
+        }
+    }
+
+    /// The rates of the ports in Gbit/s; 0 if a rate is not known, or means nothing, as that of soft-RoCE,
+    /// which has no device with a driver. What one TCP connection moves is no measure of an interface.
+    pub fn rates(&self) -> Vec<f32> {
+        let of = |rail: &Rail| {
+            let number = rail.rate.split_whitespace().next().and_then(|number| number.parse().ok());
+            let number = number.filter(|number| POSSIBLE_GBPS.contains(number));
+            rail.driver.as_ref().and(number).unwrap_or_default()
+        };
+        match self {
+            LocalRails::Verbs(ports) => ports.iter().map(|(_, rail)| of(rail)).collect(),
+            LocalRails::Sockets(ends) => vec![0.0; ends.len()],
+        }
+    }
+
+    /// Over what, for people.
+    pub fn transport(&self) -> &'static str {
+        match self {
+            LocalRails::Verbs(_) => VERBS,
+            LocalRails::Sockets(_) => "sockets",
+        }
+    }
+}
+
+/// What the proof does not try, or tries in another way than the job will, as sentences.
+pub(crate) fn left_out(facts: &Facts, plan: &Plan, report: &Report, extent: Scope) -> Vec<String> {
+    let ports = wanted(facts, plan, extent);
+    if ports.is_empty() || goes_over_sockets(plan) {
+        return Vec::new();
+    }
+    if let Some(why) = why_unconnected(report) {
+        return vec![format!("the HCAs are not tried, because {why}: the proof goes over sockets")];
+    }
+    let unopened = ports.iter().filter_map(|port| {
+        let why = why_unopened(report, port)?;
+        Some(format!("{} is not tried, because {why}", port.name()))
+    });
+    let is_by_value = facts.settings.get(PKEY_VALUE).is_some_and(|setting| !setting.value.is_empty());
+    let by_value = is_by_value.then(|| {
+        format!("the proof takes the partition key at the index of NCCL_IB_PKEY, or 0: it does not use {PKEY_VALUE}")
+    });
+    unopened.chain(by_value).collect()
+}
+
+/// The key itself in place of its index.
+const PKEY_VALUE: &str = "NCCL_IB_PKEY_VALUE";
+
+/// Why none of the ports can be connected through verbs, if that is no fault of theirs: only a library of
+/// their own can do it, as with EFA, or this binary has no provider.
+fn why_unconnected(report: &Report) -> Option<&str> {
+    let loopbacks = || report.checks.iter().filter(|check| check.id == LOOPBACK);
+    let is_left_out = |check: &Check| check.outcome == Outcome::Skipped && check.subject.is_some();
+    let first = loopbacks().next()?;
+    let why = first.message.as_deref().unwrap_or("they have no connections of verbs");
+    (loopbacks().all(is_left_out) && has_no_failure(report)).then_some(why)
+}
+
+/// Why a port cannot be tried, if that is no fault of the port.
+fn why_unopened<'a>(report: &'a Report, port: &PortTest) -> Option<&'a str> {
+    let name = port.name();
+    let is_its = |check: &&Check| check.id == OPEN && check.subject.as_ref() == Some(&name);
+    let check = report.checks.iter().find(is_its).filter(|check| check.outcome == Outcome::Skipped)?;
+    Some(check.message.as_deref().unwrap_or("it cannot be opened"))
+}
+
+/// Whether NCCL will use sockets although there are ports, because of a variable of the user's.
+fn goes_over_sockets(plan: &Plan) -> bool {
+    let transport = plan.forecasts.last().map(|forecast| &forecast.prediction.transport);
+    transport.is_some_and(|transport| transport.ports().is_none())
+}
+
+/// Where an earlier step of a port failed, its loopback was skipped for that reason.
+fn has_no_failure(report: &Report) -> bool {
+    report
+        .checks
+        .iter()
+        .all(|check| !kinds::is_of(Level::Verbs, &check.id) || check.outcome != Outcome::Failed)
+}
+
+/// The interfaces of NCCL's socket transport, with the address that it takes of each.
+fn endpoints(facts: &Facts, plan: &Plan) -> Vec<Endpoint> {
+    let get = |name: &str| {
+        let of_user = || facts.settings.get(name).map(|setting| setting.value.as_str());
+        plan.value(name).or_else(of_user)
+    };
+    let newest = KINDS.last().copied();
+    let Some(version) = plan.nccl.or(newest) else { return Vec::new() };
+    let ends = interfaces::all(&facts.net, get, version).unwrap_or_default();
+    // NCCL cannot connect to a link-local address of another node without its scope.
+    ends.into_iter().filter(|end| !is_link_local(end.address)).collect()
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::self_test::host;
+    use crate::self_test::known;
+    use crate::self_test::verbs::checks;
+    use crate::verbs::port_test::DeviceProbe;
+
+    /// The rails of a node with two ports, of which this binary has no provider for some.
+    fn of(unopened: [bool; 2]) -> (Vec<String>, &'static str, Vec<String>) {
+        let (mut facts, plan) = host(2, 2);
+        facts.rdma.iter_mut().for_each(|hca| hca.driver = Some("ionic_rdma".to_owned()));
+        let mut report = known::report("gpu-07", &facts, &plan, |_| true);
+        for (port, no_provider) in wanted(&facts, &plan, Scope::default()).iter().zip(unopened) {
+            let probe = DeviceProbe { no_provider, ..DeviceProbe::default() };
+            report.checks.extend(checks(port, &Ok(Box::new(probe))));
+        }
+        let rails = LocalRails::of(&facts, &plan, &report, Scope::default());
+        (rails.names(), rails.transport(), left_out(&facts, &plan, &report, Scope::default()))
+    }
+
+    #[test]
+    fn what_this_binary_cannot_open_is_left_out_and_told() {
+        assert_eq!(of([false; 2]), (vec!["mlx5_0:1".to_owned(), "mlx5_1:1".to_owned()], VERBS, vec![]));
+        let why = "this binary has no provider for ionic_rdma";
+        let one = format!("mlx5_1:1 is not tried, because {why}");
+        assert_eq!(of([false, true]), (vec!["mlx5_0:1".to_owned()], VERBS, vec![one]));
+        let all = format!("the HCAs are not tried, because {why}: the proof goes over sockets");
+        assert_eq!(of([true; 2]), (vec![], "sockets", vec![all]));
+    }
+}

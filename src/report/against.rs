@@ -1,0 +1,165 @@
+//! What speaks against the fabric of a plan, so that the headline and the forecast say the same as
+//! the errors below them.
+
+use crate::finding::{Finding, Id, Severity};
+use crate::libraries::nccl::network;
+use crate::libraries::nccl::predict::{Bootstrap, Fused, GidUse, PortUse, Prediction, Transport};
+use crate::plan::{Fabric, Plan, PortVerdict, SettingOutcome};
+use crate::text::condensed;
+
+/// Why the job gets nothing of its fabric, or not all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Against {
+    /// The user has asked for TCP.
+    AsksForTcp,
+    /// NCCL does without the ports, whatever its release.
+    NotUsed,
+    /// NCCL ends with an error, whatever its release.
+    Ends,
+    /// These ports do not connect to other nodes.
+    NoConnection(Vec<String>),
+    /// These ports lead to the NVSwitches of the machine.
+    ToNvSwitches(Vec<String>),
+    /// A variable ends the job.
+    EndedByVariable,
+    /// RDMA pins memory, and may not.
+    NoMemory,
+    /// NCCL takes the other ports alone.
+    SomeNotUsed(Vec<String>),
+}
+
+/// Findings that, as errors, mean that ports do not connect.
+const NO_CONNECTION: [Id; 3] = [Id::NoOwnGid, Id::GidIndex, Id::Pkey];
+
+/// Findings that, as errors, mean that NCCL ends with an error.
+const ENDS: [Id; 3] = [Id::TuningList, Id::MissingFile, Id::EmptyValue];
+
+/// What is said first of all that speaks against the fabric; `None` if all is well, and where no
+/// fabric is there.
+#[must_use]
+pub(super) fn find(plan: &Plan) -> Option<Against> {
+    if !plan.fabric.is_lost_over_sockets() {
+        return None;
+    }
+    let all = |is: fn(&Prediction) -> bool| {
+        !plan.forecasts.is_empty() && plan.forecasts.iter().all(|forecast| is(&forecast.prediction))
+    };
+    if all(ends) {
+        return Some(Against::Ends);
+    }
+    if all(|prediction| matches!(prediction.transport, Transport::Sockets { .. } | Transport::Fails(_))) {
+        return Some(if asks_for_tcp(plan) { Against::AsksForTcp } else { Against::NotUsed });
+    }
+    let errors = || plan.findings.iter().filter(|finding| finding.severity == Severity::Error);
+    let unconnected = without_connection(plan, errors().filter(|error| NO_CONNECTION.contains(&error.id)));
+    if !unconnected.is_empty() {
+        return Some(Against::NoConnection(unconnected));
+    }
+    let to_nvswitches: Vec<String> =
+        used(plan).filter(|port| port.to_nvswitch).map(PortVerdict::name).collect();
+    if !to_nvswitches.is_empty() {
+        return Some(Against::ToNvSwitches(to_nvswitches));
+    }
+    if errors().any(|error| ENDS.contains(&error.id)) {
+        return Some(Against::EndedByVariable);
+    }
+    if errors().any(|error| error.id == Id::Memlock) {
+        return Some(Against::NoMemory);
+    }
+    let not_used = not_used(plan);
+    (!not_used.is_empty()).then_some(Against::SomeNotUsed(not_used))
+}
+
+fn asks_for_tcp(plan: &Plan) -> bool {
+    plan.settings.iter().any(|setting| {
+        setting.variable == network::VARIABLE
+            && setting.outcome == SettingOutcome::User
+            && setting.value.as_deref().is_some_and(|value| value.eq_ignore_ascii_case("Socket"))
+    })
+}
+
+fn ends(prediction: &Prediction) -> bool {
+    let fails = |ports: &[PortUse]| ports.iter().any(|port| matches!(port.gid, Some(GidUse::Fails(_))));
+    matches!(prediction.bootstrap, Bootstrap::Fails(_))
+        || matches!(prediction.fused, Fused::Fails(_))
+        || match &prediction.transport {
+            Transport::Verbs(ports) => fails(ports),
+            Transport::Fails(_) => true,
+            Transport::Plugin { .. } | Transport::Sockets { .. } => false,
+        }
+}
+
+/// The used ports that the errors name; an error that names none is about all of them.
+fn without_connection<'a>(plan: &Plan, errors: impl Iterator<Item = &'a Finding>) -> Vec<String> {
+    let errors: Vec<&Finding> = errors.collect();
+    let is_named = |port: &&PortVerdict| {
+        let name = port.full_name();
+        errors.iter().any(|error| error.about.ports.is_empty() || error.about.ports.contains(&name))
+    };
+    used(plan).filter(is_named).map(PortVerdict::name).collect()
+}
+
+/// The used ports that no release takes.
+fn not_used(plan: &Plan) -> Vec<String> {
+    let taken: Option<Vec<_>> =
+        plan.forecasts.iter().map(|forecast| forecast.prediction.transport.ports()).collect();
+    let Some(taken) = taken.filter(|taken| !taken.is_empty()) else { return Vec::new() };
+    let is_idle = |port: &&PortVerdict| {
+        !taken.iter().any(|ports| ports.iter().any(|taken| taken.hca == port.hca && taken.port == port.port))
+    };
+    used(plan).filter(is_idle).map(PortVerdict::name).collect()
+}
+
+fn used(plan: &Plan) -> impl Iterator<Item = &PortVerdict> {
+    plan.ports.iter().filter(|port| port.used)
+}
+
+impl Against {
+    /// A clause for the headline, after the ports: `but they will not connect`.
+    pub(super) fn clause(&self, plan: &Plan) -> String {
+        let library = plan.library();
+        match self {
+            Against::AsksForTcp => format!("but {}=Socket asks for TCP", network::VARIABLE),
+            Against::NotUsed if matches!(plan.fabric, Fabric::PluginOverInterfaces(_)) => {
+                format!("but {library} will not load it")
+            }
+            Against::NotUsed => format!("but {library} will not use RDMA"),
+            Against::Ends | Against::EndedByVariable => format!("but {library} will fail"),
+            Against::NoConnection(ports) => match (is_all(plan, ports), ports.len()) {
+                (true, 1) => "but it will not connect".to_owned(),
+                (true, _) => "but they will not connect".to_owned(),
+                (false, _) => format!("but {} will not connect", condensed(ports)),
+            },
+            Against::ToNvSwitches(ports) => match (is_all(plan, ports), ports.len()) {
+                (true, 1) => "but it connects to the NVSwitches".to_owned(),
+                (true, _) => "but they connect to the NVSwitches".to_owned(),
+                (false, 1) => format!("but {} connects to the NVSwitches", condensed(ports)),
+                (false, _) => format!("but {} connect to the NVSwitches", condensed(ports)),
+            },
+            Against::NoMemory => "but memory cannot be pinned".to_owned(),
+            Against::SomeNotUsed(ports) => match is_all(plan, ports) {
+                true => format!("but {library} will not use them"),
+                false => format!("but {library} will not use {}", condensed(ports)),
+            },
+        }
+    }
+
+    /// What comes of ports that NCCL tries, after their names: `and fail to connect`.
+    pub(super) fn outcome(&self, plan: &Plan) -> Option<String> {
+        Some(match self {
+            Against::NoConnection(ports) | Against::ToNvSwitches(ports) if is_all(plan, ports) => {
+                "and fail to connect".to_owned()
+            }
+            Against::NoConnection(ports) | Against::ToNvSwitches(ports) => {
+                format!("and fail to connect over {}", condensed(ports))
+            }
+            Against::EndedByVariable => "and fail".to_owned(),
+            Against::NoMemory => "and fail to pin memory".to_owned(),
+            Against::AsksForTcp | Against::NotUsed | Against::Ends | Against::SomeNotUsed(_) => return None,
+        })
+    }
+}
+
+fn is_all(plan: &Plan, ports: &[String]) -> bool {
+    used(plan).count() == ports.len()
+}

@@ -1,0 +1,166 @@
+//! The state and the counters of all ports for Prometheus. A metric that node_exporter's collector `infiniband`
+//! has as well has its name and its labels, so that dashboards and rules fit. Unlike that collector, this one has
+//! the counters of every driver, and those of a container that shares the HCAs of the host's network namespace.
+
+mod fields;
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use clap::ValueEnum;
+use fields::{FIELDS, Field, Kind};
+
+use crate::facts::port_sample::PortSample;
+
+/// How the metrics are written. The comments are its help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Exposition {
+    /// OpenMetrics 1.0
+    #[value(name = "openmetrics")]
+    OpenMetrics,
+    /// Prometheus' text format 0.0.4, for node_exporter's textfile collector
+    Prometheus,
+}
+
+/// The start of the names.
+const PREFIX: &str = "node_infiniband_";
+
+/// The metric of what the table of fields does not have.
+const OTHER: &str = "rdma_init_driver_value";
+
+/// # Errors
+/// The error of the sink.
+pub(crate) fn write(out: &mut impl Write, ports: &[PortSample], how: Exposition) -> io::Result<()> {
+    for field in FIELDS {
+        let values: Vec<(&PortSample, u64)> =
+            ports.iter().filter_map(|port| Some((port, field.of(port)?))).collect();
+        if !values.is_empty() {
+            family(out, field, &values, how)?;
+        }
+    }
+    others(out, ports, how)?;
+    match how {
+        Exposition::OpenMetrics => writeln!(out, "# EOF"),
+        Exposition::Prometheus => Ok(()),
+    }
+}
+
+/// The values of one field.
+fn family(
+    out: &mut impl Write,
+    field: &Field,
+    values: &[(&PortSample, u64)],
+    how: Exposition,
+) -> io::Result<()> {
+    let name = format!("{PREFIX}{}", field.name);
+    let (kind, end) = match field.kind {
+        Kind::Counter => ("counter", "_total"),
+        Kind::Gauge => ("gauge", ""),
+    };
+    let whole = format!("{name}{end}");
+    // Only in OpenMetrics, a family's name is without the end of its counter's.
+    let family = if how == Exposition::OpenMetrics { &name } else { &whole };
+    writeln!(out, "# HELP {family} {}", field.help)?;
+    writeln!(out, "# TYPE {family} {kind}")?;
+    if how == Exposition::OpenMetrics && name.ends_with("_bytes") {
+        writeln!(out, "# UNIT {family} bytes")?;
+    }
+    for (port, value) in values {
+        writeln!(out, "{whole}{{device=\"{}\",port=\"{}\"}} {value}", escaped(&port.hca), port.port)?;
+    }
+    Ok(())
+}
+
+/// Counters that only some drivers have, by the names that these give them. Some may be no counters but gauges.
+fn others(out: &mut impl Write, ports: &[PortSample], how: Exposition) -> io::Result<()> {
+    let known: BTreeSet<&str> = FIELDS.iter().flat_map(|field| field.of_hardware).copied().collect();
+    let of = |port: &PortSample| -> Vec<(String, u64)> {
+        let unknown = port.of_hardware.iter().filter(|(name, _)| !known.contains(name.as_str()));
+        unknown.map(|(name, value)| (name.clone(), *value)).collect()
+    };
+    if ports.iter().all(|port| of(port).is_empty()) {
+        return Ok(());
+    }
+    let kind = if how == Exposition::OpenMetrics { "unknown" } else { "untyped" };
+    writeln!(out, "# HELP {OTHER} A value that the driver of the port counts, by the driver's name for it.")?;
+    writeln!(out, "# TYPE {OTHER} {kind}")?;
+    for port in ports {
+        for (name, value) in of(port) {
+            writeln!(
+                out,
+                "{OTHER}{{device=\"{}\",port=\"{}\",counter=\"{}\"}} {value}",
+                escaped(&port.hca),
+                port.port,
+                escaped(&name)
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// The value of a label.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::traffic::{CounterValue, Traffic};
+
+    fn ports() -> Vec<PortSample> {
+        let sent = CounterValue { bytes: Some(4000), packets: None };
+        let of = |counts: &[(&str, u64)]| {
+            counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+        };
+        vec![
+            PortSample {
+                hca: "mlx5_0".into(),
+                port: 1,
+                state: Some(4),
+                rate: Some(50_000_000_000),
+                traffic: Traffic { sent, ..Traffic::default() },
+                of_port: of(&[("link_downed", 1), ("VL15_dropped", 2)]),
+                of_hardware: of(&[("rx_write_requests", 7), ("brand_new", 8)]),
+                ..PortSample::default()
+            },
+            PortSample {
+                hca: "odd\"\\\nname".into(),
+                port: 2,
+                of_hardware: of(&[("link_downed", 3), ("local_ack_timeout_err", u64::MAX)]),
+                ..PortSample::default()
+            },
+        ]
+    }
+
+    fn written(how: Exposition) -> String {
+        let mut text = Vec::new();
+        write(&mut text, &ports(), how).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn a_family_has_the_values_of_all_ports() {
+        let text = written(Exposition::OpenMetrics);
+        let lines = "# TYPE node_infiniband_link_downed counter\n\
+            node_infiniband_link_downed_total{device=\"mlx5_0\",port=\"1\"} 1\n\
+            node_infiniband_link_downed_total{device=\"odd\\\"\\\\\\nname\",port=\"2\"} 3\n";
+        assert!(text.contains(lines), "{text}");
+        let bytes = "# UNIT node_infiniband_port_data_transmitted_bytes bytes\n\
+            node_infiniband_port_data_transmitted_bytes_total{device=\"mlx5_0\",port=\"1\"} 4000\n";
+        assert!(text.contains(bytes), "{text}");
+        assert!(text.contains("\nnode_infiniband_state_id{device=\"mlx5_0\",port=\"1\"} 4\n"), "{text}");
+        assert!(text.contains("_vl15_dropped_total{"), "{text}");
+        assert!(text.contains("{device=\"mlx5_0\",port=\"1\",counter=\"brand_new\"} 8\n"), "{text}");
+        assert!(text.ends_with("# EOF\n"), "{text}");
+        assert!(!text.contains("symbol_error"), "none has it");
+    }
+
+    #[test]
+    fn the_text_format_names_families_by_their_counters() {
+        let text = written(Exposition::Prometheus);
+        assert!(text.contains("# TYPE node_infiniband_link_downed_total counter\n"), "{text}");
+        assert!(text.contains("# TYPE rdma_init_driver_value untyped\n"), "{text}");
+        assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
+    }
+}

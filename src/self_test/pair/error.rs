@@ -1,0 +1,43 @@
+//! Why one end of a rail moved no data, as both nodes get to know it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::verbs::device::PortState;
+use crate::verbs::failure::Failure;
+use crate::verbs::port_test::ProbeEnd;
+use crate::verbs::step::Step;
+
+/// What another node sends may hold any text: its words must be made presentable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RailError {
+    /// A step failed. `now` is the state of the port if it went down meanwhile.
+    #[error("{step} failed: {why}{}", now.map(|state| format!("; the port is {state} now")).unwrap_or_default())]
+    Step { step: Step, why: Failure, now: Option<PortState> },
+    /// The process of this end has ended without a result.
+    #[error(transparent)]
+    Probe(ProbeEnd),
+}
+
+impl RailError {
+    /// Whether this end has only waited for the other one, which knows more.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self, RailError::Step { step: Step::Wait, .. })
+    }
+
+    pub(super) fn is_of_port(&self) -> bool {
+        matches!(self, RailError::Step { why: Failure::Port(_), .. } | RailError::Step { now: Some(_), .. })
+    }
+
+    pub(super) fn is_loss(&self) -> bool {
+        matches!(self, RailError::Step { why, .. } if why.is_loss())
+    }
+
+    /// The step that failed, or during which the process has ended.
+    pub(super) fn step(&self) -> Option<Step> {
+        match self {
+            RailError::Step { step, .. } => Some(*step),
+            RailError::Probe(end) => end.during(),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A child process that tells its parent over a socket. What hangs or crashes there costs that process
+//! alone.
+
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use nix::errno::Errno;
+use nix::libc::SIGKILL;
+use nix::unistd::Pid;
+
+use super::stdio::close_inherited;
+use super::{fork, signals};
+use crate::exit;
+
+/// Starts a child that works with its end of a socket, and exits with 0 if the work returns `true`. The
+/// child dies with its parent, and has only these descriptors and the standard ones. Reading the parent's
+/// end does not block.
+///
+/// # Errors
+/// As for [`fork::spawn`] and socketpair(2).
+pub(crate) fn start(
+    keep: &[RawFd],
+    work: impl FnOnce(UnixStream) -> bool,
+) -> Result<(Pid, UnixStream), Errno> {
+    let pair = UnixStream::pair().and_then(|(ours, its)| ours.set_nonblocking(true).map(|()| (ours, its)));
+    let (ours, its) = pair.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
+    let parent = Pid::this();
+    let mut kept = keep.to_vec();
+    kept.push(its.as_raw_fd());
+    let pid = fork::spawn(move || {
+        signals::on_parent_death(SIGKILL, parent);
+        close_inherited(&mut kept);
+        // A panic must not unwind into what the parent was doing.
+        match catch_unwind(AssertUnwindSafe(|| work(its))) {
+            Ok(true) => 0,
+            Ok(false) | Err(_) => exit::FAILED,
+        }
+    })?;
+    Ok((pid, ours))
+}
+
+/// Whether the child may tell more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadState {
+    More,
+    All,
+    /// The bytes were not taken.
+    TooMuch,
+}
+
+/// Reads what the child has told by now. `take` returns whether it takes the bytes.
+pub(crate) fn read(socket: &mut UnixStream, mut take: impl FnMut(&[u8]) -> bool) -> ReadState {
+    let mut buffer = [0; 4096];
+    loop {
+        match socket.read(&mut buffer) {
+            Ok(0) => return ReadState::All,
+            Ok(length) if !take(buffer.get(..length).unwrap_or_default()) => return ReadState::TooMuch,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return ReadState::More,
+            Err(_) => return ReadState::All,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Tests `plan --in PID`.
+
+use std::process::{Child, Command, Stdio};
+
+use super::run::{rdma_init, run};
+
+/// A process that waits, and ends with this value.
+struct Waiting(Child);
+
+impl Waiting {
+    fn with(variables: &[(&str, &str)]) -> Waiting {
+        let mut command = Command::new("cat");
+        command.env_clear().env("PATH", "/usr/bin:/bin").envs(variables.iter().copied());
+        Waiting(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_process_shows_whose_its_variables_are() {
+    let waiting = Waiting::with(&[
+        ("NCCL_DEBUG", "INFO"),
+        // The hash of this value.
+        ("NCCL_IB_HCA", "=mlx5_77"),
+        ("NCCL_RDMA_INIT", "1:ffff:IB_HCA=71f75da5"),
+        ("NCCL_API_KEY", "hunter2"),
+    ]);
+    let pid = waiting.0.id().to_string();
+    let ran = run(rdma_init(["plan", "--in", &pid, "--state-dir="])).expect_code(0);
+    let text = ran.text();
+    assert!(text.contains(&format!("process {pid}, as it was started: NCCL does not ask")), "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    let of = |name: &str| *lines.iter().find(|line| line.contains(name)).unwrap();
+    assert!(of("NCCL_DEBUG").starts_with("  own  ") && of("NCCL_DEBUG").contains("INFO"), "{text}");
+    assert!(of("NCCL_IB_HCA").starts_with("  copy  "), "{text}");
+    assert!(!text.contains("hunter2") && !text.contains("NCCL_RDMA_INIT"), "{text}");
+}
+
+#[test]
+fn a_process_that_is_not_there_is_an_error() {
+    run(rdma_init(["plan", "--in", "4194305"])).expect_error(&["there is no process 4194305 here"]);
+}

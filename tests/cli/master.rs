@@ -1,0 +1,72 @@
+//! `wait-for-master`: the command starts once the name in `MASTER_ADDR` resolves. The files that names are looked
+//! up in are this test's own.
+
+use std::process::Command;
+
+use super::run::{Ran, run};
+use crate::support::process::{from_scratch, surroundings};
+use crate::support::{binary, namespace};
+
+/// Starts a script with `$0`, the program, as node NODE_RANK of two. Nothing answers as a DNS server.
+fn on_node(node: &str, script: &str) -> Option<Ran> {
+    if !namespace::can_be_made() {
+        return None;
+    }
+    let script = format!(
+        r#"
+        ip link set lo up
+        mount -t tmpfs none /mnt
+        echo '127.0.0.1 localhost' >/mnt/hosts
+        echo 'nameserver 127.0.0.1' >/mnt/resolv.conf
+        mount --bind /mnt/hosts /etc/hosts
+        mount --bind /mnt/resolv.conf /etc/resolv.conf
+        export RDMA_INIT_STATE_DIR=/mnt/state
+        export MASTER_ADDR=first.job NNODES=2 NODE_RANK={node} WORLD_SIZE=2 RANK={node}
+        {script}"#
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount", "--", "sh", "-ec", &script]).arg(binary());
+    surroundings(&mut command);
+    command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    from_scratch(&mut command);
+    Some(run(command))
+}
+
+#[test]
+fn the_command_starts_once_the_name_of_the_master_resolves() {
+    let script = r#"
+        "$0" --wait-for-master 10m -- echo started >/mnt/out 2>/mnt/said &
+        until grep -q 'waits up to 10m until MASTER_ADDR=first.job resolves' /mnt/said; do sleep 0.05; done
+        [ ! -s /mnt/out ]
+        "$0" status >/mnt/status && exit 9
+        grep -q 'waits up to 10m until MASTER_ADDR=first.job resolves' /mnt/status || { cat /mnt/status >&2; exit 8; }
+        echo '10.0.0.9 first.job' >>/mnt/hosts
+        wait
+        cat /mnt/said >&2
+        cat /mnt/out
+    "#;
+    let Some(ran) = on_node("1", script) else { return };
+    let ran = ran.expect_code(0);
+    assert_eq!(ran.text(), "started\n");
+    assert!(ran.stderr.contains("MASTER_ADDR=first.job resolves to 10.0.0.9 after "), "{ran:#?}");
+}
+
+#[test]
+fn the_command_starts_without_the_master_when_the_time_is_over() {
+    let script = r#"exec "$0" --wait-for-master 100ms -- echo started"#;
+    let Some(ran) = on_node("1", script) else { return };
+    let ran = ran.expect_code(0);
+    assert_eq!(ran.text(), "started\n");
+    let warning = "MASTER_ADDR=first.job has not resolved within 100ms (wait-for-master): it is not in /etc/hosts, and ";
+    assert!(ran.stderr.contains(warning), "{ran:#?}");
+    assert!(ran.stderr.contains("The command starts without it."), "{ran:#?}");
+}
+
+#[test]
+fn the_first_node_does_not_wait_for_itself() {
+    let script = r#"exec "$0" --wait-for-master 10m -- echo started"#;
+    let Some(ran) = on_node("0", script) else { return };
+    let ran = ran.expect_code(0);
+    assert!(!ran.stderr.contains("waits"), "{ran:#?}");
+    assert_eq!(ran.text(), "started\n");
+}

@@ -1,0 +1,43 @@
+//! Tables are for looking up: a cell holds a phrase, and paragraphs stand outside.
+
+use crate::page;
+
+/// The longest cell, in words.
+const LONGEST: usize = 25;
+
+/// The pages that keep to it.
+const PAGES: &[&str] = &[
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+    "docs/README.md",
+    "docs/architecture.md",
+    "docs/decisions.md",
+    "docs/findings.md",
+    "docs/pid1.md",
+    "docs/self-test.md",
+    "examples/README.md",
+];
+
+#[test]
+fn no_cell_is_a_paragraph() {
+    for path in PAGES {
+        for (number, line) in page(path).lines().enumerate() {
+            if let Some(words) = longest_cell(line).filter(|words| *words > LONGEST) {
+                panic!("{path}:{}: a cell has {words} words; {LONGEST} are enough for a table", number + 1);
+            }
+        }
+    }
+}
+
+/// Returns the words of the longest cell in a line of a table.
+fn longest_cell(line: &str) -> Option<usize> {
+    let row = line.strip_prefix('|')?;
+    row.split('|').map(|cell| cell.split_whitespace().count()).max()
+}
+
+#[test]
+fn words_are_counted_in_each_cell() {
+    assert_eq!(longest_cell("| a b | c |"), Some(2));
+    assert_eq!(longest_cell("a | b"), None);
+}

@@ -1,0 +1,127 @@
+//! Asks NCCL for its GIDs before and after a change of the tables, with what was decided before: an
+//! address that a link has lost and got again is in another slot, and one that was renewed differs.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use rdma_init::fabric::own_slots;
+use rdma_init::facts::Facts;
+use rdma_init::facts::rdma::LinkLayer;
+use rdma_init::pipeline;
+use rdma_init::plan::{Plan, SettingOutcome};
+
+use super::driver::Nccl;
+use super::model::{Environment, case, observed, version};
+use crate::support::golden::{Case, host};
+use crate::support::nccl::{Library, libraries};
+
+/// What keeps NCCL on the right slot of a host.
+#[derive(Clone, Copy, PartialEq)]
+enum Rule {
+    Nothing,
+    Family,
+    Range,
+    /// The platform publishes the index.
+    Published,
+}
+
+const HOSTS: [(&str, Rule); 4] = [
+    ("two-roce-hcas", Rule::Nothing),
+    ("gb300-virtual-rails", Rule::Family),
+    ("gid-range-survives", Rule::Range),
+    ("pai-erdma-2-nics", Rule::Published),
+];
+
+fn decide(name: &str, library: &Library) -> (Facts, Environment, Plan) {
+    let Case { mut facts, profiles, config, .. } = host(name).read();
+    facts.platform.nccl_version = Some(library.version.clone());
+    facts.image = None;
+    let plan = pipeline::decide(&facts, &profiles, &config);
+    let settings = plan.settings.iter();
+    let environment =
+        settings.filter_map(|setting| Some((setting.variable.clone(), setting.value.clone()?))).collect();
+    (facts, environment, plan)
+}
+
+/// The slots of this container move up by two, as if the link had gone down and another address had come
+/// before it was up again. The slots below are empty, but those of other containers stay.
+fn moved(facts: &Facts) -> Facts {
+    change(facts, |facts, hca, slot| {
+        let last = facts.rdma[hca].ports[0].gids.slots.last().unwrap().index;
+        facts.rdma[hca].ports[0].gids.slots[slot].index = last + 2;
+    })
+}
+
+/// Each address is renewed within its network, and so in the next free slots.
+fn renewed(facts: &Facts) -> Facts {
+    let next = |gid: Ipv6Addr| Ipv6Addr::from(u128::from(gid) + 1);
+    let mut after = change(facts, |facts, hca, slot| {
+        let gid = &mut facts.rdma[hca].ports[0].gids.slots[slot];
+        (gid.index, gid.gid) = (gid.index + 2, next(gid.gid));
+    });
+    for interface in &mut after.net.interfaces {
+        for address in interface.addresses.iter_mut().filter(|address| !address.addr().is_loopback()) {
+            let new = match address.addr() {
+                IpAddr::V4(addr) => IpAddr::V4((u32::from(addr) + 1).into()),
+                IpAddr::V6(addr) => IpAddr::V6(next(addr)),
+            };
+            *address = ipnet::IpNet::new(new, address.prefix_len()).unwrap();
+        }
+    }
+    after
+}
+
+/// Changes each slot with a routable address of this container.
+fn change(facts: &Facts, change: impl Fn(&mut Facts, usize, usize)) -> Facts {
+    let own: Vec<IpAddr> = facts.net.own_addresses().collect();
+    let mut after = facts.clone();
+    for hca in 0..facts.rdma.len() {
+        let slots = &facts.rdma[hca].ports[0].gids.slots;
+        for slot in (0..slots.len()).rev() {
+            if own.contains(&slots[slot].address()) && !slots[slot].is_link_local() {
+                change(&mut after, hca, slot);
+            }
+        }
+        after.rdma[hca].ports[0].gids.slots.sort_by_key(|gid| gid.index);
+    }
+    after
+}
+
+/// Whether NCCL takes a slot of this container on every port that it uses.
+fn is_right(facts: &Facts, plan: &Plan, outcome: &super::outcome::Outcome) -> bool {
+    let found = observed(outcome).ports;
+    let used: Vec<_> = plan.ports.iter().filter(|port| port.used).collect();
+    found.len() == used.len()
+        && used.iter().all(|used| {
+            let (_, port) = facts.port(&used.hca, used.port).unwrap();
+            assert_eq!(port.link_layer, LinkLayer::Ethernet);
+            let slot = &found[&format!("{}:{}/RoCE", used.hca, used.port)];
+            own_slots(facts, port).iter().any(|gid| gid.index.to_string() == *slot)
+        })
+}
+
+#[test]
+fn what_was_decided_is_right_after_a_change_where_nccl_searches() {
+    for library in libraries() {
+        let survives = version(&library) >= rdma_init::libraries::nccl::version::TOLERATES_EMPTY_SLOTS;
+        for (name, rule) in HOSTS {
+            let of = format!("{name} with NCCL {}", library.version);
+            let (before, environment, plan) = decide(name, &library);
+            let has = |variable: &str| environment.iter().any(|(name, _)| name == variable);
+            let is_pinned = has("NCCL_IB_GID_INDEX");
+            assert_eq!(is_pinned, !survives || rule == Rule::Published, "{of}");
+            let is_left = |setting: &rdma_init::plan::Setting| {
+                setting.variable == "NCCL_IB_GID_INDEX" && setting.outcome == SettingOutcome::Left
+            };
+            assert_eq!(plan.settings.iter().any(is_left), !is_pinned, "{of}");
+            assert_eq!(has("NCCL_IB_ADDR_FAMILY"), rule == Rule::Family && !is_pinned, "{of}");
+            assert_eq!(has("NCCL_IB_ADDR_RANGE"), rule == Rule::Range && !is_pinned, "{of}");
+            let hosts = [before.clone(), moved(&before), renewed(&before)];
+            let cases: Vec<_> = hosts.iter().map(|facts| case(facts, &environment)).collect();
+            let outcomes = Nccl::start(&library).run(&cases);
+            let right: Vec<bool> =
+                hosts.iter().zip(&outcomes).map(|(facts, outcome)| is_right(facts, &plan, outcome)).collect();
+            // A pinned index is right until the change.
+            assert_eq!(right, [true, !is_pinned, !is_pinned], "{of}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Tests how NCCL reads ports, rails and planes in `NCCL_IB_HCA`, by release.
+
+use super::driver::Nccl;
+use super::libibverbs::in_image_of_driver;
+use super::model::{Environment, case, observed, predicted, version};
+use crate::support::nccl::libraries;
+
+#[test]
+fn what_is_behind_a_name_selects_what_the_model_says() {
+    let mut facts = in_image_of_driver(&[], &[]);
+    facts.image = None;
+    let lists = [
+        ("=mlx5_1:1:0:0,mlx5_2:1:1:0", 2),
+        ("=mlx5_1:1:0", 1),
+        ("=mlx5_1:2:0:0", 0),
+        ("=mlx5_1:1:0:0:9", 1),
+        ("^=mlx5_1:1:3:4", 1),
+        ("mlx5_:1:x:y", 2),
+    ];
+    let environment = |list: &str| -> Environment { vec![("NCCL_IB_HCA".to_owned(), list.to_owned())] };
+    let mut cases: Vec<_> = lists.iter().map(|(list, _)| case(&facts, &environment(list))).collect();
+    // Before 2.30 an empty port is port 0.
+    let empty = "=mlx5_1::0:0,mlx5_2:";
+    cases.push(case(&facts, &environment(empty)));
+    for library in libraries() {
+        let outcomes = Nccl::start(&library).run(&cases);
+        let with_empty = (empty, if library.is_at_least("2.30") { 2 } else { 0 });
+        for ((list, ports), outcome) in lists.iter().chain([&with_empty]).zip(&outcomes) {
+            let name = format!("NCCL {} with {list}", library.version);
+            let found = observed(outcome).ports;
+            assert_eq!(found.len(), *ports, "{name}: {}", outcome.log);
+            assert_eq!(predicted(&facts, &environment(list), version(&library)).ports, found, "{name}");
+        }
+    }
+}

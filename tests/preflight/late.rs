@@ -1,0 +1,30 @@
+//! A node whose answers take longer than those of the others.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::faults::{document, of_kind, run};
+use super::job::Job;
+use crate::support::namespace::can_be_made;
+use crate::support::nodes::Nodes;
+
+/// Longer than a busy machine keeps any sound pair waiting in all of its tries.
+const LATE: Duration = Duration::from_millis(30);
+
+#[test]
+fn a_node_whose_answers_are_late_is_named_alone() {
+    if !can_be_made() {
+        return;
+    }
+    let nodes = Nodes::new(8, 2);
+    let _cable = nodes.delay(5, 1, LATE);
+    let ended = run(&nodes, &Job::of(8), 1, &[]);
+    let document = document(&ended[0]).unwrap();
+    let slow = document["slow"].as_array().unwrap();
+    let late: Vec<&Value> = slow.iter().filter(|slow| slow["figure"] == "latency_us").collect();
+    let [late] = late[..] else { panic!("{slow:#?}") };
+    assert_eq!((&late["kind"], &late["nodes"]), (&json!("node"), &json!([5])));
+    assert!(of_kind(&document, "faults").is_empty(), "{:#}", document["faults"]);
+    ended.into_iter().for_each(|ended| drop(ended.expect_code(0)));
+}

@@ -1,0 +1,29 @@
+//! Two nodes with one index.
+
+use serde_json::json;
+
+use super::faults::{document, of_kind};
+use super::job::{Job, Node, has_names};
+
+/// Another node is missing then, and its line says why: the nodes were numbered wrongly.
+#[test]
+fn an_index_that_two_nodes_have_stands_beside_the_node_that_is_missing() {
+    if !has_names() {
+        return;
+    }
+    let job = Job::of(3);
+    let zero = job.start(0, &["--wait", "10s", "--json", "--log-level", "debug"]);
+    let first = job.start(1, &[]);
+    zero.wait_for("node1 has come");
+    let second = Node::start(2, job.command(1, &[]));
+    let said = "two nodes have the index 1: node1 at 127.0.0.1:";
+    second.end().expect_code(1).expect(said);
+    first.end().expect_code(1).expect(said);
+    let zero = zero.end().expect_code(1);
+    let document = document(&zero).unwrap();
+    let wanted = [json!(["never-came", [2]]), json!(["contested-index", [1]])];
+    assert_eq!(of_kind(&document, "faults"), wanted);
+    let message = document["faults"][0]["message"].as_str().unwrap();
+    assert!(message.contains(said) && message.contains("node2 at 127.0.0.1:"), "{message}");
+    assert_eq!(document["exclude"], json!([]));
+}

@@ -1,0 +1,55 @@
+//! Another writer to standard error, who always comes first: as soon as the program has decided to
+//! write, because the pipe has room, that room is taken.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::hang::{go_on, install, receive};
+
+/// The calls with which something may come into a pipe, with the descriptor as the first argument.
+const CALLS: [libc::c_long; 4] = [libc::SYS_write, libc::SYS_writev, libc::SYS_pwritev2, libc::SYS_vmsplice];
+
+/// Returns a function that installs the filter for this standard error. It has to be called in the
+/// thread that then starts the program.
+pub fn before_each_write(pipe: &OwnedFd) -> impl FnOnce() + Send + use<> {
+    // A description of its own, so that only this one does not wait.
+    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    let writer = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let mut writer = writer.expect("the pipe can be opened");
+    let (send, listener) = channel::<OwnedFd>();
+    // This thread is started before the filter is installed, which it would inherit.
+    thread::spawn(move || {
+        let Ok(listener) = listener.recv() else { return };
+        while has_call(&listener) {
+            let Some(call) = receive(&listener) else { continue };
+            if call.data.args[0] == libc::STDERR_FILENO as u64 {
+                fill(&mut writer);
+            }
+            go_on(&listener, call.id);
+        }
+    });
+    move || {
+        let listener = install(&CALLS, 0).expect("a seccomp filter can be installed");
+        send.send(listener).expect("the thread that answers runs");
+    }
+}
+
+/// Waits for a call; `false` if no process has the filter any more.
+fn has_call(listener: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+    let come = poll(&mut fds, PollTimeout::NONE);
+    come.is_ok() && fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN))
+}
+
+fn fill(pipe: &mut File) {
+    for size in [4096, 1] {
+        while pipe.write(&[b'x'; 4096][..size]).is_ok() {}
+    }
+}

@@ -1,0 +1,37 @@
+//! System calls that the kernel refuses, as under a seccomp filter of a sandbox, or where it does
+//! not know them.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::libc;
+
+/// The program is given this error for each of these calls.
+pub fn refuse(command: &mut Command, calls: &[libc::c_long], errno: i32) {
+    let code = |code: u32| u16::try_from(code).expect("a small number");
+    let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
+    let give = code(libc::BPF_RET | libc::BPF_K);
+    let mut filter = vec![statement(code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS), 0)];
+    for call in calls {
+        let is = statement(
+            code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K),
+            u32::try_from(*call).expect("a small number"),
+        );
+        filter.push(libc::sock_filter { jf: 1, ..is });
+        filter.push(statement(give, libc::SECCOMP_RET_ERRNO | errno.cast_unsigned()));
+    }
+    filter.push(statement(give, libc::SECCOMP_RET_ALLOW));
+    // SAFETY: two system calls, with a program that the closure owns.
+    unsafe {
+        command.pre_exec(move || {
+            let length = u16::try_from(filter.len()).unwrap_or(u16::MAX);
+            let program = libc::sock_fprog { len: length, filter: filter.as_mut_ptr() };
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            match libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        });
+    }
+}

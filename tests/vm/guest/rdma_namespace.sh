@@ -1,0 +1,57 @@
+#!/bin/sh
+# An RDMA device that the kernel keeps in one network namespace, and a container in another one, which has
+# the uverbs node all the same: the finding comes there, and only there.
+#   rdma_namespace.sh BINARY
+set -eu
+. tests/vm/lib.sh
+init=$1
+
+# The machine may have UCX, which would get a variable, too.
+export RDMA_INIT_LIBRARIES=nccl
+
+# pod: makes the container, with a link on the interface of the HCA.
+pod() { container_netns pod eth1 net1 25.11.128.9/27; }
+
+# mode NAME: sets it. The kernel refuses while there is a second network namespace, and takes its time to end one.
+mode() { await "mode $1" rdma system set netns "$1"; }
+
+# finds_it COMMAND...: COMMAND runs a plan, which uses the HCA and has nothing to say of namespaces.
+finds_it() {
+    "$@" "$init" plan >/run/out
+    cat /run/out
+    has 'the HCA is used' '^ *use *mlx5_1 '
+    ! grep -q 'namespace' /run/out || fail 'the finding comes without its cause'
+}
+
+rxe mlx5_1 eth1 25.11.128.2/27
+
+echo '--- shared: all namespaces see the device'
+expect 'the mode' "$(rdma system | cut -d' ' -f1,2)" 'netns shared'
+pod
+finds_it in_container pod
+ip netns del pod
+
+echo '--- exclusive, in a namespace that does not have the device'
+mode exclusive
+pod
+expect 'devices of the container' "$(in_container pod ls /sys/class/infiniband)" ''
+expect 'nodes of the container' "$(in_container pod ls /dev/infiniband)" uverbs0
+in_container pod "$init" plan >/run/out
+cat /run/out
+has 'what is wrong' 'error: /dev/infiniband/uverbs0 exists, but its RDMA device is in another network namespace'
+has 'what to do' 'fix: .*rdma dev set NAME netns PID'
+expect 'this is all' "$(grep -c 'error:\|warning:' /run/out)" 1
+in_container pod "$init" plan --json >/run/out
+has 'its identifier' 'rdma-namespace'
+in_container pod setpriv --reuid 1000 --regid 1000 --clear-groups --bounding-set=-all "$init" plan >/run/out
+has 'a user is told, too' 'is in another network namespace'
+
+echo '--- exclusive, in the namespace that has the device'
+# Soft-RoCE of this kernel cannot be moved to another one.
+finds_it env
+
+echo '--- shared again'
+ip netns del pod
+mode shared
+pod
+finds_it in_container pod
