@@ -24,6 +24,9 @@ pub struct Brief {
     /// Reports of earlier versions do not have it, and most nodes have no such domain.
     #[serde(default)]
     pub nvlink: Option<Nvlink>,
+    /// Reports of earlier versions do not have it, and most nodes have none.
+    #[serde(default)]
+    pub placement_group: Option<String>,
     pub filled: BTreeMap<String, String>,
     pub checks: Vec<CheckVerdict>,
 }
@@ -46,6 +49,7 @@ impl From<&Report> for Brief {
             nccl: report.nccl.clone(),
             profile: report.profile.clone(),
             nvlink: report.nvlink.clone(),
+            placement_group: report.placement_group.clone(),
             filled: report.filled.clone(),
             checks: report.checks.iter().map(verdict).collect(),
         }

@@ -13,7 +13,7 @@ use crate::self_test::report::Rail;
 use crate::text::condensed;
 
 /// The properties that are compared besides the variables, in the order of [`fixed`].
-pub(crate) const PROPERTIES: [&str; 14] = [
+pub(crate) const PROPERTIES: [&str; 15] = [
     "hca-count",
     "hcas",
     "link-layer",
@@ -28,6 +28,7 @@ pub(crate) const PROPERTIES: [&str; 14] = [
     "profile",
     "imex-channels",
     "nvlink-clique",
+    "placement-group",
 ];
 
 /// The check of a report that says that a check failed, but not which one.
@@ -363,6 +364,7 @@ fn fixed(report: &Brief) -> [SeenValue; PROPERTIES.len()] {
         report.profile.clone().into(),
         report.nvlink.as_ref().map_or(SeenValue::Apart, |nvlink| SeenValue::Value(nvlink.channels.clone())),
         report.nvlink.as_ref().map_or(SeenValue::Apart, |nvlink| nvlink.clique.clone().into()),
+        report.placement_group.clone().map_or(SeenValue::Apart, SeenValue::Value),
     ]
 }
 

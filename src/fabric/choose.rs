@@ -4,7 +4,7 @@ use super::default_route::{self, OnDefaultRoute};
 use super::own_interface::Index;
 use super::port::{Candidate, SkipReason, Verdict, needs_own_library};
 use super::step::NarrowingStep;
-use super::{gid, near, subnet};
+use super::{claims, gid, near, subnet};
 use crate::facts::Facts;
 use crate::facts::rdma::LinkLayer;
 
@@ -56,7 +56,8 @@ fn rails(facts: &Facts, ports: &mut [Candidate], on_default_route: OnDefaultRout
     keep_one_link_layer(ports);
     let interfaces = Index::of(facts);
     let is_wanted = default_route::wanted(facts, on_default_route);
-    let mut steps = Vec::from_iter(near::leave_out_far(facts, &interfaces, ports, is_wanted));
+    let mut steps = Vec::from_iter(claims::leave_out_unclaimed(facts, ports));
+    steps.extend(near::leave_out_far(facts, &interfaces, ports, is_wanted));
     steps.extend(subnet::leave_out_others(facts, ports));
     steps.extend(default_route::decide(facts, &interfaces, ports, on_default_route));
     let own = gid::OwnAddresses::of(facts);

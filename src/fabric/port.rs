@@ -26,6 +26,8 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SkipReason {
     NotAllotted,
+    /// The Pod's resource claims hold other HCAs.
+    NotClaimed,
     /// The error.
     CannotBeOpened(String),
     /// The state of a port that is not active; empty if it cannot be read.

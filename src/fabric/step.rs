@@ -6,6 +6,8 @@ use super::subnet::Prefix;
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NarrowingStep {
+    /// The Pod's resource claims hold others.
+    Unclaimed(Vec<String>),
     /// Every GPU has an HCA that is near, so those that are near none are left out.
     FarLeftOut(Vec<String>),
     /// One InfiniBand subnet has the rails.

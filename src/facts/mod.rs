@@ -10,6 +10,7 @@ pub(crate) mod counters;
 pub(crate) mod data_direct;
 pub(crate) mod dmi;
 pub mod document;
+pub(crate) mod dra;
 pub mod environment;
 pub(crate) mod extra;
 pub mod gid;
@@ -92,6 +93,9 @@ pub struct Facts {
     pub parent: Option<parent::ParentProcess>,
     pub shm: Option<shm::Shm>,
     pub dmi: dmi::Dmi,
+    /// The devices that the Pod's resource claims hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dra: Vec<dra::ClaimedDevice>,
     pub platform: platform::Platform,
     /// The names of this host and of the job's master; `None` if they were not looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -251,6 +255,7 @@ pub fn read(sources: Sources, need: impl FnOnce(&Facts, &[String]) -> Need) -> F
         parent: sources.start.command.and_then(|_| parent::read(&reader, sources.start.keeper)),
         shm: shm::read(&reader),
         dmi: dmi::read(&reader),
+        dra: dra::read(&reader),
         unreadable: reader.into_unreadable(),
         ..known
     }

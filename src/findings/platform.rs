@@ -2,6 +2,7 @@
 
 use crate::fabric::{Candidate, interface};
 use crate::facts::Facts;
+use crate::facts::dra::ClaimedDevice;
 use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
 use crate::finding::{Finding, Id, Source};
@@ -105,7 +106,8 @@ fn nics(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding
     let nics = &profile.constraints.nics;
     let names = used_nics(ports);
     let count = u32::try_from(names.len()).ok().filter(|count| *count > 0)?;
-    let product = facts.dmi.product.as_deref().unwrap_or_default();
+    let of_claims = facts.dra.iter().find_map(ClaimedDevice::instance_type);
+    let product = of_claims.or(facts.dmi.product.as_deref()).unwrap_or_default();
     let are = if count == 1 { "is" } else { "are" };
     let message = match nics.get(product) {
         Some(published) if *published == count => return None,

@@ -6,7 +6,7 @@ use super::rule::Sign;
 use crate::fabric::{Candidate, candidates, dominant_link_layer};
 use crate::facts::Facts;
 use crate::facts::rdma::Hca;
-use crate::profiles::{Condition, HcaEvidence, Profiles, Text, fits};
+use crate::profiles::{AttributeEvidence, Condition, HcaEvidence, Profiles, Text, fits};
 
 /// One thing that a condition asks for.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +26,7 @@ pub(crate) enum Asked<'a> {
     Variable(&'a str),
     MasterAddr(&'a str),
     File(&'a str),
+    ClaimedAttribute(&'a AttributeEvidence),
     /// This condition must not hold.
     Not(&'a Condition),
 }
@@ -57,6 +58,7 @@ pub(crate) fn asked(condition: &Condition) -> impl Iterator<Item = Asked<'_>> {
         environment,
         master_addr,
         file,
+        claimed_attribute,
         not,
     } = condition;
     let all = [
@@ -75,6 +77,7 @@ pub(crate) fn asked(condition: &Condition) -> impl Iterator<Item = Asked<'_>> {
         environment.as_deref().map(Asked::Variable),
         master_addr.as_deref().map(Asked::MasterAddr),
         file.as_deref().map(Asked::File),
+        claimed_attribute.as_ref().map(Asked::ClaimedAttribute),
     ];
     all.into_iter().flatten().chain(not.iter().map(Asked::Not))
 }
@@ -179,6 +182,7 @@ impl Asked<'_> {
             Asked::File(path) => {
                 facts.platform.files.iter().find(|file| *file == path).cloned().map(Sign::File)
             }
+            Asked::ClaimedAttribute(wanted) => claimed_attribute(facts, wanted),
             Asked::Not(condition) => {
                 let holds = signs(facts, candidates, condition).is_some();
                 return if holds { Held::No } else { Held::ByAbsence };
@@ -196,6 +200,13 @@ impl fmt::Display for Asked<'_> {
                 write!(f, "hca = {{ driver = {driver:?}, name = {name:?}")?;
                 if let Some(pci) = pci {
                     write!(f, ", pci = {pci:?}")?;
+                }
+                return f.write_str(" }");
+            }
+            Asked::ClaimedAttribute(AttributeEvidence { name, value }) => {
+                write!(f, "claimed-attribute = {{ name = {name:?}")?;
+                if let Some(value) = value {
+                    write!(f, ", value = {value:?}")?;
                 }
                 return f.write_str(" }");
             }
@@ -222,6 +233,21 @@ impl fmt::Display for Asked<'_> {
     }
 }
 
+/// A driver may leave its own domain out of an attribute's name.
+fn claimed_attribute(facts: &Facts, wanted: &AttributeEvidence) -> Option<Sign> {
+    let fits_value = |value: &str| wanted.value.as_ref().is_none_or(|pattern| fits(pattern, value));
+    facts.dra.iter().find_map(|device| {
+        let whole = |name: &str| match name.contains('/') {
+            true => name.to_owned(),
+            false => format!("{}/{name}", device.driver),
+        };
+        let named = device.attributes.iter().map(|(name, value)| (whole(name), value));
+        let (name, value) =
+            named.into_iter().find(|(name, value)| fits(&wanted.name, name) && fits_value(value))?;
+        Some(Sign::ClaimedAttribute { name, value: value.clone() })
+    })
+}
+
 fn text(what: &'static str, pattern: &str, found: Option<&str>) -> Option<Sign> {
     let found = found.filter(|found| fits(pattern, found))?;
     Some(Sign::Text { what, found: found.to_owned() })
@@ -245,6 +271,7 @@ fn matching_hcas(facts: &Facts, is_it: impl Fn(&Hca) -> bool) -> Option<Sign> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::dra::ClaimedDevice;
     use crate::facts::gpu::{Gpus, Make};
     use crate::facts::net::{Interface, Net};
     use crate::facts::platform::Platform;
@@ -285,6 +312,13 @@ mod tests {
             },
             ..Facts::default()
         };
+        host.dra = vec![ClaimedDevice {
+            driver: "dra.net".to_owned(),
+            attributes: [("rdma", "true"), ("azure.dra.net/vmSize", "Standard_ND96isr_H100_v5")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            ..ClaimedDevice::default()
+        }];
         host.dmi.asset_tag = Some("OracleCloud.com".to_owned());
         for (text, sign) in [
             ("hca-name = \"ibp0\"", "HCA ibp0 (driver mlx5_core)"),
@@ -294,6 +328,11 @@ mod tests {
             ("gpu-vendor = \"amd\"", "GPU vendor amd"),
             ("environment = \"SITE_*\"", "variable SITE_NAME"),
             ("file = \"/etc/site\"", "/etc/site"),
+            (
+                "claimed-attribute = { name = \"azure.dra.net/vmSize\", value = \"Standard_ND*\" }",
+                "claimed device with azure.dra.net/vmSize = Standard_ND96isr_H100_v5",
+            ),
+            ("claimed-attribute = { name = \"dra.net/*\" }", "claimed device with dra.net/rdma = true"),
         ] {
             assert_eq!(held(&host, text), Some(vec![sign.to_owned()]), "{text}");
             assert_eq!(held(&empty, text), None, "{text}");
@@ -308,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_condition_is_shown_as_a_profile_has_it() {
-        let text = "hca = { driver = \"a\", name = \"b\", pci = \"c\" }\nfile = \"/d\"\nnot = [{ no-hca = true, gpu-model = \"e\" }]";
+        let text = "hca = { driver = \"a\", name = \"b\", pci = \"c\" }\nfile = \"/d\"\nclaimed-attribute = { name = \"f\", value = \"g\" }\nnot = [{ no-hca = true, gpu-model = \"e\" }]";
         let shown: Vec<String> = asked(&condition(text)).map(|asked| asked.to_string()).collect();
         assert_eq!(condition(&shown.join("\n")), condition(text));
         assert_eq!(shown.join("\n"), text);

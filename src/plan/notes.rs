@@ -25,6 +25,7 @@ impl Notes {
     pub fn steps(&mut self, steps: Vec<NarrowingStep>) {
         for step in steps {
             match step {
+                NarrowingStep::Unclaimed(names) => self.tried(LIST, Trial::Claims(names)),
                 NarrowingStep::FarLeftOut(names) => self.tried(LIST, Trial::NearHcas(names)),
                 NarrowingStep::OtherSubnets { left_out, rails } => {
                     self.tried(LIST, Trial::OneSubnet { rails, left_out });

@@ -128,6 +128,8 @@ pub struct Tried {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trial {
+    /// The HCAs of the Pod's resource claims alone, which leaves out these ports.
+    Claims(Vec<String>),
     /// The interface that was found.
     Interface(InterfaceSearch, Option<String>),
     /// The published name, which does not select just that interface.
@@ -293,6 +295,11 @@ pub enum Sign {
     Variable(String),
     /// The path of a file or folder.
     File(String),
+    /// An attribute of a device that a resource claim of the Pod holds.
+    ClaimedAttribute {
+        name: String,
+        value: String,
+    },
 }
 
 /// What the configuration, or the profile, has to say about a variable.

@@ -120,6 +120,7 @@ impl Trial {
             Trial::SeveralNics(_) => {
                 "leave it unset, if NCCL by itself takes several NICs, and the right one first".to_owned()
             }
+            Trial::Claims(_) => "only the HCAs that the Pod's resource claims hold".to_owned(),
             Trial::NearHcas(_) => {
                 "only the HCAs that are near a GPU (PIX or PXB), as every GPU has one".to_owned()
             }
@@ -170,7 +171,7 @@ impl Trial {
             }
             Trial::PublishedHcas { fits: true, .. } => "it does".to_owned(),
             Trial::SeveralNics(names) => format!("it takes {}", condensed(names)),
-            Trial::NearHcas(left_out) | Trial::OneSubnet { left_out, .. } => {
+            Trial::Claims(left_out) | Trial::NearHcas(left_out) | Trial::OneSubnet { left_out, .. } => {
                 format!("skips {}", condensed(left_out))
             }
             Trial::DefaultRoute { left_out, kept } => {
@@ -268,6 +269,7 @@ impl fmt::Display for Sign {
             Sign::InterfaceDriver { name, driver } => write!(f, "interface {name} (driver {driver})"),
             Sign::Variable(name) => write!(f, "variable {name}"),
             Sign::File(path) => f.write_str(path),
+            Sign::ClaimedAttribute { name, value } => write!(f, "claimed device with {name} = {value}"),
         }
     }
 }
@@ -318,6 +320,7 @@ pub(crate) fn left_out(reason: &SkipReason) -> String {
         SkipReason::NotAllotted => {
             "not allotted to this container: no /dev/infiniband/uverbs node".to_owned()
         }
+        SkipReason::NotClaimed => "the Pod's resource claims hold other HCAs".to_owned(),
         SkipReason::CannotBeOpened(error) => format!("the uverbs node cannot be opened: {error}"),
         SkipReason::PortState(state) if state.is_empty() => "the state of the port cannot be read".to_owned(),
         SkipReason::PortState(state) => format!("the port is {state}, not ACTIVE"),

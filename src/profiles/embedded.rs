@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 use super::format::{
-    Condition, Constraints, DefaultRouteHca, Fabric, GpuRow, HcaEvidence, Only, Profile, Script, Text,
+    AttributeEvidence, Condition, Constraints, DefaultRouteHca, Fabric, GpuRow, HcaEvidence, Only, Profile,
+    Script, Text,
 };
 use super::outline::Outline;
 

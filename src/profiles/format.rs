@@ -201,6 +201,9 @@ pub struct Condition {
     /// A file or folder with this path, which holds no `*`, is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<Text>,
+    /// A device of a resource claim of the Pod has this attribute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed_attribute: Option<AttributeEvidence>,
     /// None of these conditions holds.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub not: Cow<'static, [Condition]>,
@@ -256,6 +259,16 @@ pub struct HcaEvidence {
     /// Vendor and device of its PCI function, as `15b3:101e`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci: Option<Text>,
+}
+
+/// An attribute that a DRA driver gives a device, such as `azure.dra.net/vmSize`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttributeEvidence {
+    pub name: Text,
+    /// Any value if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Text>,
 }
 
 /// Whether `text` has the form of `pattern`, where `*` stands for any text.

@@ -13,7 +13,8 @@ use indexmap::IndexMap;
 mod format;
 
 use format::{
-    Condition, Constraints, DefaultRouteHca, Fabric, GpuRow, HcaEvidence, Only, Profile, Script, Text,
+    AttributeEvidence, Condition, Constraints, DefaultRouteHca, Fabric, GpuRow, HcaEvidence, Only, Profile,
+    Script, Text,
 };
 
 const FOLDER: &str = "src/profiles";
@@ -203,6 +204,8 @@ structure!(Condition {
     environment,
     master_addr,
     file,
+    claimed_attribute,
     not,
 });
 structure!(HcaEvidence { driver, name, pci });
+structure!(AttributeEvidence { name, value });

@@ -9,7 +9,8 @@ mod outline;
 mod resolve;
 
 pub use format::{
-    Condition, Constraints, DefaultRouteHca, Fabric, GpuRow, HcaEvidence, Only, Profile, Script, Text, fits,
+    AttributeEvidence, Condition, Constraints, DefaultRouteHca, Fabric, GpuRow, HcaEvidence, Only, Profile,
+    Script, Text, fits,
 };
 pub use load::{ProfileError, Profiles};
 pub use outline::Outline;

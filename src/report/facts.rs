@@ -138,6 +138,17 @@ fn write_machine(out: &mut impl Write, facts: &Facts) -> io::Result<()> {
     if let (Some(vendor), product) = (&facts.dmi.vendor, &facts.dmi.product) {
         writeln!(out, "  {vendor}, {}", product.as_deref().unwrap_or_default())?;
     }
+    for device in &facts.dra {
+        let place = device.pci_address().or(device.rdma_device()).map(|place| format!(", {place}"));
+        let line = format!(
+            "claim {}: {} of {}{}",
+            device.claim,
+            device.name,
+            device.driver,
+            place.unwrap_or_default()
+        );
+        writeln!(out, "  {}", visible(&line))?;
+    }
     for (name, limit, is_bytes) in [
         ("memlock", facts.limits.memlock, true),
         ("nofile", facts.limits.nofile, false),

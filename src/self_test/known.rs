@@ -9,6 +9,7 @@ use super::took_us;
 use super::{fixes, judge};
 use crate::fabric::own_slots;
 use crate::facts::Facts;
+use crate::facts::dra::ClaimedDevice;
 use crate::facts::rdma::{Hca, LinkLayer, Port};
 use crate::facts::secret::shown;
 use crate::plan::Plan;
@@ -29,6 +30,7 @@ pub fn report(host: &str, facts: &Facts, plan: &Plan, is_wanted: impl Fn(&str) -
         nccl: plan.nccl.map(|version| version.to_string()),
         profile: plan.profile.as_ref().map(|choice| choice.name.clone()),
         nvlink: nvlink::of_node(facts, plan),
+        placement_group: facts.dra.iter().find_map(ClaimedDevice::placement_group).map(str::to_owned),
         filled: plan.filled().map(|(name, value)| (name.to_owned(), shown(name, value).to_owned())).collect(),
         checks,
         pair: None,

@@ -30,6 +30,9 @@ pub struct Report {
     /// node is in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nvlink: Option<Nvlink>,
+    /// The placement group of the instance, if a resource claim tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement_group: Option<String>,
     /// The variables that are filled in.
     pub filled: BTreeMap<String, String>,
     pub checks: Vec<Check>,

@@ -56,6 +56,19 @@ fn nodes_of_an_nvlink_domain_have_one_channel_and_others_do_not_count() {
 }
 
 #[test]
+fn a_node_of_another_placement_group_is_odd_and_nodes_without_one_do_not_count() {
+    let mut nodes = ComparedNodes::default();
+    for (host, group) in [("a", Some("739e")), ("b", Some("739e")), ("c", Some("c6c7")), ("x", None)] {
+        let mut report = brief(Some("1"), &[]);
+        report.placement_group = group.map(str::to_owned);
+        nodes.add(host, &report);
+    }
+    let comparison = nodes.compare();
+    assert_eq!(of(&comparison, "placement-group").others[0].nodes, ["c"]);
+    assert_eq!(comparison.differing, ["c"]);
+}
+
+#[test]
 fn a_node_whose_ports_have_another_traffic_class_is_odd() {
     let node = |classes: &[Option<&str>]| {
         let mut report = brief(Some("1"), &[("mlx5_0", 1, "x"), ("mlx5_1", 1, "x")]);

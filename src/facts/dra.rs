@@ -1,0 +1,305 @@
+//! The devices that the resource claims of this Pod hold (Kubernetes' dynamic resource allocation, DRA),
+//! as each driver describes them in the container (KEP-5304, `DeviceMetadata` of
+//! `metadata.resource.k8s.io`; alpha in Kubernetes 1.36, beta in 1.37).
+//!
+//! A driver may leave these files out, so their absence means nothing.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::reader::Reader;
+
+/// `KIND/CLAIM/REQUEST/DRIVER-metadata.json` is below it.
+const FOLDER: &str = "/var/run/kubernetes.io/dra-device-attributes";
+
+/// A claim that the Pod names, and one that is made from a template, by its name in the Pod.
+const KINDS: [&str; 2] = ["resourceclaims", "resourceclaimtemplates"];
+
+const SUFFIX: &str = "-metadata.json";
+
+/// The group of the schema. All objects of a file say the same in different versions of it, and the fields
+/// that are read here are the same in all versions so far (v1alpha1, v1beta1).
+const GROUP: &str = "metadata.resource.k8s.io/";
+
+/// The most entries that are looked at in each folder, and the most devices. A Pod may have 64 claims
+/// (`PodSpec.resourceClaims`), and a claim 32 requests and 32 devices.
+const MOST_ENTRIES: usize = 128;
+const MOST_DEVICES: usize = 512;
+
+/// The most attributes of a device (`ResourceSliceMaxAttributesAndCapacitiesPerDevice` is 32), and the
+/// longest text of one, in bytes (`DeviceAttributeMaxValueLength` is 64; names are longer).
+const MOST_ATTRIBUTES: usize = 64;
+const LONGEST: usize = 512;
+
+/// A device of a claim.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClaimedDevice {
+    /// The name of the claim, or of the Pod's entry for a template.
+    pub claim: String,
+    pub request: String,
+    /// Such as `dra.net`.
+    pub driver: String,
+    /// The device's name in its pool, which no kernel knows.
+    pub name: String,
+    /// By name, such as `resource.kubernetes.io/pciBusID`; numbers and booleans as text.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, String>,
+}
+
+impl ClaimedDevice {
+    /// The address of its PCI function, `0000:8d:00.0`: the standard attribute, or the one of DRANET before
+    /// that, or of NVIDIA's driver for GPUs.
+    #[must_use]
+    pub fn pci_address(&self) -> Option<&str> {
+        let names = ["resource.kubernetes.io/pciBusID", "dra.net/pciAddress", "gpu.nvidia.com/pciBusID"];
+        names.iter().find_map(|name| self.attribute(name))
+    }
+
+    /// The RDMA device on the node (DRANET). In exclusive mode, it may have another name in the container.
+    #[must_use]
+    pub fn rdma_device(&self) -> Option<&str> {
+        self.attribute("dra.net/rdmaDevice")
+    }
+
+    /// The type of the instance, as DRANET takes it from the cloud's metadata.
+    #[must_use]
+    pub fn instance_type(&self) -> Option<&str> {
+        ["alibaba.dra.net/instanceType", "azure.dra.net/vmSize"].iter().find_map(|name| self.attribute(name))
+    }
+
+    /// The placement group of the instance. On Azure, instances of different placement groups do not share
+    /// an InfiniBand fabric (DRANET's documentation for Azure).
+    #[must_use]
+    pub fn placement_group(&self) -> Option<&str> {
+        self.attribute("azure.dra.net/placementGroupId")
+    }
+
+    /// An attribute by its whole name. A driver may leave its own domain out of a name.
+    #[must_use]
+    pub fn attribute(&self, name: &str) -> Option<&str> {
+        let plain = || {
+            let (domain, plain) = name.split_once('/')?;
+            self.attributes.get(plain).filter(|_| domain == self.driver)
+        };
+        self.attributes.get(name).or_else(plain).map(String::as_str)
+    }
+}
+
+/// Reads the devices of all claims that this container can see, each once.
+pub(crate) fn read(reader: &Reader) -> Vec<ClaimedDevice> {
+    let mut devices = Vec::new();
+    if !reader.is_there(FOLDER) {
+        return devices;
+    }
+    for kind in KINDS {
+        let claims = format!("{FOLDER}/{kind}");
+        for claim in first_names(reader, &claims) {
+            let requests = format!("{claims}/{claim}");
+            for request in first_names(reader, &requests) {
+                let files = format!("{requests}/{request}");
+                for file in first_names(reader, &files).iter().filter(|name| name.ends_with(SUFFIX)) {
+                    let path = format!("{files}/{file}");
+                    let Some(text) = reader.text(&path) else { continue };
+                    match described(&text) {
+                        Ok(metadata) => metadata.add_to(&mut devices, &claim),
+                        Err(problem) => reader.remember(&reader.path(&path), problem),
+                    }
+                }
+            }
+        }
+    }
+    devices.truncate(MOST_DEVICES);
+    devices
+}
+
+fn first_names(reader: &Reader, folder: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    reader.each_name_if_listable(Path::new(folder), MOST_ENTRIES, |name| names.push(name.to_owned()));
+    names.sort();
+    names
+}
+
+/// The first object of a version that is known.
+fn described(text: &str) -> Result<Metadata, String> {
+    for object in serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>() {
+        let object = object.map_err(|error| format!("is not JSON: {error}"))?;
+        let is_known = |version: &str| version.starts_with(GROUP);
+        if object.get("apiVersion").and_then(serde_json::Value::as_str).is_some_and(is_known) {
+            return serde_json::from_value(object)
+                .map_err(|error| format!("is not a DeviceMetadata of Kubernetes: {error}"));
+        }
+    }
+    Err(format!("holds no object of {GROUP}"))
+}
+
+/// What is read of an object.
+#[derive(Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    requests: Vec<Request>,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    name: String,
+    #[serde(default)]
+    devices: Vec<Described>,
+}
+
+#[derive(Deserialize)]
+struct Described {
+    name: String,
+    driver: String,
+    #[serde(default)]
+    attributes: BTreeMap<String, Attribute>,
+}
+
+/// One value, under the name of its type.
+#[derive(Deserialize)]
+struct Attribute {
+    string: Option<String>,
+    version: Option<String>,
+    int: Option<i64>,
+    bool: Option<bool>,
+}
+
+impl Attribute {
+    /// `None` for a type that a later version has.
+    fn text(self) -> Option<String> {
+        let number = || self.int.map(|number| number.to_string());
+        let text = self.string.or(self.version).or_else(number);
+        text.or_else(|| self.bool.map(|is_so| is_so.to_string()))
+    }
+}
+
+impl Metadata {
+    fn add_to(self, devices: &mut Vec<ClaimedDevice>, claim: &str) {
+        for request in self.requests {
+            for device in request.devices {
+                let device = device.of(claim, &request.name);
+                if devices.len() < MOST_DEVICES && !devices.contains(&device) {
+                    devices.push(device);
+                }
+            }
+        }
+    }
+}
+
+impl Described {
+    fn of(self, claim: &str, request: &str) -> ClaimedDevice {
+        let attributes = self.attributes.into_iter().take(MOST_ATTRIBUTES);
+        ClaimedDevice {
+            claim: harmless(claim),
+            request: harmless(request),
+            driver: harmless(&self.driver),
+            name: harmless(&self.name),
+            attributes: attributes
+                .filter_map(|(name, value)| Some((harmless(&name), harmless(&value.text()?))))
+                .collect(),
+        }
+    }
+}
+
+/// A text of somebody's driver, short and without control characters.
+fn harmless(text: &str) -> String {
+    let mut end = text.len().min(LONGEST);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// Reads these files, each by its path below the folder.
+    fn read_files(files: &[(&str, &str)]) -> (Vec<ClaimedDevice>, Vec<String>) {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(&FOLDER[1..]).join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let reader = Reader::new(root.path());
+        let devices = read(&reader);
+        (devices, reader.into_unreadable().into_iter().map(|unreadable| unreadable.error).collect())
+    }
+
+    fn metadata(version: &str, requests: &str) -> String {
+        format!(
+            r#"{{"apiVersion":"{version}","kind":"DeviceMetadata","metadata":{{"name":"c","generation":1}},"requests":{requests}}}"#
+        )
+    }
+
+    const NIC: &str = r#"[{"name":"nic","devices":[{"name":"pci-0000-8d-00-0","driver":"dra.net","pool":"node-1",
+        "attributes":{"resource.kubernetes.io/pciBusID":{"string":"0000:8d:00.0"},"rdmaDevice":{"string":"mlx5_2"},
+        "dra.net/numaNode":{"int":1},"dra.net/rdma":{"bool":true},"driverVersion":{"version":"1.2.0"},"later":{"list":["x"]}}}]}]"#;
+
+    #[test]
+    fn the_devices_of_claims_and_of_templates_are_read() {
+        let known = metadata("metadata.resource.k8s.io/v1alpha1", NIC);
+        // The object of a version that this program does not know comes first.
+        let several = format!("{}\n{known}\n", metadata("metadata.k8s.io/v99", r#"[{"name":"x"}]"#));
+        let (devices, unreadable) = read_files(&[
+            ("resourceclaims/rails/nic/dra.net-metadata.json", &several),
+            (
+                "resourceclaimtemplates/more/nic/dra.net-metadata.json",
+                &metadata("metadata.resource.k8s.io/v1beta1", NIC),
+            ),
+            ("resourceclaims/rails/nic/README", "no metadata"),
+        ]);
+        assert!(unreadable.is_empty(), "{unreadable:?}");
+        let claims: Vec<&str> = devices.iter().map(|device| device.claim.as_str()).collect();
+        assert_eq!(claims, ["rails", "more"]);
+        let device = &devices[0];
+        assert_eq!((device.request.as_str(), device.driver.as_str()), ("nic", "dra.net"));
+        assert_eq!(device.pci_address(), Some("0000:8d:00.0"));
+        assert_eq!(device.rdma_device(), Some("mlx5_2"), "the driver's own domain may be left out");
+        let texts = ["dra.net/numaNode", "dra.net/rdma", "dra.net/driverVersion", "dra.net/later"];
+        assert_eq!(texts.map(|name| device.attribute(name)), [Some("1"), Some("true"), Some("1.2.0"), None]);
+        assert_eq!(device.attribute("other.net/rdmaDevice"), None);
+    }
+
+    #[test]
+    fn what_is_not_metadata_is_remembered_and_costs_nothing() {
+        let deep = format!("{}1{}", "[".repeat(20_000), "]".repeat(20_000));
+        for (text, problem) in [
+            ("{", "is not JSON"),
+            (&*deep, "is not JSON"),
+            (r#"{"apiVersion":"v1"}"#, "holds no object of"),
+            (r#"{"apiVersion":"metadata.resource.k8s.io/v1","requests":7}"#, "is not a DeviceMetadata"),
+        ] {
+            let (devices, unreadable) = read_files(&[("resourceclaims/a/b/c-metadata.json", text)]);
+            assert_eq!(devices, []);
+            assert!(unreadable.len() == 1 && unreadable[0].contains(problem), "{unreadable:?}");
+        }
+        assert_eq!(read_files(&[]), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn devices_texts_and_attributes_are_bounded() {
+        let attributes: String =
+            (0..200).map(|n| format!(r#""a{n:03}":{{"string":"{}"}},"#, "é".repeat(600))).collect();
+        let device = format!(
+            r#"{{"name":"x\u001b[1m","driver":"d","attributes":{{{}}}}}"#,
+            attributes.trim_end_matches(',')
+        );
+        let text =
+            metadata("metadata.resource.k8s.io/v1", &format!(r#"[{{"name":"r","devices":[{device}]}}]"#));
+        let (devices, _) = read_files(&[("resourceclaims/a/b/c-metadata.json", &text)]);
+        assert_eq!(devices[0].name, "x\u{fffd}[1m");
+        assert_eq!(devices[0].attributes.len(), MOST_ATTRIBUTES);
+        assert!(devices[0].attributes.values().all(|value| value.len() <= LONGEST && !value.is_empty()));
+        let many: Vec<String> = (0..2000).map(|n| format!(r#"{{"name":"{n}","driver":"d"}}"#)).collect();
+        let text = metadata(
+            "metadata.resource.k8s.io/v1",
+            &format!(r#"[{{"name":"r","devices":[{}]}}]"#, many.join(",")),
+        );
+        assert_eq!(read_files(&[("resourceclaims/a/b/c-metadata.json", &text)]).0.len(), MOST_DEVICES);
+    }
+}
