@@ -90,7 +90,7 @@ pub(crate) fn untrusted_list(files: &Files, environment: &Environment, part: &Pa
         return None;
     }
     Some(format!(
-        "the list of nodes at fault (--exclude-file, preflight-exclude-file) needs {TOKEN_VARIABLE} on all nodes, because without it any process can take part and have nodes excluded. Make one: {SLURM_TOKEN} before srun; {KUBERNETES_TOKEN}, and take {TOKEN_VARIABLE} from it in each Pod (valueFrom.secretKeyRef)"
+        "the list of faulty nodes (--exclude-file, preflight-exclude-file) needs {TOKEN_VARIABLE} on all nodes, because without it any process can take part and have nodes excluded. Make one: {SLURM_TOKEN} before srun; {KUBERNETES_TOKEN}, and take {TOKEN_VARIABLE} from it in each Pod (valueFrom.secretKeyRef)"
     ))
 }
 

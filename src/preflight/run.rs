@@ -135,7 +135,7 @@ fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Resu
     zero.meet(own)?;
     if zero.is_alone() {
         let within = duration(terms.alone_after.unwrap_or_default());
-        return Ok(Outcome::alone(&format!("no other node came within {within}")));
+        return Ok(Outcome::alone(&format!("no other node joined within {within}")));
     }
     zero.prove(own)?;
     if limits.together {

@@ -66,7 +66,7 @@ fn write_lists(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     let evidence = verdict.evidence;
     let (warnings, faults): (Vec<_>, Vec<_>) = verdict.faults.iter().partition(|fault| fault.is_warning());
     let faults = faults.iter().map(|fault| (words::fault(evidence, fault), words::fix(fault)));
-    write_list(out, "At fault", "fault", &mut faults.into_iter())?;
+    write_list(out, "Faults", "fault", &mut faults.into_iter())?;
     let names = verdict.exclude();
     if !names.is_empty() {
         let list = escape(&crate::facts::hostlist::compress(&names));

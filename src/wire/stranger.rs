@@ -55,10 +55,10 @@ impl<'a> Strangers<'a> {
         if !self.told.contains(fault) {
             self.told.push(*fault);
             self.said = self.count;
-            (self.say)(&format!("{}goes on waiting: {why}.", self.before));
+            (self.say)(&format!("{}is still waiting: {why}.", self.before));
         } else if is_power_of_ten(self.count) {
             self.said = self.count;
-            (self.say)(&format!("{}goes on waiting: {}; the last: {why}.", self.before, self.counted()));
+            (self.say)(&format!("{}is still waiting: {}; the last: {why}.", self.before, self.counted()));
         }
         if self.telling.as_ref().is_none_or(|known| known.fault <= *fault) {
             self.telling = Some(stranger);
@@ -75,13 +75,15 @@ impl<'a> Strangers<'a> {
     /// Says that no node of ours has come to this address, and who came instead; a clause.
     pub fn instead(&self, own: &str, within: &str) -> String {
         match &self.telling {
-            None => format!("the other node has not come to {own} within {within}"),
+            None => format!("the other node did not connect to {own} within {within}"),
             Some(Stranger { why, .. }) if self.count == 1 => {
-                format!("the other node has not come to {own} within {within}. Another peer connected: {why}")
+                format!(
+                    "the other node did not connect to {own} within {within}. Another peer connected: {why}"
+                )
             }
             Some(Stranger { why, .. }) => {
                 format!(
-                    "the other node has not come to {own} within {within}. {} other peers connected, one of them: {why}",
+                    "the other node did not connect to {own} within {within}. {} other peers connected, one of them: {why}",
                     self.count
                 )
             }
@@ -89,7 +91,7 @@ impl<'a> Strangers<'a> {
     }
 
     fn counted(&self) -> String {
-        format!("{} strangers have come so far", self.count)
+        format!("{} invalid connections so far", self.count)
     }
 }
 
@@ -122,15 +124,15 @@ mod tests {
         assert_eq!(
             start,
             [
-                "goes on waiting: a is silent.",
-                "goes on waiting: b has another token.",
-                "goes on waiting: 10 strangers have come so far; the last: a is silent."
+                "is still waiting: a is silent.",
+                "is still waiting: b has another token.",
+                "is still waiting: 10 invalid connections so far; the last: a is silent."
             ]
         );
         assert_eq!(said.len(), 9, "{said:?}");
-        assert_eq!(said[8], "1000001 strangers have come so far");
+        assert_eq!(said[8], "1000001 invalid connections so far");
         let why = strangers.instead("here", "1 s");
-        let wanted = "the other node has not come to here within 1 s. 1000001 other peers connected, one of them: b has";
+        let wanted = "the other node did not connect to here within 1 s. 1000001 other peers connected, one of them: b has";
         assert!(why.starts_with(wanted), "{why}");
     }
 
@@ -138,9 +140,9 @@ mod tests {
     fn nobody_and_one_need_no_count() {
         let say = |_: &str| {};
         let mut strangers = Strangers::new(&say, "");
-        assert_eq!(strangers.instead("here", "1 s"), "the other node has not come to here within 1 s");
+        assert_eq!(strangers.instead("here", "1 s"), "the other node did not connect to here within 1 s");
         strangers.add(Stranger { fault: Fault::Gone, why: "it went".into() });
-        let wanted = "the other node has not come to here within 1 s. Another peer connected: it went";
+        let wanted = "the other node did not connect to here within 1 s. Another peer connected: it went";
         assert_eq!(strangers.instead("here", "1 s"), wanted);
     }
 }

@@ -62,14 +62,14 @@ impl Waiting {
         Ran { code: output.status.code(), signal: None, stdout: output.stdout, stderr }
     }
 
-    /// Expects that the process goes on waiting, up to its time, and says why it has sent
+    /// Expects that the process is still waiting, up to its time, and says why it has sent
     /// somebody away.
     #[track_caller]
     pub fn sends_away(self, why: &str) {
         let ran = self.end().expect_code(1);
-        let start = "FAILED: pair-connect: the other node has not come to 127.0.0.1:";
+        let start = "FAILED: pair-connect: the other node did not connect to 127.0.0.1:";
         assert!(ran.text().contains(start) && ran.text().contains(why), "no {why:?} in\n{}", ran.text());
-        assert!(ran.stderr.contains("goes on waiting: ") && ran.stderr.contains(why), "{}", ran.stderr);
+        assert!(ran.stderr.contains("is still waiting: ") && ran.stderr.contains(why), "{}", ran.stderr);
     }
 
     /// Expects that the process had found its node, and fails.

@@ -273,7 +273,7 @@ fn a_node_that_says_nothing_is_tried_again() {
 #[test]
 fn nobody_is_waited_for_longer_than_asked() {
     for (arguments, why) in [
-        (["--listen", "127.0.0.1:0"], "the other node has not come to 127.0.0.1:"),
+        (["--listen", "127.0.0.1:0"], "the other node did not connect to 127.0.0.1:"),
         (["--peer", "127.0.0.1:1"], "cannot reach 127.0.0.1:1 within "),
         (["--peer", "no-such-node.invalid"], "cannot reach no-such-node.invalid:18516 within "),
         (["--listen", "192.0.2.1:0"], "cannot listen on 192.0.2.1:0: "),

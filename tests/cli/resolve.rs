@@ -218,7 +218,7 @@ fn no_code_of_the_image_is_loaded() {
             self_test(&[&["--listen=worker-0.job:0", "--any-peer", "--wait=1s"], &ONLY[..]].concat());
         hostile(&mut listen);
         let ran = run(listen).expect_code(1);
-        assert!(ran.text().contains("the other node has not come to 10.9.0.1:"), "{}", ran.text());
+        assert!(ran.text().contains("the other node did not connect to 10.9.0.1:"), "{}", ran.text());
         assert!(!mark.exists(), "a library of the image was loaded");
 
         // A program that asks glibc loads the library.

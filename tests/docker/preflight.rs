@@ -74,7 +74,7 @@ fn a_container_that_is_cut_off_from_the_start_keeps_all_commands_from_their_star
     let cut_off = start(2, elsewhere, &elsewhere.address().to_string());
     for container in there {
         let ended = end(container).expect_code(121).expect_stdout("");
-        ended.expect_line(["refusing to start", "preflight = \"enforce\"", "node 2 has not come within 6s"]);
+        ended.expect_line(["refusing to start", "preflight = \"enforce\"", "node 2 did not join within 6s"]);
     }
     end(cut_off)
         .expect_code(121)

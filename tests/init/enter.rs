@@ -114,7 +114,7 @@ fn it_waits_no_longer_than_it_is_asked_to_and_says_for_what() {
     init.wait_for_error("1 of 2 nodes have come");
     let inside = |arguments: &[&str]| enter(&init, &state, &[("RDMA_INIT_PREFLIGHT", "warn")], arguments);
     let said = not_ready(&init, &state);
-    let phase = "preflight: 1 of 2 nodes have come; node 0 waits for";
+    let phase = "preflight: 1 of 2 nodes have joined; node 0 is waiting for";
     assert!(said.contains(&format!("not ready: the start is under way: {phase}")), "{said}");
     let (variables, said) = end(inside(&["exec", "--wait", "1s", "--", "env"]));
     let waits = format!("waits until the container is prepared, for 1s at most (--wait): {phase}");

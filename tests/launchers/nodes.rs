@@ -80,7 +80,7 @@ fn torchrun_starts_nowhere_where_a_node_is_cut_off() {
         assert_eq!(output.status.code(), Some(121), "{said}");
         assert!(output.stdout.is_empty(), "{output:?}");
         let why =
-            if node == 2 { "this node did not reach node 0 at " } else { "node 2 has not come within 8s" };
+            if node == 2 { "this node did not reach node 0 at " } else { "node 2 did not join within 8s" };
         let is_refused = |line: &str| line.contains("preflight = \"enforce\"") && line.contains(why);
         assert!(said.lines().any(is_refused), "{node}: {said}");
     }

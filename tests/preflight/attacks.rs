@@ -160,7 +160,7 @@ fn impossible_rates_keep_a_node_out() {
     attacker.channel.send(&ToZero::Join(Box::new(Join { rates: vec![3e38], ..*join }))).unwrap();
     let told = attacker.channel.receive(Duration::from_secs(20)).unwrap();
     assert!(matches!(&told, ToNode::Refused(why) if why.contains("a rail of 3e38 Gbit/s")), "{told:?}");
-    zero.end().expect_code(1).expect("node 1 has not come within 5s: it was sent away");
+    zero.end().expect_code(1).expect("node 1 did not join within 5s: it was sent away");
 }
 
 /// One index is counted for itself: who comes and goes with it keeps no other node out.
@@ -175,7 +175,7 @@ fn comings_of_one_index_keep_no_other_node_out() {
         let mut attacker = Stranger::proven(&job);
         attacker.join(&job, 1, &format!("time{time}"));
         match attacker.channel.receive(Duration::from_secs(20)).unwrap() {
-            ToNode::Refused(why) if why.contains("index 1 has come and gone 16 times") => break,
+            ToNode::Refused(why) if why.contains("index 1 has joined and left 16 times") => break,
             // The one before it may not be missed yet.
             ToNode::Refused(why) if why.contains("two nodes have the index 1") => {}
             ToNode::Waiting { .. } => {}
@@ -220,7 +220,7 @@ fn a_name_that_a_node_claims_is_in_no_list() {
         let ended = zero.end().expect_code(1);
         assert_eq!(std::fs::read_to_string(&list).unwrap(), wanted, "{ended:#?}");
         if !is_of_slurm {
-            ended.expect("a name that a node gives itself is for people alone");
+            ended.expect("a name that a node reports for itself never goes into a list");
         }
     }
 }

@@ -73,10 +73,10 @@ fn a_node_that_comes_and_dies_while_others_are_waited_for_is_said_to_have_left()
     let one = job.start(1, &[]);
     zero.wait_for("node1 has come");
     one.signal(Signal::SIGKILL);
-    zero.wait_for("preflight: node1 has gone, and may come again: ");
+    zero.wait_for("preflight: node1 has disconnected, and may reconnect: ");
     let ended = zero.end().expect_code(1);
-    ended.expect("node1 (node 1) has left: ");
-    ended.expect("node 2 has not come within 8s");
+    ended.expect("node1 (node 1) disconnected: ");
+    ended.expect("node 2 did not join within 8s");
 }
 
 #[test]

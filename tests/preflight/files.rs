@@ -82,7 +82,7 @@ fn the_document_has_every_pair_with_its_times() {
     assert_eq!(met, [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
     let page = read(folder.path(), "html");
     loads_nothing(&page);
-    assert!(page.contains("<span class=\"passed\">passed</span>") && !page.contains("At fault"));
+    assert!(page.contains("<span class=\"passed\">passed</span>") && !page.contains("Faults"));
     assert_eq!(data(&page)["marked"], serde_json::json!([]));
     assert_eq!(read(folder.path(), "list"), "");
 }
@@ -104,7 +104,10 @@ fn name_node_3(folder: &Path, zero: &Ended) {
     assert!(met.len() >= 2, "{document:#}");
     let page = read(folder, "html");
     loads_nothing(&page);
-    assert!(page.contains("<h2>At fault</h2>\n<ul>\n<li class=\"fault\">node3 (node 3) has left"), "{page}");
+    assert!(
+        page.contains("<h2>Faults</h2>\n<ul>\n<li class=\"fault\">node3 (node 3) disconnected"),
+        "{page}"
+    );
     assert!(page.contains("<code>node3</code>"));
     let data = data(&page);
     assert_eq!(data["marked"], serde_json::json!([[3, -1]]));
@@ -122,11 +125,8 @@ fn an_output_that_is_full_costs_neither_the_files_nor_the_code() {
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(1), "{said}");
     assert!(said.contains("preflight: cannot write the standard output: No space left"), "{said}");
-    assert!(
-        said.contains("the list of nodes at fault is empty, because no node is at fault alone"),
-        "{said}"
-    );
-    assert!(read(folder.path(), "html").contains("has not come within 1s"));
+    assert!(said.contains("the list of faulty nodes is empty, because no single node is faulty"), "{said}");
+    assert!(read(folder.path(), "html").contains("did not join within 1s"));
     assert_eq!(read(folder.path(), "list"), "");
 }
 
@@ -207,5 +207,5 @@ fn a_file_that_cannot_be_written_is_an_error_before_anything_else() {
     assert!(!refused.said().contains("has not come"), "{refused:#?}");
     let warned = start("warn").end().expect_code(0);
     warned.expect(&why);
-    warned.expect("has not come within 1s");
+    warned.expect("did not join within 1s");
 }

@@ -31,7 +31,7 @@ pub fn accuses(nodes: &Nodes, rail: &str, why: &str) -> String {
     assert_eq!(ended[0].stdout.matches("FAILED  ").count(), 1, "{:#?}", ended[0]);
     let verdict = ended[0].stdout.clone();
     for ended in ended {
-        let said = format!("{rail} fails with each of the 2 nodes that it was tried with: {why}");
+        let said = format!("{rail} fails with each of the 2 nodes that it was tested with: {why}");
         ended.expect_code(1).expect(&said);
     }
     verdict
@@ -76,7 +76,7 @@ fn a_node_without_the_interface_is_found() {
     let ended = preflight(&nodes, 3, &[]);
     assert_eq!(ended[0].stdout.matches("FAILED  ").count(), 1, "{:#?}", ended[0]);
     for ended in ended {
-        ended.expect_code(1).expect("node1 brings 0 rails, where the other 2 nodes bring 1");
+        ended.expect_code(1).expect("node1 brings 0 rails, but the other 2 nodes bring 1");
     }
 }
 

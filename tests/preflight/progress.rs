@@ -10,7 +10,7 @@ fn on_a_terminal_a_bar_shows_how_far_the_nodes_are() {
     command.env("TERM", "xterm");
     let (zero, mut screen) = on_a_terminal(command);
     screen.shows("\r[");
-    screen.shows("] 1 of 3 nodes have come; node 0 waits for node 1, node 2\x1b[K");
+    screen.shows("] 1 of 3 nodes have joined; node 0 is waiting for node 1, node 2\x1b[K");
     let others = [job.start(1, &[]), job.start(2, &[])];
     // The bar of the nodes goes, and that of the pairs comes, in one line of 79 columns at most.
     screen.shows(" of 2 pairs are done, round ");
@@ -28,7 +28,7 @@ fn on_a_terminal_a_bar_shows_how_far_the_nodes_are() {
 fn elsewhere_a_line_now_and_then_says_how_far_they_are() {
     let job = Job::of(3);
     let zero = job.start(0, &["--wait", "15s"]);
-    zero.wait_for("preflight: 1 of 3 nodes have come; node 0 waits for node 1, node 2\n");
+    zero.wait_for("preflight: 1 of 3 nodes have joined; node 0 is waiting for node 1, node 2\n");
     let ended = zero.end().expect_code(1);
     assert!(!ended.stderr.contains(['\r', '\x1b']), "{ended:#?}");
 }

@@ -98,7 +98,7 @@ fn a_node_that_has_passed_and_is_started_again_alone_starts_its_command() {
     for node in [start(0), start(1)] {
         assert!(started(&node.end().expect_code(0)));
     }
-    for (node, why) in [(1, "node 0 was not there within 3s"), (0, "no other node came within 3s")] {
+    for (node, why) in [(1, "node 0 was not there within 3s"), (0, "no other node joined within 3s")] {
         let ended = start(node).end().expect_code(0);
         ended.expect("preflight not repeated: this node has passed before and was started again, and ");
         ended.expect(why);
@@ -111,7 +111,7 @@ fn a_start_that_knows_no_job_says_what_is_missing() {
     for (mode, code) in [("warn", 0), ("enforce", 121)] {
         let command = rdma_init(["--preflight", mode, "--", "sh", "-c", "echo started"]);
         let ended = Node::start(0, command).end().expect_code(code);
-        ended.expect("it is not known how many nodes the job has");
+        ended.expect("cannot determine how many nodes the job has");
         assert_eq!(started(&ended), mode == "warn", "{ended:#?}");
     }
 }

@@ -39,6 +39,6 @@ fn the_tasks_of_a_node_have_one_verdict_and_those_of_a_later_preflight_another_o
     // The same step does it again, and node 1 does not come. The other task of node 0 is there first again.
     let (job, wait) = (Job::of(2), ["--wait", "3s"]);
     for task in [[0, 1], [0, 0]].map(|place| task(&job, step, place, &wait)) {
-        task.end().expect_code(1).expect("has not come within 3s");
+        task.end().expect_code(1).expect("did not join within 3s");
     }
 }

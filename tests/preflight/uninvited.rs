@@ -52,7 +52,7 @@ fn is_missing_because(missing: u32, other: impl FnOnce(&Job) -> Command, why: &s
     let zero = job.start(0, &["--wait", "5s", "--json-file", json, "--html", html]);
     Node::start(1, other(&job)).end().expect_code(1);
     let ended = zero.end().expect_code(1);
-    let line = format!("FAILED   node {missing} has not come within 5s: ");
+    let line = format!("FAILED   node {missing} did not join within 5s: ");
     let line = ended.stdout.lines().find(|said| said.trim_start().starts_with(&line));
     assert!(line.is_some_and(|line| line.contains(why)), "{ended:#?}");
     for text in [document, page].map(|path| std::fs::read_to_string(path).unwrap()) {
@@ -99,8 +99,8 @@ fn two_nodes_with_one_index_are_told_so() {
     drop(first);
     drop(one);
     let ended = zero.end().expect_code(1);
-    ended.expect("two nodes came with the index 2: node2 at 127.0.0.1:");
-    ended.expect("neither is believed more than the other");
+    ended.expect("two nodes joined with the index 2: node2 at 127.0.0.1:");
+    ended.expect("neither is trusted over the other");
 }
 
 /// Whether node 0 has taken the node: it says something, and that is no refusal.
@@ -211,6 +211,6 @@ fn what_a_node_says_of_pairs_that_nobody_asked_for_counts_nothing() {
     liar.channel.send(&ToZero::Proved(vec![report(777), report(0)])).unwrap();
     drop(liar);
     let ended = zero.end().expect_code(1);
-    ended.expect("liar (node 1) has left");
+    ended.expect("liar (node 1) disconnected");
     assert!(!ended.said().contains("777"), "{ended:#?}");
 }

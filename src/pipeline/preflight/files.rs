@@ -36,13 +36,13 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// What the list of nodes at fault does not tell, if one is wanted.
+    /// What the list of faulty nodes does not tell, if one is wanted.
     #[must_use]
     pub(crate) fn gap(&self, verdict: &Verdict) -> Option<String> {
         self.excluded.and_then(|_| verdict.gap())
     }
 
-    /// Empties the list of nodes at fault, which may be of an earlier job: without a verdict of this job,
+    /// Empties the list of faulty nodes, which may be of an earlier job: without a verdict of this job,
     /// no scheduler is to leave out those nodes. Gives a sentence about each file that cannot be written, as far as can be
     /// told without writing.
     #[must_use]

@@ -19,7 +19,7 @@ pub const MOST_RAILS: usize = 256;
 /// Why a node is not there, although the pairs do not say so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Gone {
-    /// It has not come within this time, in words: `10m`.
+    /// It did not join within this time, in words: `10m`.
     NeverJoined(String),
     /// It was there, and its connection has ended; a clause that says how.
     Left(String),

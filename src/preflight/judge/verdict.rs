@@ -115,7 +115,7 @@ impl Verdict<'_> {
 
     /// What a node says: one line.
     pub fn line_of(&self, node: u32) -> String {
-        let own = if self.accused.binary_search(&node).is_ok() { ", and this node is at fault" } else { "" };
+        let own = if self.accused.binary_search(&node).is_ok() { ", and this node is faulty" } else { "" };
         match self.reason() {
             Some(reason) => format!("preflight failed{own}: {reason}{}", self.untried()),
             None => format!("preflight passed: {}", self.summary()),
@@ -131,7 +131,7 @@ impl Verdict<'_> {
         }
     }
 
-    /// `256 nodes, 8 rails, 1024 pairs in 14 s; 2 warnings, which node 0 tells`
+    /// `256 nodes, 8 rails, 1024 pairs in 14 s; 2 warnings, which node 0 reports`
     fn summary(&self) -> String {
         let evidence = self.evidence;
         let nodes = counted(evidence.members().len(), "node");
@@ -143,7 +143,7 @@ impl Verdict<'_> {
         let time = words::seconds(self.seconds);
         let warnings = match self.warning_count() {
             0 => String::new(),
-            some => format!("; {}, which node 0 tells", counted(some, "warning")),
+            some => format!("; {}, which node 0 reports", counted(some, "warning")),
         };
         format!("{nodes}, {rails}, {pairs} in {time}{warnings}")
     }
@@ -197,7 +197,7 @@ impl Verdict<'_> {
     pub fn gap(&self) -> Option<String> {
         if !self.accused.is_empty() && self.are_too_many() {
             return Some(format!(
-                "the list of nodes at fault is empty, because it would have half of the job or more: {} of {}",
+                "the list of faulty nodes is empty, because it would have half of the job or more: {} of {}",
                 self.accused.len(),
                 counted(self.evidence.members().len(), "node")
             ));
@@ -210,20 +210,20 @@ impl Verdict<'_> {
             0 if self.passed => return None,
             0 if self.accused.is_empty() => {
                 return Some(
-                    "the list of nodes at fault is empty, because no node is at fault alone".to_owned(),
+                    "the list of faulty nodes is empty, because no single node is faulty".to_owned(),
                 );
             }
             0 => {
                 let fault = words::fault(self.evidence, of_no_node.next()?);
                 return Some(format!("without the nodes in the list, a fault is left: {fault}"));
             }
-            1 => "is at fault, and has no name that a scheduler can use",
-            _ => "are at fault, and have no names that a scheduler can use",
+            1 => "is faulty but has no name that a scheduler can use",
+            _ => "are faulty but have no names that a scheduler can use",
         };
         let first = *self.accused.iter().find(|node| self.of_scheduler(**node).is_none())?;
         let names = condensed_to(&names, NAMED);
         let why = words::unlisted(self.evidence, first);
-        Some(format!("the list of nodes at fault is not whole: {names} {what}: {why}"))
+        Some(format!("the list of faulty nodes is incomplete: {names} {what}: {why}"))
     }
 
     /// The name by which a scheduler knows a node. What a node claims to be is for people alone.

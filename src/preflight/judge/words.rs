@@ -23,26 +23,26 @@ pub(crate) fn fault(evidence: &Evidence, fault: &Fault) -> String {
         What::Owes { node, owed, of } => {
             let of = counted(*of, "pair");
             format!(
-                "{} owes {owed} of its {of}: it is there, and has not reported what came of them",
+                "{} owes {owed} of its {of}: it is connected, but has not reported their results",
                 name(*node)
             )
         }
         What::Unfinished { .. } => {
-            format!("{}, and then the time was over", tried(evidence))
+            format!("{}, and then the time ran out", tried(evidence))
         }
         What::Unreached { joined, within } => return unreached(evidence, *joined, within),
-        What::Unfit { node } => format!("{} has failed its own self-test", name(*node)),
+        What::Unfit { node } => format!("{} failed its own self-test", name(*node)),
         What::Node { node, failed, tried } => {
             let whom = match (failed, tried) {
                 (failed, tried) if failed == tried => {
-                    format!("each of the {} that it was tried with", counted(*tried, "node"))
+                    format!("each of the {} that it was tested with", counted(*tried, "node"))
                 }
                 (failed, tried) => {
-                    format!("{failed} of the {} that it was tried with", counted(*tried, "node"))
+                    format!("{failed} of the {} that it was tested with", counted(*tried, "node"))
                 }
             };
             match &fault.place {
-                Place::Meeting => format!("{} does not meet {whom} over TCP", name(*node)),
+                Place::Meeting => format!("{} does not connect to {whom} over TCP", name(*node)),
                 Place::Whole => format!("{} fails on all rails with {whom}", name(*node)),
                 Place::Rails(rails) => {
                     let verb = if rails.len() == 1 { "fails" } else { "fail" };
@@ -52,7 +52,7 @@ pub(crate) fn fault(evidence: &Evidence, fault: &Fault) -> String {
         }
         What::Contested { node, nodes: [one, other] } => {
             format!(
-                "two nodes came with the index {node}: {one}, and {other}; neither is believed more than the other"
+                "two nodes joined with the index {node}: {one}, and {other}; neither is trusted over the other"
             )
         }
         What::Uneven { groups, usual } => uneven(evidence, groups, *usual),
@@ -65,13 +65,13 @@ pub(crate) fn fault(evidence: &Evidence, fault: &Fault) -> String {
                 on(evidence, &fault.place, nodes)
             );
             match all {
-                2 => format!("{between}: with two nodes alone, the fault cannot be placed"),
-                _ => format!("{between}: both are well with others"),
+                2 => format!("{between}: with only two nodes, the faulty one cannot be identified"),
+                _ => format!("{between}: both pass with other peers"),
             }
         }
         What::Cut { nodes, others } => {
             format!(
-                "{} ({}) reach each other{}, and none of the other {others}",
+                "{} ({}) reach each other{}, but none of the other {others}",
                 node_names(evidence, nodes),
                 counted(nodes.len(), "node"),
                 on(evidence, &fault.place, nodes)
@@ -84,7 +84,7 @@ pub(crate) fn fault(evidence: &Evidence, fault: &Fault) -> String {
                 Place::Rails(rails) => rail_names(evidence, *node, rails),
             };
             format!(
-                "{} {which} comes and goes: {failed} of the {} that it was tried with failed with it, and some of these passed in another try",
+                "{} {which} comes and goes: {failed} of the {} that it was tested with failed with it, and some of these passed in another try",
                 name(*node),
                 counted(*tried, "node")
             )
@@ -94,7 +94,7 @@ pub(crate) fn fault(evidence: &Evidence, fault: &Fault) -> String {
             scattered(evidence, &fault.place, pairs, *tried, sides.as_ref())
         }
         What::Unsteady { nodes } => format!(
-            "between {} and {}{}: failed, and passed when it was tried again",
+            "between {} and {}{}: failed, then passed when retried",
             name(nodes[0]),
             name(nodes[1]),
             on(evidence, &fault.place, nodes)
@@ -124,9 +124,9 @@ fn gone(evidence: &Evidence, node: u32, how: &Gone) -> String {
     match how {
         Gone::NeverJoined(time) => {
             let why = evidence.explanation(node).map(|why| format!(": {}", visible(&shortened(why))));
-            format!("{name} has not come within {}{}", visible(time), why.unwrap_or_default())
+            format!("{name} did not join within {}{}", visible(time), why.unwrap_or_default())
         }
-        Gone::Left(how) => format!("{name} has left: {}", visible(&shortened(how))),
+        Gone::Left(how) => format!("{name} disconnected: {}", visible(&shortened(how))),
         Gone::Silent(how) => format!("{name} does not answer: {}", visible(&shortened(how))),
     }
 }
@@ -145,7 +145,7 @@ pub(crate) fn duplicate(evidence: &Evidence, shared: &Duplicate) -> String {
     format!("{who} have the same {word}{on}: {}", addresses.join(", "))
 }
 
-/// `gpu-07 brings 7 rails, where the other 31 nodes bring 8`
+/// `gpu-07 brings 7 rails, but the other 31 nodes bring 8`
 fn uneven(evidence: &Evidence, groups: &BTreeMap<usize, Vec<u32>>, usual: Option<usize>) -> String {
     let bring = |rails: &usize, nodes: &Vec<u32>| {
         let verb = if nodes.len() == 1 { "brings" } else { "bring" };
@@ -159,7 +159,7 @@ fn uneven(evidence: &Evidence, groups: &BTreeMap<usize, Vec<u32>>, usual: Option
                 1 => "the other node brings".to_owned(),
                 nodes => format!("the other {nodes} nodes bring"),
             };
-            format!("{}, where {others} {usual}", odd.join(", "))
+            format!("{}, but {others} {usual}", odd.join(", "))
         }
         None => format!("the nodes have different numbers of rails: {}", odd.join(", ")),
     }
@@ -277,16 +277,16 @@ pub(crate) fn rail_of(evidence: &Evidence, rail: usize, nodes: &[u32]) -> String
 pub(crate) fn unlisted(evidence: &Evidence, node: u32) -> String {
     let shown = |name: &str| visible(&shortened(name));
     if evidence.contested().contains_key(&node) {
-        return format!("two nodes came with the index {node}");
+        return format!("two nodes joined with the index {node}");
     }
     match evidence.members().get(node as usize).map(|member| &member.of_launcher) {
         None | Some(Name::Unknown) => {
-            "what starts the job does not tell node 0 the names of the nodes, and a name that a node gives itself is for people alone".to_owned()
+            "the launcher does not tell node 0 the names of the nodes, and a name that a node reports for itself never goes into a list".to_owned()
         }
         Some(Name::Differs(name)) => {
-            format!("the launcher lists {} for the index {node}, and not all nodes call themselves as it lists them", shown(name))
+            format!("the launcher lists {} for the index {node}, but not all nodes report the names that it lists", shown(name))
         }
-        Some(Name::Shared(name)) => format!("more than one node is called {}", shown(name)),
+        Some(Name::Shared(name)) => format!("more than one node is named {}", shown(name)),
         Some(Name::Launcher(name)) => format!("{} is not the name of a host", shown(name)),
     }
 }
@@ -295,12 +295,12 @@ pub(crate) fn unlisted(evidence: &Evidence, node: u32) -> String {
 pub(crate) fn fix(fault: &Fault) -> &'static str {
     match (&fault.what, &fault.place) {
         (What::Gone { how: Gone::NeverJoined(_), .. }, _) => {
-            "See whether it was started, whether it resolves the name of node 0 and reaches its port, and whether it has the same RDMA_INIT_TOKEN; its own log says for whom it waits."
+            "Check that it was started, that it resolves the name of node 0 and reaches its port, and that it has the same RDMA_INIT_TOKEN; its log shows what it is waiting for."
         }
         (What::Unreached { .. }, _) => {
-            "Check that the others can reach this address and port of node 0 (firewalls, routes, network policies), or name another one of its addresses on all nodes (--meet, before a command preflight-meet). Their own logs say what came of their tries."
+            "Check that the others can reach this address and port of node 0 (firewalls, routes, network policies), or name another one of its addresses on all nodes (--meet, before a command preflight-meet). Their logs show why their connections failed."
         }
-        (What::Gone { .. }, _) => "See in its own log, and in the kernel's, what has ended or stopped it.",
+        (What::Gone { .. }, _) => "Check its log and the kernel log for why it exited or stalled.",
         (What::Owes { .. }, _) => {
             "Check its own log, and whether its processor is free for the preflight: another job may be running there."
         }
@@ -327,15 +327,13 @@ pub(crate) fn fix(fault: &Fault) -> &'static str {
             "Check the switches between these nodes: uplinks that are down or drop packets, and how ECMP or adaptive routing spreads paths over them."
         }
         (What::Node { .. }, Place::Whole) => {
-            "Leave the node out, and run rdma-init self-test there: GIDs, MTU, driver, and the routes of its interfaces."
+            "Exclude the node, and run rdma-init self-test there: GIDs, MTU, driver, and the routes of its interfaces."
         }
-        (What::Node { .. }, _) => {
-            "Look at the cable, the port, the GID and the MTU of this rail on this node."
-        }
+        (What::Node { .. }, _) => "Check the cable, the port, the GID and the MTU of this rail on this node.",
         (What::Link { .. } | What::Unsteady { .. }, _) => {
-            "Look at the links and switches on the way between the two: counters of errors, routes, MTU."
+            "Check the links and switches on the way between the two: counters of errors, routes, MTU."
         }
-        (What::Cut { .. }, _) => "Look at the switch that these nodes share, and at its links to the others.",
+        (What::Cut { .. }, _) => "Check the switch that these nodes share, and at its links to the others.",
         (What::Apart { .. }, _) => {
             "This is the fabric as a whole: see whether switches let this MTU and UDP 4791 (RoCE) pass, whether there are routes between the rails' subnets, and whether all have one GID type."
         }
@@ -352,7 +350,7 @@ pub(crate) fn slow(evidence: &Evidence, slow: &Slow) -> String {
             let with = match bad == all {
                 true if slow.figure == Figure::Resent => format!(" to and from {}", counted(all, "node")),
                 true => best.to_owned(),
-                false => format!("{best} with {bad} of the {} that it was tried with", counted(all, "node")),
+                false => format!("{best} with {bad} of the {} that it was tested with", counted(all, "node")),
             };
             (who, with)
         }
@@ -371,7 +369,7 @@ pub(crate) fn slow(evidence: &Evidence, slow: &Slow) -> String {
         (Basis::Others, Who::Rail { .. }) => format!("other rails have {usual}"),
         (Basis::Others, _) => format!("others have {usual}"),
     };
-    format!("{who}: {}{extent}, where {usual}", figure(slow.figure, slow.value))
+    format!("{who}: {}{extent}, but {usual}", figure(slow.figure, slow.value))
 }
 
 /// `390 Gbit/s`, `2.4 us there and back`, `1.1 % of packets sent again`.

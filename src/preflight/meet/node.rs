@@ -146,7 +146,7 @@ impl Node<'_> {
         let mut said: Option<Instant> = None;
         let mut misses = Misses::default();
         if let Some(why) = lost {
-            (self.say)(&format!("preflight: comes to node 0 again: {why}."));
+            (self.say)(&format!("preflight: reconnecting to node 0: {why}."));
             pause = LONGEST_PAUSE;
         }
         loop {

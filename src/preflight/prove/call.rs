@@ -96,6 +96,6 @@ fn said_by(with: &Partner, failure: PairFailure) -> PairFailure {
         PairFailure::Unreachable(why) => PairFailure::Unreachable(says(&why)),
         PairFailure::Refused(why) => PairFailure::Refused(says(&why)),
         PairFailure::Silent => PairFailure::Refused(says("this node said nothing")),
-        PairFailure::Left => PairFailure::Refused(says("this node has left")),
+        PairFailure::Left => PairFailure::Refused(says("this node has disconnected")),
     }
 }

@@ -285,7 +285,7 @@ impl Link<'_> {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let why = format!(
-                        "from {}, nothing came for {} s, {done} bytes into {}",
+                        "from {}, no data arrived for {} s, {done} bytes into {}",
                         self.name,
                         PATIENCE.as_secs(),
                         bytes.len()

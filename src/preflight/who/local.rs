@@ -90,7 +90,7 @@ impl Meeting {
                 Err(error) => tried.push(format!("{place}/{}: {error}", folder_name())),
             }
         }
-        Err(format!("the tasks of this node cannot meet: {}", tried.join("; ")))
+        Err(format!("the tasks of this node cannot find each other: {}", tried.join("; ")))
     }
 
     fn at(
@@ -145,7 +145,7 @@ impl Meeting {
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err("the first task of this node has told no verdict in time".to_owned());
+                return Err("the first task of this node did not report a verdict in time".to_owned());
             }
             let mut fds = [PollFd::new(fifo.as_fd(), PollFlags::POLLIN)];
             // An interruption is as good as an event: the loop looks again.
@@ -171,9 +171,7 @@ impl Meeting {
     fn read(&self) -> Option<Result<Told, String>> {
         let read = self.text_of(&self.verdict)?.ok().map(|bytes| json::read::<Left>(&bytes));
         let Some(Ok(Left { at, told })) = read else {
-            return Some(
-                Err("the first task of this node has left a verdict that cannot be read".to_owned()),
-            );
+            return Some(Err("the first task of this node saved a verdict that cannot be read".to_owned()));
         };
         if !self.is_of_this(at) {
             return None;
@@ -308,7 +306,7 @@ mod tests {
         let old = meeting("1.5");
         old.begin().unwrap().tell(told());
         let why = meeting("1.6").wait(Duration::from_millis(50)).unwrap_err();
-        assert_eq!(why, "the first task of this node has told no verdict in time");
+        assert_eq!(why, "the first task of this node did not report a verdict in time");
         let [leader, began] =
             session().split('.').map(|text| text.parse::<u64>().unwrap()).collect::<Vec<_>>()[..]
         else {
@@ -327,7 +325,7 @@ mod tests {
         let now = identity::now().unwrap();
         let (before, later) = (now - 1, now + 1_000_000);
         let wait = |meeting: &Meeting| meeting.wait(Duration::from_millis(50));
-        let late = "the first task of this node has told no verdict in time";
+        let late = "the first task of this node did not report a verdict in time";
         meeting(0, before, before).begin().unwrap().tell(told());
         // Of the same preflight: it began before the verdict, or its script did, which has not heard it.
         assert_eq!(wait(&meeting(1, before, before)), told());
@@ -379,7 +377,7 @@ mod tests {
         fifo.folder.make_fifo(&fifo.verdict).unwrap();
         let _open = fifo.open(OFlag::O_RDWR).unwrap();
         let why = fifo.wait(patience).unwrap_err();
-        assert_eq!(why, "the first task of this node has left a verdict that cannot be read");
+        assert_eq!(why, "the first task of this node saved a verdict that cannot be read");
         let doer = fifo.begin().unwrap();
         doer.tell(told());
         assert_eq!(meeting().wait(patience), told(), "it is replaced");

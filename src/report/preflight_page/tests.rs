@@ -113,7 +113,7 @@ fn a_job_that_nobody_came_to_has_a_page() {
     let mut evidence = Evidence::new(vec![Member::default(); 3], 2);
     evidence.lose(1, Gone::NeverJoined("10m".into()));
     let page = page(&evidence);
-    assert!(page.contains("node 1 has not come within 10m") && !page.contains("<canvas"), "{page}");
+    assert!(page.contains("node 1 did not join within 10m") && !page.contains("<canvas"), "{page}");
 }
 
 #[test]

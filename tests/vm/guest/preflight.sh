@@ -78,7 +78,7 @@ if [ "$number" = 2 ]; then
     expect 'exit code' "$code" 137
 else
     job 1
-    accuses 'node2 (node 1) has left'
+    accuses 'node2 (node 1) disconnected'
 fi
 
 next 'one node hangs in the middle'
@@ -101,5 +101,5 @@ next 'one node never comes'
 wait=10s
 if [ "$number" != 2 ]; then
     job 1
-    accuses 'node 1 has not come within 10s'
+    accuses 'node 1 did not join within 10s'
 fi

@@ -82,12 +82,12 @@ mod tests {
     #[test]
     fn who_brings_another_number_of_rails_is_named_and_nobody_else() {
         for (rails, accused, said) in [
-            (&[1, 1, 2, 1, 1, 1][..], &[2][..], "node 2 brings 2 rails, where the other 5 nodes bring 1"),
-            (&[2, 2, 1, 1, 1, 1], &[0, 1], "node 0, node 1 bring 2 rails, where the other 4 nodes bring 1"),
-            (&[8, 8, 7, 8], &[2], "node 2 brings 7 rails, where the other 3 nodes bring 8"),
-            (&[1, 0, 1], &[1], "node 1 brings 0 rails, where the other 2 nodes bring 1"),
-            (&[1, 0, 0], &[1, 2], "node 1, node 2 bring 0 rails, where the other node brings 1"),
-            (&[0, 2], &[0], "node 0 brings 0 rails, where the other node brings 2"),
+            (&[1, 1, 2, 1, 1, 1][..], &[2][..], "node 2 brings 2 rails, but the other 5 nodes bring 1"),
+            (&[2, 2, 1, 1, 1, 1], &[0, 1], "node 0, node 1 bring 2 rails, but the other 4 nodes bring 1"),
+            (&[8, 8, 7, 8], &[2], "node 2 brings 7 rails, but the other 3 nodes bring 8"),
+            (&[1, 0, 1], &[1], "node 1 brings 0 rails, but the other 2 nodes bring 1"),
+            (&[1, 0, 0], &[1, 2], "node 1, node 2 bring 0 rails, but the other node brings 1"),
+            (&[0, 2], &[0], "node 0 brings 0 rails, but the other node brings 2"),
             (
                 &[1, 0, 2],
                 &[1],

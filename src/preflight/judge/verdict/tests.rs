@@ -76,10 +76,10 @@ fn a_sound_job_passes_with_one_line() {
 fn the_reason_names_the_node_and_the_rail() {
     let evidence = job(8, &|node, partner, rail| bad(node, partner, rail == 1));
     let verdict = judge(&evidence, &Asked::default());
-    let reason = "gpu-03 mlx5_1 fails with each of the 4 nodes that it was tried with: the port is DOWN now";
+    let reason = "gpu-03 mlx5_1 fails with each of the 4 nodes that it was tested with: the port is DOWN now";
     assert_eq!(verdict.reason(), Some(reason));
     assert_eq!(verdict.line_of(0), format!("preflight failed: {reason}"));
-    assert_eq!(verdict.line_of(3), format!("preflight failed, and this node is at fault: {reason}"));
+    assert_eq!(verdict.line_of(3), format!("preflight failed, and this node is faulty: {reason}"));
     assert_eq!(verdict.exclude(), ["gpu-03"]);
 }
 
@@ -95,7 +95,7 @@ fn sentences_of_all_kinds() {
     });
     assert_eq!(
         reason(&link),
-        "between gpu-02 and gpu-03 on rail 1 (mlx5_1): both are well with others: send failed: transport retry counter exceeded"
+        "between gpu-02 and gpu-03 on rail 1 (mlx5_1): both pass with other peers: send failed: transport retry counter exceeded"
     );
     let cut = job(16, &|node, partner, rail| match (node < 4) != (partner < 4) && rail == 0 {
         true => Err("send failed"),
@@ -103,14 +103,14 @@ fn sentences_of_all_kinds() {
     });
     assert_eq!(
         reason(&cut),
-        "gpu-00..gpu-03 (4 nodes) reach each other on rail 0 (mlx5_0), and none of the other 12: send failed"
+        "gpu-00..gpu-03 (4 nodes) reach each other on rail 0 (mlx5_0), but none of the other 12: send failed"
     );
     let none = job(8, &|_, _, rail| if rail == 0 { Err("send failed") } else { Ok(390.0) });
     assert_eq!(reason(&none), "no node reaches another on rail 0 (mlx5_0) (8 nodes): send failed");
     let two = job(2, &|_, _, rail| if rail == 0 { Err("send failed") } else { Ok(390.0) });
     assert_eq!(
         reason(&two),
-        "between gpu-00 and gpu-01 on rail 0 (mlx5_0): with two nodes alone, the fault cannot be placed: send failed"
+        "between gpu-00 and gpu-01 on rail 0 (mlx5_0): with only two nodes, the faulty one cannot be identified: send failed"
     );
 }
 
@@ -123,12 +123,12 @@ fn who_is_not_there_is_named_with_its_index() {
     let verdict = judge(&evidence, &Asked { unfit: &unfit, ..Asked::default() });
     assert_eq!(
         verdict.reason().unwrap(),
-        "node 2 has not come within 10m; node 3 does not answer: nothing for 20 s; node 1 has failed its own self-test: limits: memlock"
+        "node 2 did not join within 10m; node 3 does not answer: nothing for 20 s; node 1 failed its own self-test: limits: memlock"
     );
     assert_eq!(verdict.accused(), [1, 2, 3]);
     // They have no names that a scheduler knows.
     assert!(verdict.exclude().is_empty());
-    let gap = "the list of nodes at fault is not whole: node 1..node 3 are at fault, and have no names that a scheduler can use: what starts the job does not tell node 0 the names of the nodes, and a name that a node gives itself is for people alone";
+    let gap = "the list of faulty nodes is incomplete: node 1..node 3 are faulty but have no names that a scheduler can use: the launcher does not tell node 0 the names of the nodes, and a name that a node reports for itself never goes into a list";
     assert_eq!(verdict.gap().as_deref(), Some(gap));
 }
 
@@ -145,11 +145,11 @@ fn nothing_passes_with_pairs_that_were_not_reported() {
         let kinds = json["faults"].as_array().unwrap().iter().map(|fault| fault["kind"].clone()).collect();
         (verdict.passed, verdict.line_of(0), verdict.exclude(), serde_json::Value::Array(kinds))
     };
-    let said = "preflight failed: gpu-02 owes 3 of its 9 pairs: it is there, and has not reported what came of \
-                them (4 of 55 pairs were tried)";
+    let said = "preflight failed: gpu-02 owes 3 of its 9 pairs: it is connected, but has not reported \
+                their results (4 of 55 pairs were tried)";
     let late = judged(&[(2, debt(3, true)), (3, debt(1, false))]);
     assert_eq!(late, (false, said.to_owned(), vec!["gpu-02".to_owned()], serde_json::json!(["owes"])));
-    let said = "preflight failed: 4 of 55 pairs were tried, and then the time was over";
+    let said = "preflight failed: 4 of 55 pairs were tried, and then the time ran out";
     let all = judged(&[(2, debt(3, false)), (3, debt(3, false))]);
     assert_eq!(all, (false, said.to_owned(), Vec::new(), serde_json::json!(["unfinished"])));
 }
@@ -160,12 +160,12 @@ fn what_is_slow_is_a_warning_or_a_refusal() {
     let verdict = judge(&evidence, &Asked { seconds: 5.0, ..Asked::default() });
     assert!(verdict.passed);
     assert!(
-        verdict.line_of(0).ends_with("in 5.00 s; 1 warning, which node 0 tells"),
+        verdict.line_of(0).ends_with("in 5.00 s; 1 warning, which node 0 reports"),
         "{}",
         verdict.line_of(0)
     );
     let refused = judge(&evidence, &Asked { enforce_slow: true, ..Asked::default() });
-    assert_eq!(refused.reason(), Some("gpu-03 mlx5_1: 90.0 Gbit/s at best, where others have 390 Gbit/s"));
+    assert_eq!(refused.reason(), Some("gpu-03 mlx5_1: 90.0 Gbit/s at best, but others have 390 Gbit/s"));
     assert_eq!(refused.exclude(), ["gpu-03"]);
 }
 
@@ -198,7 +198,7 @@ fn the_document_has_every_pair() {
 fn a_list_for_a_scheduler_that_leaves_nobody_out_is_told() {
     let two = job(2, &|_, _, rail| if rail == 0 { Err("send failed") } else { Ok(390.0) });
     let verdict = judge(&two, &Asked::default());
-    let gap = "the list of nodes at fault is empty, because no node is at fault alone";
+    let gap = "the list of faulty nodes is empty, because no single node is faulty";
     assert_eq!((verdict.exclude().len(), verdict.gap().as_deref()), (0, Some(gap)));
     let sound = job(4, &|_, _, _| Ok(390.0));
     assert_eq!(judge(&sound, &Asked::default()).gap(), None);
@@ -248,13 +248,13 @@ fn a_scheduler_is_told_its_own_name_of_a_node() {
     let (names, why, _) = of(named("gpu-09"), false);
     assert_eq!((names, why), (vec!["gpu-09".to_owned()], None));
     let (names, why, reason) = of(named("gpu-09"), true);
-    assert_eq!((names.len(), why.as_deref()), (0, Some("two nodes came with the index 0")));
-    let both = "two nodes came with the index 0: gpu-01 at 10.0.0.1:5, and gpu-07 at 10.0.0.7:6; neither is believed more than the other";
+    assert_eq!((names.len(), why.as_deref()), (0, Some("two nodes joined with the index 0")));
+    let both = "two nodes joined with the index 0: gpu-01 at 10.0.0.1:5, and gpu-07 at 10.0.0.7:6; neither is trusted over the other";
     assert!(reason.contains(both), "{reason}");
     for (name, wanted) in [
-        (Name::Unknown, "a name that a node gives itself is for people alone"),
-        (Name::Differs("gpu-09".to_owned()), "not all nodes call themselves as it lists them"),
-        (Name::Shared("gpu-09".to_owned()), "more than one node is called gpu-09"),
+        (Name::Unknown, "a name that a node reports for itself never goes into a list"),
+        (Name::Differs("gpu-09".to_owned()), "not all nodes report the names that it lists"),
+        (Name::Shared("gpu-09".to_owned()), "more than one node is named gpu-09"),
         (named("gpu-[0-9]"), "gpu-[0-9] is not the name of a host"),
     ] {
         let (names, why, _) = of(name, false);
@@ -273,7 +273,7 @@ fn half_of_the_job_or_more_is_never_in_the_list() {
     };
     assert_eq!(judged(1), (1, None));
     let gap =
-        "the list of nodes at fault is empty, because it would have half of the job or more: 2 of 4 nodes";
+        "the list of faulty nodes is empty, because it would have half of the job or more: 2 of 4 nodes";
     assert_eq!(judged(2), (0, Some(gap.to_owned())));
 }
 

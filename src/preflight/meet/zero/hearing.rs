@@ -106,7 +106,7 @@ impl Zero<'_> {
                 (Some((of_member, node)), newcomer)
                     if of_member > 0 && newcomer.is_none_or(|(of, _)| of <= of_member) =>
                 {
-                    let why = format!("{of_member} bytes of a message have come, and not its end");
+                    let why = format!("{of_member} bytes of a message arrived, but not its end");
                     self.leaves(node, Gone::Left(why));
                 }
                 (_, Some((_, place))) => self.newcomers.remove(place, &mut self.budget),
@@ -130,7 +130,10 @@ impl Zero<'_> {
             self.heard.unfit.retain(|(known, _)| *known != node);
             if let Some(known) = self.heard.nodes.get_mut(node as usize).and_then(Option::take) {
                 let (Gone::Left(why) | Gone::Silent(why) | Gone::NeverJoined(why)) = &how;
-                (self.terms.say)(&format!("preflight: {} has gone, and may come again: {why}", known.name));
+                (self.terms.say)(&format!(
+                    "preflight: {} has disconnected, and may reconnect: {why}",
+                    known.name
+                ));
                 self.away.insert(node, (known, how));
             }
             return;

@@ -104,7 +104,7 @@ impl Zero<'_> {
                     let _ = member.channel.queue(&ToNode::Waiting { missing });
                 }
             }
-            Err(errno) => self.leaves(node, Gone::Left(format!("node 0 cannot hear it: {errno}"))),
+            Err(errno) => self.leaves(node, Gone::Left(format!("node 0 cannot receive from it: {errno}"))),
         }
     }
 
@@ -150,7 +150,7 @@ impl Zero<'_> {
         }
         let comings = self.comings.get(&join.node).copied().unwrap_or_default();
         if comings >= MOST_COMINGS && self.phase == JobPhase::Meeting {
-            return Some(format!("a node with the index {} has come and gone {comings} times", join.node));
+            return Some(format!("a node with the index {} has joined and left {comings} times", join.node));
         }
         match (self.members.get(&join.node), self.heard.nodes.get(join.node as usize)) {
             (Some(member), Some(Some(known))) => Some(format!(
@@ -166,7 +166,7 @@ impl Zero<'_> {
                 Some("it left before, and the others have begun without it".to_owned())
             }
             _ if self.phase != JobPhase::Meeting => {
-                Some("it comes too late: the others have begun without it".to_owned())
+                Some("it joined too late: the others started without it".to_owned())
             }
             _ => None,
         }

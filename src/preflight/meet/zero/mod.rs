@@ -172,8 +172,7 @@ impl<'a> Zero<'a> {
         let now = Instant::now();
         let nodes = usize::try_from(terms.nodes).unwrap_or_default();
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC);
-        let epoll =
-            epoll.map_err(|errno| format!("the kernel gives nothing to hear many nodes with: {errno}"))?;
+        let epoll = epoll.map_err(|errno| format!("cannot create an epoll instance: {errno}"))?;
         Ok(Zero {
             terms,
             listener,

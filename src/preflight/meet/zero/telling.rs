@@ -129,7 +129,7 @@ impl Zero<'_> {
             done: self.members.len(),
             all: self.heard.nodes.len(),
             thing: "node",
-            stage: format!("have come; node 0 waits for {}", self.shown_missing()),
+            stage: format!("have joined; node 0 is waiting for {}", self.shown_missing()),
         }
     }
 

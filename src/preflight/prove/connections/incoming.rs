@@ -80,7 +80,9 @@ impl Incoming {
             (Incoming::Over(Ok(_)), Some(why)) => Err(why),
             (Incoming::Over(result), _) => result,
             (Incoming::Waiting(..), Some(why)) => Err(why),
-            (Incoming::Waiting(Listening { at, .. }, _), None) => Err(format!("no connection came to {at}")),
+            (Incoming::Waiting(Listening { at, .. }, _), None) => {
+                Err(format!("no connection arrived at {at}"))
+            }
         }
     }
 }

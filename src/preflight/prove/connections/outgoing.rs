@@ -67,7 +67,7 @@ impl Outgoing {
         let why = match self {
             Outgoing::Connecting { what, .. } => format!("{what}: no answer for {} s", TRY.as_secs()),
             Outgoing::Greeting { what, .. } => {
-                format!("{what}: it was made, and then no data came for {} s", TRY.as_secs())
+                format!("{what}: it was established, but no data arrived for {} s", TRY.as_secs())
             }
             over @ Outgoing::Over(_) => return over,
         };

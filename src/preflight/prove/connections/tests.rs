@@ -67,5 +67,5 @@ fn another_program_is_taken_for_neither_end() {
 fn what_the_other_end_could_not_connect_is_not_waited_for() {
     let waiting = || Incoming::of(Listening::on("127.0.0.1".parse().unwrap()));
     assert_eq!(waiting().end(Some("node2 says: refused".to_owned())).unwrap_err(), "node2 says: refused");
-    assert!(waiting().end(None).unwrap_err().starts_with("no connection came to 127.0.0.1:"));
+    assert!(waiting().end(None).unwrap_err().starts_with("no connection arrived at 127.0.0.1:"));
 }

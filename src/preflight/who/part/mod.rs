@@ -133,7 +133,7 @@ fn counted(all: &[Said], option: &str) -> Result<Option<Sourced<u32>>, String> {
     let default = all.iter().find_map(|said| said.nodes_by_default.as_ref());
     match (default, told) {
         (Some(default), Some(told)) if told.value != default.value => Err(format!(
-            "{} starts a job of {}, and {} contradicts it; tell the launcher the number of nodes, or say it with {option}",
+            "{} starts a job of {}, and {} contradicts it; give the launcher the number of nodes, or set {option}",
             default.from,
             text::counted(default.value as usize, "node"),
             told.from,
@@ -146,7 +146,7 @@ fn unclear_sentence(unclear: &Unclear) -> String {
     match unclear {
         Unclear::NotANumber(from) => format!("{from}: this is no number of nodes or index"),
         Unclear::Elastic(from) => format!(
-            "{from}: an elastic job has no certain number of nodes, which the preflight needs; say it with --nodes N, or --preflight-nodes N before a command"
+            "{from}: an elastic job has no certain number of nodes, which the preflight needs; set --nodes N, or --preflight-nodes N before a command"
         ),
     }
 }
@@ -169,7 +169,7 @@ fn unknown(what: &str, option: &str, gap: Option<&str>, all: &[Said]) -> String 
             " (no variable of a launcher that is known is set, and the command is not torchrun)".to_owned()
         }
     };
-    format!("it is not known {what}{why}; say it with {option}")
+    format!("cannot determine {what}{why}; set {option}")
 }
 
 #[cfg(test)]

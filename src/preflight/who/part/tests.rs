@@ -122,7 +122,7 @@ fn the_arguments_of_torchrun() {
     let unnumbered = of("torchrun --nnodes=4 --rdzv-endpoint=a:29400 train.py");
     assert_eq!(
         unnumbered,
-        "it is not known which of the 4 nodes (torchrun --nnodes=4) this one is (not said by torchrun's arguments); say it with --node I"
+        "cannot determine which of the 4 nodes (torchrun --nnodes=4) this one is (not said by torchrun's arguments); set --node I"
     );
     for command in ["torchrun --nnodes", "torchrun", "torchrun --nnodes x train.py"] {
         of(command);
@@ -350,7 +350,7 @@ fn jobs_of_kubernetes() {
     host.command = "python train.py";
     assert_eq!(
         host.found(),
-        "it is not known how many nodes the job has (not said by the Indexed Job); say it with --nodes N"
+        "cannot determine how many nodes the job has (not said by the Indexed Job); set --nodes N"
     );
     let part = host
         .asked(&Overrides { nodes: Some(4), node: None, meet: Some("here:1"), ..Overrides::default() })
@@ -404,7 +404,7 @@ fn numbers_by_hand_win() {
     assert_eq!(ask(Some(2), Some(0), None).unwrap().meet, None);
     for (nodes, node, meet, why) in [
         (None, None, None, "no variable of a launcher that is known is set"),
-        (None, Some(1), Some("a"), "it is not known how many nodes"),
+        (None, Some(1), Some("a"), "cannot determine how many nodes"),
         (Some(2), None, Some("a"), "which of the 2 nodes (--nodes=2) this one is"),
         (Some(2), Some(1), None, "where the nodes meet"),
         (Some(2), Some(2), Some("a"), "--node=2 and --nodes=2 contradict each other"),
@@ -415,7 +415,7 @@ fn numbers_by_hand_win() {
         assert!(error.contains(why), "{error}");
     }
     let asked = Overrides { prefix: "preflight-", ..Overrides::default() };
-    assert!(none.asked(&asked).unwrap_err().ends_with("; say it with --preflight-nodes N"));
+    assert!(none.asked(&asked).unwrap_err().ends_with("; set --preflight-nodes N"));
 }
 
 #[test]
