@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::env_plugin::file::{OnDisk, on_disk};
+use crate::env_plugin::file::is_whole;
 use crate::finding::Finding;
 use crate::json;
 use crate::libraries::leads_to_gid;
@@ -27,7 +27,7 @@ struct Document<'a> {
     /// Why the container is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
-    /// What helps, if the host or the env plugin's file has changed since the start.
+    /// What helps, if the host has changed since the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,17 +63,10 @@ pub(super) fn run(out: &mut impl Write, json: bool, config: &Config) -> anyhow::
         .and_then(|found| changed(&found.run, config));
     let phase = if found.is_err() { phase::find(&config.state_dir) } else { None };
     let phase = phase.map(|phase| format!("the start is under way: {}", phase.text));
-    let plugin = found.as_ref().ok().and_then(|found| found.run.env_plugin());
-    let of_plugin = plugin.map(|path| (path, on_disk(Path::new(path))));
-    let cut = of_plugin.filter(|(_, on_disk)| *on_disk == OnDisk::Cut).map(|(path, _)| cut(path));
     let why = phase
         .or_else(|| why_not(found.as_ref()))
-        .or(cut)
         .or_else(|| changed.as_ref().map(|finding| finding.message.clone()));
-    let fix = match of_plugin {
-        Some((_, OnDisk::Cut)) => Some(WITHOUT_PLUGIN),
-        _ => changed.as_ref().and_then(|finding| finding.fix.as_deref()),
-    };
+    let fix = changed.as_ref().and_then(|finding| finding.fix.as_deref());
     if json {
         json::write_line(out, &document(found.as_ref().ok(), why.as_deref(), fix))?;
     } else {
@@ -86,9 +79,11 @@ pub(super) fn run(out: &mut impl Write, json: bool, config: &Config) -> anyhow::
                 "prepared {age} ago: {}; {} filled in{}{}",
                 visible(&run.headline),
                 crate::text::counted(run.decided(), "variable"),
-                match of_plugin {
-                    Some((_, OnDisk::Whole)) => ", and NCCL asks the env plugin",
-                    _ => "",
+                match (run.env_plugin(), env_plugin(run)) {
+                    (_, Some(_)) => ", and NCCL asks the env plugin",
+                    (Some(_), None) =>
+                        ", and NCCL does not ask the env plugin, because its file is gone or cut",
+                    (None, None) => "",
                 },
                 visible(&tested)
             )?;
@@ -104,11 +99,10 @@ pub(super) fn run(out: &mut impl Write, json: bool, config: &Config) -> anyhow::
     Ok(if why.is_none() { 0 } else { NOT_READY })
 }
 
-fn cut(library: &str) -> String {
-    format!("{library} has lost its end, so a process that loads NCCL there fails with SIGBUS")
+/// The env plugin that NCCL asks in every process.
+fn env_plugin(run: &Run) -> Option<&str> {
+    run.env_plugin().filter(|path| is_whole(Path::new(path)))
 }
-
-const WITHOUT_PLUGIN: &str = "Restart the container, which writes the file anew. Until then, set NCCL_ENV_PLUGIN=none for each new process.";
 
 /// What has become wrong since the start. Nothing is read of a start that led no library to a GID.
 fn changed(run: &Run, config: &Config) -> Option<Finding> {
@@ -145,7 +139,7 @@ fn document<'a>(found: Option<&'a Found>, why: Option<&'a str>, fix: Option<&'a 
         decided: run.map(|run| run.headline.as_str()),
         self_test: run.and_then(|run| run.self_test.as_deref()),
         filled: run.map(Run::decided),
-        env_plugin: run.and_then(Run::env_plugin),
+        env_plugin: run.and_then(env_plugin),
         pid: run.map(|run| run.pid),
     }
 }

@@ -24,7 +24,7 @@ pub const DECIDED: [(&str, &str); 3] =
     [("NCCL_IB_HCA", "=mlx5_1"), ("NCCL_SOCKET_IFNAME", "=eth0"), ("NCCL_IB_GID_INDEX", "3")];
 
 /// The shared object for the architecture of the NCCL under test. If that is not this machine's, the program
-/// for it holds the shared object as one of the ELF files in it, which ends with its section headers.
+/// for it holds the shared object as one of the ELF files in it, which ends with its program headers.
 pub fn own_library() -> Vec<u8> {
     if runs_here() {
         return LIBRARY.to_vec();
@@ -36,7 +36,7 @@ pub fn own_library() -> Vec<u8> {
     };
     let is_library = |start: &usize| program[start + 16..start + 20] == [3, 0, program[18], program[19]];
     let start = starts.map(|(start, _)| start).find(is_library).expect("the program has the library in it");
-    let size = number(start + 40, 8) + number(start + 58, 2) * number(start + 60, 2);
+    let size = number(start + 32, 8) + number(start + 54, 2) * number(start + 56, 2);
     program[start..start + size].to_vec()
 }
 

@@ -10,7 +10,7 @@ use rdma_init::env_plugin::{DECISION_FILE, LIBRARY_FILE};
 
 use super::case::Ask;
 use super::driver::Nccl;
-use super::env_plugin_node::{ANSWERS, Node, OURS, answers, asking, client, mode, shown};
+use super::env_plugin_node::{ANSWERS, Node, OURS, answers, asking, client, mode, own_library, shown};
 use super::libibverbs::in_image_of_driver;
 
 #[test]
@@ -111,6 +111,22 @@ fn another_users_process_believes_root_alone() {
     std::os::unix::fs::chown(node.path(DECISION_FILE), Some(0), Some(0)).unwrap();
     mode(&node.path(DECISION_FILE), 0o600);
     assert_eq!(run(), ["NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_ALGO"]);
+}
+
+/// The dynamic loader would end the process if it mapped what is not there (SIGBUS).
+#[test]
+fn a_library_that_has_lost_its_end_is_not_loaded() {
+    let node = Node::new();
+    let whole = own_library();
+    let lengths = (0..whole.len()).step_by(512).chain(whole.len() - 3..whole.len());
+    for length in lengths {
+        fs::write(node.path(LIBRARY_FILE), &whole[..length]).unwrap();
+        let refused = client(&node, &[], 1).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(3), "{length} bytes: {} {said}", refused.status);
+    }
+    fs::write(node.path(LIBRARY_FILE), whole).unwrap();
+    assert_eq!(answers(client(&node, &[], 1).spawn().unwrap()), ANSWERS);
 }
 
 /// sysfs may show the interfaces of another network namespace.

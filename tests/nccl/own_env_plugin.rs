@@ -167,12 +167,10 @@ fn a_gid_table_that_changes_after_the_start_is_read_at_the_moment_of_use() {
     }
 }
 
-/// Half a library is not among these: the dynamic loader itself dies of one (SIGBUS), so a start puts the
-/// whole file there in one step.
 #[test]
 fn without_a_decision_or_a_library_nccl_decides_as_ever() {
     type Spoil = (&'static str, fn(&Node));
-    let spoil: [Spoil; 9] = [
+    let spoil: [Spoil; 11] = [
         ("no decision", |node| fs::remove_file(node.path(DECISION_FILE)).unwrap()),
         ("half a decision", |node| cut(&node.path(DECISION_FILE))),
         ("a decision of another machine, on a file system of both", |node| {
@@ -204,3 +202,8 @@ fn without_a_decision_or_a_library_nccl_decides_as_ever() {
         }
     }
 }
+        ("half a library", |node| cut(&node.path(LIBRARY_FILE))),
+        ("a library that has lost a byte", |node| {
+            let whole = own_library();
+            fs::write(node.path(LIBRARY_FILE), &whole[..whole.len() - 1]).unwrap();
+        }),
