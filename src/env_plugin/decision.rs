@@ -12,7 +12,7 @@ use crate::facts::Facts;
 use crate::facts::identity::Identity;
 use crate::finding::Source;
 use crate::libraries::nccl::conf;
-use crate::libraries::nccl::env_plugin::VARIABLE;
+use crate::libraries::nccl::env_plugin::{VARIABLE, is_asked};
 use crate::plan::{Plan, Setting, SettingOutcome};
 
 const PREFIX: &str = "NCCL_";
@@ -75,7 +75,7 @@ pub(crate) fn text(plan: &Plan, facts: &Facts, node: &str) -> String {
 /// the shared object. A conf file can hold it.
 pub(crate) fn marker(plan: &Plan, node: &str, library: &str) -> String {
     let mut marker = format!("1:{node}:");
-    let of_others = own(plan).filter(|(name, _)| !name.starts_with(PREFIX));
+    let of_others = own(plan).filter(|(name, _)| !is_asked(name));
     for (name, value) in [(VARIABLE, library)].into_iter().chain(of_nccl(plan)).chain(of_others) {
         let hash = answer::hash(value.as_bytes()).map(char::from).iter().collect::<String>();
         let separator = if marker.ends_with(':') { "" } else { "," };
@@ -88,9 +88,9 @@ pub(crate) fn marker(plan: &Plan, node: &str, library: &str) -> String {
     marker
 }
 
-/// The variables of NCCL that rdma-init itself fills in.
+/// The variables of NCCL, or RCCL, that rdma-init itself fills in.
 fn of_nccl(plan: &Plan) -> impl Iterator<Item = (&str, &str)> {
-    own(plan).filter(|(name, value)| name.starts_with(PREFIX) && conf::fits(name, value))
+    own(plan).filter(|(name, value)| is_asked(name) && conf::fits(name, value))
 }
 
 /// The variables that rdma-init itself fills in. What its configuration sets is the user's.

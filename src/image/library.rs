@@ -184,7 +184,11 @@ impl LibraryFamily {
                     && name.contains(".so")
             }
             LibraryFamily::Nvshmem => name.starts_with("libnvshmem_host.so"),
-            LibraryFamily::EnvPlugin => name.starts_with("libnccl-env") && name.contains(".so"),
+            // Later releases of RCCL look for a name of their own.
+            LibraryFamily::EnvPlugin => {
+                ["libnccl-env", "librccl-env"].iter().any(|start| name.starts_with(start))
+                    && name.contains(".so")
+            }
         }
     }
 

@@ -80,7 +80,7 @@ pub struct Image {
     /// NCCL's plugins that choose algorithms, `libnccl-tuner*.so`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tuner_plugins: Vec<Library>,
-    /// NCCL's plugins that answer for its variables, `libnccl-env*.so`.
+    /// NCCL's plugins that answer for its variables, `libnccl-env*.so`, and RCCL's, `librccl-env*.so`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env_plugins: Vec<Library>,
     /// What the dynamic loader takes for the names of plugins that variables have.

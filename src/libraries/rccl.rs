@@ -4,6 +4,9 @@
 //! these releases: 16 HCAs at most before 2.20.5 and 32 from it on (`MAX_IB_DEVS`), the search
 //! for a GID from 2.21.5 on (`ncclIbGetGidIndex`), `NCCL_CONF_FILE` by 2.26.6.
 //!
+//! From 2.30.4 on it asks an env plugin, as NCCL 2.28.7 does (`src/plugin/env.cc`, `ncclGetEnv`): `CHANGELOG.md` has
+//! "Compatibility with NCCL 2.28.9" for it.
+//!
 //! Its own are the names of the conf files, `~/.rccl.conf` and `/etc/rccl.conf`
 //! (`src/misc/param.cc`), and of the plugins for networks, `librccl-net*.so` (`src/net.cc`, later
 //! `src/plugin/plugin_open.cc`).

@@ -4,7 +4,7 @@
 use super::{EnvPluginOption, Options, Setting, SettingOutcome, User};
 use crate::facts::Facts;
 use crate::finding::Source;
-use crate::libraries::nccl::env_plugin::{self, VARIABLE};
+use crate::libraries::nccl::env_plugin::{self, VARIABLE, is_asked};
 use crate::libraries::nccl::installed;
 use crate::libraries::nccl::version::{READS_ENV_PLUGIN, Version};
 
@@ -20,8 +20,6 @@ pub enum EnvPlugin {
 pub enum NotUsedReason {
     /// The key `nccl-env-plugin` is `off`.
     Off,
-    /// The job's library is RCCL.
-    Rccl,
     /// rdma-init fills in no variable of NCCL's, so there is no decision to answer with.
     NothingFilled,
     /// No NCCL was found, or the release of one does not show.
@@ -46,6 +44,8 @@ pub struct ForProcess {
     pub is_of_user: bool,
     /// Whether the variable has a list of devices.
     pub names_devices: bool,
+    /// Whether the job's library is RCCL.
+    pub rccl: bool,
     /// The entries that the list gets for ports that are ACTIVE by then.
     pub late: Vec<String>,
 }
@@ -57,9 +57,6 @@ pub(crate) fn decide(facts: &Facts, user: &User, options: &Options, settings: &[
 fn why_not(facts: &Facts, user: &User, options: &Options, settings: &[Setting]) -> Option<NotUsedReason> {
     if options.nccl_env_plugin == EnvPluginOption::Off {
         return Some(NotUsedReason::Off);
-    }
-    if installed::is_rccl(facts) {
-        return Some(NotUsedReason::Rccl);
     }
     if !settings.iter().any(is_answer) {
         return Some(NotUsedReason::NothingFilled);
@@ -82,7 +79,7 @@ fn why_not(facts: &Facts, user: &User, options: &Options, settings: &[Setting]) 
 pub(crate) fn is_answer(setting: &Setting) -> bool {
     setting.outcome == SettingOutcome::Filled
         && setting.source != Source::Configuration
-        && setting.variable.starts_with("NCCL_")
+        && is_asked(&setting.variable)
 }
 
 #[cfg(test)]
@@ -155,5 +152,22 @@ mod tests {
             decided(&with_foreign, &auto),
             EnvPlugin::NotUsed(NotUsedReason::Foreign(path.to_owned()))
         );
+    }
+    #[test]
+    fn rccl_asks_it_from_the_release_on_that_has_taken_it_over() {
+        let auto = Options::default();
+        let with = |versions: &[Option<&str>]| {
+            let mut facts = facts(versions);
+            let image = facts.image.as_mut().unwrap();
+            image.rccl = std::mem::take(&mut image.nccl);
+            image.rccl.iter_mut().for_each(|library| library.loads_as = vec!["librccl.so.1".to_owned()]);
+            decided(&facts, &auto)
+        };
+        assert_eq!(with(&[Some("2.30.4")]), EnvPlugin::Used);
+        let old = Version::new(2, 28, 3);
+        for versions in [&[Some("2.28.3")][..], &[Some("2.30.4"), Some("2.28.3")]] {
+            assert_eq!(with(versions), EnvPlugin::NotUsed(NotUsedReason::Release(old)), "{versions:?}");
+        }
+        assert_eq!(with(&[None]), EnvPlugin::NotUsed(NotUsedReason::UnknownRelease));
     }
 }

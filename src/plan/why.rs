@@ -12,6 +12,7 @@ use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
 use crate::finding::Finding;
 use crate::libraries::nccl::devices::LIST;
+use crate::libraries::nccl::env_plugin::is_asked;
 use crate::libraries::{self, nccl::variables};
 use crate::profiles::{self, Profile};
 
@@ -58,11 +59,13 @@ fn sentences<S: Serializer>(process: &Option<ForProcess>, to: S) -> Result<S::Ok
 
 fn for_process(variable: &str, plan: &Plan) -> Option<ForProcess> {
     let setting = plan.settings.iter().find(|setting| setting.variable == variable);
-    variable.starts_with("NCCL_").then(|| ForProcess {
+    let is_asked = is_asked(variable) && (plan.rccl || variable.starts_with("NCCL_"));
+    is_asked.then(|| ForProcess {
         env_plugin: plan.env_plugin.clone(),
         value: setting.and_then(|setting| setting.value.clone()),
         is_of_user: setting.is_some_and(|setting| !is_answer(setting)),
         names_devices: names_devices(variable.as_bytes()),
+        rccl: plan.rccl,
         late: match variable == LIST {
             true => plan.late.iter().map(|late| late.entry.clone()).collect(),
             false => Vec::new(),

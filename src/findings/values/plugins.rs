@@ -37,7 +37,10 @@ fn missing(subject: &Subject, variable: &str, start: &str) -> Option<Finding> {
     let lost: Vec<String> = names
         .into_iter()
         .filter(|name| !name.is_empty() && !plugin::is_static(name))
-        .map(|name| plugin::files_of(start, name))
+        .map(|name| match variable {
+            env_plugin::VARIABLE => env_plugin::files(subject.facts, name),
+            _ => plugin::files_of(start, name),
+        })
         .filter(|files| files.iter().all(|file| installed::named_plugin(subject.facts, file) == Some(None)))
         .map(|files| files.join(" or "))
         .collect();

@@ -7,24 +7,43 @@ use crate::facts::Facts;
 
 pub const VARIABLE: &str = "NCCL_ENV_PLUGIN";
 
+/// Whether a plugin is asked for a variable of this name: RCCL also asks for its own.
+pub(crate) fn is_asked(variable: &str) -> bool {
+    variable.starts_with("NCCL_") || variable.starts_with("RCCL_")
+}
+
 /// How the names of such plugins begin.
 const START: &str = "libnccl-env";
 
+/// The same in RCCL. Its sources have had NCCL's word, and its manual has this one; which release changed that is not
+/// known, so both count.
+const OF_RCCL: &str = "librccl-env";
+
+/// The files that the library tries for a plugin of this name, or without one.
+pub(crate) fn files(facts: &Facts, name: &str) -> Vec<String> {
+    let starts: &[&str] = if installed::is_rccl(facts) { &[OF_RCCL, START] } else { &[START] };
+    let mut files: Vec<String> = Vec::new();
+    for start in starts {
+        let of_start = match name {
+            "" => vec![format!("{start}.so")],
+            name => plugin::files_of(start, name),
+        };
+        files.extend(of_start.into_iter().filter(|file| !files.contains(file)).collect::<Vec<_>>());
+    }
+    files
+}
+
 /// The file of the plugin that a release loads; none if the image is unknown. If nothing is
-/// named, NCCL tries `libnccl-env.so`.
+/// named, NCCL tries `libnccl-env.so`. RCCL asks plugins from the same release of NCCL on that it is made from.
 pub fn loaded<'v>(facts: &Facts, get: impl Fn(&str) -> Option<&'v str>, version: Version) -> Option<String> {
-    if version < READS_ENV_PLUGIN || installed::image(facts).is_none() || installed::is_rccl(facts) {
+    if version < READS_ENV_PLUGIN || installed::image(facts).is_none() {
         return None;
     }
     let name = get(VARIABLE).unwrap_or_default();
     if name.eq_ignore_ascii_case("none") {
         return None;
     }
-    let files = match name {
-        "" => vec![format!("{START}.so")],
-        name => plugin::files_of(START, name),
-    };
-    let found = files.iter().find_map(|file| installed::named_plugin(facts, file)?)?;
+    let found = files(facts, name).iter().find_map(|file| installed::named_plugin(facts, file)?)?;
     Some(found.path.display().to_string())
 }
 
@@ -73,5 +92,42 @@ mod tests {
         }
         assert_eq!(found(None, Version::new(2, 28, 3)), None);
         assert_eq!(loaded(&Facts::default(), |_| None, READS_ENV_PLUGIN), None);
+    }
+
+    #[test]
+    fn rccl_may_look_for_a_name_of_its_own() {
+        let library = |path: &str, name: &str| Library {
+            path: path.into(),
+            loads_as: vec![name.to_owned()],
+            ..Library::default()
+        };
+        let with = |name: &str| {
+            let image = Image {
+                rccl: vec![library("/opt/rocm/lib/librccl.so.1", "librccl.so.1")],
+                env_plugins: vec![library(&format!("/usr/lib/{name}"), name)],
+                ..Image::default()
+            };
+            Facts { image: Some(image), ..Facts::default() }
+        };
+        let found = |name: &str, value: Option<&str>, version| {
+            let value = value.map(str::to_owned);
+            loaded(&with(name), |name| value.as_deref().filter(|_| name == VARIABLE), version)
+        };
+        let first = Version::new(2, 30, 4);
+        for (name, value) in [
+            ("libnccl-env.so", None),
+            ("librccl-env.so", None),
+            ("librccl-env-json.so", Some("json")),
+            ("libnccl-env-json.so", Some("json")),
+        ] {
+            assert_eq!(found(name, value, first), Some(format!("/usr/lib/{name}")));
+            assert_eq!(found(name, value, Version::new(2, 28, 3)), None, "{name}");
+        }
+        assert_eq!(found("librccl-env.so", Some("none"), first), None);
+        // NCCL knows nothing of RCCL's name.
+        let mut of_nccl = with("librccl-env.so");
+        let image = of_nccl.image.as_mut().unwrap();
+        image.nccl = std::mem::take(&mut image.rccl);
+        assert_eq!(loaded(&of_nccl, |_| None, first), None);
     }
 }

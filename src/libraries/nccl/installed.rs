@@ -20,8 +20,8 @@ pub(crate) fn release(facts: &Facts) -> Option<Version> {
         .or_else(|| facts.platform.nccl_version.as_deref().and_then(parse))
 }
 
-/// The releases of all copies of NCCL in the image, of which a process may load any: each once, the
-/// oldest first. None if the job's own is not among them: what the image says about itself
+/// The releases of all copies of NCCL in the image, or of RCCL if that is the job's, of which a process may load any:
+/// each once, the oldest first. None if the job's own is not among them: what the image says about itself
 /// (`NCCL_VERSION`) may be about another one. It applies if no file was searched.
 ///
 /// # Errors
@@ -33,7 +33,8 @@ pub(crate) fn releases(facts: &Facts) -> Result<Vec<Version>, PathBuf> {
     }
     let of =
         |copy: &Library| copy.version.as_deref().and_then(Version::parse).ok_or_else(|| copy.path.clone());
-    let mut all = image.nccl.iter().map(of).collect::<Result<Vec<Version>, PathBuf>>()?;
+    let copies = if is_rccl(facts) { &image.rccl } else { &image.nccl };
+    let mut all = copies.iter().map(of).collect::<Result<Vec<Version>, PathBuf>>()?;
     all.sort();
     all.dedup();
     Ok(all)

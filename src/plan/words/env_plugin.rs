@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::said_of_rccl;
 use crate::plan::EnvPlugin;
 use crate::plan::env_plugin::{ForProcess, NotUsedReason};
 
@@ -9,7 +10,6 @@ impl fmt::Display for NotUsedReason {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             NotUsedReason::Off => f.write_str("nccl-env-plugin is off"),
-            NotUsedReason::Rccl => f.write_str("the job's library is RCCL"),
             NotUsedReason::NothingFilled => f.write_str("rdma-init fills in no variable of NCCL's"),
             NotUsedReason::UnknownRelease => {
                 f.write_str("no NCCL was found, or the release of one is not known")
@@ -29,7 +29,15 @@ impl fmt::Display for NotUsedReason {
 impl ForProcess {
     /// The sentences about a variable, in the order in which they apply.
     pub fn sentences(&self) -> Vec<String> {
-        let ForProcess { env_plugin, value, is_of_user, names_devices, late } = self;
+        let sentences = self.of_nccl();
+        match self.rccl {
+            true => sentences.iter().map(|sentence| said_of_rccl(sentence)).collect(),
+            false => sentences,
+        }
+    }
+
+    fn of_nccl(&self) -> Vec<String> {
+        let ForProcess { env_plugin, value, is_of_user, names_devices, late, rccl: _ } = self;
         if let EnvPlugin::NotUsed(why) = env_plugin {
             return vec![format!(
                 "what its environment has, else what NCCL's conf file has: NCCL does not ask rdma-init's env plugin, because {why}"
@@ -71,7 +79,8 @@ mod tests {
         let sentences = |value: Option<&str>, is_of_user, names_devices| {
             let value = value.map(str::to_owned);
             let env_plugin = EnvPlugin::Used;
-            ForProcess { env_plugin, value, is_of_user, names_devices, late: Vec::new() }.sentences()
+            let late = Vec::new();
+            ForProcess { env_plugin, value, is_of_user, names_devices, late, rccl: false }.sentences()
         };
         let decided = sentences(Some("=mlx5_1"), false, true);
         assert_eq!(decided[1], "a process without a value: =mlx5_1, which rdma-init decided for this node");
