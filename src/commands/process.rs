@@ -17,6 +17,7 @@ use crate::facts::Facts;
 use crate::facts::environment::Environment;
 use crate::facts::identity::Identity;
 use crate::facts::reader::of_kernel;
+use crate::facts::settings::{Assignment, conf_files};
 use crate::libraries::nccl::conf;
 use crate::libraries::nccl::env_plugin::VARIABLE;
 use crate::pipeline::read;
@@ -27,14 +28,11 @@ use crate::state::folder::Folder;
 /// In bytes: as much as the shared object reads.
 const LONGEST: u64 = 64 * 1024;
 
-/// NCCL's conf file, where a start writes its lines.
-const CONF: &str = "/etc/nccl.conf";
-
 pub(super) fn run(out: &mut impl Write, pid: u32, config: &Config) -> anyhow::Result<()> {
     let process = environment(pid)?;
     let found = find(&config.state_dir).ok();
     let filled: Vec<(&str, &str)> = found.iter().flat_map(|found| found.run.given()).collect();
-    let conf = of_kernel(CONF).map(|text| conf::assignments(&text)).unwrap_or_default();
+    let conf = conf_of(pid, &process);
     let conf: Vec<(&str, &str)> = conf.iter().map(|line| (line.name.as_str(), line.value.as_str())).collect();
     let named = |pairs: &[(&str, &str)]| {
         pairs.iter().find(|(name, _)| *name == VARIABLE).map(|(_, value)| (*value).to_owned())
@@ -77,6 +75,16 @@ fn environment(pid: u32) -> anyhow::Result<Environment> {
         );
     }
     Ok(Environment::of_process(&bytes))
+}
+
+/// The lines of the conf files that NCCL, and RCCL, read in the process, in the order in which they count. A file
+/// that is named replaces those of the home folder.
+fn conf_of(pid: u32, process: &Environment) -> Vec<Assignment> {
+    let own = process.get("NCCL_CONF_FILE").filter(|file| !file.is_empty());
+    let is_read = |file: &String| own.is_none_or(|own| own == file || file.starts_with("/etc/"));
+    let folder = Path::new("/proc").join(pid.to_string()).join("cwd");
+    let texts = conf_files(process, None).into_iter().filter(is_read);
+    texts.filter_map(|file| of_kernel(folder.join(file))).flat_map(|text| conf::assignments(&text)).collect()
 }
 
 /// The decision that the shared object reads.

@@ -10,6 +10,7 @@ use hmac_sha256::Hash;
 use super::answer::{self, MARKER, MOST_DEVICES, MOST_VARIABLES};
 use crate::facts::Facts;
 use crate::facts::identity::Identity;
+use crate::facts::secret::is_secret;
 use crate::finding::Source;
 use crate::libraries::nccl::conf;
 use crate::libraries::nccl::env_plugin::{VARIABLE, is_asked};
@@ -40,13 +41,15 @@ pub(crate) fn text(plan: &Plan, facts: &Facts, node: &str) -> String {
     let mut lines = vec!["rdma-init env plugin 1".to_owned(), format!("node {node}"), format!("boot {boot}")];
     let filled: Vec<(&str, &str)> = of_nccl(plan).collect();
     lines.extend(filled.iter().map(|(name, value)| format!("set {name}={value}")));
-    // Of a variable that the user sets in a conf file, the name is enough: NCCL reads the file itself.
-    let of_user = plan.settings.iter().filter(|setting| is_of_user(setting));
-    let inherited: Vec<(&str, &str)> = plan.inherited().collect();
-    lines.extend(of_user.map(|setting| {
+    let given: Vec<(&str, &str)> = plan.inherited().chain(plan.public()).collect();
+    lines.extend(plan.settings.iter().filter(|setting| is_of_user(setting)).map(|setting| {
         let name = setting.variable.as_str();
-        let known = inherited.iter().find(|(known, value)| *known == name && conf::fits(name, value));
-        known.map_or_else(|| format!("user {name}"), |(_, value)| format!("user {name}={value}"))
+        let is_it = |(known, value): &&(&str, &str)| *known == name && conf::fits(name, value);
+        let given = given.iter().find(is_it).map(|(_, value)| ("user", *value));
+        match given.or_else(|| Some(("conf", of_conf_file(setting, facts)?))) {
+            Some((kind, value)) => format!("{kind} {name}={value}"),
+            None => format!("user {name}"),
+        }
     }));
     lines.truncate(MOST_VARIABLES);
     let is_used = |hca: &str| plan.ports.iter().any(|port| port.used && port.hca == hca);
@@ -102,9 +105,26 @@ fn own(plan: &Plan) -> impl Iterator<Item = (&str, &str)> {
     plan.public().filter(move |(name, _)| is_own(name))
 }
 
+/// What rdma-init is only told to keep out of (`keep`) has no value of the user's.
 fn is_of_user(setting: &Setting) -> bool {
-    let is_set = setting.outcome == SettingOutcome::User || setting.source == Source::Configuration;
-    is_set && setting.variable.starts_with(PREFIX)
+    let is_set = match setting.outcome {
+        SettingOutcome::User => true,
+        SettingOutcome::Filled => setting.source == Source::Configuration,
+        SettingOutcome::Left | SettingOutcome::Unset => false,
+    };
+    is_set && is_asked(&setting.variable)
+}
+
+/// The value that everybody may read in a conf file of the user's.
+fn of_conf_file<'a>(setting: &'a Setting, facts: &Facts) -> Option<&'a str> {
+    setting.source.conf_file()?;
+    let is_private =
+        facts.settings.0.iter().any(|known| {
+            known.private && known.variable == setting.variable && known.origin == setting.source
+        });
+    let value = setting.value.as_deref()?;
+    let is_exact = !value.contains('\u{fffd}') && conf::fits(&setting.variable, value);
+    (is_exact && !is_private && !is_secret(&setting.variable)).then_some(value)
 }
 
 #[cfg(test)]
@@ -115,6 +135,11 @@ mod tests {
     use crate::plan::{Options, decide};
     use crate::profiles::Profiles;
 
+    fn of_conf(variable: &str, private: bool) -> UserSetting {
+        let origin = Source::ConfFile { path: "/etc/nccl.conf".to_owned(), line: 1 };
+        UserSetting { private, ..UserSetting::new(variable, "of-conf", origin) }
+    }
+
     fn host() -> Facts {
         let text = include_str!("../demo/acs-type1.json");
         let facts = crate::facts::document::Document::parse(text).unwrap();
@@ -122,6 +147,8 @@ mod tests {
             UserSetting::new("NCCL_DEBUG", "INFO", Source::Environment),
             UserSetting::new("NCCL_API_KEY", "secret-value", Source::Environment),
             UserSetting::new("UCX_TLS", "rc", Source::Environment),
+            of_conf("NCCL_ALGO", false),
+            of_conf("NCCL_PROTO", true),
         ];
         Facts { settings: Settings(of_user.into()), ..facts }
     }
@@ -130,16 +157,33 @@ mod tests {
     fn the_shared_object_reads_what_is_written() {
         let facts = host();
         let set = [("NCCL_IB_TC".to_owned(), "1".to_owned())].into();
-        let options = Options { set, ..Options::default() };
+        let keep = ["NCCL_IB_SL".to_owned()].into();
+        let options = Options { set, keep, ..Options::default() };
         let plan = decide(&facts, &Profiles::load(None).unwrap(), &options).plan;
         let text = text(&plan, &facts, "0a1b");
         assert!(!text.contains("secret-value") && !text.contains("UCX"), "{text}");
         assert!(text.contains("\nuser NCCL_DEBUG=INFO\n") && text.contains("\nhca "), "{text}");
-        assert!(text.contains("\nuser NCCL_IB_TC\n"), "{text}");
+        assert!(text.contains("\nuser NCCL_IB_TC=1\n"), "{text}");
+        assert!(
+            text.contains("\nconf NCCL_ALGO=of-conf\n") && text.contains("\nuser NCCL_PROTO\n"),
+            "{text}"
+        );
         let decision = Decision::parse(text.as_bytes()).unwrap();
         let mut memory = vec![0; 4096];
         let settled =
             Settled::new(&decision, Present::default(), &|_, _| false, &mut Arena::new(&mut memory)).unwrap();
+        // What the user of this node has set counts in place of a copy of another node's value.
+        let hash = answer::hash(b"copied").map(char::from).iter().collect::<String>();
+        let of_copy = |name: &str| {
+            let marker = format!("1:ffff:{name}={hash}");
+            settled.answer(format!("NCCL_{name}").as_bytes(), Some(b"copied"), Some(marker.as_bytes()))
+        };
+        for (name, wanted) in [("IB_TC", "1"), ("ALGO", "of-conf"), ("DEBUG", "INFO")] {
+            let answer = of_copy(name);
+            assert!(matches!(answer, Answer::Decided(now) if now.to_bytes() == wanted.as_bytes()), "{name}");
+        }
+        // Of a value that is private, only NCCL may know. A variable that is kept out of has none.
+        assert_eq!((of_copy("PROTO"), of_copy("IB_SL")), (Answer::OfProcess, Answer::Unset));
         let filled: Vec<(&str, &str)> = of_nccl(&plan).collect();
         assert!(filled.iter().any(|(name, _)| *name == "NCCL_IB_HCA"), "{filled:?}");
         let marker = |node| marker(&plan, node, "/opt/state/libnccl-env.so");

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 
 use super::answer::{Answer, MARKER, Settled, is_copy};
 use crate::facts::environment::Environment;
-
-const PREFIX: &str = "NCCL_";
+use crate::libraries::nccl::env_plugin::is_asked;
 
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +37,7 @@ pub(crate) struct Here<'a> {
     pub node: &'a str,
     /// What its start filled in.
     pub filled: &'a [(&'a str, &'a str)],
-    /// What NCCL's conf file has for the variables that a process lacks.
+    /// What NCCL's conf files have for the variables that the process lacks, in the order in which they count.
     pub conf: &'a [(&'a str, &'a str)],
     /// If NCCL asks the plugin in the process: what it answers.
     pub settled: Option<&'a Settled<'a>>,
@@ -46,16 +45,19 @@ pub(crate) struct Here<'a> {
 
 pub(crate) fn variables(process: &Environment, here: &Here) -> Vec<Variable> {
     let filled = here.filled.iter().map(|(name, _)| *name);
-    let names: BTreeSet<&str> = process.names().chain(filled).collect();
-    let is_shown = |name: &&str| name.starts_with(PREFIX) && ![MARKER, "NCCL_VERSION"].contains(name);
+    let of_conf = here.conf.iter().map(|(name, _)| *name);
+    let names: BTreeSet<&str> = process.names().chain(filled).chain(of_conf).collect();
+    let is_shown = |name: &&str| is_asked(name) && ![MARKER, "NCCL_VERSION"].contains(name);
     names.into_iter().filter(is_shown).map(|name| variable(name, process, here)).collect()
 }
 
 fn variable(name: &str, process: &Environment, here: &Here) -> Variable {
     let value = process.get(name);
-    // NCCL puts the lines of its conf file into the environment first.
-    let with_conf = |name: &str| process.get(name).or_else(|| find(here.conf, name));
-    let (read, marker) = (with_conf(name), with_conf(MARKER));
+    // NCCL puts the lines of its conf files into the environment first. A marker there says nothing of what the
+    // process was started with, and the other way around.
+    let read = value.or_else(|| find(here.conf, name));
+    let of_conf = || find(here.conf, MARKER).filter(|_| process.get(MARKER).is_none());
+    let marker = if value.is_some() { process.get(MARKER) } else { of_conf() };
     let bytes = |text: Option<&'_ str>| text.map(|text| text.as_bytes().to_vec());
     let (read_bytes, marker) = (bytes(read), bytes(marker));
     let answer = here
@@ -116,7 +118,7 @@ mod tests {
             ("NCCL_ALGO", "Ring"),
         ];
         let rows = |settled| -> Vec<(String, Origin, Option<String>)> {
-            let conf = [("NCCL_IB_TC", "106")];
+            let conf = [("NCCL_IB_TC", "106"), ("NCCL_PROTO", "LL"), ("PATH", "/"), ("NCCL_PROTO", "Simple")];
             let here = Here { node: "0a1b", filled: &filled, conf: &conf, settled };
             let found = variables(&process, &here).into_iter();
             found.map(|one| (one.name, one.origin, one.given)).collect()
@@ -127,12 +129,39 @@ mod tests {
             row("NCCL_DEBUG", Origin::Process, "INFO"),
             row("NCCL_IB_HCA", Origin::Copy, "=mlx5_1"),
             row("NCCL_IB_TC", Origin::Absent, "106"),
+            // Only a conf file has it, and its first line counts.
+            row("NCCL_PROTO", Origin::Absent, "LL"),
             row("NCCL_SOCKET_IFNAME", Origin::Foreign, "=eth0"),
         ];
         assert_eq!(rows(Some(&settled)), wanted);
         // Without the plugin, NCCL takes what is there.
         let without = rows(None);
         assert_eq!(without[2], row("NCCL_IB_HCA", Origin::Copy, "=mlx5_7"));
-        assert_eq!(without[4], row("NCCL_SOCKET_IFNAME", Origin::Process, "bond0"));
+        assert_eq!(without[5], row("NCCL_SOCKET_IFNAME", Origin::Process, "bond0"));
+    }
+
+    #[test]
+    fn a_list_of_the_process_itself_gets_no_late_port_by_the_marker_of_a_conf_file() {
+        let text = "rdma-init env plugin 1\nnode 0a1b\nset NCCL_IB_HCA==mlx5_1\nlate mlx5_2 1 mlx5_2 - 0000:02:00.0\nend\n";
+        let decision = Decision::parse(text.as_bytes()).unwrap();
+        let hca = |name: &'static str, pci: &'static str| Device {
+            name: name.as_bytes(),
+            id: b"",
+            pci: pci.as_bytes(),
+        };
+        let hcas = [hca("mlx5_1", "0000:01:00.0"), hca("mlx5_2", "0000:02:00.0")];
+        let present = Present { hcas: Some(&hcas), interfaces: None };
+        let mut memory = vec![0; 4096];
+        let settled = Settled::new(&decision, present, &|_, _| true, &mut Arena::new(&mut memory)).unwrap();
+        let marker = format!("1:0a1b:IB_HCA={}", String::from_utf8(hash(b"=mlx5_1").into()).unwrap());
+        let filled = [("NCCL_IB_HCA", "=mlx5_1")];
+        let conf = [("NCCL_IB_HCA", "=mlx5_1"), (MARKER, marker.as_str())];
+        let given = |process: Environment| {
+            let here = Here { node: "0a1b", filled: &filled, conf: &conf, settled: Some(&settled) };
+            variables(&process, &here).remove(0).given.unwrap()
+        };
+        assert_eq!(given(Environment::from([])), "=mlx5_1,mlx5_2");
+        assert_eq!(given(Environment::from(conf)), "=mlx5_1,mlx5_2");
+        assert_eq!(given(Environment::from(filled)), "=mlx5_1");
     }
 }

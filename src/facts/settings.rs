@@ -251,7 +251,7 @@ fn odd_lines(file: &str, text: &str) -> impl Iterator<Item = ConfLine> {
 }
 
 /// All conf files that some release of NCCL or RCCL reads; the plan knows which of them counts.
-fn conf_files(environment: &Environment, database: Option<&str>) -> Vec<String> {
+pub(crate) fn conf_files(environment: &Environment, database: Option<&str>) -> Vec<String> {
     let own = environment.get("NCCL_CONF_FILE").filter(|file| !file.is_empty()).map(str::to_owned);
     let homes = environment.get("HOME").into_iter().chain(database);
     let homes: Vec<&str> = homes.collect();

@@ -118,10 +118,33 @@ fn a_user_of_this_node_and_new_names_of_its_devices_count() {
         let node = Node::new();
         fs::remove_dir_all(node.path("sys/class/infiniband")).unwrap();
         node.add_hca("mlx5_2", "b859:0001", "0000:17:00.0");
-        for environment in [&DECIDED[..], &[]] {
-            let (found, log) = node.run(&library, &DECIDED, environment);
+        let own = marker("0a1b", &DECIDED);
+        let filled = [&DECIDED[..], &[("NCCL_RDMA_INIT", own.as_str())]].concat();
+        for environment in [&filled[..], &[]] {
+            let (found, log) = node.run(&library, &filled, environment);
             assert_eq!(found, "mlx5_2:1/RoCE eth0", "{}: {log}", library.version);
+            assert!(!log.contains("names only devices"), "{}: {log}", library.version);
         }
+    }
+}
+
+/// The conf file's line does not count in a process that has the variable.
+#[test]
+fn what_a_conf_file_of_this_node_has_counts_in_place_of_a_copy() {
+    let hca = ("NCCL_IB_HCA", "=mlx5_2");
+    let node = Node::new();
+    node.decide(&DECIDED[1..], "conf NCCL_IB_HCA==mlx5_2\n");
+    let copied = ("NCCL_IB_HCA", "=mlx5_1");
+    let marker = marker("ffff", &[copied]);
+    for library in asking() {
+        let run = |environment: &[(&str, &str)]| node.run(&library, &[hca], environment).0;
+        let version = &library.version;
+        assert_eq!(run(&[copied, ("NCCL_RDMA_INIT", marker.as_str())]), "mlx5_2:1/RoCE eth0", "{version}");
+        assert_eq!(run(&[copied]), "mlx5_1:1/RoCE eth0", "a person's own, {version}");
+        assert_eq!(run(&[]), "mlx5_2:1/RoCE eth0", "{version}");
+        // The plugin knows it for copies alone.
+        let without = node.run(&library, &[], &[]).0;
+        assert_eq!(without, "mlx5_1:1/RoCE+mlx5_2:1/RoCE eth0", "{version}");
     }
 }
 
@@ -142,7 +165,10 @@ fn a_port_that_has_come_up_since_the_start_is_taken() {
         state("4: ACTIVE\n");
         let both = "mlx5_1:1/RoCE+mlx5_2:1/RoCE eth0";
         assert_eq!(found(&[]), both, "{}", library.version);
-        assert_eq!(found(&DECIDED), both, "{}", library.version);
+        let own = marker("0a1b", &DECIDED);
+        let filled = [&DECIDED[..], &[("NCCL_RDMA_INIT", own.as_str())]].concat();
+        assert_eq!(found(&filled), both, "{}", library.version);
+        assert_eq!(found(&DECIDED), OURS, "a person has set the same list, {}", library.version);
         assert_eq!(found(&[("NCCL_IB_HCA", "mlx5_2")]), "mlx5_2:1/RoCE eth0", "{}", library.version);
     }
 }
@@ -191,6 +217,11 @@ fn without_a_decision_or_a_library_nccl_decides_as_ever() {
             bytes[18..20].copy_from_slice(&22_u16.to_le_bytes());
             fs::write(node.path(LIBRARY_FILE), bytes).unwrap();
         }),
+        ("half a library", |node| cut(&node.path(LIBRARY_FILE))),
+        ("a library that has lost a byte", |node| {
+            let whole = own_library();
+            fs::write(node.path(LIBRARY_FILE), &whole[..whole.len() - 1]).unwrap();
+        }),
         ("an empty library", |node| fs::write(node.path(LIBRARY_FILE), "").unwrap()),
     ];
     for library in asking() {
@@ -202,8 +233,3 @@ fn without_a_decision_or_a_library_nccl_decides_as_ever() {
         }
     }
 }
-        ("half a library", |node| cut(&node.path(LIBRARY_FILE))),
-        ("a library that has lost a byte", |node| {
-            let whole = own_library();
-            fs::write(node.path(LIBRARY_FILE), &whole[..whole.len() - 1]).unwrap();
-        }),

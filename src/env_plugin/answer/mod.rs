@@ -10,11 +10,16 @@
 //! proc /proc
 //! set NCCL_IB_HCA==mlx5_0,mlx5_1
 //! user NCCL_DEBUG=INFO
+//! conf NCCL_IB_TC=106
 //! hca mlx5_0 b859:9f03:00aa:bbcc 0000:17:00.0
 //! interface eth0 - 0000:31:00.0
 //! late mlx5_2 1 mlx5_2 b859:9f03:00aa:bbdd 0000:18:00.0
 //! end
 //! ```
+//!
+//! A `user` line has what the user of this node sets in the environment or the configuration; without a value, that
+//! must not be written here. A `conf` line has what a conf file of NCCL's sets, which NCCL reads itself: such a value
+//! counts only in place of a copy.
 //!
 //! A `late` line has a port that was not ACTIVE when the decision was made: what `NCCL_IB_HCA` gets for it
 //! if it is ACTIVE now, the port's number, and its HCA.
@@ -98,12 +103,21 @@ fn is_known(id: &[u8]) -> bool {
 
 pub type Devices<'a> = List<Device<'a>, MOST_DEVICES>;
 
+/// Who has decided a variable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Us,
+    User,
+    /// A conf file, which NCCL reads itself.
+    ConfFile,
+}
+
 /// A variable with its value; the value of a user's variable may be unknown.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Variable<'a> {
     name: &'a [u8],
     value: Option<&'a [u8]>,
-    is_of_user: bool,
+    by: By,
 }
 
 /// A port that counts if it is ACTIVE when the decision is settled.
@@ -134,7 +148,7 @@ pub struct Decision<'a> {
 impl<'a> Decision<'a> {
     /// Returns `None` if this is not a whole decision of this format.
     pub fn parse(text: &'a [u8]) -> Option<Decision<'a>> {
-        let none = Variable { name: b"", value: None, is_of_user: false };
+        let none = Variable { name: b"", value: None, by: By::Us };
         let mut decision = Decision {
             node: b"",
             boot: b"",
@@ -160,13 +174,9 @@ impl<'a> Decision<'a> {
                 b"boot" => decision.boot = rest,
                 b"sys" => decision.sys = rest,
                 b"proc" => decision.proc = rest,
-                b"set" | b"user" => {
-                    let (name, value) = match split_at(rest, b'=') {
-                        Some((name, value)) => (name, Some(value)),
-                        None => (rest, None),
-                    };
-                    decision.variables.push(Variable { name, value, is_of_user: kind == b"user" })?;
-                }
+                b"set" => decision.variables.push(variable(rest, By::Us))?,
+                b"user" => decision.variables.push(variable(rest, By::User))?,
+                b"conf" => decision.variables.push(variable(rest, By::ConfFile))?,
                 b"hca" => decision.hcas.push(device(rest)?)?,
                 b"interface" => decision.interfaces.push(device(rest)?)?,
                 b"late" => decision.late.push(late(rest)?)?,
@@ -176,6 +186,14 @@ impl<'a> Decision<'a> {
             }
         }
         (is_whole && !decision.node.is_empty()).then_some(decision)
+    }
+}
+
+/// Reads `NAME=VALUE`, or `NAME`.
+fn variable(text: &[u8], by: By) -> Variable<'_> {
+    match split_at(text, b'=') {
+        Some((name, value)) => Variable { name, value: Some(value), by },
+        None => Variable { name: text, value: None, by },
     }
 }
 
@@ -241,7 +259,7 @@ struct Decided<'a> {
     written: &'a [u8],
     /// With the names that the devices have now.
     now: &'a CStr,
-    is_of_user: bool,
+    by: By,
 }
 
 /// What to answer for a variable.
@@ -272,16 +290,16 @@ impl<'a> Settled<'a> {
         is_active: IsActive,
         arena: &mut Arena<'a>,
     ) -> Option<Settled<'a>> {
-        let mut decided = List::new(Decided { name: b"", written: b"", now: c"", is_of_user: false });
+        let mut decided = List::new(Decided { name: b"", written: b"", now: c"", by: By::Us });
         let mut unknown = List::new(&b""[..]);
         for variable in decision.variables.as_slice() {
-            let Variable { name, value, is_of_user } = *variable;
+            let Variable { name, value, by } = *variable;
             let Some(written) = value else {
                 unknown.push(name)?;
                 continue;
             };
             let (saved, here) = match () {
-                () if is_of_user => (&[][..], None),
+                () if by != By::Us => (&[][..], None),
                 () if name == OF_HCAS => (decision.hcas.as_slice(), present.hcas),
                 () if OF_INTERFACES.contains(&name) => (decision.interfaces.as_slice(), present.interfaces),
                 () => (&[][..], None),
@@ -293,7 +311,7 @@ impl<'a> Settled<'a> {
                 }
                 None => arena.join(core::iter::once(written))?,
             };
-            decided.push(Decided { name, written, now, is_of_user })?;
+            decided.push(Decided { name, written, now, by })?;
         }
         Some(Settled { node: decision.node, decided, unknown, present })
     }
@@ -302,16 +320,19 @@ impl<'a> Settled<'a> {
     pub fn answer(&self, name: &[u8], value: Option<&[u8]>, marker: Option<&[u8]>) -> Answer<'a> {
         let decided = self.decided.as_slice().iter().find(|decided| decided.name == name);
         let Some(value) = value else {
+            let decided = decided.filter(|decided| decided.by != By::ConfFile);
             return decided.map_or(Answer::OfProcess, |decided| Answer::Decided(decided.now));
         };
         if self.unknown.as_slice().contains(&name) {
             return Answer::OfProcess;
         }
         let is_copy = marker.is_some_and(|marker| is_copy(marker, self.node, name, value));
+        // A person may have set an equal value, which then stands.
+        let is_own = || marker.is_some_and(|marker| is_own(marker, self.node, name, value));
         match decided {
-            Some(decided) if is_copy || value == decided.written => Answer::Decided(decided.now),
+            Some(decided) if is_copy || value == decided.written && is_own() => Answer::Decided(decided.now),
             None if is_copy => Answer::Unset,
-            Some(decided) if !decided.is_of_user && self.is_foreign(name, value) => {
+            Some(decided) if decided.by == By::Us && self.is_foreign(name, value) => {
                 Answer::InPlaceOfForeign(decided.now)
             }
             _ => Answer::OfProcess,
@@ -352,8 +373,8 @@ fn name_of(entry: &[u8]) -> &[u8] {
     split_at(entry, b':').map_or(entry, |(name, _)| name)
 }
 
-/// Returns an exact list with the names that its devices have now, and with the ports that have come up. A
-/// device that is not found, or that several devices could be, keeps its name.
+/// Returns a name, or an exact list, with the names that the devices have now, and such a list with the ports that
+/// have come up. A device that is not found, or that several devices could be, keeps its name.
 fn settle<'a>(
     written: &[u8],
     (saved, late): (&[Device], &[Late]),
@@ -361,6 +382,11 @@ fn settle<'a>(
     is_active: IsActive,
     arena: &mut Arena<'a>,
 ) -> Option<&'a CStr> {
+    // For an interface, the name alone is filled in. It selects by prefix, so another device may be meant as well.
+    let is_alone = !saved.iter().any(|other| other.name != written && other.name.starts_with(written));
+    if let Some(now) = name_now(written, saved, present).filter(|_| is_alone) {
+        return arena.join([&b"="[..], now].into_iter());
+    }
     let is_list = written.starts_with(b"=");
     let separator = |byte: &u8| matches!(byte, b',' | b'=');
     let parts = written.split_inclusive(separator).flat_map(|part| {
@@ -406,6 +432,11 @@ pub fn lists(list: &[u8], name: &[u8], value: &[u8]) -> bool {
 /// Returns whether the marker of another node lists this variable with this value.
 pub fn is_copy(marker: &[u8], node: &[u8], name: &[u8], value: &[u8]) -> bool {
     read_marker(marker).is_some_and(|(of, list)| of != node && lists(list, name, value))
+}
+
+/// Returns whether this node's own marker lists this variable with this value.
+fn is_own(marker: &[u8], node: &[u8], name: &[u8], value: &[u8]) -> bool {
+    read_marker(marker).is_some_and(|(of, list)| of == node && lists(list, name, value))
 }
 
 /// The FNV-1a hash of a value, in hexadecimal digits. It recognizes a value and protects nothing: the

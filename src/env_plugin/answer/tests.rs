@@ -9,6 +9,7 @@ set NCCL_SOCKET_IFNAME==eth0
 set NCCL_IB_TC=106
 user NCCL_DEBUG=INFO
 user NCCL_SECRET
+conf NCCL_IB_SL=3
 hca mlx5_0 b859:0001 0000:17:00.0
 hca mlx5_1 0000:0000 0000:27:00.0
 interface eth0 - 0000:31:00.0
@@ -116,6 +117,11 @@ fn the_value_of_the_process_stands_unless_it_is_a_copy() {
     assert_eq!(asked("NCCL_DEBUG", Some("WARN"), foreign), "INFO");
     // The user of this node set it, but its value is unknown.
     assert_eq!(asked("NCCL_SECRET", Some("x"), foreign), "process");
+    // A conf file of this node sets it, which NCCL has read.
+    assert_eq!(asked("NCCL_IB_SL", None, foreign), "process");
+    let copy = marker("77aa", &[("IB_SL", "5")]);
+    assert_eq!(asked("NCCL_IB_SL", Some("5"), Some(copy.as_str())), "3");
+    assert_eq!(asked("NCCL_IB_SL", Some("5"), None), "process");
     // A person changed the value after it was copied.
     assert_eq!(asked("NCCL_IB_TC", Some("42"), foreign), "process");
     assert_eq!(asked("NCCL_ALGO", Some("Tree"), foreign), "process");
@@ -146,9 +152,13 @@ fn devices_are_found_under_their_new_names() {
     let interfaces = [device("ens5", "", "0000:31:00.0")];
     let present = || Present { hcas: None, interfaces: Some(&interfaces) };
     assert_eq!(asked(present(), "NCCL_SOCKET_IFNAME", None, None), "=ens5");
-    // A conf file has the value as it was decided.
-    assert_eq!(asked(present(), "NCCL_SOCKET_IFNAME", Some("=eth0"), None), "=ens5");
-    assert_eq!(asked(present(), "NCCL_SOCKET_IFNAME", Some("=ens5"), None), "process");
+    // The environment and a conf file have the value as it was decided, with the marker.
+    let own = marker("5d2c", &[("SOCKET_IFNAME", "=eth0")]);
+    let asked = |value, marker| asked(present(), "NCCL_SOCKET_IFNAME", Some(value), marker);
+    assert_eq!(asked("=eth0", Some(own.as_str())), "=ens5");
+    assert_eq!(asked("=ens5", Some(own.as_str())), "process");
+    // It has no device any more, whoever has set it.
+    assert_eq!(asked("=eth0", None), "!=ens5");
 }
 
 #[test]
@@ -183,4 +193,55 @@ fn a_value_of_foreign_devices_alone_is_replaced_without_a_marker() {
     assert_eq!(unknown, "process");
     let other = Present { hcas: Some(&here), interfaces: Some(&here) };
     assert_eq!(self::asked(other, "NCCL_IB_TC", Some("mlx5_7"), None), "process");
+}
+
+/// As the name alone, the value selects by prefix.
+#[test]
+fn an_interface_is_found_under_its_new_name_if_its_name_alone_was_filled_in() {
+    let asked = |written: &str, saved: &str, present: &[Device]| {
+        let text =
+            format!("rdma-init env plugin 1\nnode 5d2c\nset NCCL_SOCKET_IFNAME={written}\n{saved}end\n");
+        let mut memory = [0; 512];
+        let decision = Decision::parse(text.as_bytes()).unwrap();
+        let present = Present { hcas: None, interfaces: Some(present) };
+        let settled = Settled::new(&decision, present, &|_, _| false, &mut Arena::new(&mut memory)).unwrap();
+        let Answer::Decided(value) = settled.answer(b"NCCL_SOCKET_IFNAME", None, None) else { panic!() };
+        value.to_str().unwrap().to_owned()
+    };
+    let saved = "interface eth0 - 0000:31:00.0\n";
+    let renamed =
+        [device("lo", "", ""), device("ens5", "", "0000:31:00.0"), device("eth0", "", "0000:41:00.0")];
+    assert_eq!(asked("eth0", saved, &renamed), "=ens5");
+    assert_eq!(asked("eth0", saved, &[device("eth0", "", "0000:31:00.0")]), "eth0");
+    assert_eq!(asked("eth0", saved, &[]), "eth0");
+    // Others may be meant, or excluded.
+    assert_eq!(asked("eth", saved, &renamed), "eth");
+    assert_eq!(asked("^eth0", saved, &renamed), "^eth0");
+    let two = format!("{saved}interface eth0.7 - 0000:51:00.0\n");
+    assert_eq!(asked("eth0", &two, &renamed), "eth0");
+}
+
+/// An equal value is known as this node's own by the marker alone.
+#[test]
+fn a_persons_list_of_hcas_gets_no_port_that_came_up_late() {
+    let text = DECISION.replace("end\n", "late mlx5_2 1 mlx5_2 b859:0003 0000:37:00.0\nend\n");
+    let names = ["mlx5_0", "mlx5_1", "mlx5_2"];
+    let places = ["0000:17:00.0", "0000:27:00.0", "0000:37:00.0"];
+    let here: Vec<Device> = std::iter::zip(names, places).map(|(name, pci)| device(name, "", pci)).collect();
+    let mut memory = [0; 512];
+    let decision = Decision::parse(text.as_bytes()).unwrap();
+    let present = Present { hcas: Some(&here), interfaces: None };
+    let settled = Settled::new(&decision, present, &|_, _| true, &mut Arena::new(&mut memory)).unwrap();
+    let written = "=mlx5_0:1,mlx5_1";
+    let asked = |marker: Option<&str>| {
+        let marker = marker.map(str::as_bytes);
+        match settled.answer(b"NCCL_IB_HCA", Some(written.as_bytes()), marker) {
+            Answer::Decided(value) => value.to_str().unwrap(),
+            _ => "process",
+        }
+    };
+    let with = |value| marker("5d2c", &[("IB_HCA", value)]);
+    assert_eq!(asked(Some(&with(written))), "=mlx5_0:1,mlx5_1,mlx5_2");
+    assert_eq!(asked(Some(&with("=mlx5_1"))), "process");
+    assert_eq!(asked(None), "process");
 }
