@@ -1,10 +1,11 @@
 """The driver of a job on Ray: an actor on each node prints what NCCL finds and gets there.
 
-    driver.py NODES keep|ignore NCCL OFFSET
+    driver.py NODES keep|ignore|runtime NCCL OFFSET
 
 Waits for so many nodes. Each actor gets the driver's variables of NCCL, UCX and vLLM, as vLLM
 copies them to its workers, but for the names in vLLM's list; with `ignore`, the list does not
-count. It then loads the library NCCL, which has its ncclGetEnv at OFFSET (hexadecimal). Prints a line
+count. With `runtime`, Ray itself copies them all (`runtime_env`), and starts each worker through
+`rdma-init exec`. It then loads the library NCCL, which has its ncclGetEnv at OFFSET (hexadecimal). Prints a line
 for each node: ADDRESS NAME=VALUE... gets:NAME=VALUE...
 """
 
@@ -57,8 +58,10 @@ class Worker:
 
 for node in nodes:
     there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-    worker = Worker.options(scheduling_strategy=there).remote()
-    ray.get(worker.update.remote(copied))
+    runtime = {"env_vars": copied, "py_executable": "/rdma-init exec -- python"} if mode == "runtime" else {}
+    worker = Worker.options(scheduling_strategy=there, runtime_env=runtime).remote()
+    if mode != "runtime":
+        ray.get(worker.update.remote(copied))
     words = [f"{name}={value}" for name, value in sorted(ray.get(worker.variables.remote()).items())]
     words += [f"gets:{name}={value}" for name, value in ray.get(worker.gets.remote()).items()]
     print(node["NodeManagerAddress"], *words)

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use nix::libc;
 
+use rdma_init::env_plugin::answer::hash;
+
 use super::job::{Init, Job};
 use crate::support::{binary, repository, skip};
 
@@ -115,4 +117,32 @@ fn in_front_of_each_rank_the_program_becomes_the_rank() {
     }
     let ended = job.running.end().expect_code(7);
     assert!(ended.stderr.contains("mpirun ended with exit code 7"), "{ended:#?}");
+}
+
+/// mpirun's own hook puts the program in front of each rank, whatever the job's command line is. Copies give way, also
+/// those of libraries that ask no env plugin.
+#[test]
+fn as_the_fork_agent_exec_gives_each_rank_the_variables_of_its_own_node() {
+    let entry = |name: &str, value: &str| {
+        format!("{name}={}", String::from_utf8(hash(value.as_bytes()).into()).unwrap())
+    };
+    let list = [entry("ALGO", "Tree"), entry("UCX_NET_DEVICES", "mlx5_9:1")].join(",");
+    let marker = format!("NCCL_RDMA_INIT=1:another:{list}");
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let state = format!("--state-dir={}", state.path().join("state").display());
+    let agent = format!("{} exec {state} --", binary().display());
+    let copies = ["-x", "NCCL_ALGO=Tree", "-x", "UCX_NET_DEVICES=mlx5_9:1", "-x", &marker];
+    let script = r#"echo "$NCCL_ALGO $UCX_NET_DEVICES" >"$0/rank-$OMPI_COMM_WORLD_RANK""#;
+    let rank = |folder: &Path| ["sh", "-c", script, folder.to_str().unwrap()].map(str::to_owned).to_vec();
+    let with = |mca: &[&str]| {
+        let mut job =
+            mpirun(Init::Pid1, &["--set", "NCCL_ALGO=Ring", &state], &[mca, &copies].concat(), rank)?;
+        assert!(job.running.ends_within(Duration::from_secs(30)));
+        let said = [0, 1].map(|rank| job.lines("rank", rank).concat());
+        job.running.end().expect_code(0);
+        Some(said)
+    };
+    let Some(without) = with(&[]) else { return };
+    assert_eq!(without, ["Tree mlx5_9:1"; 2]);
+    assert_eq!(with(&["--mca", "orte_fork_agent", &agent]).unwrap(), ["Ring "; 2]);
 }

@@ -136,4 +136,9 @@ fn an_actor_on_each_node_has_the_variables_of_its_own_node() {
         has(&said, node, &head.hca);
         has(&said, node, &format!("gets:{}", node.hca));
     }
+    // Ray's own hook: `exec` in front of each worker takes out what `runtime_env` has of the driver's node.
+    let said = drive("runtime");
+    for node in [&head, &second, &third] {
+        has(&said, node, &node.hca);
+    }
 }
