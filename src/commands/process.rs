@@ -31,7 +31,10 @@ const LONGEST: u64 = 64 * 1024;
 pub(super) fn run(out: &mut impl Write, pid: u32, config: &Config) -> anyhow::Result<()> {
     let process = environment(pid)?;
     let found = find(&config.state_dir).ok();
-    let filled: Vec<(&str, &str)> = found.iter().flat_map(|found| found.run.given()).collect();
+    let given: Vec<(&str, &str)> = found.iter().flat_map(|found| found.run.given()).collect();
+    let is_filled =
+        |(name, _): &(&str, &str)| found.as_ref().is_some_and(|found| found.run.reasons.contains_key(*name));
+    let (filled, of_user): (Vec<_>, Vec<_>) = given.into_iter().partition(is_filled);
     let conf = conf_of(pid, &process);
     let conf: Vec<(&str, &str)> = conf.iter().map(|line| (line.name.as_str(), line.value.as_str())).collect();
     let named = |pairs: &[(&str, &str)]| {
@@ -54,7 +57,8 @@ pub(super) fn run(out: &mut impl Write, pid: u32, config: &Config) -> anyhow::Re
     let is_active = |hca: &[u8], port: &[u8]| is_active(&facts, hca, port);
     let settled = decision
         .and_then(|decision| Settled::new(&decision, present, &is_active, &mut Arena::new(&mut memory)));
-    let here = Here { node: &node(), filled: &filled, conf: &conf, settled: settled.as_ref() };
+    let here =
+        Here { node: &node(), filled: &filled, of_user: &of_user, conf: &conf, settled: settled.as_ref() };
     Ok(report::process::write(out, pid, settled.is_some(), &variables(&process, &here))?)
 }
 

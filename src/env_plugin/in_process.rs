@@ -12,6 +12,8 @@ use crate::libraries::nccl::env_plugin::is_asked;
 pub(crate) enum Origin {
     /// This container's start filled it in.
     Start,
+    /// The user of this container set it for the start: in its environment, or in the configuration.
+    OfUser,
     /// Another start filled it in, and a tool copied it.
     Copy,
     /// It names only devices that this node does not have.
@@ -37,6 +39,8 @@ pub(crate) struct Here<'a> {
     pub node: &'a str,
     /// What its start filled in.
     pub filled: &'a [(&'a str, &'a str)],
+    /// What the user had set for the start.
+    pub of_user: &'a [(&'a str, &'a str)],
     /// What NCCL's conf files have for the variables that the process lacks, in the order in which they count.
     pub conf: &'a [(&'a str, &'a str)],
     /// If NCCL asks the plugin in the process: what it answers.
@@ -44,9 +48,8 @@ pub(crate) struct Here<'a> {
 }
 
 pub(crate) fn variables(process: &Environment, here: &Here) -> Vec<Variable> {
-    let filled = here.filled.iter().map(|(name, _)| *name);
-    let of_conf = here.conf.iter().map(|(name, _)| *name);
-    let names: BTreeSet<&str> = process.names().chain(filled).chain(of_conf).collect();
+    let known = [here.filled, here.of_user, here.conf].into_iter().flatten().map(|(name, _)| *name);
+    let names: BTreeSet<&str> = process.names().chain(known).collect();
     let is_shown = |name: &&str| is_asked(name) && ![MARKER, "NCCL_VERSION"].contains(name);
     names.into_iter().filter(is_shown).map(|name| variable(name, process, here)).collect()
 }
@@ -78,6 +81,7 @@ fn variable(name: &str, process: &Environment, here: &Here) -> Variable {
         None => Origin::Absent,
         Some(value) if is_copied(value) => Origin::Copy,
         Some(value) if find(here.filled, name) == Some(value) => Origin::Start,
+        Some(value) if find(here.of_user, name) == Some(value) => Origin::OfUser,
         Some(_) if matches!(answer, Answer::InPlaceOfForeign(_)) => Origin::Foreign,
         Some(_) => Origin::Process,
     };
@@ -108,6 +112,7 @@ mod tests {
             ("NCCL_SOCKET_IFNAME", "bond0"),
             ("NCCL_DEBUG", "INFO"),
             ("NCCL_ALGO", "Ring"),
+            ("NCCL_NTHREADS", "256"),
             ("PATH", "/bin"),
             (MARKER, &marker),
         ]);
@@ -119,7 +124,8 @@ mod tests {
         ];
         let rows = |settled| -> Vec<(String, Origin, Option<String>)> {
             let conf = [("NCCL_IB_TC", "106"), ("NCCL_PROTO", "LL"), ("PATH", "/"), ("NCCL_PROTO", "Simple")];
-            let here = Here { node: "0a1b", filled: &filled, conf: &conf, settled };
+            let of_user = [("NCCL_NTHREADS", "256")];
+            let here = Here { node: "0a1b", filled: &filled, of_user: &of_user, conf: &conf, settled };
             let found = variables(&process, &here).into_iter();
             found.map(|one| (one.name, one.origin, one.given)).collect()
         };
@@ -129,6 +135,7 @@ mod tests {
             row("NCCL_DEBUG", Origin::Process, "INFO"),
             row("NCCL_IB_HCA", Origin::Copy, "=mlx5_1"),
             row("NCCL_IB_TC", Origin::Absent, "106"),
+            row("NCCL_NTHREADS", Origin::OfUser, "256"),
             // Only a conf file has it, and its first line counts.
             row("NCCL_PROTO", Origin::Absent, "LL"),
             row("NCCL_SOCKET_IFNAME", Origin::Foreign, "=eth0"),
@@ -137,7 +144,7 @@ mod tests {
         // Without the plugin, NCCL takes what is there.
         let without = rows(None);
         assert_eq!(without[2], row("NCCL_IB_HCA", Origin::Copy, "=mlx5_7"));
-        assert_eq!(without[5], row("NCCL_SOCKET_IFNAME", Origin::Process, "bond0"));
+        assert_eq!(without[6], row("NCCL_SOCKET_IFNAME", Origin::Process, "bond0"));
     }
 
     #[test]
@@ -157,7 +164,8 @@ mod tests {
         let filled = [("NCCL_IB_HCA", "=mlx5_1")];
         let conf = [("NCCL_IB_HCA", "=mlx5_1"), (MARKER, marker.as_str())];
         let given = |process: Environment| {
-            let here = Here { node: "0a1b", filled: &filled, conf: &conf, settled: Some(&settled) };
+            let here =
+                Here { node: "0a1b", filled: &filled, of_user: &[], conf: &conf, settled: Some(&settled) };
             variables(&process, &here).remove(0).given.unwrap()
         };
         assert_eq!(given(Environment::from([])), "=mlx5_1,mlx5_2");

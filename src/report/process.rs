@@ -39,6 +39,7 @@ pub(crate) fn write(
 fn words(origin: Origin) -> (&'static str, &'static str) {
     match origin {
         Origin::Start => ("ours", "filled in when this container started"),
+        Origin::OfUser => ("yours", "set by you for the start of this container"),
         Origin::Copy => ("copy", "filled in by another start, and copied"),
         Origin::Foreign => ("copy", "names only devices that this node does not have"),
         Origin::Process => ("own", "set by the parent that started the process"),

@@ -1,5 +1,6 @@
 //! Tests `plan --in PID`.
 
+use std::fs;
 use std::process::{Child, Command, Stdio};
 
 use super::run::{rdma_init, run};
@@ -40,6 +41,24 @@ fn a_process_shows_whose_its_variables_are() {
     assert!(of("NCCL_DEBUG").starts_with("  own  ") && of("NCCL_DEBUG").contains("INFO"), "{text}");
     assert!(of("NCCL_IB_HCA").starts_with("  copy  "), "{text}");
     assert!(!text.contains("hunter2") && !text.contains("NCCL_RDMA_INIT"), "{text}");
+}
+
+#[test]
+fn its_conf_files_count_for_what_it_lacks() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join(".nccl.conf"), "NCCL_ALGO=Ring\nNCCL_DEBUG=WARN\n").unwrap();
+    let own = home.path().join("own.conf");
+    fs::write(&own, "NCCL_ALGO=Tree\n").unwrap();
+    let in_home = [("NCCL_DEBUG", "INFO"), ("HOME", home.path().to_str().unwrap())];
+    let of = |variables: &[(&str, &str)], name: &str| {
+        let pid = Waiting::with(variables);
+        let ran = run(rdma_init(["plan", "--in", &pid.0.id().to_string(), "--state-dir="])).expect_code(0);
+        ran.text().lines().find(|line| line.contains(name)).unwrap_or_default().to_owned()
+    };
+    assert!(of(&in_home, "NCCL_ALGO").ends_with("not in the process; NCCL gets Ring"));
+    assert!(of(&in_home, "NCCL_DEBUG").ends_with("set by the parent that started the process"));
+    let named = [&in_home[..], &[("NCCL_CONF_FILE", own.to_str().unwrap())]].concat();
+    assert!(of(&named, "NCCL_ALGO").ends_with("NCCL gets Tree"));
 }
 
 #[test]

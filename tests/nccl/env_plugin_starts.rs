@@ -22,10 +22,15 @@ fn show_itself(state: &Path) -> String {
 
 /// What a command writes that a start begins, in an image with this NCCL.
 fn with_command(library: &Path, state: &Path, command: &[&str]) -> String {
+    with_user(library, state, &[], command)
+}
+
+/// The same with variables of the user's.
+fn with_user(library: &Path, state: &Path, of_user: &[(&str, &str)], command: &[&str]) -> String {
     let mut start = Command::new(env!("CARGO_BIN_EXE_rdma-init"));
     start.args(["--profile", "generic-roce", "--write-nccl-conf=false", "--state-dir"]).arg(state);
     start.arg("--").args(command).env_clear().env("RDMA_INIT_CONFIG", "/dev/null");
-    start.env("LD_LIBRARY_PATH", library.parent().unwrap());
+    start.env("LD_LIBRARY_PATH", library.parent().unwrap()).envs(of_user.iter().copied());
     let output = start.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -74,10 +79,13 @@ fn a_start_leaves_the_library_where_nccl_asks_one() {
             cut(&plugin);
             started(&library, &state, &[]);
             assert!(fs::read(&plugin).is_ok_and(|bytes| bytes == LIBRARY));
-            let shown = with_command(&library.path, &state, &["/bin/sh", "-c", &show_itself(&state)]);
+            let of_user = [("NCCL_PROTO", "Simple")];
+            let command = show_itself(&state);
+            let shown = with_user(&library.path, &state, &of_user, &["/bin/sh", "-c", &command]);
             assert!(shown.contains("NCCL asks rdma-init's env plugin there"), "{shown}");
             assert!(shown.contains("  ours   NCCL_SOCKET_IFNAME"), "{shown}");
             assert!(shown.contains("  own    NCCL_ALGO"), "{shown}");
+            assert!(shown.contains("  yours  NCCL_PROTO"), "{shown}");
         }
         if asks {
             let program = env!("CARGO_BIN_EXE_rdma-init");
