@@ -107,7 +107,9 @@ fn concerns_us(name: &str) -> bool {
         "NVSHMEM_HCA_LIST",
         "NVSHMEM_IB_GID_INDEX",
         "TORCH_DISTRIBUTED_DEBUG",
+        "TORCH_FR_BUFFER_SIZE",
         "TORCH_NCCL_BLOCKING_WAIT",
+        "TORCH_NCCL_TRACE_BUFFER_SIZE",
         "TP_SOCKET_IFNAME",
         "UCX_NET_DEVICES",
     ];

@@ -180,6 +180,9 @@ ids! {
 
     /// The release of NCCL in the image is older than the platform asks for.
     NcclTooOld = "nccl-too-old", "Use an image with a later NCCL.";
+    /// The job has several nodes with GPUs, and if it hangs, nothing can say which rank has stopped: NCCL's
+    /// RAS, PyTorch's Flight Recorder and NCCL's profiler plugins, such as its Inspector, are all off.
+    NoHangDiagnosis = "no-hang-diagnosis", "Remove `NCCL_RAS_ENABLE`, or use NCCL 2.24 or later, which has RAS. Or turn on PyTorch's Flight Recorder: `TORCH_FR_BUFFER_SIZE=2000`.";
     /// The release of CUDA in the image is older than the platform asks for.
     CudaTooOld = "cuda-too-old", "Use an image with a later CUDA.";
     /// The platform has RDMA only for other numbers of GPUs than this container has.

@@ -13,6 +13,7 @@
 //! * The container: [`image`], [`verbs`], [`kernel_abi`], [`memlock`], [`shared_memory`], [`parent`],
 //!   [`unreadable`].
 //! * What only repeats another finding: [`echoes`].
+//! * What can tell later why a job hangs: [`hang`].
 //! * What processes get that enter later: [`nccl_conf`], [`secrets`].
 //! * What the job has moved when it has ended: [`traffic`].
 
@@ -26,6 +27,7 @@ mod fabric;
 mod gid;
 mod gid_changed;
 mod gpu_direct;
+mod hang;
 mod hcas;
 mod image;
 mod interface;
@@ -90,6 +92,7 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(libraries::findings(&decided));
     findings.extend(master::finding(facts));
     findings.extend(image::findings(facts, user, plan));
+    findings.extend(hang::finding(facts, user));
     findings.extend(routes::findings(facts, plan));
     findings.extend(pkey::finding(facts, user, plan));
     findings.extend(traffic_class::findings(user, ports, plan));

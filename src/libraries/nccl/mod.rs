@@ -20,5 +20,6 @@ pub(crate) mod network;
 pub mod number;
 pub(crate) mod plugin;
 pub mod predict;
+pub(crate) mod ras;
 pub(crate) mod variables;
 pub mod version;

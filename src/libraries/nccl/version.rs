@@ -67,6 +67,8 @@ pub const CHECKS_RANGE: Version = Version::new(2, 23, 0);
 pub const READS_CONF_FILE: Version = Version::new(2, 23, 0);
 /// Makes one NIC of ports by their distance (`NCCL_NET_MERGE_LEVEL`).
 pub const FUSES_BY_TOPOLOGY: Version = Version::new(2, 24, 0);
+/// Answers what the ranks of a running job do (`src/ras`).
+pub const HAS_RAS: Version = Version::new(2, 24, 0);
 /// Continues if it cannot merge ports into one NIC; before, the job failed.
 pub const FUSION_MAY_FAIL: Version = Version::new(2, 26, 0);
 /// Skips lines of conf files that start with `#`.
