@@ -110,6 +110,17 @@ pub enum Action {
         /// Print one JSON document
         #[arg(long)]
         json: bool,
+        /// Ask NCCL's RAS which ranks of the job are missing, dead or behind; if some are, again after TIME
+        /// [default without TIME: 60s]
+        #[arg(
+            long,
+            value_name = "TIME",
+            num_args = 0..=1,
+            require_equals = true,
+            default_missing_value = "60s",
+            value_parser = parsers::wait
+        )]
+        ras: Option<Duration>,
     },
     /// Show the traffic of the RDMA devices
     Stat(StatArguments),

@@ -32,6 +32,7 @@
 //! * [`self_test`]: limits, image and fabric, proven.
 //! * [`compare`]: the reports of many nodes, side by side.
 //! * [`preflight`]: the nodes of a job prove the fabric between all of them.
+//! * [`watch`]: what happens while the job runs.
 //! * [`verbs`]: RDMA itself, in processes of its own.
 //! * [`resolve`]: names of hosts, without the image's code.
 //! * [`wire`]: how nodes talk to each other.
@@ -73,4 +74,5 @@ pub mod state;
 pub mod sys;
 pub(crate) mod text;
 pub(crate) mod verbs;
+pub(crate) mod watch;
 pub mod wire;

@@ -8,6 +8,7 @@ mod plan;
 mod preflight;
 mod process;
 mod profiles;
+mod ras;
 mod self_test;
 mod stat;
 mod status;
@@ -67,7 +68,9 @@ pub(crate) fn run(action: &Action, config: &Config, environment: &Environment) -
             compare::run(&mut out, files, *expect, *json).map(|found| code = found)
         }
         Action::Install { folder } => install::run(&mut out, folder),
-        Action::Status { json } => status::run(&mut out, *json, config).map(|found| code = found),
+        Action::Status { json, ras } => {
+            status::run(&mut out, *json, *ras, config, environment).map(|found| code = found)
+        }
         Action::Completions { shell } => Ok(print::completions(&mut out, *shell)?),
         Action::Man { command } => Ok(print::man(&mut out, command.as_deref())?),
         // The parser of the command line has printed it.

@@ -6,12 +6,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use super::ras;
 use crate::config::Config;
 use crate::env_plugin::file::is_whole;
+use crate::facts::environment::Environment;
 use crate::finding::Finding;
 use crate::json;
 use crate::libraries::leads_to_gid;
 use crate::pipeline::{changed_since, read};
+use crate::report::ras::Report;
 use crate::state::find::{Found, find};
 use crate::state::phase;
 use crate::state::run::Run;
@@ -51,10 +54,20 @@ struct Document<'a> {
     /// The number of the command's process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<i32>,
+    /// What NCCL says about the ranks of the job, if it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ras: Option<&'a Report>,
 }
 
-/// Returns the exit code.
-pub(super) fn run(out: &mut impl Write, json: bool, config: &Config) -> anyhow::Result<i32> {
+/// Returns the exit code, which says nothing about the job's ranks: a probe depends on it.
+pub(super) fn run(
+    out: &mut impl Write,
+    json: bool,
+    // After which time RAS is asked again; `None`: it is not asked.
+    ask_ras: Option<Duration>,
+    config: &Config,
+    environment: &Environment,
+) -> anyhow::Result<i32> {
     let found = find(&config.state_dir);
     let changed = found
         .as_ref()
@@ -67,8 +80,11 @@ pub(super) fn run(out: &mut impl Write, json: bool, config: &Config) -> anyhow::
         .or_else(|| why_not(found.as_ref()))
         .or_else(|| changed.as_ref().map(|finding| finding.message.clone()));
     let fix = changed.as_ref().and_then(|finding| finding.fix.as_deref());
+    let run = found.as_ref().ok().map(|found| &found.run);
     if json {
-        json::write_line(out, &document(found.as_ref().ok(), why.as_deref(), fix))?;
+        let asked = ask_ras.map(|pause| ras::report(run, environment, pause, |_| Ok(()))).transpose()?;
+        let document = Document { ras: asked.as_ref(), ..document(found.as_ref().ok(), why.as_deref(), fix) };
+        json::write_line(out, &document)?;
     } else {
         if let Ok(Found { run, .. }) = &found {
             let tested =
@@ -94,6 +110,11 @@ pub(super) fn run(out: &mut impl Write, json: bool, config: &Config) -> anyhow::
         }
         if let Some(fix) = fix {
             writeln!(out, "    fix: {}", visible(fix))?;
+        }
+        if let Some(pause) = ask_ras {
+            out.flush()?;
+            let asked = ras::report(run, environment, pause, |line| ras::progress(out, line, pause))?;
+            writeln!(out, "{}", asked.message)?;
         }
     }
     Ok(if why.is_none() { 0 } else { NOT_READY })
@@ -141,6 +162,7 @@ fn document<'a>(found: Option<&'a Found>, why: Option<&'a str>, fix: Option<&'a 
         filled: run.map(Run::decided),
         env_plugin: run.and_then(env_plugin),
         pid: run.map(|run| run.pid),
+        ras: None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! /etc/hosts (hosts(5)). Pure.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 /// The most bytes of /etc/hosts. Some launchers write the hosts of a cluster of tens of
@@ -29,6 +30,21 @@ pub(crate) fn addresses(file: &[u8], name: &str) -> Vec<IpAddr> {
         }
     }
     found
+}
+
+/// Returns the first name of each address; `localhost` is not one.
+pub(crate) fn names(file: &[u8]) -> HashMap<IpAddr, String> {
+    let mut names = HashMap::new();
+    for line in file.split(|byte| *byte == b'\n') {
+        let line = line.split(|byte| *byte == b'#').next().unwrap_or_default();
+        let mut words = std::str::from_utf8(line).unwrap_or_default().split_ascii_whitespace();
+        let address = words.next().and_then(|text| text.parse().ok());
+        // Files from templates have lines such as `127.0.0.1 localhost node1`.
+        if let (Some(address), Some(name)) = (address, words.find(|name| !is_localhost(name))) {
+            names.entry(address).or_insert_with(|| name.to_owned());
+        }
+    }
+    names
 }
 
 /// The most services of a line that are used.
@@ -73,6 +89,18 @@ mod tests {
         assert_eq!(of("node1"), ["10.0.0.1", "fd00::1"]);
         assert_eq!(of("NODE1.job.svc."), ["10.0.0.1"]);
         assert_eq!(of("node5"), ["::1"]);
+    }
+
+    #[test]
+    fn an_address_has_the_first_name_that_is_not_the_loopbacks() {
+        let file = b"127.0.0.1 localhost node9\n10.0.0.1 # node0\n10.0.0.1 node1.job.svc node1\n\xff\n::1 localhost\nfd00::1\tnode2";
+        let names = names(file);
+        let name = |address: &str| names.get(&address.parse().unwrap()).map(String::as_str);
+        assert_eq!(name("10.0.0.1"), Some("node1.job.svc"));
+        assert_eq!(name("fd00:0::1"), Some("node2"));
+        assert_eq!(name("127.0.0.1"), Some("node9"));
+        assert_eq!(name("::1"), None);
+        assert_eq!(names.len(), 3);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::demo;
 use crate::env_plugin::copies;
 use crate::facts::document::Document;
 use crate::facts::environment::{Environment, Filled};
-use crate::facts::settings;
+use crate::facts::settings::{self, Settings};
 use crate::facts::start::Start;
 use crate::facts::{self, Facts, Need, Reader, Sources, extra, net, rdma, rdma_namespace, rtnetlink};
 use crate::image::ImageScope;
@@ -151,6 +151,13 @@ fn live(
         rdma_mode: rdma_namespace::system_mode,
     };
     facts::read(sources, need)
+}
+
+/// The variables that NCCL would read in a process with this environment: its own, then those of the
+/// conf files.
+pub fn settings(environment: &Environment) -> Settings {
+    let reader = Reader::new(Path::new("/"));
+    settings::read(&reader, Start::from(environment), None, conf::assignments, |_| false).settings
 }
 
 /// The facts of another container: a document, or an embedded one (`demo:NAME`). Variables that

@@ -14,6 +14,7 @@ pub(crate) mod plan;
 pub(crate) mod preflight;
 pub(crate) mod preflight_page;
 pub(crate) mod process;
+pub(crate) mod ras;
 pub(crate) mod self_test;
 pub(crate) mod start;
 pub(crate) mod stat;

@@ -1,0 +1,88 @@
+//! What `rdma-init status --ras` adds: what NCCL itself says about the job's ranks.
+
+use std::io::Write;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::facts::environment::Environment;
+use crate::libraries::nccl::ras::{ENABLE, Ras, ras};
+use crate::pipeline::read;
+use crate::report::ras::Report;
+use crate::state::run::Run;
+use crate::text::{shortened, visible};
+use crate::watch::ras::client::{DEADLINE, Failure, ask};
+use crate::watch::ras::judge::judge;
+use crate::watch::ras::names::Names;
+use crate::watch::ras::words;
+
+/// Asks RAS; and again after this time if ranks are not where others are, because that may be so for a
+/// moment. `progress` gets the sentence about the first answer.
+pub(super) fn report(
+    run: Option<&Run>,
+    environment: &Environment,
+    pause: Duration,
+    progress: impl FnOnce(&str) -> std::io::Result<()>,
+) -> std::io::Result<Report> {
+    let here = read::settings(environment);
+    // What the command was started with; a process that enters does not have all of it.
+    let of_command = |name: &str| run?.given().find(|(known, _)| *known == name).map(|(_, value)| value);
+    let get = |name: &str| of_command(name).or_else(|| Some(here.get(name)?.value.as_str()));
+    let address = match ras(get, None) {
+        Ras::At(address) => address,
+        Ras::Off(value) => {
+            let value = visible(&shortened(value));
+            return Ok(Report::without_answer(format!(
+                "NCCL's RAS is off: {ENABLE}={value}. Remove it, and start the job again."
+            )));
+        }
+        // It is not looked for here.
+        Ras::TooOld(version) => {
+            return Ok(Report::without_answer(format!("NCCL {version} has no RAS.")));
+        }
+    };
+    let failed = |failure: &Failure| {
+        let at = visible(&shortened(address));
+        Report::without_answer(format!("NCCL's RAS cannot be asked at {at}: {failure}.{}", hint(failure)))
+    };
+    let asked = Instant::now();
+    let first = match ask(address, asked + DEADLINE) {
+        Ok(answer) => answer,
+        Err(failure) => return Ok(failed(&failure)),
+    };
+    let names = Names::of_this_host();
+    let verdict = judge(None, &first);
+    let line = words::line(&first, &verdict, None, &names);
+    if !verdict.needs_second_look() || pause.is_zero() {
+        return Ok(Report::of(line, &verdict, &names));
+    }
+    progress(&line)?;
+    sleep((asked + pause).saturating_duration_since(Instant::now()));
+    let asked_again = Instant::now();
+    Ok(match ask(address, asked_again + DEADLINE) {
+        Ok(second) => {
+            let verdict = judge(Some(&first), &second);
+            let line = words::line(&second, &verdict, Some(asked_again - asked), &names);
+            Report::of(line, &verdict, &names)
+        }
+        Err(failure) => failed(&failure),
+    })
+}
+
+/// What helps, or explains the failure.
+fn hint(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::Refused => {
+            " It answers once a process of this node has a communicator, in NCCL 2.24 and later, at the address that NCCL_RAS_ADDR names."
+        }
+        Failure::Address(_) => " Set NCCL_RAS_ADDR to HOST:PORT or [IPV6]:PORT.",
+        _ => "",
+    }
+}
+
+/// Prints what is known after the first answer.
+pub(super) fn progress(out: &mut impl Write, line: &str, pause: Duration) -> std::io::Result<()> {
+    writeln!(out, "{line}")?;
+    writeln!(out, "asking again in {}", humantime::format_duration(pause))?;
+    // A person waits for it.
+    out.flush()
+}

@@ -1,0 +1,3 @@
+//! What happens while the job runs.
+
+pub(crate) mod ras;

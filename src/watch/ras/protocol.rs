@@ -1,0 +1,76 @@
+//! The client's side of RAS's protocol (`src/ras/client_support.cc`): lines of text, of which all
+//! are sent at once; and what comes back until the server closes. Pure.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::answer::Answer;
+use super::{json, text};
+use crate::text::{shortened, visible};
+
+/// The most bytes of an answer. JSON takes some 600 for a rank, in each of its communicators.
+pub(super) const LONGEST: usize = 64 * 1024 * 1024;
+
+/// The most ranks of an answer, in all of its communicators.
+pub(super) const MOST_RANKS: usize = 100_000;
+
+/// Why bytes are not an answer of RAS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// Another program answers, with these first words.
+    Foreign(String),
+    /// RAS refuses the question with these words.
+    Refused(String),
+    /// The answer ends before its end.
+    Cut,
+    /// There are more ranks than [`MOST_RANKS`].
+    TooManyRanks,
+    /// The document is not what NCCL writes, for this reason.
+    Malformed(String),
+}
+
+/// What asks for everything. A server that does not know JSON says so, and answers in text.
+/// `patience` is how long the server shall wait for ranks that do not answer it.
+pub(super) fn question(patience: Duration) -> Vec<u8> {
+    let mut lines = String::from("CLIENT PROTOCOL 2\n");
+    // A server takes 0 as no bound.
+    let _ = writeln!(lines, "TIMEOUT {}", patience.as_secs().max(1));
+    lines.push_str("SET FORMAT json\nVERBOSE STATUS\n");
+    lines.into_bytes()
+}
+
+/// Reads all that a server has sent.
+///
+/// # Errors
+/// It is not an answer, or not a whole one.
+pub(super) fn read(bytes: &[u8]) -> Result<Answer, Unreadable> {
+    let (greeting, rest) = line(bytes);
+    if !greeting.starts_with(b"SERVER PROTOCOL ") {
+        return Err(match greeting {
+            b"" => Unreadable::Cut,
+            words => Unreadable::Foreign(shown(words)),
+        });
+    }
+    let (timeout, rest) = line(rest);
+    let (format, rest) = line(rest);
+    let speaks_json = match (timeout, format) {
+        (b"", _) | (_, b"") => return Err(Unreadable::Cut),
+        (b"OK", b"OK") => true,
+        (b"OK", refusal) if refusal.starts_with(b"ERROR") => false,
+        (b"OK", other) | (other, _) => return Err(Unreadable::Refused(shown(other))),
+    };
+    if speaks_json { json::read(rest) } else { text::read(rest) }
+}
+
+/// The first line without its end, and what follows it. A line without an end is empty.
+fn line(bytes: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memchr(b'\n', bytes) {
+        Some(end) => (&bytes[..end], &bytes[end + 1..]),
+        None => (b"", b""),
+    }
+}
+
+fn shown(words: &[u8]) -> String {
+    let start = words.get(..words.len().min(400)).unwrap_or_default();
+    visible(&shortened(&String::from_utf8_lossy(start)))
+}
