@@ -26,6 +26,7 @@ mod nccl {
     mod own_env_plugin;
     mod rails;
     mod random;
+    mod ras;
     mod soft_roce;
     mod texts;
 }

@@ -27,7 +27,7 @@ say() { echo "nccl setup: $*" >&2; }
 compile() {
     result=$cache/build/$1
     shift
-    [ -e "$result" ] && [ -z "$(find "$here/driver" "$here/env" "$here/verbs" "$0" -newer "$result")" ] && return 0
+    [ -e "$result" ] && [ -z "$(find "$here/driver" "$here/env" "$here/ras" "$here/verbs" "$0" -newer "$result")" ] && return 0
     # -U_FORTIFY_SOURCE keeps out the header's own versions of functions that the driver
     # replaces.
     # shellcheck disable=SC2086
@@ -46,6 +46,8 @@ build() {
     fi
     compile driver -rdynamic "$here"/driver/*.c -ldl
     compile libnccl-env-test.so -shared -fPIC "$here/env/plugin.c"
+    # Its ranks have no GPU; it replaces functions of NCCL in x86-64's instructions.
+    [ -n "$architecture" ] || [ "$(uname -m)" != x86_64 ] || compile ras "$here"/ras/*.c -ldl
     compile env-client "$here/env/client.c" -ldl -lpthread
     for name in ibverbs mlx5; do
         compile "lib$name.so.1" -shared -fPIC -Wl,-soname,"lib$name.so.1" \

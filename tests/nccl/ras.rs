@@ -1,0 +1,170 @@
+//! The program asks NCCL's own RAS servers, in ranks that have no GPU: see tests/nccl/ras.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::support::nccl::{Library, driver, some};
+use crate::support::{binary, poll_until, skip};
+
+const SIZE: usize = 3;
+
+/// A rank, which ends when its input is closed.
+struct Rank {
+    process: Child,
+    commands: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Rank {
+    fn start(library: &Library, number: usize, id: Option<&str>, address: &str) -> Rank {
+        let mut command = Command::new(driver().join("ras"));
+        command.arg(&library.path).arg(SIZE.to_string()).args(id);
+        command.env("RANK", number.to_string()).env("NCCL_RAS_ADDR", address);
+        command.env("NCCL_SOCKET_IFNAME", "lo").env_remove("NCCL_DEBUG");
+        // Three ranks of 2.32 would not share a machine without this.
+        command.env("NCCL_MULTI_RANK_GPU_ENABLE", "1");
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let commands = process.stdin.take().unwrap();
+        let answers = BufReader::new(process.stdout.take().unwrap());
+        Rank { process, commands, answers }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn order(&mut self, command: &str) {
+        writeln!(self.commands, "{command}").unwrap();
+        assert_eq!(self.line(), "done", "{command}");
+    }
+
+    fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    fn send(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid() as i32), signal).unwrap();
+    }
+}
+
+struct Job {
+    ranks: Vec<Rank>,
+    address: String,
+}
+
+impl Job {
+    /// All ranks listen at one address, as those of a node do.
+    fn start(library: &Library) -> Job {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let mut first = Rank::start(library, 0, None, &address);
+        let id = first.line();
+        let others = (1..SIZE).map(|number| Rank::start(library, number, Some(&id), &address));
+        let mut ranks: Vec<Rank> = std::iter::once(first).chain(others).collect();
+        for rank in &mut ranks {
+            assert_eq!(rank.line(), "ready", "{}", library.version);
+        }
+        Job { ranks, address }
+    }
+
+    /// What `rdma-init status --ras` says at the end.
+    fn says(&self, pause: &str) -> String {
+        let mut command = Command::new(binary());
+        command.arg("status").arg(format!("--ras={pause}")).arg("--state-dir=");
+        let output = command.env("NCCL_RAS_ADDR", &self.address).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        text.trim_end().rsplit('\n').next().unwrap().to_owned()
+    }
+
+    /// The word of a communicator in which NCCL counts the last kind of collectives. Each word is marked
+    /// with its number once, and RAS then shows the marks of the counts.
+    fn place_of_counts(&mut self) -> u64 {
+        self.ranks[0].order("mark");
+        let mut command = Command::new(binary());
+        command.args(["status", "--json", "--ras=0s", "--state-dir="]).env("NCCL_RAS_ADDR", &self.address);
+        let output = command.output().unwrap();
+        self.ranks[0].order("unmark");
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let behind = document["ras"]["behind"].as_array().unwrap();
+        let marks = behind.iter().filter_map(|behind| behind["others"].as_u64());
+        let marks = marks.map(|mark| mark & 0xffff_ffff);
+        marks.max().unwrap_or_else(|| panic!("{document}"))
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        for rank in &mut self.ranks {
+            let _ = rank.process.kill();
+            let _ = rank.process.wait();
+        }
+    }
+}
+
+/// Text, text, JSON without a comma, JSON.
+#[test]
+fn ranks_that_are_behind_stopped_or_killed_are_named() {
+    if !cfg!(target_arch = "x86_64") {
+        skip("the ranks without a GPU replace functions of NCCL in x86-64's instructions");
+        return;
+    }
+    let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
+    for library in some(&["2.25.1", "2.27.7", "2.28.9"]) {
+        if !library.is_at_least("2.24") {
+            continue;
+        }
+        let mut job = Job::start(&library);
+        let named = |job: &Job, rank: usize| {
+            format!("rank {rank} of {SIZE} on {host} (GPU {rank}, process {})", job.ranks[rank].pid())
+        };
+        let source = format!("NCCL's RAS ({}): ", library.version);
+        let sound = job.says("0s");
+        let wanted = format!("NCCL's RAS ({}) sees no rank that is missing", library.version);
+        assert!(sound.starts_with(&wanted), "{sound}");
+
+        let place = job.place_of_counts();
+        for (number, count) in [17, 17, 16].iter().enumerate() {
+            job.ranks[number].order(&format!("count {place} {count}"));
+        }
+        let behind = format!("{} is behind: it has launched 16 x ", named(&job, 2));
+        let hang = job.says("1s");
+        let start = format!("{source}the job hangs: in 1s, no rank has launched a collective; {behind}");
+        assert!(hang.starts_with(&start) && hang.ends_with(", others 17."), "{hang}");
+        // Without a second answer, it may be so for a moment.
+        let once = job.says("0s");
+        assert!(once.starts_with(&format!("{source}{behind}")), "{once}");
+        assert!(once.ends_with("normal for a moment, and a hang only if it stays."), "{once}");
+
+        // A question that the kernel gives to the stopped rank has no answer.
+        job.ranks[2].send(Signal::SIGSTOP);
+        let missing = match library.is_at_least("2.26") {
+            true => format!("{source}{} does not answer RAS.", named(&job, 2)),
+            // Until 2.25, RAS does not say where a missing rank is, but which process it misses.
+            false => format!(
+                "{source}rank 2 of {SIZE} does not answer RAS; RAS does not reach process {} on {host}.",
+                job.ranks[2].pid()
+            ),
+        };
+        assert_eq!(job.says("0s"), missing);
+        job.ranks[2].send(Signal::SIGCONT);
+        let expected = format!("{source}{behind}");
+        poll_until("the rank that goes on answers RAS", || {
+            job.says("0s").starts_with(&expected).then_some(())
+        });
+
+        job.ranks[1].send(Signal::SIGKILL);
+        job.ranks[1].process.wait().unwrap();
+        let killed = match library.is_at_least("2.26") {
+            true => format!("{source}{} does not answer RAS; ", named(&job, 1)),
+            false => format!("{source}rank 1 of {SIZE} does not answer RAS; "),
+        };
+        let last = job.says("0s");
+        assert!(last.starts_with(&killed) && last.contains(&behind), "{last}");
+    }
+}
