@@ -1,5 +1,6 @@
 //! The variables that the user has set, wherever NCCL would find them.
 
+use std::fmt;
 use std::ops::Not;
 use std::path::PathBuf;
 
@@ -12,6 +13,7 @@ use super::secret::{is_secret, shown};
 use super::start::Start;
 use crate::block;
 use crate::finding::Source;
+use crate::text::shortened;
 
 /// Variables in the order in which they count: if two have one name, the first one counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +40,13 @@ impl UserSetting {
             origin,
             private: false,
         }
+    }
+}
+
+/// `GLOO_SOCKET_IFNAME=^lo (environment)`.
+impl fmt::Display for UserSetting {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}={} ({})", self.variable, shortened(&self.value), self.origin)
     }
 }
 

@@ -2,15 +2,13 @@
 //! one finding for all of them, because one change of the tables is behind it.
 
 use super::slots::{self, Slots};
-use crate::fabric::gid::{OwnAddresses, RailGids, common_index, of_one_family, rails};
+use crate::fabric::gid::{OwnAddresses, RailGids, common_index, of_one_family};
 use crate::facts::Facts;
 use crate::finding::{Finding, Id, Severity, Source};
 use crate::libraries::nccl::gid::INDEX;
 use crate::libraries::nccl::predict::PortUse;
-use crate::libraries::ucx::{self, GID_INDEX, SUBNETS, Then};
-use crate::libraries::{LibraryRemark, own_verbs};
+use crate::libraries::{LibraryFinding, WrongGid};
 use crate::plan::Decided;
-use crate::plan::words::libraries::slot_of;
 
 /// A variable of the start that is wrong now.
 struct Changed {
@@ -29,7 +27,7 @@ pub(super) fn finding(decided: &Decided) -> Option<Finding> {
     if decided.facts.net.interfaces.is_empty() {
         return None;
     }
-    let of_libraries = decided.of_libraries.iter().filter_map(|remark| of_library(decided, remark));
+    let of_libraries = decided.of_libraries.iter().filter_map(|found| of_library(decided, found));
     let all: Vec<Changed> = of_nccl(decided).into_iter().chain(of_libraries).collect();
     let set = |changed: &Changed| {
         let value = decided.user.get(&changed.variable).map(|setting| setting.value.as_str());
@@ -88,35 +86,13 @@ fn right_for(facts: &Facts, used: &[PortUse]) -> Option<u32> {
     common_index(&of_one_family(&roce.map(rail).collect::<Option<Vec<RailGids>>>()?))
 }
 
-fn of_library(decided: &Decided, remark: &LibraryRemark) -> Option<Changed> {
-    let (variable, wrong, port, instead) = match remark {
-        LibraryRemark::OwnVerbs(own_verbs::Remark {
-            library,
-            variable,
-            what: own_verbs::What::Slot { port, slot, index, right },
-        }) => {
-            let wrong =
-                format!("{library} takes GID index {slot} of {port}, which is not a GID of this container");
-            (*variable, wrong, port, right.map(|right| (*index, right)))
-        }
-        LibraryRemark::Ucx(ucx::Remark::Gid { variable: Some(variable), port, slot, address, then }) => {
-            let takes = if *then == Then::PassesOver { "looks at" } else { "takes" };
-            let wrong = format!("UCX {takes} {}", slot_of(port, *slot, *address));
-            // An index beside subnets would end UCX.
-            let right = || common_index(&of_one_family(&rails(decided.facts, &decided.ports)));
-            let instead = if *variable == GID_INDEX { right() } else { None };
-            (*variable, wrong, port, instead.map(|right| (GID_INDEX, right)))
-        }
-        LibraryRemark::Ucx(ucx::Remark::NoGidLeft(port)) => {
-            (SUBNETS, format!("they leave UCX no GID on {port}"), port, None)
-        }
-        _ => return None,
-    };
+fn of_library(decided: &Decided, found: &LibraryFinding) -> Option<Changed> {
+    let Some(WrongGid::OfVariable { variable, what, port, instead }) = &found.gid else { return None };
     is_of_start(decided, variable).then(|| Changed {
-        variable: variable.to_owned(),
-        wrong: vec![wrong],
+        variable: (*variable).to_owned(),
+        wrong: vec![what.clone()],
         is_dead: false,
         ports: vec![port.clone()],
-        instead,
+        instead: *instead,
     })
 }

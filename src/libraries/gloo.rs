@@ -4,12 +4,18 @@
 //! the variable, the host's own name decides, see [`super::meeting`].
 
 use super::meeting::Grammar;
-use super::{Library, LibraryRemark, Will};
+use super::{Library, Will};
 use crate::fabric::Rails;
 
 const VARIABLE: &str = "GLOO_SOCKET_IFNAME";
 
-const GRAMMAR: Grammar = Grammar { library: "Gloo", variable: VARIABLE, list: true, shortest: 2 };
+const GRAMMAR: Grammar = Grammar {
+    library: "Gloo",
+    variable: VARIABLE,
+    lost: "Gloo will fail with \"Unable to find address for\"",
+    list: true,
+    shortest: 2,
+};
 
 pub(crate) const LIBRARY: Library = Library {
     name: "gloo",
@@ -19,7 +25,7 @@ pub(crate) const LIBRARY: Library = Library {
     read: &["GLOO_"],
     is_here: |subject| GRAMMAR.is_here(subject),
     fills: |subject| GRAMMAR.fill(subject).into_iter().collect(),
-    remarks: |subject| GRAMMAR.remarks(subject).into_iter().map(LibraryRemark::Meeting).collect(),
+    findings: |subject| GRAMMAR.finding(subject).map(Into::into).into_iter().collect(),
     will: |subject| GRAMMAR.meeting(subject).map(Will::Meet),
 };
 

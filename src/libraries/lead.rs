@@ -133,15 +133,7 @@ mod tests {
         let candidates: Vec<Candidate> =
             table.iter().map(|port| Candidate { hca: &hca, port, verdict: Verdict::Used }).collect();
         let rails = Rails { ports: &candidates, gid_index: None, interface: None };
-        let subject = LibraryContext {
-            facts: &facts,
-            rails: &rails,
-            values: &|_| None,
-            is_kept: &|_| false,
-            is_in_conf: &|_| false,
-            is_filled: &|_| false,
-            is_allowed: &|_| true,
-        };
+        let subject = LibraryContext::of(&facts, &rails, &|_| None);
         lead(&subject, SEARCHES_AS, |_| true)
     }
 

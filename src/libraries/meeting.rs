@@ -6,13 +6,17 @@
 //! (PyTorch 1.3 to 2.15), `guessAddress` in `torch/csrc/distributed/rpc/tensorpipe_agent.cpp`
 //! (PyTorch 1.6 to 2.15).
 
+use std::fmt;
 use std::net::IpAddr;
 
+use super::node_address::is_alone;
 use super::{Fill, FillReason, LibraryContext};
 use crate::fabric::Rails;
 use crate::fabric::interface::obstacle;
 use crate::facts::names::Names;
 use crate::facts::net::Net;
+use crate::finding::{Finding, Id};
+use crate::text::condensed;
 
 /// An interface, and the address of it that a library takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +45,41 @@ pub enum HostNameAddress {
     FileNotAsked(Vec<String>),
 }
 
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} {}", self.interface, self.address)
+    }
+}
+
+/// Where the host's name leads, and why.
+impl fmt::Display for NamedHost {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let NamedHost { host, to } = self;
+        match to {
+            HostNameAddress::Own(own) => {
+                write!(f, "{own}, the address of the host's name {host} in /etc/hosts")
+            }
+            HostNameAddress::Loopback(address) => {
+                write!(f, "{address}, the address of the host's name {host} in /etc/hosts")
+            }
+            HostNameAddress::Foreign(addresses) => {
+                let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+                write!(
+                    f,
+                    "127.0.0.1, because this container does not have the address that /etc/hosts gives the host's name {host} ({})",
+                    addresses.join(", ")
+                )
+            }
+            HostNameAddress::NotInFile => write!(f, "the DNS entry of the host's name {host}"),
+            HostNameAddress::FileNotAsked(services) => write!(
+                f,
+                "the entry of {} for the host's name {host}, because nsswitch.conf does not use /etc/hosts",
+                services.join(", ")
+            ),
+        }
+    }
+}
+
 /// Where the processes meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BootstrapAddress {
@@ -51,29 +90,12 @@ pub enum BootstrapAddress {
     InVain(String),
 }
 
-/// What is wrong with the value of a variable.
-pub(crate) type Remark = super::SharedRemark<MeetingFault>;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MeetingFault {
-    /// The value is ignored, or is none, and the host's name leads elsewhere than the job.
-    HostName(NamedHost),
-    /// The sign is one of NCCL's grammar. The library takes it for a part of the name.
-    Sign { entry: String, sign: char },
-    /// The entry is only the beginning of these names.
-    Prefix { entry: String, of: Vec<String> },
-    /// The library takes one name, and this is a list.
-    List,
-    /// There is no interface of this name with an address.
-    NotThere { entry: String, there: Vec<String> },
-    /// The interface is the loopback.
-    Loopback(String),
-}
-
 /// What a library makes of the value of its variable.
 pub(crate) struct Grammar {
     pub library: &'static str,
     pub variable: &'static str,
+    /// What follows if no interface has the name: a clause.
+    pub lost: &'static str,
     /// Whether the value may be a list with commas.
     pub list: bool,
     /// A value that is shorter than this, in bytes, is as good as none.
@@ -124,30 +146,90 @@ impl Grammar {
         Some(ends.map_or_else(|entry| BootstrapAddress::InVain(entry.to_owned()), BootstrapAddress::On))
     }
 
-    pub(crate) fn remarks(&self, subject: &LibraryContext) -> Vec<Remark> {
-        let remark = |what| Remark { library: self.library, variable: self.variable, what };
+    /// What is wrong with the value, or with the host's name if there is none.
+    pub(crate) fn finding(&self, subject: &LibraryContext) -> Option<Finding> {
+        let Grammar { library, variable, .. } = self;
         let net = &subject.facts.net;
         if net.interfaces.is_empty() {
-            return Vec::new();
+            return None;
         }
-        // On the only node of a job, the loopback is as good as any.
-        let is_alone = subject.facts.platform.nodes.is_some_and(|nodes| nodes.count == 1);
         let Some(entries) = self.entries(subject) else {
             // Another interface may be meant, and DNS may be right.
             let is_wrong = |named: &NamedHost| {
-                !is_alone && matches!(named.to, HostNameAddress::Loopback(_) | HostNameAddress::Foreign(_))
+                matches!(named.to, HostNameAddress::Loopback(_) | HostNameAddress::Foreign(_))
             };
-            let named = subject.facts.names.as_ref().map(|names| named(names, net)).filter(is_wrong);
-            return named.map(|named| remark(MeetingFault::HostName(named))).into_iter().collect();
+            let named = named(subject.facts.names.as_ref()?, net);
+            let without = match subject.setting(variable) {
+                Some(set) => format!("{library} gets nothing from {set}"),
+                None => format!("{variable} is not set"),
+            };
+            let message = format!(
+                "{without}, so {library} will bootstrap on {named}: no other node can reach this one there."
+            );
+            let finding = Finding::warning(Id::LibraryLoopback, message).about_variables([*variable]);
+            return (is_wrong(&named) && !is_alone(subject)).then(|| finding.with_fix(self.fix(subject)));
         };
-        let is_list = !self.list && entries.iter().any(|entry| entry.contains(','));
-        if is_list {
-            return vec![remark(MeetingFault::List)];
+        if !self.list && entries.iter().any(|entry| entry.contains(',')) {
+            let what = format!("{library} accepts one name, not a list, so {}.", self.lost);
+            let finding = subject.warning(Id::LibraryInterface, variable, what);
+            return Some(finding.with_fix(self.fix(subject)));
         }
-        let wrong = |entry: &&str| {
-            wrong(net, entry).filter(|what| !is_alone || !matches!(what, MeetingFault::Loopback(_)))
-        };
-        entries.iter().find_map(wrong).map(remark).into_iter().collect()
+        entries.into_iter().find_map(|entry| self.wrong(subject, entry))
+    }
+
+    /// What is wrong with a name.
+    fn wrong(&self, subject: &LibraryContext, entry: &str) -> Option<Finding> {
+        let Grammar { library, variable, lost, .. } = self;
+        let net = &subject.facts.net;
+        if let Some(end) = end(net, entry) {
+            let what = format!(
+                "{library} will bootstrap on {entry}, where no other node can reach this one: a job of several nodes fails with \"Connection refused\" or a timeout."
+            );
+            let finding = subject.warning(Id::LibraryLoopback, variable, what).about_interfaces([entry]);
+            // On the only node of a job, the loopback is as good as any.
+            let is_wrong = end.address.is_loopback() && !is_alone(subject);
+            return is_wrong.then(|| finding.with_fix(self.fix(subject)));
+        }
+        let warning = |what: String| subject.warning(Id::LibraryInterface, variable, what);
+        if let Some(sign) = entry.chars().next().filter(|sign| "^=".contains(*sign)) {
+            let what = format!(
+                "{library} accepts only exact names, and takes \"{sign}\" as part of the name \"{entry}\". No interface has that name, so {lost}."
+            );
+            return Some(warning(what).with_fix(self.fix(subject)));
+        }
+        if entry.is_empty() {
+            let what = format!("{library} looks for an interface with an empty name, so {lost}.");
+            return Some(warning(what).with_fix(self.fix(subject)));
+        }
+        let with_address = net.interfaces.iter().filter(|interface| !interface.addresses.is_empty());
+        let there: Vec<&str> = with_address.map(|interface| interface.name.as_str()).collect();
+        let of: Vec<&str> = there.iter().copied().filter(|name| name.starts_with(entry)).collect();
+        Some(match of.first() {
+            None => {
+                let what = format!(
+                    "there is no interface \"{entry}\" with an address ({} have one), so {lost}.",
+                    condensed(&there)
+                );
+                warning(what).about_interfaces(there).with_fix(self.fix(subject))
+            }
+            Some(first) => {
+                let what = format!(
+                    "{library} accepts only exact names, and no interface is named \"{entry}\" ({} only begin with it), so {lost}.",
+                    condensed(&of)
+                );
+                let fix = format!("Write the whole name: {variable}={first}.");
+                warning(what).about_interfaces(of).with_fix(fix)
+            }
+        })
+    }
+
+    fn fix(&self, subject: &LibraryContext) -> String {
+        let variable = self.variable;
+        match subject.rails.interface {
+            Some(name) if subject.setting(variable).is_none() => format!("Set {variable}={name}."),
+            Some(name) => format!("Set {variable}={name}, or remove {variable}."),
+            None => format!("Set {variable} to the interface through which the nodes reach each other."),
+        }
     }
 }
 
@@ -203,23 +285,6 @@ fn holder(net: &Net, address: IpAddr) -> Option<&str> {
 fn end(net: &Net, name: &str) -> Option<End> {
     let address = net.interface(name)?.addresses.first()?.addr();
     Some(End { interface: name.to_owned(), address })
-}
-
-fn wrong(net: &Net, entry: &str) -> Option<MeetingFault> {
-    let entry_owned = || entry.to_owned();
-    if let Some(end) = end(net, entry) {
-        return end.address.is_loopback().then(|| MeetingFault::Loopback(entry_owned()));
-    }
-    if let Some(sign) = entry.chars().next().filter(|sign| "^=".contains(*sign)) {
-        return Some(MeetingFault::Sign { entry: entry_owned(), sign });
-    }
-    let with_address = net.interfaces.iter().filter(|interface| !interface.addresses.is_empty());
-    let there: Vec<String> = with_address.map(|interface| interface.name.clone()).collect();
-    let of: Vec<String> = there.iter().filter(|name| name.starts_with(entry)).cloned().collect();
-    Some(match of.is_empty() || entry.is_empty() {
-        true => MeetingFault::NotThere { entry: entry_owned(), there },
-        false => MeetingFault::Prefix { entry: entry_owned(), of },
-    })
 }
 
 #[cfg(test)]
@@ -293,45 +358,33 @@ mod tests {
         let facts = Facts { net: net(), names: Some(names(&["10.0.0.5"])), ..Facts::default() };
         let rails = Rails { ports: &[], gid_index: None, interface: Some("eth0") };
         let ask = |list, shortest, value: Option<&'static str>| {
-            let subject = LibraryContext {
-                facts: &facts,
-                rails: &rails,
-                values: &|_| value,
-                is_kept: &|_| false,
-                is_in_conf: &|_| false,
-                is_filled: &|_| false,
-                is_allowed: &|_| true,
-            };
-            let grammar = Grammar { library: "L", variable: "V", list, shortest };
-            let first = grammar.remarks(&subject).pop().map(|remark| remark.what);
-            (first, grammar.meeting(&subject), grammar.fill(&subject))
+            let values = |_: &str| value;
+            let subject = LibraryContext::of(&facts, &rails, &values);
+            let grammar = Grammar { library: "L", variable: "V", lost: "it fails", list, shortest };
+            let said = grammar.finding(&subject).map(|finding| finding.message);
+            (said.unwrap_or_default(), grammar.meeting(&subject), grammar.fill(&subject))
         };
         let (gloo, tensorpipe) = (|value| ask(true, 2, value), |value| ask(false, 0, value));
-        let there = || ["lo", "eth0", "eth0.100"].map(str::to_owned).to_vec();
-        for (value, what) in [
-            ("eth0", None),
-            ("eth0.100,eth0", None),
-            ("e", None),
-            ("lo", Some(MeetingFault::Loopback("lo".to_owned()))),
-            ("^lo", Some(MeetingFault::Sign { entry: "^lo".to_owned(), sign: '^' })),
-            ("=eth0", Some(MeetingFault::Sign { entry: "=eth0".to_owned(), sign: '=' })),
-            ("et", Some(MeetingFault::Prefix { entry: "et".to_owned(), of: there()[1..].to_vec() })),
-            (
-                "eth0, eth0.100",
-                Some(MeetingFault::NotThere { entry: " eth0.100".to_owned(), there: there() }),
-            ),
-            ("eth1", Some(MeetingFault::NotThere { entry: "eth1".to_owned(), there: there() })),
+        let there = "(lo, eth0, eth0.100 have one)";
+        for (value, said) in [
+            ("eth0", ""),
+            ("eth0.100,eth0", ""),
+            ("e", ""),
+            ("lo", "L will bootstrap on lo"),
+            ("^lo", "takes \"^\" as part of the name \"^lo\""),
+            ("=eth0", "takes \"=\" as part of the name \"=eth0\""),
+            ("et", "no interface is named \"et\" (eth0, eth0.100 only begin with it), so it fails."),
+            ("eth0, eth0.100", &format!("no interface \" eth0.100\" with an address {there}")),
+            ("eth1", &format!("no interface \"eth1\" with an address {there}")),
         ] {
-            assert_eq!(gloo(Some(value)).0, what, "{value}");
+            let message = gloo(Some(value)).0;
+            assert!(message.contains(said) && message.is_empty() == said.is_empty(), "{value}: {message}");
         }
-        assert_eq!(tensorpipe(Some("eth0,lo")).0, Some(MeetingFault::List));
-        assert_eq!(
-            tensorpipe(Some("")).0,
-            Some(MeetingFault::NotThere { entry: String::new(), there: there() })
-        );
+        assert_eq!(tensorpipe(Some("eth0,lo")).0, "V=eth0,lo: L accepts one name, not a list, so it fails.");
+        assert_eq!(tensorpipe(Some("")).0, "V=: L looks for an interface with an empty name, so it fails.");
         let by_name = BootstrapAddress::OnName(named(&names(&["10.0.0.5"]), &net()));
         assert_eq!(gloo(Some("")).1, Some(by_name.clone()));
-        assert_eq!(gloo(None), (None, Some(by_name), None), "it is right by itself");
+        assert_eq!(gloo(None), (String::new(), Some(by_name), None), "it is right by itself");
         assert_eq!(tensorpipe(Some("e")).1, Some(BootstrapAddress::InVain("e".to_owned())));
     }
 }

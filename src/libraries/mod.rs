@@ -3,15 +3,15 @@
 //!
 //! Each library beside it ([`ALL`]) has a file with pure functions of the host and the variables:
 //! whether it is in use, which variables it would otherwise get wrong or leave to chance on this
-//! host ([`Fill`]), what is wrong with the user's own values ([`LibraryRemark`]), and what it will do in
-//! the end ([`Will`]). All of that is data: `plan::words` has the reasons, `findings::libraries`
-//! the findings.
+//! host ([`Fill`]), what is wrong with the user's own values ([`LibraryFinding`]), and what it will do in
+//! the end ([`Will`]). `plan::words` has the words for the reasons and for what it will do.
 //!
 //! libfabric, as NIXL and MPI may use it, has none. Its provider for verbs finds HCAs through RDMA CM by
 //! the addresses of interfaces (`vrb_getifaddrs` in `prov/verbs/src/verbs_info.c`, 1.17), so it takes an
 //! address of this container; EFA has one GID. tests/vm/guest/ucx.sh asks it.
 
 pub(crate) mod exclusions;
+mod finding;
 pub(crate) mod gloo;
 pub(crate) mod known;
 mod lead;
@@ -33,7 +33,9 @@ mod wanted;
 
 use crate::fabric::Rails;
 use crate::facts::Facts;
+use crate::facts::settings::{Settings, UserSetting};
 
+pub use finding::{LibraryFinding, WrongGid};
 pub use wanted::Wanted;
 
 /// A library beside NCCL.
@@ -54,7 +56,7 @@ pub struct Library {
     /// What it would get wrong or leave to chance on this host, with the variables of the subject.
     pub fills: fn(&LibraryContext) -> Vec<Fill>,
     /// What is wrong with the variables of the subject, in this library's own grammar.
-    pub remarks: fn(&LibraryContext) -> Vec<LibraryRemark>,
+    pub findings: fn(&LibraryContext) -> Vec<LibraryFinding>,
     /// What it will do with the variables of the subject; `None` if that is unknown.
     pub will: fn(&LibraryContext) -> Option<Will>,
 }
@@ -79,12 +81,8 @@ pub struct LibraryContext<'a> {
     pub values: &'a dyn Fn(&str) -> Option<&'a str>,
     /// Whether a setting says that a variable is not to be filled in.
     pub is_kept: &'a dyn Fn(&str) -> bool,
-    /// Whether only a conf file of NCCL's has the value of a variable. NCCL puts such values into the
-    /// environment of its process when it starts (`src/misc/param.cc`, `setEnvFile`), and until then
-    /// no other library sees them.
-    pub is_in_conf: &'a dyn Fn(&str) -> bool,
-    /// Whether the value of a variable is a fill of rdma-init's, and not the user's.
-    pub is_filled: &'a dyn Fn(&str) -> bool,
+    /// What the user has set.
+    pub settings: &'a Settings,
     /// Whether the configuration lets a library be decided for.
     pub is_allowed: &'a dyn Fn(&Library) -> bool,
 }
@@ -94,14 +92,33 @@ impl<'a> LibraryContext<'a> {
         (self.values)(variable)
     }
 
-    /// Whether rdma-init fills in this variable.
-    pub fn is_filled(&self, variable: &str) -> bool {
-        (self.is_filled)(variable)
+    /// The variable as the user has set it.
+    pub fn setting(&self, variable: &str) -> Option<&'a UserSetting> {
+        self.settings.get(variable)
     }
 
-    /// The value that the environment has when the job starts.
+    /// Whether the value of a variable is a fill of rdma-init's, and not the user's.
+    pub fn is_filled(&self, variable: &str) -> bool {
+        self.setting(variable).is_none() && self.value(variable).is_some()
+    }
+
+    /// The value that the environment has when the job starts. NCCL puts the values of its conf files into
+    /// the environment of its process when it starts (`src/misc/param.cc`, `setEnvFile`), and until then no
+    /// other library sees them.
     pub fn in_environment(&self, variable: &str) -> Option<&'a str> {
-        self.value(variable).filter(|_| !(self.is_in_conf)(variable))
+        let is_in_conf = |setting: &UserSetting| setting.origin.conf_file().is_some();
+        self.value(variable).filter(|_| !self.setting(variable).is_some_and(is_in_conf))
+    }
+
+    /// The variables that the environment alone has, for a test.
+    #[cfg(test)]
+    pub(crate) fn of(
+        facts: &'a Facts,
+        rails: &'a Rails<'a>,
+        values: &'a dyn Fn(&str) -> Option<&'a str>,
+    ) -> LibraryContext<'a> {
+        static NONE: Settings = Settings(Vec::new());
+        LibraryContext { facts, rails, values, settings: &NONE, is_kept: &|_| false, is_allowed: &|_| true }
     }
 }
 
@@ -133,25 +150,6 @@ pub enum FillReason {
     /// It would be filled in, if that did not switch off another feature.
     LeftTo(exclusions::LeftTo),
     NodeAddress(node_address::AddressReason),
-}
-
-/// What is wrong with a variable of one of several libraries that are alike.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SharedRemark<W> {
-    /// As people write it.
-    pub library: &'static str,
-    pub variable: &'static str,
-    pub what: W,
-}
-
-/// Something that is wrong with a library's variables.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LibraryRemark {
-    Meeting(meeting::Remark),
-    Ucx(ucx::Remark),
-    OwnVerbs(own_verbs::Remark),
-    Vllm(vllm::Remark),
-    NodeAddress(node_address::Remark),
 }
 
 /// What a library will do.

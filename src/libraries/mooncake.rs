@@ -11,16 +11,17 @@
 //! * It takes one port of each HCA, that of `MC_IB_PORT`, else the first (`src/config.cpp`).
 //! * `MC_MTU` must be one of four numbers; v0.3.9 ends at any other.
 
+use std::net::IpAddr;
+
 use super::nccl::number::atoi;
 use super::nccl::version::Version;
 use super::own_verbs::{
-    Remark, What, WithoutVariable, fill, not_here, others, right_index, roce, used_hcas, wrong_slot,
+    OwnVariable, WithoutVariable, fill, not_here, others, right_index, roce, used_hcas, wrong_slot,
 };
-use super::{Fill, Library, LibraryContext, LibraryRemark as OfLibrary, node_address, traffic_class};
-use std::net::IpAddr;
-
+use super::{Fill, Library, LibraryContext, LibraryFinding, node_address, traffic_class};
 use crate::fabric::Candidate;
 use crate::facts::gid::{Gid, GidType};
+use crate::finding::Id;
 
 const TITLE: &str = "Mooncake";
 
@@ -54,10 +55,7 @@ pub(super) const LIBRARY: Library = Library {
     read: &["MC_", HOST],
     is_here,
     fills,
-    remarks: |subject| {
-        let of_host = node_address::of_host(subject, TITLE, HOST).map(OfLibrary::NodeAddress);
-        remarks(subject).into_iter().map(OfLibrary::OwnVerbs).chain(of_host).collect()
-    },
+    findings,
     will: |_| None,
 };
 
@@ -191,10 +189,10 @@ fn rank(gid: &Gid) -> Option<u8> {
     })
 }
 
-fn remarks(subject: &LibraryContext) -> Vec<Remark> {
+fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
     let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
-    let remark = |variable, what| Remark { library: TITLE, variable, what };
-    let mut remarks = Vec::new();
+    let of = |variable| OwnVariable { subject, library: TITLE, variable };
+    let mut findings: Vec<LibraryFinding> = Vec::new();
     let reads_engine = release(subject).is_none_or(|release| release >= FILTERS_ENGINE);
     for variable in [Some(STORE), reads_engine.then_some(ENGINE)].into_iter().flatten() {
         let Some(list) = subject.value(variable) else { continue };
@@ -203,38 +201,36 @@ fn remarks(subject: &LibraryContext) -> Vec<Remark> {
         let lost = not_here(subject, names());
         let hcas = used_hcas(subject);
         if !lost.is_empty() {
-            remarks.push(remark(variable, What::NotHere { names: lost, or_numbers: false }));
+            findings.push(of(variable).names_no_hca(&lost).into());
         } else if !hcas.is_empty() && !names().any(|name| hcas.contains(&name)) {
-            remarks.push(remark(variable, What::NoneOfTheJob { follows_nccl: false }));
+            findings.push(of(variable).leaves_no_hca_of_job(false).into());
         }
     }
     if value(STORE).is_some() && value(FINDS) == Some("0") {
-        remarks.push(remark(STORE, What::Ignored { by: FINDS }));
+        findings.push(of(STORE).ignored_because_of(FINDS).into());
     }
     // Of a wrong index of NCCL's, the findings on NCCL tell.
     let of_nccl = subject.in_environment(INDEX).is_none() && subject.in_environment(OF_NCCL).is_some();
     let number = port_of(subject, false);
-    let wrong = wrong_slot(subject, |port| taken(subject, number, port));
-    if let Some((port, slot)) = wrong.filter(|_| !of_nccl) {
-        let right = right_index(subject);
-        // A variable that is set to nothing keeps the right value from being filled in, too.
-        remarks.push(match subject.in_environment(INDEX) {
-            Some(_) => remark(INDEX, What::Slot { port, slot, index: INDEX, right }),
-            None => remark(INDEX, What::OwnSlot { port, slot, right }),
-        });
-    }
+    let wrong = wrong_slot(subject, |port| taken(subject, number, port)).filter(|_| !of_nccl);
+    // A variable that is set to nothing keeps the right value from being filled in, too.
+    let set = subject.in_environment(INDEX).map(|_| INDEX);
+    findings.extend(wrong.map(|wrong| of(INDEX).wrong_gid(set, wrong)));
     let not_taken = |other: &&Candidate| other.is_used() && other.port.number != number;
     let others: Vec<String> = subject.rails.ports.iter().filter(not_taken).map(Candidate::name).collect();
     if !others.is_empty() {
-        remarks.push(remark(PORT, What::Ports { taken: number, others }));
+        findings.push(of(PORT).takes_one_port(number, others).into());
     }
     let is_mtu = |value: &str| ["512", "1024", "2048", "4096"].contains(&value.trim());
     if value(MTU).is_some_and(|value| !is_mtu(value)) {
-        remarks.push(remark(MTU, What::Ends { values: "512, 1024, 2048 and 4096" }));
+        let what = "Mooncake accepts only 512, 1024, 2048 and 4096, and may fail on anything else.";
+        let finding = of(MTU).warning(Id::LibraryValue, what);
+        findings.push(finding.with_fix(format!("Write one of them, or remove {MTU}.")).into());
     }
     let used = subject.rails.ports.iter().any(Candidate::is_used);
     if used && subject.value(TCP).is_some() {
-        remarks.push(remark(TCP, What::Tcp { whatever: true }));
+        findings.push(of(TCP).keeps_to_tcp(true).into());
     }
-    remarks
+    findings.extend(node_address::of_host(subject, TITLE, HOST).map(Into::into));
+    findings
 }

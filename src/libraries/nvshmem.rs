@@ -19,11 +19,12 @@ use super::nccl::number::atoi;
 use super::nccl::version::Version;
 use super::nccl::{gid, interfaces};
 use super::own_verbs::{
-    Remark, What, WithoutVariable, fill, is_on, not_here, of_interface, right_index, strangers, wrong_slot,
+    OwnVariable, WithoutVariable, fill, is_on, not_here, right_index, strangers, wrong_slot,
 };
-use super::{Fill, Library, LibraryContext, LibraryRemark as OfLibrary, lead, traffic_class};
+use super::{Fill, Library, LibraryContext, LibraryFinding, lead, traffic_class};
 use crate::fabric::interface::obstacle;
 use crate::fabric::{Candidate, Rails};
+use crate::finding::{Finding, Id, Severity};
 
 const TITLE: &str = "NVSHMEM";
 
@@ -63,7 +64,7 @@ pub(super) const LIBRARY: Library = Library {
     read: &["NVSHMEM_"],
     is_here,
     fills,
-    remarks: |subject| remarks(subject).into_iter().map(OfLibrary::OwnVerbs).collect(),
+    findings,
     will: |_| None,
 };
 
@@ -183,66 +184,98 @@ fn leaves_none(subject: &LibraryContext, list: &str) -> bool {
     used.peek().is_some() && used.all(|port| is_named(port) == excluded)
 }
 
-fn remarks(subject: &LibraryContext) -> Vec<Remark> {
+fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
     let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
-    let remark = |variable, what| Remark { library: TITLE, variable, what };
-    let mut remarks = Vec::new();
+    let of = |variable| OwnVariable { subject, library: TITLE, variable };
+    let mut findings = Vec::new();
     for variable in [HCAS, HCA_MAP] {
         let names = value(variable).unwrap_or_default();
         let entries = names.strip_prefix('^').unwrap_or(names).split(',');
         let lost = not_here(subject, entries.filter_map(|entry| entry.split(':').next()));
         let is_ignored = variable == HCA_MAP && value(HCAS).is_some();
         if !lost.is_empty() {
-            remarks.push(remark(variable, What::NotHere { names: lost, or_numbers: false }));
+            findings.push(of(variable).names_no_hca(&lost));
         } else if !names.is_empty() && !is_ignored && leaves_none(subject, names) {
-            remarks.push(remark(variable, What::NoneOfTheJob { follows_nccl: false }));
+            findings.push(of(variable).leaves_no_hca_of_job(false));
         }
     }
     if value(HCAS).is_some() && value(HCA_MAP).is_some() {
-        remarks.push(remark(HCA_MAP, What::Ignored { by: HCAS }));
+        findings.push(of(HCA_MAP).ignored_because_of(HCAS));
+    }
+    findings.extend(of_deepep(subject));
+    let used = subject.rails.ports.iter().any(Candidate::is_used);
+    // Its name is compared in any case (`src/host/transport/transport.cpp`).
+    let nodes = subject.facts.platform.nodes.map(|nodes| nodes.count);
+    if value(REMOTE).is_some_and(|value| value.eq_ignore_ascii_case("none")) && used && nodes != Some(1) {
+        let what = "NVSHMEM has no transport between nodes, so a job of several nodes fails.";
+        let finding = of(REMOTE).warning(Id::LibraryOnTcp, what);
+        let severity = if nodes.is_some() { Severity::Warning } else { Severity::Info };
+        let fix = format!("Remove {REMOTE}: NVSHMEM then uses the HCAs.");
+        findings.push(Finding { severity, ..finding }.with_fix(fix));
+    }
+    let wanted = value(INTERFACE).filter(|_| value(SESSION).is_none());
+    findings.extend(of(INTERFACE).of_interface(wanted, MEETS_AS, NO_INTERFACE, false));
+    findings.extend(doorbell(subject).filter(|_| used));
+    // A variable that is set to nothing keeps the right value from being filled in, too.
+    let steers = [INDEX, RANGE, FAMILY, ROCE_VERSION];
+    let set = steers.into_iter().find(|name| subject.value(name).is_some());
+    let wrong = wrong_slot(subject, |port| taken(subject, port));
+    let of_gid = wrong.map(|wrong| of(INDEX).wrong_gid(set, wrong));
+    findings.into_iter().map(LibraryFinding::from).chain(of_gid).collect()
+}
+
+/// What is wrong with the HCAs for DeepEP, which goes over IBGDA.
+fn of_deepep(subject: &LibraryContext) -> Vec<Finding> {
+    let of = |variable| OwnVariable { subject, library: TITLE, variable };
+    let mut findings = Vec::new();
+    if !has(subject, "deep-ep") {
+        return findings;
     }
     let used = subject.rails.ports.iter().filter(|port| port.is_used()).count();
     // DeepEP makes a team of one process of each node, whose number on its node is always 0.
-    if value(IN_TURN).is_some_and(is_on) && has(subject, "deep-ep") && used > 1 {
-        remarks.push(remark(IN_TURN, What::OneHca));
+    if subject.value(IN_TURN).is_some_and(is_on) && used > 1 {
+        let what = "with DeepEP, every process is the first of its node to NVSHMEM, and all of them take the first HCA.";
+        let fix = format!("Remove {IN_TURN}: NVSHMEM finds the nearest HCA of each GPU itself.");
+        findings.push(of(IN_TURN).warning(Id::LibraryDevices, what).with_fix(fix));
     }
-    if let (Some(renamed), Some(release)) = (renamed(subject), release(subject))
+    let release = release(subject);
+    if let (Some(renamed), Some(release)) = (renamed(subject), release)
         && release < HAS_PREFIX
     {
-        remarks.push(remark(PREFIX, What::Renamed { hca: renamed, release: release.to_string() }));
+        let message = format!(
+            "IBGDA, which DeepEP uses, opens only HCAs with mlx5 in their names in NVSHMEM {release}, and skips {renamed}; 3.4.5 and later read {PREFIX}."
+        );
+        let fix =
+            "Use NVSHMEM 3.4.5 or later, or give the HCAs their kernel's names (rdma-core's rename rules).";
+        findings.push(Finding::warning(Id::LibraryDevices, message).about_variables([PREFIX]).with_fix(fix));
     }
     if let Some(prefix) = subject.value(PREFIX)
-        && has(subject, "deep-ep")
-        && release(subject) >= Some(HAS_PREFIX)
+        && release >= Some(HAS_PREFIX)
         && of_mlx5(subject).next().is_some()
         && !of_mlx5(subject).any(|port| port.hca.name.contains(prefix))
     {
-        remarks.push(remark(PREFIX, What::NoneOfTheJob { follows_nccl: false }));
+        findings.push(of(PREFIX).leaves_no_hca_of_job(false));
     }
-    // Its name is compared in any case (`src/host/transport/transport.cpp`).
-    let nodes = subject.facts.platform.nodes.map(|nodes| nodes.count);
-    if value(REMOTE).is_some_and(|value| value.eq_ignore_ascii_case("none")) && used > 0 && nodes != Some(1) {
-        remarks.push(remark(REMOTE, What::NoRemote { of_several: nodes.is_some() }));
-    }
-    let wanted = value(INTERFACE).filter(|_| value(SESSION).is_none());
-    let of_interface = of_interface(subject, wanted, MEETS_AS, NO_INTERFACE, false);
-    remarks.extend(of_interface.map(|what| remark(INTERFACE, what)));
-    let by_gpu = value(HANDLER).is_none_or(|handler| ["auto", "gpu"].contains(&handler));
+    findings
+}
+
+/// NVIDIA's driver does not let a GPU ring the doorbell of an HCA.
+fn doorbell(subject: &LibraryContext) -> Option<Finding> {
+    let handler = subject.value(HANDLER).filter(|value| !value.is_empty());
+    let by_gpu = handler.is_none_or(|handler| ["auto", "gpu"].contains(&handler));
     let is_off = subject.facts.gpu.peer_mapping == Some(false);
-    if by_gpu && is_off && has(subject, "deep-ep") && used > 0 {
-        remarks.push(remark(HANDLER, What::Doorbell));
-    }
-    if let Some((port, slot)) = wrong_slot(subject, |port| taken(subject, port)) {
-        // A variable that is set to nothing keeps the right value from being filled in, too.
-        let steers = [INDEX, RANGE, FAMILY, ROCE_VERSION];
-        let set = steers.into_iter().find(|name| subject.value(name).is_some());
-        let right = right_index(subject);
-        remarks.push(match set {
-            Some(variable) => remark(variable, What::Slot { port, slot, index: INDEX, right }),
-            None => remark(INDEX, What::OwnSlot { port, slot, right }),
-        });
-    }
-    remarks
+    (by_gpu && is_off && has(subject, "deep-ep")).then(|| {
+        Finding::info(
+            Id::LibraryDevices,
+            format!(
+                "The driver of the GPUs was loaded without PeerMappingOverride=1, so no GPU can ring the doorbell of an HCA: with DeepEP, NVSHMEM leaves that to the CPU, or fails if {HANDLER} requests gpu."
+            ),
+        )
+        .about_variables([HANDLER])
+        .with_fix(
+            "On the host: options nvidia NVreg_EnableStreamMemOPs=1 NVreg_RegistryDwords=\"PeerMappingOverride=1;\" in /etc/modprobe.d, and reload the driver.",
+        )
+    })
 }
 
 pub(super) fn value(variable: &str, rails: &Rails) -> Option<String> {

@@ -1,14 +1,17 @@
 //! What libraries share that open HCAs themselves, as NVSHMEM, Mooncake and UCCL do: they take what
 //! they can open, and a GID of their own choice.
 
+use std::fmt::Display;
+
 use super::nccl::devices::visible;
 use super::nccl::interfaces;
 use super::nccl::version::Version;
-use super::{Fill, FillReason, LibraryContext};
+use super::{Fill, FillReason, LibraryContext, LibraryFinding, WrongGid};
 use crate::fabric::Candidate;
 use crate::fabric::distance::of_hca;
 use crate::fabric::gid::{OwnAddresses, common_index, of_one_family, rails};
 use crate::facts::rdma::LinkLayer;
+use crate::finding::{Finding, Id};
 
 /// What the library would do without the variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,48 +36,142 @@ pub enum WithoutVariable {
     Pin(&'static str),
 }
 
-/// What is wrong with a variable of such a library.
-pub(crate) type Remark = super::SharedRemark<What>;
+/// A variable of such a library, for what is wrong with it.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnVariable<'s, 'a> {
+    pub subject: &'s LibraryContext<'a>,
+    /// As people write it.
+    pub library: &'static str,
+    pub variable: &'static str,
+}
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
-    /// Names in a list that no HCA here has. Whether the list may have numbers in their place.
-    NotHere { names: Vec<String>, or_numbers: bool },
-    /// A slot that has no GID of this container on a port; the variable for an index, and the one that is
-    /// right on all ports.
-    Slot { port: String, slot: i64, index: &'static str, right: Option<u32> },
-    /// The library itself chooses such a slot. Unless there is an index that is right on all ports,
-    /// nothing can be done about it.
-    OwnSlot { port: String, slot: i64, right: Option<u32> },
-    /// It may take these ports, which the job leaves out, and its variable would take from each GPU
-    /// its nearest HCA.
-    Strangers(Vec<String>),
-    /// It may take these ports, because the variable is set to nothing.
-    StrangersOfEmpty(Vec<String>),
-    /// Its processes meet on this interface, which is the loopback.
-    Loopback(String),
-    /// It takes this port of each HCA alone, and the job uses others.
-    Ports { taken: u32, others: Vec<String> },
-    /// The variable leaves the library none of the HCAs that the job uses. Whether it would read NCCL's
-    /// variable without this one.
-    NoneOfTheJob { follows_nccl: bool },
-    /// No interface is called like this, and the library ends with this message. Whether it would read
-    /// NCCL's variable without this one.
-    NoInterface { says: &'static str, follows_nccl: bool },
-    /// Every process of a node takes the same HCA.
-    OneHca,
+impl OwnVariable<'_, '_> {
+    pub(crate) fn warning(&self, id: Id, what: impl Display) -> Finding {
+        self.subject.warning(id, self.variable, what)
+    }
+
+    pub(crate) fn removal(&self) -> String {
+        format!("Remove {}, and rdma-init fills in what is needed.", self.variable)
+    }
+
+    /// How it is mended, if the library would read NCCL's variable without it, or not.
+    fn removal_for(&self, follows_nccl: bool) -> String {
+        match follows_nccl {
+            true => format!("Remove {}: {} then reads NCCL's variable.", self.variable, self.library),
+            false => self.removal(),
+        }
+    }
+
+    /// No HCA here has these names of a list.
+    pub(crate) fn names_no_hca(&self, names: &[String]) -> Finding {
+        let names = names.join(", ");
+        let what =
+            format!("{} accepts only whole names of HCAs, and no HCA here is named {names}.", self.library);
+        self.warning(Id::LibraryDevices, what).with_fix(self.removal())
+    }
+
+    pub(crate) fn leaves_no_hca_of_job(&self, follows_nccl: bool) -> Finding {
+        let what = format!("{} takes none of the HCAs that the job uses.", self.library);
+        self.warning(Id::LibraryDevices, what).with_fix(self.removal_for(follows_nccl))
+    }
+
+    /// The library takes this port of each HCA alone, and the job uses others.
+    pub(crate) fn takes_one_port(&self, taken: u32, others: Vec<String>) -> Finding {
+        let OwnVariable { subject, library, variable } = self;
+        let what = format!(
+            "{library} takes only port {taken} of each HCA, and cannot use {}, which the job uses.",
+            others.join(", ")
+        );
+        let finding = match subject.setting(variable) {
+            Some(_) => self.warning(Id::LibraryDevices, what).with_fix(self.removal()),
+            None => Finding::warning(Id::LibraryDevices, what)
+                .about_variables([*variable])
+                .with_fix(format!("Let the job use only port {taken} of its HCAs (NCCL_IB_HCA).")),
+        };
+        finding.about_ports(others)
+    }
+
     /// Another variable makes the library ignore this one.
-    Ignored { by: &'static str },
-    /// None of the values that the library takes, at which it ends.
-    Ends { values: &'static str },
+    pub(crate) fn ignored_because_of(&self, other: &str) -> Finding {
+        let what = format!("{} ignores it, because {other} is set.", self.library);
+        let finding = self.warning(Id::LibraryDevices, what).about_variables([other]);
+        finding.with_fix(format!("Remove {} or {other}.", self.variable))
+    }
+
     /// The library does without RDMA, for any value or for this one.
-    Tcp { whatever: bool },
-    /// The value turns off every transport between nodes. Whether the job is known to have several.
-    NoRemote { of_several: bool },
-    /// This release passes over an HCA for its name, and no variable helps.
-    Renamed { hca: String, release: String },
-    /// NVIDIA's driver does not let a GPU ring the doorbell of an HCA.
-    Doorbell,
+    pub(crate) fn keeps_to_tcp(&self, whatever: bool) -> Finding {
+        let whatever = if whatever { ", whatever the value is" } else { "" };
+        let what =
+            format!("the RDMA devices are usable, but {} will still run on TCP{whatever}.", self.library);
+        let fix = format!("Remove {}, unless this is intended.", self.variable);
+        self.warning(Id::LibraryOnTcp, what).with_fix(fix)
+    }
+
+    /// What is wrong with the variable for the interface on which processes meet, in the grammar of an NCCL;
+    /// the library fails with the message `says` if no interface fits.
+    pub(crate) fn of_interface(
+        &self,
+        wanted: Option<&str>,
+        grammar: Version,
+        says: &str,
+        follows_nccl: bool,
+    ) -> Option<Finding> {
+        // NCCL takes a single character for none.
+        let wanted = wanted.filter(|wanted| wanted.len() > 1)?;
+        let (net, library) = (&self.subject.facts.net, self.library);
+        let get = |name: &str| (name == "NCCL_SOCKET_IFNAME").then_some(wanted);
+        match interfaces::first(net, get, grammar) {
+            Err(_) if net.interfaces.is_empty() => None,
+            Err(_) => {
+                let what =
+                    format!("there is no such interface with an address, so {library} fails with {says:?}.");
+                let finding = self.warning(Id::LibraryInterface, what);
+                Some(finding.with_fix(self.removal_for(follows_nccl)))
+            }
+            Ok(found) if found.address.is_loopback() => {
+                let name = found.interface;
+                let what = format!(
+                    "the processes of {library} will bootstrap on {name}, where no other node can reach this one."
+                );
+                let finding = self.warning(Id::LibraryLoopback, what).about_interfaces([name]);
+                Some(finding.with_fix(self.removal()))
+            }
+            Ok(_) => None,
+        }
+    }
+
+    /// The library takes a slot of a port that has no GID of this container: because of the variable `set`, or
+    /// else by itself. This variable is the one for an index.
+    pub(crate) fn wrong_gid(&self, set: Option<&'static str>, (port, slot): (String, i64)) -> LibraryFinding {
+        let OwnVariable { subject, library, variable: index } = *self;
+        let right = right_index(subject);
+        let what =
+            format!("{library} takes GID index {slot} of {port}, which is not a GID of this container");
+        let Some(variable) = set else {
+            let mut message = format!("{index} is not set, so {what}.");
+            if right.is_none() {
+                message += " One index applies to all ports, and none is right for all of them.";
+            }
+            let fix = match right {
+                Some(right) => format!("Set {index}={right}."),
+                None => {
+                    format!("Use HCAs whose GIDs have the same index, or let {library} use only one HCA.")
+                }
+            };
+            let finding = Finding::warning(Id::LibraryGid, message).about_variables([index]);
+            let gid = right.is_none().then_some(WrongGid::WithoutRemedy);
+            return LibraryFinding { finding: finding.about_ports([port]).with_fix(fix), gid };
+        };
+        let of = OwnVariable { variable, ..*self };
+        let fix = match right {
+            Some(right) if index == variable => format!("Remove {variable}, or set it to {right}."),
+            Some(right) => format!("Remove {variable}, or set {index}={right} instead."),
+            None => of.removal(),
+        };
+        let finding = of.warning(Id::LibraryGid, format!("{what}.")).about_ports([&port]).with_fix(fix);
+        let instead = right.map(|right| (index, right));
+        LibraryFinding { finding, gid: Some(WrongGid::OfVariable { variable, what, port, instead }) }
+    }
 }
 
 pub(crate) fn fill(
@@ -150,25 +247,6 @@ pub(crate) fn wrong_slot(
 pub(crate) fn not_here<'v>(subject: &LibraryContext, names: impl Iterator<Item = &'v str>) -> Vec<String> {
     let is_here = |name: &str| subject.facts.rdma.iter().any(|hca| hca.name == name);
     names.filter(|name| !name.is_empty() && !is_here(name)).map(str::to_owned).collect()
-}
-
-/// What is wrong with the variable for the interface on which processes meet, in the grammar of an NCCL;
-/// the library fails with the message `says` if no interface fits.
-pub(crate) fn of_interface(
-    subject: &LibraryContext,
-    wanted: Option<&str>,
-    grammar: Version,
-    says: &'static str,
-    follows_nccl: bool,
-) -> Option<What> {
-    // NCCL takes a single character for none.
-    let wanted = wanted.filter(|wanted| wanted.len() > 1)?;
-    let net = &subject.facts.net;
-    let get = |name: &str| (name == "NCCL_SOCKET_IFNAME").then_some(wanted);
-    match interfaces::first(net, get, grammar) {
-        Err(_) => (!net.interfaces.is_empty()).then_some(What::NoInterface { says, follows_nccl }),
-        Ok(found) => found.address.is_loopback().then_some(What::Loopback(found.interface)),
-    }
 }
 
 /// Whether a switch is on, as programs usually read one.

@@ -10,11 +10,12 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::node_address::{
-    Remark, Takes, What, by_route, has, is_alone, is_on_interface, toward, wanted, wrong,
+    TARGET, Takes, by_route, has, is_alone, is_on_interface, on_loopback, right, toward, wanted, wrong,
 };
-use super::{Library, LibraryContext, LibraryRemark as OfLibrary, vllm};
+use super::{Library, LibraryContext, LibraryFinding, vllm};
 use crate::facts::hosts::is_localhost;
 use crate::facts::ray_start::RayStart;
+use crate::finding::{Finding, Id, Severity};
 
 const TITLE: &str = "Ray";
 const OPTION: &str = "--node-ip-address";
@@ -29,7 +30,7 @@ pub(super) const LIBRARY: Library = Library {
     read: &NOT_READ,
     is_here: |subject| has(subject, "ray"),
     fills: |_| Vec::new(),
-    remarks: |subject| remarks(subject).into_iter().map(OfLibrary::NodeAddress).collect(),
+    findings,
     will: |_| None,
 };
 
@@ -97,7 +98,7 @@ pub(super) fn named(subject: &LibraryContext) -> Option<IpAddr> {
     is_own.then_some(address).filter(|_| has(subject, "ray"))
 }
 
-fn remarks(subject: &LibraryContext) -> Vec<Remark> {
+fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
     if is_alone(subject) || subject.facts.net.interfaces.is_empty() {
         return Vec::new();
     }
@@ -107,45 +108,71 @@ fn remarks(subject: &LibraryContext) -> Vec<Remark> {
         RayAddress::ByRoute(_) | RayAddress::No => of_route(subject),
         RayAddress::TowardFirst(_) | RayAddress::Untold => None,
     };
-    own.into_iter().chain(beside_vllm(subject, &known)).chain(not_read(subject, &known)).collect()
+    let all = own.into_iter().chain(beside_vllm(subject, &known)).chain(not_read(subject, &known));
+    all.map(LibraryFinding::from).collect()
+}
+
+/// How the address is given on the command line.
+fn start_with(address: &str) -> String {
+    format!("Start Ray with {OPTION}={address}, on each node with its own address")
 }
 
 /// What is wrong with the address of the command line.
-fn of_option(subject: &LibraryContext, address: IpAddr) -> Option<Remark> {
-    let what = What::Option { option: OPTION, value: address, wrong: wrong(subject, address)? };
-    Some(Remark::new(subject, TITLE, None, what))
+fn of_option(subject: &LibraryContext, address: IpAddr) -> Option<Finding> {
+    let right = right(subject);
+    let (set, fix) = (format!("{OPTION}={address}"), format!("{}.", start_with(&right)));
+    wrong(subject, TITLE, address, &set, &fix, &format!("start Ray with {OPTION}={right}."))
 }
 
 /// What is wrong with the address that Ray takes by itself.
-fn of_route(subject: &LibraryContext) -> Option<Remark> {
-    let remark = |variable, what| Some(Remark::new(subject, TITLE, variable, what));
+fn of_route(subject: &LibraryContext) -> Option<Finding> {
+    let right = right(subject);
+    let name = vllm::HOST_IP;
     match by_route(subject.facts) {
         Some(Takes::ByRoute { address, interface }) => {
-            let of_user = subject.value(vllm::HOST_IP).is_some_and(|value| !value.is_empty());
+            let of_user = subject.value(name).is_some_and(|value| !value.is_empty());
             let is_right = of_user || is_on_interface(subject, address);
             let (meets, _) = wanted(subject).filter(|_| has(subject, "vllm") && !is_right)?;
-            let meets = meets.to_owned();
-            remark(Some(vllm::HOST_IP), What::RayElsewhere { takes: address, interface, meets })
+            let message = format!(
+                "vLLM and Ray (without {OPTION}) take {address} on {interface}, the source of the route to {TARGET}, but NCCL bootstraps on {meets}. rdma-init does not fill in {name}: it must be the address by which Ray knows this node, and Ray reads no variable for that."
+            );
+            let fix = format!(
+                "If {interface} reaches all nodes, do nothing. Otherwise start Ray with {OPTION}={right} and set {name}={right}, on each node with its own address."
+            );
+            let finding = Finding::info(Id::NodeAddress, message).about_variables([name]);
+            Some(finding.about_interfaces([interface.as_str(), meets]).with_fix(fix))
         }
         _ => {
             let takes = subject.facts.names.as_ref()?.host_addresses.iter().find(|own| own.is_ipv4())?;
-            if takes.is_loopback() { remark(None, What::RayOnLoopback(*takes)) } else { None }
+            let message = format!(
+                "No route leads to {TARGET}, so Ray, if it is started without {OPTION}, takes {takes}, the address of the host's name in /etc/hosts as the address of this node: no other node can reach it there."
+            );
+            let fix = format!("{}.", start_with(&right));
+            takes.is_loopback().then(|| on_loopback(subject, message).with_fix(fix))
         }
     }
 }
 
 /// Whether vLLM asks for a place on a node that Ray knows by another address.
-fn beside_vllm(subject: &LibraryContext, known: &RayAddress) -> Option<Remark> {
-    let of_user = subject.value(vllm::HOST_IP).filter(|_| has(subject, "vllm"))?.parse::<IpAddr>().ok()?;
+fn beside_vllm(subject: &LibraryContext, known: &RayAddress) -> Option<Finding> {
+    let name = vllm::HOST_IP;
+    let of_user = subject.value(name).filter(|_| has(subject, "vllm"))?.parse::<IpAddr>().ok()?;
     let known_by = known.address().filter(|known| *known != of_user)?;
     // What is wrong with the user's address by itself has a finding.
     let is_own = subject.facts.net.own_addresses().any(|own| own == of_user) && !of_user.is_loopback();
-    let what = What::RayDiffers { known_by, is_named: matches!(known, RayAddress::Named(_)) };
-    is_own.then(|| Remark::new(subject, TITLE, Some(vllm::HOST_IP), what))
+    let by = match known {
+        RayAddress::Named(_) => OPTION.to_owned(),
+        _ => format!("by the route, as {OPTION} is not set"),
+    };
+    let what = format!(
+        "Ray knows this node as {known_by} ({by}), so vLLM requests a placement on a node that Ray does not have, and waits forever."
+    );
+    let fix = format!("Set {name} and {OPTION} of ray start to the same address, on each node to its own.");
+    is_own.then(|| subject.warning(Id::NodeAddress, name, what).with_fix(fix))
 }
 
 /// The first variable that is to lead Ray to another address than it takes.
-fn not_read(subject: &LibraryContext, known: &RayAddress) -> Option<Remark> {
+fn not_read(subject: &LibraryContext, known: &RayAddress) -> Option<Finding> {
     if !has(subject, "ray") {
         return None;
     }
@@ -162,9 +189,23 @@ fn not_read(subject: &LibraryContext, known: &RayAddress) -> Option<Remark> {
         value.is_some_and(|value| value.parse::<IpAddr>().ok().is_none_or(|value| Some(value) != takes))
     };
     let variable = NOT_READ.into_iter().find(differs)?;
-    let remark = Remark::new(subject, TITLE, Some(variable), What::NotRead { takes: known.address() });
+    let finding = match known.address() {
+        Some(takes) => {
+            let what = format!("Ray does not read this variable. It takes {takes} for this node.");
+            subject.warning(Id::NodeAddress, variable, what)
+        }
+        None => Finding {
+            severity: Severity::Info,
+            ..subject.warning(
+                Id::NodeAddress,
+                variable,
+                format!("Ray does not read this variable. Ray takes the address of this node only from {OPTION} of ray start."),
+            )
+        },
+    };
     // An address of this node is what the user wants.
     let value = subject.value(variable).and_then(|value| value.parse::<IpAddr>().ok());
     let wanted = value.filter(|value| subject.facts.net.own_addresses().any(|own| own == *value));
-    Some(Remark { right: wanted.or(remark.right), ..remark })
+    let right = wanted.map_or_else(|| right(subject), |address| address.to_string());
+    Some(finding.with_fix(format!("{}, and remove {variable}.", start_with(&right))))
 }

@@ -1,7 +1,7 @@
 //! SGLang. Its processes find those of other nodes at the address that [`node_address`] tells of.
 
 use super::node_address::{self, AddressingProgram};
-use super::{Library, LibraryContext, LibraryRemark as OfLibrary};
+use super::{Library, LibraryContext};
 
 const ADDRESS: AddressingProgram = AddressingProgram {
     library: "SGLang",
@@ -19,7 +19,7 @@ pub(super) const LIBRARY: Library = Library {
     read: &[ADDRESS.variable, "HOST_IP", "SGLANG_LOCAL_IP_NIC"],
     is_here,
     fills: |subject| ADDRESS.fill(subject).into_iter().collect(),
-    remarks: |subject| ADDRESS.remarks(subject).into_iter().map(OfLibrary::NodeAddress).collect(),
+    findings: |subject| ADDRESS.finding(subject).map(Into::into).into_iter().collect(),
     will: |_| None,
 };
 

@@ -4,12 +4,18 @@
 //! name. Without the variable, the host's own name decides, see [`super::meeting`].
 
 use super::meeting::Grammar;
-use super::{Library, LibraryRemark, Will};
+use super::{Library, Will};
 use crate::fabric::Rails;
 
 const VARIABLE: &str = "TP_SOCKET_IFNAME";
 
-const GRAMMAR: Grammar = Grammar { library: "TensorPipe", variable: VARIABLE, list: false, shortest: 0 };
+const GRAMMAR: Grammar = Grammar {
+    library: "TensorPipe",
+    variable: VARIABLE,
+    lost: "TensorPipe will take 127.0.0.1, which no other node can reach",
+    list: false,
+    shortest: 0,
+};
 
 pub(super) const LIBRARY: Library = Library {
     name: "tensorpipe",
@@ -19,7 +25,7 @@ pub(super) const LIBRARY: Library = Library {
     read: &[VARIABLE, "TP_SOCKET_"],
     is_here: |subject| GRAMMAR.is_here(subject),
     fills: |subject| GRAMMAR.fill(subject).into_iter().collect(),
-    remarks: |subject| GRAMMAR.remarks(subject).into_iter().map(LibraryRemark::Meeting).collect(),
+    findings: |subject| GRAMMAR.finding(subject).map(Into::into).into_iter().collect(),
     will: |subject| GRAMMAR.meeting(subject).map(Will::Meet),
 };
 

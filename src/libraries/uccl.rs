@@ -18,12 +18,13 @@ use super::nccl::list::Pattern;
 use super::nccl::number::atoi;
 use super::nccl::version::Version;
 use super::own_verbs::{
-    Remark, What, WithoutVariable, fill, not_here, of_interface, right_index, strangers, used_hcas,
-    wrong_slot,
+    OwnVariable, WithoutVariable, fill, not_here, right_index, strangers, used_hcas, wrong_slot,
 };
-use super::{Fill, Library, LibraryContext, LibraryRemark as OfLibrary, lead, traffic_class};
+use super::{Fill, Library, LibraryContext, LibraryFinding, lead, traffic_class};
 use crate::fabric::Candidate;
 use crate::facts::gid::{Gid, GidType};
+use crate::finding::{Finding, Id};
+use crate::text::condensed;
 
 const TITLE: &str = "UCCL";
 
@@ -56,7 +57,7 @@ pub(super) const LIBRARY: Library = Library {
     read: &["UCCL_"],
     is_here,
     fills,
-    remarks: |subject| remarks(subject).into_iter().map(OfLibrary::OwnVerbs).collect(),
+    findings,
     will: |_| None,
 };
 
@@ -123,7 +124,8 @@ fn ep_slot(subject: &LibraryContext, port: &Candidate) -> Option<i64> {
 
 /// What is wrong with the HCAs of P2P. If no entry of the list fits, P2P takes those that it would take
 /// without (`p2p/rdma/rdma_device.cc`).
-fn of_p2p(subject: &LibraryContext) -> Vec<What> {
+fn of_p2p(subject: &LibraryContext) -> Vec<Finding> {
+    let of = OwnVariable { subject, library: TITLE, variable: P2P_HCAS };
     let value = subject.value(P2P_HCAS);
     let entries = || value.unwrap_or_default().split(',').map(str::trim).filter(|entry| !entry.is_empty());
     let is_number = |entry: &&str| entry.bytes().all(|byte| byte.is_ascii_digit());
@@ -135,55 +137,65 @@ fn of_p2p(subject: &LibraryContext) -> Vec<What> {
     let is_of_job = |entry: &str| is_number(&entry) && is_number_here(entry) || hcas.contains(&entry);
     let mut found = Vec::new();
     if !fits && !strangers.is_empty() {
-        found.push(match value {
-            Some("") if hcas.len() == 1 => What::StrangersOfEmpty(strangers),
-            _ => What::Strangers(strangers),
-        });
+        let may_take = format!("UCCL may take {}, which the job skips.", condensed(&strangers));
+        let finding = match value {
+            Some("") if hcas.len() == 1 => of.warning(Id::LibraryDevices, may_take).with_fix(of.removal()),
+            _ => Finding::warning(
+                Id::LibraryDevices,
+                format!(
+                    "{may_take} rdma-init does not fill in {P2P_HCAS}: with it, each GPU would use all HCAs of the list instead of its nearest."
+                ),
+            )
+            .about_variables([P2P_HCAS])
+            .with_fix(format!(
+                "Give the container only the job's HCAs, or set {P2P_HCAS} for each process to the HCA of its own GPU."
+            )),
+        };
+        found.push(finding.about_ports(strangers));
     }
     if fits && !hcas.is_empty() && !entries().any(is_of_job) {
-        found.push(What::NoneOfTheJob { follows_nccl: false });
+        found.push(of.leaves_no_hca_of_job(false));
     }
     if !names.is_empty() {
-        found.push(What::NotHere { names, or_numbers: true });
+        let what =
+            format!("UCCL accepts whole names and numbers of HCAs, and no HCA here is {}.", names.join(", "));
+        let fix = format!("Remove {P2P_HCAS}: UCCL then takes the nearest HCAs of each GPU.");
+        found.push(of.warning(Id::LibraryDevices, what).with_fix(fix));
     }
     found
 }
 
-fn remarks(subject: &LibraryContext) -> Vec<Remark> {
+fn findings(subject: &LibraryContext) -> Vec<LibraryFinding> {
     let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
-    let remark = |variable, what| Remark { library: TITLE, variable, what };
+    let of = |variable| OwnVariable { subject, library: TITLE, variable };
     let used: Vec<&Candidate> = subject.rails.ports.iter().filter(|port| port.is_used()).collect();
-    let mut remarks = Vec::new();
+    let mut findings: Vec<LibraryFinding> = Vec::new();
     if let Some(list) = value(HCAS) {
         let pattern = Pattern::of_hcas(list, SEARCHES_AS);
         if !used.is_empty()
             && !used.iter().any(|port| pattern.selects(&port.hca.name, Some(port.port.number)))
         {
-            remarks.push(remark(HCAS, What::NoneOfTheJob { follows_nccl: true }));
+            findings.push(of(HCAS).leaves_no_hca_of_job(true).into());
         }
     }
-    remarks.extend(of_p2p(subject).into_iter().map(|what| remark(P2P_HCAS, what)));
+    findings.extend(of_p2p(subject).into_iter().map(Into::into));
     for (index, slot, steers) in [
         (P2P_INDEX, wrong_slot(subject, |port| p2p_slot(subject, port)), &[P2P_INDEX][..]),
         (EP_INDEX, wrong_slot(subject, |port| ep_slot(subject, port)), &OF_EP),
     ] {
-        let Some((port, slot)) = slot else { continue };
-        let right = right_index(subject);
         // A variable that is set to nothing keeps the right value from being filled in, too.
-        remarks.push(match steers.iter().find(|name| subject.value(name).is_some()) {
-            Some(variable) => remark(*variable, What::Slot { port, slot, index, right }),
-            None => remark(index, What::OwnSlot { port, slot, right }),
-        });
+        let set = steers.iter().find(|name| subject.value(name).is_some()).copied();
+        findings.extend(slot.map(|wrong| of(index).wrong_gid(set, wrong)));
     }
     let others: Vec<String> =
         used.iter().filter(|port| port.port.number != 1).map(|port| port.name()).collect();
     if !others.is_empty() {
-        remarks.push(remark(P2P_HCAS, What::Ports { taken: 1, others }));
+        findings.push(of(P2P_HCAS).takes_one_port(1, others).into());
     }
-    let of_interface = of_interface(subject, value(INTERFACE), MEETS_AS, NO_INTERFACE, true);
-    remarks.extend(of_interface.map(|what| remark(INTERFACE, what)));
+    let of_interface = of(INTERFACE).of_interface(value(INTERFACE), MEETS_AS, NO_INTERFACE, true);
+    findings.extend(of_interface.map(Into::into));
     if !used.is_empty() && value(P2P_OVER) == Some("tcp") {
-        remarks.push(remark(P2P_OVER, What::Tcp { whatever: false }));
+        findings.push(of(P2P_OVER).keeps_to_tcp(false).into());
     }
-    remarks
+    findings
 }

@@ -8,7 +8,7 @@ use super::setting::{Proposal, Setting};
 use crate::fabric::Rails;
 use crate::libraries::exclusions::settled;
 use crate::libraries::nccl::interfaces;
-use crate::libraries::{self, Fill, Library, LibraryContext, LibraryRemark, Will};
+use crate::libraries::{self, Fill, Library, LibraryContext, LibraryFinding, Will};
 
 /// A library that the job has, and what it will do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,10 +52,6 @@ fn wanted(context: &Context, rails: &Rails, proposed: &[Proposal]) -> Vec<&'stat
     asked(context, rails, &[proposed], |subject| context.options.libraries.of(subject))
 }
 
-fn is_in_conf(context: &Context, name: &str) -> bool {
-    context.user.get(name).is_some_and(|setting| setting.origin.conf_file().is_some())
-}
-
 /// What comes of a question about this host, with the variables of the user and those proposed.
 fn asked<T>(
     context: &Context,
@@ -79,17 +75,14 @@ fn asked_with<'v, T>(
     question: impl FnOnce(&LibraryContext) -> T,
 ) -> T {
     let is_kept = |name: &str| context.leaves_alone(name);
-    let is_in_conf = |name: &str| is_in_conf(context, name);
     let value = |name: &str| values(name);
-    let is_filled = |name: &str| context.user.get(name).is_none() && values(name).is_some();
     let is_allowed = |library: &Library| context.options.libraries.allows(library);
     question(&LibraryContext {
         facts: context.facts,
         rails,
         values: &value,
         is_kept: &is_kept,
-        is_in_conf: &is_in_conf,
-        is_filled: &is_filled,
+        settings: context.user.settings(),
         is_allowed: &is_allowed,
     })
 }
@@ -99,7 +92,7 @@ pub(super) fn outlook(
     context: &Context,
     rails: &Rails,
     settings: &[Setting],
-) -> (Vec<Outlook>, Vec<LibraryRemark>) {
+) -> (Vec<Outlook>, Vec<LibraryFinding>) {
     let value = |name: &str| {
         let decided = settings.iter().find(|setting| setting.variable == name);
         let of_user = || context.user.get(name).map(|setting| setting.value.as_str());
@@ -113,7 +106,7 @@ pub(super) fn outlook(
             will: (library.will)(subject),
         };
         let outlooks = libraries.iter().map(outlook).collect();
-        (outlooks, libraries.iter().flat_map(|library| (library.remarks)(subject)).collect())
+        (outlooks, libraries.iter().flat_map(|library| (library.findings)(subject)).collect())
     })
 }
 

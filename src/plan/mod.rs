@@ -60,7 +60,7 @@ use crate::fabric::{Candidate, Rails, candidates, choose, nvswitch};
 use crate::facts::Facts;
 use crate::facts::secret::is_secret;
 use crate::finding::{Finding, Source};
-use crate::libraries::LibraryRemark as OfLibrary;
+use crate::libraries::LibraryFinding;
 use crate::libraries::nccl::installed;
 use crate::libraries::nccl::predict::{PortUse, Transport};
 use crate::libraries::nccl::version::Version;
@@ -176,7 +176,7 @@ pub struct Decided<'a> {
     pub ports: Vec<Candidate<'a>>,
     pub remarks: Vec<Remark>,
     /// What is wrong with the variables of libraries beside NCCL.
-    pub of_libraries: Vec<OfLibrary>,
+    pub of_libraries: Vec<LibraryFinding>,
     /// The interface on which those libraries are to meet.
     pub beside: Option<String>,
     /// Without findings.

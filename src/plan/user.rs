@@ -56,6 +56,10 @@ impl User {
         self.settings.get(variable)
     }
 
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// The same settings without this variable.
     pub fn without(&self, variable: &str) -> User {
         let mut user = self.clone();

@@ -26,7 +26,6 @@ use crate::libraries::nccl::predict::Prediction;
 use crate::libraries::nccl::version::{self, NEWEST, Version};
 use crate::plan::{Fabric, Plan, User};
 use crate::profiles::Profile;
-use crate::text::shortened;
 
 /// What a lint looks at.
 struct Subject<'a> {
@@ -85,5 +84,5 @@ pub(super) fn findings(facts: &Facts, user: &User, plan: &Plan, profile: &Profil
 }
 
 pub(super) fn shown(setting: &UserSetting) -> String {
-    format!("{}={} ({})", setting.variable, shortened(&setting.value), setting.origin)
+    setting.to_string()
 }

@@ -16,10 +16,11 @@ mod route;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::{Fill, FillReason as OfFill, LibraryContext};
+use super::{Fill, FillReason as OfFill, LibraryContext, may_fill};
 use crate::fabric::interface::obstacle;
 use crate::facts::hosts::is_localhost;
 use crate::facts::net::{Interface, Net};
+use crate::finding::{Finding, Id};
 use route::is_global;
 
 pub(crate) use route::{TARGET, Takes, by_route, toward};
@@ -44,63 +45,6 @@ pub struct AddressReason {
     pub takes: Takes,
     /// Whether the value is the address by which Ray knows this node.
     pub on_ray: bool,
-}
-
-/// What is wrong with an address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remark {
-    /// As people write it.
-    pub library: &'static str,
-    /// The one that is wrong, or would help; Ray has none.
-    pub variable: Option<&'static str>,
-    pub what: What,
-    /// The address of the interface on which NCCL meets.
-    pub right: Option<IpAddr>,
-}
-
-/// What is wrong with an address that is given for this node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wrong {
-    /// The address is not one of this container.
-    Foreign,
-    /// A process that is given it looks for the program on its own node: the loopback, or 0.0.0.0, on which a
-    /// program listens everywhere.
-    Loopback,
-    /// The address is that of another interface than the one on which NCCL meets.
-    Elsewhere { interface: String, meets: String },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
-    /// The value of the variable.
-    Value(Wrong),
-    /// The value of an option of the command line.
-    Option { option: &'static str, value: IpAddr, wrong: Wrong },
-    /// No interface of this name has an address.
-    NoInterface(String),
-    /// vLLM runs on Ray, and both would take another address than that of the interface on which NCCL
-    /// meets. Only the user can tell both.
-    RayElsewhere { takes: IpAddr, interface: String, meets: String },
-    /// Ray's first node would take the loopback.
-    RayOnLoopback(IpAddr),
-    /// vLLM asks for a place on the node of this variable's address, but Ray knows this node by another one.
-    /// Whether the command line names it.
-    RayDiffers { known_by: IpAddr, is_named: bool },
-    /// Ray does not read the variable. The address that it takes, if the command line tells.
-    NotRead { takes: Option<IpAddr> },
-    /// The processes of this node cannot meet on an address that no interface has.
-    NotInside(IpAddr),
-}
-
-impl Remark {
-    pub fn new(
-        subject: &LibraryContext,
-        library: &'static str,
-        variable: Option<&'static str>,
-        what: What,
-    ) -> Remark {
-        Remark { library, variable, what, right: wanted(subject).map(|(_, address)| address) }
-    }
 }
 
 impl AddressingProgram {
@@ -155,26 +99,30 @@ impl AddressingProgram {
     }
 
     /// What is wrong with the user's own values.
-    pub(crate) fn remarks(&self, subject: &LibraryContext) -> Vec<Remark> {
-        let remark = |variable, what| Remark::new(subject, self.library, Some(variable), what);
+    pub(crate) fn finding(&self, subject: &LibraryContext) -> Option<Finding> {
         let value = |name: &str| subject.value(name).filter(|value| !value.is_empty());
         let net = &subject.facts.net;
         if is_alone(subject) || net.interfaces.is_empty() {
-            return Vec::new();
+            return None;
         }
         if let Some(value) = value(self.variable) {
-            let what = value.parse().ok().and_then(|address| wrong(subject, address));
-            return what.map(|wrong| remark(self.variable, What::Value(wrong))).into_iter().collect();
+            return of_value(subject, self.library, self.variable, value.parse().ok()?);
         }
         // A wrong value of this one is mended.
         if self.also.is_some_and(|name| value(name).is_some()) {
-            return Vec::new();
+            return None;
         }
-        let named = self.of_interface.and_then(|variable| Some((variable, value(variable)?)));
-        let lost = named.filter(|(_, name)| net.interface(name).is_none_or(|one| one.addresses.is_empty()));
-        lost.map(|(variable, name)| remark(variable, What::NoInterface(name.to_owned())))
-            .into_iter()
-            .collect()
+        let variable = self.of_interface?;
+        let name = value(variable)?;
+        let is_there = net.interface(name).is_some_and(|one| !one.addresses.is_empty());
+        let what = format!("no interface here has this name and an address, so {} ignores it.", self.library);
+        (!is_there).then(|| {
+            subject.warning(Id::LibraryInterface, variable, what).with_fix(fix(
+                subject,
+                self.library,
+                variable,
+            ))
+        })
     }
 }
 
@@ -183,39 +131,88 @@ pub(crate) fn of_host(
     subject: &LibraryContext,
     library: &'static str,
     variable: &'static str,
-) -> Option<Remark> {
+) -> Option<Finding> {
     let value = subject.value(variable).filter(|value| !value.is_empty() && !is_alone(subject))?;
     let address = match is_localhost(value) {
         true => IpAddr::V4(Ipv4Addr::LOCALHOST),
         false => value.parse().ok()?,
     };
-    let is_known = !subject.facts.net.interfaces.is_empty();
-    let wrong = wrong(subject, address).filter(|_| is_known)?;
-    Some(Remark::new(subject, library, Some(variable), What::Value(wrong)))
+    of_value(subject, library, variable, address).filter(|_| !subject.facts.net.interfaces.is_empty())
 }
 
 /// What is wrong with a variable for the address on which the processes of this node meet.
-pub(crate) fn inside(
-    subject: &LibraryContext,
-    library: &'static str,
-    variable: &'static str,
-) -> Option<Remark> {
+pub(crate) fn inside(subject: &LibraryContext, library: &str, variable: &str) -> Option<Finding> {
     let net = &subject.facts.net;
     let address: IpAddr = subject.value(variable)?.parse().ok()?;
     // The kernel takes all of 127.0.0.0/8 for the loopback's.
     let is_here = net.interfaces.is_empty() || address.is_loopback() || holder(net, address).is_some();
-    (!is_here).then(|| Remark::new(subject, library, Some(variable), What::NotInside(address)))
+    let what = format!(
+        "no interface of this container has {address}, so the processes of {library} on this node cannot connect there."
+    );
+    let fix = format!("Remove {variable}: {library} then takes the loopback.");
+    (!is_here).then(|| subject.warning(Id::NodeAddress, variable, what).with_fix(fix))
 }
 
-/// What is wrong with an address that the user gives for this node.
-pub(crate) fn wrong(subject: &LibraryContext, address: IpAddr) -> Option<Wrong> {
-    if address.is_loopback() || address.is_unspecified() {
-        return Some(Wrong::Loopback);
+/// What is wrong with the address that a variable gives for this node.
+fn of_value(subject: &LibraryContext, library: &str, variable: &str, address: IpAddr) -> Option<Finding> {
+    let set = subject.shown(variable);
+    let fix = fix(subject, library, variable);
+    let otherwise = format!("remove {variable}.");
+    Some(wrong(subject, library, address, &set, &fix, &otherwise)?.about_variables([variable]))
+}
+
+fn fix(subject: &LibraryContext, library: &str, variable: &str) -> String {
+    match may_fill(variable) {
+        true => format!("Remove {variable}: rdma-init fills in the right address if {library} needs it."),
+        false => format!("Set {variable}={}, on each node with its own address.", right(subject)),
     }
-    let Some(holder) = holder(&subject.facts.net, address) else { return Some(Wrong::Foreign) };
-    let (meets, _) = wanted(subject)?;
-    let (interface, meets) = (holder.name.clone(), meets.to_owned());
-    (!is_on_interface(subject, address)).then_some(Wrong::Elsewhere { interface, meets })
+}
+
+/// What is wrong with an address that the user gives for this node, as it is `set`. The `fix` mends it, and if
+/// it does not lead to all nodes, so does the name of NCCL's interface, or what is `otherwise` to be done.
+pub(crate) fn wrong(
+    subject: &LibraryContext,
+    library: &str,
+    address: IpAddr,
+    set: &str,
+    fix: &str,
+    otherwise: &str,
+) -> Option<Finding> {
+    // A process that is given 0.0.0.0, on which a program listens everywhere, looks on its own node, too.
+    if address.is_loopback() || address.is_unspecified() {
+        let message = format!(
+            "{set}: {library} gives this address to the other nodes, and they look for it on themselves."
+        );
+        return Some(on_loopback(subject, message).with_fix(fix));
+    }
+    let Some(holder) = holder(&subject.facts.net, address) else {
+        let message = format!(
+            "{set}: no interface of this container has this address. {library} cannot listen on it, and gives it to the other nodes."
+        );
+        return Some(Finding::warning(Id::NodeAddress, message).with_fix(fix));
+    };
+    let (meets, _) = wanted(subject).filter(|_| !is_on_interface(subject, address))?;
+    let interface = holder.name.as_str();
+    let message = format!(
+        "{set} is an address of {interface}, but NCCL bootstraps on {meets}: both must reach all nodes."
+    );
+    let fix = format!(
+        "If both reach all nodes, do nothing. Otherwise name the right interface in NCCL_SOCKET_IFNAME, or {otherwise}"
+    );
+    Some(Finding::info(Id::NodeAddress, message).about_interfaces([interface, meets]).with_fix(fix))
+}
+
+/// On the loopback nothing is wrong if the job has one node, which is mostly not known.
+pub(crate) fn on_loopback(subject: &LibraryContext, message: String) -> Finding {
+    match subject.facts.platform.nodes {
+        Some(nodes) if nodes.count > 1 => Finding::warning(Id::NodeAddress, message),
+        _ => Finding::info(Id::NodeAddress, format!("{message} On a single node, nothing is wrong.")),
+    }
+}
+
+/// The address of the interface on which NCCL meets, for a fix.
+pub(crate) fn right(subject: &LibraryContext) -> String {
+    wanted(subject).map_or("ADDRESS".to_owned(), |(_, address)| address.to_string())
 }
 
 /// Whether the image has a package of Python's.

@@ -70,20 +70,26 @@ fn the_best_route_leads_to_the_address_beside_its_gateway() {
 }
 
 /// What is filled in, and what is said, with the job's interface eth0.
-fn asked(program: &AddressingProgram, facts: &Facts, set: &[(&str, &str)]) -> (Option<String>, Option<What>) {
+fn asked(program: &AddressingProgram, facts: &Facts, set: &[(&str, &str)]) -> (Option<String>, String) {
     let rails = Rails { ports: &[], gid_index: None, interface: Some("eth0") };
     let value = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-    let subject = LibraryContext {
-        facts,
-        rails: &rails,
-        values: &value,
-        is_kept: &|_| false,
-        is_in_conf: &|_| false,
-        is_allowed: &|_| true,
-        is_filled: &|_| false,
-    };
-    let remark = program.remarks(&subject).pop().map(|remark| remark.what);
-    (program.fill(&subject).and_then(|fill| fill.value), remark)
+    let subject = LibraryContext::of(facts, &rails, &value);
+    let message = program.finding(&subject).map(|finding| finding.message).unwrap_or_default();
+    (program.fill(&subject).and_then(|fill| fill.value), message)
+}
+
+/// What is filled in, if nothing is wrong with what is set.
+fn filled(program: &AddressingProgram, facts: &Facts, set: &[(&str, &str)]) -> Option<String> {
+    let (filled, message) = asked(program, facts, set);
+    assert_eq!(message, "");
+    filled
+}
+
+/// What is wrong with what is set, if nothing is filled in.
+fn said(program: &AddressingProgram, facts: &Facts, set: &[(&str, &str)]) -> String {
+    let (filled, message) = asked(program, facts, set);
+    assert_eq!(filled, None);
+    message
 }
 
 #[test]
@@ -93,46 +99,42 @@ fn an_address_is_filled_in_where_the_program_would_take_another_one() {
     let mut isolated = facts(&[]);
     let address = Some("10.9.0.5".to_owned());
     for program in [&VLLM, &SGLANG] {
-        assert_eq!(asked(program, &own, &[]), (None, None), "it is right by itself");
-        assert_eq!(asked(program, &wlan, &[]).0, address);
+        assert_eq!(filled(program, &own, &[]), None, "it is right by itself");
+        assert_eq!(filled(program, &wlan, &[]), address);
         let variable = program.variable;
-        assert_eq!(asked(program, &wlan, &[(variable, "10.9.0.5")]), (None, None));
-        assert_eq!(asked(program, &own, &[(variable, "")]).0, None, "an empty value stands");
+        assert_eq!(filled(program, &wlan, &[(variable, "10.9.0.5")]), None);
+        assert_eq!(filled(program, &own, &[(variable, "")]), None, "an empty value stands");
+        assert_eq!(filled(program, &own, &[(variable, "node-0")]), None);
         for (value, what) in [
-            ("127.0.0.1", Some(What::Value(Wrong::Loopback))),
-            ("0.0.0.0", Some(What::Value(Wrong::Loopback))),
-            ("10.9.9.9", Some(What::Value(Wrong::Foreign))),
-            (
-                "192.168.1.5",
-                Some(What::Value(Wrong::Elsewhere {
-                    interface: "wlan0".to_owned(),
-                    meets: "eth0".to_owned(),
-                })),
-            ),
-            ("node-0", None),
+            ("127.0.0.1", "they look for it on themselves"),
+            ("0.0.0.0", "they look for it on themselves"),
+            ("10.9.9.9", "no interface of this container has this address"),
+            ("192.168.1.5", "is an address of wlan0, but NCCL bootstraps on eth0"),
         ] {
-            assert_eq!(asked(program, &own, &[(variable, value)]), (None, what), "{value}");
+            let said = said(program, &own, &[(variable, value)]);
+            assert!(said.contains(what), "{value}: {said}");
         }
     }
-    assert_eq!(asked(&VLLM, &isolated, &[]).0, address);
-    assert_eq!(asked(&SGLANG, &isolated, &[]).0, None, "DNS may know the host's name");
+    assert_eq!(filled(&VLLM, &isolated, &[]), address);
+    assert_eq!(filled(&SGLANG, &isolated, &[]), None, "DNS may know the host's name");
     let mut name = |address: &str| {
         let host_addresses = vec![address.parse().unwrap()];
         isolated.names = Some(Names { host: "node".to_owned(), host_addresses, ..Names::default() });
-        asked(&SGLANG, &isolated, &[]).0
+        filled(&SGLANG, &isolated, &[])
     };
     assert_eq!(name("127.0.1.1"), address);
     assert_eq!(name("10.0.0.5"), None);
     assert_eq!(name("192.168.1.5"), address);
     // HOST_IP is SGLang's alone, and often the address of the machine around the container.
-    assert_eq!(asked(&SGLANG, &own, &[("HOST_IP", "10.200.0.1")]), (address.clone(), None));
-    assert_eq!(asked(&SGLANG, &wlan, &[("HOST_IP", "10.0.0.5")]), (None, None));
-    assert_eq!(asked(&VLLM, &own, &[("HOST_IP", "10.200.0.1")]), (None, None));
-    let lost = Some(What::NoInterface("eth7".to_owned()));
-    assert_eq!(asked(&SGLANG, &wlan, &[("SGLANG_LOCAL_IP_NIC", "eth7")]), (None, lost));
-    assert_eq!(asked(&SGLANG, &wlan, &[("SGLANG_LOCAL_IP_NIC", "eth0")]), (None, None));
+    assert_eq!(filled(&SGLANG, &own, &[("HOST_IP", "10.200.0.1")]), address);
+    assert_eq!(filled(&SGLANG, &wlan, &[("HOST_IP", "10.0.0.5")]), None);
+    assert_eq!(filled(&VLLM, &own, &[("HOST_IP", "10.200.0.1")]), None);
+    let lost =
+        "SGLANG_LOCAL_IP_NIC=eth7: no interface here has this name and an address, so SGLang ignores it.";
+    assert_eq!(said(&SGLANG, &wlan, &[("SGLANG_LOCAL_IP_NIC", "eth7")]), lost);
+    assert_eq!(filled(&SGLANG, &wlan, &[("SGLANG_LOCAL_IP_NIC", "eth0")]), None);
     let mut alone = wlan.clone();
     alone.platform.nodes = Some(crate::facts::launchers::Nodes { count: 1, this: 0 });
-    assert_eq!(asked(&VLLM, &alone, &[]), (None, None));
-    assert_eq!(asked(&VLLM, &alone, &[("VLLM_HOST_IP", "127.0.0.1")]), (None, None));
+    assert_eq!(filled(&VLLM, &alone, &[]), None);
+    assert_eq!(filled(&VLLM, &alone, &[("VLLM_HOST_IP", "127.0.0.1")]), None);
 }

@@ -180,15 +180,7 @@ mod tests {
         let ports = [Candidate { hca, port: &hca.ports[0], verdict: Verdict::Used }];
         let rails = Rails { ports: &ports, gid_index: None, interface: Some("eth1") };
         let value = |name: &str| set.iter().find(|fill| fill.variable == name)?.value.as_deref();
-        question(&LibraryContext {
-            facts,
-            rails: &rails,
-            values: &value,
-            is_kept: &|_| false,
-            is_in_conf: &|_| false,
-            is_filled: &|_| true,
-            is_allowed: &|_| true,
-        })
+        question(&LibraryContext::of(facts, &rails, &value))
     }
 
     #[test]

@@ -3,24 +3,23 @@
 //! [`alone`]. The functions that are named there are those of openucx/ucx, 1.10 to 1.22.
 
 pub(crate) mod alone;
+mod findings;
 mod index;
 mod list;
 mod mend;
 mod release;
-mod remarks;
 mod subnets;
 pub mod taken;
 pub(crate) mod transports;
 pub(crate) mod wheel;
 
-use super::{
-    FillReason as OfAny, Library, LibraryContext, LibraryRemark as OfLibrary, Will, traffic_class, vllm,
-};
+use std::net::IpAddr;
+
+use super::{FillReason as OfAny, Library, LibraryContext, Will, traffic_class, vllm};
 use crate::fabric::Rails;
 
 pub use mend::UcxReason;
 pub use release::Release;
-pub use remarks::{Remark, Then};
 pub use taken::Taken;
 
 pub const DEVICES: &str = "UCX_NET_DEVICES";
@@ -39,7 +38,7 @@ pub const LIBRARY: Library = Library {
     read: &["UCX_"],
     is_here,
     fills: mend::fills,
-    remarks: |subject| remarks::remarks(subject).into_iter().map(OfLibrary::Ucx).collect(),
+    findings: findings::findings,
     will: |subject| {
         let selection = subject.value(vllm::SELECTION).filter(|_| mend::works(subject));
         if selection.is_some_and(|selection| vllm::is_set_by_worker(selection, DEVICES)) {
@@ -69,6 +68,17 @@ pub fn value(variable: &str, rails: &Rails) -> Option<String> {
     // A list of HCAs alone takes TCP from UCX, which is what is left if a process does not reach
     // itself or another one over them.
     Some(format!("{},{}", ports.join(","), rails.interface?))
+}
+
+/// A slot of a port that is not right, and why.
+pub(crate) fn slot_of(port: &str, slot: u32, address: Option<IpAddr>) -> String {
+    match address {
+        Some(address) => {
+            format!("GID index {slot} of {port}, with {address}, which is not an address of this container")
+        }
+        None if slot == u32::MAX => format!("a GID index that {port} does not have"),
+        None => format!("GID index {slot} of {port}, which is empty"),
+    }
 }
 
 /// For a reason of this library.

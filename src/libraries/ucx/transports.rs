@@ -111,7 +111,7 @@ fn words(list: &str) -> Vec<&str> {
 
 /// Why UCX ends with an error on a value of `UCX_TLS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TlsError {
+pub(crate) enum TlsError {
     /// It names none: "The TLs list is empty" (`ucp_check_resource_config` in
     /// `src/ucp/core/ucp_context.c`, all releases).
     Empty,

@@ -4,40 +4,19 @@
 use super::release::{NEWEST, is_nixl};
 use super::taken::taken;
 use crate::fabric::Candidate;
+use crate::finding::{Finding, Id};
 use crate::image::packages::Package;
 use crate::libraries::LibraryContext;
 use crate::libraries::nccl::installed::provider;
+use crate::text::condensed;
 
-/// HCAs of the job that the libibverbs of a package cannot open.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unserved {
-    /// Name and version of the package.
-    pub package: String,
-    /// The folder that the library is in.
-    pub folder: String,
-    /// The providers that it has.
-    pub providers: Vec<String>,
-    /// The ports of the HCAs that it cannot open.
-    pub ports: Vec<String>,
-    pub left: Left,
-}
-
-/// What is left to a UCX that cannot open these HCAs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
-    /// Other HCAs of the job.
-    Hcas,
-    Tcp,
-    Nothing,
-}
-
-/// By package, if there are some.
-pub(crate) fn unserved(subject: &LibraryContext) -> Vec<Unserved> {
+/// The HCAs of the job that the libibverbs of a package cannot open.
+pub(crate) fn unserved(subject: &LibraryContext) -> Vec<Finding> {
     let packages = subject.facts.image.iter().flat_map(|image| &image.packages);
     packages.filter(|package| is_nixl(package)).filter_map(|package| of(subject, package)).collect()
 }
 
-fn of(subject: &LibraryContext, package: &Package) -> Option<Unserved> {
+fn of(subject: &LibraryContext, package: &Package) -> Option<Finding> {
     let own = package.libibverbs.as_ref()?;
     let is_served = |port: &&Candidate| {
         provider(port.hca).is_none_or(|name| own.providers.iter().any(|provider| provider == name))
@@ -47,18 +26,32 @@ fn of(subject: &LibraryContext, package: &Package) -> Option<Unserved> {
     if lost.is_empty() {
         return None;
     }
-    let has_tcp = || taken(subject, NEWEST).is_none_or(|taken| !taken.tcp.is_empty());
-    let left = match served.is_empty() {
-        false => Left::Hcas,
-        true if has_tcp() => Left::Tcp,
-        true => Left::Nothing,
+    let drivers = match own.providers.is_empty() {
+        true => "no driver".to_owned(),
+        false => format!("drivers only for {}", own.providers.join(", ")),
     };
+    let has_tcp = || taken(subject, NEWEST).is_none_or(|taken| !taken.tcp.is_empty());
+    let then = match served.is_empty() {
+        false => "so NIXL does not use them",
+        true if has_tcp() => "so NIXL uses TCP",
+        true => "and has no TCP, so NIXL fails with a backend error",
+    };
+    let mut hcas: Vec<&str> = lost.iter().map(|port| port.hca.name.as_str()).collect();
+    hcas.dedup();
+    let message = format!(
+        "The UCX in {} {} has its own libibverbs, with {drivers}: it cannot open {}, {then}.",
+        package.name,
+        package.version,
+        condensed(&hcas)
+    );
     let file = package.path.join(&own.path);
-    Some(Unserved {
-        package: format!("{} {}", package.name, package.version),
-        folder: file.parent().unwrap_or(&package.path).display().to_string(),
-        providers: own.providers.clone(),
-        ports: lost.into_iter().map(Candidate::name).collect(),
-        left,
-    })
+    let brought = ["ibverbs"].into_iter().chain(own.providers.iter().map(String::as_str));
+    let brought: Vec<String> = brought.map(|name| format!("lib{name}")).collect();
+    let fix = format!(
+        "Build NIXL in this image, against its libibverbs; or put links to the image's libraries in place of {} in {}.",
+        brought.join(" and "),
+        file.parent().unwrap_or(&package.path).display()
+    );
+    let ports = lost.into_iter().map(Candidate::name);
+    Some(Finding::warning(Id::LibraryOnTcp, message).about_ports(ports).with_fix(fix))
 }

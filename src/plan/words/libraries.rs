@@ -1,7 +1,6 @@
 //! The words for libraries beside NCCL: why a variable is filled in, and what a library will do.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use crate::libraries::exclusions::LeftTo;
 use crate::libraries::meeting::{BootstrapAddress, End, HostNameAddress, NamedHost};
@@ -14,7 +13,7 @@ use crate::text::condensed;
 impl fmt::Display for FillReason {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            FillReason::Meeting { library, named: NamedHost { host, to } } => match to {
+            FillReason::Meeting { library, named: named @ NamedHost { host, to } } => match to {
                 HostNameAddress::NotInFile => write!(
                     f,
                     "without it, {library} would take the DNS entry of the host's name, which /etc/hosts does not contain ({host})"
@@ -24,13 +23,13 @@ impl fmt::Display for FillReason {
                     "without it, {library} would take the entry of {} for the host's name {host}: nsswitch.conf does not use /etc/hosts",
                     services.join(", ")
                 ),
-                _ => write!(f, "without it, {library} would bootstrap on {}", meeting_on(host, to)),
+                _ => write!(f, "without it, {library} would bootstrap on {named}"),
             },
             FillReason::Ucx(ucx::UcxReason::OtherPorts(ports)) => {
                 write!(f, "without it, UCX would also take {}", condensed(ports))
             }
             FillReason::Ucx(ucx::UcxReason::OtherGid { port, slot, address }) => {
-                write!(f, "without it, UCX would take {}", slot_of(port, *slot, *address))
+                write!(f, "without it, UCX would take {}", ucx::slot_of(port, *slot, *address))
             }
             FillReason::Ucx(ucx::UcxReason::EmptySlot { port, slot }) => {
                 write!(f, "without it, UCX would skip {port}, whose GID entry {slot} is empty")
@@ -122,58 +121,19 @@ impl fmt::Display for Will {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Will::Meet(BootstrapAddress::On(ends)) => {
-                let ends: Vec<String> = ends.iter().map(end).collect();
+                let ends: Vec<String> = ends.iter().map(End::to_string).collect();
                 write!(f, "bootstrap on {}", ends.join(" and "))
             }
             Will::Meet(BootstrapAddress::OnName(NamedHost { host, to: HostNameAddress::NotInFile })) => {
                 write!(f, "bootstrap on the DNS address of the host's name {host}")
             }
-            Will::Meet(BootstrapAddress::OnName(NamedHost { host, to })) => {
-                write!(f, "bootstrap on {}", meeting_on(host, to))
-            }
+            Will::Meet(BootstrapAddress::OnName(named)) => write!(f, "bootstrap on {named}"),
             Will::TakeOfUcx(taken) => f.write_str(&of_ucx(taken)),
             Will::TakeOfWorkers(ports) => {
                 write!(f, "take the HCA of each GPU, as the worker of vLLM names it, of {}", condensed(ports))
             }
             Will::Meet(BootstrapAddress::InVain(name)) => write!(f, "find no interface \"{name}\""),
         }
-    }
-}
-
-/// Where the host's name leads, and why.
-pub(crate) fn meeting_on(host: &str, to: &HostNameAddress) -> String {
-    match to {
-        HostNameAddress::Own(own) => {
-            format!("{}, the address of the host's name {host} in /etc/hosts", end(own))
-        }
-        HostNameAddress::Loopback(address) => {
-            format!("{address}, the address of the host's name {host} in /etc/hosts")
-        }
-        HostNameAddress::Foreign(addresses) => {
-            let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-            format!(
-                "127.0.0.1, because this container does not have the address that /etc/hosts gives the host's name {host} ({})",
-                addresses.join(", ")
-            )
-        }
-        HostNameAddress::NotInFile => format!("the DNS entry of the host's name {host}"),
-        HostNameAddress::FileNotAsked(services) => {
-            format!(
-                "the entry of {} for the host's name {host}, because nsswitch.conf does not use /etc/hosts",
-                services.join(", ")
-            )
-        }
-    }
-}
-
-/// A slot of a port that is not right, and why.
-pub(crate) fn slot_of(port: &str, slot: u32, address: Option<IpAddr>) -> String {
-    match address {
-        Some(address) => {
-            format!("GID index {slot} of {port}, with {address}, which is not an address of this container")
-        }
-        None if slot == u32::MAX => format!("a GID index that {port} does not have"),
-        None => format!("GID index {slot} of {port}, which is empty"),
     }
 }
 
@@ -206,8 +166,4 @@ fn of_ucx(taken: &Taken) -> String {
         true => "take no network device".to_owned(),
         false => format!("take {}", parts.join(", and ")),
     }
-}
-
-fn end(end: &End) -> String {
-    format!("{} {}", end.interface, end.address)
 }
