@@ -62,6 +62,22 @@ fn a_link_that_loses_packets_is_named_and_no_node() {
     names_alone(&matching, 2, "link", &json!([0, 2]));
 }
 
+/// As with a node that loses as many, whether the job passes is a matter of luck.
+#[test]
+fn a_link_that_loses_every_tenth_packet_is_told_and_no_node() {
+    if !can_be_made() || !has_nft() {
+        return;
+    }
+    let matching = format!("ip daddr {} numgen random mod 100 < 10", address(0, 1));
+    let (document, _) = document(&matching, 2);
+    let told = [items(&document, "slow"), items(&document, "faults")].concat();
+    assert!(!told.is_empty(), "{document:#}");
+    for told in told {
+        assert_eq!(told["nodes"], json!([0, 2]), "{told:#}");
+    }
+    assert_eq!(document["exclude"], json!([]));
+}
+
 #[test]
 fn packets_from_a_size_on_that_are_lost_are_told_as_such() {
     if !can_be_made() || !has_nft() {

@@ -41,6 +41,18 @@ fn parts_of_the_fabric_are_told_and_no_node_is_accused() {
             ..SOUND
         },
         Case {
+            name: "leaves of four nodes without a spine",
+            nodes: 12,
+            rails: 1,
+            break_it: |nodes, _| {
+                separate(nodes, &[0, 1, 2, 3], &[4, 5, 6, 7, 8, 9, 10, 11], 1);
+                separate(nodes, &[4, 5, 6, 7], &[8, 9, 10, 11], 1);
+            },
+            faults: &[("apart", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])],
+            reason: "do not reach each other on rail 0 (eth1): node0..node3 | node4..node7 | node8..node11: ",
+            ..SOUND
+        },
+        Case {
             name: "two halves that one node joins",
             nodes: 8,
             rails: 1,

@@ -46,6 +46,23 @@ fn a_port_that_reaches_half_of_the_fabric_is_named_and_nobody_else() {
     });
 }
 
+/// With as many nodes, the node is named and not its links.
+#[test]
+fn a_port_that_reaches_half_of_a_larger_fabric_is_one_fault_of_its_node() {
+    if !can_be_made() || !has_nft() {
+        return;
+    }
+    come_out(&[Case {
+        name: "half of 14 nodes",
+        nodes: 14,
+        break_it: |nodes, _| separate(nodes, &[9], &[0, 2, 4, 6, 8, 10, 12], 1),
+        faults: &[("node", &[9])],
+        excluded: &[9],
+        reason: "node9 eth1 fails with ",
+        ..SOUND
+    }]);
+}
+
 /// The carrier is gone when the rounds begin, and comes or goes at each further pair of the node.
 #[test]
 fn a_port_that_flaps_is_named_and_nobody_else() {
