@@ -1,29 +1,20 @@
 //! Tables are for looking up: a cell holds a phrase, and paragraphs stand outside.
 
-use crate::page;
+use std::fs;
+
+use crate::markdown;
+use crate::support::repository;
 
 /// The longest cell, in words.
 const LONGEST: usize = 25;
 
-/// The pages that keep to it.
-const PAGES: &[&str] = &[
-    "CONTRIBUTING.md",
-    "README.md",
-    "SECURITY.md",
-    "docs/README.md",
-    "docs/architecture.md",
-    "docs/decisions.md",
-    "docs/findings.md",
-    "docs/pid1.md",
-    "docs/self-test.md",
-    "examples/README.md",
-];
-
 #[test]
 fn no_cell_is_a_paragraph() {
-    for path in PAGES {
-        for (number, line) in page(path).lines().enumerate() {
+    for path in markdown() {
+        let text = fs::read_to_string(repository(&path)).unwrap();
+        for (number, line) in text.lines().enumerate() {
             if let Some(words) = longest_cell(line).filter(|words| *words > LONGEST) {
+                let path = path.display();
                 panic!("{path}:{}: a cell has {words} words; {LONGEST} are enough for a table", number + 1);
             }
         }
