@@ -10,6 +10,7 @@ use nix::unistd::{Gid, Uid};
 use crate::facts::reader::{Links, OpenFor, ReadFailure, describe, open_regular, read_all};
 use crate::state::folder::Folder;
 use crate::state::mount;
+use crate::sys::user;
 
 /// In bytes; no file of a user is larger.
 pub(crate) const LONGEST: u64 = 1024 * 1024;
@@ -75,7 +76,7 @@ pub(crate) fn amend(
     };
     // No other user can change a folder on this path, so none can have put another file
     // there.
-    let users = [Uid::from_raw(0), Uid::effective()];
+    let users = [Uid::from_raw(0), user::effective()];
     let folder = Folder::open(folder, &users).map_err(|refused| because(&refused))?;
     let may_be_in_place = |errno| match errno {
         Errno::EBUSY => in_place == InPlace::Yes,

@@ -10,6 +10,7 @@ use nix::unistd::Uid;
 
 use crate::facts::reader::describe;
 use crate::state::folder::Folder;
+use crate::sys::user;
 
 /// The name of the copy.
 const NAME: &str = "rdma-init";
@@ -52,7 +53,7 @@ fn put(path: &Path, program: &[u8]) -> Result<Installed, String> {
     let is_whole = |(bytes, mode): (Vec<u8>, u32)| mode == MODE && bytes == program;
     // One byte more, so that a longer file is seen to differ.
     let longest = program.len() as u64 + 1;
-    let was_there = folder.read_of(NAME, &[Uid::from_raw(0), Uid::effective()], longest).is_ok_and(is_whole);
+    let was_there = folder.read_of(NAME, &[Uid::from_raw(0), user::effective()], longest).is_ok_and(is_whole);
     if !was_there {
         folder.write_through(NAME, program, MODE).map_err(|errno| refused(&target, errno, program.len()))?;
     }
@@ -64,7 +65,7 @@ fn refused(target: &Path, errno: Errno, bytes: usize) -> String {
     let why = match errno {
         Errno::EISDIR | Errno::EEXIST | Errno::ENOTEMPTY => "a folder has that name".to_owned(),
         Errno::EACCES | Errno::EPERM => {
-            format!("the user {} may not write to the folder ({errno:?})", Uid::effective())
+            format!("the user {} may not write to the folder ({errno:?})", user::effective())
         }
         Errno::EROFS => format!("the file system can only be read ({errno:?})"),
         Errno::ENOSPC | Errno::EDQUOT => {

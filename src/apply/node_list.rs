@@ -11,6 +11,7 @@ use crate::block::list;
 use crate::facts::reader::{Links, read_regular};
 use crate::state::folder::Folder;
 use crate::state::mount;
+use crate::sys::user;
 
 /// Puts the names after the user's own, in place of those of an earlier start. Makes the file and
 /// its folder, if there are names. Without `InPlace::Yes`, only what lies on the container's own
@@ -34,7 +35,7 @@ pub(crate) fn write(root: &Path, file: &str, names: &[&str], in_place: InPlace) 
         return Err(format!("{} is mounted from elsewhere, and others may share it", there.display()));
     }
     if there != folder {
-        let users = [Uid::from_raw(0), Uid::effective()];
+        let users = [Uid::from_raw(0), user::effective()];
         Folder::open(there, &users).map_err(|refused| format!("{}: {refused}", there.display()))?;
         fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }

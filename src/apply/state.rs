@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::unistd::Uid;
 
 use crate::env_plugin::{DECISION_FILE, LIBRARY, LIBRARY_FILE};
 use crate::facts::reader::describe;
@@ -11,6 +10,7 @@ use crate::facts::state::may_be_made;
 use crate::state::find::is_of_another_container;
 use crate::state::folder::{self, Folder};
 use crate::state::{ENV_SH, FACTS, FILES, NCCL_CONF, PLAN, StateDir, mount};
+use crate::sys::user;
 
 /// The contents of the files.
 #[derive(Debug, Default)]
@@ -98,7 +98,7 @@ pub(crate) fn write(
     if *place == StateDir::Nowhere {
         return (None, refused);
     }
-    for folder in place.folders(Uid::effective()).take_while(|folder| Some(folder.as_path()) != standing) {
+    for folder in place.folders(user::effective()).take_while(|folder| Some(folder.as_path()) != standing) {
         let is_other_state = *place == StateDir::Default && is_of_another_container(&folder);
         let written = match is_other_state {
             true => Err(("another container keeps its state there".to_owned(), FilesOrigin::OtherState)),
@@ -134,7 +134,7 @@ fn write_to(path: &Path, files: impl Fn(Option<&Path>) -> StateFiles) -> Result<
 /// Whether a start can probably leave code for the job's processes in its state: of all folders, only the
 /// first may be one.
 pub(crate) fn may_hold_code(place: &StateDir) -> bool {
-    let Some(folder) = place.folders(Uid::effective()).next() else { return false };
+    let Some(folder) = place.folders(user::effective()).next() else { return false };
     let there = folder.ancestors().find(|part| part.exists());
     !is_for_everybody(&folder) && may_be_made(&folder) && there.is_some_and(mount::is_of_root)
 }

@@ -24,6 +24,7 @@ use crate::pipeline::read;
 use crate::report;
 use crate::state::find::{Found, find};
 use crate::state::folder::Folder;
+use crate::sys::user;
 
 /// In bytes: as much as the shared object reads.
 const LONGEST: u64 = 64 * 1024;
@@ -93,7 +94,7 @@ fn conf_of(pid: u32, process: &Environment) -> Vec<Assignment> {
 
 /// The decision that the shared object reads.
 fn decision_of(found: &Found) -> Option<Vec<u8>> {
-    let users = [Uid::from_raw(0), Uid::effective()];
+    let users = [Uid::from_raw(0), user::effective()];
     let folder = Folder::open(found.folder.as_ref()?, &users).ok()?;
     folder.read_of(DECISION_FILE, &users, LONGEST).ok().map(|(bytes, _)| bytes)
 }

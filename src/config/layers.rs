@@ -87,6 +87,7 @@ fn read(path: &str) -> std::io::Result<String> {
     let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
     let file: File = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
+        Err(missing) if missing.kind() == std::io::ErrorKind::NotFound => return Err(missing),
         // Without a free descriptor, the kernel does not even look for the file.
         Err(error) => {
             return match std::fs::metadata(path) {

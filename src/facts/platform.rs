@@ -1,5 +1,7 @@
 //! Who started the container, as the names in its environment tell.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use super::environment::is_variable_name;
@@ -129,12 +131,7 @@ pub(crate) fn read(reader: &Reader, start: Start, also: impl Fn(&str) -> bool, f
         nodes: launchers::read(reader, start),
         nccl_version: value("NCCL_VERSION"),
         cuda_version: value("CUDA_VERSION"),
-        files: files
-            .iter()
-            .take(MOST_FILES)
-            .filter(|file| reader.is_there(file))
-            .map(|file| (*file).to_owned())
-            .collect(),
+        files: there(reader, files.get(..MOST_FILES).unwrap_or(files)),
         files_in_command: files
             .iter()
             .take(MOST_FILES)
@@ -145,5 +142,82 @@ pub(crate) fn read(reader: &Reader, start: Start, also: impl Fn(&str) -> bool, f
             .map(|file| (*file).to_owned())
             .collect(),
         engine: ENGINES.iter().find(|(file, _)| reader.may_be_there(file)).map(|(_, engine)| *engine),
+    }
+}
+
+/// The files that are there, in their order. Platforms keep several in one folder, which most hosts lack: then
+/// nothing in it is asked for.
+fn there(reader: &Reader, files: &[&str]) -> Vec<String> {
+    let mut known: Option<(&Path, bool)> = None;
+    let mut there = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        let path = Path::new(file);
+        if known.is_none_or(|(folder, _)| !path.starts_with(folder)) {
+            let folder = files.get(number + 1).and_then(|next| common_folder(path, Path::new(next)));
+            known = folder.map(|folder| (folder, reader.is_there(folder)));
+        }
+        if known.is_none_or(|(_, is_there)| is_there) && reader.is_there(path) {
+            there.push((*file).to_owned());
+        }
+    }
+    there
+}
+
+/// The folder of a platform that holds both files, such as `/opt/microsoft`; folders such as `/opt` are
+/// everywhere.
+fn common_folder<'a>(file: &'a Path, other: &Path) -> Option<&'a Path> {
+    let folder = file.ancestors().find(|folder| other.starts_with(folder))?;
+    // The root, the folder in it, and the platform's.
+    (folder.components().count() >= 3).then_some(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn files_of_one_folder_are_found_one_by_one_and_missing_with_it() {
+        let root = tempfile::tempdir().unwrap();
+        for file in ["opt/cloud/b", "opt/other/c", "usr/local/tool/deep/file", "one"] {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let files = [
+            "/none",
+            "/one",
+            "/opt/cloud/a",
+            "/opt/cloud/b",
+            "/opt/cloud/deep/a",
+            "/opt/gone/a",
+            "/opt/gone/b",
+            "/opt/other",
+            "/opt/other/c",
+            "/opt/other/d",
+            "/usr/local/tool",
+            "/usr/local/tool/deep/file",
+            "/usr/local/zeta",
+        ];
+        let found = there(&Reader::new(root.path()), &files);
+        let wanted = [
+            "/one",
+            "/opt/cloud/b",
+            "/opt/other",
+            "/opt/other/c",
+            "/usr/local/tool",
+            "/usr/local/tool/deep/file",
+        ];
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn the_folder_of_a_platform_is_below_another_one() {
+        let common = |file, other| common_folder(Path::new(file), Path::new(other)).and_then(Path::to_str);
+        assert_eq!(common("/opt/cloud/a", "/opt/cloud/b/c"), Some("/opt/cloud"));
+        assert_eq!(common("/opt/cloud", "/opt/cloud/b"), Some("/opt/cloud"));
+        assert_eq!(common("/opt/cloud", "/opt/other"), None);
+        assert_eq!(common("/run/a", "/usr/b"), None);
     }
 }

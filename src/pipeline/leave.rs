@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use nix::unistd::Uid;
 use serde::Serialize;
 
 use crate::apply::amend::InPlace;
@@ -33,6 +32,7 @@ use crate::state::find::{Found, OWN_PLACE, find};
 use crate::state::harmless::is_harmless;
 use crate::state::run::{Reason, Run};
 use crate::state::{NCCL_CONF, StateDir};
+use crate::sys::user;
 use crate::text::{grouped, visible};
 
 /// What is left.
@@ -81,7 +81,8 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
         doubtful => doubtful.and_then(|found| found.folder),
     };
     let of_plugin = |library: Option<&Path>| of_plugin(decided.plan, library);
-    let run = |of_plugin: &[(String, String)]| run(&decided, of_plugin);
+    let pid_started = started(nix::unistd::getpid().as_raw());
+    let run = |of_plugin: &[(String, String)]| run(&decided, pid_started, of_plugin);
     let (left, refused) = state::write(&config.state_dir, standing.as_deref(), |library| {
         let of_plugin = of_plugin(library);
         files(&run(&of_plugin), &decided, &filled, &of_plugin)
@@ -204,7 +205,7 @@ fn keep_apart(config: &Config, decided: &Decided, root: &Path) -> Option<String>
         setting.outcome == SettingOutcome::Filled && setting.source != Source::Configuration
     };
     let filled = decided.plan.settings.iter().filter(is_ours);
-    // Where the values do not go, what speaks of them is not to go either.
+    // If the values do not go there, what speaks of them is not to go there either.
     let of_plugin = match decided.plan.env_plugin {
         EnvPlugin::Used => &[VARIABLE, MARKER][..],
         EnvPlugin::NotUsed(_) => &[],
@@ -280,7 +281,7 @@ fn loss(left: &WrittenFiles, given: &[(&str, &str)], by_init: bool) -> Option<St
     if left.is_of_container || lost.is_empty() {
         return None;
     }
-    let own = Uid::effective();
+    let own = user::effective();
     let who = match by_init {
         true => format!("processes of any user but uid {own}"),
         false => "processes".to_owned(),
@@ -310,16 +311,15 @@ fn is_read(facts: &Facts, file: &Path) -> bool {
     is_read_anyway(facts, Some(file)) || is_linked()
 }
 
-fn run(decided: &Decided, of_plugin: &[(String, String)]) -> Run {
-    let pid = nix::unistd::getpid().as_raw();
+fn run(decided: &Decided, pid_started: Option<u64>, of_plugin: &[(String, String)]) -> Run {
     // The values are then in the plan's findings, too.
     let is_private = decided.facts.has_private_values();
     let mut run = Run {
         identity: Identity::own().clone(),
         by_init: decided.by_init,
         since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
-        pid,
-        pid_started: started(pid),
+        pid: nix::unistd::getpid().as_raw(),
+        pid_started,
         headline: if is_private { public_headline(decided.plan) } else { headline(decided.plan) },
         self_test: decided.verdict.map(|passed| if passed { "passed" } else { "failed" }.to_owned()),
         ..Run::of(decided.plan)

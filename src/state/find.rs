@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::unistd::Uid;
+use nix::unistd::{AccessFlags, Uid, access};
 
 use super::folder::{Folder, Refused};
 use super::harmless::is_harmless;
@@ -19,6 +19,7 @@ use super::{PLAN, StateDir};
 use crate::facts::environment::is_variable_name;
 use crate::facts::identity::Identity;
 use crate::facts::reader::describe;
+use crate::sys::user;
 
 /// The state of a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +105,7 @@ fn shortened_list(names: &[String]) -> String {
 }
 
 /// What to do so that a container has a place that no other container can write to.
-pub(crate) const OWN_PLACE: &str = "Give the container a root file system that it may write to, with nothing mounted at /run (at /tmp, where it does not run as root)";
+pub(crate) const OWN_PLACE: &str = "Give the container a root file system that it may write to, with nothing mounted at /run (at /tmp, if it does not run as root)";
 
 /// A folder in which no state was found, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +133,7 @@ struct Claim {
 /// # Errors
 /// The folders that exist but whose state cannot be used; empty if none exists.
 pub(crate) fn find(place: &StateDir) -> Result<Found, Vec<Without>> {
-    let own = Uid::effective();
+    let own = user::effective();
     let is_trusted = |owner: Uid| owner.is_root() || owner == own;
     let mut users = vec![own, Uid::from_raw(0)];
     users.extend(owner_of_init());
@@ -195,7 +196,11 @@ fn claims(place: &StateDir, users: &[Uid]) -> (Vec<Claim>, Vec<Without>) {
 /// Whether a folder has the state of another container, which may still need it. A folder on
 /// the container's own root mount belongs to no other container.
 pub(crate) fn is_of_another_container(path: &Path) -> bool {
-    let users = [Uid::from_raw(0), Uid::effective()];
+    // Most starts find no folder, and the walk to it is several calls.
+    if access(path, AccessFlags::F_OK) == Err(Errno::ENOENT) {
+        return false;
+    }
+    let users = [Uid::from_raw(0), user::effective()];
     let text = Folder::open(path, &users).map_err(drop).and_then(|folder| folder.read(PLAN).map_err(drop));
     let Ok(run) = text.and_then(|text| run::parse(&text).map_err(drop)) else { return false };
     let own = Identity::own();
@@ -209,7 +214,7 @@ fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<Claim, O
         other => Some(other.to_string()),
     };
     // Another user who can change a folder on the way decides what is found at its end.
-    let trusted = [Uid::effective(), Uid::from_raw(0)];
+    let trusted = [user::effective(), Uid::from_raw(0)];
     let (folder, of_other) = match Folder::open(path, &trusted) {
         Ok(folder) => (folder, None),
         Err(_) => {

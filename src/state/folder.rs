@@ -4,7 +4,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,6 +16,7 @@ use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, unlinkat};
 
 use super::{FILES, mount};
 use crate::facts::reader::describe;
+use crate::sys::user;
 
 /// In bytes; each file of ours is smaller.
 const LONGEST: u64 = 4 * 1024 * 1024;
@@ -107,7 +108,7 @@ impl Folder {
     /// # Errors
     /// The folder cannot be made, or others may change it.
     pub(crate) fn make(path: &Path) -> Result<Folder, Refused> {
-        let folder = Folder::at(path, &[Uid::effective()], true)?;
+        let folder = Folder::at(path, &[user::effective()], true)?;
         if !folder.is_new {
             FILES.iter().try_for_each(|name| folder.clear(name))?;
         }
@@ -139,7 +140,7 @@ impl Folder {
             }
             let next = next?;
             status = fstat(&next)?;
-            let is_own = status.st_uid == Uid::effective().as_raw();
+            let is_own = status.st_uid == user::effective().as_raw();
             if is_last && make && is_own && status.st_mode & 0o7777 != 0o755 && holds_only_ours(&next) {
                 // The folder was made under a umask, or is an emptyDir that everybody may write
                 // to.
@@ -226,7 +227,7 @@ impl Folder {
             None => Ok(()),
         };
         let written = owned
-            .and_then(|()| fchmod(file.as_fd(), mode))
+            .and_then(|()| set_mode(&file, mode))
             .and_then(|()| {
                 let written = fill(&mut File::from(file));
                 written.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
@@ -326,6 +327,15 @@ impl Folder {
         read.map(|_| (bytes, status.st_mode & 0o7777))
             .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
     }
+}
+
+/// Gives a new file these permissions. Its owner may be another one, and a umask may have taken some; mostly
+/// there is nothing to do, and to ask is a fifth of the work of an overlay.
+fn set_mode(file: &OwnedFd, mode: Mode) -> Result<(), Errno> {
+    if fstat(file)?.st_mode & 0o7777 == mode.bits() {
+        return Ok(());
+    }
+    fchmod(file, mode)
 }
 
 /// A temporary name for a new file, or for what is moved out of its way. The process id alone

@@ -32,7 +32,7 @@ pub fn is_of_root(path: &Path) -> bool {
 
 /// The number of the mount that the root folder lies on.
 pub fn of_root() -> Option<u64> {
-    of_path(Path::new("/"))
+    mounts::of_root().or_else(|| of_path(Path::new("/")))
 }
 
 /// The number of the mount that a path lies on; a symbolic link at its end is followed.

@@ -13,6 +13,7 @@ use super::{PHASE, StateDir};
 use crate::facts::identity::{Identity, age, started};
 use crate::facts::reader::of_kernel;
 use crate::json;
+use crate::sys::user;
 use crate::text::{shortened, visible};
 
 #[derive(Serialize, Deserialize)]
@@ -83,7 +84,7 @@ pub(crate) fn leave(place: &StateDir, text: &str, longest: Duration) {
     }
     let document = json::line(&Phase::of_this_process(visible(&shortened(text)), longest));
     let is_free = |folder: &PathBuf| *place != StateDir::Default || !is_of_another_container(folder);
-    let mut folders = place.folders(Uid::effective()).filter(is_free);
+    let mut folders = place.folders(user::effective()).filter(is_free);
     folders.find_map(|folder| write(&folder, &document));
 }
 
@@ -99,7 +100,7 @@ fn write(folder: &Path, document: &[u8]) -> Option<()> {
 
 /// Removes what this process has left, once the start has come further.
 pub(crate) fn remove(place: &StateDir) {
-    let user = Uid::effective();
+    let user = user::effective();
     for folder in place.folders(user).filter_map(|folder| Folder::open(&folder, &[user]).ok()) {
         if Phase::read(&folder).is_some_and(|phase| phase.is_of_this_process()) {
             folder.remove(PHASE);
@@ -109,7 +110,7 @@ pub(crate) fn remove(place: &StateDir) {
 
 /// What the start of this container is at; `None` if no start has left that, or if it has ended.
 pub(crate) fn find(place: &StateDir) -> Option<At> {
-    let users = [Uid::effective(), Uid::from_raw(0)];
+    let users = [user::effective(), Uid::from_raw(0)];
     let folders = users.iter().flat_map(|user| place.folders(*user));
     let phases = folders.filter_map(|folder| Phase::read(&Folder::open(&folder, &users).ok()?));
     let under_way = phases.into_iter().find(Phase::is_under_way)?;

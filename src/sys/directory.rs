@@ -18,9 +18,9 @@ use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
-use nix::unistd::{AccessFlags, Uid, UnlinkatFlags, faccessat, mkfifoat, unlinkat};
+use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, mkfifoat, unlinkat};
 
-use super::random;
+use super::{random, user};
 
 /// The most links on the way to a directory, as in the kernel (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
@@ -93,7 +93,7 @@ impl Directory {
         }
         let found = step(&self.0, name)?;
         let status = fstat(&found)?;
-        if status.st_uid != Uid::effective().as_raw() || status.st_mode & 0o077 != 0 {
+        if status.st_uid != user::effective().as_raw() || status.st_mode & 0o077 != 0 {
             return Err(io::Error::other("it is not a folder of this user alone"));
         }
         Ok(Directory(found))
@@ -194,13 +194,13 @@ fn step(from: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     openat(from, name, flags, Mode::empty())
 }
 
-/// Where the link of this name leads; `None` if it is none.
+/// Where the link of this name leads; `None` if it is not a link.
 fn link(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<OsString>> {
     let Ok(status) = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) else { return Ok(None) };
     if kind_of(&status) != SFlag::S_IFLNK {
         return Ok(None);
     }
-    let trusted = [0, Uid::effective().as_raw()];
+    let trusted = [0, user::effective().as_raw()];
     let around = fstat(directory)?;
     let is_safe = trusted.contains(&status.st_uid)
         && trusted.contains(&around.st_uid)
@@ -249,7 +249,7 @@ mod tests {
             assert!(has_file("real/deep").unwrap(), "{mode:o}");
         }
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        if Uid::effective().is_root() {
+        if user::effective().is_root() {
             std::os::unix::fs::lchown(path("link"), Some(1234), None).unwrap();
             assert!(has_file("link/deep").unwrap_err().to_string().contains(refused));
             std::os::unix::fs::lchown(path("link"), Some(0), None).unwrap();

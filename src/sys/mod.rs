@@ -27,4 +27,5 @@ pub(crate) mod stdio;
 pub(crate) mod take_over;
 pub(crate) mod tcp;
 pub(crate) mod terminal;
+pub(crate) mod user;
 pub(crate) mod worker;

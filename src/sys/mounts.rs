@@ -1,18 +1,26 @@
 //! The mount that a file lies on.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use nix::libc;
 
 /// The number of the mount that an open file lies on (statx(2), `STATX_MNT_ID`). `None` before
 /// Linux 5.8, and if a sandbox hides it.
 pub(crate) fn of(file: impl AsFd) -> Option<u64> {
+    ask(file.as_fd().as_raw_fd(), c"", libc::AT_EMPTY_PATH)
+}
+
+/// The same of the root folder.
+pub(crate) fn of_root() -> Option<u64> {
+    ask(libc::AT_FDCWD, c"/", 0)
+}
+
+fn ask(folder: RawFd, path: &CStr, flags: libc::c_int) -> Option<u64> {
     // SAFETY: the structure is plain numbers, which may all be zero.
     let mut status: libc::statx = unsafe { std::mem::zeroed() };
-    let fd = file.as_fd().as_raw_fd();
     // SAFETY: the path is a C string, and the structure is valid for the call, which fills it.
-    let result =
-        unsafe { libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_MNT_ID, &raw mut status) };
+    let result = unsafe { libc::statx(folder, path.as_ptr(), flags, libc::STATX_MNT_ID, &raw mut status) };
     let is_told = result == 0 && status.stx_mask & libc::STATX_MNT_ID != 0;
     // QEMU's user mode says that it tells the number, and leaves it at 0.
     Some(status.stx_mnt_id).filter(|number| is_told && *number != 0)

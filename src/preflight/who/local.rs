@@ -19,13 +19,14 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::stat::{Mode, SFlag};
-use nix::unistd::{Pid, Uid, getppid, getsid};
+use nix::unistd::{Pid, getppid, getsid};
 use serde::{Deserialize, Serialize};
 
 use crate::facts::identity;
 use crate::json;
 use crate::preflight::meet::message::Told;
 use crate::sys::directory::Directory;
+use crate::sys::user;
 use crate::wire::connection::timeout;
 
 /// Where tasks of one node find each other, also from containers of their own. A folder that another
@@ -235,7 +236,7 @@ fn folder_at(place: &Path) -> io::Result<Directory> {
 }
 
 fn folder_name() -> String {
-    format!("rdma-init-preflight-{}", Uid::effective())
+    format!("rdma-init-preflight-{}", user::effective())
 }
 
 /// The session of this process, and when its leader began; that of its parent if this process leads
