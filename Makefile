@@ -28,7 +28,7 @@ ARCHITECTURES := x86_64 aarch64
 LARGEST := 8388608
 DENY_VERSION := 0.20.2
 
-.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-nixl manual check bench clean
+.PHONY: all setup build build-all image demo test test-arm64 test-quick test-setup test-torch test-ray test-nixl manual check bench bench-kept clean
 
 all: build
 
@@ -131,13 +131,22 @@ check: setup
 	cargo deny --locked check licenses bans sources
 	@sh tests/advisories.sh
 
-# What PID 1 costs beside tini, dumb-init and catatonit; needs root. A run is kept in
-# tests/bench/results. And what compare takes for ten thousand reports, what the env plugin costs a
+# What PID 1 costs beside tini, dumb-init and catatonit, and beside a script that does its work in shell; needs
+# root. And what compare takes for ten thousand reports, what the env plugin costs a
 # process, and how the preflight grows with the nodes; BENCHES chooses some of them.
 BENCHES := pid1 compare env_plugin preflight judge
 bench: build
 	@sh tests/setup.sh bench
 	@set -e; for bench in $(BENCHES); do $(CARGO) bench --locked --bench $$bench; done
+
+# The run that is kept, with its commit: on a machine that does nothing else, after the build and its load.
+KEPT = tests/bench/results/$(shell date +%F).md
+bench-kept: build
+	@sh tests/setup.sh bench
+	@$(CARGO) bench --locked --bench pid1 --no-run
+	@echo 'waiting until the machine is quiet'; \
+	  until awk '{ exit $$1 >= 0.2 }' /proc/loadavg; do sleep 5; done
+	@$(CARGO) bench --locked --bench pid1 >$(KEPT).new && mv $(KEPT).new $(KEPT) && cat $(KEPT)
 
 clean:
 	cargo clean

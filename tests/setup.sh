@@ -125,7 +125,7 @@ toolchain() {
     say "rustup fetches the stable toolchain"
     # The rustup of a distribution fails where it would update itself.
     rustup toolchain install stable --no-self-update --profile minimal -c clippy -c rustfmt || die "rustup could not install it (see above)"
-    # If somebody has chosen a default toolchain, it is kept.
+    # If the user has chosen a default toolchain, it is kept.
     rustup default >/dev/null 2>&1 || rustup default stable
     is_recent || rustup override set stable --path "$repository"
 }
@@ -233,7 +233,7 @@ case ${1:-} in
         sh "$here/nccl/setup.sh"
         sh "$here/examples/setup.sh" >/dev/null
         ;;
-    bench) install tini dumb-init catatonit gcc strace ;;
+    bench) install tini dumb-init catatonit dash bash iproute2 gcc strace ;;
     image) install buildah ;;
     *) echo "usage: $0 build [ARCHITECTURE]|test|bench|image" >&2; exit 2 ;;
 esac

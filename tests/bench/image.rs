@@ -11,6 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::libc;
+use rdma_init::facts::Facts;
+
+use super::host::Host;
 
 /// What a start leaves in a layer.
 const STATE: &str = "run/rdma-init";
@@ -67,15 +70,23 @@ impl Image {
 
     /// With a layer in memory.
     pub fn on_tmpfs(&self) -> Result<Root, Error> {
-        self.layered(&self.memory.join("layer"))
+        self.layered(&self.memory.join("layer"), [Path::new("/sys"), Path::new("/dev")])
     }
 
     /// With a layer on the disk.
     pub fn on_disk(&self, name: &str) -> Result<Root, Error> {
-        self.layered(&self.folder.join(name))
+        self.layered(&self.folder.join(name), [Path::new("/sys"), Path::new("/dev")])
     }
 
-    fn layered(&self, place: &Path) -> Result<Root, Error> {
+    /// With a layer in memory, and the devices of these facts instead of this machine's.
+    pub fn on_host(&self, facts: &Facts) -> Result<Root, Error> {
+        let place = self.memory.join("host");
+        let host = Host::make(facts, &place)?;
+        self.layered(&place.join("layer"), [&host.sys, &host.dev])
+    }
+
+    /// `devices` are the folders that stand for /sys and /dev.
+    fn layered(&self, place: &Path, devices: [&Path; 2]) -> Result<Root, Error> {
         let [upper, work, path] = ["upper", "work", "root"].map(|name| place.join(name));
         for folder in [&upper, &work, &path] {
             fs::create_dir_all(folder)?;
@@ -84,8 +95,9 @@ impl Image {
         mount(Some("overlay"), &path, Some("overlay"), 0, &options)?;
         let added = self.added();
         fs::create_dir(path.join(&ADDED[1..]))?;
-        let folders = ["/proc", "/sys", "/dev"].map(|folder| (folder, Path::new(folder)));
-        for (target, source) in folders.into_iter().chain([(ADDED, added.as_path())]) {
+        let [sys, dev] = devices;
+        let folders = [("/proc", Path::new("/proc")), ("/sys", sys), ("/dev", dev), (ADDED, &added)];
+        for (target, source) in folders {
             let source = source.to_str().expect("a plain path");
             mount(Some(source), &path.join(&target[1..]), None, libc::MS_BIND | libc::MS_REC, "")?;
         }

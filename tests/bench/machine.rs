@@ -9,11 +9,31 @@ pub fn machine(title: &str, programs: &str) -> String {
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
     let cpus = cpu.lines().filter(|line| line.starts_with("processor")).count();
     format!(
-        "# {title}\n\n{} CPUs, {}; Linux {}; {programs}.\n",
+        "# {title}\n\n{} CPUs, {}; Linux {}; {programs}. Load before: {}; {}.\n",
         cpus,
         model.trim_start_matches(['\t', ' ', ':']),
         output(Command::new("uname").arg("-r")),
+        load(),
+        commit(),
     )
+}
+
+/// The load of the last minute: a run on a busy machine is not worth keeping.
+fn load() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').next().unwrap_or("unknown").to_owned()
+}
+
+/// What was measured, as far as git tells.
+fn commit() -> String {
+    let git = |arguments: &[&str]| output(Command::new("git").args(arguments));
+    match git(&["rev-parse", "--short", "HEAD"]).as_str() {
+        "" => "no commit".to_owned(),
+        commit if git(&["status", "--porcelain", "--untracked-files=no"]).is_empty() => {
+            format!("commit {commit}")
+        }
+        commit => format!("commit {commit} with changes"),
+    }
 }
 
 /// What a program writes to standard output.

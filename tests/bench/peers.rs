@@ -12,8 +12,8 @@ use super::trial::Start;
 /// A way to start a command as the first process of a container.
 pub struct Peer {
     pub name: &'static str,
-    /// In the image; `None` for the command alone.
-    program: Option<&'static str>,
+    /// The words before the command; none for the command alone.
+    program: &'static [&'static str],
     /// `NAME=VALUE`.
     environment: &'static [&'static str],
     root: Rc<Root>,
@@ -22,18 +22,27 @@ pub struct Peer {
 }
 
 /// Those to compare with, and the Debian package of each.
-const OTHERS: &[(&str, &str, &str)] = &[
-    ("tini", "/usr/bin/tini", "tini"),
-    ("tini-static", "/usr/bin/tini-static", "tini"),
-    ("dumb-init", "/usr/bin/dumb-init", "dumb-init"),
-    ("catatonit", "/usr/bin/catatonit", "catatonit"),
+const OTHERS: &[(&str, &[&str], &str)] = &[
+    ("tini", &["/usr/bin/tini", "--"], "tini"),
+    ("tini-static", &["/usr/bin/tini-static", "--"], "tini"),
+    ("dumb-init", &["/usr/bin/dumb-init", "--"], "dumb-init"),
+    ("catatonit", &["/usr/bin/catatonit", "--"], "catatonit"),
 ];
 
+/// What people have who do by hand what rdma-init does: a script below tini, in the shell that Debian starts
+/// scripts with and in the one that most images have.
+const SCRIPTS: &[(&str, &[&str], &str)] = &[
+    ("tini, script in dash", &["/usr/bin/tini", "--", "/bin/dash", SCRIPT_PATH], "dash"),
+    ("tini, script in bash", &["/usr/bin/tini", "--", "/bin/bash", SCRIPT_PATH], "bash"),
+];
+const SCRIPT_PATH: &str = "/added/entrypoint.sh";
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench/entrypoint.sh");
+
 pub const BARE: &str = "bare";
-const OURS: &str = "rdma-init";
+pub const OURS: &str = "rdma-init";
 
 /// The program that is measured, in the image.
-const OURS_PATH: &str = "/added/rdma-init";
+const OURS_WORDS: &[&str] = &["/added/rdma-init", "--"];
 
 /// This very program, which is the command of some measurements.
 pub const OWN_PATH: &str = "/added/bench";
@@ -44,18 +53,24 @@ fn ours() -> PathBuf {
         .map_or_else(|| env!("CARGO_BIN_EXE_rdma-init").into(), PathBuf::from)
 }
 
+/// Where a file of the image lies outside of it.
+fn in_image(path: &str) -> PathBuf {
+    if path == SCRIPT_PATH { SCRIPT.into() } else { path.into() }
+}
+
 /// The image that all of them are started in.
 ///
 /// # Errors
 /// A sentence: what is missing.
 pub fn image() -> Result<Image, String> {
-    for (_, path, package) in OTHERS {
-        if !Path::new(path).exists() {
+    for (_, words, package) in OTHERS.iter().chain(SCRIPTS) {
+        if let Some(path) = words.iter().find(|word| word.starts_with('/') && !in_image(word).exists()) {
             return Err(format!("{path} is missing: apt-get install {package}, or `make bench`"));
         }
     }
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    let files: [(&str, &Path); 2] = [("rdma-init", &ours()), ("bench", &own)];
+    let files: [(&str, &Path); 3] =
+        [("rdma-init", &ours()), ("bench", &own), ("entrypoint.sh", Path::new(SCRIPT))];
     Image::with(&files)
         .map_err(|error| format!("cannot make an image to start them in, which takes root: {error}"))
 }
@@ -63,15 +78,20 @@ pub fn image() -> Result<Image, String> {
 impl Peer {
     /// The command alone, ours, and the others.
     pub fn all(root: &Rc<Root>) -> Vec<Peer> {
-        let peer = |name, program| Peer {
-            name,
-            program,
-            environment: &[],
-            root: Rc::clone(root),
-            is_restart: false,
-        };
-        let others = OTHERS.iter().map(|(name, path, _)| peer(name, Some(*path)));
-        [peer(BARE, None), peer(OURS, Some(OURS_PATH))].into_iter().chain(others).collect()
+        let peer = |name, program| Peer::plain(name, program, root);
+        let others = OTHERS.iter().map(|(name, words, _)| peer(name, words));
+        [peer(BARE, &[]), peer(OURS, OURS_WORDS)].into_iter().chain(others).collect()
+    }
+
+    /// The command alone, ours, and scripts that look for the devices and choose variables.
+    pub fn scripts(root: &Rc<Root>) -> Vec<Peer> {
+        let peer = |name, program| Peer::plain(name, program, root);
+        let scripts = SCRIPTS.iter().map(|(name, words, _)| peer(name, words));
+        [peer(BARE, &[]), peer(OURS, OURS_WORDS)].into_iter().chain(scripts).collect()
+    }
+
+    fn plain(name: &'static str, program: &'static [&'static str], root: &Rc<Root>) -> Peer {
+        Peer { name, program, environment: &[], root: Rc::clone(root), is_restart: false }
     }
 
     /// Ours again: with its state on a disk, with the state of an earlier start there, and without
@@ -79,7 +99,7 @@ impl Peer {
     pub fn more_of_ours(image: &Image, root: &Rc<Root>) -> Result<Vec<Peer>, std::io::Error> {
         let ours = |name, environment, root, is_restart| Peer {
             name,
-            program: Some(OURS_PATH),
+            program: OURS_WORDS,
             environment,
             root,
             is_restart,
@@ -95,12 +115,11 @@ impl Peer {
 
     /// How to start `command`.
     pub fn start(&self, command: &[&str]) -> Start {
-        let program = self.program.iter().flat_map(|path| [*path, "--"]);
         let c_string = |text: &str| CString::new(text).expect("no NUL");
         let path = "PATH=/usr/local/bin:/usr/bin:/bin";
         Start::new(
             self.root.path().clone(),
-            program.chain(command.iter().copied()).map(c_string).collect(),
+            self.program.iter().chain(command).copied().map(c_string).collect(),
             std::iter::once(path).chain(self.environment.iter().copied()).map(c_string).collect(),
         )
     }
@@ -118,9 +137,11 @@ pub fn versions() -> Vec<String> {
     let version = output(Command::new(ours()).arg("--version"));
     let version = version.split_whitespace().next_back().unwrap_or_default().to_owned();
     let ours = [(OURS, ours(), version)].into_iter();
-    let others = OTHERS.iter().map(|(name, path, package)| {
+    let shells = [("dash", "/bin/dash", "dash"), ("bash", "/bin/bash", "bash")];
+    let others = OTHERS.iter().map(|(name, words, package)| (*name, words[0], *package)).chain(shells);
+    let others = others.map(|(name, path, package)| {
         let version = output(Command::new("dpkg-query").args(["-W", "-f", "${Version}", package]));
-        (*name, PathBuf::from(path), version)
+        (name, PathBuf::from(path), version)
     });
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |status| status.len());
     ours.chain(others)

@@ -7,6 +7,7 @@
 
 mod awake;
 mod early;
+mod host;
 mod image;
 mod latency;
 mod machine;
@@ -19,6 +20,7 @@ mod trial;
 use std::process::ExitCode;
 use std::rc::Rc;
 
+use image::Image;
 use peers::Peer;
 
 fn main() -> ExitCode {
@@ -45,6 +47,16 @@ fn main() -> ExitCode {
         peers.extend(Peer::more_of_ours(&image, &root).expect("an overlay can be mounted"));
         print!("{}", startup::measure(&peers));
     }
+    if wants("scripts") {
+        print!("{}", startup::measure_scripts("on a host without RDMA devices", &Peer::scripts(&root)));
+        match scripts_on_nine_hcas(&image) {
+            Ok(table) => print!("{table}"),
+            Err(why) => {
+                eprintln!("a host with nine HCAs cannot be made: {why}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
     if wants("memory") {
         print!("{}", memory::measure(&peers));
     }
@@ -55,4 +67,16 @@ fn main() -> ExitCode {
         print!("{}", early::measure(&peers));
     }
     ExitCode::SUCCESS
+}
+
+/// In a thread, because its network is another one.
+fn scripts_on_nine_hcas(image: &Image) -> Result<String, String> {
+    let measure = || {
+        let facts = host::captured();
+        host::enter_network(&facts)?;
+        let root = Rc::new(image.on_host(&facts).map_err(|error| error.to_string())?);
+        let name = format!("on a host with {} HCAs", facts.rdma.len());
+        Ok(startup::measure_scripts(&name, &Peer::scripts(&root)))
+    };
+    std::thread::scope(|scope| scope.spawn(measure).join().expect("the measurement"))
 }

@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     }
     let wanted = |word: &str| !arguments.iter().any(|one| PARTS.contains(&one.as_str()) && one != word);
     let build = if cfg!(debug_assertions) { "debug build" } else { "release build" };
-    let program = format!("rdma-init {}, {build}; load before: {}", env!("CARGO_PKG_VERSION"), load());
+    let program = format!("rdma-init {}, {build}", env!("CARGO_PKG_VERSION"));
     println!("{}", machine::machine("The preflight's growth", &program));
     println!("Nodes as processes, which share the CPUs of this machine, over TCP, one rail each:\n");
     println!(
@@ -93,11 +93,6 @@ fn main() -> ExitCode {
 }
 
 /// Of the last minute: another program on these CPUs would count.
-fn load() -> String {
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    load.split(' ').next().unwrap_or("unknown").to_owned()
-}
-
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
@@ -212,7 +207,7 @@ fn thin_zero(nodes: u32, port: u16) {
     let wait = Duration::from_secs(300);
     let until = Instant::now() + wait;
     let listener = Listener::on_port(port).expect("a port");
-    // Nobody writes to it.
+    // No process writes to it.
     let (own, _other) = UnixStream::pair().expect("a pair");
     let terms = Terms {
         nodes,
@@ -276,7 +271,7 @@ fn join(port: u16, nodes: u32, node: u32) -> Channel {
         nodes,
         job: None,
         address: Some([127, 0, 0, 1].into()),
-        // Nobody listens there: what node 0 itself would try fails at once.
+        // No process listens there: what node 0 itself would try fails at once.
         port: 1,
         rails: (0..8).map(|hca| format!("mlx5_{hca}:1")).collect(),
         rates: vec![400.0; 8],

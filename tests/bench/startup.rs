@@ -1,17 +1,21 @@
 //! Measures the time from the clone of PID 1 until its command, `true`, has ended.
 
-use super::peers::Peer;
+use super::peers::{BARE, OURS, Peer};
 use super::table::{median, table};
 use super::trial::{Sink, Trial};
 
 const ROUNDS: usize = 2000;
 
-pub fn measure(peers: &[Peer]) -> String {
-    let mut times = vec![Vec::with_capacity(ROUNDS); peers.len()];
+/// A script takes longer than everything else.
+const ROUNDS_OF_SCRIPTS: usize = 200;
+
+/// The median of each, in microseconds.
+fn medians(peers: &[Peer], rounds: usize) -> Vec<f64> {
+    let mut times = vec![Vec::with_capacity(rounds); peers.len()];
     let arguments: Vec<_> = peers.iter().map(|peer| peer.start(&["/bin/true"])).collect();
     let mut order: Vec<usize> = (0..peers.len()).collect();
     let mut sink = Sink::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         fastrand::shuffle(&mut order);
         for &peer in &order {
             peers[peer].before_start();
@@ -21,7 +25,12 @@ pub fn measure(peers: &[Peer]) -> String {
             sink.empty();
         }
     }
-    let medians: Vec<f64> = times.iter_mut().map(|times| median(times)).collect();
+    times.iter_mut().map(|times| median(times)).collect()
+}
+
+/// Ours and other inits.
+pub fn measure(peers: &[Peer]) -> String {
+    let medians = medians(peers, ROUNDS);
     let added = |peer: usize| medians[peer] - medians[0];
     let of = |name: &str| peers.iter().position(|peer| peer.name == name).expect("a peer");
     let rows: Vec<_> = peers
@@ -47,6 +56,34 @@ pub fn measure(peers: &[Peer]) -> String {
              nowhere."
         ),
         &["", "us", "/ bare", "added us", "added / tini's", "added / tini-static's"],
+        &rows,
+    )
+}
+
+/// Ours and scripts that do its work.
+pub fn measure_scripts(host: &str, peers: &[Peer]) -> String {
+    let medians = medians(peers, ROUNDS_OF_SCRIPTS);
+    let of = |name: &str| medians[peers.iter().position(|peer| peer.name == name).expect("a peer")];
+    let added = |median: f64| median - of(BARE);
+    let rows: Vec<_> = peers
+        .iter()
+        .zip(&medians)
+        .map(|(peer, median)| {
+            vec![
+                peer.name.to_owned(),
+                format!("{median:.0}"),
+                format!("{:.0}", added(*median)),
+                format!("{:.1}", added(*median) / added(of(OURS))),
+            ]
+        })
+        .collect();
+    table(
+        &format!("Beside a script, {host}"),
+        &format!(
+            "From the clone to the end of `true`, median of {ROUNDS_OF_SCRIPTS}. The script \
+             (tests/bench/entrypoint.sh) looks for the devices, chooses a GID, and exports variables."
+        ),
+        &["", "us", "added us", "added / rdma-init's"],
         &rows,
     )
 }
