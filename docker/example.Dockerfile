@@ -17,7 +17,7 @@ COPY --from=rdma-init /rdma-init /rdma-init
 #
 #     USER 1000
 #
-# Where the base image has an ENTRYPOINT of its own, write its words after the dashes:
+# If the base image has an ENTRYPOINT of its own, write its words after the dashes:
 #
 #     ENTRYPOINT ["/rdma-init", "--", "OLD", "ENTRYPOINT"]
 #

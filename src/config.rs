@@ -33,7 +33,7 @@ pub enum Demand {
     Off,
     /// Do what can be done, and say what is wrong.
     Warn,
-    /// As `Warn`, and refuse to start the command where it fails.
+    /// As `Warn`, and refuse to start the command if it fails.
     Enforce,
 }
 

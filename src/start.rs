@@ -96,7 +96,7 @@ enum Done {
     Supervise(Box<Orders>),
 }
 
-/// What the process says that takes the place of its own preparation, where there is no init.
+/// What the process says that takes the place of its own preparation, if there is no init.
 fn untouched(cause: Cause) -> String {
     format!(
         "rdma-init: {}. The command is started as it would have been without rdma-init: \

@@ -81,7 +81,7 @@ impl<'a> NameRun<'a> {
     }
 }
 
-/// The text with another word in place of a word, where it stands by itself: `NCCL's` has the word
+/// The text with another word in place of a word that stands by itself: `NCCL's` has the word
 /// NCCL, and `NCCL_NET` has not.
 pub(crate) fn reworded(text: &str, word: &str, other: &str) -> String {
     let is_of_word = |c: char| c.is_alphanumeric() || c == '_';

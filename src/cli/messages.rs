@@ -138,7 +138,7 @@ fn elsewhere(cli: &Command, action: Option<&str>, option: &str) -> Option<String
     })
 }
 
-/// A word where none belongs.
+/// A word in a place that takes none.
 fn not_a_word(action: Option<&str>, word: &str) -> String {
     let (shown, whole) = (visible(word), whole(action));
     match action {

@@ -95,7 +95,7 @@ keys! {
     /// How long all nodes of the job are waited for.
     "preflight-wait" => preflight_wait: Duration = Duration::from_secs(600), values::duration;
 
-    // By hand, where the launcher does not say it.
+    // By hand, if the launcher does not say it.
     "preflight-nodes" => preflight_nodes: Option<u32> = None, values::optional(values::number);
     "preflight-node" => preflight_node: Option<u32> = None, values::optional(values::number);
     "preflight-meet" => preflight_meet: Option<String> = None, values::optional(values::words);

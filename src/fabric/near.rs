@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(used(&three()), [0, 1]);
         let mut facts = three();
         facts.gpu.devices.pop();
-        assert_eq!(used(&facts), [0, 1, 2], "where one of the GPUs is does not show");
+        assert_eq!(used(&facts), [0, 1, 2], "the place of one of the GPUs does not show");
         let mut facts = three();
         facts.rdma[2].pci_path = None;
         assert_eq!(used(&facts), [0, 1, 2], "a soft device");

@@ -1,4 +1,4 @@
-//! The interfaces of ports, where they are in this network namespace.
+//! The interfaces of ports, if they are in this network namespace.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -203,7 +203,7 @@ impl Described {
     }
 }
 
-/// A text of somebody's driver, short and without control characters.
+/// A text of another party's driver, short and without control characters.
 fn harmless(text: &str) -> String {
     let mut end = text.len().min(LONGEST);
     while !text.is_char_boundary(end) {

@@ -166,7 +166,7 @@ ids! {
     /// The profile expects RDMA through an interface that is missing, down, or without an address.
     InterfaceMissing = "interface-missing", "Follow the finding's fix: it is what the platform publishes.";
     /// With a prefix or an exclusion in `NCCL_SOCKET_IFNAME`, NCCL will bootstrap on the interface
-    /// of a RoCE port of the job, where other nodes may not reach it.
+    /// of a RoCE port of the job, so that other nodes may not reach it.
     BootstrapOnRail = "bootstrap-on-rail", "Write the whole name of the right interface after `=`, or remove `NCCL_SOCKET_IFNAME`: rdma-init then fills it in.";
     /// NCCL will bootstrap on a wireless interface, although the job's HCAs have interfaces with
     /// addresses.
@@ -370,7 +370,7 @@ ids! {
     /// A name in a list is also the beginning of other names here, so the list selects more
     /// than it names.
     PrefixMatch = "prefix-match", "Write `=` before the list, for exact names.";
-    /// `^` or `=` stands before a later name of a list, where NCCL takes it as part of the name.
+    /// `^` or `=` stands before a later name of a list, and NCCL takes it as part of the name.
     RepeatedSign = "repeated-sign", "Write the signs once, at the start: they apply to the whole list.";
     /// The variable has an old name, which NCCL still reads if the new one is not set.
     RetiredName = "retired-name", "Write the new name, which the finding gives.";

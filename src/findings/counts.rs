@@ -1,4 +1,4 @@
-//! HCAs that may be for storage, where the facts do not decide it.
+//! HCAs that may be for storage, if the facts do not decide it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -69,7 +69,7 @@ fn kind(facts: &Facts, interfaces: &Index, ports: &[Candidate], port: &Candidate
         LinkLayer::InfiniBand if is_disabled => DownKind::TurnedOff,
         // Drivers for Ethernet report Disabled both for a port without a link and for one with
         // its interface down (`mlx5_query_port_roce`, `bnxt_re_query_port`). The flags of the
-        // interface tell which, where it is in this container.
+        // interface tell which, if it is in this container.
         LinkLayer::Ethernet if is_disabled && enough.is_none() => {
             match interfaces.find(port.hca, port.port) {
                 Some(interface) if interface.has_flag("UP") => DownKind::Rail,

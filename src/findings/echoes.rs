@@ -17,7 +17,7 @@ pub(super) fn without(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings
 }
 
-/// A list that selects no HCA, where another finding knows what is wrong with the list.
+/// A list that selects no HCA, if another finding knows what is wrong with the list.
 fn no_hca_selected(findings: &mut Vec<Finding>) {
     if !findings.iter().any(|finding| finding.id == Id::NoHcaSelected) {
         return;
@@ -34,7 +34,7 @@ fn no_hca_selected(findings: &mut Vec<Finding>) {
     }
 }
 
-/// `NCCL_NET=IB` without an HCA, where the finding about the fabric says what NCCL makes of that.
+/// `NCCL_NET=IB` without an HCA, if the finding about the fabric says what NCCL makes of that.
 fn no_network(findings: &mut Vec<Finding>) {
     let says_it = |finding: &Finding| {
         matches!(finding.id, Id::NoFabric | Id::NoUsableHca) && is_about(finding, network::VARIABLE)
@@ -44,7 +44,7 @@ fn no_network(findings: &mut Vec<Finding>) {
     }
 }
 
-/// A list of HCAs in a container that has none, where a warning says so, and what comes of it.
+/// A list of HCAs in a container that has none, if a warning says so, and what comes of it.
 fn no_rdma(findings: &mut Vec<Finding>) {
     if findings.iter().any(|finding| finding.id == Id::NoRdma && finding.severity == Severity::Warning) {
         findings.retain(|finding| finding.id != Id::StaleHca || !is_about(finding, devices::LIST));

@@ -8,7 +8,7 @@ use crate::libraries::nccl::libibverbs::{Loaded, OtherAbi};
 use crate::plan::{Plan, PortVerdict};
 use crate::text::{condensed, grouped};
 
-/// The ABI that the drivers of the Linux kernel speak, where vendors have drivers of their own
+/// The ABI that the drivers of the Linux kernel speak, of vendors that also have drivers of their own
 /// with other ABIs (`include/uapi/rdma/bnxt_re-abi.h`, `ionic-abi.h`).
 const OF_LINUX: u32 = 1;
 

@@ -1,4 +1,4 @@
-//! Whether memory can be pinned, and what to do where it cannot.
+//! Whether memory can be pinned, and what to do if it cannot.
 //!
 //! The kernel lets a process pin memory up to RLIMIT_MEMLOCK, or without limit
 //! when it has CAP_IPC_LOCK in the initial user namespace (`ib_umem_get`,
@@ -85,7 +85,7 @@ fn why_no_capability(process: &Process) -> String {
     if sets.effective.has(CAP_IPC_LOCK) || sets.permitted.has(CAP_IPC_LOCK) {
         // The process has the capability and still cannot pin: only the namespace can be the
         // reason.
-        "; this process has CAP_IPC_LOCK, but in its own user namespace, where the kernel does not honor it"
+        "; this process has CAP_IPC_LOCK, but in its own user namespace, in which the kernel does not honor it"
             .to_owned()
     } else if process.uid != 0 && sets.bounding.has(CAP_IPC_LOCK) {
         format!(

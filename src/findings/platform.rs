@@ -174,7 +174,7 @@ fn nics_of_gpus(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option
     ))
 }
 
-/// Where what the user set is not what the platform publishes. It stands all the
+/// The values of the user that are not what the platform publishes. They stand all the
 /// same; the platform's support will ask about it.
 pub(super) fn overridden(context: &Context) -> Vec<Finding> {
     let profile = context.profile;

@@ -68,7 +68,7 @@ fn of_way(way: &Way, names: &str) -> Option<Finding> {
                 Id::NoRoute,
                 format!("No route leads out of the interface of {names}: the kernel looks for every other node on the interface's own link, by ARP, and connections end with \"Connection timed out\" unless the node, or a router in its place, answers there."),
             )
-            .with_fix(format!("Where connections time out, give the interface {WAY_OUT}.")),
+            .with_fix(format!("If connections time out, give the interface {WAY_OUT}.")),
         ),
         Way::Elsewhere(other) => Some(
             Finding::warning(

@@ -33,7 +33,7 @@ const MUCH: CounterValue = CounterValue { bytes: Some(1 << 30), packets: Some(1 
 /// of them idle.
 const BUSY_FOR_ONE_IDLE: usize = 3;
 
-/// The finding, where the counters tell that nothing has moved on any port, or on a few alone.
+/// The finding, if the counters tell that nothing has moved on any port, or on a few alone.
 pub(crate) fn finding(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
     if moved.is_empty() || moved.iter().any(|port| !port.traffic.is_amount_known()) {
         return None;

@@ -19,7 +19,7 @@ const INSTALL: &str =
 
 pub(super) fn findings(facts: &Facts, user: &User, plan: &Plan) -> Vec<Finding> {
     let named = libibverbs::named(|name| plan.value(name), plan.nccl.unwrap_or(NEWEST));
-    // Who reads of a value has to read where it comes from.
+    // A reader of a value needs to know where it comes from.
     let setting = user.get(IBVERBS_LIB).filter(|_| named.is_some());
     match libibverbs::libibverbs(facts, named) {
         Libibverbs::Loaded(loaded) => {
@@ -85,7 +85,7 @@ fn goes_on(setting: &UserSetting, loaded: &Loaded) -> Finding {
     ))
 }
 
-/// An image for CUDA without any libibverbs, where no NCCL was found. The job's own NCCL may be
+/// An image for CUDA without any libibverbs, in which no NCCL was found. The job's own NCCL may be
 /// linked into a program or library; an image without CUDA may not be what the job runs in.
 fn not_seen(image: &Image) -> Option<Finding> {
     let is_for_cuda = !image.cuda_runtime.is_empty() && !image.has_nccl();

@@ -14,7 +14,7 @@ use crate::facts::start::Start;
 /// The most folders of a list that count.
 const FOLDERS: usize = 128;
 
-/// The folders of Debian's loader, where those of the architecture come first, and of other
+/// The folders of Debian's loader, for which those of the architecture come first, and of other
 /// distributions. musl's has `/lib`, `/usr/local/lib` and `/usr/lib`.
 const STANDARD: &[&str] = &["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 

@@ -116,7 +116,7 @@ mod tests {
         Gid { index, gid, kind: GidType::RoceV2, netdev: None }
     }
 
-    /// What leads to the addresses of these interfaces, where each port has these slots.
+    /// What leads to the addresses of these interfaces, if each port has these slots.
     fn found(own: &[&str], ports: &[&[(u32, &str)]]) -> Option<Lead> {
         let interface = Interface {
             addresses: own.iter().map(|net| net.parse().unwrap()).collect(),

@@ -154,7 +154,7 @@ fn usual_start(config: &Config) -> Duration {
 }
 
 /// How long to wait, from the beginning on. What the user asks for counts if a start is known to be under
-/// way; where that cannot be known, a start that must be over by now is not waited for.
+/// way; if that cannot be known, a start that must be over by now is not waited for.
 fn bound(usual: Duration, most: Option<Duration>, is_under_way: Option<bool>) -> Duration {
     match is_under_way {
         Some(true) => most.unwrap_or(usual),

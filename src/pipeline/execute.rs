@@ -47,7 +47,7 @@ fn unfilled(what: &str, command: &[CString], refusal: Option<Refusal>) -> i32 {
     execute(PreparedExec::new(command.to_vec(), environ::entries()), command)
 }
 
-/// What the command is to get, where the preparation has come so far, and not to its end.
+/// What the command gets if the preparation has come so far, and not to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialPreparation {
     /// The limit of pinned memory is to be raised.

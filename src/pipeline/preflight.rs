@@ -99,7 +99,7 @@ const SLURM_TOKEN: &str = "export RDMA_INIT_TOKEN=$(openssl rand -hex 16)";
 const KUBERNETES_TOKEN: &str =
     "kubectl create secret generic rdma-init --from-literal=token=$(openssl rand -hex 16)";
 
-/// Gives the work a way to show how far it is in a line of the terminal, where there is one, and a way
+/// Gives the work a way to show how far it is in a line of the terminal, if there is one, and a way
 /// to say something above that line.
 pub(crate) fn with_line<T>(
     config: &Config,
@@ -215,7 +215,7 @@ fn beginning(part: &Part) -> String {
     format!("preflight: node {} of {} waits for {waits}{place}", part.node, part.nodes)
 }
 
-/// What only node 0 can tell: the table, where there is something to see, and who is at fault.
+/// What only node 0 can tell: the table, if there is something to see, and the nodes at fault.
 fn tell_all(files: &Files, judged: &Judged, log: &Log) {
     let verdict = judged.verdict();
     if !verdict.passed || verdict.warning_count() > 0 {

@@ -63,7 +63,7 @@ pub fn advice_on_profile(name: &str, profiles: &Profiles, also: &[&str]) -> Stri
 }
 
 /// The variables that rdma-init put into this environment when the container started, and that
-/// are still there: by the state, or where this process may not believe one, by the marker beside them.
+/// are still there: by the state, or if this process may not believe one, by the marker beside them.
 pub fn filled_at_start(config: &Config, profiles: &Profiles, environment: &Environment) -> Vec<Filled> {
     // When a container starts, its environment usually has no such variable, so nothing has to
     // be looked for.

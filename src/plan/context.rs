@@ -15,7 +15,7 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The release of NCCL that reads the variables; the newest where it is not known, for
+    /// The release of NCCL that reads the variables; the newest if it is not known, for
     /// questions on which releases hardly differ.
     pub fn version(&self) -> Version {
         self.user.version().unwrap_or(NEWEST)

@@ -17,7 +17,7 @@ pub struct Forecast {
     pub since: Option<Version>,
     #[serde(flatten)]
     pub prediction: Prediction,
-    /// The beginning of NCCL's own line about its HCAs, where the job logs it and all these
+    /// The beginning of NCCL's own line about its HCAs, if the job logs it and all these
     /// releases write the same.
     #[serde(skip)]
     pub log: Option<String>,

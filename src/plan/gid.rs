@@ -40,7 +40,7 @@ pub(crate) enum GidChoice {
 }
 
 impl GidChoice {
-    /// The slot that is right on every port, where it is one.
+    /// The slot that is right on every port, if there is one.
     pub(crate) fn index(&self) -> Option<u32> {
         match self {
             GidChoice::Index { index, .. } => Some(*index),
@@ -109,7 +109,7 @@ pub(crate) fn choose(context: &Context, ports: &mut [Candidate], notes: &mut Not
     largest_agreeing(context, &rails, ports, notes)
 }
 
-/// The published index, where it is right on every rail.
+/// The published index, if it is right on every rail.
 fn published_index(rails: &[RailGids], profile: &Profile) -> Option<u32> {
     let index: u32 = profile.variables.get(INDEX)?.parse().ok()?;
     is_right_everywhere(rails, index).then_some(index)

@@ -53,7 +53,7 @@ pub(super) fn propose(context: &Context, ports: &[Candidate], notes: &mut Notes)
     vec![Proposal::from_facts(VARIABLE, list, rule).because(evidence)]
 }
 
-/// `NCCL_IB_DISABLE=1`, where NCCL would otherwise take devices that it must not take. Either
+/// `NCCL_IB_DISABLE=1`, if NCCL would otherwise take devices that it must not take. Either
 /// it cannot work on them: it does not look at the node type, or they lead to NVSwitches, and it
 /// ends with an error at the first connection. Or the configuration says to leave them alone, and there are no others.
 pub(super) fn propose_off(context: &Context, ports: &[Candidate], fabric: &Fabric) -> Option<Proposal> {
@@ -99,7 +99,7 @@ fn exact_list(ports: &[Candidate]) -> String {
     format!("={}", names.join(","))
 }
 
-/// The same list without its sign, where it selects the same ports.
+/// The same list without its sign, if it selects the same ports.
 fn without_sign(list: String, ports: &[Candidate], version: Version) -> String {
     let plain = list.trim_start_matches('=').to_owned();
     if selects_exactly(&plain, ports, version) { plain } else { list }

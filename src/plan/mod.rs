@@ -2,7 +2,7 @@
 //! configuration. No I/O, so that any host can be replayed.
 //!
 //! What the user set stands. Selection (which HCAs, which GID, which interface)
-//! comes from the facts (see [`crate::fabric`]), with the profile's published constant preferred where
+//! comes from the facts (see [`crate::fabric`]), with the profile's published constant preferred if
 //! the facts agree with it. Tuning comes only from a profile. Every value
 //! carries where it comes from, the rule, and the evidence.
 
@@ -110,7 +110,7 @@ impl Plan {
         if self.rccl { "RCCL" } else { "NCCL" }
     }
 
-    /// The ports that NCCL takes in the place of those of the plan, where it takes no port of the
+    /// The ports that NCCL takes in the place of those of the plan, if it takes no port of the
     /// plan: on EFA, without its plugin, HCAs that lead to NVSwitches.
     pub fn taken_instead<'a>(&self, transport: &'a Transport) -> Option<&'a [PortUse]> {
         let Transport::Verbs(ports) = transport else { return None };

@@ -1,6 +1,6 @@
 //! Which facts a decision can depend on. The start-up does not read the others, because the
 //! user waits for it: on a host without RDMA, the network takes 0.2 ms to read, and the image
-//! another 1.4 ms, where all else that the start adds takes 1.3 ms (docs/decisions.md).
+//! another 1.4 ms, and all else that the start adds takes 1.3 ms (docs/decisions.md).
 
 use super::{Options, ProfileOption, User, over_tcp};
 use crate::facts::{Facts, Need};
@@ -9,7 +9,7 @@ use crate::profiles::{Condition, Profiles, Text};
 /// Whether the network can matter, and the image, judged by all that is known before they are
 /// read: the RDMA devices, the GPUs, the user's settings, and the names of the network devices.
 ///
-/// Where no HCA is, three things ask for interfaces and routes: a profile, GPUs of a job that may
+/// Without an HCA, three things ask for interfaces and routes: a profile, GPUs of a job that may
 /// have several nodes, and a value of the user's that names an interface. In doubt they matter.
 pub fn need(facts: &Facts, devices: &[String], profiles: &Profiles, options: &Options) -> Need {
     if !facts.rdma.is_empty()

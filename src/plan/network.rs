@@ -1,4 +1,4 @@
-//! What makes errors of silent losses, where RDMA is required: `NCCL_NET` and
+//! What makes errors of silent losses, if RDMA is required: `NCCL_NET` and
 //! `NCCL_IGNORE_NET_MISMATCH`. Without the first, NCCL that finds no HCA when the job starts, or
 //! whose plugin gives up, runs on TCP and does not say so; without the second, a node with fewer
 //! NICs slows the whole job, and only a line of the log says so.
@@ -39,7 +39,7 @@ pub(super) fn propose(context: &Context, forecasts: &[Forecast], ports: &[Candid
     is_sure.then(|| Proposal::from_facts(VARIABLE, first, Rule::FallbackIsAnError))
 }
 
-/// 0, where the release compares the numbers of NICs, and its own transport finds them.
+/// 0, if the release compares the numbers of NICs, and its own transport finds them.
 pub(super) fn propose_mismatch(context: &Context, forecasts: &[Forecast]) -> Option<Proposal> {
     let compares = context.user.version().is_some_and(|version| version >= COMPARES_NICS);
     if !context.options.require_rdma || !compares || context.leaves_alone(MISMATCH) {

@@ -38,7 +38,7 @@ pub enum DefaultRouteOption {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EnvPluginOption {
-    /// Where every NCCL of the image asks one, and no other is named.
+    /// If every NCCL of the image asks one, and no other is named.
     #[default]
     Auto,
     Off,

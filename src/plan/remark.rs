@@ -24,7 +24,7 @@ pub enum Remark {
     /// RoCE ports, by their names, without a GID of an address of this container.
     WithoutOwnGid(Vec<String>),
     /// No index is right for every port. `index` is right for `agreeing` of `of`, and not for
-    /// the `rest`, which are left out where it `is_set`.
+    /// the `rest`, which are left out if it `is_set`.
     GidSlotsDiffer { index: u32, agreeing: usize, of: usize, rest: Vec<String>, is_set: bool },
     /// The published index is not right here.
     PublishedGidDiffers { published: String, instead: Instead },

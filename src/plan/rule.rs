@@ -143,7 +143,7 @@ pub enum Trial {
         rails: Prefix,
         left_out: Vec<String>,
     },
-    /// Without the ports on a default route, where the others are enough.
+    /// Without the ports on a default route, if the others are enough.
     DefaultRoute {
         left_out: Vec<String>,
         kept: Vec<String>,
@@ -181,7 +181,7 @@ pub enum Trial {
         gids: Vec<Gid>,
         why: NotTaken,
     },
-    /// Another slot of a port that is right, where NCCL's search ends on `end`.
+    /// Another slot of a port that is right, but NCCL's search ends on `end`.
     OtherSlotOfPort {
         port: String,
         gid: Gid,

@@ -94,7 +94,7 @@ impl User {
         Some((Pattern::of_hcas(&setting.value, self.version.unwrap_or(NEWEST)), setting))
     }
 
-    /// Where the user has turned verbs off.
+    /// The setting with which the user has turned verbs off.
     pub fn ib_disabled(&self) -> Option<&UserSetting> {
         self.get("NCCL_IB_DISABLE")
             .filter(|setting| predict::is_disabled(Some(&setting.value), self.version.unwrap_or(NEWEST)))

@@ -76,7 +76,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// A sentence about NCCL, where RCCL takes its place.
+/// A sentence about NCCL, for a host on which RCCL takes its place.
 pub(crate) fn said_of_rccl(sentence: &str) -> String {
     reworded(sentence, "NCCL", "RCCL")
 }
@@ -430,7 +430,7 @@ fn most_common(agreeing: usize, of: usize) -> String {
     format!("the index that is right for the most ports ({agreeing} of {})", counted(of, "port"))
 }
 
-/// `172.16.1.9 on eth1.100`, where the name of the interface tells a VLAN.
+/// `172.16.1.9 on eth1.100`, if the name of the interface tells a VLAN.
 fn address(gid: &Gid) -> String {
     match &gid.netdev {
         Some(netdev) => format!("{} on {netdev}", gid.address()),

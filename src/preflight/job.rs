@@ -78,7 +78,7 @@ pub(crate) fn run(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) ->
     outcome
 }
 
-/// For a job of one node, where nothing is to be proved between nodes. The first task of it tells more.
+/// For a job of one node, which has nothing to prove between nodes. The first task of it tells more.
 fn alone(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Outcome {
     let rails = LocalRails::of(facts, plan, report, terms.scope).names();
     let member = Member { name: report.host.clone(), rails, ..Member::default() };

@@ -48,7 +48,7 @@ impl Outcome {
     }
 }
 
-/// The longest time that a preflight of so many nodes takes, where they are waited for this long.
+/// The longest time that a preflight of so many nodes takes, if it waits this long for them.
 pub fn longest(wait: Duration, nodes: u32, extent: Extent, each: Duration) -> Duration {
     wait.saturating_add(Times { each }.whole(&Schedule { nodes, extent }))
 }
@@ -58,7 +58,7 @@ pub fn longest(wait: Duration, nodes: u32, extent: Extent, each: Duration) -> Du
 /// # Errors
 /// A sentence: there is no verdict, and why.
 pub fn run(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result<Outcome, String> {
-    // Where SIGCHLD is ignored, the kernel would forget how a child ended.
+    // If SIGCHLD is ignored, the kernel forgets how a child ended.
     let sigchld = signals::set_default(SIGCHLD);
     let outcome = match node.node {
         0 => zero(node, limits, show),

@@ -34,7 +34,7 @@ const NO_CONNECTION: [Id; 3] = [Id::NoOwnGid, Id::GidIndex, Id::Pkey];
 /// Findings that, as errors, mean that NCCL ends with an error.
 const ENDS: [Id; 3] = [Id::TuningList, Id::MissingFile, Id::EmptyValue];
 
-/// What is said first of all that speaks against the fabric; `None` if all is well, and where no
+/// What is said first of all that speaks against the fabric; `None` if all is well, and if no
 /// fabric is there.
 #[must_use]
 pub(super) fn find(plan: &Plan) -> Option<Against> {

@@ -86,7 +86,7 @@ pub(crate) fn write(out: &mut impl Write, document: &Document) -> io::Result<()>
     }
 }
 
-/// Where something could not be read, and why.
+/// The nodes on which something could not be read, and why.
 fn sentence(place: &ReportFault) -> String {
     let line = place.line.map(|line| format!(", line {line}")).unwrap_or_default();
     format!("{}{line}: {}", place.file, place.why)

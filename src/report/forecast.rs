@@ -158,7 +158,7 @@ fn how(port: &PortUse) -> String {
     match &port.gid {
         None if port.link_layer == LinkLayer::InfiniBand => "InfiniBand".to_owned(),
         None => String::from(port.link_layer.clone()),
-        Some(GidUse::Fails(why)) => format!("RoCE, where the search for a GID {why}"),
+        Some(GidUse::Fails(why)) => format!("RoCE, but the search for a GID {why}"),
         // A queue pair keeps only eight bits of it (`ibv_global_route`).
         Some(GidUse::Slot { index, .. }) if *index > 255 => {
             format!("RoCE, GID index {index}, which a queue pair truncates to {}", index & 255)

@@ -35,7 +35,7 @@ pub enum ListenError {
 }
 
 impl Listener {
-    /// Listens on an address; on all of them where it names no host.
+    /// Listens on an address; on all of them if it names no host.
     ///
     /// # Errors
     /// The address cannot be used.

@@ -189,7 +189,7 @@ fn files_that_variables_name_are_looked_for_and_not_read() {
     command.env("NCCL_GRAPH_FILE", "");
     let empty = run(command).expect_code(0);
     assert!(empty.text().contains("error: NCCL_GRAPH_FILE is set but empty (environment)"), "{empty:#?}");
-    // Nobody knows whether the files of another machine exist.
+    // It is not known whether the files of another machine exist.
     let text = with(&missing, &["plan", "--facts", "-"], &facts);
     assert!(!text.contains("cannot be opened"), "{text}");
 }
@@ -436,7 +436,7 @@ fn a_broken_profile_is_named_with_file_line_and_key() {
         .expect_error(&["site.toml"]);
 }
 
-/// Somebody else may have written a document. Nothing in it may run here, or look like a line
+/// Another user may have written a document. Nothing in it may run here, or look like a line
 /// of the program's own.
 #[test]
 fn a_hostile_document_does_no_harm() {

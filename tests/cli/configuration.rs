@@ -177,7 +177,7 @@ fn a_profile_that_is_not_there_is_named_with_its_source_and_the_nearest() {
     run(rdma_init(["profiles", "erdm"])).expect_error(&["no profile \"erdm\"; did you mean erdma?"]);
 }
 
-/// If somebody mistypes a name, the value may be a secret, and others can read both the log and
+/// If a user mistypes a name, the value may be a secret, and others can read both the log and
 /// the termination log.
 #[test]
 fn an_error_quotes_nothing_that_may_be_a_secret() {
@@ -339,14 +339,14 @@ fn a_refusal_has_its_code_and_leaves_the_reason_behind() {
     refuse(&fifo, &[]).expect_code(121);
     refuse(Path::new("/dev/full"), &[]).expect_code(121);
 
-    // A file of somebody else's keeps its content, too.
+    // A file of another user keeps its content, too.
     let (other, link) = (folder.path().join("other"), folder.path().join("link"));
-    fs::write(&other, "of somebody else\n").unwrap();
+    fs::write(&other, "of another user\n").unwrap();
     std::os::unix::fs::symlink(&other, &link).unwrap();
     for path in [&other, &link] {
         let ran = refuse(path, &[]).expect_code(121);
         assert!(ran.stderr.contains("cannot write the reason"), "{ran:#?}");
-        assert_eq!(fs::read_to_string(&other).unwrap(), "of somebody else\n");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "of another user\n");
     }
 }
 

@@ -73,7 +73,7 @@ fn where_there_is_no_room_nothing_is_left() {
 #[test]
 fn any_user_who_may_write_there_can() {
     if !nix::unistd::geteuid().is_root() {
-        return skip("only root can become somebody else");
+        return skip("only root can become another user");
     }
     use std::os::unix::process::CommandExt;
     let folder = tempfile::tempdir().unwrap();

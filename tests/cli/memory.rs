@@ -20,7 +20,7 @@ const MOST: i64 = 100 * 1024;
 fn peak(mut command: Command) -> (ExitStatus, i64, Duration) {
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let pid = child.id().cast_signed();
-    // SAFETY: both pointers are valid for the call, and nobody else waits for this child.
+    // SAFETY: both pointers are valid for the call, and no other code waits for this child.
     unsafe {
         let (mut status, mut usage) = (0, std::mem::zeroed::<libc::rusage>());
         assert_eq!(libc::wait4(pid, &raw mut status, 0, &raw mut usage), pid);
@@ -137,7 +137,7 @@ fn a_folder_of_many_libraries_costs_little() {
     assert!(time < Duration::from_secs(20), "{time:?}");
 }
 
-/// Documents that somebody else may have written.
+/// Documents that another user may have written.
 #[test]
 fn documents_of_others_cost_little_memory() {
     let folder = tempfile::tempdir().unwrap();

@@ -62,8 +62,8 @@ impl Waiting {
         Ran { code: output.status.code(), signal: None, stdout: output.stdout, stderr }
     }
 
-    /// Expects that the process is still waiting, up to its time, and says why it has sent
-    /// somebody away.
+    /// Expects that the process is still waiting, up to its time, and says why it has rejected
+    /// a connection.
     #[track_caller]
     pub fn sends_away(self, why: &str) {
         let ran = self.end().expect_code(1);

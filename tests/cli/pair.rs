@@ -1,5 +1,5 @@
-//! Tests `self-test --listen` and `--peer`: two nodes find each other, and anybody else who
-//! connects is sent away.
+//! Tests `self-test --listen` and `--peer`: two nodes find each other, and any other process that
+//! connects is rejected.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -25,7 +25,7 @@ fn two_nodes_find_each_other_and_agree_that_there_is_no_rail() {
 
 #[test]
 fn whoever_comes_first_may_come_later() {
-    // This port was free a moment ago, and nobody listens there.
+    // This port was free a moment ago, and no process listens there.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let mut command = self_test(&["--peer", &address, "--wait", "30s"]);

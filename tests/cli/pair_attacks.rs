@@ -1,4 +1,4 @@
-//! Tests that somebody between two nodes, or beside them, can neither speak for one of them nor
+//! Tests that an attacker between two nodes, or beside them, can neither speak for one of them nor
 //! keep them apart.
 
 use std::io::Write;

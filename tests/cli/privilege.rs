@@ -1,4 +1,4 @@
-//! Tests a copy of the program that gives the rights of its owner to whoever starts it.
+//! Tests a copy of the program that gives the rights of its owner to each user who starts it.
 
 use std::ffi::{CStr, CString};
 use std::fs;

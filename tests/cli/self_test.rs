@@ -145,7 +145,7 @@ fn values_that_do_not_mean_what_they_seem_to_are_told() {
     assert!(ran.text().contains("FAILED: variables: NCCL_PROTO=Simpel (environment)"), "{}", ran.text());
 }
 
-/// A state that nobody has to repair does not lead to a warning in every run.
+/// A state that needs no repair does not lead to a warning in every run.
 #[test]
 fn ports_that_nobody_needs_and_routes_that_nobody_misses_pass() {
     for (name, check, says) in [

@@ -124,7 +124,7 @@ fn what_was_filled_in_is_not_called_the_user_s() {
         ] {
             assert!(why.text().contains(part), "no {part:?} in {why:#?}");
         }
-        // If somebody asks for another profile, `env` prints its variables, and the command
+        // If a user asks for another profile, `env` prints its variables, and the command
         // gets them.
         let other = asked("env --profile none --all");
         assert!(!other.text().contains("NCCL_IB_TIMEOUT"), "{other:#?}");

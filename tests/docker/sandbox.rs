@@ -74,7 +74,7 @@ fn without_sys_the_command_starts() {
 }
 
 /// A sandbox may hide /sys and still hand out devices. NCCL then finds none of them, and
-/// somebody who looks for the reason should not be told that there are no devices.
+/// a user who looks for the reason should not be told that there are no devices.
 #[test]
 fn devices_without_sys_are_not_called_absent() {
     let Some(engine) = engine() else { return };

@@ -171,7 +171,7 @@ const OF_OTHERS: [Id; 9] = [
 ];
 
 /// Who asks for the findings about a variable, a port or an interface gets those that name it,
-/// and nobody has to look into a message for that.
+/// and no program has to look into a message for that.
 pub fn a_finding_is_about_what_its_message_names() {
     let mut wrong = Vec::new();
     let mut seen = [0; 3];

@@ -7,7 +7,7 @@ use crate::support::golden::Host;
 use crate::support::{process, repository};
 
 /// The files that a golden host's folder may hold. Any other name is a typing error, because
-/// nobody reads the file.
+/// no test reads the file.
 const FILES: &[&str] = &[
     "about.txt",
     "checks.txt",
@@ -43,7 +43,7 @@ pub fn comes_out_as_written(host: &Host) -> Result<(), String> {
 fn unknown_files(host: &Host) -> Vec<String> {
     let names = fs::read_dir(&host.folder).unwrap().map(|entry| entry.unwrap().file_name());
     let unknown = names.filter(|name| !FILES.iter().any(|known| name == known));
-    unknown.map(|name| format!("nobody reads {}", host.folder.join(name).display())).collect()
+    unknown.map(|name| format!("no test reads {}", host.folder.join(name).display())).collect()
 }
 
 /// Compares the variables with `expected.env`, which is written by hand and names exactly those

@@ -111,7 +111,7 @@ fn it_refuses_where_a_key_asks_for_it() {
     assert_eq!(fs::read_to_string(&log).unwrap(), format!("rdma-init: {reason}"));
 }
 
-/// Whoever starts the program may have blocked all signals, and the kernel kills for a fault whose
+/// The parent of the program may have blocked all signals, and the kernel kills for a fault whose
 /// signal is blocked.
 const BLOCKED: &str = "exec env --block-signal=SEGV --block-signal=ABRT";
 
@@ -122,7 +122,7 @@ fn a_signal_that_is_blocked_is_a_crash_nevertheless() {
     assert_eq!(ended.stdout.matches("ran ").count(), 1, "{ended:#?}");
 }
 
-/// A signal that somebody has sent meanwhile waits for the command, which inherits the mask.
+/// A signal that another process sent meanwhile waits for the command, which inherits the mask.
 #[test]
 fn a_signal_that_is_blocked_waits_for_the_command() {
     for signal in [libc::SIGSEGV, libc::SIGABRT] {

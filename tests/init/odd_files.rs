@@ -1,4 +1,4 @@
-//! Tests files of the image that are something else: a FIFO that nobody writes to, a device, a
+//! Tests files of the image that are something else: a FIFO without a writer, a device, a
 //! folder, or a file without end. None of them delays a start.
 
 use std::fs;

@@ -77,7 +77,7 @@ fn a_script_is_a_shell_and_one_at_a_terminal_is_none_of_those() {
     let mut command = started(program::<&str>(&script, []));
     command.stdin(Stdio::null());
     assert_eq!(told(&as_pid_1(command).end().expect_code(0)), 1);
-    // Here somebody types the commands, so the shell reads them from standard input.
+    // Here a user types the commands, so the shell reads them from standard input.
     let mut input = tempfile::tempfile().unwrap();
     input.write_all(text.as_bytes()).unwrap();
     std::io::Seek::rewind(&mut input).unwrap();
@@ -104,7 +104,7 @@ fn a_shell_that_enters_is_not_pid_1() {
     assert_eq!(told(&ended), 0);
 }
 
-/// The facts name PID 1 only where it is somebody else.
+/// The facts name PID 1 only if it is another program.
 #[test]
 fn our_own_init_is_no_parent() {
     let folder = tempfile::tempdir().unwrap();

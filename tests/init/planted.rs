@@ -1,4 +1,4 @@
-//! Tests the known places of the state when somebody else has put something there before the
+//! Tests the known places of the state when another user has put something there before the
 //! start.
 
 use std::fs;
@@ -29,7 +29,7 @@ fn what_is_not_ours_in_a_folder_of_ours_goes() {
     assert_eq!(fs::metadata(&shared).unwrap().mode() & 0o7777, 0o755);
 }
 
-/// The folder belongs to somebody else, and holds files that a shell or NCCL may have been told
+/// The folder belongs to another user, and holds files that a shell or NCCL may have been told
 /// to read.
 #[test]
 fn a_folder_that_is_not_ours_is_an_error_and_not_used() {

@@ -64,7 +64,7 @@ impl Pod {
         Pod { is_read_only: true, ..self }
     }
 
-    /// Puts the victim into a user namespace, like a container that somebody other than root
+    /// Puts the victim into a user namespace, like a container that a user other than root
     /// has started.
     pub fn rootless(self) -> Pod {
         Pod { is_rootless: true, ..self }

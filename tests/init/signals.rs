@@ -101,7 +101,7 @@ fn every_signal_is_forwarded() {
     }
 }
 
-/// SIGCHLD tells PID 1 of its own children, so it is never forwarded, whoever sends it.
+/// SIGCHLD tells PID 1 of its own children, so it is never forwarded, even if another process sends it.
 #[test]
 fn sigchld_is_not_forwarded() {
     let (running, tracee) = collector();
@@ -114,7 +114,7 @@ fn sigchld_is_not_forwarded() {
 
 fn queue(pid: i32, signal: i32, value: usize) {
     let value = libc::sigval { sival_ptr: std::ptr::without_provenance_mut(value) };
-    // SAFETY: the value is a number, and nobody uses it as a pointer.
+    // SAFETY: the value is a number, and no code uses it as a pointer.
     let result = unsafe { libc::sigqueue(pid, signal, value) };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }

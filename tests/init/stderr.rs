@@ -22,7 +22,7 @@ fn by_other(program: &Path, ours: &Command) -> Command {
     command
 }
 
-/// Another writer takes the room of the pipe between the look and the write, and nobody reads.
+/// Another writer takes the room of the pipe between the look and the write, and no process reads.
 #[test]
 fn a_pipe_that_another_writer_has_filled_delays_nothing() {
     let folder = tempfile::tempdir().unwrap();

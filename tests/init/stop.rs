@@ -171,7 +171,7 @@ fn with_a_drain_timeout_those_who_outlive_the_command_may_finish() {
         let ended = running.end().expect_code(4);
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}: {ended:#?}", start.elapsed());
         assert_eq!(ended.stdout, "ready\nsaved\n", "{ended:#?}");
-        assert!(!ended.stderr.contains("drain-timeout"), "nobody was killed: {ended:#?}");
+        assert!(!ended.stderr.contains("drain-timeout"), "no process was killed: {ended:#?}");
     }
 }
 

@@ -80,7 +80,7 @@ fn others_get_only_what_is_harmless_and_are_told() {
     let said = ["left out", "NCCL_TOPO_FILE", "/run/rdma-init", "enter as the user and group of PID 1"];
     victim.exec(1234).expect(&HARMLESS).expect_said(&said);
     victim.env(1234).expect(&HARMLESS).expect_said(&said);
-    // Somebody who can write to that folder decides only harmless values.
+    // A user who can write to that folder decides only harmless values.
     victim.plant(&victim.forged());
     let left_out = ["LD_PRELOAD", "BASH_ENV", "PYTHONPATH", "NCCL_NET_PLUGIN", "NCCL_CONF_FILE"];
     victim.exec(1234).expect(&["NCCL_IB_TC=66"]).expect_said(&left_out);
@@ -101,7 +101,7 @@ fn root_takes_no_code_of_another_user() {
 }
 
 /// A user who can write to a folder on the way to the state decides which state is found,
-/// whoever owns it.
+/// whichever user owns it.
 #[test]
 fn a_folder_below_one_of_another_user_counts_as_that_users() {
     let pod = Pod::sharing(&[]).user(1234);
@@ -127,7 +127,7 @@ fn the_start_says_what_those_who_enter_will_not_get() {
         "processes of any user but uid 0 that enter the container later will not get NCCL_TOPO_FILE",
     );
     victim.init.wait_for_error("Give the container a root file system that it may write to");
-    // The advice must not tell anybody to read files that others may write.
+    // The advice must not tell users to read files that others may write.
     victim.init.wait_for_error("cannot be written to /etc/nccl.conf");
     victim.init.kill(nix::libc::SIGKILL);
     let said = victim.init.end().stderr;

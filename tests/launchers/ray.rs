@@ -105,7 +105,7 @@ fn an_actor_on_each_node_has_the_variables_of_its_own_node() {
     };
     exec(engine, &head, &["ray", "health-check", "--address", &format!("{}:6379", head.address)]);
     let second = node(engine, 1, |address| format!("exec {} --block", join(address)));
-    // Somebody starts the third node's part of Ray later, with docker exec.
+    // The user starts the third node's part of Ray later, with docker exec.
     let third = node(engine, 2, |_| "exec sleep 1000".to_owned());
     let later = join(third.address);
     let words: Vec<&str> = ["/rdma-init", "exec", "--"].into_iter().chain(later.split(' ')).collect();

@@ -157,7 +157,7 @@ fn without_a_drain_the_container_ends_with_torchrun() {
         .expect_time(..SAVING);
 }
 
-/// torchrun passes SIGUSR1 on to nobody, and dies of it.
+/// torchrun does not forward SIGUSR1, and dies of it.
 #[test]
 #[ignore = "needs PyTorch: make test-torch"]
 fn usr1_kills_torchrun_and_the_workers_are_drained() {

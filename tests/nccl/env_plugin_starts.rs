@@ -155,7 +155,7 @@ fn a_start_within_a_start_that_is_to_use_none_silences_the_outer_ones() {
         assert_eq!(named("", off).as_deref(), Some(none.as_str()), "NCCL {}", library.version);
         // The conf file names it also in a command that has not inherited it.
         assert_eq!(named("env -u NCCL_ENV_PLUGIN", off).as_deref(), Some(none.as_str()));
-        // Somebody else's plugin is no affair of ours.
+        // Another plugin is not a matter for rdma-init.
         let other = "NCCL_ENV_PLUGIN=/opt/site/plugin.so";
         assert_eq!(named(&format!("env {other}"), off).as_deref(), Some(other));
         // For the command of the outer start, nothing has changed.

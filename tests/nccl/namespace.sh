@@ -8,7 +8,7 @@
 set -eu
 folder=$1
 
-# /sys gets the links of this namespace, and an HCA without a node. Nobody can use this HCA, but
+# /sys gets the links of this namespace, and an HCA without a node. No program can use this HCA, but
 # rdma-init says what NCCL will do only where there is one. The kernel's /sys takes no new
 # folder, so a tmpfs replaces a part of it.
 mount -t sysfs sysfs /sys

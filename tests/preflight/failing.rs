@@ -1,4 +1,4 @@
-//! Jobs in which something goes wrong: the culprit is named, nobody else, and nobody hangs.
+//! Jobs in which something goes wrong: the faulty node is named, no other, and no node hangs.
 
 use nix::sys::signal::Signal;
 

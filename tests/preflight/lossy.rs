@@ -19,7 +19,7 @@ fn items<'a>(document: &'a Value, of: &str) -> &'a [Value] {
     document[of].as_array().unwrap()
 }
 
-/// A preflight of four nodes passes and says who loses packets, and of nobody else that it is slow.
+/// A preflight of four nodes passes, names the node that loses packets, and calls no other node slow.
 fn names_alone(matching: &str, node: usize, kind: &str, wanted: &Value) {
     let (document, ended) = document(matching, node);
     let slow = items(&document, "slow");

@@ -1,4 +1,4 @@
-//! A job without a token: whoever reaches a port is a node of it.
+//! A job without a token: each process that reaches a port is a node of it.
 
 use std::net::{TcpStream, UdpSocket};
 

@@ -71,7 +71,7 @@ fn a_missing_node_keeps_all_commands_from_their_start_or_is_said() {
     }
 }
 
-/// The commands of the others are at work, and nobody waits for a node that comes again.
+/// The commands of the others are at work, and no node waits for one that joins again.
 #[test]
 fn a_node_that_has_passed_and_is_started_again_alone_starts_its_command() {
     let job = Job::of(2);

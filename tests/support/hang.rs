@@ -66,7 +66,7 @@ impl Hang {
     pub fn wait(&self) -> i32 {
         self.hits
             .recv_timeout(DEADLINE)
-            .unwrap_or_else(|_| panic!("nobody opened or executed one of {:?}", self.paths))
+            .unwrap_or_else(|_| panic!("no process opened or executed one of {:?}", self.paths))
     }
 
     /// Lets all calls go on that hang, and all later ones.

@@ -15,7 +15,7 @@ use nix::unistd::{Pid, tcgetpgrp};
 use super::running::{Running, as_pid_1};
 use super::{DEADLINE, poll_until};
 
-/// The side of the terminal at which somebody types and looks.
+/// The side of the terminal at which a user types and reads.
 pub struct Screen {
     pub master: File,
     pieces: Receiver<Vec<u8>>,

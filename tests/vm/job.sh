@@ -51,5 +51,5 @@ accuses() {
             *) ! sed 's/(.*//; s/: .*//' /run/verdict | grep -q "FAILED *$other" || fail "$other is accused" ;;
         esac
     done
-    echo "ok: $1 is at fault, and nobody else"
+    echo "ok: $1 is at fault, and no other node"
 }

@@ -24,7 +24,7 @@ has() {
 }
 
 # await NAME COMMAND...: until COMMAND succeeds, for await_limit seconds (20). For what the kernel
-# does in its own time and announces to nobody, such as the entries of a GID table.
+# does in its own time and does not announce, such as the entries of a GID table.
 await() {
     await_what=$1
     shift

@@ -144,7 +144,7 @@ case $architecture in
     # The kind of pointer authentication that is cheap to emulate.
     aarch64) console=ttyAMA0 board=virt processor=max,pauth-impdef=on ;;
 esac
-# A kernel without modules would come with a dummy link that nobody asked for.
+# A kernel without modules would come with a dummy link that no test asked for.
 timeout -k 5 "$limit" "qemu-system-$architecture" \
     -accel tcg,thread=multi -machine "$board" -cpu "$processor" \
     -smp "${RDMA_INIT_VM_CPUS:-2}" -m "${RDMA_INIT_VM_MEMORY:-2048}" \

@@ -235,7 +235,7 @@ build_initramfs() {
             name=${name%%.ko*}.ko
             unpack "$file" "$file" >"$top/modules/$name"
             case $name in
-                # It would come with a link that nobody asked for.
+                # It would come with a link that no test asked for.
                 dummy.ko) echo "$name numdummies=0" ;;
                 *) echo "$name" ;;
             esac

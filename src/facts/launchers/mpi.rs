@@ -1,4 +1,4 @@
-//! Launchers of MPI. They number ranks and not nodes, so the node is computed where that is
+//! Launchers of MPI. They number ranks and not nodes, so the node is computed if that is
 //! certain, and otherwise it is said what is missing.
 
 use super::{MOST_NODES, Said, Seen, Sourced, Unclear, kubernetes, of_number};

@@ -21,7 +21,7 @@ struct Cost {
     matters: fn(&Subject) -> bool,
     /// What it does, as the end of a sentence that begins with the value.
     costs: &'static str,
-    /// Where it makes sense, after `unless` or `only`.
+    /// The case in which it makes sense, after `unless` or `only`.
     sense: &'static str,
 }
 

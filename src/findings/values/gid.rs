@@ -140,7 +140,7 @@ fn wrong(subject: &Subject) -> Option<Finding> {
     Some(Finding { severity, ..finding }.with_fix(fix(subject, setting)))
 }
 
-/// A negative index, where the release of NCCL is not known: 2.21 and later then search for the
+/// A negative index, if the release of NCCL is not known: 2.21 and later then search for the
 /// slot, and earlier ones take it as the number of a slot.
 fn searches_since(subject: &Subject) -> Option<Finding> {
     let setting = subject.of_verbs(INDEX).filter(|_| subject.user.version().is_none())?;

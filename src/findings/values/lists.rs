@@ -32,7 +32,7 @@ pub(super) fn separators(pattern: &Pattern, setting: &UserSetting) -> Option<Fin
     )))
 }
 
-/// `^` and `=` in front of a later name, where NCCL takes them as part of the name.
+/// `^` and `=` in front of a later name, which NCCL takes as part of the name.
 pub(super) fn repeated_signs(pattern: &Pattern, setting: &UserSetting) -> Option<Finding> {
     let odd: Vec<&Entry> =
         pattern.entries.iter().filter(|entry| entry.name.starts_with(['^', '='])).collect();

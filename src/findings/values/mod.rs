@@ -35,7 +35,7 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// The release that reads the values; the newest where it is not known.
+    /// The release that reads the values; the newest if it is not known.
     fn version(&self) -> Version {
         self.user.version().unwrap_or(NEWEST)
     }
@@ -50,7 +50,7 @@ impl Subject<'_> {
         self.plan.forecasts.last().map(|forecast| &forecast.prediction)
     }
 
-    /// A variable that the user set to some value, where NCCL's own transport for InfiniBand
+    /// A variable that the user set to some value, if NCCL's own transport for InfiniBand
     /// and RoCE is in use, or should be.
     fn of_verbs(&self, variable: &str) -> Option<&UserSetting> {
         let matters = matches!(self.plan.fabric, Fabric::Verbs | Fabric::None(_));

@@ -167,7 +167,7 @@ fn other_release(
     )
 }
 
-/// An old name that NCCL still reads, where the new one is not set
+/// An old name that NCCL still reads if the new one is not set
 /// (`src/graph/connect.cc`, `ncclMinNchannels`).
 fn retired(subject: &Subject, setting: &UserSetting, new: &str) -> Option<Finding> {
     let name = setting.variable.as_str();

@@ -1,4 +1,4 @@
-//! `NCCL_ALGO` and `NCCL_PROTO`, where a word that NCCL does not know is an error
+//! `NCCL_ALGO` and `NCCL_PROTO`, in which a word that NCCL does not know is an error
 //! (`src/graph/tuning.cc`, `parseList`).
 
 use super::{Subject, shown};

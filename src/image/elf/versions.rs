@@ -77,7 +77,7 @@ impl Elf<'_> {
 struct RecordChain<'b> {
     bytes: &'b [u8],
     at: usize,
-    /// Where a record tells it.
+    /// The place in which a record tells it.
     next: usize,
     left: usize,
 }

@@ -1,4 +1,4 @@
-//! Whether NCCL reaches the GPUs of other nodes over NVLink (MNNVL), and what it does where the
+//! Whether NCCL reaches the GPUs of other nodes over NVLink (MNNVL), and what it does if the
 //! container has no IMEX channel for that (`checkMNNVL` in `src/init.cc`, `ncclMnnvlCheck` in
 //! `src/mnnvl.cc` since 2.25).
 //!

@@ -15,7 +15,7 @@ use crate::preflight::judge::verdict::Verdict;
 use crate::report;
 use crate::sys::directory::{Directory, IS_LINK, kind_of};
 
-/// The files that node 0 leaves, where they are wanted.
+/// The files that node 0 leaves, if they are wanted.
 pub(crate) struct Files<'a> {
     /// The names of the nodes at fault, and how they are written.
     pub excluded: Option<&'a Path>,
@@ -107,7 +107,7 @@ fn access(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a file that only node 0 can write, as a whole or not at all where another file can take its
+/// Writes a file that only node 0 can write, as a whole or not at all if another file can take its
 /// place. It is never written through a symbolic link that another user may have left on the way, and
 /// a FIFO keeps it from nothing.
 ///

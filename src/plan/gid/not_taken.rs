@@ -37,7 +37,7 @@ pub(super) fn beside_search(rails: &[RailGids], ends: &[&Gid], notes: &mut Notes
     }
 }
 
-/// What each HCA has in a slot, where it is right.
+/// What each HCA has in a slot, if it is right.
 fn at<'a>(rails: &'a [RailGids], index: u32) -> impl Iterator<Item = &'a Gid> {
     rails.iter().filter_map(move |rail| rail.at(index))
 }

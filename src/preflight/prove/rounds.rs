@@ -272,7 +272,7 @@ impl<'a> PairRounds<'a> {
         })
     }
 
-    /// Asks the partner, where its call does not come.
+    /// Asks the partner if its call does not come.
     fn ask(&mut self) {
         let Some(turn) = self.pair.as_ref().filter(|pair| pair.is_late()).map(|pair| pair.turn.clone())
         else {

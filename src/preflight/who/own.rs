@@ -115,7 +115,7 @@ fn goes_over_sockets(plan: &Plan) -> bool {
     transport.is_some_and(|transport| transport.ports().is_none())
 }
 
-/// Where an earlier step of a port failed, its loopback was skipped for that reason.
+/// If an earlier step of a port failed, its loopback was skipped for that reason.
 fn has_no_failure(report: &Report) -> bool {
     report
         .checks

@@ -92,7 +92,7 @@ pub(crate) fn state(facts: &Facts, _: &Plan) -> Evidence {
         Some(true) => Evidence::of([format!("this user may write to {FOLDER}")]),
         Some(false) => Evidence::default().warn(
             format!(
-                "This user may not create files in {FOLDER}, so rdma-init keeps its state in /dev/shm or /tmp, where it can."
+                "This user may not create files in {FOLDER}, so rdma-init keeps its state in /dev/shm or /tmp, if it can."
             ),
             "Let the container write to its root file system, or mount at /run a file system that its user may write to and that no other container has (docker run --tmpfs /run; Kubernetes: an emptyDir).",
         ),

@@ -128,7 +128,7 @@ impl Host {
         self
     }
 
-    /// Sets the port of an HCA to DOWN, as if somebody had pulled the cable.
+    /// Sets the port of an HCA to DOWN, as if the cable had been pulled.
     pub fn unplug(self, number: u8) -> Host {
         self.write(&format!("class/infiniband/mlx5_{number}/ports/1/state"), "1: DOWN");
         self.write(&format!("class/infiniband/mlx5_{number}/ports/1/phys_state"), "3: Disabled");

@@ -16,7 +16,7 @@ pub struct Network {
 impl Network {
     pub(super) fn new(engine: &Engine, name: &str, options: &[&str]) -> Network {
         let name = format!("{}-{name}", engine.run);
-        // The addresses are those of RFC 2544, which nobody uses. Runs at the same time start
+        // The addresses are those of RFC 2544, which no network uses. Runs at the same time start
         // their search at different places, so that they do not take the same subnet.
         let start = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos();
         for attempt in 0..512 {

@@ -40,7 +40,7 @@ RDMA_INIT_TOKEN='' pair 125
 has 'both ways are told' 'RDMA_INIT_TOKEN .*--any-peer'
 RDMA_INIT_TOKEN='' pair 0 --any-peer --only pair-connect --only pair-data
 has 'it is said aloud' 'ok *pair-connect .*it has proven nothing'
-# Who listens goes on to, for another one; nobody else finds that port.
+# The node that listens keeps listening, for another one; no other process finds that port.
 port=18517
 [ "$number" = 2 ] || wait=30s
 RDMA_INIT_TOKEN="$RDMA_INIT_TOKEN, $number" pair 1 --only pair-connect --only pair-data

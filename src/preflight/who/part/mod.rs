@@ -19,7 +19,7 @@ pub(crate) struct Part {
     pub local_rank: u32,
     /// `HOST` or `HOST:PORT` of node 0. Node 0 itself, and a job of one node, may do without.
     pub meet: Option<String>,
-    /// What tells this job from another one, where the launcher says it.
+    /// What tells this job from another one, if the launcher says it.
     pub job: Option<String>,
     /// The names of all nodes, in the order of their indices; empty if they are not known.
     pub names: Vec<String>,
@@ -42,7 +42,7 @@ pub(crate) struct Overrides<'a> {
     pub nodes: Option<u32>,
     pub node: Option<u32>,
     pub meet: Option<&'a str>,
-    /// What the names of these options begin with, behind `--`: nothing, or `preflight-` where the
+    /// What the names of these options begin with, behind `--`: nothing, or `preflight-` if the
     /// preflight comes before a command.
     pub prefix: &'a str,
 }
@@ -127,7 +127,7 @@ pub(crate) fn find(asked: &Overrides, seen: &Seen) -> Result<Part, String> {
 }
 
 /// The number of nodes, as the launchers say it. What one of them starts by default is not more than
-/// a guess where another one says a number: the first one may not know of the others.
+/// a guess if another one says a number: the first one may not know of the others.
 fn counted(all: &[Said], option: &str) -> Result<Option<Sourced<u32>>, String> {
     let told = launchers::counting(all).and_then(|said| said.nodes.as_ref());
     let default = all.iter().find_map(|said| said.nodes_by_default.as_ref());
