@@ -13,6 +13,7 @@ use rdma_init::fabric::{Rails, candidates};
 use rdma_init::facts::Facts;
 use rdma_init::facts::gid::{Gid, GidTable};
 use rdma_init::facts::rdma::{Access, Hca, LinkLayer, NodeType, Port, Uverbs};
+use rdma_init::facts::settings::Settings;
 use rdma_init::libraries::LibraryContext;
 use rdma_init::libraries::ucx::{Release, taken::taken};
 use support::{repository, skip};
@@ -197,8 +198,7 @@ fn predicted(facts: &Facts, environment: &Environment, release: Release) -> Port
         rails: &rails,
         values: &value,
         is_kept: &|_| false,
-        is_in_conf: &|_| false,
-        is_filled: &|_| false,
+        settings: &Settings::default(),
         is_allowed: &|_| true,
     };
     let is_auto = value("UCX_IB_GID_INDEX").is_none_or(|index| index == "auto");

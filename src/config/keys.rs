@@ -21,7 +21,7 @@ pub(super) struct Key {
     pub name: &'static str,
     /// Puts a value into the configuration. An error says what was expected.
     pub put: fn(&mut Config, &Value) -> Result<(), String>,
-    /// Its flag says what to decide: an earlier decision, made without it, is no answer then.
+    /// If its flag is given, rdma-init decides again, because an earlier decision was made without it.
     pub asks_anew: bool,
     /// No message shows its value.
     pub may_hold_secrets: bool,

@@ -1,6 +1,6 @@
 //! The shape of each message, beside the number of its protocol: two builds that understand different
-//! messages must say so in their greetings, and not fail in the middle. Those that move data through verbs
-//! exchange the messages of a self-test as well, so [`PAIR`] gets another number with `self_test::pair`'s.
+//! messages must say so in their greetings, and not fail in the middle. Nodes that use verbs also exchange
+//! the messages of a self-test: when `self_test::pair` gets a new number, raise [`PAIR`], too.
 
 use super::*;
 use crate::json::shape;
