@@ -22,6 +22,7 @@ mod cli {
     mod pair;
     mod pair_attacks;
     mod privilege;
+    mod ras;
     mod resolve;
     mod routing;
     mod run;
