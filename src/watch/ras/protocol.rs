@@ -9,7 +9,7 @@ use super::{json, text};
 use crate::text::{shortened, visible};
 
 /// The most bytes of an answer. JSON takes some 600 for a rank, in each of its communicators.
-pub(super) const LONGEST: usize = 64 * 1024 * 1024;
+pub(super) const LONGEST: usize = 16 * 1024 * 1024;
 
 /// The most ranks of an answer, in all of its communicators.
 pub(super) const MOST_RANKS: usize = 100_000;
