@@ -141,7 +141,7 @@ fn containers_whose_network_is_in_two_parts_are_named() {
         let (parts, rest) = ended.stdout.split_once(" reach each other on rail 0 (eth1)").unwrap();
         let named: Vec<usize> = (0..5).filter(|other| parts.contains(&format!("node{other}"))).collect();
         assert_eq!(named, [3, 4], "node {node}: {ended:#?}");
-        assert!(rest.starts_with(", and none of the other 3"), "node {node}: {ended:#?}");
+        assert!(rest.starts_with(", but none of the other 3"), "node {node}: {ended:#?}");
         assert!(node > 0 || ended.stdout.matches("FAILED  ").count() == 1, "{ended:#?}");
     }
 }

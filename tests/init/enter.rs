@@ -111,7 +111,7 @@ fn it_waits_no_longer_than_it_is_asked_to_and_says_for_what() {
         ("RDMA_INIT_TOKEN", "a secret of all nodes"),
     ]);
     let mut init = as_pid_1(init);
-    init.wait_for_error("1 of 2 nodes have come");
+    init.wait_for_error("1 of 2 nodes have joined");
     let inside = |arguments: &[&str]| enter(&init, &state, &[("RDMA_INIT_PREFLIGHT", "warn")], arguments);
     let said = not_ready(&init, &state);
     let phase = "preflight: 1 of 2 nodes have joined; node 0 is waiting for";
@@ -154,8 +154,8 @@ fn it_waits_for_a_preflight_whose_options_it_does_not_know() {
         let mut zero = start("0", "echo ready; exec sleep 1000");
         zero.env("RDMA_INIT_STATE_DIR", &state);
         let mut zero = as_pid_1(below(zero));
-        zero.wait_for_error("1 of 2 nodes have come");
-        let phase = "the start is under way: preflight: 1 of 2 nodes have come";
+        zero.wait_for_error("1 of 2 nodes have joined");
+        let phase = "the start is under way: preflight: 1 of 2 nodes have joined";
         assert!(not_ready(&zero, &state).contains(phase));
         // By its own options, it would not wait.
         let mut enters =

@@ -38,7 +38,7 @@ each=20s
 next 'one rail of one node is slow'
 [ "$number" != 3 ] || tc qdisc add dev eth2 root netem delay 100ms rate 4mbit
 job 1 --min-bandwidth 0.004 --enforce-slow
-accuses 'node3 mlx5_2:1: .* at best, where .* is wanted'
+accuses 'node3 mlx5_2:1: .* at best, but .* is wanted'
 # Links may be told of as well: soft-RoCE sends packets again if their acknowledgements come late.
 [ "$number" != 1 ] || ! grep '^  FAILED' /run/out | grep -v -e node3 -e 'sent again' || fail 'another node is told of'
 [ "$number" != 3 ] || tc qdisc del dev eth2 root
