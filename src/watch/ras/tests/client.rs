@@ -91,7 +91,7 @@ fn a_server_that_is_silent_slow_or_endless_does_not_hold_the_client() {
             thread::sleep(Duration::from_millis(20));
         }
     };
-    let endless = |mut stream: TcpStream| while stream.write_all(&[b'x'; 65536]).is_ok() {};
+    let endless = |mut stream: TcpStream| while stream.write_all(&[b'x'; 8192]).is_ok() {};
     for (serve, wanted) in [
         (until_closed as Serve, &[Failure::TooLate][..]),
         (slow, &[Failure::TooLate]),
