@@ -103,7 +103,7 @@ fn is_known(id: &[u8]) -> bool {
 
 pub type Devices<'a> = List<Device<'a>, MOST_DEVICES>;
 
-/// Who has decided a variable.
+/// What decided a variable: this start, the user, or a conf file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Us,

@@ -157,7 +157,7 @@ fn devices_are_found_under_their_new_names() {
     let asked = |value, marker| asked(present(), "NCCL_SOCKET_IFNAME", Some(value), marker);
     assert_eq!(asked("=eth0", Some(own.as_str())), "=ens5");
     assert_eq!(asked("=ens5", Some(own.as_str())), "process");
-    // It has no device any more, whoever has set it.
+    // It names no device any more, even if a person set it.
     assert_eq!(asked("=eth0", None), "!=ens5");
 }
 

@@ -1,4 +1,4 @@
-//! The nodes and the pairs on one rail, or of the meetings: who has passed with whom.
+//! The nodes and the pairs of one rail, or of the rendezvous: which nodes passed with which.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -347,8 +347,8 @@ fn outcome_of(one: &Try, rail: Option<usize>) -> Option<TryOutcome<'_>> {
     rail.map_or_else(|| one.meeting(), |rail| one.rail(rail))
 }
 
-/// Why a pair has failed, from what its ends say, the one that it is `about` first. Who has only waited
-/// for the other end knows less.
+/// Why a pair has failed, from what its ends say, the end that it is `about` first. An end that only waited
+/// for the other one knows less.
 pub(super) fn why(evidence: &Evidence, edge: &Edge, rail: Option<usize>, about: u32) -> String {
     let one = &evidence.tries()[edge.place];
     let Some(rail) = rail else {

@@ -73,7 +73,7 @@ pub enum What {
     Unsteady { nodes: [u32; 2] },
 }
 
-/// Where it is at fault.
+/// The scope of the fault.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// All rails, or the node as a whole.

@@ -100,7 +100,7 @@ impl Zero<'_> {
             Ok(()) => {
                 let missing = self.missing_lately();
                 if let Some(member) = self.members.get_mut(&node) {
-                    // A connection that is broken is noticed where it is heard.
+                    // The next read notices a broken connection.
                     let _ = member.channel.queue(&ToNode::Waiting { missing });
                 }
             }

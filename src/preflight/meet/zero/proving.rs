@@ -68,7 +68,7 @@ impl Zero<'_> {
         }
     }
 
-    /// What is known before the first pair: who has come, and who has not.
+    /// What is known before the first pair: which nodes joined, and which did not.
     fn evidence(&self, rounds: u16) -> Evidence {
         let claims: Vec<Option<&str>> =
             self.heard.nodes.iter().map(|known| Some(names::host(&known.as_ref()?.name))).collect();
@@ -204,7 +204,7 @@ impl Zero<'_> {
                 let each_ms = self.terms.times.each.as_millis().try_into().unwrap_or(u64::MAX);
                 let order = Order { first, each_ms, pairs };
                 let Some(member) = self.members.get_mut(&node) else { continue };
-                // A connection that is broken is noticed where it is heard.
+                // The next read notices a broken connection.
                 let _ = member.channel.queue(&ToNode::Prove(order));
             }
         }
