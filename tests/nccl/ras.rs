@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::support::nccl::{Library, driver, some};
@@ -46,6 +47,14 @@ impl Rank {
 
     fn pid(&self) -> u32 {
         self.process.id()
+    }
+
+    /// A signal stops the threads of a process one by one; the kernel says `Stopped` after the last one.
+    fn stop(&self) {
+        let pid = Pid::from_raw(self.pid() as i32);
+        kill(pid, Signal::SIGSTOP).unwrap();
+        let status = waitpid(pid, Some(WaitPidFlag::WUNTRACED)).unwrap();
+        assert_eq!(status, WaitStatus::Stopped(pid, Signal::SIGSTOP));
     }
 
     fn send(&self, signal: Signal) {
@@ -142,7 +151,7 @@ fn ranks_that_are_behind_stopped_or_killed_are_named() {
         assert!(once.ends_with("normal for a moment, and a hang only if it stays."), "{once}");
 
         // A question that the kernel gives to the stopped rank has no answer.
-        job.ranks[2].send(Signal::SIGSTOP);
+        job.ranks[2].stop();
         let missing = match library.is_at_least("2.26") {
             true => format!("{source}{} does not answer RAS.", named(&job, 2)),
             // Until 2.25, RAS does not say where a missing rank is, but which process it misses.
