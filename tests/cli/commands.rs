@@ -371,7 +371,7 @@ fn profiles_say_which_conditions_hold() {
     );
     assert!(text.contains("\nacs-type1 (priority 10): does not fit\n  if hca = "), "{text}");
     assert!(text.contains("\n     interface = \"hpn*\": no\n"), "{text}");
-    assert!(text.contains("\nbaidu-cce (priority 0): chosen by name only\n"), "{text}");
+    assert!(text.contains("\nibm-h100 (priority 0): chosen by name only\n"), "{text}");
     run(rdma_init(["profiles", "--why", "erdma"])).expect_error(&["--why"]);
     run(rdma_init(["profiles", "--facts", "demo:cce-roce"])).expect_error(&["--facts only with --why"]);
 }
