@@ -71,6 +71,14 @@ const NUMBERS: &[Number] = &[
     number("NCCL_SOCKET_NTHREADS", i64::MIN, i64::MAX, ANY),
 ];
 
+/// Values out of range that a platform or a project publishes: (variable, value, who publishes it).
+const PUBLISHED: &[(&str, i64, &str)] = &[
+    ("NCCL_IB_RETRY_CNT", 10, "IBM Cloud's page on its H100 cluster network publishes it"),
+    ("NCCL_IB_RETRY_CNT", 13, "SenseCore ACP injects it"),
+    ("NCCL_IB_RETRY_CNT", 20, "AMD's Primus benchmark sets it"),
+    ("NCCL_IB_TIMEOUT", 300, "AMD's Primus benchmark sets it"),
+];
+
 /// Since this release the default is -1, for no choice.
 const TC_AND_SL_UNSET: Version = Version::new(2, 26, 0);
 
@@ -162,10 +170,14 @@ fn out_of_range(subject: &Subject, number: &Number, setting: &UserSetting) -> Op
             format!("; an HCA that keeps only the low bits behaves as with {}", value & number.most),
         ),
     };
+    let is_it =
+        |(variable, published, _): &&(&str, i64, &str)| *variable == number.variable && *published == value;
+    let publisher = PUBLISHED.iter().find(is_it);
+    let publisher = publisher.map(|(_, _, who)| format!(" ({who}.)")).unwrap_or_default();
     Some(
         Finding::warning(
             Id::OutOfRange,
-            format!("{} is out of range: it can be {range}{limit}{acts}.", shown(setting)),
+            format!("{} is out of range: it can be {range}{limit}{acts}.{publisher}", shown(setting)),
         )
         .about_variables([&setting.variable])
         .with_fix(format!("Set a value in this range, or remove {} for NCCL's default.", number.variable)),
