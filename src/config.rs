@@ -213,6 +213,7 @@ impl Config {
             profile: self.profile.clone(),
             default_route_hca: self.default_route_hca,
             nccl_env_plugin: self.nccl_env_plugin,
+            instance_type: self.instance_type.clone(),
             require_rdma: self.require_rdma,
             keep: self.keep.clone(),
             set: self.set.clone(),

@@ -38,6 +38,7 @@ const START: &[(&str, &[OptionRow])] = &[
             OptionRow("profile", One("NAME"), "Profile: auto (default), none, or a name"),
             OptionRow("profile-dir", One("DIR"), "Directory with profiles of your own"),
             OptionRow("default-route-hca", One("WHEN"), "Default route's HCA: auto, use, skip"),
+            OptionRow("instance-type", One("TYPE"), "Machine's type, if nothing here shows it"),
             OptionRow("keep", Many("VARIABLE"), "Never fill in this variable (repeatable)"),
             OptionRow("set", Many("VARIABLE=VALUE"), "Set this variable as your own (repeatable)"),
             OptionRow("libraries", List("NAMES"), "Beside NCCL: auto, nccl (none), or names"),
@@ -105,8 +106,17 @@ const START: &[(&str, &[OptionRow])] = &[
 ];
 
 /// What each command takes that decides for a host.
-const DECIDE: &[&str] =
-    &["profile", "profile-dir", "default-route-hca", "keep", "set", "libraries", "require-rdma", "state-dir"];
+const DECIDE: &[&str] = &[
+    "profile",
+    "profile-dir",
+    "default-route-hca",
+    "instance-type",
+    "keep",
+    "set",
+    "libraries",
+    "require-rdma",
+    "state-dir",
+];
 
 /// What every command takes.
 const REPORT: &[&str] = &["log-format", "log-level"];

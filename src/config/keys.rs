@@ -84,6 +84,9 @@ keys! {
     "default-route-hca" => default_route_hca: DefaultRouteOption = DefaultRouteOption::Auto,
         values::word(&["auto", "use", "skip"]);
 
+    /// The machine's type, such as `ecs.ebmgn8v.48xlarge`, if nothing in the container shows it.
+    "instance-type" => instance_type: Option<String> = None, values::optional(values::words);
+
     "memlock" => memlock: Demand = Demand::Warn, values::word(DEMANDS);
 
     /// A self-test before the command starts.

@@ -22,7 +22,7 @@ pub(super) fn findings(context: &Context, ports: &[Candidate], fabric: &Fabric) 
             findings.extend(interface_up(facts, profile, name));
         }
     }
-    findings.extend(nics(facts, ports, profile).or_else(|| nics_of_gpus(facts, ports, profile)));
+    findings.extend(nics(context, ports).or_else(|| nics_of_gpus(facts, ports, profile)));
     for (id, what, minimum, found) in [
         (Id::NcclTooOld, "NCCL", &profile.constraints.nccl_min, context.user.version()),
         (Id::CudaTooOld, "CUDA", &profile.constraints.cuda_min, cuda(facts)),
@@ -102,12 +102,14 @@ fn interface_up(facts: &Facts, profile: &Profile, name: &str) -> Option<Finding>
     })
 }
 
-fn nics(facts: &Facts, ports: &[Candidate], profile: &Profile) -> Option<Finding> {
+fn nics(context: &Context, ports: &[Candidate]) -> Option<Finding> {
+    let Context { facts, profile, options, .. } = context;
     let nics = &profile.constraints.nics;
     let names = used_nics(ports);
     let count = u32::try_from(names.len()).ok().filter(|count| *count > 0)?;
     let of_claims = facts.dra.iter().find_map(ClaimedDevice::instance_type);
-    let product = of_claims.or(facts.dmi.product.as_deref()).unwrap_or_default();
+    let known = options.instance_type.as_deref().or(of_claims).or(facts.dmi.product.as_deref());
+    let product = known.unwrap_or_default();
     let are = if count == 1 { "is" } else { "are" };
     let message = match nics.get(product) {
         Some(published) if *published == count => return None,

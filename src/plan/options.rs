@@ -12,6 +12,8 @@ pub struct Options {
     pub profile: ProfileOption,
     pub default_route_hca: DefaultRouteOption,
     pub nccl_env_plugin: EnvPluginOption,
+    /// The machine's type, as its cloud names it.
+    pub instance_type: Option<String>,
     /// Whether the job must not run without RDMA.
     pub require_rdma: bool,
     /// Variables never to fill.
