@@ -127,7 +127,7 @@ check: setup
 	cargo fmt --check
 	$(CARGO) clippy --release --locked --all-targets -- -D warnings
 	@cargo deny --version 2>/dev/null | grep -q ' $(DENY_VERSION)$$' || \
-	  cargo install --locked --target-dir target/tools cargo-deny --version $(DENY_VERSION)
+	  cargo install --locked --debug --target-dir target/tools cargo-deny --version $(DENY_VERSION)
 	cargo deny --locked check licenses bans sources
 	@sh tests/advisories.sh
 

@@ -72,7 +72,22 @@ one() {
 
 [ $# -gt 0 ] || set -- lib golden cli init nccl vm
 failed=
+beside=
+# The golden hosts measure no time and leave a processor to the unit tests, so they run beside these. What
+# they say comes afterwards.
+case " $* " in
+    *' lib '*golden*)
+        mkdir -p target/arm64
+        (one golden) >target/arm64/golden.log 2>&1 &
+        beside=$!
+        ;;
+esac
 for suite; do
+    [ "$suite" != golden ] || [ -z "$beside" ] || continue
     one "$suite" || failed="$failed $suite"
+    [ "$suite" != lib ] || [ -z "$beside" ] || {
+        wait "$beside" || failed="$failed golden"
+        cat target/arm64/golden.log
+    }
 done
 [ -z "$failed" ] || { echo "failed for arm64:$failed" >&2; exit 1; }
