@@ -117,7 +117,12 @@ fn nics(context: &Context, ports: &[Candidate]) -> Option<Finding> {
             "{product} has {}, but {count} {are} usable here.",
             counted(*published as usize, "RDMA NIC")
         ),
-        None if nics.is_empty() || nics.values().any(|published| *published == count) => return None,
+        None if nics.is_empty()
+            || profile.constraints.other_types
+            || nics.values().any(|published| *published == count) =>
+        {
+            return None;
+        }
         None => format!(
             "{} {are} usable here, but no instance type of profile {} has {count}.",
             counted(names.len(), "RDMA NIC"),

@@ -129,6 +129,9 @@ pub struct Constraints {
     /// RDMA NICs by instance type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nics: BTreeMap<String, u32>,
+    /// There are other instance types beside those of `nics`, and any number of NICs is right there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub other_types: bool,
     /// What the platform's machines with a GPU model have, for platforms whose containers do not show
     /// the instance type. The first row that fits counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

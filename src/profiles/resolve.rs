@@ -42,6 +42,7 @@ pub(super) fn on_top_of(profile: &Profile, base: &Profile) -> Profile {
             cuda_min: constraints.cuda_min.or(base_constraints.cuda_min),
             interfaces_up: first_filled(constraints.interfaces_up, base_constraints.interfaces_up),
             gpus: first_filled(constraints.gpus, base_constraints.gpus),
+            other_types: constraints.other_types || base_constraints.other_types,
             nics: if constraints.nics.is_empty() { base_constraints.nics } else { constraints.nics },
         },
         ..profile.clone()

@@ -280,7 +280,7 @@ fn published_counts_pass_and_others_are_told() {
     ] {
         assert_eq!(one_check("count", &host(name))[0], outcome, "{name}");
     }
-    assert_eq!(one_check("count", &host("aws-efa"))[1], "8 GPUs; 4 RDMA NICs; p5.48xlarge (DMI)");
+    assert_eq!(one_check("count", &host("aws-efa"))[1], "8 GPUs; 4 RDMA NICs; p4d.24xlarge (DMI)");
 }
 
 #[test]

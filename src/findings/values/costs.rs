@@ -10,6 +10,7 @@ use crate::libraries::nccl::number::{integer, strtoll};
 use crate::libraries::nccl::predict::Transport;
 use crate::libraries::nccl::version::Version;
 use crate::libraries::nccl::{level, variables};
+use crate::plan::Fabric;
 use crate::profiles::Profile;
 
 /// A value that costs time.
@@ -111,6 +112,21 @@ const COSTS: &[Cost] = &[
         "NCCL may write a line for each call, which slows the job and fills its log",
         "you are looking for a single call",
     ),
+    // AWS' cheat sheet of EFA's variables: not needed any more, as the plugin sets what the kernel needs.
+    cost(
+        "FI_EFA_FORK_SAFE",
+        is_one,
+        has_efa,
+        "libfabric then takes no huge pages for its buffers, and aws-ofi-nccl by itself sets what this kernel needs",
+        "AWS asks for it with your release of libfabric",
+    ),
+    cost(
+        "FI_EFA_USE_DEVICE_RDMA",
+        is_zero,
+        has_efa,
+        "EFA then moves data without RDMA; libfabric 1.18 and aws-ofi-nccl 1.7 and later use it on each device that can",
+        "the instance has no RDMA read, or the image has older releases",
+    ),
     cost("NCCL_CHECK_POINTERS", is_one, any, CHECKS, DEVELOPMENT),
     cost(
         "NCCL_CHECK_MODE",
@@ -206,6 +222,11 @@ fn is_one_word(variable: &str, text: &str) -> bool {
 
 fn any(_: &Subject) -> bool {
     true
+}
+
+fn has_efa(subject: &Subject) -> bool {
+    matches!(subject.plan.fabric, Fabric::Plugin(_))
+        && subject.facts.rdma.iter().any(|hca| hca.driver.as_deref() == Some("efa"))
 }
 
 /// Whether each algorithm and protocol works here. For a network that only a net plugin can use, its
