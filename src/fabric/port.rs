@@ -6,6 +6,7 @@ use super::step::WhichRoute;
 use super::subnet::Prefix;
 use crate::facts::Facts;
 use crate::facts::rdma::{Access, Hca, LinkLayer, NodeType, Port};
+use crate::libraries::flavor::Flavor;
 
 /// A port under consideration.
 #[derive(Debug, Clone)]
@@ -33,10 +34,16 @@ pub enum SkipReason {
     /// The state of a port that is not active; empty if it cannot be read.
     PortState(String),
     /// A link layer that is neither InfiniBand nor Ethernet.
-    LinkLayer(LinkLayer),
-    /// iWARP; the bool says that it is an eRDMA device in its default mode.
+    LinkLayer {
+        link_layer: LinkLayer,
+        /// The library that does not support it.
+        library: Flavor,
+    },
+    /// iWARP; `erdma` says that it is an eRDMA device in its default mode.
     Iwarp {
         erdma: bool,
+        /// The library that does not support it.
+        library: Flavor,
     },
     NodeType(String),
     /// It leads to the NVSwitches of this machine, and to no network.
@@ -118,14 +125,16 @@ fn obstacle(facts: &Facts, hca: &Hca, port: &Port) -> Option<SkipReason> {
     }
     match &hca.node_type {
         NodeType::Rnic => {
-            return Some(SkipReason::Iwarp { erdma: hca.driver.as_deref() == Some("erdma") });
+            let (erdma, library) = (hca.driver.as_deref() == Some("erdma"), Flavor::of(facts));
+            return Some(SkipReason::Iwarp { erdma, library });
         }
         // If the kernel does not report the type, the device may be used, as libraries do.
         NodeType::Ca | NodeType::Unknown => {}
         NodeType::Other(kind) => return Some(SkipReason::NodeType(kind.clone())),
     }
     if !has_known_link_layer(port) {
-        return Some(SkipReason::LinkLayer(port.link_layer.clone()));
+        let (link_layer, library) = (port.link_layer.clone(), Flavor::of(facts));
+        return Some(SkipReason::LinkLayer { link_layer, library });
     }
     if !port.is_active() {
         return Some(SkipReason::PortState(port.state.clone()));

@@ -60,8 +60,10 @@ mod wireless;
 use crate::fabric::Candidate;
 use crate::fabric::own_interface::Index;
 use crate::finding::Finding;
+use crate::libraries::flavor::Flavor;
 use crate::plan::remark::Remark;
 use crate::plan::{Decided, Plan};
+use crate::text::reworded;
 
 /// The plan with its findings, all that need nothing but the facts.
 pub fn add(decided: Decided) -> Plan {
@@ -108,9 +110,12 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(parent::finding(facts));
     let plan = decided.plan;
     let mut findings = echoes::without(findings);
-    for finding in &mut findings {
-        finding.message = plan.said(std::mem::take(&mut finding.message));
-        finding.fix = finding.fix.take().map(|fix| plan.said(fix));
+    if plan.library == Flavor::Rccl {
+        let of_rccl = |sentence: &str| reworded(sentence, "NCCL", "RCCL");
+        for finding in &mut findings {
+            finding.message = of_rccl(&finding.message);
+            finding.fix = finding.fix.as_deref().map(of_rccl);
+        }
     }
     Plan { findings, ..plan }
 }

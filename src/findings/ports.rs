@@ -48,14 +48,14 @@ fn trouble(reason: &SkipReason) -> Option<Finding> {
             Id::UverbsDenied,
             "Request the device through the RDMA device plugin (or docker run --device /dev/infiniband), and check the file mode of /dev/infiniband/uverbs* if the container does not run as root.",
         ),
-        SkipReason::Iwarp { erdma: true } => (
+        SkipReason::Iwarp { erdma: true, .. } => (
             Id::ErdmaIwarp,
             "Load the driver on the node in its compat or ofed mode (modprobe erdma compat_mode=1).",
         ),
-        SkipReason::Iwarp { erdma: false } => {
+        SkipReason::Iwarp { erdma: false, .. } => {
             (Id::Iwarp, "If the NIC can do RoCE, switch its driver to RoCE.")
         }
-        SkipReason::NodeType(_) | SkipReason::LinkLayer(_) => (
+        SkipReason::NodeType(_) | SkipReason::LinkLayer { .. } => (
             Id::UnknownDevice,
             "If this is a new kind of fabric, install the net plugin that NCCL needs for it.",
         ),

@@ -40,7 +40,7 @@ fn contradiction(
     variable: &'static ClassVariable,
     of_ports: u8,
 ) -> Option<Contradiction> {
-    let since = |release| !plan.rccl && plan.nccl.is_none_or(|version| version >= release);
+    let since = |release| plan.library.is_nccl() && plan.nccl.is_none_or(|version| version >= release);
     let of_user = user.get(variable.name).filter(|setting| setting.origin != Source::AtStart);
     let (value, set, profile) = match of_user {
         Some(setting) => (setting.value.as_str(), super::values::shown(setting), None),

@@ -4,6 +4,7 @@
 use super::{EnvPluginOption, Options, Setting, SettingOutcome, User};
 use crate::facts::Facts;
 use crate::finding::Source;
+use crate::libraries::flavor::Flavor;
 use crate::libraries::nccl::env_plugin::{self, VARIABLE, is_asked};
 use crate::libraries::nccl::installed;
 use crate::libraries::nccl::version::{READS_ENV_PLUGIN, Version};
@@ -44,8 +45,8 @@ pub struct ForProcess {
     pub is_of_user: bool,
     /// Whether the variable has a list of devices.
     pub names_devices: bool,
-    /// Whether the job's library is RCCL.
-    pub rccl: bool,
+    /// The job's library.
+    pub library: Flavor,
     /// The entries that the list gets for ports that are ACTIVE by then.
     pub late: Vec<String>,
 }

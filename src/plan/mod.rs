@@ -54,14 +54,13 @@ pub use why::Why;
 use over_tcp::Nodes;
 use remark::Remark;
 use rule::Tried;
-use words::said_of_rccl;
 
 use crate::fabric::{Candidate, Rails, candidates, choose, nvswitch};
 use crate::facts::Facts;
 use crate::facts::secret::is_secret;
 use crate::finding::{Finding, Source};
 use crate::libraries::LibraryFinding;
-use crate::libraries::nccl::installed;
+use crate::libraries::flavor::Flavor;
 use crate::libraries::nccl::predict::{PortUse, Transport};
 use crate::libraries::nccl::version::Version;
 use crate::profiles::{self, Profile, Profiles};
@@ -83,9 +82,9 @@ pub struct Plan {
     pub settings: Vec<Setting>,
     /// The release of NCCL that was found for the job.
     pub nccl: Option<Version>,
-    /// Whether that is RCCL, which takes the place of NCCL on AMD's GPUs.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub rccl: bool,
+    /// The library that release is of.
+    #[serde(rename = "rccl", skip_serializing_if = "Flavor::is_nccl")]
+    pub library: Flavor,
     /// What NCCL will do with them: one for the release that is known, else one for
     /// each way in which releases differ. Empty if no RDMA is about.
     pub forecasts: Vec<Forecast>,
@@ -105,11 +104,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What the job's library is called.
-    pub fn library(&self) -> &'static str {
-        if self.rccl { "RCCL" } else { "NCCL" }
-    }
-
     /// The ports that NCCL takes in the place of those of the plan, if it takes no port of the
     /// plan: on EFA, without its plugin, HCAs that lead to NVSwitches.
     pub fn taken_instead<'a>(&self, transport: &'a Transport) -> Option<&'a [PortUse]> {
@@ -123,12 +117,6 @@ impl Plan {
     /// Whether NCCL loads an env plugin, whose answers replace all variables.
     pub fn has_env_plugin(&self) -> bool {
         self.forecasts.iter().any(|forecast| forecast.prediction.env_plugin.is_some())
-    }
-
-    /// What a sentence about NCCL says of the job's library.
-    pub fn said(&self, sentence: impl Into<String>) -> String {
-        let sentence = sentence.into();
-        if self.rccl { said_of_rccl(&sentence) } else { sentence }
     }
 
     /// The variables to be filled in by rdma-init, secrets among them.
@@ -269,8 +257,8 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
         })
         .collect();
 
-    let rccl = installed::is_rccl(facts);
-    if rccl {
+    let library = Flavor::of(facts);
+    if library == Flavor::Rccl {
         settings = settings.into_iter().map(Setting::of_rccl).collect();
     }
     let env_plugin = env_plugin::decide(facts, &user, options, &settings);
@@ -281,7 +269,7 @@ fn decide_as_found<'a>(facts: &'a Facts, profiles: &Profiles, options: &'a Optio
         ports: verdicts,
         settings,
         nccl: user.version(),
-        rccl,
+        library,
         forecasts: expected,
         env_plugin,
         late: Vec::new(),

@@ -11,6 +11,7 @@ use crate::facts::Facts;
 use crate::facts::secret::shown;
 use crate::facts::settings::UserSetting;
 use crate::finding::Finding;
+use crate::libraries::flavor::Flavor;
 use crate::libraries::nccl::devices::LIST;
 use crate::libraries::nccl::env_plugin::is_asked;
 use crate::libraries::{self, nccl::variables};
@@ -59,13 +60,13 @@ fn sentences<S: Serializer>(process: &Option<ForProcess>, to: S) -> Result<S::Ok
 
 fn for_process(variable: &str, plan: &Plan) -> Option<ForProcess> {
     let setting = plan.settings.iter().find(|setting| setting.variable == variable);
-    let is_asked = is_asked(variable) && (plan.rccl || variable.starts_with("NCCL_"));
+    let is_asked = is_asked(variable) && (plan.library == Flavor::Rccl || variable.starts_with("NCCL_"));
     is_asked.then(|| ForProcess {
         env_plugin: plan.env_plugin.clone(),
         value: setting.and_then(|setting| setting.value.clone()),
         is_of_user: setting.is_some_and(|setting| !is_answer(setting)),
         names_devices: names_devices(variable.as_bytes()),
-        rccl: plan.rccl,
+        library: plan.library,
         late: match variable == LIST {
             true => plan.late.iter().map(|late| late.entry.clone()).collect(),
             false => Vec::new(),
@@ -106,7 +107,7 @@ impl Why {
                 .tried
                 .iter()
                 .filter(|tried| tried.variable == variable)
-                .map(|tried| (plan.said(tried.trial.rule()), plan.said(tried.trial.result())))
+                .map(|tried| (tried.trial.rule(plan.library), tried.trial.result(plan.library)))
                 .collect(),
             known: known(variable),
             library: plan.libraries.iter().find(|outlook| reader == Some(outlook.library)).cloned(),

@@ -13,16 +13,23 @@ use super::rule::{
 use crate::fabric::interface::{Because, InterfaceSearch, Obstacle};
 use crate::fabric::{NvSwitch, SkipReason, WhichRoute};
 use crate::facts::gid::Gid;
+use crate::libraries::flavor::Flavor;
 use crate::libraries::nccl::gid::INDEX;
 use crate::libraries::nccl::version::Version;
 use crate::libraries::traffic_class::dscp;
-use crate::text::{condensed, counted, reworded};
+use crate::text::{condensed, counted};
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.write(f, Flavor::Nccl)
+    }
+}
+
+impl Rule {
+    fn write(&self, f: &mut fmt::Formatter, library: Flavor) -> fmt::Result {
         match self {
             Rule::AsWritten(text) => f.write_str(text),
-            Rule::OfRccl(rule) => f.write_str(&said_of_rccl(&rule.to_string())),
+            Rule::OfRccl(rule) => rule.write(f, Flavor::Rccl),
             Rule::SetByUser => f.write_str("set by the user"),
             Rule::Keep => f.write_str("not to be filled in (keep)"),
             Rule::Published => f.write_str("published"),
@@ -38,11 +45,11 @@ impl fmt::Display for Rule {
             Rule::UsableHcas { used, of } if used == of => write!(f, "every HCA is usable ({used})"),
             Rule::UsableHcas { used, of } => write!(f, "the usable HCAs ({used} of {of} ports)"),
             Rule::KeepsFromLeftOut(ports) => {
-                write!(f, "without it, NCCL would take {}, which the job skips", condensed(ports))
+                write!(f, "without it, {library} would take {}, which the job skips", condensed(ports))
             }
             Rule::KeepsFromFailing(ports) => write!(
                 f,
-                "without it, NCCL would take {}, and fail at the first connection",
+                "without it, {library} would take {}, and fail at the first connection",
                 condensed(ports)
             ),
             Rule::RightSlot(index) => f.write_str(&right_everywhere(*index)),
@@ -50,35 +57,36 @@ impl fmt::Display for Rule {
             Rule::SearchFinds { releases, slot: Some(slot) } => write!(
                 f,
                 "{} the right GID index at each connection, now index {slot} of every HCA",
-                find(releases)
+                find(library, releases)
             ),
             Rule::SearchFinds { releases, slot: None } => {
-                write!(f, "the right GID index differs between HCAs, and {} it on each", find(releases))
+                write!(
+                    f,
+                    "the right GID index differs between HCAs, and {} it on each",
+                    find(library, releases)
+                )
             }
             Rule::SteersSearch { on, of } => {
                 let hcas = if on == of { "every HCA".to_owned() } else { format!("{on} of {of} HCAs") };
-                write!(f, "makes NCCL's own search find the GID of this container on {hcas}")
+                write!(f, "makes {library}'s own search find the GID of this container on {hcas}")
             }
             Rule::NoSlotForAll => f.write_str("no GID index is right on every HCA"),
             Rule::Interface(why) => f.write_str(&because(*why)),
-            Rule::ClassOfPorts => f.write_str(
-                "the traffic class of the HCAs, for the queue pairs that NCCL connects itself (GIN)",
+            Rule::ClassOfPorts => write!(
+                f,
+                "the traffic class of the HCAs, for the queue pairs that {library} connects itself (GIN)"
             ),
-            Rule::FallbackIsAnError => f.write_str(
-                "what NCCL will use; with its name, a fallback to TCP is an error, as require-rdma demands",
+            Rule::FallbackIsAnError => write!(
+                f,
+                "what {library} will use; with its name, a fallback to TCP is an error, as require-rdma demands"
             ),
             Rule::MismatchIsAnError => {
                 f.write_str("a node with fewer NICs than the others is an error, as require-rdma demands")
             }
-            Rule::Follows(profile) => write!(f, "follows NCCL's variable, as profile {profile} asks"),
-            Rule::Mends(_, why) => why.fmt(f),
+            Rule::Follows(profile) => write!(f, "follows {library}'s variable, as profile {profile} asks"),
+            Rule::Mends(_, why) => why.write(f, library),
         }
     }
-}
-
-/// A sentence about NCCL, for a host on which RCCL takes its place.
-pub(crate) fn said_of_rccl(sentence: &str) -> String {
-    reworded(sentence, "NCCL", "RCCL")
 }
 
 impl fmt::Display for RuleEvidence {
@@ -105,7 +113,7 @@ impl fmt::Display for RuleEvidence {
 
 impl Trial {
     /// What was tried.
-    pub fn rule(&self) -> String {
+    pub fn rule(&self, library: Flavor) -> String {
         match self {
             Trial::Interface(InterfaceSearch::ToMaster, _) => {
                 "the interface of the route to MASTER_ADDR".to_owned()
@@ -118,7 +126,7 @@ impl Trial {
                 format!("the published {name}, if it selects exactly that interface")
             }
             Trial::SeveralNics(_) => {
-                "leave it unset, if NCCL by itself takes several NICs, and the right one first".to_owned()
+                format!("leave it unset, if {library} by itself takes several NICs, and the right one first")
             }
             Trial::Claims(_) => "only the HCAs that the Pod's resource claims hold".to_owned(),
             Trial::NearHcas(_) => {
@@ -137,12 +145,14 @@ impl Trial {
             Trial::PublishedSlot { index, .. } => {
                 format!("the published {index}, if it is right on every HCA")
             }
-            Trial::NotLeft(_) => "leave it unset, so that NCCL finds the index at each connection".to_owned(),
+            Trial::NotLeft(_) => {
+                format!("leave it unset, so that {library} finds the index at each connection")
+            }
             Trial::CommonSlot(_) => "the lowest GID index that is right on every HCA".to_owned(),
             Trial::Search { version, range, .. } => {
                 let range =
                     range.map_or("without a range".to_owned(), |range| format!("with the range {range}"));
-                format!("leave it unset: the search of NCCL {version} {range}")
+                format!("leave it unset: the search of {library} {version} {range}")
             }
             Trial::MostCommonSlot { agreeing, of, .. } => most_common(*agreeing, *of),
             Trial::OtherSlot { index, gids, why } => {
@@ -162,7 +172,7 @@ impl Trial {
     }
 
     /// What came of it.
-    pub fn result(&self) -> String {
+    pub fn result(&self, library: Flavor) -> String {
         match self {
             Trial::Interface(_, Some(name)) => name.clone(),
             Trial::Interface(_, None) | Trial::CommonSlot(None) => "there is none".to_owned(),
@@ -184,7 +194,7 @@ impl Trial {
             Trial::NamesOfHcas(list) => list.clone(),
             Trial::PublishedSlot { is_right: true, .. } => "it is".to_owned(),
             Trial::PublishedSlot { is_right: false, .. } => "it is not".to_owned(),
-            Trial::NotLeft(why) => why.to_string(),
+            Trial::NotLeft(why) => why.words(library),
             Trial::CommonSlot(Some(index)) | Trial::MostCommonSlot { index, .. } => {
                 format!("index {index}")
             }
@@ -213,15 +223,15 @@ impl Trial {
     }
 }
 
-impl fmt::Display for NotLeft {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        const ONLY: &str = "only NCCL 2.26 and later are sure to find it after a change";
+impl NotLeft {
+    fn words(&self, library: Flavor) -> String {
+        let only = format!("only {library} 2.26 and later are sure to find it after a change");
         match self {
-            NotLeft::NotFound => write!(f, "the job's NCCL was not found in the image; {ONLY}"),
-            NotLeft::Unknown(path) => write!(f, "the release of {} is unknown; {ONLY}", path.display()),
-            NotLeft::Older(release) => write!(f, "the image has NCCL {release}; {ONLY}"),
-            NotLeft::Plugin(file) => write!(f, "the net plugin {file} may not search"),
-            NotLeft::Rccl => f.write_str("the search of RCCL may differ"),
+            NotLeft::NotFound => format!("the job's {library} was not found in the image; {only}"),
+            NotLeft::Unknown(path) => format!("the release of {} is unknown; {only}", path.display()),
+            NotLeft::Older(release) => format!("the image has {library} {release}; {only}"),
+            NotLeft::Plugin(file) => format!("the net plugin {file} may not search"),
+            NotLeft::Rccl => format!("the search of {} may differ", Flavor::Rccl),
         }
     }
 }
@@ -324,12 +334,14 @@ pub(crate) fn left_out(reason: &SkipReason) -> String {
         SkipReason::CannotBeOpened(error) => format!("the uverbs node cannot be opened: {error}"),
         SkipReason::PortState(state) if state.is_empty() => "the state of the port cannot be read".to_owned(),
         SkipReason::PortState(state) => format!("the port is {state}, not ACTIVE"),
-        SkipReason::LinkLayer(link_layer) => {
-            format!("NCCL has no transport for the link layer {}", String::from(link_layer.clone()))
+        SkipReason::LinkLayer { link_layer, library } => {
+            format!("{library} has no transport for the link layer {}", String::from(link_layer.clone()))
         }
-        SkipReason::Iwarp { erdma: false } => "it is an iWARP device, which NCCL does not support".to_owned(),
-        SkipReason::Iwarp { erdma: true } => {
-            "the erdma driver is in its iWARP mode, which NCCL does not support".to_owned()
+        SkipReason::Iwarp { erdma: false, library } => {
+            format!("it is an iWARP device, which {library} does not support")
+        }
+        SkipReason::Iwarp { erdma: true, library } => {
+            format!("the erdma driver is in its iWARP mode, which {library} does not support")
         }
         SkipReason::NodeType(kind) => format!("the node type is \"{kind}\", not a channel adapter (CA)"),
         SkipReason::NvSwitch(sign) => {
@@ -413,12 +425,12 @@ impl fmt::Display for Obstacle {
 }
 
 /// `NCCL 2.27.7 finds`, `NCCL 2.27.7 and 2.28.9 find`.
-fn find(releases: &[Version]) -> String {
+fn find(library: Flavor, releases: &[Version]) -> String {
     let releases: Vec<String> = releases.iter().map(Version::to_string).collect();
     match releases.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("NCCL {} and {last} find", rest.join(", ")),
-        Some((only, _)) => format!("NCCL {only} finds"),
-        None => "NCCL finds".to_owned(),
+        Some((last, rest)) if !rest.is_empty() => format!("{library} {} and {last} find", rest.join(", ")),
+        Some((only, _)) => format!("{library} {only} finds"),
+        None => format!("{library} finds"),
     }
 }
 

@@ -117,7 +117,7 @@ fn used(plan: &Plan) -> impl Iterator<Item = &PortVerdict> {
 impl Against {
     /// A clause for the headline, after the ports: `but they will not connect`.
     pub(super) fn clause(&self, plan: &Plan) -> String {
-        let library = plan.library();
+        let library = plan.library;
         match self {
             Against::AsksForTcp => format!("but {}=Socket asks for TCP", network::VARIABLE),
             Against::NotUsed if matches!(plan.fabric, Fabric::PluginOverInterfaces(_)) => {

@@ -86,7 +86,7 @@ fn sentence(plan: &Plan, prediction: &Prediction) -> String {
     match &prediction.env_plugin {
         Some(file) => format!(
             "load the env plugin {file}, whose answers replace all variables: the forecast stops here; without it, {} would {without}",
-            plan.library()
+            plan.library
         ),
         None => without,
     }
@@ -105,7 +105,7 @@ fn without_plugin(plan: &Plan, prediction: &Prediction) -> String {
         Transport::Plugin { file, found: true, otherwise } => match otherwise.ports() {
             Some(ports) => format!(
                 "load the net plugin {file}, which decides by itself; {} alone would use {}",
-                plan.library(),
+                plan.library,
                 ports_used(plan, ports)
             ),
             None => format!("load the net plugin {file}, which decides by itself"),

@@ -37,7 +37,7 @@ fn headline_because(plan: &Plan, with_reason: bool) -> String {
         Fabric::None(why) => format!("no RDMA: {why}"),
     };
     let fabric = match plan.has_env_plugin() {
-        true => format!("{fabric}, unless {}'s env plugin decides otherwise", plan.library()),
+        true => format!("{fabric}, unless {}'s env plugin decides otherwise", plan.library),
         false => fabric,
     };
     match &plan.profile {

@@ -68,13 +68,13 @@ pub(crate) fn write(
         }
     }
     for (whom, what) in forecast::lines(plan) {
-        writeln!(out, "  {:5}  {:width$}  will {}", plan.library(), whom, visible(&what))?;
+        writeln!(out, "  {:5}  {:width$}  will {}", plan.library, whom, visible(&what))?;
     }
     if plan.env_plugin == EnvPlugin::Used {
         writeln!(
             out,
             "  {:5}  {:width$}  will {}",
-            plan.library(),
+            plan.library,
             "env plugin",
             visible(&forecast::asks_ours(plan))
         )?;

@@ -44,7 +44,7 @@ pub(crate) fn write(out: &mut impl Write, why: &Why, plan: &Plan) -> io::Result<
         forecast::lines(&Plan { forecasts: forecasts.to_vec(), ..plan.clone() })
     };
     let of = |whom: &str| if whom == forecast::ANY { format!("of {whom}") } else { whom.to_owned() };
-    let library = plan.library();
+    let library = plan.library;
     let as_it_is = lines(&why.forecasts, plan);
     nccl.extend(as_it_is.iter().map(|(whom, what)| format!("{library} {} will {what}", of(whom))));
     // The errors are those of the plan as it is.

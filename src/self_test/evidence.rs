@@ -82,7 +82,7 @@ pub(crate) mod tests {
             ports: (0..hcas).map(verdict).collect(),
             settings: Vec::new(),
             nccl: None,
-            rccl: false,
+            library: Default::default(),
             env_plugin: crate::plan::EnvPlugin::Used,
             late: Vec::new(),
             libraries: Vec::new(),

@@ -86,14 +86,14 @@ pub fn of_network(plan: &Plan) -> Certain {
         // already says it.
         Transport::Sockets { why, .. } if plan.fabric.is_lost_over_sockets() => Some(match plan.fabric {
             Fabric::PluginOverInterfaces(_) => {
-                format!("{} will load no net plugin, and use TCP", plan.library())
+                format!("{} will load no net plugin, and use TCP", plan.library)
             }
-            _ => format!("{} will not use the RDMA devices: {why}", plan.library()),
+            _ => format!("{} will not use the RDMA devices: {why}", plan.library),
         }),
         Transport::Verbs(_) if matches!(plan.fabric, Fabric::Plugin(_)) => {
             let taken = plan.taken_instead(&prediction.transport)?;
             let names: Vec<String> = taken.iter().map(PortUse::name).collect();
-            Some(format!("{} will take {} instead of the fabric's devices", plan.library(), names.join(", ")))
+            Some(format!("{} will take {} instead of the fabric's devices", plan.library, names.join(", ")))
         }
         Transport::Sockets { .. } | Transport::Verbs(_) | Transport::Plugin { .. } => None,
     })
@@ -107,7 +107,7 @@ fn ends_at_bootstrap(plan: &Plan, prediction: &Prediction) -> Option<String> {
 }
 
 fn ends_with(plan: &Plan, message: &str) -> String {
-    format!("{} will fail with \"{}\"", plan.library(), message.trim_end_matches('.'))
+    format!("{} will fail with \"{}\"", plan.library, message.trim_end_matches('.'))
 }
 
 fn of_releases(plan: &Plan, what: fn(&Plan, &Prediction) -> Option<String>) -> Certain {
@@ -144,7 +144,7 @@ mod tests {
             ports: Vec::new(),
             settings: Vec::new(),
             nccl: None,
-            rccl: false,
+            library: Default::default(),
             forecasts: transports.into_iter().map(forecast).collect(),
             env_plugin: crate::plan::EnvPlugin::Used,
             late: Vec::new(),

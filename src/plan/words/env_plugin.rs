@@ -1,27 +1,26 @@
 //! What a process gets from the env plugin, and why NCCL asks none.
 
-use std::fmt;
-
-use super::said_of_rccl;
+use crate::libraries::flavor::Flavor;
 use crate::plan::EnvPlugin;
 use crate::plan::env_plugin::{ForProcess, NotUsedReason};
 
-impl fmt::Display for NotUsedReason {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+impl NotUsedReason {
+    fn words(&self, library: Flavor) -> String {
         match self {
-            NotUsedReason::Off => f.write_str("nccl-env-plugin is off"),
-            NotUsedReason::NothingFilled => f.write_str("rdma-init fills in no variable of NCCL's"),
+            NotUsedReason::Off => "nccl-env-plugin is off".to_owned(),
+            NotUsedReason::NothingFilled => format!("rdma-init fills in no variable of {library}'s"),
             NotUsedReason::UnknownRelease => {
-                f.write_str("no NCCL was found, or the release of one is not known")
+                format!("no {library} was found, or the release of one is not known")
             }
             NotUsedReason::Release(version) => {
-                write!(f, "a process may load NCCL {version}, which asks no plugin")
+                format!("a process may load {library} {version}, which asks no plugin")
             }
-            NotUsedReason::OfUser => f.write_str("you set or keep NCCL_ENV_PLUGIN"),
-            NotUsedReason::Foreign(file) => write!(f, "NCCL loads {file} by itself"),
-            NotUsedReason::Folder => f.write_str(
-                "the state folder is not on a file system of this container's own, or others may write to it",
-            ),
+            NotUsedReason::OfUser => "you set or keep NCCL_ENV_PLUGIN".to_owned(),
+            NotUsedReason::Foreign(file) => format!("{library} loads {file} by itself"),
+            NotUsedReason::Folder => {
+                "the state folder is not on a file system of this container's own, or others may write to it"
+                    .to_owned()
+            }
         }
     }
 }
@@ -29,27 +28,20 @@ impl fmt::Display for NotUsedReason {
 impl ForProcess {
     /// The sentences about a variable, in the order in which they apply.
     pub fn sentences(&self) -> Vec<String> {
-        let sentences = self.of_nccl();
-        match self.rccl {
-            true => sentences.iter().map(|sentence| said_of_rccl(sentence)).collect(),
-            false => sentences,
-        }
-    }
-
-    fn of_nccl(&self) -> Vec<String> {
-        let ForProcess { env_plugin, value, is_of_user, names_devices, late, rccl: _ } = self;
+        let ForProcess { env_plugin, value, is_of_user, names_devices, late, library } = self;
         if let EnvPlugin::NotUsed(why) = env_plugin {
             return vec![format!(
-                "what its environment has, else what NCCL's conf file has: NCCL does not ask rdma-init's env plugin, because {why}"
+                "what its environment has, else what {library}'s conf file has: {library} does not ask rdma-init's env plugin, because {}",
+                why.words(*library)
             )];
         }
         let own = match (value, is_of_user) {
             (Some(value), true) => format!("{value}, which you set on this node"),
             (Some(value), false) => format!("{value}, which rdma-init decided for this node"),
-            (None, _) => "none, so NCCL decides".to_owned(),
+            (None, _) => format!("none, so {library} decides"),
         };
         let mut sentences = vec![
-            "NCCL asks rdma-init's env plugin".to_owned(),
+            format!("{library} asks rdma-init's env plugin"),
             format!("a process without a value: {own}{}", also(late)),
             "a process with a value that another node filled in, and a tool copied: the same".to_owned(),
         ];
@@ -80,7 +72,8 @@ mod tests {
             let value = value.map(str::to_owned);
             let env_plugin = EnvPlugin::Used;
             let late = Vec::new();
-            ForProcess { env_plugin, value, is_of_user, names_devices, late, rccl: false }.sentences()
+            ForProcess { env_plugin, value, is_of_user, names_devices, late, library: Flavor::Nccl }
+                .sentences()
         };
         let decided = sentences(Some("=mlx5_1"), false, true);
         assert_eq!(decided[1], "a process without a value: =mlx5_1, which rdma-init decided for this node");

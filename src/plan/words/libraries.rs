@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::libraries::exclusions::LeftTo;
+use crate::libraries::flavor::Flavor;
 use crate::libraries::meeting::{BootstrapAddress, End, HostNameAddress, NamedHost};
 use crate::libraries::node_address::{TARGET, Takes};
 use crate::libraries::own_verbs::WithoutVariable;
@@ -10,8 +11,9 @@ use crate::libraries::ucx::{self, Taken};
 use crate::libraries::{FillReason, Will, node_address, vllm};
 use crate::text::condensed;
 
-impl fmt::Display for FillReason {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+impl FillReason {
+    /// `of_job` is the job's NCCL or RCCL.
+    pub(super) fn write(&self, f: &mut fmt::Formatter, of_job: Flavor) -> fmt::Result {
         match self {
             FillReason::Meeting { library, named: named @ NamedHost { host, to } } => match to {
                 HostNameAddress::NotInFile => write!(
@@ -43,7 +45,7 @@ impl fmt::Display for FillReason {
                     "without it, {library} would take GID index {slot} of {port}, which is not a GID of this container"
                 ),
                 WithoutVariable::Class(of) => {
-                    write!(f, "as {of}, so that the network treats {library}'s traffic like NCCL's")
+                    write!(f, "as {of}, so that the network treats {library}'s traffic like {of_job}'s")
                 }
                 WithoutVariable::ClassOfPorts { takes } => write!(
                     f,

@@ -37,11 +37,11 @@ pub(crate) fn nccl(_: &Facts, plan: &Plan) -> Evidence {
     if let Certain::Perhaps(why) = obstacle::of_network(plan) {
         let message = format!(
             "rdma-init cannot tell which {} the job will load, and this is true for some releases: {why}.",
-            plan.library()
+            plan.library
         );
         return Evidence::default().warn(message, "Check what each release does: `rdma-init plan`.");
     }
-    let library = plan.library();
+    let library = plan.library;
     match &forecast.prediction.transport {
         Transport::Verbs(ports) => {
             Evidence::of([format!("{library} will use {}", counted(ports.len(), "port"))])

@@ -1,0 +1,45 @@
+//! The library that the job's collectives use: NCCL, or RCCL in its place on AMD's GPUs. Sentences about
+//! it take it as a parameter.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use super::nccl::installed;
+use crate::facts::Facts;
+
+/// NCCL, or RCCL, which has NCCL's variables and most of its behavior.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Flavor {
+    #[default]
+    Nccl,
+    Rccl,
+}
+
+impl Flavor {
+    /// Returns the library of the job on this host.
+    pub(crate) fn of(facts: &Facts) -> Flavor {
+        if installed::is_rccl(facts) { Flavor::Rccl } else { Flavor::Nccl }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+    pub(crate) fn is_nccl(&self) -> bool {
+        *self == Flavor::Nccl
+    }
+}
+
+impl fmt::Display for Flavor {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.pad(match self {
+            Flavor::Nccl => "NCCL",
+            Flavor::Rccl => "RCCL",
+        })
+    }
+}
+
+/// A document says whether the library is RCCL.
+impl Serialize for Flavor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(*self == Flavor::Rccl)
+    }
+}
