@@ -16,7 +16,6 @@ use crate::report::preflight::write;
 use crate::self_test::kinds::Level;
 use crate::self_test::known;
 use crate::self_test::run::{Scope, report};
-use crate::text::sentence;
 
 /// The exit code if the fabric is not fit for the job.
 const FAILED: i32 = 1;
@@ -39,7 +38,7 @@ pub(super) fn run(
         files.excluded.is_some() || config.preflight_exclude_format == Excluded::default(),
         "--exclude-format is for the list of faulty nodes; name its file with --exclude-file"
     );
-    let part = preflight::part(&asked, environment, &[]).map_err(anyhow::Error::msg)?;
+    let part = preflight::part(&asked, environment, &[])?;
     let host = crate::cli::Host { facts: None };
     let super::PlannedHost { mut facts, plan, .. } = super::decide(&host, config, environment)?;
     read::add_extra(&mut facts);
@@ -66,7 +65,7 @@ pub(super) fn run(
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(why) => {
-            say(&sentence(&format!("preflight: {why}")));
+            say(&format!("preflight: {why}."));
             return Ok(FAILED);
         }
     };
@@ -87,10 +86,10 @@ pub(super) fn run(
     let said = said.and_then(|()| out.flush());
     unwritten.extend(said.err().map(|error| format!("cannot write the standard output: {error}")));
     for gap in verdict.iter().filter_map(|verdict| files.gap(verdict)) {
-        say(&sentence(&format!("preflight: {gap}")));
+        say(&format!("preflight: {gap}."));
     }
     if !outcome.told.passed {
-        unwritten.iter().for_each(|why| say(&sentence(&format!("preflight: {why}"))));
+        unwritten.iter().for_each(|why| say(&format!("preflight: {why}.")));
         return Ok(FAILED);
     }
     anyhow::ensure!(unwritten.is_empty(), "{}", unwritten.join("; "));

@@ -60,7 +60,8 @@ pub(super) fn run(
     }
     let given = environment.get(TOKEN_VARIABLE).unwrap_or_default();
     let token = role.as_ref().map(|role| pair::token(given, arguments.any_peer, role));
-    let token = token.transpose().map_err(|why| kept_token(environment).map_or(why, str::to_owned));
+    let token =
+        token.transpose().map_err(|why| kept_token(environment).map_or(why.to_string(), str::to_owned));
     let token = token.map_err(anyhow::Error::msg)?.unwrap_or_default();
     let met = role.map(|role| pair::meet(&Meeting { role, wait: arguments.wait, token, extent }, &say));
     let super::PlannedHost { profiles, mut facts, mut plan } =

@@ -15,14 +15,13 @@ use crate::preflight::job::{self, Terms};
 use crate::preflight::judge::judging::{Judged, Limits};
 use crate::preflight::meet::progress::Progress;
 use crate::preflight::meet::schedule::Extent;
-use crate::preflight::who::part::{self, Overrides, Part, Seen};
+use crate::preflight::who::part::{self, Overrides, Part, PartError, Seen};
 use crate::report;
 use crate::self_test::kinds::Level as Depth;
 use crate::self_test::known;
 use crate::self_test::report::Report;
 use crate::self_test::run::Scope;
 use crate::sys::terminal::Line;
-use crate::text::sentence;
 
 use super::under_way::UnderWay;
 pub(crate) use files::Files;
@@ -44,7 +43,7 @@ pub(crate) fn part(
     asked: &Overrides,
     environment: &Environment,
     command: &[CString],
-) -> Result<Part, String> {
+) -> Result<Part, PartError> {
     let command: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let file = |path: &str| {
         let bytes = Reader::new(Path::new("/")).bytes(path, LONGEST_FILE)?;
@@ -154,7 +153,7 @@ pub(crate) fn refusal(
         prefix: "preflight-",
     };
     let mut files = Files::of(config);
-    let told = part(&asked, environment, command).and_then(|part| {
+    let told = part(&asked, environment, command).map_err(|why| why.to_string()).and_then(|part| {
         if part.judges() || part.nodes > 1 {
             // An old list goes, too: no job is to be started by it.
             let mut unwritten = if part.judges() { files.prepare() } else { Vec::new() };
@@ -164,7 +163,7 @@ pub(crate) fn refusal(
             }
             match config.preflight {
                 Demand::Enforce if !unwritten.is_empty() => return Err(unwritten.join("; ")),
-                _ => unwritten.iter().for_each(|why| log.warn(&sentence(&format!("preflight: {why}")))),
+                _ => unwritten.iter().for_each(|why| log.warn(&format!("preflight: {why}."))),
             }
         }
         with_line(config, environment, &|text| log.note(text), |say, show| {
@@ -181,7 +180,7 @@ pub(crate) fn refusal(
             });
             let show = show.as_ref().map(|show| show as &dyn Fn(&Progress));
             let terms = Terms { may_be_alone: true, ..terms(config, environment, &part, &say, show) };
-            job::run(&terms, own.facts, own.plan, own.report)
+            job::run(&terms, own.facts, own.plan, own.report).map_err(|why| why.to_string())
         })
     });
     if let Ok(outcome) = &told
@@ -192,14 +191,14 @@ pub(crate) fn refusal(
     let (why, line) = match told {
         Ok(outcome) if outcome.told.passed => {
             match outcome.is_alone {
-                true => log.warn(&sentence(&outcome.told.line)),
+                true => log.warn(&outcome.told.line),
                 false => log.note(&outcome.told.line),
             }
             return None;
         }
         Ok(outcome) => (outcome.told.reason.unwrap_or_default(), outcome.told.line),
         Err(why) => {
-            let line = sentence(&format!("preflight: {why}"));
+            let line = format!("preflight: {why}.");
             (why, line)
         }
     };
@@ -227,6 +226,6 @@ fn tell_all(files: &Files, judged: &Judged, log: &Log) {
         }
     }
     for why in files.write(&verdict).into_iter().chain(files.gap(&verdict)) {
-        log.warn(&sentence(&format!("preflight: {why}")));
+        log.warn(&format!("preflight: {why}."));
     }
 }

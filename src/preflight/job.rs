@@ -9,6 +9,7 @@ use crate::compare::brief::Brief;
 use crate::config::TOKEN_VARIABLE;
 use crate::facts::Facts;
 use crate::plan::Plan;
+use crate::preflight::PreflightError;
 use crate::preflight::judge::evidence::{Evidence, Member};
 use crate::preflight::judge::judging::{Judged, Limits};
 use crate::preflight::meet::listening;
@@ -49,8 +50,13 @@ pub(crate) struct Terms<'a> {
 /// Takes part, with what is known of this node. This process must be single-threaded.
 ///
 /// # Errors
-/// A sentence: there is no verdict, and why.
-pub(crate) fn run(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) -> Result<Outcome, String> {
+/// There is no verdict.
+pub(crate) fn run(
+    terms: &Terms,
+    facts: &Facts,
+    plan: &Plan,
+    report: &Report,
+) -> Result<Outcome, PreflightError> {
     let part = terms.part;
     if !terms.token.is_empty() {
         pair::sound(terms.token)?;
@@ -60,9 +66,8 @@ pub(crate) fn run(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) ->
     }
     if part.local_rank > 0 {
         let meeting = local::Meeting::of(part.job.as_deref(), part.node, part.local_rank)?;
-        return meeting
-            .wait(run::longest(terms.wait, part.nodes, terms.rounds, terms.scope.each))
-            .map(Outcome::heard);
+        let longest = run::longest(terms.wait, part.nodes, terms.rounds, terms.scope.each);
+        return Ok(Outcome::heard(meeting.wait(longest)?));
     }
     let passed = Passed::of(part, &report.host).filter(|_| terms.may_be_alone);
     let has_passed = passed.as_ref().is_some_and(Passed::is_known);
@@ -73,7 +78,7 @@ pub(crate) fn run(terms: &Terms, facts: &Facts, plan: &Plan, report: &Report) ->
         passed.remember(outcome.as_ref().is_ok_and(|outcome| outcome.told.passed));
     }
     if let Some(doer) = doer {
-        doer.tell(outcome.as_ref().map(|outcome| outcome.told.clone()).map_err(Clone::clone));
+        doer.tell(outcome.as_ref().map(|outcome| outcome.told.clone()).map_err(ToString::to_string));
     }
     outcome
 }
@@ -109,10 +114,10 @@ fn first_task(
     facts: &Facts,
     plan: &Plan,
     report: &Report,
-) -> Result<Outcome, String> {
+) -> Result<Outcome, PreflightError> {
     let part = terms.part;
     if let Some(why) = terms.kept_token {
-        return Err(why.to_owned());
+        return Err(PreflightError::KeptToken(why));
     }
     if terms.token.is_empty() {
         (terms.say)(&format!(
@@ -123,9 +128,7 @@ fn first_task(
     let meet = part.meet.as_deref().map_or(Ok(Address::everywhere()), str::parse)?;
     let rails = LocalRails::of(facts, plan, report, terms.scope);
     if meet.is_link_local() {
-        return Err(format!(
-            "{meet} is an address of one link alone, with which node 0 cannot tell the other nodes how to reach each other: give another address or a name of node 0 (--meet, before a command preflight-meet)"
-        ));
+        return Err(PreflightError::LinkLocal(meet));
     }
     let listen = match part.node {
         0 => listen(&meet, terms, facts),

@@ -4,9 +4,12 @@
 //! them, and try their pairs in the rounds of its schedule ([`prove`]). Node 0 judges what the pairs
 //! have said ([`judge`]).
 
+mod error;
 pub(crate) mod job;
 pub mod judge;
 pub mod meet;
 pub mod prove;
 pub mod run;
 pub mod who;
+
+pub use error::PreflightError;

@@ -6,25 +6,22 @@ use std::time::{Duration, Instant};
 use nix::libc::SIGCHLD;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
+use crate::preflight::PreflightError;
 use crate::preflight::judge::culprit;
 use crate::preflight::judge::judging::{Judged, Judging, Limits};
 use crate::preflight::judge::outliers;
 use crate::preflight::judge::verdict;
 use crate::preflight::meet::message::Told;
-use crate::preflight::meet::node::{NoVerdict, Node};
+use crate::preflight::meet::node::{Node, NodeError};
 use crate::preflight::meet::progress::Progress;
 use crate::preflight::meet::schedule::{Extent, Schedule};
 use crate::preflight::meet::times::Times;
-use crate::preflight::meet::zero::{Terms, Zero};
+use crate::preflight::meet::zero::{Terms, Zero, ZeroError};
 use crate::preflight::prove::task::Task;
 use crate::sys::signals;
 use crate::text::duration;
 use crate::wire::Address;
-use crate::wire::listen::{ListenError, Listener};
-
-/// What to do if node 0 cannot have the port.
-const TAKEN: &str = "Another job may be on this machine: give all nodes of this one another port, as in \
-                     --meet HOST:PORT (before a command preflight-meet)";
+use crate::wire::listen::Listener;
 
 /// How the preflight has ended.
 pub struct Outcome {
@@ -43,7 +40,7 @@ impl Outcome {
 
     fn alone(why: &str) -> Outcome {
         let line =
-            format!("preflight not repeated: this node has passed before and was started again, and {why}");
+            format!("preflight not repeated: this node has passed before and was started again, and {why}.");
         Outcome { told: Told { passed: true, line, reason: None }, is_alone: true, judged: None }
     }
 }
@@ -56,16 +53,16 @@ pub fn longest(wait: Duration, nodes: u32, extent: Extent, each: Duration) -> Du
 /// Takes part as this node. This process must be single-threaded.
 ///
 /// # Errors
-/// A sentence: there is no verdict, and why.
-pub fn run(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result<Outcome, String> {
+/// There is no verdict.
+pub fn run(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result<Outcome, PreflightError> {
     // If SIGCHLD is ignored, the kernel forgets how a child ended.
     let sigchld = signals::set_default(SIGCHLD);
     let outcome = match node.node {
         0 => zero(node, limits, show),
         _ => match node.take_part() {
             Ok(told) => Ok(Outcome::heard(told)),
-            Err(NoVerdict::Alone(why)) => Ok(Outcome::alone(&why)),
-            Err(NoVerdict::For(why)) => Err(why),
+            Err(why @ NodeError::Alone { .. }) => Ok(Outcome::alone(&why.to_string())),
+            Err(why) => Err(why.into()),
         },
     };
     sigchld.restore();
@@ -73,12 +70,9 @@ pub fn run(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Res
 }
 
 /// As node 0: one process hears all nodes, and another one takes part like any node.
-fn zero(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result<Outcome, String> {
+fn zero(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result<Outcome, PreflightError> {
     let until = Instant::now() + node.wait;
-    let listener = Listener::at(&node.listen, until).map_err(|error| match error {
-        ListenError::InUse { .. } => format!("{error}. {TAKEN}"),
-        error => error.to_string(),
-    })?;
+    let listener = Listener::at(&node.listen, until)?;
     let own = match listener.own.ip() {
         ip if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listener.own.port()),
         ip => SocketAddr::new(ip, listener.own.port()),
@@ -102,8 +96,8 @@ fn zero(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result
     };
     let files = getrlimit(Resource::RLIMIT_NOFILE);
     let longest = longest(node.wait, node.nodes, node.rounds, node.extent.each);
-    let mut task = Task::start(longest, &[], || own.take_part().map_err(NoVerdict::why))
-        .map_err(|errno| format!("no process for this node: {errno}"))?;
+    let mut task = Task::start(longest, &[], || own.take_part().map_err(|why| why.to_string()))
+        .map_err(PreflightError::NoProcess)?;
     allow_nodes(node.nodes);
     let told = hear(&terms, limits, &listener, &task);
     // The command gets the limit that this process had.
@@ -111,9 +105,12 @@ fn zero(node: &Node, limits: Limits, show: Option<&dyn Fn(&Progress)>) -> Result
         let _ = setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
     }
     let said = task.result::<Result<Told, String>>();
-    told.map_err(|why| match said {
-        Some(Ok(Err(of_node))) => format!("{why}. {of_node}"),
-        _ => why,
+    told.map_err(|why| {
+        let own = match said {
+            Some(Ok(Err(of_node))) => Some(of_node),
+            _ => None,
+        };
+        PreflightError::Zero { why, own }
     })
 }
 
@@ -128,7 +125,7 @@ pub fn allow_nodes(nodes: u32) {
     }
 }
 
-fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Result<Outcome, String> {
+fn hear(terms: &Terms, limits: Limits, listener: &Listener, task: &Task) -> Result<Outcome, ZeroError> {
     let started = Instant::now();
     let mut zero = Zero::new(terms, listener)?;
     let own = task.fd();

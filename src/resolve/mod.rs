@@ -5,6 +5,7 @@
 //! as it is, then /etc/hosts is read, then DNS is asked as /etc/resolv.conf says. Other sources
 //! that `/etc/nsswitch.conf` may name (LDAP, mDNS) are not asked.
 
+mod error;
 mod exchange;
 mod message;
 mod settings;
@@ -13,11 +14,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::path::Path;
 use std::time::Instant;
 
+use error::DnsError;
+pub(crate) use error::ResolveError;
 use exchange::{Reply, ask};
 use settings::ResolverSettings;
 
 use crate::facts::hosts::{self, MOST};
-use crate::facts::reader::{Reader, Unreadable};
+use crate::facts::reader::Reader;
 use crate::text::{shortened, visible};
 
 /// The most bytes of /etc/resolv.conf.
@@ -27,12 +30,17 @@ const LONGEST_SETTINGS: u64 = 64 * 1024;
 /// they were found.
 ///
 /// # Errors
-/// A sentence: the name is unknown, or no server that may know it answers in time.
-pub(crate) fn addresses(host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, String> {
+/// The name is unknown, or no server that may know it answers in time.
+pub(crate) fn addresses(host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, ResolveError> {
     addresses_below(Path::new("/"), host, port, until)
 }
 
-fn addresses_below(root: &Path, host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, String> {
+fn addresses_below(
+    root: &Path,
+    host: &str,
+    port: u16,
+    until: Instant,
+) -> Result<Vec<SocketAddr>, ResolveError> {
     if let Some(literal) = literal(host, port) {
         return Ok(vec![literal]);
     }
@@ -41,7 +49,7 @@ fn addresses_below(root: &Path, host: &str, port: u16, until: Instant) -> Result
         return Ok(loopback.map(|address| SocketAddr::new(address, port)).to_vec());
     }
     if !is_host_name(host) {
-        return Err(format!("\"{}\" is neither an address nor the name of a host", presentable(host)));
+        return Err(ResolveError::NotAName(presentable(host)));
     }
     let reader = Reader::new(root);
     let hosts = reader.bytes("/etc/hosts", hosts::LONGEST).unwrap_or_default();
@@ -51,12 +59,9 @@ fn addresses_below(root: &Path, host: &str, port: u16, until: Instant) -> Result
     }
     let settings = reader.bytes("/etc/resolv.conf", LONGEST_SETTINGS).unwrap_or_default();
     let settings = ResolverSettings::parse(&settings);
-    by_dns(&settings, host, until).map(|found| with_port(found, port)).map_err(|why| {
-        let unreadable = reader.into_unreadable();
-        let unreadable =
-            unreadable.iter().map(|Unreadable { path, error }| format!("; {} {error}", path.display()));
-        format!("it is not in /etc/hosts, and {why}{}", unreadable.collect::<String>())
-    })
+    by_dns(&settings, host, until)
+        .map(|found| with_port(found, port))
+        .map_err(|why| ResolveError::Unknown { why, unreadable: reader.into_unreadable() })
 }
 
 /// Reads an address: `127.0.0.1`, `::1`, `fe80::1%eth0`, `fe80::1%2`.
@@ -80,7 +85,7 @@ fn is_host_name(host: &str) -> bool {
 }
 
 /// Asks for each name that the host may have, in order, until a server knows one.
-fn by_dns(settings: &ResolverSettings, host: &str, until: Instant) -> Result<Vec<IpAddr>, String> {
+fn by_dns(settings: &ResolverSettings, host: &str, until: Instant) -> Result<Vec<IpAddr>, DnsError> {
     let servers = settings.shown_servers();
     let mut unanswered = None;
     let names = settings.candidates(host);
@@ -89,16 +94,16 @@ fn by_dns(settings: &ResolverSettings, host: &str, until: Instant) -> Result<Vec
             Reply::Addresses(found) => return Ok(found),
             Reply::Nothing => {}
             // A question for another name would wait as long for the same servers.
-            Reply::Silent => return Err(format!("no DNS server of /etc/resolv.conf ({servers}) answers")),
+            Reply::Silent => return Err(DnsError::Silent { servers }),
             Reply::Failed(why) => {
-                unanswered = Some(format!("DNS ({servers}) cannot say what {name} is: {why}"));
+                unanswered = Some(DnsError::Failed { servers: servers.clone(), name: name.clone(), why });
             }
         }
     }
     let shown: Vec<&str> = names.iter().map(String::as_str).take(4).collect();
     let more = if names.len() > shown.len() { ", ..." } else { "" };
-    Err(unanswered
-        .unwrap_or_else(|| format!("DNS ({servers}) does not know it ({}{more})", shown.join(", "))))
+    let tried = format!("{}{more}", shown.join(", "));
+    Err(unanswered.unwrap_or(DnsError::Unknown { servers, tried }))
 }
 
 /// Asks each server in turn, as often as the settings say.

@@ -10,6 +10,7 @@ mod connect;
 mod ends;
 mod error;
 mod listen;
+mod meet_error;
 mod message;
 mod outcome;
 mod rails;
@@ -29,10 +30,11 @@ use crate::verbs::rail::Side;
 use crate::wire::listen::Listener;
 use crate::wire::stranger::{Stranger, Strangers};
 use crate::wire::{Address, Channel};
+pub(crate) use meet_error::MeetError;
 use message::Message;
 pub(crate) use message::{Moved, Node};
 pub(crate) use rails::{Found, TOGETHER, run as try_rails, run_together as load_rails};
-pub(crate) use trust::{sound, token};
+pub(crate) use trust::{TokenError, sound, token};
 
 /// How to find the other node.
 #[derive(Debug, Clone)]
@@ -93,8 +95,8 @@ impl Met {
 /// Finds the other node. `say` gets messages about what is waited for.
 ///
 /// # Errors
-/// No peer connected, or another one did; a clause.
-pub(crate) fn meet(meeting: &Meeting, say: &dyn Fn(&str)) -> Result<Met, String> {
+/// No peer connected, or another one did.
+pub(crate) fn meet(meeting: &Meeting, say: &dyn Fn(&str)) -> Result<Met, MeetError> {
     let started = Instant::now();
     let end = started + meeting.wait.min(LONGEST_WAIT);
     let ((wire, patience), side) = match &meeting.role {
@@ -116,15 +118,15 @@ fn wait_for(
     meeting: &Meeting,
     end: Instant,
     say: &dyn Fn(&str),
-) -> Result<(Channel, Duration), String> {
-    let listener = Listener::at(address, end).map_err(|error| error.to_string())?;
+) -> Result<(Channel, Duration), MeetError> {
+    let listener = Listener::at(address, end)?;
     let own = listener.own;
     let any_peer = if meeting.token.is_empty() { ", and accepts any peer (no RDMA_INIT_TOKEN)" } else { "" };
     say(&format!("waits on {own} for another node's self-test --peer{any_peer}"));
     let mut strangers = Strangers::new(say, "");
     let found = listen::first(&listener, meeting.token, meeting.extent.longest(), end, &mut strangers);
     strangers.close();
-    found?.ok_or_else(|| strangers.instead(&own.to_string(), &time(meeting.wait)))
+    found?.ok_or_else(|| MeetError::NotConnected(strangers.instead(&own.to_string(), &time(meeting.wait))))
 }
 
 /// `1 s`, `60.0 s`.
@@ -134,7 +136,7 @@ fn time(time: Duration) -> String {
 
 /// Tests the fabric to a node that was met, or says why no node was met.
 pub(crate) fn test(
-    met: Result<Met, String>,
+    met: Result<Met, MeetError>,
     facts: &Facts,
     plan: &Plan,
     extent: Scope,
@@ -163,7 +165,7 @@ fn between(
     plan: &Plan,
     extent: Scope,
     report: &Report,
-) -> Result<(Pair, Vec<Check>), String> {
+) -> Result<(Pair, Vec<Check>), MeetError> {
     let started = Instant::now();
     let wanted = run::wanted(facts, plan, extent);
     let mine = Node { host: report.host.clone(), nccl: report.nccl.clone(), rails: report.hcas.clone() };

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 
 use crate::facts::hosts;
-use crate::resolve;
+use crate::resolve::{self, ResolveError};
 
 /// The default TCP port; no other program has it as its default.
 const DEFAULT_PORT: u16 = 18516;
@@ -51,7 +51,7 @@ impl Address {
 
     /// # Errors
     /// As for [`resolve::addresses`].
-    pub fn sockets(&self, until: Instant) -> Result<Vec<SocketAddr>, String> {
+    pub fn sockets(&self, until: Instant) -> Result<Vec<SocketAddr>, ResolveError> {
         let host = if self.host.is_empty() { "localhost" } else { &self.host };
         resolve::addresses(host, self.port, until)
     }
@@ -66,6 +66,11 @@ impl std::fmt::Display for Address {
     }
 }
 
+/// A text that is not an address of this kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not an address; expected HOST:PORT, [IPV6]:PORT, or HOST alone for port {DEFAULT_PORT}")]
+pub struct AddressError(String);
+
 /// What no host has in its name. A name that is only unknown may be known later, and one with this
 /// never.
 fn is_foreign(c: char) -> bool {
@@ -77,9 +82,9 @@ fn is_foreign(c: char) -> bool {
 /// # Errors
 /// It is none of these.
 impl std::str::FromStr for Address {
-    type Err = String;
+    type Err = AddressError;
 
-    fn from_str(text: &str) -> Result<Address, String> {
+    fn from_str(text: &str) -> Result<Address, AddressError> {
         let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((host, "")) => (host, None),
             Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or("none"))),
@@ -92,9 +97,7 @@ impl std::str::FromStr for Address {
             Ok(port) if !text.is_empty() && !host.contains(is_foreign) => {
                 Ok(Address { host: host.to_owned(), port })
             }
-            _ => Err(format!(
-                "{text:?} is not an address; expected HOST:PORT, [IPV6]:PORT, or HOST alone for port {DEFAULT_PORT}"
-            )),
+            _ => Err(AddressError(text.to_owned())),
         }
     }
 }
@@ -141,7 +144,10 @@ mod tests {
             "node:",
             "[::1]:",
         ] {
-            assert!(wrong.parse::<Address>().unwrap_err().contains("is not an address"), "{wrong}");
+            assert!(
+                wrong.parse::<Address>().unwrap_err().to_string().contains("is not an address"),
+                "{wrong}"
+            );
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::Protocol;
 use super::channel::Channel;
 use super::connection::Connection;
-use super::handshake::{self, Handshake, Keys, Step};
+use super::handshake::{self, Handshake, Keys, NoNonce, Step};
 use super::listen::Listener;
 use super::session::Session;
 use super::stranger::{Fault, Stranger};
@@ -17,6 +17,15 @@ use crate::verbs::rail::Side;
 
 /// The most connections that are accepted before the others are heard again.
 const AT_ONCE: usize = 16;
+
+/// Why no connection can be accepted any more.
+#[derive(Debug, thiserror::Error)]
+pub enum AcceptError {
+    #[error(transparent)]
+    NoNonce(#[from] NoNonce),
+    #[error("cannot listen on {own} any longer: {error}")]
+    Listener { own: SocketAddr, error: std::io::Error },
+}
 
 pub(crate) struct Guests {
     protocol: &'static Protocol,
@@ -60,13 +69,13 @@ impl Guests {
     /// are told to `tell`.
     ///
     /// # Errors
-    /// No guest can connect any more; a clause.
+    /// No node can connect any more.
     pub(crate) fn accept(
         &mut self,
         listener: &Listener,
         end: Instant,
         tell: &mut dyn FnMut(Stranger),
-    ) -> Result<(), String> {
+    ) -> Result<(), AcceptError> {
         for _ in 0..AT_ONCE {
             match listener.accept() {
                 Ok((stream, from)) => self.take(stream, from, end, tell)?,
@@ -76,7 +85,7 @@ impl Guests {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 // There are no more descriptors.
                 Err(_) if !self.list.is_empty() => tell(self.push_out()),
-                Err(error) => return Err(format!("cannot listen on {} any longer: {error}", listener.own)),
+                Err(error) => return Err(AcceptError::Listener { own: listener.own, error }),
             }
         }
         Ok(())
@@ -88,7 +97,7 @@ impl Guests {
         from: SocketAddr,
         end: Instant,
         tell: &mut dyn FnMut(Stranger),
-    ) -> Result<(), String> {
+    ) -> Result<(), AcceptError> {
         // A listener of both families shows an address of IPv4 as one of IPv6.
         let from = match from.ip().to_canonical() {
             IpAddr::V4(address) => SocketAddr::from((address, from.port())),
@@ -131,7 +140,8 @@ impl Guests {
     fn push_out(&mut self) -> Stranger {
         let guest = self.list.remove(0);
         let address = guest.connection.address();
-        let why = format!("{address} was sent away, as too many others came before it proved anything");
+        let why =
+            format!("{address} was rejected, because too many others connected before it proved anything");
         Stranger { fault: Fault::PushedOut, why }
     }
 }

@@ -99,6 +99,11 @@ pub(crate) enum Step {
     Proven(Vec<u8>, Session, Duration),
 }
 
+/// The kernel returns no random number.
+#[derive(Debug, thiserror::Error)]
+#[error("no random number for the greeting: {0}")]
+pub struct NoNonce(#[from] std::io::Error);
+
 pub(crate) struct Handshake {
     protocol: &'static Protocol,
     side: Side,
@@ -116,17 +121,16 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     /// # Errors
-    /// The kernel returns no random number; a clause.
+    /// The kernel returns no random number.
     pub(crate) fn new(
         protocol: &'static Protocol,
         side: Side,
         identity: &str,
         longest: Duration,
         address: String,
-    ) -> Result<Handshake, String> {
-        let failed = |error: std::io::Error| format!("no random number for the greeting: {error}");
+    ) -> Result<Handshake, NoNonce> {
         let mut nonce = Nonce::default();
-        random::fill(&mut nonce).map_err(failed)?;
+        random::fill(&mut nonce)?;
         let greeting = Plain::Greeting {
             schema: protocol.schema.to_owned(),
             program: env!("CARGO_PKG_VERSION").to_owned(),

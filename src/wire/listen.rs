@@ -12,6 +12,7 @@ use nix::sys::socket::{
 };
 
 use super::address::Address;
+use crate::resolve::ResolveError;
 
 /// The most connections that the kernel keeps for us, as far as net.core.somaxconn allows.
 const BACKLOG: i32 = 4096;
@@ -26,7 +27,7 @@ pub struct Listener {
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     #[error("cannot listen on {address}: {why}")]
-    Unresolved { address: Address, why: String },
+    Unresolved { address: Address, why: ResolveError },
     /// Another process listens there.
     #[error("cannot listen on {address}: {error}")]
     InUse { address: Address, error: Error },

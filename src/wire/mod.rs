@@ -14,8 +14,9 @@ pub mod reach;
 pub(crate) mod session;
 pub mod stranger;
 
-pub use address::Address;
+pub use address::{Address, AddressError};
 pub use channel::Channel;
+pub use guests::AcceptError;
 
 /// What two ends have to have in common before they understand each other.
 #[derive(Debug, PartialEq, Eq)]

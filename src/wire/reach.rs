@@ -22,7 +22,8 @@ pub enum ConnectFailure {
 }
 
 /// No connection: why, and in words.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
 pub struct Unreached {
     pub why: ConnectFailure,
     text: String,
@@ -37,12 +38,6 @@ impl From<std::io::Error> for Unreached {
             _ => ConnectFailure::Other,
         };
         Unreached { why, text: error.to_string() }
-    }
-}
-
-impl std::fmt::Display for Unreached {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str(&self.text)
     }
 }
 
@@ -94,7 +89,7 @@ pub fn prove(
 ) -> Result<(Channel, Duration), Stranger> {
     let address = connection.address().to_owned();
     let handshake = Handshake::new(protocol, Side::First, identity, longest, address);
-    let mut handshake = handshake.map_err(|why| Stranger { fault: Fault::NotOurs, why })?;
+    let mut handshake = handshake.map_err(|why| Stranger { fault: Fault::NotOurs, why: why.to_string() })?;
     let until = Instant::now() + handshake::patience(end);
     let left = || until.saturating_duration_since(Instant::now());
     connection.send(handshake.greeting(), left())?;

@@ -19,16 +19,11 @@ pub enum Fault {
 }
 
 /// A stranger, with a clause about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
 pub struct Stranger {
     pub fault: Fault,
     pub why: String,
-}
-
-impl From<Stranger> for String {
-    fn from(stranger: Stranger) -> String {
-        stranger.why
-    }
 }
 
 pub struct Strangers<'a> {

@@ -259,7 +259,7 @@ fn values_of_the_preflight_that_nobody_could_use_are_errors() {
         ("", "the key preflight-meet has the value \"\" in the flag --meet: expected a text"),
         ("a b", "--meet=a b: \"a b\" is not an address; expected HOST:PORT"),
         ("node-0:99999", "is not an address"),
-        ("node-0:0", "port 0 is no port of node 0"),
+        ("node-0:0", "port 0 is not a port of node 0"),
         (":7777", "the address of node 0 has no host"),
     ] {
         run(rdma_init(["preflight", "--nodes", "2", "--node", "1", "--meet", meet])).expect_error(&[said]);

@@ -146,7 +146,7 @@ fn impossible_figures_end_the_part_of_who_reports_them() {
         let round = attack.with_one.round;
         let report = PairReport { round, node: 2, partner: 1, seconds: 1.0, outcome };
         attack.attacker.channel.send(&ToZero::Proved(vec![report])).unwrap();
-        attack.zero.wait_for("node2 has gone: it reports what is impossible: ");
+        attack.zero.wait_for("node2 has disconnected: it reports what is impossible: ");
         attack.names_the_attacker();
     }
 }
@@ -160,7 +160,7 @@ fn impossible_rates_keep_a_node_out() {
     attacker.channel.send(&ToZero::Join(Box::new(Join { rates: vec![3e38], ..*join }))).unwrap();
     let told = attacker.channel.receive(Duration::from_secs(20)).unwrap();
     assert!(matches!(&told, ToNode::Refused(why) if why.contains("a rail of 3e38 Gbit/s")), "{told:?}");
-    zero.end().expect_code(1).expect("node 1 did not join within 5s: it was sent away");
+    zero.end().expect_code(1).expect("node 1 did not join within 5s: it was rejected");
 }
 
 /// One index is counted for itself: who comes and goes with it keeps no other node out.

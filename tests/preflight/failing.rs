@@ -89,7 +89,7 @@ fn nodes_end_when_node_0_dies_in_the_middle() {
     zero.signal(Signal::SIGKILL);
     nodes[2].signal(Signal::SIGCONT);
     for node in nodes {
-        node.end().expect_code(1).expect("node 0 has gone, so there is no verdict");
+        node.end().expect_code(1).expect("node 0 disconnected, so there is no verdict");
     }
 }
 

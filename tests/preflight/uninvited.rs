@@ -42,7 +42,7 @@ fn a_job_with_another_token_at_the_same_port_is_told_so() {
 }
 
 /// Starts node 0 of a job, which writes its document and its page, and another process that takes part and is
-/// sent away. Expects that the FAILED line of this node, which does not come otherwise, says why.
+/// rejected. Expects that the FAILED line of this node, which does not join otherwise, says why.
 #[track_caller]
 fn is_missing_because(missing: u32, other: impl FnOnce(&Job) -> Command, why: &str) {
     let folder = tempfile::tempdir().unwrap();
@@ -56,7 +56,7 @@ fn is_missing_because(missing: u32, other: impl FnOnce(&Job) -> Command, why: &s
     let line = ended.stdout.lines().find(|said| said.trim_start().starts_with(&line));
     assert!(line.is_some_and(|line| line.contains(why)), "{ended:#?}");
     for text in [document, page].map(|path| std::fs::read_to_string(path).unwrap()) {
-        assert!(text.contains(why) && text.contains("sent away: "), "{text}");
+        assert!(text.contains(why) && text.contains("rejected: "), "{text}");
     }
 }
 
@@ -71,7 +71,7 @@ fn what_keeps_a_node_out_stands_beside_its_absence() {
     };
     is_missing_because(1, with_token("a secret of another job"), "does not have the same token as this node");
     let of_three = |job: &Job| Job { nodes: 3, port: job.port }.command(1, &[]);
-    is_missing_because(1, of_three, "it was sent away: 127.0.0.1:");
+    is_missing_because(1, of_three, "it was rejected: 127.0.0.1:");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::wire::reach::ConnectFailure;
 
 /// Why a try has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::preflight) enum Missed {
+pub(crate) enum Missed {
     /// No connection.
     Unconnected(ConnectFailure),
     /// There was a connection, and then no answer, or its end.
@@ -16,7 +16,7 @@ pub(in crate::preflight) enum Missed {
 
 /// How often each of them came.
 #[derive(Debug, Default)]
-pub(in crate::preflight) struct Misses(BTreeMap<Missed, usize>);
+pub struct Misses(BTreeMap<Missed, usize>);
 
 impl Misses {
     pub(in crate::preflight) fn add(&mut self, missed: Missed) {

@@ -9,14 +9,15 @@ use crate::preflight::meet::message::{Join, MEETING, ToNode, ToZero, Told};
 use crate::preflight::meet::missed::{Missed, Misses};
 use crate::preflight::meet::schedule::{Extent, Schedule};
 use crate::preflight::meet::times::Times;
-use crate::preflight::prove::rounds::{PairRounds, bounded};
+use crate::preflight::prove::rounds::{PairRounds, RoundsError, bounded};
 use crate::preflight::who::addresses::Addresses;
 use crate::preflight::who::own::LocalRails;
+use crate::resolve::ResolveError;
 use crate::self_test::run::Scope;
 use crate::sys::random;
 use crate::text::{duration, shortened, visible};
 use crate::wire::listen::Listener;
-use crate::wire::reach::{self, ConnectFailure};
+use crate::wire::reach::{self, ConnectFailure, Unreached};
 use crate::wire::stranger::{Fault, Stranger};
 use crate::wire::{Address, Channel};
 
@@ -70,31 +71,85 @@ const SOON: Duration = Duration::from_secs(2);
 const SAID_AGAIN: Duration = Duration::from_secs(60);
 
 /// Why a node has no verdict.
-#[derive(Debug)]
-pub enum NoVerdict {
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
     /// It has passed before, and finds no other node.
-    Alone(String),
-    For(String),
+    #[error("node 0 was not there within {within}: {why}")]
+    Alone { within: String, why: Miss },
+    #[error("cannot listen on any port: {0}")]
+    Listen(std::io::Error),
+    /// The node tried until its time was over.
+    #[error(
+        "this node did not reach node 0 at {meet} within {within} (preflight-wait): {}; the last one: {last}. {}",
+        misses.sentence(),
+        misses.fix()
+    )]
+    Unreached { meet: Address, within: String, misses: Misses, last: Miss },
+    /// What answers at the address is not node 0 of this job.
+    #[error(transparent)]
+    NotNodeZero(Stranger),
+    #[error(
+        "{0} resolves to an address of one link alone, with which node 0 cannot tell the other nodes how to reach this one: give another address or a name of node 0 (--meet, before a command preflight-meet)"
+    )]
+    LinkLocal(Address),
+    /// Node 0 disconnected before the first pair, when there was no time for another attempt.
+    #[error(transparent)]
+    Lost(Lost),
+    /// Node 0 says why; fit to be shown.
+    #[error("node 0 rejected this node: {0}")]
+    Rejected(String),
+    #[error("node 0 waits for longer than this node (preflight-wait)")]
+    WaitsLonger,
+    #[error(transparent)]
+    Rounds(#[from] RoundsError),
 }
 
-impl NoVerdict {
-    pub fn why(self) -> String {
-        let (NoVerdict::Alone(why) | NoVerdict::For(why)) = self;
-        why
+/// Why one attempt did not reach node 0. Another attempt may.
+#[derive(Debug, thiserror::Error)]
+pub enum Miss {
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    #[error("cannot reach {name}: {why}")]
+    Connect { name: String, why: Unreached },
+    #[error(transparent)]
+    Unanswered(Stranger),
+}
+
+impl Miss {
+    fn kind(&self) -> Missed {
+        match self {
+            Miss::Resolve(_) => Missed::Unconnected(ConnectFailure::NoAddress),
+            Miss::Connect { why, .. } => Missed::Unconnected(why.why),
+            Miss::Unanswered(_) => Missed::Unanswered,
+        }
     }
 }
 
-impl From<String> for NoVerdict {
-    fn from(why: String) -> NoVerdict {
-        NoVerdict::For(why)
-    }
+/// Node 0 was there, and disconnected before the first pair.
+#[derive(Debug, thiserror::Error)]
+pub enum Lost {
+    #[error(transparent)]
+    Stranger(#[from] Stranger),
+    #[error(transparent)]
+    Addresses(std::io::Error),
 }
 
-/// Why a node did not come to a verdict.
+/// Why a node that joined got no verdict.
 enum End {
-    /// Node 0 was there, and went away before the first pair.
-    Again(String),
-    For(String),
+    Again(Lost),
+    For(NodeError),
+}
+
+impl From<Stranger> for End {
+    fn from(stranger: Stranger) -> End {
+        End::Again(stranger.into())
+    }
+}
+
+impl From<NodeError> for End {
+    fn from(error: NodeError) -> End {
+        End::For(error)
+    }
 }
 
 impl Node<'_> {
@@ -120,10 +175,10 @@ impl Node<'_> {
     /// Takes part up to the verdict.
     ///
     /// # Errors
-    /// A sentence: there is no verdict, and why.
-    pub fn take_part(&self) -> Result<Told, NoVerdict> {
+    /// There is no verdict.
+    pub fn take_part(&self) -> Result<Told, NodeError> {
         // Before other nodes know of this one, so that none of them is refused.
-        let listener = Listener::on_port(0).map_err(|error| format!("cannot listen on any port: {error}"))?;
+        let listener = Listener::on_port(0).map_err(NodeError::Listen)?;
         let end = Instant::now() + self.wait;
         let mut lost = None;
         loop {
@@ -131,13 +186,14 @@ impl Node<'_> {
             match self.stay(channel, &listener) {
                 Ok(told) => return Ok(told),
                 Err(End::Again(why)) if Instant::now() < end => lost = Some(why),
-                Err(End::Again(why) | End::For(why)) => return Err(why.into()),
+                Err(End::Again(why)) => return Err(NodeError::Lost(why)),
+                Err(End::For(why)) => return Err(why),
             }
         }
     }
 
     /// Connects to node 0, as often as it takes.
-    fn reach(&self, end: Instant, lost: Option<String>) -> Result<Channel, NoVerdict> {
+    fn reach(&self, end: Instant, lost: Option<Lost>) -> Result<Channel, NodeError> {
         let started = Instant::now();
         // A node 0 that was there a moment ago comes again.
         let alone_after = self.alone_after.filter(|_| lost.is_none());
@@ -152,25 +208,18 @@ impl Node<'_> {
         loop {
             let why = match self.once(end)? {
                 Ok(channel) => return Ok(channel),
-                Err((missed, why)) => {
-                    misses.add(missed);
-                    why
+                Err(miss) => {
+                    misses.add(miss.kind());
+                    miss
                 }
             };
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 if let Some(after) = alone_after {
-                    let within = duration(after);
-                    return Err(NoVerdict::Alone(format!("node 0 was not there within {within}: {why}")));
+                    return Err(NodeError::Alone { within: duration(after), why });
                 }
-                let why = format!(
-                    "this node did not reach node 0 at {} within {} (preflight-wait): {}; the last one: {why}. {}",
-                    self.meet,
-                    duration(self.wait),
-                    misses.sentence(),
-                    misses.fix()
-                );
-                return Err(why.into());
+                let (meet, within) = (self.meet.clone(), duration(self.wait));
+                return Err(NodeError::Unreached { meet, within, misses, last: why });
             }
             // The nodes of a job do not start at the same moment.
             let is_due = started.elapsed() > SOON && said.is_none_or(|said| said.elapsed() > SAID_AGAIN);
@@ -186,48 +235,41 @@ impl Node<'_> {
     /// Tries to reach node 0 once. The inner error says why it was not reached, which may change.
     ///
     /// # Errors
-    /// A sentence: another try would come to the same.
-    fn once(&self, end: Instant) -> Result<Result<Channel, (Missed, String)>, String> {
+    /// Another attempt would fail in the same way.
+    fn once(&self, end: Instant) -> Result<Result<Channel, Miss>, NodeError> {
         let name = self.meet.to_string();
         let sockets = match self.meet.sockets(end.min(Instant::now() + 2 * TRY)) {
             Ok(sockets) => sockets,
-            Err(why) => return Ok(Err((Missed::Unconnected(ConnectFailure::NoAddress), why))),
+            Err(why) => return Ok(Err(why.into())),
         };
         let connection = match reach::connect(&sockets, TRY, &name, &MEETING) {
             Ok(connection) => connection,
-            Err(unreached) => {
-                let why = format!("cannot reach {name}: {unreached}");
-                return Ok(Err((Missed::Unconnected(unreached.why), why)));
-            }
+            Err(why) => return Ok(Err(Miss::Connect { name, why })),
         };
         // A node that has waited long gets the time that it needs.
         let patience = Instant::now() + TRY;
         match reach::prove(connection, &MEETING, "", self.token.as_bytes(), ALIVE, patience) {
             Ok((channel, _)) => Ok(Ok(channel)),
-            Err(Stranger { fault: Fault::Gone | Fault::Silent | Fault::PushedOut, why }) => {
-                Ok(Err((Missed::Unanswered, why)))
+            Err(stranger @ Stranger { fault: Fault::Gone | Fault::Silent | Fault::PushedOut, .. }) => {
+                Ok(Err(Miss::Unanswered(stranger)))
             }
-            Err(stranger) => Err(stranger.why),
+            Err(stranger) => Err(NodeError::NotNodeZero(stranger)),
         }
     }
 
     /// Joins, and stays to the end.
     fn stay(&self, mut channel: Channel, listener: &Listener) -> Result<Told, End> {
-        let again = |stranger: Stranger| End::Again(stranger.why);
-        let ends = channel.connection().ends().map_err(|error| End::Again(error.to_string()))?;
+        let ends = channel.connection().ends().map_err(|error| End::Again(Lost::Addresses(error)))?;
         if let IpAddr::V6(own) = ends[0].ip()
             && own.is_unicast_link_local()
         {
-            return Err(End::For(format!(
-                "{} resolves to an address of one link alone, with which node 0 cannot tell the other nodes how to reach this one: give another address or a name of node 0 (--meet, before a command preflight-meet)",
-                self.meet
-            )));
+            return Err(NodeError::LinkLocal(self.meet.clone()).into());
         }
-        channel.send(&ToZero::Join(Box::new(self.join(ends, listener.own.port())))).map_err(again)?;
+        channel.send(&ToZero::Join(Box::new(self.join(ends, listener.own.port()))))?;
         let joined = Instant::now();
         let mut said: Option<Instant> = None;
         loop {
-            match channel.receive(HUNG).map_err(again)? {
+            match channel.receive(HUNG)? {
                 ToNode::Waiting { missing } => {
                     // Most waits are short, and need no words.
                     let is_due =
@@ -236,23 +278,23 @@ impl Node<'_> {
                         (self.say)(&format!("preflight: node 0 waits for {}", visible(&shortened(&missing))));
                         said = Some(Instant::now());
                     }
-                    channel.send(&ToZero::Alive).map_err(again)?;
+                    channel.send(&ToZero::Alive)?;
                 }
                 ToNode::Prove(order) => {
                     let zero = ends[1].ip().to_canonical();
                     let mut rounds = PairRounds::new(self, channel, listener, zero, &order);
-                    return rounds.run(order).map_err(End::For);
+                    return Ok(rounds.run(order).map_err(NodeError::Rounds)?);
                 }
                 ToNode::Verdict(told) => return Ok(presentable(told)),
                 ToNode::Refused(why) => {
-                    return Err(End::For(format!("node 0 refuses this node: {}", visible(&shortened(&why)))));
+                    return Err(NodeError::Rejected(visible(&shortened(&why))).into());
                 }
                 ToNode::Working | ToNode::Gone { .. } => {}
             }
             // Node 0 knows when to stop waiting, and may have begun later than this node. This is for a
             // node 0 that does not stop.
             if joined.elapsed() > self.wait + HUNG {
-                return Err(End::For("node 0 waits for longer than this node (preflight-wait)".to_owned()));
+                return Err(NodeError::WaitsLonger.into());
             }
         }
     }

@@ -9,6 +9,7 @@
 //! All of this is one process, which waits for all rails at once, and hears over the channel of the pair
 //! which connections the other end could not make. So it waits for none of those.
 
+mod error;
 mod incoming;
 mod outgoing;
 
@@ -17,6 +18,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+pub(in crate::preflight) use error::NotConnected;
 use incoming::Incoming;
 use nix::poll::{PollFd, PollFlags, poll};
 use outgoing::Outgoing;
@@ -43,12 +45,14 @@ pub(in crate::preflight) struct Listening {
 }
 
 impl Listening {
+    /// Listens on a port of this address that the kernel chooses.
+    ///
     /// # Errors
-    /// A sentence.
-    pub(in crate::preflight) fn on(address: IpAddr) -> Result<Listening, String> {
+    /// The kernel refuses it.
+    pub(in crate::preflight) fn on(address: IpAddr) -> Result<Listening, NotConnected> {
         let mut cookie = Cookie::default();
-        random::fill(&mut cookie).map_err(|error| format!("no random number: {error}"))?;
-        let failed = |error: io::Error| format!("cannot listen on {address}: {error}");
+        random::fill(&mut cookie).map_err(NotConnected::NoRandom)?;
+        let failed = |error| NotConnected::CannotListen { on: address, error };
         let listener = TcpListener::bind((address, 0)).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let at = listener.local_addr().map_err(failed)?;
@@ -69,8 +73,8 @@ impl Listening {
 /// The connections of one rail: the one that this end has made, and the one that the other end has made;
 /// or why there is none.
 pub(in crate::preflight) struct Connected {
-    pub to: Result<Made, String>,
-    pub from: Result<Made, String>,
+    pub to: Result<Made, NotConnected>,
+    pub from: Result<Made, NotConnected>,
 }
 
 /// A connection whose two ends know each other.
@@ -81,16 +85,15 @@ pub(in crate::preflight) struct Made {
 }
 
 /// Connects all rails both ways. `ends` are the interfaces of this end, `own` is where they listen, and
-/// `places` is where those of the other end listen, each with the sentence why one does not; `name` is the
-/// other node's name, which stands before what that node says.
+/// `places` is where those of the other end listen, or why one does not; `name` is the other node's name.
 ///
 /// # Errors
 /// What came instead of the other end's message.
 pub(in crate::preflight) fn all(
     channel: &mut Channel,
     ends: &[Endpoint],
-    own: Vec<Result<Listening, String>>,
-    places: &[Result<RailEndpoint, String>],
+    own: Vec<Result<Listening, NotConnected>>,
+    places: Vec<Result<RailEndpoint, NotConnected>>,
     name: &str,
 ) -> Result<Vec<Connected>, Stranger> {
     let end = Instant::now() + TRY;
@@ -99,8 +102,8 @@ pub(in crate::preflight) fn all(
         .iter()
         .zip(places)
         .map(|(end, place)| match place {
-            Ok(place) => Outgoing::to(end, place, name),
-            Err(why) => Outgoing::Over(Err(format!("{name} says: {why}"))),
+            Ok(place) => Outgoing::to(end, &place, name),
+            Err(why) => Outgoing::Over(Err(why)),
         })
         .collect();
     let mut is_told = false;
@@ -135,9 +138,9 @@ pub(in crate::preflight) fn all(
         .map(|((from, to), other)| Connected {
             to: match to {
                 Outgoing::Over(result) => result,
-                _ => Err("it was not tried".to_owned()),
+                _ => Err(NotConnected::NotTried),
             },
-            from: from.end(other.map(|why| format!("{name} says: {why}"))),
+            from: from.end(other.map(|why| NotConnected::OfOther { node: name.to_owned(), why })),
         })
         .collect())
 }

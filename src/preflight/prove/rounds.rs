@@ -11,12 +11,14 @@ mod agenda;
 mod bounds;
 mod caller;
 mod current;
+mod error;
 mod keys;
 
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::preflight::meet::message::{
@@ -32,6 +34,8 @@ pub(in crate::preflight) use agenda::{Agenda, Turn};
 pub(in crate::preflight) use bounds::bounded;
 use caller::Caller;
 use current::{At, Pair};
+pub(in crate::preflight) use error::RoundsError;
+use error::WrongOrder;
 use keys::PairKeys;
 
 use crate::text::{duration, shortened, visible};
@@ -106,8 +110,8 @@ impl<'a> PairRounds<'a> {
     /// Tries the pairs, and those of the second tries, up to the verdict.
     ///
     /// # Errors
-    /// A sentence: node 0 has gone.
-    pub(in crate::preflight) fn run(&mut self, order: Order) -> Result<Told, String> {
+    /// Node 0 has disconnected or hangs, rejects this node, or does not keep to the protocol.
+    pub(in crate::preflight) fn run(&mut self, order: Order) -> Result<Told, RoundsError> {
         self.take(order)?;
         let debug = |line: &str| tracing::debug!("{line}");
         let mut strangers = Strangers::new(&debug, "preflight: ");
@@ -123,7 +127,7 @@ impl<'a> PairRounds<'a> {
                 self.is_called(channel, &identity);
             }
             self.hear_callers();
-            self.tell_zero().map_err(lost)?;
+            self.tell_zero()?;
             if !self.has_news() {
                 self.sleep(&guests);
             }
@@ -146,10 +150,10 @@ impl<'a> PairRounds<'a> {
     }
 
     /// # Errors
-    /// A sentence: node 0 names pairs that cannot be of this job.
-    fn take(&mut self, order: Order) -> Result<(), String> {
+    /// Node 0 names pairs that cannot be of this job.
+    fn take(&mut self, order: Order) -> Result<(), WrongOrder> {
         self.times = order.times();
-        order.pairs.iter().try_for_each(|with| self.keys.add(with)).map_err(not_kept)?;
+        order.pairs.iter().try_for_each(|with| self.keys.add(with))?;
         let presentable = |partner: Partner| Partner { name: visible(&shortened(&partner.name)), ..partner };
         let pairs = order.pairs.into_iter().map(presentable).collect();
         self.agenda.take(pairs, order.first, self.times, Instant::now());
@@ -161,41 +165,31 @@ impl<'a> PairRounds<'a> {
         self.has_more || self.pair.is_none() && self.agenda.has_next()
     }
 
-    fn hear_zero(&mut self) -> Result<Option<Told>, String> {
+    fn hear_zero(&mut self) -> Result<Option<Told>, RoundsError> {
         self.has_more = false;
         for count in 1..=MOST_AT_ONCE {
-            let Some(message) = self.zero.receive_if_there(LONGEST).map_err(lost)? else { break };
+            let Some(message) = self.zero.receive_if_there(LONGEST)? else { break };
             self.has_more = count == MOST_AT_ONCE;
             self.heard = Instant::now();
             match message {
                 ToNode::Prove(order) => self.take(order)?,
                 ToNode::Gone { node } if node < self.node.nodes => self.agenda.lose(node),
                 ToNode::Gone { node } => {
-                    return Err(not_kept(format!(
-                        "it says that node {node} of {} has gone",
-                        self.node.nodes
-                    )));
+                    return Err(WrongOrder::NoSuchNodeLost { node, nodes: self.node.nodes }.into());
                 }
                 ToNode::Verdict(told) => return Ok(Some(presentable(told))),
                 ToNode::Refused(why) => {
-                    return Err(format!("node 0 refuses this node: {}", visible(&shortened(&why))));
+                    return Err(RoundsError::Rejected(visible(&shortened(&why))));
                 }
                 ToNode::Working | ToNode::Waiting { .. } => {}
             }
         }
         if Instant::now() >= self.end {
-            return Err(format!(
-                "node 0 ({}) has given no verdict within {}, which is the most that the rounds may take with --rounds and --each of this node",
-                self.zero.address(),
-                duration(self.node.rounds_time())
-            ));
+            let within = duration(self.node.rounds_time());
+            return Err(RoundsError::Late { zero: self.zero.address().to_owned(), within });
         }
         if self.heard.elapsed() > HUNG {
-            return Err(format!(
-                "node 0 ({}) has said nothing for {} s, so there is no verdict",
-                self.zero.address(),
-                HUNG.as_secs()
-            ));
+            return Err(RoundsError::Silent { zero: self.zero.address().to_owned() });
         }
         Ok(None)
     }
@@ -246,9 +240,9 @@ impl<'a> PairRounds<'a> {
             };
             match at {
                 Ok(at) => self.pair = Some(Pair { turn, since, at }),
-                Err(why) => {
+                Err(errno) => {
                     self.pair = Some(Pair { turn, since, at: At::Waiting { asking: None, failed: None } });
-                    self.end_pair(PairOutcome::Failed(PairFailure::Refused(why)));
+                    self.end_pair(PairOutcome::Failed(no_process(errno)));
                 }
             }
             if gone {
@@ -258,15 +252,14 @@ impl<'a> PairRounds<'a> {
     }
 
     /// Starts a task that calls a partner, or only asks it.
-    fn start(&self, turn: &Turn, calls: bool) -> Result<At, String> {
+    fn start(&self, turn: &Turn, calls: bool) -> Result<At, Errno> {
         let (node, zero_at, times) = (self.node, self.zero_at, self.times);
         let limit = turn.until.saturating_duration_since(Instant::now());
         let task = Task::start(limit, &[], || match calls {
             true => call(node, turn, times, zero_at, &self.standings),
             false => PairOutcome::Failed(ask(node, &turn.with, times, zero_at)),
         });
-        let task = task.map_err(|errno| format!("no process for the pair: {errno}"))?;
-        Ok(match calls {
+        task.map(|task| match calls {
             true => At::Calling(task),
             false => At::Waiting { asking: Some(task), failed: None },
         })
@@ -278,9 +271,9 @@ impl<'a> PairRounds<'a> {
         else {
             return;
         };
-        let at = self.start(&turn, false).unwrap_or_else(|why| At::Waiting {
+        let at = self.start(&turn, false).unwrap_or_else(|errno| At::Waiting {
             asking: None,
-            failed: Some((Instant::now(), PairFailure::Refused(why))),
+            failed: Some((Instant::now(), no_process(errno))),
         });
         if let Some(pair) = &mut self.pair {
             pair.at = at;
@@ -360,10 +353,7 @@ impl<'a> PairRounds<'a> {
         let task = Task::start(limit, &keep, || rails::prove(channel, Side::Second, &own, &with));
         match task {
             Ok(task) => pair.at = At::Trying(task),
-            Err(errno) => {
-                let why = format!("no process for the pair: {errno}");
-                self.end_pair(PairOutcome::Failed(PairFailure::Refused(why)));
-            }
+            Err(errno) => self.end_pair(PairOutcome::Failed(no_process(errno))),
         }
     }
 
@@ -390,12 +380,8 @@ impl<'a> PairRounds<'a> {
     }
 }
 
-fn not_kept(why: String) -> String {
-    format!("node 0 does not keep to the protocol, so there is no verdict: {why}")
-}
-
-fn lost(stranger: Stranger) -> String {
-    format!("node 0 has gone, so there is no verdict: {}", stranger.why)
+fn no_process(errno: Errno) -> PairFailure {
+    PairFailure::Refused(format!("no process for the pair: {errno}"))
 }
 
 #[cfg(test)]

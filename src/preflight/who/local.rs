@@ -39,6 +39,25 @@ const LONGEST: u64 = 1024 * 1024;
 /// What is left of older jobs is removed.
 const OLD: Duration = Duration::from_secs(24 * 3600);
 
+/// Why a task does not know the verdict of its node.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// The directories that were tried, each with its error.
+    #[error("the tasks of this node cannot find each other: {0}")]
+    NoDirectory(String),
+    #[error("cannot open the FIFO {name}: {error}")]
+    Fifo { name: String, error: io::Error },
+    #[error("the first task of this node did not report a verdict in time")]
+    Late,
+    #[error("the first task of this node has ended without a verdict")]
+    Ended,
+    #[error("the first task of this node saved a verdict that cannot be read")]
+    Unreadable,
+    /// The first task has no verdict, for the reason in its own words.
+    #[error("{0}")]
+    Of(String),
+}
+
 pub(in crate::preflight) struct Meeting {
     folder: Directory,
     fifo: OsString,
@@ -68,6 +87,7 @@ impl Began {
 struct Left {
     /// In ticks of the machine's clock.
     at: u64,
+    /// Or why there is none, in words.
     told: Result<Told, String>,
 }
 
@@ -82,8 +102,12 @@ impl Meeting {
     /// ones of their own.
     ///
     /// # Errors
-    /// A sentence: there is no folder for it.
-    pub(in crate::preflight) fn of(job: Option<&str>, node: u32, local_rank: u32) -> Result<Meeting, String> {
+    /// There is no directory for it.
+    pub(in crate::preflight) fn of(
+        job: Option<&str>,
+        node: u32,
+        local_rank: u32,
+    ) -> Result<Meeting, LocalError> {
         let (mut tried, own) = (Vec::new(), Began::own());
         for place in PLACES {
             match Meeting::at(Path::new(place), job, [node, local_rank], &session(), own) {
@@ -91,7 +115,7 @@ impl Meeting {
                 Err(error) => tried.push(format!("{place}/{}: {error}", folder_name())),
             }
         }
-        Err(format!("the tasks of this node cannot find each other: {}", tried.join("; ")))
+        Err(LocalError::NoDirectory(tried.join("; ")))
     }
 
     fn at(
@@ -114,19 +138,19 @@ impl Meeting {
         })
     }
 
-    fn open(&self, how: OFlag) -> Result<File, String> {
+    fn open(&self, how: OFlag) -> Result<File, LocalError> {
         let opened = self
             .folder
             .make_fifo(&self.fifo)
             .and_then(|()| self.folder.open_file(&self.fifo, how, SFlag::S_IFIFO));
-        opened.map_err(|error| format!("cannot open the FIFO {}: {error}", self.fifo.display()))
+        opened.map_err(|error| LocalError::Fifo { name: self.fifo.display().to_string(), error })
     }
 
     /// Begins as the first task.
     ///
     /// # Errors
-    /// A sentence.
-    pub(in crate::preflight) fn begin(&self) -> Result<Doer<'_>, String> {
+    /// The FIFO cannot be opened.
+    pub(in crate::preflight) fn begin(&self) -> Result<Doer<'_>, LocalError> {
         self.clean();
         self.folder.remove(&self.verdict);
         Ok(Doer { meeting: self, _open: self.open(OFlag::O_RDWR)? })
@@ -135,8 +159,8 @@ impl Meeting {
     /// Waits for the first task's verdict.
     ///
     /// # Errors
-    /// A sentence: the first task has ended without one, or none came in time.
-    pub(in crate::preflight) fn wait(&self, patience: Duration) -> Result<Told, String> {
+    /// The first task has ended without one, or none came in time.
+    pub(in crate::preflight) fn wait(&self, patience: Duration) -> Result<Told, LocalError> {
         let end = Instant::now() + patience;
         let fifo = self.open(OFlag::O_RDONLY)?;
         loop {
@@ -146,15 +170,14 @@ impl Meeting {
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err("the first task of this node did not report a verdict in time".to_owned());
+                return Err(LocalError::Late);
             }
             let mut fds = [PollFd::new(fifo.as_fd(), PollFlags::POLLIN)];
             // An interruption is as good as an event: the loop looks again.
             let _ = poll(&mut fds, timeout(left));
             let has_ended = fds[0].revents().is_some_and(|happened| happened.contains(PollFlags::POLLHUP));
             if has_ended {
-                let none = || Err("the first task of this node has ended without a verdict".to_owned());
-                return self.read().unwrap_or_else(none);
+                return self.read().unwrap_or(Err(LocalError::Ended));
             }
         }
     }
@@ -169,17 +192,17 @@ impl Meeting {
         Some(file.and_then(|file| file.take(LONGEST).read_to_end(&mut bytes)).map(|_| bytes))
     }
 
-    fn read(&self) -> Option<Result<Told, String>> {
+    fn read(&self) -> Option<Result<Told, LocalError>> {
         let read = self.text_of(&self.verdict)?.ok().map(|bytes| json::read::<Left>(&bytes));
         let Some(Ok(Left { at, told })) = read else {
-            return Some(Err("the first task of this node saved a verdict that cannot be read".to_owned()));
+            return Some(Err(LocalError::Unreadable));
         };
         if !self.is_of_this(at) {
             return None;
         }
         // A verdict that is heard twice is the lesser evil.
         self.leave(&self.heard, &at);
-        Some(told)
+        Some(told.map_err(LocalError::Of))
     }
 
     /// Whether a verdict of this time is that of the preflight in which this task takes part.
@@ -259,6 +282,10 @@ mod tests {
 
     use super::*;
 
+    fn words<T>(result: Result<T, LocalError>) -> Result<T, String> {
+        result.map_err(|why| why.to_string())
+    }
+
     fn told() -> Result<Told, String> {
         Ok(Told { passed: true, line: "all is well".to_owned(), reason: None })
     }
@@ -267,7 +294,7 @@ mod tests {
     fn the_others_hear_whenever_they_come() {
         let folder = tempfile::tempdir().unwrap();
         let meeting = |rank| Meeting::at(folder.path(), Some("7"), [0, rank], "1.5", Began::own()).unwrap();
-        let wait = move |meeting: Meeting| meeting.wait(Duration::from_secs(20));
+        let wait = move |meeting: Meeting| words(meeting.wait(Duration::from_secs(20)));
         std::thread::scope(|scope| {
             let (here, there) = (meeting(1), meeting(2));
             // One is there before the first task, and others come meanwhile and afterwards.
@@ -296,7 +323,7 @@ mod tests {
             // It is not there yet, or sees the end: either way it does not hang.
             drop(doer);
             let why = waiting.join().unwrap().unwrap_err();
-            assert!(why.contains("has ended without") || why.contains("in time"), "{why}");
+            assert!(matches!(why, LocalError::Ended | LocalError::Late), "{why}");
         });
     }
 
@@ -307,7 +334,7 @@ mod tests {
         let old = meeting("1.5");
         old.begin().unwrap().tell(told());
         let why = meeting("1.6").wait(Duration::from_millis(50)).unwrap_err();
-        assert_eq!(why, "the first task of this node did not report a verdict in time");
+        assert!(matches!(why, LocalError::Late), "{why}");
         let [leader, began] =
             session().split('.').map(|text| text.parse::<u64>().unwrap()).collect::<Vec<_>>()[..]
         else {
@@ -325,7 +352,7 @@ mod tests {
         };
         let now = identity::now().unwrap();
         let (before, later) = (now - 1, now + 1_000_000);
-        let wait = |meeting: &Meeting| meeting.wait(Duration::from_millis(50));
+        let wait = |meeting: &Meeting| words(meeting.wait(Duration::from_millis(50)));
         let late = "the first task of this node did not report a verdict in time";
         meeting(0, before, before).begin().unwrap().tell(told());
         // Of the same preflight: it began before the verdict, or its script did, which has not heard it.
@@ -341,7 +368,7 @@ mod tests {
             let _open = again.open(OFlag::O_RDONLY).unwrap();
             let first = meeting(0, before, before);
             let doer = first.begin().unwrap();
-            let waiting = scope.spawn(move || again.wait(Duration::from_secs(20)));
+            let waiting = scope.spawn(move || words(again.wait(Duration::from_secs(20))));
             let other = Told { passed: false, ..told().unwrap() };
             doer.tell(Ok(other.clone()));
             assert_eq!(waiting.join().unwrap(), Ok(other));
@@ -378,14 +405,14 @@ mod tests {
         fifo.folder.make_fifo(&fifo.verdict).unwrap();
         let _open = fifo.open(OFlag::O_RDWR).unwrap();
         let why = fifo.wait(patience).unwrap_err();
-        assert_eq!(why, "the first task of this node saved a verdict that cannot be read");
+        assert!(matches!(why, LocalError::Unreadable), "{why}");
         let doer = fifo.begin().unwrap();
         doer.tell(told());
-        assert_eq!(meeting().wait(patience), told(), "it is replaced");
+        assert_eq!(words(meeting().wait(patience)), told(), "it is replaced");
         // A file is always ready to be read.
         fifo.folder.remove(&fifo.fifo);
         fifo.leave(&fifo.fifo, &1);
-        let why = meeting().wait(patience).unwrap_err();
+        let why = meeting().wait(patience).unwrap_err().to_string();
         assert!(why.starts_with("cannot open the FIFO job-1.5-0.fifo: "), "{why}");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::meet_error::{ConnectError, MeetError};
 use super::message::PROTOCOL;
 use super::{Meeting, time};
 use crate::wire::connection::Connection;
@@ -19,13 +20,13 @@ const TRY: Duration = Duration::from_secs(5);
 /// have come; so another one is made.
 ///
 /// # Errors
-/// The node cannot be reached, or is not ours; a clause.
+/// The node cannot be reached, or is not ours.
 pub(super) fn go_to(
     address: &Address,
     meeting: &Meeting,
     end: Instant,
     say: &dyn Fn(&str),
-) -> Result<(Channel, Duration), String> {
+) -> Result<(Channel, Duration), MeetError> {
     let started = Instant::now();
     let mut is_said = false;
     let mut before = None;
@@ -36,28 +37,36 @@ pub(super) fn go_to(
                 is_said = true;
             }
         });
-        let connection = reached.map_err(|why| {
-            let before = before.as_ref().map_or(String::new(), |why| format!(". Before: {why}"));
-            format!("cannot reach {address} within {}: {why}{before}", time(started.elapsed()))
+        let connection = reached.map_err(|why| MeetError::Unreachable {
+            address: address.clone(),
+            within: time(started.elapsed()),
+            why,
+            before: before.take(),
         })?;
         let token = meeting.token.as_bytes();
         match reach::prove(connection, &PROTOCOL, "", token, meeting.extent.longest(), end) {
             Ok(proven) => return Ok(proven),
-            Err(Stranger { fault: Fault::Gone | Fault::Silent, why }) if Instant::now() + PAUSE < end => {
+            Err(stranger @ Stranger { fault: Fault::Gone | Fault::Silent, .. })
+                if Instant::now() + PAUSE < end =>
+            {
                 if before.is_none() {
-                    say(&format!("tries again: {why}."));
+                    say(&format!("tries again: {stranger}."));
                 }
-                before = Some(why);
+                before = Some(stranger);
                 std::thread::sleep(PAUSE);
             }
-            Err(stranger) => return Err(stranger.why),
+            Err(stranger) => return Err(stranger.into()),
         }
     }
 }
 
 /// # Errors
 /// Why the address cannot be reached.
-fn reach(address: &Address, end: Instant, say: &mut dyn FnMut(&str)) -> Result<Connection, String> {
+fn reach(
+    address: &Address,
+    end: Instant,
+    say: &mut dyn FnMut(&ConnectError),
+) -> Result<Connection, ConnectError> {
     loop {
         match once(address, end) {
             Ok(connection) => return Ok(connection),
@@ -68,8 +77,7 @@ fn reach(address: &Address, end: Instant, say: &mut dyn FnMut(&str)) -> Result<C
     }
 }
 
-fn once(address: &Address, end: Instant) -> Result<Connection, String> {
+fn once(address: &Address, end: Instant) -> Result<Connection, ConnectError> {
     let left = end.saturating_duration_since(Instant::now()).clamp(PAUSE, TRY);
-    let connected = reach::connect(&address.sockets(end)?, left, &address.to_string(), &PROTOCOL);
-    connected.map_err(|unreached| unreached.to_string())
+    Ok(reach::connect(&address.sockets(end)?, left, &address.to_string(), &PROTOCOL)?)
 }

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, poll};
 
 use super::message::PROTOCOL;
-use crate::wire::Channel;
 use crate::wire::connection::timeout;
 use crate::wire::guests::{Guests, Proven};
 use crate::wire::handshake::one_key;
 use crate::wire::listen::Listener;
 use crate::wire::stranger::Strangers;
+use crate::wire::{AcceptError, Channel};
 
 /// The most connections whose other end has not proven anything yet.
 const MOST: usize = 64;
@@ -19,14 +19,14 @@ const MOST: usize = 64;
 /// time is over.
 ///
 /// # Errors
-/// No peer can connect any more; a clause.
+/// No peer can connect any more.
 pub(super) fn first(
     listener: &Listener,
     token: &str,
     longest: Duration,
     end: Instant,
     strangers: &mut Strangers,
-) -> Result<Option<(Channel, Duration)>, String> {
+) -> Result<Option<(Channel, Duration)>, AcceptError> {
     let mut guests = Guests::new(&PROTOCOL, longest, MOST);
     let key = one_key(token.as_bytes());
     loop {

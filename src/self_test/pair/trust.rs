@@ -9,46 +9,54 @@ const SHORTEST: usize = 16;
 /// The command that makes a token.
 const MAKE: &str = "openssl rand -hex 16";
 
+/// Why a token cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    #[error(
+        "without {TOKEN_VARIABLE}, this node cannot tell the other node from another process that can reach it, or that answers in the other node's place. Give both nodes one random text in {TOKEN_VARIABLE} (from `{MAKE}`), or give both --any-peer if no other host is in their network"
+    )]
+    Missing,
+    #[error("{TOKEN_VARIABLE} is set, and --any-peer accepts any peer: leave one of the two out")]
+    WithAnyPeer,
+    #[error(
+        "{TOKEN_VARIABLE} is shorter than {SHORTEST} bytes, so it could be guessed: give all nodes one random text, from `{MAKE}` for example"
+    )]
+    Short,
+    /// The environment had other bytes, which several texts may share.
+    #[error("{TOKEN_VARIABLE} is not UTF-8 text: use a text from `{MAKE}` for example")]
+    NotUtf8,
+}
+
 /// The secret that the other node must have as well; empty if the other node may be any peer.
 ///
 /// # Errors
-/// A sentence: the token could be guessed; or there is none, and no option says that this is
-/// meant.
-pub(crate) fn token<'a>(token: &'a str, any_peer: bool, role: &Role) -> Result<&'a str, String> {
+/// The token could be guessed; or there is none, and no option says that this is meant.
+pub(crate) fn token<'a>(token: &'a str, any_peer: bool, role: &Role) -> Result<&'a str, TokenError> {
     let (Role::Listen(address) | Role::Connect(address)) = role;
     if token.is_empty() {
         return match any_peer || is_own(address, role) {
             true => Ok(""),
-            false => Err(format!(
-                "without {TOKEN_VARIABLE}, this node cannot tell the other node from another process that can \
-                 reach it, or that answers in the other node's place. Give both nodes one random text in {TOKEN_VARIABLE} (from \
-                 `{MAKE}`), or give both --any-peer if no other host is in their network"
-            )),
+            false => Err(TokenError::Missing),
         };
     }
     if any_peer {
-        return Err(format!(
-            "{TOKEN_VARIABLE} is set, and --any-peer accepts any peer: leave one of the two out"
-        ));
+        return Err(TokenError::WithAnyPeer);
     }
     sound(token)?;
     Ok(token)
 }
 
-/// Whether a token is unpredictable.
+/// Checks that a token is unpredictable.
 ///
 /// # Errors
-/// A sentence.
-pub(crate) fn sound(token: &str) -> Result<(), String> {
+/// It is too short, or is not text.
+pub(crate) fn sound(token: &str) -> Result<(), TokenError> {
     if token.len() < SHORTEST {
-        return Err(format!(
-            "{TOKEN_VARIABLE} is shorter than {SHORTEST} bytes, so it could be guessed: give all nodes one \
-             random text, from `{MAKE}` for example"
-        ));
+        return Err(TokenError::Short);
     }
     // The environment was not UTF-8; several texts become this one.
     if token.contains(char::REPLACEMENT_CHARACTER) {
-        return Err(format!("{TOKEN_VARIABLE} is not UTF-8 text: use a text from `{MAKE}` for example"));
+        return Err(TokenError::NotUtf8);
     }
     Ok(())
 }
@@ -68,7 +76,7 @@ mod tests {
 
     const GOOD: &str = "0123456789abcdef";
 
-    fn of(given: &str, any_peer: bool, address: &str) -> [Result<String, String>; 2] {
+    fn of(given: &str, any_peer: bool, address: &str) -> [Result<String, TokenError>; 2] {
         let address: Address = address.parse().unwrap();
         [Role::Listen(address.clone()), Role::Connect(address)]
             .map(|role| token(given, any_peer, &role).map(str::to_owned))
@@ -78,12 +86,12 @@ mod tests {
     fn a_token_is_long_enough_or_refused() {
         assert_eq!(of(GOOD, false, "node2"), [Ok(GOOD.to_owned()), Ok(GOOD.to_owned())]);
         for result in of("0123456789abcde", false, "127.0.0.1") {
-            let why = result.unwrap_err();
+            let why = result.unwrap_err().to_string();
             assert!(why.contains("shorter than 16 bytes") && why.contains("openssl rand -hex 16"), "{why}");
             assert!(!why.contains("0123"), "{why}");
         }
         for result in of("0123456789abcdef\u{fffd}", false, "127.0.0.1") {
-            assert!(result.unwrap_err().contains("is not UTF-8 text"));
+            assert_eq!(result.unwrap_err(), TokenError::NotUtf8);
         }
     }
 
@@ -96,7 +104,7 @@ mod tests {
         }
         for address in ["node2", "10.0.0.1", "0.0.0.0", "[::]:5", "localhost.example", "fe80::1%lo"] {
             for result in of("", false, address) {
-                let why = result.unwrap_err();
+                let why = result.unwrap_err().to_string();
                 assert!(why.contains("RDMA_INIT_TOKEN") && why.contains("--any-peer"), "{why}");
             }
             assert_eq!(of("", true, address), [Ok(String::new()), Ok(String::new())]);
@@ -109,7 +117,7 @@ mod tests {
     #[test]
     fn a_token_and_anybody_cannot_go_together() {
         for result in of(GOOD, true, "node2") {
-            assert!(result.unwrap_err().contains("leave one of the two out"));
+            assert_eq!(result.unwrap_err(), TokenError::WithAnyPeer);
         }
     }
 }

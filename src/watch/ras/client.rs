@@ -74,7 +74,8 @@ fn sockets(text: &str, until: Instant) -> Result<Vec<SocketAddr>, Failure> {
     if !has_port {
         return Err(Failure::Address("it has no port".to_owned()));
     }
-    text.parse::<Address>().and_then(|address| address.sockets(until)).map_err(Failure::Address)
+    let address = text.parse::<Address>().map_err(|why| Failure::Address(why.to_string()))?;
+    address.sockets(until).map_err(|why| Failure::Address(why.to_string()))
 }
 
 /// Sends the question, and returns all that comes until the server closes.

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 
+use super::error::Dismissal;
 use super::ledger::Ledger;
-use super::{JobPhase, JoinedNode, Zero};
+use super::{JobPhase, JoinedNode, Zero, ZeroError};
 use crate::preflight::judge::evidence::{Evidence, Gone};
 use crate::preflight::meet::message::{LONGEST, ToNode, ToZero};
 use crate::preflight::meet::node::HUNG;
@@ -26,7 +27,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 impl Zero<'_> {
     /// Waits for news, at most to this time, and takes it. Gives whether this node itself has ended.
-    pub(super) fn hear(&mut self, until: Instant, own: BorrowedFd) -> Result<bool, String> {
+    pub(super) fn hear(&mut self, until: Instant, own: BorrowedFd) -> Result<bool, ZeroError> {
         let [has_ended, has_guests] = self.sleep(until.min(self.next_word).min(self.next_line), own);
         let (strangers, refused) = (&mut self.strangers, &mut self.heard.refused);
         let tell = &mut |stranger| {
@@ -38,7 +39,7 @@ impl Zero<'_> {
                 Ok(()) => {}
                 // There are no more descriptors, and one of those who could say who they are has one.
                 Err(_) if self.newcomers.drop_oldest(&mut self.budget) => {}
-                Err(why) => return Err(why),
+                Err(why) => return Err(why.into()),
             }
         }
         let key = one_key(self.terms.token.as_bytes());
@@ -93,7 +94,7 @@ impl Zero<'_> {
         let heard = member.hear(node, &mut self.ledger, &mut self.heard.evidence, MOST_AT_ONCE);
         self.budget.change(before, member.channel.connection().held());
         if let Err(why) = heard {
-            self.leaves(node, Gone::Left(why));
+            self.leaves(node, Gone::Left(why.to_string()));
         }
     }
 
@@ -139,7 +140,7 @@ impl Zero<'_> {
             return;
         }
         let (Gone::Left(why) | Gone::Silent(why) | Gone::NeverJoined(why)) = &how;
-        (self.terms.say)(&format!("preflight: {} has gone: {why}", self.heard.evidence.name(node)));
+        (self.terms.say)(&format!("preflight: {} has disconnected: {why}", self.heard.evidence.name(node)));
         self.heard.evidence.lose(node, how);
         for partner in partners {
             if let Some(member) = self.members.get_mut(&partner) {
@@ -167,18 +168,17 @@ impl JoinedNode {
     /// Hears all that the node has said by now, and sends it more of what it has not taken.
     ///
     /// # Errors
-    /// Why it is no part of the job any more, as a clause.
+    /// It is not a part of the job any more.
     pub(super) fn hear(
         &mut self,
         node: u32,
         ledger: &mut Ledger,
         evidence: &mut Evidence,
         most: usize,
-    ) -> Result<(), String> {
-        self.channel.flush().map_err(|_| "it takes no messages any more".to_owned())?;
+    ) -> Result<(), Dismissal> {
+        self.channel.flush().map_err(|_| Dismissal::TakesNothing)?;
         for _ in 0..most {
-            let said = self.channel.receive_if_there(LONGEST);
-            match said.map_err(|stranger| stranger.why)? {
+            match self.channel.receive_if_there(LONGEST)? {
                 None => return Ok(()),
                 Some(ToZero::Alive) => self.heard = Instant::now(),
                 Some(ToZero::Proved(reports)) => {
@@ -186,16 +186,16 @@ impl JoinedNode {
                     // No node speaks for another one, or of a pair that was not asked for.
                     for report in reports {
                         if let Some(what) = report.impossible() {
-                            return Err(format!("it reports what is impossible: {what}"));
+                            return Err(Dismissal::Impossible(what));
                         }
                         if report.node == node && ledger.settle(node, (report.round, report.partner)) {
                             evidence.add(report);
                         }
                     }
                 }
-                Some(ToZero::Join(_)) => return Err("it does not keep to the protocol".to_owned()),
+                Some(ToZero::Join(_)) => return Err(Dismissal::Protocol),
             }
         }
-        Err("it does not stop to send messages".to_owned())
+        Err(Dismissal::Endless)
     }
 }

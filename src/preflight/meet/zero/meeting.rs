@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-use super::{JobPhase, JoinedNode, Known, OWN, Zero};
+use super::{JobPhase, JoinedNode, Known, Zero, ZeroError};
 use crate::compare::brief::CheckVerdict;
 use crate::preflight::judge::evidence::{Gone, MOST_RAILS};
 use crate::preflight::meet::message::{Join, ToNode};
@@ -31,11 +31,11 @@ impl Zero<'_> {
     /// gives up.
     ///
     /// # Errors
-    /// A sentence: no node can connect any more, or this node itself cannot take part.
-    pub fn meet(&mut self, own: BorrowedFd) -> Result<(), String> {
+    /// No node can connect any more, or this node itself cannot take part.
+    pub fn meet(&mut self, own: BorrowedFd) -> Result<(), ZeroError> {
         while !self.is_complete() && !self.is_alone() && Instant::now() < self.terms.until {
             if self.hear(self.terms.until, own)? {
-                return Err(OWN.to_owned());
+                return Err(ZeroError::OwnProcess);
             }
             if !self.is_complete() {
                 self.tell_waiting();
@@ -54,7 +54,7 @@ impl Zero<'_> {
             let index = Some(join.node).filter(|node| !self.members.contains_key(node));
             let index = index.filter(|node| (*node as usize) < self.heard.nodes.len());
             if self.heard.refused.add(index, format!("{}: {why}", channel.address())) {
-                (self.terms.say)(&format!("preflight: sends {} away: {why}", channel.address()));
+                (self.terms.say)(&format!("preflight: rejects {}: {why}", channel.address()));
             }
             // A message that is short fits into an empty queue: no reader is waited for.
             let _ = channel.queue(&ToNode::Refused(why));

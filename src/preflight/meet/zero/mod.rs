@@ -2,6 +2,7 @@
 //! hear the verdict. One process hears them all at once, and waits for none of them.
 
 mod budget;
+mod error;
 mod hearing;
 mod ledger;
 mod meeting;
@@ -16,6 +17,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use budget::BufferBudget;
+pub use error::ZeroError;
 use ledger::Ledger;
 use newcomers::Newcomers;
 use nix::sys::epoll::{Epoll, EpollCreateFlags};
@@ -38,8 +40,6 @@ use crate::wire::stranger::Strangers;
 
 /// The most connections whose other end has not proven anything yet.
 const MOST_GUESTS: usize = 512;
-
-const OWN: &str = "the process that takes part for node 0 itself has ended";
 
 /// What node 0 goes by.
 pub struct Terms<'a> {
@@ -166,13 +166,13 @@ pub struct Zero<'a> {
 
 impl<'a> Zero<'a> {
     /// # Errors
-    /// A sentence: the kernel gives no random number, or no descriptor.
-    pub fn new(terms: &'a Terms<'a>, listener: &'a Listener) -> Result<Zero<'a>, String> {
-        let secrets = Secrets::new().map_err(|error| format!("no random number for the job: {error}"))?;
+    /// The kernel gives no random number, or no descriptor.
+    pub fn new(terms: &'a Terms<'a>, listener: &'a Listener) -> Result<Zero<'a>, ZeroError> {
+        let secrets = Secrets::new().map_err(ZeroError::NoRandom)?;
         let now = Instant::now();
         let nodes = usize::try_from(terms.nodes).unwrap_or_default();
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC);
-        let epoll = epoll.map_err(|errno| format!("cannot create an epoll instance: {errno}"))?;
+        let epoll = epoll.map_err(ZeroError::NoEpoll)?;
         Ok(Zero {
             terms,
             listener,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::ledger::Half;
 use super::telling::NAMED;
-use super::{Known, OWN, Series, Zero};
+use super::{Known, Series, Zero, ZeroError};
 use crate::preflight::judge::bisection;
 use crate::preflight::judge::cross::{self, Cross};
 use crate::preflight::judge::evidence::{Evidence, Gone, Member as Brought};
@@ -23,7 +23,7 @@ impl Zero<'_> {
     ///
     /// # Errors
     /// As for [`Zero::meet`].
-    pub fn prove(&mut self, own: BorrowedFd) -> Result<(), String> {
+    pub fn prove(&mut self, own: BorrowedFd) -> Result<(), ZeroError> {
         // Their names are not needed any more to tell the nodes who is missing.
         self.missing = None;
         self.tell_apart();
@@ -122,7 +122,7 @@ impl Zero<'_> {
         first: u16,
         rounds: &[Vec<(u32, u32)>],
         own: BorrowedFd,
-    ) -> Result<usize, String> {
+    ) -> Result<usize, ZeroError> {
         let times = self.terms.times;
         let until = *self.again_until.get_or_insert_with(|| Instant::now() + times.again());
         let count = times.rounds_in(until.saturating_duration_since(Instant::now())).min(rounds.len());
@@ -137,7 +137,7 @@ impl Zero<'_> {
         rounds: &[Vec<(u32, u32)>],
         time: Duration,
         own: BorrowedFd,
-    ) -> Result<(), String> {
+    ) -> Result<(), ZeroError> {
         let numbered = rounds.iter().enumerate().flat_map(|(number, pairs)| {
             let round = first.saturating_add(number.try_into().unwrap_or(u16::MAX));
             pairs.iter().map(move |(low, high)| (round, *low, *high))
@@ -152,7 +152,7 @@ impl Zero<'_> {
     ///
     /// # Errors
     /// As for [`Zero::meet`].
-    pub fn cross(&mut self, round: u16, own: BorrowedFd) -> Result<(), String> {
+    pub fn cross(&mut self, round: u16, own: BorrowedFd) -> Result<(), ZeroError> {
         let is_verbs = |known: &Known| known.transport == VERBS;
         if !self.heard.nodes.iter().flatten().all(is_verbs) {
             return Ok(());
@@ -173,7 +173,7 @@ impl Zero<'_> {
     ///
     /// # Errors
     /// As for [`Zero::meet`].
-    pub fn together(&mut self, own: BorrowedFd) -> Result<(), String> {
+    pub fn together(&mut self, own: BorrowedFd) -> Result<(), ZeroError> {
         let pairs = bisection::pairs(&self.heard.evidence);
         let round = bisection::ROUND;
         let orders = self.ledger.order(pairs.iter().map(|(low, high)| (round, *low, *high)));
@@ -190,7 +190,7 @@ impl Zero<'_> {
         work: impl Fn(u32, u32) -> Work,
         time: Duration,
         own: BorrowedFd,
-    ) -> Result<(), String> {
+    ) -> Result<(), ZeroError> {
         let started = Instant::now();
         self.series = Series { first, rounds, pairs: self.ledger.open() };
         self.show_progress_soon();
@@ -212,7 +212,7 @@ impl Zero<'_> {
         let end = started.checked_add(time);
         while self.ledger.is_waiting() && end.is_none_or(|end| Instant::now() < end) {
             if self.hear(end.unwrap_or(self.next_word), own)? {
-                return Err(OWN.to_owned());
+                return Err(ZeroError::OwnProcess);
             }
             self.tell_working();
         }

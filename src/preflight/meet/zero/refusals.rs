@@ -54,14 +54,14 @@ impl Refusals {
     /// What the verdict says of them.
     pub fn sentences(&self) -> impl Iterator<Item = String> {
         let more = (self.more > 0).then(|| format!("{} more", counted(self.more, "connection")));
-        self.sentences.iter().cloned().chain(more).map(|why| format!("sent away: {why}"))
+        self.sentences.iter().cloned().chain(more).map(|why| format!("rejected: {why}"))
     }
 
     /// Why a node has not come that is one of so many, as a clause.
     pub fn explain(&self, node: u32, missing: usize) -> Option<String> {
         let unknown = (1..=self.unknown).contains(&missing);
-        let perhaps = || unknown.then(|| format!("it may be the one that was sent away: {}", self.last));
-        self.of.get(&node).map(|why| format!("it was sent away: {why}")).or_else(perhaps)
+        let perhaps = || unknown.then(|| format!("it may be the one that was rejected: {}", self.last));
+        self.of.get(&node).map(|why| format!("it was rejected: {why}")).or_else(perhaps)
     }
 }
 
@@ -74,17 +74,17 @@ mod tests {
         let mut refusals = Refusals::default();
         assert_eq!(refusals.explain(3, 1), None);
         refusals.add(Some(3), "it expects 2 nodes".to_owned());
-        assert_eq!(refusals.explain(3, 2).as_deref(), Some("it was sent away: it expects 2 nodes"));
+        assert_eq!(refusals.explain(3, 2).as_deref(), Some("it was rejected: it expects 2 nodes"));
         assert_eq!(refusals.explain(4, 1), None);
         let stranger = |fault| Stranger { fault, why: "b has another token".to_owned() };
         refusals.add_stranger(&stranger(Fault::NotOurs));
         assert_eq!(refusals.explain(4, 1), None);
         refusals.add_stranger(&stranger(Fault::Token));
-        let perhaps = "it may be the one that was sent away: b has another token";
+        let perhaps = "it may be the one that was rejected: b has another token";
         assert_eq!(refusals.explain(4, 1).as_deref(), Some(perhaps));
-        assert_eq!(refusals.explain(4, 2), None, "more are missing than were sent away");
+        assert_eq!(refusals.explain(4, 2), None, "more are missing than were rejected");
         let said: Vec<String> = refusals.sentences().collect();
-        assert_eq!(said, ["sent away: it expects 2 nodes", "sent away: b has another token"]);
+        assert_eq!(said, ["rejected: it expects 2 nodes", "rejected: b has another token"]);
     }
 
     #[test]
@@ -93,6 +93,6 @@ mod tests {
         let said = (0..1000).filter(|_| refusals.add(None, "x".to_owned())).count();
         let sentences: Vec<String> = refusals.sentences().collect();
         assert_eq!((said, sentences.len()), (MOST, MOST + 1));
-        assert_eq!(sentences[MOST], "sent away: 936 connections more");
+        assert_eq!(sentences[MOST], "rejected: 936 connections more");
     }
 }

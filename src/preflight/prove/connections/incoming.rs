@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use nix::poll::PollFd;
 
-use super::{Listening, Made, fill, readable};
+use super::{Listening, Made, NotConnected, fill, readable};
 
 /// The most connections to one listener whose other end has not said the cookie yet.
 const MOST: usize = 8;
@@ -14,11 +14,11 @@ const MOST: usize = 8;
 pub(super) enum Incoming {
     /// Those in the list have not said the whole cookie yet.
     Waiting(Listening, Vec<(TcpStream, Vec<u8>)>),
-    Over(Result<Made, String>),
+    Over(Result<Made, NotConnected>),
 }
 
 impl Incoming {
-    pub(super) fn of(listening: Result<Listening, String>) -> Incoming {
+    pub(super) fn of(listening: Result<Listening, NotConnected>) -> Incoming {
         match listening {
             Ok(listening) => Incoming::Waiting(listening, Vec::new()),
             Err(why) => Incoming::Over(Err(why)),
@@ -40,7 +40,7 @@ impl Incoming {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break None,
-                Err(error) => break Some(Err(format!("cannot listen on {at} any longer: {error}"))),
+                Err(error) => break Some(Err(NotConnected::ListenerLost { at: *at, error })),
             }
         };
         let mut index = 0;
@@ -75,14 +75,12 @@ impl Incoming {
     }
 
     /// What has come of it, once the other end has said why it could not connect, or that it could.
-    pub(super) fn end(self, why: Option<String>) -> Result<Made, String> {
+    pub(super) fn end(self, why: Option<NotConnected>) -> Result<Made, NotConnected> {
         match (self, why) {
             (Incoming::Over(Ok(_)), Some(why)) => Err(why),
             (Incoming::Over(result), _) => result,
             (Incoming::Waiting(..), Some(why)) => Err(why),
-            (Incoming::Waiting(Listening { at, .. }, _), None) => {
-                Err(format!("no connection arrived at {at}"))
-            }
+            (Incoming::Waiting(Listening { at, .. }, _), None) => Err(NotConnected::NoneArrived { at }),
         }
     }
 }

@@ -8,7 +8,8 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
-use super::{Cookie, Made, TRY, fill, readable};
+use super::error::Unanswered;
+use super::{Cookie, Made, NotConnected, fill, readable};
 use crate::libraries::nccl::interfaces::Endpoint;
 use crate::preflight::meet::message::RailEndpoint;
 
@@ -16,46 +17,46 @@ pub(super) enum Outgoing {
     Connecting {
         stream: TcpStream,
         cookie: Cookie,
-        what: String,
+        to: String,
     },
     /// The cookie is on its way; what has come back of it.
     Greeting {
         stream: TcpStream,
         cookie: Cookie,
-        what: String,
+        to: String,
         received: Vec<u8>,
     },
-    Over(Result<Made, String>),
+    Over(Result<Made, NotConnected>),
 }
 
 impl Outgoing {
     pub(super) fn to(end: &Endpoint, place: &RailEndpoint, name: &str) -> Outgoing {
         let Endpoint { interface, address } = end;
-        let to = SocketAddr::new(place.address, place.port);
-        let what = format!("no connection from {interface} ({address}) to {name} {} at {to}", place.name);
-        match start(*address, to) {
-            Ok(stream) => Outgoing::Connecting { stream, cookie: place.cookie, what },
-            Err(error) => Outgoing::Over(Err(format!("{what}: {}", told(&error)))),
+        let at = SocketAddr::new(place.address, place.port);
+        let to = format!("from {interface} ({address}) to {name} {} at {at}", place.name);
+        match start(*address, at) {
+            Ok(stream) => Outgoing::Connecting { stream, cookie: place.cookie, to },
+            Err(error) => failed(to, error),
         }
     }
 
     pub(super) fn advance(self) -> Outgoing {
         match self {
-            Outgoing::Connecting { mut stream, cookie, what } => match is_connected(&stream) {
-                Ok(false) => Outgoing::Connecting { stream, cookie, what },
-                Err(error) => Outgoing::Over(Err(format!("{what}: {}", told(&error)))),
+            Outgoing::Connecting { mut stream, cookie, to } => match is_connected(&stream) {
+                Ok(false) => Outgoing::Connecting { stream, cookie, to },
+                Err(error) => failed(to, error),
                 // The kernel takes so few bytes at once.
                 Ok(true) => match stream.write_all(&cookie) {
-                    Ok(()) => Outgoing::Greeting { stream, cookie, what, received: Vec::new() }.advance(),
-                    Err(error) => Outgoing::Over(Err(format!("{what}: {}", told(&error)))),
+                    Ok(()) => Outgoing::Greeting { stream, cookie, to, received: Vec::new() }.advance(),
+                    Err(error) => failed(to, error),
                 },
             },
-            Outgoing::Greeting { mut stream, cookie, what, mut received } => {
+            Outgoing::Greeting { mut stream, cookie, to, mut received } => {
                 match fill(&mut stream, &mut received, cookie.len()) {
-                    Ok(false) => Outgoing::Greeting { stream, cookie, what, received },
+                    Ok(false) => Outgoing::Greeting { stream, cookie, to, received },
                     Ok(true) if received == cookie => Outgoing::Over(Ok(Made { stream, cookie })),
-                    Ok(true) => Outgoing::Over(Err(format!("{what}: another program answers there"))),
-                    Err(error) => Outgoing::Over(Err(format!("{what}: {}", told(&error)))),
+                    Ok(true) => failed(to, Unanswered::OtherProgram),
+                    Err(error) => failed(to, error),
                 }
             }
             over @ Outgoing::Over(_) => over,
@@ -64,19 +65,17 @@ impl Outgoing {
 
     /// The time is up.
     pub(super) fn give_up(self) -> Outgoing {
-        let why = match self {
-            Outgoing::Connecting { what, .. } => format!("{what}: no answer for {} s", TRY.as_secs()),
-            Outgoing::Greeting { what, .. } => {
-                format!("{what}: it was established, but no data arrived for {} s", TRY.as_secs())
-            }
-            over @ Outgoing::Over(_) => return over,
-        };
-        Outgoing::Over(Err(why))
+        match self {
+            Outgoing::Connecting { to, .. } => failed(to, Unanswered::NoAnswer),
+            Outgoing::Greeting { to, .. } => failed(to, Unanswered::NoData),
+            over @ Outgoing::Over(_) => over,
+        }
     }
 
+    /// Returns why there is no connection, in words for the other node.
     pub(super) fn error(&self) -> Option<String> {
         match self {
-            Outgoing::Over(Err(why)) => Some(why.clone()),
+            Outgoing::Over(Err(why)) => Some(why.to_string()),
             _ => None,
         }
     }
@@ -88,6 +87,10 @@ impl Outgoing {
             Outgoing::Over(_) => None,
         }
     }
+}
+
+fn failed(to: String, why: impl Into<Unanswered>) -> Outgoing {
+    Outgoing::Over(Err(NotConnected::To { to, why: why.into() }))
 }
 
 /// Begins to connect.
@@ -113,13 +116,5 @@ fn is_connected(stream: &TcpStream) -> io::Result<bool> {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotConnected => Ok(false),
         Err(error) => Err(error),
-    }
-}
-
-fn told(error: &io::Error) -> String {
-    match error.kind() {
-        ErrorKind::TimedOut => format!("no answer for {} s", TRY.as_secs()),
-        ErrorKind::AddrNotAvailable => "this node no longer has this address".to_owned(),
-        _ => error.to_string(),
     }
 }

@@ -1,6 +1,7 @@
 //! What a node takes from node 0 at the most, so that a node 0 that does not keep to the protocol costs the
 //! others a bounded time and a bounded memory. Pure.
 
+use super::error::WrongOrder;
 use crate::preflight::meet::message::Partner;
 use crate::preflight::meet::schedule::{Extent, Schedule};
 
@@ -16,15 +17,15 @@ pub(super) fn most_pairs(nodes: u32) -> usize {
     MORE.saturating_add(schedule.rounds() as usize)
 }
 
-/// Why a pair cannot be one of this job, as a clause.
-pub(super) fn objection(node: u32, nodes: u32, named: usize, with: &Partner) -> Option<String> {
+/// Checks that a pair can be one of this job.
+pub(super) fn check(node: u32, nodes: u32, named: usize, with: &Partner) -> Result<(), WrongOrder> {
     if with.node >= nodes {
-        return Some(format!("it names node {} of {nodes}", with.node));
+        return Err(WrongOrder::NoSuchNode { node: with.node, nodes });
     }
     if with.node == node {
-        return Some("it names this node as its own partner".to_owned());
+        return Err(WrongOrder::Itself);
     }
-    (named >= most_pairs(nodes)).then(|| format!("it names more than {named} pairs"))
+    if named >= most_pairs(nodes) { Err(WrongOrder::TooManyPairs(named)) } else { Ok(()) }
 }
 
 /// The start of a text that is too long.

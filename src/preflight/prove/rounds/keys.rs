@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::bounds;
+use super::error::WrongOrder;
 use crate::preflight::meet::message::{CallId, Partner, Secret, pair_key};
 use crate::wire::handshake::IdentityKey;
 
@@ -22,15 +23,11 @@ impl<'a> PairKeys<'a> {
     /// Node 0 has named a pair.
     ///
     /// # Errors
-    /// A clause: the pair cannot be one of this job, or was named before.
-    pub(super) fn add(&mut self, with: &Partner) -> Result<(), String> {
-        if let Some(why) = bounds::objection(self.node, self.nodes, self.secrets.len(), with) {
-            return Err(why);
-        }
+    /// The pair cannot be one of this job, or was named before.
+    pub(super) fn add(&mut self, with: &Partner) -> Result<(), WrongOrder> {
+        bounds::check(self.node, self.nodes, self.secrets.len(), with)?;
         match self.secrets.insert((with.round, with.node), with.secret) {
-            Some(_) => {
-                Err(format!("it names the pair with node {} in round {} twice", with.node, with.round))
-            }
+            Some(_) => Err(WrongOrder::Twice { node: with.node, round: with.round }),
             None => Ok(()),
         }
     }

@@ -31,7 +31,7 @@ fn order(pairs: Vec<Partner>) -> Order {
     Order { first: 0, each_ms: 0, pairs }
 }
 
-fn after(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> Result<Option<Told>, String> {
+fn after(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> Result<Option<Told>, RoundsError> {
     heard(messages, change).0
 }
 
@@ -40,7 +40,7 @@ fn has_more_after(messages: &[ToNode]) -> bool {
 }
 
 /// What becomes of node 3 of 4 after these messages of node 0, and whether it has to hear more of them at once.
-fn heard(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> (Result<Option<Told>, String>, bool) {
+fn heard(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> (Result<Option<Told>, RoundsError>, bool) {
     let brief = r#"{"schema": "", "host": "", "passed": true, "hcas": [], "nccl": null, "profile": null, "filled": {}, "checks": []}"#;
     let report: Brief = serde_json::from_str(brief).unwrap();
     let node = Node {
@@ -71,12 +71,13 @@ fn heard(messages: &[ToNode], change: impl Fn(&mut PairRounds)) -> (Result<Optio
 
 #[test]
 fn pairs_that_cannot_be_of_this_job_end_it() {
-    let why = |pairs: Vec<Partner>| after(&[ToNode::Prove(order(pairs))], |_| ()).err();
+    let why =
+        |pairs: Vec<Partner>| after(&[ToNode::Prove(order(pairs))], |_| ()).err().map(|why| why.to_string());
     assert_eq!(why(vec![Partner::in_round(0, 2), Partner::in_round(1, 1), Partner::in_round(2, 2)]), None);
     let start = "node 0 does not keep to the protocol, so there is no verdict: it names";
     for (pairs, what) in [
         (vec![Partner::in_round(0, 4)], "node 4 of 4"),
-        (vec![Partner::in_round(0, 3)], "this node as its own partner"),
+        (vec![Partner::in_round(0, 3)], "this node as its own peer"),
         (vec![Partner::in_round(0, 2), Partner::in_round(0, 2)], "the pair with node 2 in round 0 twice"),
         ((0..520).map(|round| Partner::in_round(round, 2)).collect(), "more than 515 pairs"),
     ] {
@@ -86,14 +87,14 @@ fn pairs_that_cannot_be_of_this_job_end_it() {
 
 #[test]
 fn only_nodes_of_the_job_are_gone() {
-    assert_eq!(after(&[ToNode::Gone { node: 2 }, ToNode::Gone { node: 2 }], |_| ()), Ok(None));
-    let why = after(&[ToNode::Gone { node: 4 }], |_| ()).unwrap_err();
-    assert!(why.ends_with("it says that node 4 of 4 has gone"), "{why}");
+    assert_eq!(after(&[ToNode::Gone { node: 2 }, ToNode::Gone { node: 2 }], |_| ()).unwrap(), None);
+    let why = after(&[ToNode::Gone { node: 4 }], |_| ()).unwrap_err().to_string();
+    assert!(why.ends_with("it says that node 4 of 4 has disconnected"), "{why}");
 }
 
 #[test]
 fn a_node_0_that_only_says_that_it_works_is_not_waited_for_without_an_end() {
-    let why = after(&[ToNode::Working], |rounds| rounds.end = Instant::now()).unwrap_err();
+    let why = after(&[ToNode::Working], |rounds| rounds.end = Instant::now()).unwrap_err().to_string();
     assert!(why.starts_with("node 0 (node 0) has given no verdict within "), "{why}");
 }
 

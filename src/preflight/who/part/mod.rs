@@ -1,13 +1,16 @@
 //! Who takes part: how many nodes the job has, which of them this one is, and where they meet.
-//! Pure: the environment and the command in, a [`Part`] or a sentence out.
+//! Pure: the environment and the command in, a [`Part`] or a [`PartError`] out.
 //!
 //! [`launchers`] has a row for each way of starting a job. Numbers by hand win over all of them.
 
-use crate::facts::launchers::{self, MOST_NODES, Said, Sourced, Unclear};
-use crate::text;
+use crate::facts::launchers::{self, MOST_NODES, Said, Sourced};
 use crate::wire::Address;
 
+mod error;
+
 pub(crate) use crate::facts::launchers::Seen;
+pub(crate) use error::PartError;
+use error::{Gap, Missing, PlaceError};
 
 /// What this node knows of the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,9 +53,9 @@ pub(crate) struct Overrides<'a> {
 /// Finds out who takes part.
 ///
 /// # Errors
-/// A sentence: it is not known, or what is known contradicts itself.
-pub(crate) fn find(asked: &Overrides, seen: &Seen) -> Result<Part, String> {
-    let all = launchers::all(seen).map_err(|unclear| unclear_sentence(&unclear))?;
+/// It is not known, or what is known contradicts itself.
+pub(crate) fn find(asked: &Overrides, seen: &Seen) -> Result<Part, PartError> {
+    let all = launchers::all(seen)?;
     let by_hand =
         |value: Option<u32>, option: &str| value.map(|value| Sourced::new(value, option, &value.to_string()));
     let option = |name: &str| format!("--{}{name}", asked.prefix);
@@ -63,23 +66,19 @@ pub(crate) fn find(asked: &Overrides, seen: &Seen) -> Result<Part, String> {
     let teller = launchers::numbering(&all);
     let node = by_hand(asked.node, &option("node")).or_else(|| teller.and_then(|said| said.node.clone()));
     let gap = all.iter().find_map(|said| said.uncounted.as_deref());
-    let nodes = nodes.ok_or_else(|| unknown("how many nodes the job has", &option("nodes N"), gap, &all))?;
+    let nodes = nodes.ok_or_else(|| unknown(Missing::Nodes, option("nodes N"), gap, &all))?;
     if nodes.value == 0 || nodes.value > MOST_NODES {
-        return Err(format!("{}: a job has 1 to {MOST_NODES} nodes", nodes.from));
+        return Err(PartError::TooMany { from: nodes.from });
     }
     let node = match node {
         None if nodes.value == 1 => Sourced { value: 0, from: String::new() },
         None => {
-            let known = format!("which of the {} nodes ({}) this one is", nodes.value, nodes.from);
-            return Err(unknown(&known, &option("node I"), gap, &all));
+            let what = Missing::Node { nodes: nodes.value, from: nodes.from };
+            return Err(unknown(what, option("node I"), gap, &all));
         }
         Some(node) if node.value >= nodes.value => {
-            return Err(format!(
-                "{} and {} contradict each other: the nodes are counted from 0, so the last one is {}",
-                node.from,
-                nodes.from,
-                nodes.value - 1
-            ));
+            let last = nodes.value - 1;
+            return Err(PartError::NodeBeyondLast { node: node.from, nodes: nodes.from, last });
         }
         Some(node) => node,
     };
@@ -98,13 +97,10 @@ pub(crate) fn find(asked: &Overrides, seen: &Seen) -> Result<Part, String> {
     if meet.is_none() && nodes.value > 1 && asked.node != Some(0) {
         let gap = all.iter().find_map(|said| said.placeless.as_deref());
         let option = option("meet HOST, a name or address of node 0");
-        return Err(unknown("where the nodes meet", &option, gap, &all));
+        return Err(unknown(Missing::Place, option, gap, &all));
     }
     if let Some(told) = meet.as_ref().filter(|_| nodes.value > 1) {
-        place(&told.value, node.value).map_err(|why| match told.from.as_str() {
-            "" => why,
-            from => format!("{from}: {why}"),
-        })?;
+        place(&told.value, node.value).map_err(|why| PartError::Place { from: told.from.clone(), why })?;
     }
     let local = teller.or(all.first()).and_then(|said| said.local.clone());
     let job = all.iter().find_map(|said| said.job.clone());
@@ -128,48 +124,37 @@ pub(crate) fn find(asked: &Overrides, seen: &Seen) -> Result<Part, String> {
 
 /// The number of nodes, as the launchers say it. What one of them starts by default is not more than
 /// a guess if another one says a number: the first one may not know of the others.
-fn counted(all: &[Said], option: &str) -> Result<Option<Sourced<u32>>, String> {
+fn counted(all: &[Said], option: &str) -> Result<Option<Sourced<u32>>, PartError> {
     let told = launchers::counting(all).and_then(|said| said.nodes.as_ref());
     let default = all.iter().find_map(|said| said.nodes_by_default.as_ref());
     match (default, told) {
-        (Some(default), Some(told)) if told.value != default.value => Err(format!(
-            "{} starts a job of {}, and {} contradicts it; give the launcher the number of nodes, or set {option}",
-            default.from,
-            text::counted(default.value as usize, "node"),
-            told.from,
-        )),
+        (Some(default), Some(told)) if told.value != default.value => Err(PartError::Contradiction {
+            default: default.from.clone(),
+            count: default.value,
+            other: told.from.clone(),
+            option: option.to_owned(),
+        }),
         (default, told) => Ok(default.or(told).cloned()),
     }
 }
 
-fn unclear_sentence(unclear: &Unclear) -> String {
-    match unclear {
-        Unclear::NotANumber(from) => format!("{from}: this is no number of nodes or index"),
-        Unclear::Elastic(from) => format!(
-            "{from}: an elastic job has no certain number of nodes, which the preflight needs; set --nodes N, or --preflight-nodes N before a command"
-        ),
-    }
-}
-
 /// Reads where node 0 is, as a node with this index needs to know it.
-fn place(text: &str, node: u32) -> Result<Address, String> {
+fn place(text: &str, node: u32) -> Result<Address, PlaceError> {
     let place: Address = text.parse()?;
     match (place.port, place.is_empty()) {
-        (0, _) => Err("port 0 is no port of node 0".to_owned()),
-        (_, true) if node > 0 => Err("the address of node 0 has no host".to_owned()),
+        (0, _) => Err(PlaceError::NoPort),
+        (_, true) if node > 0 => Err(PlaceError::NoHost),
         _ => Ok(place),
     }
 }
 
-fn unknown(what: &str, option: &str, gap: Option<&str>, all: &[Said]) -> String {
+fn unknown(what: Missing, option: String, gap: Option<&str>, all: &[Said]) -> PartError {
     let why = match (gap, all.first()) {
-        (Some(gap), _) => format!(": {gap}"),
-        (None, Some(said)) => format!(" (not said by {})", said.launcher),
-        (None, None) => {
-            " (no variable of a launcher that is known is set, and the command is not torchrun)".to_owned()
-        }
+        (Some(gap), _) => Gap::Reason(gap.to_owned()),
+        (None, Some(said)) => Gap::NotSaid(said.launcher),
+        (None, None) => Gap::NoLauncher,
     };
-    format!("cannot determine {what}{why}; set {option}")
+    PartError::Unknown { what, why, option }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ struct Host<'a> {
 }
 
 impl Host<'_> {
-    fn asked(&self, asked: &Overrides) -> Result<Part, String> {
+    fn asked(&self, asked: &Overrides) -> Result<Part, PartError> {
         let entries: Vec<std::ffi::CString> = self
             .variables
             .iter()
@@ -49,7 +49,7 @@ impl Host<'_> {
                 part.local_rank,
                 part.meet.as_deref().unwrap_or("nowhere")
             ),
-            Err(why) => why,
+            Err(why) => why.to_string(),
         }
     }
 
@@ -294,7 +294,7 @@ fn a_place_to_meet_is_an_address_with_a_host() {
         of("a b", "1"),
         "PET_MASTER_ADDR=a b: \"a b\" is not an address; expected HOST:PORT, [IPV6]:PORT, or HOST alone for port 18516"
     );
-    assert!(of("n1:0", "1").ends_with("port 0 is no port of node 0"));
+    assert!(of("n1:0", "1").ends_with("port 0 is not a port of node 0"));
     assert!(of(":7777", "1").ends_with("the address of node 0 has no host"));
     assert_eq!(of(":7777", "0"), "0 of 2, task 0, at :7777");
 }
@@ -411,11 +411,11 @@ fn numbers_by_hand_win() {
         (Some(0), Some(0), None, "--nodes=0: a job has 1 to 65536 nodes"),
         (Some(70_000), Some(0), None, "--nodes=70000: a job has 1 to 65536 nodes"),
     ] {
-        let error = ask(nodes, node, meet).unwrap_err();
+        let error = ask(nodes, node, meet).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
     let asked = Overrides { prefix: "preflight-", ..Overrides::default() };
-    assert!(none.asked(&asked).unwrap_err().ends_with("; set --preflight-nodes N"));
+    assert!(none.asked(&asked).unwrap_err().to_string().ends_with("; set --preflight-nodes N"));
 }
 
 #[test]

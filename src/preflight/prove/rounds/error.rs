@@ -1,0 +1,40 @@
+//! Why a node that has begun its rounds gets no verdict.
+
+use crate::preflight::meet::node::HUNG;
+use crate::wire::AcceptError;
+use crate::wire::stranger::Stranger;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RoundsError {
+    #[error("node 0 does not keep to the protocol, so there is no verdict: {0}")]
+    WrongOrder(#[from] WrongOrder),
+    /// The connection ended, or carried something else.
+    #[error("node 0 disconnected, so there is no verdict: {0}")]
+    Lost(#[from] Stranger),
+    /// Node 0 says why; fit to be shown.
+    #[error("node 0 rejected this node: {0}")]
+    Rejected(String),
+    #[error(
+        "node 0 ({zero}) has given no verdict within {within}, which is the most that the rounds may take with --rounds and --each of this node"
+    )]
+    Late { zero: String, within: String },
+    #[error("node 0 ({zero}) has sent nothing for {} s, so there is no verdict", HUNG.as_secs())]
+    Silent { zero: String },
+    #[error(transparent)]
+    Accept(#[from] AcceptError),
+}
+
+/// What node 0 says that cannot be true of this job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WrongOrder {
+    #[error("it names node {node} of {nodes}")]
+    NoSuchNode { node: u32, nodes: u32 },
+    #[error("it names this node as its own peer")]
+    Itself,
+    #[error("it names more than {0} pairs")]
+    TooManyPairs(usize),
+    #[error("it names the pair with node {node} in round {round} twice")]
+    Twice { node: u32, round: u16 },
+    #[error("it says that node {node} of {nodes} has disconnected")]
+    NoSuchNodeLost { node: u32, nodes: u32 },
+}
