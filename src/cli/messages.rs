@@ -10,7 +10,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::ACTIONS;
 use super::options::PREFLIGHT;
 use super::usage::OLD_ENTRYPOINT;
-use crate::text::{sentence, shortened, visible};
+use crate::text::{shortened, visible};
 
 /// Options that had another name: command, old, new.
 const RENAMED: &[(Option<&str>, &str, &str)] = &[
@@ -44,7 +44,6 @@ fn first_paragraph(error: &clap::Error, action: Option<&str>) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let words: Vec<&str> = text.split("\n\n").next().unwrap_or(text).split_whitespace().collect();
     let text = shortened(&visible(&words.join(" "))).replace('\'', "");
-    let text = text.trim_end_matches('.');
     format!("{}{text}; see {} --help.", of_action(action), whole(action))
 }
 
@@ -91,7 +90,7 @@ fn bad_value(error: &clap::Error, action: Option<&str>) -> Option<String> {
         ("", false) if error.kind() == ErrorKind::InvalidValue => "needs a value".to_owned(),
         (value, _) => format!("has the value {:?}", shortened(&visible(value))),
     };
-    Some(sentence(&format!("{}{what} {has}: {expected}", of_action(action))))
+    Some(format!("{}{what} {has}: {expected}.", of_action(action)))
 }
 
 /// Whether a command has this option.

@@ -216,7 +216,7 @@ fn refusal(config: &Config, plan: &Plan) -> Option<String> {
     if config.require_rdma
         && let Some(obstacle) = self_test::obstacle::all(plan).into_iter().next()
     {
-        return Some(format!("RDMA is required (require-rdma), but {}", obstacle.why));
+        return Some(format!("RDMA is required (require-rdma). {}", obstacle.message));
     }
     let failed = |finding: &&Finding| finding.id == Id::Memlock && finding.severity == Severity::Error;
     if config.memlock == Demand::Enforce

@@ -191,12 +191,11 @@ fn explain(file: &str, text: &str, error: &toml::de::Error) -> String {
     let Some(span) = error.span() else { return format!("{file}: {message}") };
     let before = text.get(..span.start).unwrap_or(text);
     let number = before.matches('\n').count() + 1;
-    let line = text.lines().nth(number - 1).unwrap_or_default();
+    // If a value is wrong, the error is about what follows the key, which the message does not name.
+    let line = before.rsplit('\n').next().unwrap_or(before);
     match line.split_once('=').map(|(key, _)| key.trim()) {
-        Some(key) if !message.contains(key) && !message.starts_with("missing field") => {
-            format!("{file}:{number}: key \"{key}\": {message}")
-        }
-        _ => format!("{file}:{number}: {message}"),
+        Some(key) => format!("{file}:{number}: key \"{key}\": {message}"),
+        None => format!("{file}:{number}: {message}"),
     }
 }
 

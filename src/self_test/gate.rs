@@ -2,10 +2,10 @@
 
 use super::check::{Check, Outcome};
 use super::report::Report;
+use crate::text::counted;
 
-/// The number of failures that are told in the line; a termination log is read in a small
-/// window.
-const TOLD: usize = 3;
+/// The number of failures in the line: people read a termination log in a small window.
+const SHOWN: usize = 3;
 
 /// Why the command must not be started, in one line; `None` if no check failed.
 pub fn reason(report: &Report) -> Option<String> {
@@ -13,18 +13,19 @@ pub fn reason(report: &Report) -> Option<String> {
     if failed.is_empty() {
         return None;
     }
-    let mut told: Vec<String> = failed.iter().take(TOLD).map(|check| told(check)).collect();
-    if failed.len() > TOLD {
-        told.push(format!("and {} more", failed.len() - TOLD));
-    }
-    let checks = if failed.len() == 1 { "a check" } else { "checks" };
-    Some(format!("self-test = \"enforce\", and {checks} failed: {}", told.join("; ")))
+    let sentences: Vec<String> = failed.iter().take(SHOWN).map(|check| sentence(check)).collect();
+    let checks = counted(failed.len(), "check");
+    let first = if failed.len() > SHOWN { " The first ones:" } else { "" };
+    Some(format!("self-test = \"enforce\", and {checks} failed.{first} {}", sentences.join(" ")))
 }
 
-fn told(check: &Check) -> String {
+/// The message of a check is a sentence, and its title is not.
+fn sentence(check: &Check) -> String {
     let subject = check.subject.as_ref().map(|subject| format!(" {subject}")).unwrap_or_default();
-    let message = check.message.as_deref().unwrap_or(&check.title).trim_end_matches('.');
-    format!("{}{subject}: {message}", check.id)
+    match &check.message {
+        Some(message) => format!("{}{subject}: {message}", check.id),
+        None => format!("{}{subject}: {}.", check.id, check.title),
+    }
 }
 
 #[cfg(test)]
@@ -52,13 +53,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failures_are_told() {
+    fn the_first_failures_are_shown() {
         let start = "self-test = \"enforce\", and";
-        assert_eq!(reason(&report(1)).unwrap(), format!("{start} a check failed: check-0: It is 0"));
+        assert_eq!(reason(&report(1)).unwrap(), format!("{start} 1 check failed. check-0: It is 0."));
         assert_eq!(
             reason(&report(5)).unwrap(),
             format!(
-                "{start} checks failed: check-0: It is 0; check-1 mlx5_1: It is 1; check-2: a title; and 2 more"
+                "{start} 5 checks failed. The first ones: check-0: It is 0. check-1 mlx5_1: It is 1. check-2: a title."
             )
         );
     }

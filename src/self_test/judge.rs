@@ -28,11 +28,11 @@ fn evidence(kind: &Kind, facts: &Facts, plan: &Plan) -> Evidence {
     let evidence = (kind.look)(facts, plan);
     let is_its = |about: About| kinds::of_obstacle(about).is_some_and(|of| of.id == kind.id);
     match obstacle::all(plan).into_iter().find(|obstacle| is_its(obstacle.about)) {
-        Some(obstacle) if obstacle.about == About::Fabric => {
-            let message = format!("The job has no RDMA: {}.", obstacle.why);
-            if may_do_without(plan) { evidence.warn(message, "") } else { evidence.fail(message) }
-        }
-        Some(obstacle) => evidence.fail(format!("{}.", obstacle.why)),
+        Some(obstacle) if obstacle.about == About::Fabric => match may_do_without(plan) {
+            true => evidence.warn(obstacle.message, ""),
+            false => evidence.fail(obstacle.message),
+        },
+        Some(obstacle) => evidence.fail(obstacle.message),
         None => evidence,
     }
 }

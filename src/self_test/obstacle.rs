@@ -27,8 +27,8 @@ const FATAL: [Id; 13] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RdmaBlocker {
     pub about: About,
-    /// A clause, without a full stop.
-    pub why: String,
+    /// A sentence.
+    pub message: String,
 }
 
 /// What an obstacle is about.
@@ -48,18 +48,18 @@ pub enum About {
 #[must_use]
 pub fn all(plan: &Plan) -> Vec<RdmaBlocker> {
     let mut all = Vec::new();
-    let mut add = |about, why| all.push(RdmaBlocker { about, why });
+    let mut add = |about, message| all.push(RdmaBlocker { about, message });
     if let Fabric::None(why) = &plan.fabric {
-        add(About::Fabric, why.to_string());
+        add(About::Fabric, format!("The job has no RDMA: {why}."));
     }
     if let Certain::Yes(why) = of_releases(plan, ends_at_bootstrap) {
-        add(About::Bootstrap, why);
+        add(About::Bootstrap, format!("{why}."));
     }
     if let Some(finding) = plan.findings.iter().find(|finding| is_fatal(finding)) {
-        add(About::Finding(finding.id), finding.message.trim_end_matches('.').to_owned());
+        add(About::Finding(finding.id), finding.message.clone());
     }
     if let Certain::Yes(why) = of_network(plan) {
-        add(About::Network, why);
+        add(About::Network, format!("{why}."));
     }
     all
 }
@@ -107,7 +107,7 @@ fn ends_at_bootstrap(plan: &Plan, prediction: &Prediction) -> Option<String> {
 }
 
 fn ends_with(plan: &Plan, message: &str) -> String {
-    format!("{} will fail with \"{}\"", plan.library, message.trim_end_matches('.'))
+    format!("{} will fail with \"{}\"", plan.library, message)
 }
 
 fn of_releases(plan: &Plan, what: fn(&Plan, &Prediction) -> Option<String>) -> Certain {
@@ -163,9 +163,9 @@ mod tests {
         let both = plan(Fabric::Verbs, vec![sockets(), Transport::Verbs(Vec::new())]);
         assert_eq!(all(&both), []);
         assert!(matches!(of_network(&both), Certain::Perhaps(why) if why.ends_with("no usable HCA")));
-        let one = plan(Fabric::Verbs, vec![sockets(), Transport::Fails("no network.".to_owned())]);
-        let why = "NCCL will not use the RDMA devices: it finds no usable HCA".to_owned();
-        assert_eq!(all(&one), [RdmaBlocker { about: About::Network, why }]);
+        let one = plan(Fabric::Verbs, vec![sockets(), Transport::Fails("no network".to_owned())]);
+        let message = "NCCL will not use the RDMA devices: it finds no usable HCA.".to_owned();
+        assert_eq!(all(&one), [RdmaBlocker { about: About::Network, message }]);
         assert!(matches!(of_network(&plan(Fabric::Verbs, Vec::new())), Certain::No));
     }
 
@@ -190,7 +190,7 @@ mod tests {
             vec![Finding::warning(Id::GidIndex, "RoCE v1."), Finding::error(Id::Memlock, "64 KiB.")];
         assert_eq!(all(&of_gid), []);
         of_gid.findings.push(Finding::error(Id::GidIndex, "Slot 9 is empty."));
-        let why = "Slot 9 is empty".to_owned();
-        assert_eq!(all(&of_gid), [RdmaBlocker { about: About::Finding(Id::GidIndex), why }]);
+        let message = "Slot 9 is empty.".to_owned();
+        assert_eq!(all(&of_gid), [RdmaBlocker { about: About::Finding(Id::GidIndex), message }]);
     }
 }

@@ -343,7 +343,7 @@ fn at_start_up_a_failure_is_said_or_keeps_the_command_from_starting() {
         "{refused:#?}"
     );
     let reason = fs::read_to_string(&log).unwrap();
-    let wanted = "rdma-init: self-test = \"enforce\", and a check failed: fabric: The job has no RDMA";
+    let wanted = "rdma-init: self-test = \"enforce\", and 1 check failed. fabric: The job has no RDMA";
     assert!(reason.starts_with(wanted) && reason.lines().count() == 1, "{reason:?}");
 
     // With only errors shown, a warning is silent and a failure is not.

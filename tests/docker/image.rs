@@ -56,7 +56,7 @@ fn without_libibverbs_the_job_would_run_on_tcp() {
         .expect_line(["fix:", "libibverbs1"])
         .expect_code(0);
     run(engine, &[], &["--env", "RDMA_INIT_REQUIRE_RDMA=true"], &["true"])
-        .expect_said("RDMA is required (require-rdma), but NCCL will not use the RDMA devices: the image has no libibverbs")
+        .expect_said("RDMA is required (require-rdma). NCCL will not use the RDMA devices: the image has no libibverbs")
         .expect_code(121);
 }
 

@@ -237,7 +237,7 @@ fn required_rdma_that_is_not_there_refuses_and_leaves_the_reason() {
         .expect_said("refusing to start the command (exit code 121): RDMA is required (require-rdma)");
     assert_eq!(
         std::fs::read_to_string(&log).unwrap(),
-        "rdma-init: RDMA is required (require-rdma), but there is no RDMA device in this container\n"
+        "rdma-init: RDMA is required (require-rdma). The job has no RDMA: there is no RDMA device in this container.\n"
     );
 }
 

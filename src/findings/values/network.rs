@@ -36,12 +36,9 @@ fn network(subject: &Subject, profile: &Profile) -> Option<Finding> {
         }
     };
     Some(
-        Finding::error(
-            Id::NoNetwork,
-            format!("{}: NCCL will fail with \"{}\".", shown(setting), message.trim_end_matches('.')),
-        )
-        .about_variables(["NCCL_NET"])
-        .with_fix(fix),
+        Finding::error(Id::NoNetwork, format!("{}: NCCL will fail with \"{}\".", shown(setting), message))
+            .about_variables(["NCCL_NET"])
+            .with_fix(fix),
     )
 }
 

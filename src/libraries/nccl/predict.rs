@@ -211,7 +211,7 @@ fn built_in<'a>(facts: &Facts, get: &impl Fn(&str) -> Option<&'a str>, version: 
     if !is_wanted("Socket") {
         return Transport::Fails(match version >= LISTS_PLUGINS {
             true => "Failed to initialize any NET plugin".to_owned(),
-            false => format!("Error: network {} not found.", wanted.unwrap_or_default()),
+            false => format!("Error: network {} not found", wanted.unwrap_or_default()),
         });
     }
     let interfaces = interfaces::all(&facts.net, get, version).unwrap_or_default();
