@@ -1,4 +1,5 @@
-//! Makes values of what options of the commands say. An error says what was expected.
+//! Parses the values of the commands' options. An error says what was expected: it is text, because only a
+//! person reads it, and clap puts it behind the option and its value.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! Makes typed values of merged ones. A variable and a flag give text, a file may give TOML's
-//! own types; both are accepted. An error says what was expected.
+//! own types; both are accepted. An error says what was expected: it is text, because only a person
+//! reads it, behind the key and its value.
 
 use std::collections::BTreeSet;
 use std::path::{Component, PathBuf};
