@@ -27,19 +27,13 @@ fn expect_a_hundred_orphans_to_be_reaped(mut started: Started) {
 const LEAVES_A_HUNDRED: &str =
     "i=0; while [ $i -lt 100 ]; do (sleep 1000 &); i=$((i+1)); done; echo ready; exec sleep 1000";
 
+/// By PID 1, and by a subreaper that an option or a variable makes.
 #[test]
-fn a_hundred_orphans_are_reaped_by_pid_1() {
-    expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(Place::Pid1, LEAVES_A_HUNDRED));
-}
-
-#[test]
-fn a_hundred_orphans_are_reaped_by_a_subreaper_that_an_option_makes() {
-    expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(Place::ByOption, LEAVES_A_HUNDRED));
-}
-
-#[test]
-fn a_hundred_orphans_are_reaped_by_a_subreaper_that_a_variable_makes() {
-    expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(Place::ByVariable, LEAVES_A_HUNDRED));
+fn a_hundred_orphans_are_reaped_in_each_place() {
+    for place in PLACES {
+        println!("{place:?}");
+        expect_a_hundred_orphans_to_be_reaped(Init::plain().shell(place, LEAVES_A_HUNDRED));
+    }
 }
 
 /// The process that starts the init may have made itself a subreaper before. rdma-init still

@@ -29,59 +29,61 @@ fn expect(rewrites: &[&str], sent: &[i32], arrives: &[i32]) {
 }
 
 #[test]
-fn a_signal_is_rewritten_by_name_and_by_number() {
-    expect(&["TERM:INT"], &[libc::SIGTERM], &[libc::SIGINT]);
-    expect(&["SIGTERM:SIGQUIT"], &[libc::SIGTERM], &[libc::SIGQUIT]);
-    expect(&["15:3"], &[libc::SIGTERM], &[libc::SIGQUIT]);
-    expect(&["term:3"], &[libc::SIGTERM], &[libc::SIGQUIT]);
-    expect(&["15:RTMIN+1"], &[libc::SIGTERM], &[35]);
+fn the_signals_that_arrive_are_the_rewritten_ones() {
+    use libc::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+    for (rewrites, sent, arrives) in [
+        // By name and by number.
+        (&["TERM:INT"][..], &[SIGTERM][..], &[SIGINT][..]),
+        (&["SIGTERM:SIGQUIT"], &[SIGTERM], &[SIGQUIT]),
+        (&["15:3"], &[SIGTERM], &[SIGQUIT]),
+        (&["term:3"], &[SIGTERM], &[SIGQUIT]),
+        (&["15:RTMIN+1"], &[SIGTERM], &[35]),
+        // A signal that is not named stays what it is.
+        (&["TERM:INT"], &[SIGHUP, SIGUSR1], &[SIGHUP, SIGUSR1]),
+        // A chain of rewrites is one step.
+        (&["USR1:USR2", "USR2:HUP"], &[SIGUSR1], &[SIGUSR2]),
+        (&["USR1:USR2", "USR2:HUP"], &[SIGUSR2], &[SIGHUP]),
+        (&["USR2:HUP", "USR1:USR2"], &[SIGUSR1], &[SIGUSR2]),
+        // Two signals are swapped.
+        (&["INT:TERM", "TERM:INT"], &[SIGINT], &[SIGTERM]),
+        (&["INT:TERM", "TERM:INT"], &[SIGTERM], &[SIGINT]),
+        // A signal that becomes 0 is dropped.
+        (&["USR1:0"], &[SIGUSR1, SIGUSR2], &[SIGUSR2]),
+        (&["10:0", "12:0"], &[SIGUSR1, SIGUSR2, SIGHUP], &[SIGHUP]),
+    ] {
+        expect(rewrites, sent, arrives);
+    }
 }
 
-#[test]
-fn what_is_not_named_is_not_rewritten() {
-    expect(&["TERM:INT"], &[libc::SIGHUP, libc::SIGUSR1], &[libc::SIGHUP, libc::SIGUSR1]);
-}
-
-#[test]
-fn a_chain_of_rewrites_is_one_step() {
-    expect(&["USR1:USR2", "USR2:HUP"], &[libc::SIGUSR1], &[libc::SIGUSR2]);
-    expect(&["USR1:USR2", "USR2:HUP"], &[libc::SIGUSR2], &[libc::SIGHUP]);
-    expect(&["USR2:HUP", "USR1:USR2"], &[libc::SIGUSR1], &[libc::SIGUSR2]);
-}
-
-#[test]
-fn two_signals_can_be_swapped() {
-    expect(&["INT:TERM", "TERM:INT"], &[libc::SIGINT], &[libc::SIGTERM]);
-    expect(&["INT:TERM", "TERM:INT"], &[libc::SIGTERM], &[libc::SIGINT]);
-}
-
-#[test]
-fn a_signal_that_becomes_0_is_dropped() {
-    expect(&["USR1:0"], &[libc::SIGUSR1, libc::SIGUSR2], &[libc::SIGUSR2]);
-    expect(&["10:0", "12:0"], &[libc::SIGUSR1, libc::SIGUSR2, libc::SIGHUP], &[libc::SIGHUP]);
+/// Sends a signal to an init with these features and a script, and expects how it ends.
+fn expect_end(features: &[Feature], script: &str, signal: i32, code: i32, stdout: &str) {
+    let Some(init) = Init::with(features) else { return };
+    for place in PLACES {
+        let mut started = init.shell(place, script);
+        started.is_ready();
+        started.kill(signal);
+        assert_eq!(started.end().expect_code(code).stdout, stdout, "{place:?}");
+    }
 }
 
 #[test]
 fn a_signal_can_become_a_kill() {
-    let Some(init) = Init::with(&[Feature::Rewrite("TERM:KILL")]) else { return };
-    for place in PLACES {
-        let mut started = init.shell(place, "trap '' TERM; echo ready; while :; do sleep 0.05; done");
-        started.is_ready();
-        started.kill(libc::SIGTERM);
-        started.end().expect_code(137);
-    }
+    let script = "trap '' TERM; echo ready; while :; do sleep 0.05; done";
+    expect_end(&[Feature::Rewrite("TERM:KILL")], script, libc::SIGTERM, 137, "ready\n");
 }
 
 #[test]
 fn a_signal_that_is_rewritten_decides_on_the_code() {
-    let Some(init) = Init::with(&[Feature::Rewrite("TERM:INT")]) else { return };
-    for place in PLACES {
-        let mut started = init
-            .shell(place, "trap 'echo interrupted; exit 4' INT; echo ready; while :; do sleep 0.02; done");
-        started.is_ready();
-        started.kill(libc::SIGTERM);
-        assert_eq!(started.end().expect_code(4).stdout, "ready\ninterrupted\n");
-    }
+    let script = "trap 'echo interrupted; exit 4' INT; echo ready; while :; do sleep 0.02; done";
+    expect_end(&[Feature::Rewrite("TERM:INT")], script, libc::SIGTERM, 4, "ready\ninterrupted\n");
+}
+
+/// The command waits for its child, and ends with the child's code.
+#[test]
+fn a_rewritten_signal_goes_to_the_group() {
+    let script = "trap : TERM; sh -c 'echo ready; exec sleep 1000'; exit $?";
+    let features = [Feature::KillGroup, Feature::Rewrite("HUP:TERM")];
+    expect_end(&features, script, libc::SIGHUP, 143, "ready\n");
 }
 
 /// The command may be faster than the init, which then reads its orders and a signal at the
@@ -106,18 +108,6 @@ fn a_signal_right_after_the_start_is_rewritten() {
     started.kill(libc::SIGTERM);
     started.kill(libc::SIGCONT);
     assert_eq!(started.end().expect_code(4).stdout, "ready\ninterrupted\n");
-}
-
-#[test]
-fn a_rewritten_signal_goes_to_the_group() {
-    let Some(init) = Init::with(&[Feature::KillGroup, Feature::Rewrite("HUP:TERM")]) else { return };
-    for place in PLACES {
-        // The command waits for its child, and ends with the child's code.
-        let mut started = init.shell(place, "trap : TERM; sh -c 'echo ready; exec sleep 1000'; exit $?");
-        started.is_ready();
-        started.kill(libc::SIGHUP);
-        started.end().expect_code(143);
-    }
 }
 
 #[test]

@@ -51,42 +51,36 @@ fn typing_exit_ends_a_shell() {
     running.end().expect_code(3);
 }
 
-/// The command is a shell, and a job of this shell is suspended and resumed.
-#[track_caller]
-fn expect_job_control(flag: &str) {
-    let (running, mut screen) = first(&[&BASH[..], &[flag]].concat());
-    screen.types("PS1=; stty -echo; echo flags=$-.\n");
-    screen.shows("flags=$-");
-    screen.shows("flags=");
-    screen.shows(".");
-    let shell = running.command();
-    screen.is_given_to(shell);
-    screen.types("sh -c 'echo job-ready; exec sleep 1000'\n");
-    screen.shows("job-ready");
-    let job = poll_until("the job runs", || children(shell).first().copied());
-    screen.is_given_to(job);
-    screen.types(CTRL_Z);
-    wait_until_stopped(job);
-    screen.is_given_to(shell);
-    screen.types("fg >/dev/null\n");
-    screen.is_given_to(job);
-    wait_for_state(job, "goes on", |state| state != Some('T'));
-    screen.types(CTRL_C);
-    screen.types("echo code=$?\n");
-    screen.shows("code=130");
-    assert!(is_over(state(job)));
-    screen.types("exit 6\n");
-    running.end().expect_code(6);
-}
-
+/// The command is a shell, which is interactive or asks for job control. A job of this shell is
+/// suspended and resumed.
 #[test]
-fn an_interactive_shell_as_the_command_has_job_control() {
-    expect_job_control("-i");
-}
-
-#[test]
-fn a_shell_that_asks_for_job_control_gets_it() {
-    expect_job_control("-m");
+fn a_shell_as_the_command_has_job_control() {
+    for flag in ["-i", "-m"] {
+        println!("bash {flag}");
+        let (running, mut screen) = first(&[&BASH[..], &[flag]].concat());
+        screen.types("PS1=; stty -echo; echo flags=$-.\n");
+        screen.shows("flags=$-");
+        screen.shows("flags=");
+        screen.shows(".");
+        let shell = running.command();
+        screen.is_given_to(shell);
+        screen.types("sh -c 'echo job-ready; exec sleep 1000'\n");
+        screen.shows("job-ready");
+        let job = poll_until("the job runs", || children(shell).first().copied());
+        screen.is_given_to(job);
+        screen.types(CTRL_Z);
+        wait_until_stopped(job);
+        screen.is_given_to(shell);
+        screen.types("fg >/dev/null\n");
+        screen.is_given_to(job);
+        wait_for_state(job, "goes on", |state| state != Some('T'));
+        screen.types(CTRL_C);
+        screen.types("echo code=$?\n");
+        screen.shows("code=130");
+        assert!(is_over(state(job)));
+        screen.types("exit 6\n");
+        running.end().expect_code(6);
+    }
 }
 
 /// An interactive shell, which is PID 1 and runs the init as a job.
@@ -111,6 +105,11 @@ impl AtAShell {
         let shell = running.pid;
         screen.is_given_to(shell);
         AtAShell { running, screen, shell }
+    }
+
+    /// As [`AtAShell::new`], for an init that stops along with its command, which tini does not.
+    fn that_suspends() -> Option<AtAShell> {
+        (!is_not_for_tini("it does not stop along with its command")).then(AtAShell::new)
     }
 
     /// Returns the line to type that runs a script under the init.
@@ -146,9 +145,29 @@ impl AtAShell {
     fn suspends(&mut self, job: &Job) {
         self.screen.types(CTRL_Z);
         self.screen.shows("Stopped");
-        wait_until_stopped(job.command);
-        wait_until_stopped(job.init);
+        is_stopped(job);
         self.screen.is_given_to(self.shell);
+    }
+
+    /// Resumes the job with `fg`, and waits until its command has the terminal.
+    fn resumes(&mut self, job: &Job) {
+        self.screen.types("fg >/dev/null\n");
+        self.screen.is_given_to(job.command);
+    }
+
+    /// Resumes the job with `bg`.
+    fn resumes_behind(&mut self) {
+        self.screen.types("bg >/dev/null; echo in-the-background\n");
+        self.screen.shows("in-the-background");
+    }
+
+    /// Gives the job what it reads, after which it ends with code 4.
+    fn is_read(&mut self) {
+        self.screen.types("this\n");
+        self.screen.shows("got this.");
+        self.screen.is_given_to(self.shell);
+        self.screen.types("echo code=$?.\n");
+        self.screen.shows("code=4.");
     }
 
     /// Ends the job with ^C, and then the shell.
@@ -164,6 +183,11 @@ impl AtAShell {
     }
 }
 
+fn is_stopped(job: &Job) {
+    wait_until_stopped(job.command);
+    wait_until_stopped(job.init);
+}
+
 fn goes_on(job: &Job) {
     for pid in [job.init, job.command] {
         wait_for_state(pid, "goes on", |state| matches!(state, Some('S' | 'R')));
@@ -172,7 +196,6 @@ fn goes_on(job: &Job) {
 
 const SLEEPS: &str = "echo ready; exec sleep 1000";
 const READS: &str = "echo ready; read -r line; echo \"got $line.\"; exit 4";
-const NO_STOP: &str = "it does not stop along with its command";
 
 #[test]
 fn an_interrupt_at_a_shell_gives_130() {
@@ -183,15 +206,11 @@ fn an_interrupt_at_a_shell_gives_130() {
 
 #[test]
 fn suspending_at_a_shell_stops_both_and_fg_resumes_both() {
-    if is_not_for_tini(NO_STOP) {
-        return;
-    }
-    let mut shell = AtAShell::new();
+    let Some(mut shell) = AtAShell::that_suspends() else { return };
     let job = shell.runs(SLEEPS);
     for _ in 0..3 {
         shell.suspends(&job);
-        shell.screen.types("fg >/dev/null\n");
-        shell.screen.is_given_to(job.command);
+        shell.resumes(&job);
         goes_on(&job);
     }
     shell.interrupts(&job);
@@ -199,31 +218,19 @@ fn suspending_at_a_shell_stops_both_and_fg_resumes_both() {
 
 #[test]
 fn a_command_that_was_suspended_reads_on() {
-    if is_not_for_tini(NO_STOP) {
-        return;
-    }
-    let mut shell = AtAShell::new();
+    let Some(mut shell) = AtAShell::that_suspends() else { return };
     let job = shell.runs(READS);
     shell.suspends(&job);
-    shell.screen.types("fg >/dev/null\n");
-    shell.screen.is_given_to(job.command);
-    shell.screen.types("this\n");
-    shell.screen.shows("got this.");
-    shell.screen.is_given_to(shell.shell);
-    shell.screen.types("echo code=$?.\n");
-    shell.screen.shows("code=4.");
+    shell.resumes(&job);
+    shell.is_read();
 }
 
 #[test]
 fn bg_resumes_both_and_the_shell_keeps_the_terminal() {
-    if is_not_for_tini(NO_STOP) {
-        return;
-    }
-    let mut shell = AtAShell::new();
+    let Some(mut shell) = AtAShell::that_suspends() else { return };
     let job = shell.runs(SLEEPS);
     shell.suspends(&job);
-    shell.screen.types("bg >/dev/null; echo in-the-background\n");
-    shell.screen.shows("in-the-background");
+    shell.resumes_behind();
     goes_on(&job);
     shell.screen.is_given_to(shell.shell);
     shell.screen.types("fg >/dev/null\n");
@@ -234,14 +241,10 @@ fn bg_resumes_both_and_the_shell_keeps_the_terminal() {
 /// `bg` and `fg` have changed who has the terminal, and ^Z still works as before.
 #[test]
 fn a_job_that_went_on_in_the_background_can_be_suspended_again() {
-    if is_not_for_tini(NO_STOP) {
-        return;
-    }
-    let mut shell = AtAShell::new();
+    let Some(mut shell) = AtAShell::that_suspends() else { return };
     let job = shell.runs(SLEEPS);
     shell.suspends(&job);
-    shell.screen.types("bg >/dev/null; echo in-the-background\n");
-    shell.screen.shows("in-the-background");
+    shell.resumes_behind();
     goes_on(&job);
     shell.screen.types("fg >/dev/null\n");
     shell.has_in_front(&job);
@@ -252,59 +255,38 @@ fn a_job_that_went_on_in_the_background_can_be_suspended_again() {
 /// has given it the terminal.
 #[test]
 fn a_command_that_reads_in_the_background_is_stopped_until_fg() {
-    if is_not_for_tini(NO_STOP) {
-        return;
-    }
-    let mut shell = AtAShell::new();
+    let Some(mut shell) = AtAShell::that_suspends() else { return };
     let job = shell.runs(READS);
     shell.suspends(&job);
-    shell.screen.types("bg >/dev/null; echo in-the-background\n");
-    shell.screen.shows("in-the-background");
-    wait_until_stopped(job.command);
-    wait_until_stopped(job.init);
-    shell.screen.types("fg >/dev/null\n");
-    shell.screen.is_given_to(job.command);
-    shell.screen.types("this\n");
-    shell.screen.shows("got this.");
-    shell.screen.is_given_to(shell.shell);
-    shell.screen.types("echo code=$?.\n");
-    shell.screen.shows("code=4.");
+    shell.resumes_behind();
+    is_stopped(&job);
+    shell.resumes(&job);
+    shell.is_read();
 }
 
 /// This job was started in the background and never had the terminal. `fg` gives it the
 /// terminal.
 #[test]
 fn a_command_that_was_started_in_the_background_comes_to_the_front() {
-    if is_not_for_tini(NO_STOP) {
-        return;
-    }
-    let mut shell = AtAShell::new();
+    let Some(mut shell) = AtAShell::that_suspends() else { return };
     shell.screen.types(&format!("{} &\n", AtAShell::line(READS)));
     shell.screen.shows("ready");
     let job = shell.job();
-    wait_until_stopped(job.command);
-    wait_until_stopped(job.init);
-    shell.screen.types("fg >/dev/null\n");
-    shell.screen.is_given_to(job.command);
-    shell.screen.types("this\n");
-    shell.screen.shows("got this.");
-    shell.screen.is_given_to(shell.shell);
+    is_stopped(&job);
+    shell.resumes(&job);
+    shell.is_read();
 }
 
 /// ^Z stops the whole job, with all processes of the pipeline.
 #[test]
 fn suspending_a_pipeline_at_a_shell_stops_all_of_it() {
-    if is_not_for_tini(NO_STOP) {
-        return;
-    }
-    let mut shell = AtAShell::new();
+    let Some(mut shell) = AtAShell::that_suspends() else { return };
     shell.screen.types(&format!("{} | cat\n", AtAShell::line(SLEEPS)));
     shell.screen.shows("ready");
     let job = shell.job();
     shell.screen.is_given_to(job.command);
     shell.screen.types(CTRL_Z);
-    wait_until_stopped(job.command);
-    wait_until_stopped(job.init);
+    is_stopped(&job);
     shell.screen.is_given_to(shell.shell);
     shell.screen.types("fg >/dev/null\n");
     goes_on(&job);
