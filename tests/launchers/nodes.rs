@@ -4,7 +4,6 @@
 use std::process::{Child, Command, Output, Stdio};
 
 use super::torchrun::PROGRAMS;
-use crate::support::namespace::can_be_made;
 use crate::support::nodes::{Nodes, address};
 use crate::support::process::surroundings;
 use crate::support::{binary, repository};
@@ -53,10 +52,7 @@ fn run(nodes: &Nodes, meeting: Meeting, wait: &str) -> Vec<Output> {
 #[test]
 #[ignore = "needs PyTorch: make test-torch"]
 fn torchrun_starts_on_all_nodes_once_they_have_proven_their_network() {
-    if !can_be_made() {
-        return;
-    }
-    let nodes = Nodes::new(NODES, 1);
+    let Some(nodes) = Nodes::if_possible(NODES, 1) else { return };
     for meeting in [Meeting::Master, Meeting::Rendezvous] {
         for output in run(&nodes, meeting, "60s") {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -70,10 +66,7 @@ fn torchrun_starts_on_all_nodes_once_they_have_proven_their_network() {
 #[test]
 #[ignore = "needs PyTorch: make test-torch"]
 fn torchrun_starts_nowhere_where_a_node_is_cut_off() {
-    if !can_be_made() {
-        return;
-    }
-    let nodes = Nodes::new(NODES, 1);
+    let Some(nodes) = Nodes::if_possible(NODES, 1) else { return };
     nodes.cut_off(2, 0);
     for (node, output) in run(&nodes, Meeting::Master, "8s").into_iter().enumerate() {
         let said = String::from_utf8_lossy(&output.stderr);

@@ -21,14 +21,18 @@ struct Attack {
 }
 
 impl Attack {
-    fn begin() -> Attack {
+    /// `None` if nodes can have no names of their own here, which is said.
+    fn begin() -> Option<Attack> {
+        if !has_names() {
+            return None;
+        }
         let job = Job::of(3);
         let [zero, one] = [0, 1].map(|node| job.start(node, &["--log-level", "debug"]));
         let mut attacker = Stranger::proven(&job);
         attacker.join(&job, 2, "node2");
         let order = attacker.order();
         let with_one = order.pairs.iter().find(|with| with.node == 1).expect("a pair with node 1").clone();
-        Attack { zero, one, attacker, with_one }
+        Some(Attack { zero, one, attacker, with_one })
     }
 
     /// An identity of the one that the attacker may use, with another round, caller, or node that is called.
@@ -60,10 +64,7 @@ impl Attack {
 
 #[test]
 fn a_member_cannot_speak_for_another_one() {
-    if !has_names() {
-        return;
-    }
-    let mut attack = Attack::begin();
+    let Some(mut attack) = Attack::begin() else { return };
     let id = attack.id(|id| (id.round, id.from) = (0, 0));
     attack.is_refused(id, ".");
     attack.one.wait_for("does not have the key of the identity \"0 0 1\"");
@@ -72,10 +73,7 @@ fn a_member_cannot_speak_for_another_one() {
 
 #[test]
 fn a_call_for_another_node_is_refused() {
-    if !has_names() {
-        return;
-    }
-    let mut attack = Attack::begin();
+    let Some(mut attack) = Attack::begin() else { return };
     let id = attack.id(|id| id.to = 0);
     attack.is_refused(id, ", which is not expected here");
     attack.names_the_attacker();
@@ -83,11 +81,8 @@ fn a_call_for_another_node_is_refused() {
 
 #[test]
 fn rounds_and_partners_that_node_0_has_not_named_are_refused() {
-    if !has_names() {
-        return;
-    }
     for change in [|id: &mut CallId| id.round = 7, |id: &mut CallId| id.round = 0] {
-        let mut attack = Attack::begin();
+        let Some(mut attack) = Attack::begin() else { return };
         let id = attack.id(change);
         attack.is_refused(id, ", which is not expected here");
         attack.names_the_attacker();
@@ -96,10 +91,7 @@ fn rounds_and_partners_that_node_0_has_not_named_are_refused() {
 
 #[test]
 fn one_caller_counts_for_each_round_and_pair() {
-    if !has_names() {
-        return;
-    }
-    let mut attack = Attack::begin();
+    let Some(mut attack) = Attack::begin() else { return };
     let id = attack.id(|_| ());
     let mut callers =
         [(); 2].map(|()| call(&attack.with_one, id, &attack.with_one.secret).expect("its pair"));
@@ -116,10 +108,7 @@ fn one_caller_counts_for_each_round_and_pair() {
 /// Node 1 hears its partners, however many callers fill its room.
 #[test]
 fn a_flood_of_callers_keeps_no_partner_out() {
-    if !has_names() {
-        return;
-    }
-    let mut attack = Attack::begin();
+    let Some(mut attack) = Attack::begin() else { return };
     let at = (attack.with_one.address.unwrap(), attack.with_one.port);
     // More than node 1 keeps, and less than the kernel does.
     let flood: Vec<TcpStream> = (0..200).filter_map(|_| TcpStream::connect(at).ok()).collect();
@@ -136,11 +125,8 @@ fn a_flood_of_callers_keeps_no_partner_out() {
 /// A node that says something impossible is named with it, and its partners are not.
 #[test]
 fn impossible_figures_end_the_part_of_who_reports_them() {
-    if !has_names() {
-        return;
-    }
     for (latency_us, gbps) in [(2.0, 0.0), (2.0, 1e-40), (2.0, 3e38), (-1.0, 1.0)] {
-        let mut attack = Attack::begin();
+        let Some(mut attack) = Attack::begin() else { return };
         let rail = RailReport::new(0, Ok(Measured { latency_us, gbps }));
         let outcome = PairOutcome::Rails(vec![rail]);
         let round = attack.with_one.round;

@@ -4,7 +4,6 @@
 use serde_json::{Value, json};
 
 use super::job::{Ended, Job, Node};
-use crate::support::namespace::can_be_made;
 use crate::support::nodes::{Nodes, address};
 
 /// The preflight of so many nodes, which meet on `eth0` and have NCCL use `eth1`.
@@ -40,10 +39,7 @@ pub fn accuses(nodes: &Nodes, rail: &str, why: &str) -> String {
 /// Node 0 is the one that connects in each of its pairs.
 #[test]
 fn an_address_that_no_node_reaches_is_found_where_its_node_connects() {
-    if !can_be_made() {
-        return;
-    }
-    let nodes = Nodes::new(3, 2);
+    let Some(nodes) = Nodes::if_possible(3, 2) else { return };
     passes(&nodes);
     // This node reaches the others by its other interface.
     nodes.ip(0, &format!("addr del {}/24 dev eth1", address(0, 1)));
@@ -54,10 +50,7 @@ fn an_address_that_no_node_reaches_is_found_where_its_node_connects() {
 
 #[test]
 fn a_path_that_lets_nothing_through_is_found_at_either_end() {
-    if !can_be_made() {
-        return;
-    }
-    let nodes = Nodes::new(3, 2);
+    let Some(nodes) = Nodes::if_possible(3, 2) else { return };
     for node in [0, 2] {
         nodes.cut_off(node, 1);
         accuses(&nodes, &format!("node{node} eth1"), "no connection ");
@@ -68,10 +61,7 @@ fn a_path_that_lets_nothing_through_is_found_at_either_end() {
 
 #[test]
 fn a_node_without_the_interface_is_found() {
-    if !can_be_made() {
-        return;
-    }
-    let nodes = Nodes::new(3, 2);
+    let Some(nodes) = Nodes::if_possible(3, 2) else { return };
     nodes.ip(1, "link del eth1");
     let ended = preflight(&nodes, 3, &[]);
     assert_eq!(ended[0].stdout.matches("FAILED  ").count(), 1, "{:#?}", ended[0]);
@@ -82,10 +72,7 @@ fn a_node_without_the_interface_is_found() {
 
 #[test]
 fn nodes_with_one_address_are_both_named_and_neither_is_left_out() {
-    if !can_be_made() {
-        return;
-    }
-    let nodes = Nodes::new(4, 2);
+    let Some(nodes) = Nodes::if_possible(4, 2) else { return };
     nodes.ip(2, &format!("addr del {}/24 dev eth1", address(2, 1)));
     nodes.ip(2, &format!("addr add {}/24 dev eth1", address(1, 1)));
     let folder = tempfile::tempdir().unwrap();
@@ -116,10 +103,7 @@ fn nodes_with_one_address_are_both_named_and_neither_is_left_out() {
 /// There is a route between the two, as between the racks of a routed fabric.
 #[test]
 fn a_subnet_of_its_own_is_told_and_is_no_fault_where_the_pairs_connect() {
-    if !can_be_made() {
-        return;
-    }
-    let nodes = Nodes::new(3, 2);
+    let Some(nodes) = Nodes::if_possible(3, 2) else { return };
     nodes.ip(1, &format!("addr del {}/24 dev eth1", address(1, 1)));
     nodes.ip(1, "addr add 10.99.0.2/24 dev eth1");
     nodes.ip(1, "route add 10.78.1.0/24 dev eth1");

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::faults::{document, of_kind, run};
 use super::job::Job;
-use crate::support::namespace::can_be_made;
 use crate::support::nodes::Nodes;
 
 /// Longer than a busy machine keeps any sound pair waiting in all of its tries.
@@ -14,10 +13,7 @@ const LATE: Duration = Duration::from_millis(30);
 
 #[test]
 fn a_node_whose_answers_are_late_is_named_alone() {
-    if !can_be_made() {
-        return;
-    }
-    let nodes = Nodes::new(8, 2);
+    let Some(nodes) = Nodes::if_possible(8, 2) else { return };
     let _cable = nodes.delay(5, 1, LATE);
     let ended = run(&nodes, &Job::of(8), 1, &[]);
     let document = document(&ended[0]).unwrap();

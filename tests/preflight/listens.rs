@@ -75,10 +75,8 @@ fn the_preflight_listens_where_the_table_says_and_on_nothing_when_the_command_st
 /// Over TCP, a pair has one more port for each interface, at the address of that interface alone: 10.78.1.2.
 #[test]
 fn a_pair_over_tcp_listens_on_the_address_of_the_interface_alone() {
-    if !can_be_made() {
-        return;
-    }
-    let (nodes, job) = (Nodes::new(2, 2), Job::of(2));
+    let Some(nodes) = Nodes::if_possible(2, 2) else { return };
+    let job = Job::of(2);
     // Each end waits for the connection of the other one, so the port is there for some seconds.
     nodes.cut_off(1, 1);
     let all = [0, 1].map(|node| start(&nodes, &job, node, true));

@@ -4,15 +4,23 @@ use serde_json::{Value, json};
 
 use super::interfaces::{accuses, preflight};
 use super::job::Ended;
-use crate::support::namespace::{can_be_made, has_nft};
+use crate::support::namespace::has_nft;
 use crate::support::nodes::{Nodes, address};
 
 /// The document of a preflight of four nodes, one of which loses the packets that match.
-fn document(matching: &str, node: usize) -> (Value, Vec<Ended>) {
-    let nodes = Nodes::new(4, 2);
+fn document(matching: &str, node: usize) -> Option<(Value, Vec<Ended>)> {
+    let nodes = Nodes::if_possible(4, 2).filter(|_| has_nft())?;
     nodes.drop_from(node, 1, matching);
     let ended = preflight(&nodes, 4, &["--json"]);
-    (serde_json::from_str(&ended[0].stdout).unwrap(), ended)
+    Some((serde_json::from_str(&ended[0].stdout).unwrap(), ended))
+}
+
+/// What is told of the rails of those four nodes: whether the job passes is a matter of luck, as so many
+/// packets are lost that a pair may run out of its time, once or again.
+fn told(document: &Value) -> Vec<Value> {
+    let told = [items(document, "slow"), items(document, "faults")].concat();
+    assert!(!told.is_empty(), "{document:#}");
+    told
 }
 
 fn items<'a>(document: &'a Value, of: &str) -> &'a [Value] {
@@ -21,7 +29,7 @@ fn items<'a>(document: &'a Value, of: &str) -> &'a [Value] {
 
 /// A preflight of four nodes passes, names the node that loses packets, and calls no other node slow.
 fn names_alone(matching: &str, node: usize, kind: &str, wanted: &Value) {
-    let (document, ended) = document(matching, node);
+    let Some((document, ended)) = document(matching, node) else { return };
     let slow = items(&document, "slow");
     assert!(slow.iter().all(|slow| slow["kind"] == kind && slow["nodes"] == *wanted), "{slow:#?}");
     let resent = slow.iter().find(|slow| slow["figure"] == "resent_percent").expect("it loses packets");
@@ -32,47 +40,29 @@ fn names_alone(matching: &str, node: usize, kind: &str, wanted: &Value) {
 
 #[test]
 fn a_node_that_loses_packets_is_named_alone() {
-    if !can_be_made() || !has_nft() {
-        return;
-    }
     names_alone("numgen random mod 100 < 1", 2, "node", &json!([2]));
 }
 
-/// So many packets are lost that a pair may run out of its time, once or again: whether the job
-/// passes is a matter of luck, and that no other node is named is not.
+/// That no other node is named is no matter of luck.
 #[test]
 fn a_node_that_loses_every_tenth_packet_is_part_of_all_that_is_told() {
-    if !can_be_made() || !has_nft() {
-        return;
-    }
-    let (document, _) = document("numgen random mod 100 < 10", 0);
-    let told = [items(&document, "slow"), items(&document, "faults")].concat();
-    assert!(!told.is_empty(), "{document:#}");
-    for told in told {
+    let Some((document, _)) = document("numgen random mod 100 < 10", 0) else { return };
+    for told in told(&document) {
         assert!(told["nodes"].as_array().unwrap().contains(&json!(0)), "{told:#}");
     }
 }
 
 #[test]
 fn a_link_that_loses_packets_is_named_and_no_node() {
-    if !can_be_made() || !has_nft() {
-        return;
-    }
     let matching = format!("ip daddr {} numgen random mod 100 < 1", address(0, 1));
     names_alone(&matching, 2, "link", &json!([0, 2]));
 }
 
-/// As with a node that loses as many, whether the job passes is a matter of luck.
 #[test]
 fn a_link_that_loses_every_tenth_packet_is_told_and_no_node() {
-    if !can_be_made() || !has_nft() {
-        return;
-    }
     let matching = format!("ip daddr {} numgen random mod 100 < 10", address(0, 1));
-    let (document, _) = document(&matching, 2);
-    let told = [items(&document, "slow"), items(&document, "faults")].concat();
-    assert!(!told.is_empty(), "{document:#}");
-    for told in told {
+    let Some((document, _)) = document(&matching, 2) else { return };
+    for told in told(&document) {
         assert_eq!(told["nodes"], json!([0, 2]), "{told:#}");
     }
     assert_eq!(document["exclude"], json!([]));
@@ -80,20 +70,14 @@ fn a_link_that_loses_every_tenth_packet_is_told_and_no_node() {
 
 #[test]
 fn packets_from_a_size_on_that_are_lost_are_told_as_such() {
-    if !can_be_made() || !has_nft() {
-        return;
-    }
-    let nodes = Nodes::new(3, 2);
+    let Some(nodes) = Nodes::if_possible(3, 2).filter(|_| has_nft()) else { return };
     nodes.drop_from(1, 1, "meta length > 1200");
     accuses(&nodes, "node1 eth1", "messages of 1000 bytes reach node");
 }
 
 #[test]
 fn data_that_leaves_by_another_interface_is_a_warning() {
-    if !can_be_made() {
-        return;
-    }
-    let nodes = Nodes::new(3, 2);
+    let Some(nodes) = Nodes::if_possible(3, 2) else { return };
     nodes.ip(1, "route del 10.78.1.0/24 dev eth1");
     nodes.ip(1, &format!("route add 10.78.1.0/24 dev eth0 src {}", address(1, 1)));
     let ended = preflight(&nodes, 3, &[]);

@@ -101,10 +101,8 @@ fn parts_of_the_fabric_are_told_and_no_node_is_accused() {
 /// is not cut off from a main part.
 #[test]
 fn a_lucky_pair_between_leaves_without_a_spine_accuses_no_node() {
-    if !can_be_made() || !has_nft() {
-        return;
-    }
-    let (nodes, job) = (Nodes::new(9, 2), Job::of(9));
+    let Some(nodes) = Nodes::if_possible(9, 2).filter(|_| has_nft()) else { return };
+    let job = Job::of(9);
     separate(&nodes, &[0, 1], &[3, 4, 5, 6, 7, 8], 1);
     separate(&nodes, &[2], &[4, 5, 6, 7, 8], 1);
     separate(&nodes, &[3, 4, 5], &[6, 7, 8], 1);

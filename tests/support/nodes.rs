@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::namespace::Process;
+use super::namespace::{Process, can_be_made};
 use super::poll_until;
 use super::slow_cable::SlowCable;
 
@@ -32,6 +32,11 @@ impl Nodes {
             (0..interfaces).for_each(|interface| made.await_carrier(node, interface, true));
         }
         made
+    }
+
+    /// As [`Nodes::new`]; `None`, which is said, if no such nodes can be made here.
+    pub fn if_possible(nodes: usize, interfaces: usize) -> Option<Nodes> {
+        can_be_made().then(|| Nodes::new(nodes, interfaces))
     }
 
     fn connect(&self, node: usize, interface: usize) {
