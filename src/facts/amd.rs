@@ -92,49 +92,37 @@ impl GpuNode {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::symlink;
-    use std::path::Path;
-
     use super::*;
-
-    fn file(root: &Path, path: &str, text: &str) {
-        let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
-
-    fn node(root: &Path, number: u32, properties: &str) {
-        file(root, &format!("sys/class/kfd/kfd/topology/nodes/{number}/properties"), properties);
-    }
+    use crate::facts::fake_root::FakeRoot;
 
     #[test]
     fn gpus_are_the_nodes_that_compute_and_that_the_container_may_see() {
-        let root = tempfile::tempdir().unwrap();
-        let root = root.path();
-        node(root, 0, "cpu_cores_count 96\nsimd_count 0\nlocation_id 0\ndomain 0\n");
+        let root = FakeRoot::new();
+        let node = |number: u32, properties: &str| {
+            root.file(&format!("sys/class/kfd/kfd/topology/nodes/{number}/properties"), properties);
+        };
+        node(0, "cpu_cores_count 96\nsimd_count 0\nlocation_id 0\ndomain 0\n");
         let gpu = |location: u32| {
             format!(
                 "cpu_cores_count 0\nsimd_count 1216\nlocation_id {location}\ndomain 0\ngfx_target_version 90402\n"
             )
         };
-        node(root, 1, &gpu(0x0500));
+        node(1, &gpu(0x0500));
         // The second partition of the same GPU.
-        node(root, 2, &gpu(0x1000_0500));
-        node(root, 10, &gpu(0x2600));
+        node(2, &gpu(0x1000_0500));
+        node(10, &gpu(0x2600));
         // The properties of a GPU that is not this container's cannot be read.
-        fs::create_dir_all(root.join("sys/class/kfd/kfd/topology/nodes/3")).unwrap();
-        fs::create_dir_all(root.join("sys/bus/pci/devices")).unwrap();
+        root.folder("sys/class/kfd/kfd/topology/nodes/3");
         for (address, node) in [("0000:05:00.0", "0\n"), ("0000:26:00.0", "1\n")] {
-            file(root, &format!("sys/devices/pci0000:00/{address}/numa_node"), node);
+            root.file(&format!("sys/devices/pci0000:00/{address}/numa_node"), node);
             let target = format!("../../../devices/pci0000:00/{address}");
-            symlink(target, root.join(format!("sys/bus/pci/devices/{address}"))).unwrap();
+            root.link(target, &format!("sys/bus/pci/devices/{address}"));
         }
-        file(root, "sys/memory_peers/amdkfd/version", "1.0\n");
-        file(root, "sys/module/amdgpu/version", "6.12.12\n");
-        assert_eq!(read(&Reader::new(root), true), None, "without the device");
-        file(root, "dev/kfd", "");
-        let found = read(&Reader::new(root), true).unwrap();
+        root.file("sys/memory_peers/amdkfd/version", "1.0\n");
+        root.file("sys/module/amdgpu/version", "6.12.12\n");
+        assert_eq!(read(&root.reader(), true), None, "without the device");
+        root.file("dev/kfd", "");
+        let found = read(&root.reader(), true).unwrap();
         assert_eq!((found.count, found.make), (Some(3), Make::Amd));
         assert_eq!(found.models, ["AMD gfx942"]);
         assert_eq!(found.driver.as_deref(), Some("amdgpu 6.12.12"));
@@ -142,7 +130,7 @@ mod tests {
         let nodes: Vec<_> = found.devices.iter().map(|gpu| (gpu.path.as_str(), gpu.numa_node)).collect();
         let (first, last) = ("/sys/devices/pci0000:00/0000:05:00.0", "/sys/devices/pci0000:00/0000:26:00.0");
         assert_eq!(nodes, [(first, Some(0)), (first, Some(0)), (last, Some(1))]);
-        assert_eq!(read(&Reader::new(root), false).unwrap().devices, []);
+        assert_eq!(read(&root.reader(), false).unwrap().devices, []);
     }
 
     #[test]

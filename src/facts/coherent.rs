@@ -99,7 +99,7 @@ fn ranges(numbers: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use crate::facts::fake_root::FakeRoot;
 
     #[test]
     fn nodes_with_memory_and_no_cpu_are_named() {
@@ -112,25 +112,22 @@ mod tests {
             ("0-4294967295", "0", Some("1-1024")),
             ("word,3-x", "0", None),
         ] {
-            let root = tempfile::tempdir().unwrap();
-            let folder = root.path().join("sys/devices/system/node");
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("has_memory"), format!("{memory}\n")).unwrap();
-            fs::write(folder.join("has_cpu"), format!("{cpu}\n")).unwrap();
-            assert_eq!(read(&Reader::new(root.path())).without_cpu.as_deref(), without, "{memory} {cpu}");
+            let root = FakeRoot::new();
+            root.file("sys/devices/system/node/has_memory", format!("{memory}\n"));
+            root.file("sys/devices/system/node/has_cpu", format!("{cpu}\n"));
+            assert_eq!(read(&root.reader()).without_cpu.as_deref(), without, "{memory} {cpu}");
         }
         assert!(read(&Reader::nowhere()).is_empty());
     }
 
     #[test]
     fn a_gpu_has_a_node_if_the_driver_says_that_it_is_online() {
-        let root = tempfile::tempdir().unwrap();
+        let root = FakeRoot::new();
         for (gpu, status) in [("0008:06:00.0", "online"), ("0009:06:00.0", "offline")] {
-            let folder = root.path().join("proc/driver/nvidia/gpus").join(gpu);
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("numa_status"), format!("Node:      4\nStatus:    {status}\n")).unwrap();
+            let status = format!("Node:      4\nStatus:    {status}\n");
+            root.file(&format!("proc/driver/nvidia/gpus/{gpu}/numa_status"), status);
         }
-        fs::create_dir_all(root.path().join("proc/driver/nvidia/gpus/0018:06:00.0")).unwrap();
-        assert_eq!(read(&Reader::new(root.path())).of_gpus, 1);
+        root.folder("proc/driver/nvidia/gpus/0018:06:00.0");
+        assert_eq!(read(&root.reader()).of_gpus, 1);
     }
 }

@@ -57,18 +57,16 @@ pub(crate) fn read(counters: &PortCounters) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Reader;
+    use crate::facts::fake_root::FakeRoot;
     use crate::facts::port_counters::Counters;
-    use std::fs;
 
     #[test]
     fn what_is_no_count_is_left_out() {
-        let root = tempfile::tempdir().unwrap();
-        let port = root.path().join("sys/class/infiniband/mlx5_0/ports/1");
-        let reader = Reader::new(root.path());
+        let root = FakeRoot::new();
+        let reader = root.reader();
         let read = || read(&Counters::new(&reader).of("mlx5_0", 1));
         assert!(read().is_empty());
-        for (file, text) in [
+        let files = [
             ("counters/symbol_error", "0\n"),
             ("counters/link_downed", "3\n"),
             ("counters/port_rcv_errors", "N/A (no PMA)\n"),
@@ -76,11 +74,8 @@ mod tests {
             ("hw_counters/out_of_sequence", "18446744073709551615\n"),
             ("hw_counters/np_cnp_sent", "4\n"),
             ("hw_counters/packet_seq_err", "-1\n"),
-        ] {
-            let path = port.join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
+        ];
+        root.files("sys/class/infiniband/mlx5_0/ports/1", &files);
         let counts: Vec<_> = read().into_iter().collect();
         let of = |name: &str, count| (name.to_owned(), count);
         assert_eq!(counts, [of("link_downed", 3), of("out_of_sequence", u64::MAX), of("symbol_error", 0)]);

@@ -32,26 +32,21 @@ pub(crate) fn read(reader: &Reader) -> Vec<PciDevice> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-    use std::os::unix::fs::symlink;
+    use crate::facts::fake_root::FakeRoot;
 
     #[test]
     fn functions_are_found_by_their_driver() {
-        let root = tempfile::tempdir().unwrap();
-        assert!(read(&Reader::new(root.path())).is_empty());
-        let driver = root.path().join("sys/bus/pci/drivers/mlx5_ib");
-        fs::create_dir_all(&driver).unwrap();
-        fs::create_dir_all(root.path().join("sys/bus/pci/devices")).unwrap();
+        let root = FakeRoot::new();
+        assert!(read(&root.reader()).is_empty());
         for (address, node) in [("0019:03:00.0", 1), ("0008:03:00.0", 0)] {
             let device = format!("sys/devices/pci{}/{address}", &address[..7]);
-            fs::create_dir_all(root.path().join(&device)).unwrap();
-            fs::write(root.path().join(&device).join("numa_node"), format!("{node}\n")).unwrap();
-            let link = root.path().join("sys/bus/pci/devices").join(address);
-            symlink(root.path().join(&device), link).unwrap();
-            symlink(root.path().join(&device), driver.join(address)).unwrap();
+            root.file(&format!("{device}/numa_node"), format!("{node}\n"));
+            for folder in ["sys/bus/pci/devices", "sys/bus/pci/drivers/mlx5_ib"] {
+                root.link(root.path(&device), &format!("{folder}/{address}"));
+            }
         }
-        fs::write(driver.join("bind"), "").unwrap();
-        let found = read(&Reader::new(root.path()));
+        root.file("sys/bus/pci/drivers/mlx5_ib/bind", "");
+        let found = read(&root.reader());
         let shown: Vec<(&str, Option<i32>)> =
             found.iter().map(|function| (function.path.as_str(), function.numa_node)).collect();
         assert_eq!(

@@ -215,17 +215,13 @@ fn harmless(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use crate::facts::fake_root::FakeRoot;
 
     /// Reads these files, each by its path below the folder.
     fn read_files(files: &[(&str, &str)]) -> (Vec<ClaimedDevice>, Vec<String>) {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join(&FOLDER[1..]).join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        let reader = Reader::new(root.path());
+        let root = FakeRoot::new();
+        root.files(&FOLDER[1..], files);
+        let reader = root.reader();
         let devices = read(&reader);
         (devices, reader.into_unreadable().into_iter().map(|unreadable| unreadable.error).collect())
     }

@@ -161,31 +161,24 @@ fn is_gpu(node: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-    use std::os::unix::fs::symlink;
+    use crate::facts::fake_root::FakeRoot;
 
     #[test]
     fn the_gpus_of_others_are_left_out() {
-        let root = tempfile::tempdir().unwrap();
-        let file = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        fs::create_dir_all(root.path().join("sys/bus/pci/devices")).unwrap();
+        let root = FakeRoot::new();
         for (minor, address) in ["0000:1b:00.0", "0000:10:00.0", "0000:9d:00.0"].iter().enumerate() {
-            file(
+            root.file(
                 &format!("proc/driver/nvidia/gpus/{address}/information"),
-                &format!("Model: \t\t NVIDIA H100\nDevice Minor: \t {minor}\n"),
+                format!("Model: \t\t NVIDIA H100\nDevice Minor: \t {minor}\n"),
             );
-            file(&format!("sys/devices/pci0000:0{minor}/{address}/numa_node"), "1\n");
+            root.file(&format!("sys/devices/pci0000:0{minor}/{address}/numa_node"), "1\n");
             let target = format!("../../../devices/pci0000:0{minor}/{address}");
-            symlink(target, root.path().join(format!("sys/bus/pci/devices/{address}"))).unwrap();
+            root.link(target, &format!("sys/bus/pci/devices/{address}"));
         }
-        file("dev/nvidiactl", "");
-        file("dev/nvidia0", "");
-        file("dev/nvidia1", "");
-        let reader = Reader::new(root.path());
+        root.file("dev/nvidiactl", "");
+        root.file("dev/nvidia0", "");
+        root.file("dev/nvidia1", "");
+        let reader = root.reader();
         let found = read(&reader, true).devices;
         let paths: Vec<&str> = found.iter().map(|device| device.path.as_str()).collect();
         assert_eq!(paths, ["/sys/devices/pci0000:01/0000:10:00.0", "/sys/devices/pci0000:00/0000:1b:00.0"]);
@@ -195,7 +188,7 @@ mod tests {
             ("X: 1\nRegistryDwords: \"A=1;PeerMappingOverride=1;\"\n", Some(true)),
             ("X: 1\n", None),
         ] {
-            file("proc/driver/nvidia/params", options);
+            root.file("proc/driver/nvidia/params", options);
             assert_eq!(read(&reader, true).peer_mapping, told, "{options}");
         }
         let without = read(&reader, false);

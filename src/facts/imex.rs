@@ -116,26 +116,25 @@ fn channel(reader: &Reader, number: u32) -> ImexChannel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+    use crate::facts::fake_root::FakeRoot;
 
-    fn read_below(root: &Path) -> Imex {
-        read(&Reader::new(root))
+    fn read_below(root: &FakeRoot) -> Imex {
+        read(&root.reader())
     }
 
     #[test]
     fn channels_are_numbers_and_only_the_first_are_opened() {
-        let root = tempfile::tempdir().unwrap();
-        assert!(read_below(root.path()).is_empty());
-        let folder = root.path().join("dev/nvidia-caps-imex-channels");
-        fs::create_dir_all(&folder).unwrap();
-        assert!(read_below(root.path()).is_empty(), "an empty folder has no channel");
+        let root = FakeRoot::new();
+        assert!(read_below(&root).is_empty());
+        root.folder("dev/nvidia-caps-imex-channels");
+        assert!(read_below(&root).is_empty(), "an empty folder has no channel");
         // Opening a FIFO would wait for its other end.
         for number in 0..20 {
-            nix::unistd::mkfifo(&folder.join(format!("channel{number}")), nix::sys::stat::Mode::S_IRWXU)
-                .unwrap();
+            let channel = root.path(&format!("dev/nvidia-caps-imex-channels/channel{number}"));
+            nix::unistd::mkfifo(&channel, nix::sys::stat::Mode::S_IRWXU).unwrap();
         }
-        fs::write(folder.join("channels"), "").unwrap();
-        let found = read_below(root.path());
+        root.file("dev/nvidia-caps-imex-channels/channels", "");
+        let found = read_below(&root);
         assert_eq!((found.count, found.channels.len()), (20, MOST));
         assert_eq!(found.channels[2], ImexChannel { number: 2, access: Access::Opened, major: None });
         assert_eq!(found.usable().count(), MOST, "nothing is known of the driver");
@@ -143,26 +142,24 @@ mod tests {
 
     #[test]
     fn the_driver_tells_how_many_there_are_and_their_major_number() {
-        let root = tempfile::tempdir().unwrap();
-        let file = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        file("proc/driver/nvidia/params", "EnableMSI: 1\nImexChannelCount: 2048\nCreateImexChannel0: 0\n");
-        file(
+        let root = FakeRoot::new();
+        root.file(
+            "proc/driver/nvidia/params",
+            "EnableMSI: 1\nImexChannelCount: 2048\nCreateImexChannel0: 0\n",
+        );
+        root.file(
             "proc/devices",
             "Character devices:\n  1 mem\n195 nvidia\n498 nvidia-caps-imex-channels\n\nBlock devices:\n",
         );
-        file("dev/nvidia-caps-imex-channels/channel0", "");
-        let found = read_below(root.path());
+        root.file("dev/nvidia-caps-imex-channels/channel0", "");
+        let found = read_below(&root);
         assert_eq!((found.of_driver, found.major, found.manageable), (Some(2048), Some(498), false));
         // The driver does not take a plain file for a channel.
         assert!(found.is_stale(&found.channels[0]) && found.usable().next().is_none());
         let other = ImexChannel { major: Some(497), ..ImexChannel::default() };
         assert!(found.is_stale(&other));
         assert!(!found.is_stale(&ImexChannel { major: Some(498), ..ImexChannel::default() }));
-        file("proc/driver/nvidia/capabilities/fabric-imex-mgmt", "DeviceFileMinor: 4323\n");
-        assert!(read_below(root.path()).manageable);
+        root.file("proc/driver/nvidia/capabilities/fabric-imex-mgmt", "DeviceFileMinor: 4323\n");
+        assert!(read_below(&root).manageable);
     }
 }

@@ -13,6 +13,8 @@ pub mod document;
 pub(crate) mod dra;
 pub mod environment;
 pub(crate) mod extra;
+#[cfg(test)]
+pub(crate) mod fake_root;
 pub mod gid;
 pub(crate) mod gpu;
 pub(crate) mod home;

@@ -79,46 +79,41 @@ pub(crate) fn is_same_host(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::fake_root::FakeRoot;
     use crate::facts::launchers::Nodes;
-    use std::fs;
 
     #[test]
     fn the_host_and_the_master_are_looked_up() {
-        let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
+        let root = FakeRoot::new();
         let address = |text: &str| vec![text.parse::<IpAddr>().unwrap()];
         let read = |master: &str, count| {
             let nodes = Some(Nodes { count, this: 0 });
             let platform = Platform { master_addr: Some(master.to_owned()), nodes, ..Platform::default() };
-            read(&Reader::new(root.path()), &platform, |name| match name {
+            read(&root.reader(), &platform, |name| match name {
                 "in-dns" => Ok(vec!["10.9.9.9".parse().unwrap()]),
                 _ => Err("DNS does not know it".to_owned()),
             })
         };
         let master = |name: &str| read(name, 2).unwrap().master;
         assert_eq!(read("node-0", 2), None, "the host has no name");
-        write("proc/sys/kernel/hostname", "node-1\n");
+        root.file("proc/sys/kernel/hostname", "node-1\n");
         let unknown = Master::Unknown("DNS does not know it".to_owned());
         let named = Names { host: "node-1".to_owned(), master: Some(unknown.clone()), ..Names::default() };
         assert_eq!(read("node-0", 2), Some(named), "without /etc/hosts");
 
-        write("etc/nsswitch.conf", "passwd: files\nhosts: dns # no files\n");
-        write("etc/hosts", "10.0.0.1 node-0\n");
+        root.file("etc/nsswitch.conf", "passwd: files\nhosts: dns # no files\n");
+        root.file("etc/hosts", "10.0.0.1 node-0\n");
         let names = read("node-0", 2).unwrap();
         assert_eq!(
             (names.services.clone(), names.master.clone()),
             (vec!["dns".to_owned()], Some(unknown.clone()))
         );
         assert!(!names.asks_file());
-        write("etc/nsswitch.conf", "hosts:\tfiles [!UNAVAIL=return] dns\n");
+        root.file("etc/nsswitch.conf", "hosts:\tfiles [!UNAVAIL=return] dns\n");
         let names = read("node-0", 2).unwrap();
         assert_eq!((names.services.join(" "), names.asks_file()), ("files dns".to_owned(), true));
 
-        write("etc/hosts", "127.0.0.1 localhost\n127.0.1.1 node-1.local node-1\n10.0.0.1 node-0\n");
+        root.file("etc/hosts", "127.0.0.1 localhost\n127.0.1.1 node-1.local node-1\n10.0.0.1 node-0\n");
         assert_eq!(read("node-0", 2).unwrap().host_addresses, address("127.0.1.1"));
         for (name, found) in [
             ("node-0", Some(Master::InFile(address("10.0.0.1")))),

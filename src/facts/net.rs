@@ -202,11 +202,11 @@ fn describe(reader: &Reader, entry: &InterfaceAddress) -> Interface {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use crate::facts::fake_root::FakeRoot;
 
     #[test]
     fn labels_come_behind_their_link() {
-        let root = tempfile::tempdir().unwrap();
+        let root = FakeRoot::new();
         let entry = |name: &str, address: Option<&str>| InterfaceAddress {
             name: name.to_owned(),
             flags: Vec::new(),
@@ -220,44 +220,39 @@ mod tests {
             entry("eth0:2", Some("10.1.3.5/24")),
             entry("eth1", Some("10.2.0.5/24")),
         ];
-        let net = read(&Reader::new(root.path()), Ok(entries), |_| Ok(Routing::default()));
+        let net = read(&root.reader(), Ok(entries), |_| Ok(Routing::default()));
         let names: Vec<_> = net.interfaces.iter().map(|interface| interface.name.as_str()).collect();
         assert_eq!(names, ["eth0", "eth0:1", "eth0:2", "eth1"]);
     }
 
     #[test]
     fn a_radio_behind_an_interface_shows() {
-        let root = tempfile::tempdir().unwrap();
-        let class = root.path().join("sys/class/net");
-        for name in ["radio0", "eth0"] {
-            fs::create_dir_all(class.join(name)).unwrap();
-        }
-        std::os::unix::fs::symlink("../../ieee80211/phy0", class.join("radio0/phy80211")).unwrap();
+        let root = FakeRoot::new();
+        root.folder("sys/class/net/eth0");
+        root.link("../../ieee80211/phy0", "sys/class/net/radio0/phy80211");
         let entry = |name: &str| InterfaceAddress { name: name.to_owned(), flags: Vec::new(), address: None };
         let entries = ["radio0", "eth0", "wlP9s9"].map(entry).to_vec();
-        let net = read(&Reader::new(root.path()), Ok(entries), |_| Ok(Routing::default()));
+        let net = read(&root.reader(), Ok(entries), |_| Ok(Routing::default()));
         let wireless: Vec<bool> = net.interfaces.iter().map(Interface::is_wireless).collect();
         assert_eq!(wireless, [true, false, true]);
     }
 
     #[test]
     fn where_rtnetlink_is_refused_files_tell_of_routes_and_nothing_of_rules() {
-        let root = tempfile::tempdir().unwrap();
-        fs::create_dir_all(root.path().join("proc/net")).unwrap();
+        let root = FakeRoot::new();
         let line = "eth0\t00000000\t010AF40A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n";
-        fs::write(root.path().join("proc/net/route"), format!("Iface\tDestination\n{line}")).unwrap();
-        let net = read(&Reader::new(root.path()), Ok(Vec::new()), |_| Err(Errno::EPERM));
+        root.file("proc/net/route", format!("Iface\tDestination\n{line}"));
+        let net = read(&root.reader(), Ok(Vec::new()), |_| Err(Errno::EPERM));
         assert!(net.routes.len() == 1 && net.routes[0].is_default() && net.routes[0].is_for_all());
         assert_eq!(net.rules, None);
     }
 
     #[test]
     fn devices_are_known_by_name_or_not_at_all() {
-        let root = tempfile::tempdir().unwrap();
-        let devices = || devices(&Reader::new(root.path()));
+        let root = FakeRoot::new();
+        let devices = || devices(&root.reader());
         assert_eq!(devices(), None);
-        fs::create_dir_all(root.path().join("proc/self/net")).unwrap();
-        let write = |text: &str| fs::write(root.path().join("proc/self/net/dev"), text).unwrap();
+        let write = |text: &str| root.file("proc/self/net/dev", text);
         write(
             "Inter-|   Receive                   |  Transmit\n face |bytes    packets |bytes\n    \
              lo:  104960     720    0\neth0.100: 1 2 3\n",

@@ -111,13 +111,11 @@ pub(crate) fn read(reader: &Reader, port: &str) -> Option<PkeyTable> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use crate::facts::fake_root::FakeRoot;
 
     #[test]
     fn used_slots_are_kept_and_a_long_table_is_not_read_to_its_end() {
-        let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("port/pkeys");
-        fs::create_dir_all(&folder).unwrap();
+        let root = FakeRoot::new();
         for index in 0..128 {
             let text = match index {
                 0 => "0x7fff\n",
@@ -127,9 +125,9 @@ mod tests {
                 100 => "0xffff\n",
                 _ => "0x0000\n",
             };
-            fs::write(folder.join(index.to_string()), text).unwrap();
+            root.file(&format!("port/pkeys/{index}"), text);
         }
-        let reader = Reader::new(root.path());
+        let reader = root.reader();
         let table = read(&reader, "port").unwrap();
         assert_eq!((table.size, table.scanned), (128, 19));
         assert_eq!(
@@ -145,6 +143,6 @@ mod tests {
         assert!(!table.is_empty_at(0) && !table.is_empty_at(100));
         let unreadable = reader.into_unreadable();
         assert_eq!(unreadable[0].error, "is not a partition key: \"five\"");
-        assert_eq!(read(&Reader::new(root.path()), "none"), None);
+        assert_eq!(read(&root.reader(), "none"), None);
     }
 }

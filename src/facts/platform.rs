@@ -173,17 +173,14 @@ fn common_folder<'a>(file: &'a Path, other: &Path) -> Option<&'a Path> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
+    use crate::facts::fake_root::FakeRoot;
 
     #[test]
     fn files_of_one_folder_are_found_one_by_one_and_missing_with_it() {
-        let root = tempfile::tempdir().unwrap();
+        let root = FakeRoot::new();
         for file in ["opt/cloud/b", "opt/other/c", "usr/local/tool/deep/file", "one"] {
-            let path = root.path().join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, "").unwrap();
+            root.file(file, "");
         }
         let files = [
             "/none",
@@ -200,7 +197,7 @@ mod tests {
             "/usr/local/tool/deep/file",
             "/usr/local/zeta",
         ];
-        let found = there(&Reader::new(root.path()), &files);
+        let found = there(&root.reader(), &files);
         let wanted = [
             "/one",
             "/opt/cloud/b",

@@ -106,27 +106,23 @@ impl PortCounters<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::path::Path;
 
     use super::*;
+    use crate::facts::fake_root::FakeRoot;
 
     #[test]
     fn what_is_no_count_is_left_out() {
-        let root = tempfile::tempdir().unwrap();
-        let port = root.path().join("sys/class/infiniband/mlx5_0/ports/1");
-        for (file, text) in [
+        let root = FakeRoot::new();
+        let files = [
             ("counters/link_downed", "3\n"),
             ("counters/port_rcv_errors", "N/A (no PMA)\n"),
             ("hw_counters/out_of_sequence", "18446744073709551615\n"),
             ("hw_counters/packet_seq_err", "-1\n"),
             ("hw_counters/lifespan", "10\n"),
-        ] {
-            let path = port.join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        let reader = Reader::new(root.path());
+        ];
+        root.files("sys/class/infiniband/mlx5_0/ports/1", &files);
+        let reader = root.reader();
         let counters = Counters::new(&reader);
         let of = counters.of("mlx5_0", 1);
         assert_eq!((of.of_port("link_downed"), of.of_port("port_rcv_errors")), (Some(3), None));

@@ -148,10 +148,8 @@ fn rise(before: u64, now: u64, width: Width) -> (u64, bool) {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
-    use crate::facts::Reader;
+    use crate::facts::fake_root::FakeRoot;
     use crate::facts::port_counters::Counters;
 
     #[test]
@@ -179,14 +177,10 @@ mod tests {
 
     #[test]
     fn each_counter_is_read_where_its_driver_has_it() {
-        let root = tempfile::tempdir().unwrap();
-        let port = root.path().join("sys/class/infiniband/x_0/ports/1");
+        let root = FakeRoot::new();
         let look = |files: &[(&str, &str)]| {
-            for (file, text) in files {
-                fs::create_dir_all(port.join(file).parent().unwrap()).unwrap();
-                fs::write(port.join(file), text).unwrap();
-            }
-            read(&Counters::new(&Reader::new(root.path())).of("x_0", 1))
+            root.files("sys/class/infiniband/x_0/ports/1", files);
+            read(&Counters::new(&root.reader()).of("x_0", 1))
         };
         let nothing = look(&[]);
         assert!(!nothing.is_lost_since(&nothing));

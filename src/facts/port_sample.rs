@@ -54,26 +54,22 @@ fn bytes_per_second(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
+    use crate::facts::fake_root::FakeRoot;
 
     #[test]
     fn a_port_shows_what_it_has() {
-        let root = tempfile::tempdir().unwrap();
-        let port = root.path().join("sys/class/infiniband/mlx5_0/ports/1");
-        for (file, text) in [
+        let root = FakeRoot::new();
+        let files = [
             ("state", "4: ACTIVE\n"),
             ("phys_state", "5: LinkUp\n"),
             ("rate", "400 Gb/sec (4X NDR)\n"),
             ("counters/port_rcv_data", "10\n"),
             ("hw_counters/out_of_sequence", "2\n"),
-        ] {
-            fs::create_dir_all(port.join(file).parent().unwrap()).unwrap();
-            fs::write(port.join(file), text).unwrap();
-        }
-        fs::create_dir_all(root.path().join("sys/class/infiniband/x_0/ports/2")).unwrap();
-        let all = all(&Reader::new(root.path()));
+        ];
+        root.files("sys/class/infiniband/mlx5_0/ports/1", &files);
+        root.folder("sys/class/infiniband/x_0/ports/2");
+        let all = all(&root.reader());
         assert_eq!(all.len(), 2);
         assert_eq!(
             (all[0].state, all[0].physical_state, all[0].rate),

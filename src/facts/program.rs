@@ -70,22 +70,20 @@ fn interpreter(line: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use crate::facts::fake_root::FakeRoot;
 
     #[test]
     fn the_first_line_names_the_interpreter() {
-        let root = tempfile::tempdir().unwrap();
-        let file = root.path().join("script");
+        let root = FakeRoot::new();
         let found = |text: &str| {
-            fs::write(&file, text).unwrap();
-            first(&Reader::new(root.path()), Path::new("/"), [Path::new("/none"), Path::new("/script")])
+            root.file("script", text);
+            first(&root.reader(), Path::new("/"), [Path::new("/none"), Path::new("/script")])
         };
         let program = found("#! /bin/sh -e\necho\n").unwrap();
         assert_eq!(program.file, Path::new("/script"));
         assert_eq!((program.starter, program.is_there), (Starter::Interpreter("/bin/sh".into()), false));
         assert_eq!(found("#!/bin/sh\r\necho\r\n").unwrap().starter.path(), "/bin/sh\r");
-        fs::create_dir(root.path().join("bin")).unwrap();
-        fs::write(root.path().join("bin/sh"), "").unwrap();
+        root.file("bin/sh", "");
         assert!(found("#!/bin/sh").unwrap().is_there);
         for none in ["#!\n/bin/sh", "echo", "", "#! \t"] {
             assert_eq!(found(none), None, "{none:?}");
@@ -94,15 +92,13 @@ mod tests {
 
     #[test]
     fn relative_paths_lead_from_the_working_folder() {
-        let root = tempfile::tempdir().unwrap();
-        fs::create_dir(root.path().join("job")).unwrap();
-        fs::write(root.path().join("job/run.sh"), "#!tools/sh\n").unwrap();
-        let found = |file: &str| first(&Reader::new(root.path()), Path::new("/job"), [Path::new(file)]);
+        let root = FakeRoot::new();
+        root.file("job/run.sh", "#!tools/sh\n");
+        let found = |file: &str| first(&root.reader(), Path::new("/job"), [Path::new(file)]);
         let program = found("./run.sh").unwrap();
         assert_eq!((program.file.as_path(), program.is_there), (Path::new("./run.sh"), false));
         assert_eq!(found("run.sh").unwrap().starter, Starter::Interpreter("tools/sh".into()));
-        fs::create_dir(root.path().join("job/tools")).unwrap();
-        fs::write(root.path().join("job/tools/sh"), "").unwrap();
+        root.file("job/tools/sh", "");
         assert!(found("./run.sh").unwrap().is_there);
         assert_eq!(found("./other.sh"), None);
     }

@@ -316,8 +316,7 @@ pub fn is_pci_address(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-    use std::os::unix::fs::symlink;
+    use crate::facts::fake_root::FakeRoot;
 
     #[test]
     fn kernel_texts_are_understood_and_unknown_ones_kept() {
@@ -335,15 +334,12 @@ mod tests {
 
     #[test]
     fn the_place_of_an_hca_is_the_folder_of_its_device() {
-        let root = tempfile::tempdir().unwrap();
+        let root = FakeRoot::new();
         let device = "devices/pci0000:00/0000:00:01.0/0000:01:00.0";
-        let class = root.path().join("sys/class/infiniband");
-        fs::create_dir_all(root.path().join("sys").join(device)).unwrap();
-        for name in ["mlx5_0", "rxe0"] {
-            fs::create_dir_all(class.join(name)).unwrap();
-        }
-        symlink(format!("../../../{device}"), class.join("mlx5_0/device")).unwrap();
-        let found = read(&Reader::new(root.path()), &Looked::default());
+        root.folder(&format!("sys/{device}"));
+        root.folder("sys/class/infiniband/rxe0");
+        root.link(format!("../../../{device}"), "sys/class/infiniband/mlx5_0/device");
+        let found = read(&root.reader(), &Looked::default());
         let places: Vec<Option<&str>> = found.iter().map(|hca| hca.pci_path.as_deref()).collect();
         assert_eq!(places, [Some(format!("/sys/{device}").as_str()), None]);
         assert_eq!(found[0].pci_address.as_deref(), Some("0000:01:00.0"));
@@ -351,22 +347,17 @@ mod tests {
 
     #[test]
     fn the_abi_is_that_of_the_hcas_own_node() {
-        let root = tempfile::tempdir().unwrap();
-        let file = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
+        let root = FakeRoot::new();
         // The class has an abi_version, too: that of the calls into the kernel.
-        file("sys/class/infiniband_verbs/abi_version", "6\n");
+        root.file("sys/class/infiniband_verbs/abi_version", "6\n");
         for (hca, node, abi) in
             [("bnxt_re0", "uverbs1", "6\n"), ("mlx5_0", "uverbs0", "1\n"), ("odd", "uverbs2", "")]
         {
-            fs::create_dir_all(root.path().join("sys/class/infiniband").join(hca)).unwrap();
-            file(&format!("sys/class/infiniband_verbs/{node}/ibdev"), hca);
-            file(&format!("sys/class/infiniband_verbs/{node}/abi_version"), abi);
+            root.folder(&format!("sys/class/infiniband/{hca}"));
+            root.file(&format!("sys/class/infiniband_verbs/{node}/ibdev"), hca);
+            root.file(&format!("sys/class/infiniband_verbs/{node}/abi_version"), abi);
         }
-        let found = read(&Reader::new(root.path()), &Looked::default());
+        let found = read(&root.reader(), &Looked::default());
         let abis: Vec<_> =
             found.iter().map(|hca| hca.uverbs.as_ref().and_then(|uverbs| uverbs.abi)).collect();
         assert_eq!(abis, [Some(6), Some(1), None]);

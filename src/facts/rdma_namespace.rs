@@ -85,6 +85,7 @@ pub(crate) fn node_alone(reader: &Reader, ask: fn() -> Result<Mode, Errno>) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::fake_root::FakeRoot;
 
     /// An answer of Linux 6.1 with these attributes, each of one byte.
     fn answer(kind: u16, attributes: &[(u16, u8)]) -> Vec<u8> {
@@ -118,14 +119,13 @@ mod tests {
 
     #[test]
     fn a_node_without_a_device_is_told_apart() {
-        let root = tempfile::tempdir().unwrap();
-        let found = |ask| node_alone(&Reader::new(root.path()), ask);
+        let root = FakeRoot::new();
+        let found = |ask| node_alone(&root.reader(), ask);
         let (exclusive, shared): (fn() -> _, fn() -> _) = (|| Ok(Mode::Exclusive), || Ok(Mode::Shared));
         assert_eq!(found(exclusive), None);
-        std::fs::create_dir_all(root.path().join("dev/infiniband")).unwrap();
-        std::fs::write(root.path().join("dev/infiniband/uverbs3"), "").unwrap();
+        root.file("dev/infiniband/uverbs3", "");
         assert_eq!(found(exclusive), Some(("uverbs3".to_owned(), false)), "/sys is hidden");
-        std::fs::create_dir_all(root.path().join("sys/class/infiniband")).unwrap();
+        root.folder("sys/class/infiniband");
         assert_eq!(found(exclusive), Some(("uverbs3".to_owned(), true)));
         assert_eq!(found(shared), Some(("uverbs3".to_owned(), false)));
         assert_eq!(found(|| Err(Errno::EPROTONOSUPPORT)), Some(("uverbs3".to_owned(), false)));

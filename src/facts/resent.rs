@@ -43,29 +43,26 @@ pub(crate) fn read(counters: &PortCounters) -> Option<Resent> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
-    use crate::facts::Reader;
+    use crate::facts::fake_root::FakeRoot;
     use crate::facts::port_counters::Counters;
 
     #[test]
     fn a_driver_is_read_by_its_names_or_not_at_all() {
-        let root = tempfile::tempdir().unwrap();
-        let port = root.path().join("sys/class/infiniband/x_0/ports/1");
-        fs::create_dir_all(port.join("hw_counters")).unwrap();
-        fs::create_dir_all(port.join("counters")).unwrap();
-        let reader = Reader::new(root.path());
+        let root = FakeRoot::new();
+        let port = "sys/class/infiniband/x_0/ports/1";
+        root.folder(&format!("{port}/hw_counters"));
+        root.folder(&format!("{port}/counters"));
+        let reader = root.reader();
         let read = || read(&Counters::new(&reader).of("x_0", 1));
         assert_eq!(read(), None, "the kernel has no such device");
-        for (file, count) in [
+        let files = [
             ("hw_counters/packet_seq_err", "4\n"),
             ("hw_counters/local_ack_timeout_err", "1\n"),
             ("hw_counters/out_of_sequence", "99\n"),
             ("counters/port_xmit_packets", "7000\n"),
-        ] {
-            fs::write(port.join(file), count).unwrap();
-        }
+        ];
+        root.files(port, &files);
         assert_eq!(read(), Some(Resent { packets: Some(7000), again: 5 }));
     }
 

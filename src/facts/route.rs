@@ -158,30 +158,27 @@ fn parse_v6(line: &str) -> Parsed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use crate::facts::fake_root::FakeRoot;
 
     #[test]
     fn both_tables_are_read_and_broken_lines_are_named() {
-        let root = tempfile::tempdir().unwrap();
-        fs::create_dir_all(root.path().join("proc/net")).unwrap();
-        fs::write(
-            root.path().join("proc/net/route"),
+        let root = FakeRoot::new();
+        root.file(
+            "proc/net/route",
             "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
              eth0\t00000000\t010AF40A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n\
              eth1\t80800B19\t00000000\t0001\t0\t0\t0\tE0FFFFFF\t0\t0\t0\n\
              eth2\t00000000\t00000000\t0201\t0\t0\t0\t00000000\t0\t0\t0\n\
              garbage\n",
-        )
-        .unwrap();
-        fs::write(
-            root.path().join("proc/net/ipv6_route"),
+        );
+        root.file(
+            "proc/net/ipv6_route",
             "00000000000000000000000000000000 00 00000000000000000000000000000000 00 fd000000000000000000000000000001 00000400 00000001 00000000 00000003     eth0\n\
              fd000000000000000000000000000005 80 00000000000000000000000000000000 00 00000000000000000000000000000000 00000000 00000002 00000000 80200001     eth0\n\
              ff000000000000000000000000000000 08 00000000000000000000000000000000 00 00000000000000000000000000000000 00000100 00000002 00000000 00000001     eth0\n\
              00000000000000000000000000000000 00 00000000000000000000000000000000 00 00000000000000000000000000000000 ffffffff 00000001 00000000 00200200       lo\n",
-        )
-        .unwrap();
-        let reader = Reader::new(root.path());
+        );
+        let reader = root.reader();
         let routes: Vec<String> = read(&reader)
             .iter()
             .map(|r| format!("{} {} {:?} {}", r.interface, r.destination, r.gateway, r.metric))

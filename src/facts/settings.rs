@@ -282,6 +282,7 @@ pub(crate) fn conf_files(environment: &Environment, database: Option<&str>) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::fake_root::FakeRoot;
     use crate::libraries::nccl::conf;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
@@ -318,19 +319,13 @@ mod tests {
 
     #[test]
     fn what_not_everybody_may_read_is_marked() {
-        let root = tempfile::tempdir().unwrap();
+        let root = FakeRoot::new();
         let mode = |path: &str, mode| {
-            fs::set_permissions(root.path().join(path), PermissionsExt::from_mode(mode)).unwrap();
+            fs::set_permissions(root.path(path), PermissionsExt::from_mode(mode)).unwrap();
         };
-        fs::create_dir_all(root.path().join("root")).unwrap();
-        fs::write(
-            root.path().join("root/.nccl.conf"),
-            "NCCL_IB_TC=106\nNCCL_X_TOKEN=hunter2\n NCCL_IB_SL=1\n",
-        )
-        .unwrap();
+        root.file("root/.nccl.conf", "NCCL_IB_TC=106\nNCCL_X_TOKEN=hunter2\n NCCL_IB_SL=1\n");
         let environment = Environment::from([("HOME", "/root"), ("NCCL_API_KEY", "hunter2")]);
-        let read =
-            || read(&Reader::new(root.path()), Start::from(&environment), None, conf::assignments, |_| false);
+        let read = || read(&root.reader(), Start::from(&environment), None, conf::assignments, |_| false);
         for (folder, file, private) in [(0o755, 0o600, true), (0o700, 0o644, true), (0o755, 0o644, false)] {
             mode("root", folder);
             mode("root/.nccl.conf", file);
@@ -346,14 +341,13 @@ mod tests {
 
     #[test]
     fn of_a_file_without_end_only_so_much_is_kept() {
-        let root = tempfile::tempdir().unwrap();
+        let root = FakeRoot::new();
         let lines = |count: usize, end: &str| -> String {
             (0..count).map(|number| format!("NCCL_{number}{end}\n")).collect()
         };
-        fs::create_dir(root.path().join("etc")).unwrap();
         let read = |text: String| {
-            fs::write(root.path().join("etc/nccl.conf"), text).unwrap();
-            let reader = Reader::new(root.path());
+            root.file("etc/nccl.conf", text);
+            let reader = root.reader();
             let ConfFiles { settings, odd, .. } =
                 read(&reader, Start::from(&Environment::default()), None, conf::assignments, |_| false);
             let unreadable = reader.into_unreadable();
@@ -388,15 +382,12 @@ mod tests {
 
     #[test]
     fn environment_then_own_file_then_etc_and_an_empty_value_counts() {
-        let root = tempfile::tempdir().unwrap();
-        fs::create_dir_all(root.path().join("etc")).unwrap();
-        fs::create_dir_all(root.path().join("root")).unwrap();
-        fs::write(
-            root.path().join("etc/nccl.conf"),
+        let root = FakeRoot::new();
+        root.file(
+            "etc/nccl.conf",
             "NCCL_DEBUG=WARN\n# NCCL_NET=IB\nNCCL_IB_TC=106\nMY_PASSWORD=hunter2\nexport NCCL_IB_SL=1\nNCCL_ALGO Ring\n NCCL_IB_SL=1\n",
-        )
-        .unwrap();
-        fs::write(root.path().join("root/.nccl.conf"), "NCCL_DEBUG=INFO\n").unwrap();
+        );
+        root.file("root/.nccl.conf", "NCCL_DEBUG=INFO\n");
         let environment = Environment::from([
             ("HOME", "/root"),
             ("AWS_SECRET_ACCESS_KEY", "hunter2"),
@@ -405,9 +396,7 @@ mod tests {
             ("TZ", "UTC"),
         ]);
         let ConfFiles { settings, odd, .. } =
-            read(&Reader::new(root.path()), Start::from(&environment), None, conf::assignments, |name| {
-                name == "TZ"
-            });
+            read(&root.reader(), Start::from(&environment), None, conf::assignments, |name| name == "TZ");
         let shown: Vec<_> =
             settings.0.iter().map(|s| format!("{}={} {}", s.variable, s.value, s.origin)).collect();
         assert_eq!(
@@ -434,18 +423,11 @@ mod tests {
 
     #[test]
     fn white_space_and_carriage_returns_are_part_of_a_value() {
-        let root = tempfile::tempdir().unwrap();
-        fs::create_dir_all(root.path().join("etc")).unwrap();
-        fs::write(root.path().join("etc/nccl.conf"), "NCCL_IB_TC=106\r\nNCCL_IB_SL=5\r\nNCCL_NET=IB ")
-            .unwrap();
-        let settings = read(
-            &Reader::new(root.path()),
-            Start::from(&Environment::default()),
-            None,
-            conf::assignments,
-            |_| false,
-        )
-        .settings;
+        let root = FakeRoot::new();
+        root.file("etc/nccl.conf", "NCCL_IB_TC=106\r\nNCCL_IB_SL=5\r\nNCCL_NET=IB ");
+        let settings =
+            read(&root.reader(), Start::from(&Environment::default()), None, conf::assignments, |_| false)
+                .settings;
         let values: Vec<_> = settings.0.iter().map(|setting| setting.value.as_str()).collect();
         assert_eq!(values, ["106\r", "5\r", "IB "]);
     }

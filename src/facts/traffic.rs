@@ -159,19 +159,15 @@ fn first(counters: &PortCounters, sources: &[CounterSource]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::fake_root::FakeRoot;
     use crate::facts::port_counters::Counters;
-    use std::fs;
 
-    fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Reader) {
-        let root = tempfile::tempdir().unwrap();
-        let port = root.path().join("sys/class/infiniband/x_0/ports/1");
-        fs::create_dir_all(&port).unwrap();
-        for (file, text) in files {
-            let path = port.join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        let reader = Reader::new(root.path());
+    fn host(files: &[(&str, &str)]) -> (FakeRoot, Reader) {
+        let root = FakeRoot::new();
+        let port = "sys/class/infiniband/x_0/ports/1";
+        root.folder(port);
+        root.files(port, files);
+        let reader = root.reader();
         (root, reader)
     }
 

@@ -52,14 +52,12 @@ pub(crate) fn read(reader: &Reader, hca: &str, port: u32) -> Option<TrafficClass
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use crate::facts::fake_root::FakeRoot;
 
     #[test]
     fn the_global_class_counts_before_rules_and_other_texts_are_kept() {
-        let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("sys/class/infiniband/mlx5_1/tc/1");
-        fs::create_dir_all(&folder).unwrap();
-        let reader = Reader::new(root.path());
+        let root = FakeRoot::new();
+        let reader = root.reader();
         assert_eq!(read(&reader, "mlx5_1", 1), None, "the driver has no such file");
         for (text, expected) in [
             ("", None),
@@ -72,7 +70,7 @@ mod tests {
                 Some(TrafficClass::Other("src_ip=10.0.0.1,tclass=106".to_owned())),
             ),
         ] {
-            fs::write(folder.join("traffic_class"), text).unwrap();
+            root.file("sys/class/infiniband/mlx5_1/tc/1/traffic_class", text);
             assert_eq!(read(&reader, "mlx5_1", 1), expected, "{text:?}");
         }
         let document = serde_json::to_string(&TrafficClass::Global(236)).unwrap();

@@ -53,8 +53,8 @@ fn may_lead_to_nvswitches(hca: &Hca) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::fake_root::FakeRoot;
     use crate::facts::rdma::{Port, Uverbs};
-    use std::fs;
 
     fn hca(name: &str) -> Hca {
         Hca {
@@ -73,17 +73,16 @@ mod tests {
 
     #[test]
     fn only_hcas_that_may_lead_to_nvswitches_are_asked() {
-        let root = tempfile::tempdir().unwrap();
+        let root = FakeRoot::new();
         let names = ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6"];
         for name in names {
-            let device = root.path().join("sys/class/infiniband").join(name).join("device");
-            fs::create_dir_all(&device).unwrap();
-            let write = |data: &[u8]| fs::write(device.join("vpd"), data).unwrap();
+            let vpd = format!("sys/class/infiniband/{name}/device/vpd");
+            let write = |data: &[u8]| root.file(&vpd, data);
             match name {
                 "mlx5_0" => write(b"\x82\x0a\0ConnectX-7\x90\x2f\0VA\x14MLX:MN=M:SMDL=SW_MNGRV\x01\xff\x78"),
                 // The data of mlx5_1 cannot be read, those of mlx5_2 are no file.
-                "mlx5_1" => {}
-                "mlx5_2" => fs::create_dir(device.join("vpd")).unwrap(),
+                "mlx5_1" => root.folder("sys/class/infiniband/mlx5_1/device"),
+                "mlx5_2" => root.folder(&vpd),
                 "mlx5_6" => write(b"\x82\x0a\0ConnectX-7\x90\x2f\0VA\x0dMLX:PCI=V0:SMRV\x01\xff\x78"),
                 _ => write(FIELD),
             }
@@ -92,7 +91,7 @@ mod tests {
         hcas[3].ports[0].link_layer = LinkLayer::Ethernet;
         hcas[4].uverbs = None;
         hcas[5].driver = Some("efa".to_owned());
-        let reader = Reader::new(root.path());
+        let reader = root.reader();
         let found = |models: &[&str]| {
             let mut hcas = hcas.clone();
             read(&reader, &gpus(models), &mut hcas);

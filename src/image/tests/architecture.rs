@@ -63,7 +63,7 @@ fn programs_are_those_that_would_be_started() {
     let root = Root::new();
     let environment = Environment::from([("PATH", "/usr/local/bin:/usr/bin")]);
     let read = |command: &str| {
-        let reader = Reader::new(root.0.path());
+        let reader = root.reader();
         let start = Start { command: Some(command), ..Start::from(&environment) };
         foreign(&read(&reader, start, ImageScope::All, &Settings::default()))
     };

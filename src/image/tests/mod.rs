@@ -1,10 +1,7 @@
 //! Tests with images that are laid out as folders.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
-
-use tempfile::TempDir;
 
 use super::architecture::{ForeignKind, OURS};
 use super::cache::tests::{after_old, cache};
@@ -13,6 +10,7 @@ use super::library::{MissingLibrary, VersionFrom};
 use super::packages::OwnLibibverbs;
 use super::*;
 use crate::facts::environment::Environment;
+use crate::facts::fake_root::FakeRoot;
 use crate::facts::settings::UserSetting;
 use crate::finding::Source;
 
@@ -33,31 +31,23 @@ const MULTIARCH: &str = "usr/lib/x86_64-linux-gnu";
 const MULTIARCH: &str = "usr/lib/aarch64-linux-gnu";
 const SITE: &str = "usr/local/lib/python3.10/dist-packages";
 
-struct Root(TempDir);
+struct Root(FakeRoot);
+
+impl std::ops::Deref for Root {
+    type Target = FakeRoot;
+
+    fn deref(&self) -> &FakeRoot {
+        &self.0
+    }
+}
 
 impl Root {
     /// A root folder like that of Debian's images.
     fn new() -> Root {
-        let root = Root(tempfile::tempdir().unwrap());
-        fs::create_dir_all(root.path(MULTIARCH)).unwrap();
+        let root = Root(FakeRoot::new());
+        root.folder(MULTIARCH);
         root.link("usr/lib", "lib");
         root
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.0.path().join(path)
-    }
-
-    fn file(&self, path: &str, content: impl AsRef<[u8]>) {
-        let path = self.path(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    }
-
-    fn link(&self, target: &str, path: &str) {
-        let path = self.path(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        symlink(target, path).unwrap();
     }
 
     fn cache(&self, entries: &[(&str, &str)]) {
@@ -69,7 +59,7 @@ impl Root {
     /// Installs NCCL like Debian's package.
     fn debian(&self, version: &str) {
         self.file(&format!("{MULTIARCH}/libnccl.so.{version}"), nccl(version));
-        self.link(&format!("libnccl.so.{version}"), &format!("{MULTIARCH}/libnccl.so.2"));
+        self.link(format!("libnccl.so.{version}"), &format!("{MULTIARCH}/libnccl.so.2"));
     }
 
     /// Installs NCCL's wheel of `version`, whose library has the version `in_library`.
@@ -90,7 +80,7 @@ impl Root {
     }
 
     fn read<const N: usize>(&self, environment: [(&str, &str); N]) -> (Image, Vec<String>) {
-        let reader = Reader::new(self.0.path());
+        let reader = self.reader();
         let set = |(name, value): &(&str, &str)| UserSetting::new(name, value, Source::Environment);
         let settings = Settings(environment.iter().map(set).collect());
         let environment = Environment::from(environment);
@@ -133,7 +123,7 @@ fn verbs(folder: &str, abi: u32) -> Vec<u8> {
 
 #[test]
 fn an_empty_image_has_nothing_and_nothing_is_wrong_with_it() {
-    let root = Root(tempfile::tempdir().unwrap());
+    let root = Root(FakeRoot::new());
     let usual = [
         ("PATH", "/usr/bin:/bin"),
         ("LD_LIBRARY_PATH", "/usr/local/cuda/lib64::relative"),

@@ -90,7 +90,7 @@ fn files_that_are_no_libraries_are_passed_over() {
     put("short", &nccl("2.1.1")[..40]);
     put("text", b"GROUP ( libnccl.so.2.21.5 )");
     root.link("/dev/nowhere", "opt/broken/libnccl.so.2");
-    fs::create_dir_all(root.path("opt/fifo")).unwrap();
+    root.folder("opt/fifo");
     nix::unistd::mkfifo(&root.path("opt/fifo/libnccl.so.2"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     // Only the header of the library is left: it has no texts, and so no version.
     put("cut", &fake::empty()[..64]);

@@ -37,7 +37,7 @@ fn pythons_folders_are_found_in_pythons_order() {
     }
     root.link("lib", "opt/venv/lib64");
     let sites = |environment: &[(&str, &str)]| -> Vec<String> {
-        let reader = Reader::new(root.0.path());
+        let reader = root.reader();
         let tree = Tree::new(&reader, matters);
         let entries: Vec<_> =
             environment.iter().map(|(n, v)| std::ffi::CString::new(format!("{n}={v}")).unwrap()).collect();

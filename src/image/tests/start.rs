@@ -10,7 +10,7 @@ fn without_an_hca_the_image_is_read_only_when_asked_for() {
     let found = |image_in_any_case| {
         let environment = Environment::default();
         let sources = crate::facts::Sources {
-            root: root.0.path(),
+            root: &root.path(""),
             start: Start::from(&environment),
             parse_conf: crate::libraries::nccl::conf::assignments,
             is_setting: &|_| false,
@@ -28,9 +28,9 @@ fn without_an_hca_the_image_is_read_only_when_asked_for() {
             .map_or(0, |image| image.nccl.len())
     };
     assert_eq!((found(false), found(true)), (0, 1));
-    fs::create_dir_all(root.path("sys/class/infiniband")).unwrap();
+    root.folder("sys/class/infiniband");
     assert_eq!(found(false), 0);
-    fs::create_dir_all(root.path("sys/class/infiniband/mlx5_0")).unwrap();
+    root.folder("sys/class/infiniband/mlx5_0");
     assert_eq!(found(false), 1);
 }
 
@@ -41,7 +41,7 @@ fn for_command(root: &Root, command: &str, environment: &[(&str, &str)]) -> Opti
     let environment = Environment::new(&entries);
     let folder = Some(Path::new("/app"));
     let start = Start { folder, command: Some(command), ..Start::from(&environment) };
-    let image = read(&Reader::new(root.0.path()), start, ImageScope::All, &Settings::default());
+    let image = read(&root.reader(), start, ImageScope::All, &Settings::default());
     image.nccl_of_the_job()?.version.clone()
 }
 
