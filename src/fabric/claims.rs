@@ -45,22 +45,10 @@ pub(crate) fn leave_out_unclaimed(facts: &Facts, ports: &mut [Candidate]) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::{Verdict, candidates};
-    use crate::facts::rdma::{Port, Uverbs};
+    use crate::fabric::{Verdict, candidates, fake};
 
     fn facts(claims: &[(&str, &str)]) -> Facts {
-        let hca = |n: u32| Hca {
-            name: format!("mlx5_{n}"),
-            pci_address: (n != 3).then(|| format!("0000:{n}d:00.0")),
-            uverbs: Some(Uverbs::default()),
-            ports: vec![Port {
-                number: 1,
-                link_layer: LinkLayer::InfiniBand,
-                state: "ACTIVE".to_owned(),
-                ..Port::default()
-            }],
-            ..Hca::default()
-        };
+        let hca = |n| Hca { pci_address: (n != 3).then(|| format!("0000:{n}d:00.0")), ..fake::hca(n) };
         let device = |(name, value): &(&str, &str)| ClaimedDevice {
             driver: "dra.net".to_owned(),
             attributes: [((*name).to_owned(), (*value).to_owned())].into(),

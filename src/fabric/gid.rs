@@ -146,6 +146,9 @@ mod tests {
             (&["10.0.0.1/32"], Some("10.0.0.1/32")),
             (&["10.0.1.0/24", "10.0.1.0/24"], Some("10.0.1.0/24")),
             (&["10.0.1.0/24", "10.0.2.0/30"], Some("10.0.0.0/22")),
+            (&["172.16.1.9/32", "172.16.1.11/32"], Some("172.16.1.8/30")),
+            (&["172.16.1.0/24", "172.16.3.0/24"], Some("172.16.0.0/22")),
+            (&["10.0.0.0/8", "10.1.0.0/16"], Some("10.0.0.0/8")),
             (&["10.0.0.1/32", "192.168.0.1/32"], Some("0.0.0.0/0")),
             (&["fd00::1/128", "fd00::2/128"], Some("fd00::/126")),
             (&["fd00:1::/64", "fd00:2::/64"], Some("fd00::/30")),
@@ -158,14 +161,7 @@ mod tests {
 
     /// Rails by their slots, each an index and an address.
     fn with_rails<T>(rails: &[&[(u32, &str)]], look: impl Fn(&[RailGids]) -> T) -> T {
-        let gid = |(index, address): &(u32, &str)| {
-            let address: IpAddr = address.parse().unwrap();
-            let gid = match address {
-                IpAddr::V4(address) => address.to_ipv6_mapped(),
-                IpAddr::V6(address) => address,
-            };
-            Gid { index: *index, gid, kind: GidType::RoceV2, netdev: None }
-        };
+        let gid = |(index, address): &(u32, &str)| Gid::of(*index, address, GidType::RoceV2);
         let gids: Vec<Vec<Gid>> = rails.iter().map(|slots| slots.iter().map(gid).collect()).collect();
         let port = Port::default();
         let rail = |slots| RailGids { name: String::new(), port: &port, slots: Vec::from_iter(slots) };
@@ -189,25 +185,6 @@ mod tests {
         assert_eq!(with_rails(&tie, most_common_index), Some((3, 1)));
         assert_eq!(with_rails(&[], |rails| (common_index(rails), most_common_index(rails))), (None, None));
         assert!(!with_rails(&[], |rails| is_right_everywhere(rails, 3)));
-    }
-
-    #[test]
-    fn a_common_network_is_the_narrowest() {
-        let common = |nets: &[&str]| {
-            let nets: Vec<IpNet> = nets.iter().map(|net| net.parse().unwrap()).collect();
-            common_network(&nets).map(|net| net.to_string())
-        };
-        for (nets, wanted) in [
-            (&["172.16.1.9/32", "172.16.1.11/32"][..], Some("172.16.1.8/30")),
-            (&["172.16.1.0/24", "172.16.3.0/24"], Some("172.16.0.0/22")),
-            (&["10.0.0.0/8", "10.1.0.0/16"], Some("10.0.0.0/8")),
-            (&["fd00::1/128", "fd00::2/128"], Some("fd00::/126")),
-            (&["10.0.0.1/32", "192.168.0.1/32"], Some("0.0.0.0/0")),
-            (&["10.0.0.1/32", "fd00::1/128"], None),
-            (&[], None),
-        ] {
-            assert_eq!(common(nets).as_deref(), wanted, "{nets:?}");
-        }
     }
 
     #[test]

@@ -11,6 +11,8 @@ mod claims;
 pub(crate) mod default_route;
 pub(crate) mod distance;
 mod enough;
+#[cfg(test)]
+mod fake;
 pub(crate) mod gid;
 pub(crate) mod interface;
 pub(crate) mod near;

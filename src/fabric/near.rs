@@ -89,39 +89,13 @@ pub(crate) fn rails_of_gpus(facts: &Facts, ports: &[Candidate]) -> Vec<Vec<(Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::candidates;
+    use crate::fabric::{candidates, fake};
     use crate::facts::net::Interface;
-    use crate::facts::pci::PciDevice;
-    use crate::facts::rdma::{Port, Uverbs};
 
-    /// GPUs and HCAs by the number of the switch that they are behind.
+    /// GPUs and HCAs of one NUMA node by the number of the switch that they are behind.
     fn host(gpus: &[u32], hcas: &[u32]) -> Facts {
-        let path = |switch: u32, device: usize| {
-            format!(
-                "/sys/devices/pci0000:{switch:02x}/0000:{switch:02x}:01.0/0000:40:00.0/0000:41:{device:02x}.0/0000:{device:02x}:00.0"
-            )
-        };
-        let mut facts = Facts::default();
-        facts.gpu.count = u32::try_from(gpus.len()).ok();
-        let gpu = |(n, switch): (usize, &u32)| PciDevice { path: path(*switch, n), numa_node: Some(0) };
-        facts.gpu.devices = gpus.iter().enumerate().map(gpu).collect();
-        for (n, switch) in hcas.iter().enumerate() {
-            let port = Port {
-                number: 1,
-                link_layer: LinkLayer::InfiniBand,
-                state: "ACTIVE".to_owned(),
-                ..Port::default()
-            };
-            facts.rdma.push(Hca {
-                name: format!("mlx5_{n}"),
-                pci_path: Some(path(*switch, 16 + n)),
-                numa_node: Some(0),
-                uverbs: Some(Uverbs::default()),
-                ports: vec![port],
-                ..Hca::default()
-            });
-        }
-        facts
+        let of_node_0 = |switches: &[u32]| switches.iter().map(|switch| (0, *switch)).collect::<Vec<_>>();
+        fake::host(&of_node_0(gpus), &of_node_0(hcas))
     }
 
     fn used(facts: &Facts) -> Vec<usize> {

@@ -109,8 +109,7 @@ fn are_of_one_nic(one: &Hca, other: &Hca) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::candidates;
-    use crate::facts::rdma::{Port, Uverbs};
+    use crate::fabric::{candidates, fake};
 
     /// InfiniBand HCAs by the number of their NIC and their rate.
     fn host(model: &str, hcas: &[(u32, u32)]) -> Facts {
@@ -118,21 +117,11 @@ mod tests {
         facts.gpu.count = Some(8);
         facts.gpu.models = vec![model.to_owned()];
         for (n, (nic, rate)) in hcas.iter().enumerate() {
-            let port = Port {
-                number: 1,
-                link_layer: LinkLayer::InfiniBand,
-                state: "ACTIVE".to_owned(),
-                rate: format!("{rate} Gb/sec"),
-                ..Port::default()
-            };
-            facts.rdma.push(Hca {
-                name: format!("mlx5_{n}"),
-                driver: Some("mlx5_core".to_owned()),
-                system_guid: Some(format!("0000:0000:0000:{nic:04x}")),
-                uverbs: Some(Uverbs::default()),
-                ports: vec![port],
-                ..Hca::default()
-            });
+            let mut hca = fake::hca(n);
+            hca.driver = Some("mlx5_core".to_owned());
+            hca.system_guid = Some(format!("0000:0000:0000:{nic:04x}"));
+            hca.ports[0].rate = format!("{rate} Gb/sec");
+            facts.rdma.push(hca);
         }
         facts
     }

@@ -55,39 +55,7 @@ fn names<'a>(hcas: &[&'a Hca]) -> Vec<&'a str> {
 mod tests {
     use super::*;
     use crate::fabric::candidates;
-    use crate::facts::rdma::{LinkLayer, Port, Uverbs};
-
-    /// GPUs and HCAs by the NUMA node and the number of the switch that they are behind.
-    fn host(gpus: &[(i32, u32)], hcas: &[(i32, u32)]) -> Facts {
-        let path = |switch: u32, device: usize| {
-            format!(
-                "/sys/devices/pci0000:{switch:02x}/0000:{switch:02x}:01.0/0000:40:00.0/0000:41:{device:02x}.0/0000:{device:02x}:00.0"
-            )
-        };
-        let mut facts = Facts::default();
-        let gpu = |(n, (node, switch)): (usize, &(i32, u32))| PciDevice {
-            path: path(*switch, n),
-            numa_node: Some(*node),
-        };
-        facts.gpu.devices = gpus.iter().enumerate().map(gpu).collect();
-        for (n, (node, switch)) in hcas.iter().enumerate() {
-            let port = Port {
-                number: 1,
-                link_layer: LinkLayer::InfiniBand,
-                state: "ACTIVE".to_owned(),
-                ..Port::default()
-            };
-            facts.rdma.push(Hca {
-                name: format!("mlx5_{n}"),
-                pci_path: Some(path(*switch, 16 + n)),
-                numa_node: Some(*node),
-                uverbs: Some(Uverbs::default()),
-                ports: vec![port],
-                ..Hca::default()
-            });
-        }
-        facts
-    }
+    use crate::fabric::fake::host;
 
     #[test]
     fn each_gpu_gets_the_nearest_and_those_alike_share() {

@@ -68,6 +68,16 @@ impl From<GidType> for String {
 }
 
 impl Gid {
+    /// The GID of an address, for tests.
+    #[cfg(test)]
+    pub(crate) fn of(index: u32, address: &str, kind: GidType) -> Gid {
+        let gid = match address.parse().unwrap() {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        Gid { index, gid, kind, netdev: None }
+    }
+
     /// The IP address that a GID of this kind stands for.
     pub fn address(&self) -> IpAddr {
         #[cfg(test)]

@@ -108,14 +108,6 @@ mod tests {
 
     const SEARCHES_AS: Version = Version::new(2, 27, 7);
 
-    fn gid(index: u32, address: &str) -> Gid {
-        let gid = match address.parse().unwrap() {
-            IpAddr::V4(address) => address.to_ipv6_mapped(),
-            IpAddr::V6(address) => address,
-        };
-        Gid { index, gid, kind: GidType::RoceV2, netdev: None }
-    }
-
     /// What leads to the addresses of these interfaces, if each port has these slots.
     fn found(own: &[&str], ports: &[&[(u32, &str)]]) -> Option<Lead> {
         let interface = Interface {
@@ -125,7 +117,8 @@ mod tests {
         let mut facts = Facts::default();
         facts.net.interfaces = vec![interface];
         let port = |slots: &&[(u32, &str)]| {
-            let slots = slots.iter().map(|(index, address)| gid(*index, address)).collect();
+            let slots =
+                slots.iter().map(|(index, address)| Gid::of(*index, address, GidType::RoceV2)).collect();
             let gids = GidTable { slots, size: 16, scanned: 16 };
             Port { number: 1, link_layer: LinkLayer::Ethernet, gids, ..Port::default() }
         };

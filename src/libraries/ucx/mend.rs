@@ -153,13 +153,7 @@ mod tests {
 
     /// A host whose only HCA has these slots, with this release of UCX.
     fn host(slots: &[(u32, &str)], release: &str) -> Facts {
-        let gid = |(index, address): &(u32, &str)| {
-            let gid = match address.parse().unwrap() {
-                IpAddr::V4(address) => address.to_ipv6_mapped(),
-                IpAddr::V6(address) => address,
-            };
-            Gid { index: *index, gid, kind: GidType::RoceV2, netdev: None }
-        };
+        let gid = |(index, address): &(u32, &str)| Gid::of(*index, address, GidType::RoceV2);
         let gids = GidTable { slots: slots.iter().map(gid).collect(), size: 16, scanned: 16 };
         let state = "ACTIVE".to_owned();
         let port =

@@ -210,24 +210,16 @@ fn by_order(slots: &[Gid], filter: &Filter, release: Release) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn gid(index: u32, address: &str, kind: GidType) -> Gid {
-        let gid = match address.parse().unwrap() {
-            IpAddr::V4(address) => address.to_ipv6_mapped(),
-            IpAddr::V6(address) => address,
-        };
-        Gid { index, gid, kind, netdev: None }
-    }
-
     #[test]
     fn roce_v2_with_ipv4_comes_first_whoever_has_the_address() {
         let (v1, v2) = (GidType::IbOrRoceV1, GidType::RoceV2);
         let slots = [
-            gid(0, "fe80::1", v1.clone()),
-            gid(1, "fe80::1", v2.clone()),
-            gid(2, "fd00::1", v2.clone()),
-            gid(3, "10.0.0.1", v1.clone()),
-            gid(4, "10.0.0.1", v2.clone()),
-            gid(5, "10.1.0.1", v2),
+            Gid::of(0, "fe80::1", v1.clone()),
+            Gid::of(1, "fe80::1", v2.clone()),
+            Gid::of(2, "fd00::1", v2.clone()),
+            Gid::of(3, "10.0.0.1", v1.clone()),
+            Gid::of(4, "10.0.0.1", v2.clone()),
+            Gid::of(5, "10.1.0.1", v2),
         ];
         let all = |slots: &[Gid], subnets: &str| {
             let filter = Filter::read(subnets).unwrap();
@@ -239,7 +231,10 @@ mod tests {
         assert_eq!(all(&slots, "10.9.0.0/16"), [None; 3]);
         assert_eq!(all(&slots[..3], "all"), [1, 1, 2].map(Some), "a link-local GID comes last since 1.21");
         assert_eq!(all(&slots[..1], "all"), [Some(0); 3]);
-        assert_eq!(all(&[gid(0, "fe80::1", v1.clone()), gid(3, "10.0.0.1", v1)], "all"), [Some(3); 3]);
+        assert_eq!(
+            all(&[Gid::of(0, "fe80::1", v1.clone()), Gid::of(3, "10.0.0.1", v1)], "all"),
+            [Some(3); 3]
+        );
         assert_eq!(all(&[], "all"), [Some(0); 3]);
     }
 }
