@@ -107,19 +107,21 @@ mod tests {
     use crate::image::fake;
     use std::io::Write;
 
-    fn version(library: &fake::FakeLibrary, most: u64) -> Option<String> {
+    type VersionReader = fn(&File, &Elf, u64) -> Option<String>;
+
+    fn version(read: VersionReader, library: &fake::FakeLibrary, most: u64) -> Option<String> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&library.bytes()).unwrap();
-        nccl_version(&file, &Elf::open(&file).unwrap(), most)
+        read(&file, &Elf::open(&file).unwrap(), most)
     }
 
-    fn of(texts: &[u8]) -> Option<String> {
-        version(&fake::FakeLibrary { texts, ..Default::default() }, 1 << 24)
+    fn of(read: VersionReader, texts: &[u8]) -> Option<String> {
+        version(read, &fake::FakeLibrary { texts, ..Default::default() }, 1 << 24)
     }
 
     #[test]
     fn the_text_with_numbers_and_cuda_counts() {
-        let found = |text: &str| of(text.as_bytes());
+        let found = |text: &str| of(nccl_version, text.as_bytes());
         assert_eq!(found("a+b\0NCCL version %s\0NCCL version 2.21.5+cuda12.4\0").unwrap(), "2.21.5");
         assert_eq!(found("NCCL version 2.28.0rc1+cuda13.0").unwrap(), "2.28.0");
         for text in [
@@ -137,12 +139,7 @@ mod tests {
 
     #[test]
     fn rccl_has_had_two_forms_of_its_text() {
-        let found = |texts: &str| {
-            let mut file = tempfile::tempfile().unwrap();
-            file.write_all(&fake::FakeLibrary { texts: texts.as_bytes(), ..Default::default() }.bytes())
-                .unwrap();
-            rccl_version(&file, &Elf::open(&file).unwrap(), 1 << 24)
-        };
+        let found = |texts: &str| of(rccl_version, texts.as_bytes());
         assert_eq!(found("R\0RCCL version %s\0RCCL version 2.13.4+hip5.7\0").unwrap(), "2.13.4");
         assert_eq!(found("RCCL version : 2.27.7\0").unwrap(), "2.27.7");
         for text in [
@@ -157,11 +154,7 @@ mod tests {
 
     #[test]
     fn ucx_has_its_version_as_a_text_of_its_own() {
-        let found = |texts: &[u8]| {
-            let mut file = tempfile::tempfile().unwrap();
-            file.write_all(&fake::FakeLibrary { texts, ..Default::default() }.bytes()).unwrap();
-            ucx_version(&file, &Elf::open(&file).unwrap(), 1 << 24)
-        };
+        let found = |texts: &[u8]| of(ucx_version, texts);
         assert_eq!(found(b"e\xcd\xcdA1.13.1\0%s\n\0").unwrap(), "1.13.1");
         assert_eq!(found(b"a.b\0\x001.22.0\0").unwrap(), "1.22.0");
         for text in [&b"11.13.1\0"[..], b"1.13\0", b"1.13.1 \0", b"2.2.5\0", b"1.2.3.4\0", b"1..3\0"] {
@@ -171,11 +164,7 @@ mod tests {
 
     #[test]
     fn nvshmem_names_itself_with_its_version() {
-        let found = |texts: &[u8]| {
-            let mut file = tempfile::tempfile().unwrap();
-            file.write_all(&fake::FakeLibrary { texts, ..Default::default() }.bytes()).unwrap();
-            nvshmem_version(&file, &Elf::open(&file).unwrap(), 1 << 24)
-        };
+        let found = |texts: &[u8]| of(nvshmem_version, texts);
         assert_eq!(found(b"NVSHMEM version in\0NVSHMEM v3.2.5\0").unwrap(), "3.2.5");
         for text in [&b"NVSHMEM v3.2\0"[..], b"NVSHMEM v%d.%d.%d\0", b"NVSHMEM v3.2.5", b"NVSHMEM 3.2.5\0"] {
             assert_eq!(found(text), None, "{text:?}");
@@ -189,9 +178,9 @@ mod tests {
         {
             let mut texts = vec![b'.'; at];
             texts.extend(b"\0NCCL version 2.19.3+cuda12.3\0");
-            assert_eq!(of(&texts).as_deref(), Some("2.19.3"), "{at}");
+            assert_eq!(of(nccl_version, &texts).as_deref(), Some("2.19.3"), "{at}");
             let library = fake::FakeLibrary { texts: &texts, ..Default::default() };
-            assert_eq!(version(&library, at as u64), None, "{at}");
+            assert_eq!(version(nccl_version, &library, at as u64), None, "{at}");
         }
     }
 
@@ -199,6 +188,6 @@ mod tests {
     fn without_section_headers_the_start_is_searched() {
         let texts = b"NCCL version 2.19.3+cuda12.3";
         let library = fake::FakeLibrary { texts, without_sections: true, ..Default::default() };
-        assert_eq!(version(&library, 1 << 24).as_deref(), Some("2.19.3"));
+        assert_eq!(version(nccl_version, &library, 1 << 24).as_deref(), Some("2.19.3"));
     }
 }
