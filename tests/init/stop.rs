@@ -5,13 +5,22 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
-use crate::support::running::{Running, after, as_pid_1, in_place, rdma_init, send, status};
+use crate::support::running::{Ended, Running, after, as_pid_1, in_place, rdma_init, send, status};
 use crate::support::{poll_until, status_field};
 
 /// Starts the program with options and a shell script, as PID 1 and as a subreaper.
 fn both(options: &[&str], script: &str) -> [Running; 2] {
     let command = |more: &[&str]| rdma_init([options, more, &["--", "sh", "-c", script]].concat());
     [as_pid_1(command(&[])), in_place(command(&["--supervise"]))]
+}
+
+/// Starts the program in both ways, stops it once the script is ready, and expects this code.
+fn stopped(options: &[&str], script: &str, code: i32) -> [Ended; 2] {
+    both(options, script).map(|mut running| {
+        running.wait_for("ready");
+        running.kill(libc::SIGTERM);
+        running.end().expect_code(code)
+    })
 }
 
 /// Returns whether a process still runs; a zombie does not.
@@ -65,10 +74,7 @@ fn after_the_stop_timeout_everything_is_killed() {
 #[test]
 fn a_stop_is_forwarded_once() {
     let script = "trap 'echo stopped' TERM; echo ready; while :; do sleep 0.02; done";
-    for mut running in both(&["--stop-timeout", "500ms"], script) {
-        running.wait_for("ready");
-        running.kill(libc::SIGTERM);
-        let ended = running.end().expect_code(137);
+    for ended in stopped(&["--stop-timeout", "500ms"], script, 137) {
         assert_eq!(ended.stdout.matches("stopped").count(), 1, "{ended:#?}");
     }
 }
@@ -106,10 +112,7 @@ fn other_signals_start_no_deadline() {
 #[test]
 fn a_stop_that_is_rewritten_is_a_stop() {
     let script = "trap 'echo checkpoint' USR1; echo ready; while :; do sleep 0.02; done";
-    for mut running in both(&["--stop-timeout", "500ms", "--rewrite-signal", "TERM:USR1"], script) {
-        running.wait_for("ready");
-        running.kill(libc::SIGTERM);
-        let ended = running.end().expect_code(137);
+    for ended in stopped(&["--stop-timeout", "500ms", "--rewrite-signal", "TERM:USR1"], script, 137) {
         assert!(ended.stdout.ends_with("checkpoint\n"), "{ended:#?}");
     }
 }
@@ -147,6 +150,10 @@ fn a_preparation_that_does_not_stop_is_killed() {
 const SAVER: &str = "setsid sh -c 'trap \"sleep 0.5; echo saved; exit\" TERM; echo ready; \
                      while :; do sleep 0.02; done' &
                      read -r line";
+
+/// A worker that says when it is asked to end, and does not end.
+const ASKED: &str = "setsid sh -c 'trap \"echo asked\" TERM; echo ready; while :; do sleep 0.02; done' &
+                     read -r line; exit 4";
 
 /// Starts the program with a pipe as standard input; the command ends when the pipe is closed.
 fn until_closed(options: &[&str], script: &str) -> Vec<(Running, std::os::fd::OwnedFd)> {
@@ -188,9 +195,7 @@ fn a_command_that_is_killed_leaves_workers_that_are_drained() {
 
 #[test]
 fn the_drain_asks_once_and_kills_at_its_deadline() {
-    let script = "setsid sh -c 'trap \"echo asked\" TERM; echo ready; while :; do sleep 0.02; done' &
-                  read -r line; exit 4";
-    for (mut running, stdin) in until_closed(&["--drain-timeout", "700ms"], script) {
+    for (mut running, stdin) in until_closed(&["--drain-timeout", "700ms"], ASKED) {
         running.wait_for("ready");
         let all = descendants(running.pid);
         let start = Instant::now();
@@ -233,10 +238,8 @@ fn a_drain_with_nobody_left_takes_no_time() {
 /// Of the two deadlines, the earlier one holds.
 #[test]
 fn a_stop_during_the_drain_starts_its_own_deadline() {
-    let script = "setsid sh -c 'trap \"echo asked\" TERM; echo ready; while :; do sleep 0.02; done' &
-                  read -r line; exit 4";
     let options = ["--drain-timeout", "1h", "--stop-timeout", "300ms"];
-    for (mut running, stdin) in until_closed(&options, script) {
+    for (mut running, stdin) in until_closed(&options, ASKED) {
         running.wait_for("ready");
         drop(stdin);
         running.wait_for("asked");
@@ -264,10 +267,8 @@ fn a_fork_bomb_does_not_outlast_the_kill() {
 /// The end line names what led to the end, and not a signal that came after it.
 #[test]
 fn a_stop_during_the_drain_is_not_behind_the_end() {
-    let script = "setsid sh -c 'trap \"echo asked\" TERM; echo ready; while :; do sleep 0.02; done' &
-                  read -r line; exit 4";
     let options = ["--drain-timeout", "700ms"];
-    for (mut running, stdin) in until_closed(&options, script) {
+    for (mut running, stdin) in until_closed(&options, ASKED) {
         running.wait_for("ready");
         drop(stdin);
         running.wait_for("asked");
