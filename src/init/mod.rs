@@ -9,7 +9,6 @@
 //! `stages` is its life from the fork to the exit code: `preparing`, then `supervisor`, which
 //! waits and reaps with `forwarding`, then `stopping`, and `end`.
 
-mod account;
 mod end;
 mod execed;
 mod forwarding;
@@ -25,7 +24,6 @@ mod stages;
 mod stopping;
 mod supervisor;
 mod survivors;
-mod tasks;
 mod terminal;
 
 pub(crate) use link::Link;
@@ -35,4 +33,4 @@ pub(crate) use orders::{
 pub(crate) use preparing::{IN_PLACE, WITH_WHAT_WAS_DECIDED};
 pub(crate) use signal_map::{Remap, Rewrite};
 pub(crate) use stages::{Alone, supervise};
-pub(crate) use tasks::Tasks;
+pub(crate) use supervisor::Tasks;

@@ -2,7 +2,7 @@
 //! and the end.
 
 use std::ffi::CString;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::libc::SIGCHLD;
 use nix::unistd::{Pid, getpgrp};
@@ -10,17 +10,20 @@ use nix::unistd::{Pid, getpgrp};
 use super::end::CommandEnd;
 use super::forwarding::Forwarding;
 use super::link::{self, Link, Watch};
+use super::note::HandoffMemory;
 use super::orders::Orders;
 use super::preparing::{Preparation, PreparingEnd};
 use super::spawn::{Inheritance, cannot_start, spawn};
 use super::stopping::Stopping;
-use super::supervisor::Supervisor;
+use super::supervisor::{Supervisor, Tasks};
 use super::survivors::Reach;
-use super::tasks::Tasks;
 use super::terminal;
-use crate::sys::fork::Ended;
+use crate::sys::fork::{self, Ended};
 use crate::sys::memory;
 use crate::sys::signals::{self, Inherited};
+
+/// The longest time by which telling the traffic may delay the end of the container.
+const TRAFFIC_PATIENCE: Duration = Duration::from_secs(2);
 
 /// No process can be started for the preparation, so this one is not needed beside the command.
 #[derive(Debug)]
@@ -134,5 +137,17 @@ impl Supervisor {
                 Ok((ended, true))
             }
         }
+    }
+
+    /// Says what went over RDMA since the command was started, if the preparation has left a
+    /// note for that. A child of PID 1 says it: it reads counters, which PID 1 itself does not do, and
+    /// which may hang. Signals that arrive during this time are not forwarded: the command is
+    /// gone.
+    fn account(&self, ran: Duration) {
+        let Some(note) = self.preparation.note.as_deref().and_then(HandoffMemory::traffic) else { return };
+        let _ = fork::within(TRAFFIC_PATIENCE, || {
+            (self.tasks.tell_traffic)(&note, ran);
+            0
+        });
     }
 }
