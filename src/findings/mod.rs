@@ -10,8 +10,7 @@
 //!   [`libraries`].
 //! * What is between GPUs, HCAs and other nodes: [`gpu_direct`], [`c2c`], [`data_direct`], [`nics`],
 //!   [`nvlink`].
-//! * The container: [`image`], [`verbs`], [`kernel_abi`], [`memlock`], [`shared_memory`], [`parent`],
-//!   [`unreadable`].
+//! * The container: [`container`], [`image`], [`verbs`], [`kernel_abi`], [`memlock`], [`unreadable`].
 //! * What only repeats another finding: [`echoes`].
 //! * What can tell later why a job hangs: [`hang`].
 //! * What processes get that enter later: [`nccl_conf`], [`secrets`].
@@ -19,6 +18,7 @@
 
 mod address;
 mod c2c;
+mod container;
 mod counts;
 mod data_direct;
 mod down;
@@ -40,7 +40,6 @@ pub(crate) mod nccl_conf;
 mod nics;
 mod nvlink;
 mod nvswitch;
-mod parent;
 mod pkey;
 mod platform;
 pub(crate) mod port_errors;
@@ -48,7 +47,6 @@ mod ports;
 pub mod routes;
 mod script;
 mod secrets;
-mod shared_memory;
 pub(crate) mod slots;
 pub(crate) mod traffic;
 mod traffic_class;
@@ -105,9 +103,9 @@ pub fn add(decided: Decided) -> Plan {
     findings.extend(nvlink::finding(facts, plan));
     findings.extend(nccl_conf::findings(plan));
     findings.extend(secrets::finding(plan));
-    findings.extend(shared_memory::finding(facts));
+    findings.extend(container::shared_memory(facts));
     findings.extend(unreadable::findings(facts, user, &findings));
-    findings.extend(parent::finding(facts));
+    findings.extend(container::parent(facts));
     let plan = decided.plan;
     let mut findings = echoes::without(findings);
     if plan.library == Flavor::Rccl {

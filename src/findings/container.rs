@@ -1,13 +1,31 @@
-//! Whether signals to the container reach the command.
+//! The container itself: whether `/dev/shm` has room for what NCCL puts there for each pair of GPUs, and
+//! whether signals to the container reach the command.
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Id};
+use crate::text::amount;
+
+/// Docker's default, with which NCCL ends in "No space left on device".
+const TOO_SMALL: u64 = 64 * 1024 * 1024;
+
+/// The finding, if several GPUs share too little.
+pub(super) fn shared_memory(facts: &Facts) -> Option<Finding> {
+    let shm = facts.shm.filter(|shm| shm.size <= TOO_SMALL)?;
+    let gpus = facts.gpu.count.filter(|count| *count > 1)?;
+    let message = format!(
+        "/dev/shm has {} for {gpus} GPUs; NCCL will fail with \"No space left on device\" (posix_fallocate).",
+        amount(shm.size)
+    );
+    Some(Finding::warning(Id::SharedMemory, message).with_fix(
+        "Make /dev/shm larger. Docker: --shm-size=16g or --ipc=host. Kubernetes: an emptyDir with medium: Memory on /dev/shm.",
+    ))
+}
 
 const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];
 
 /// The finding, if PID 1 is a shell that runs us. The kernel gives PID 1 no signal that it
 /// has no handler for, and a shell has one only if a script sets a trap.
-pub(super) fn finding(facts: &Facts) -> Option<Finding> {
+pub(super) fn parent(facts: &Facts) -> Option<Finding> {
     let shell = facts.parent.as_ref().filter(|parent| {
         SHELLS.contains(&parent.program.as_str()) && parent.has_operand && !parent.catches_term
     })?;
