@@ -21,17 +21,17 @@ use crate::pipeline::{self, PartialPreparation, Prepared};
 use crate::sys::environ;
 use crate::sys::exec::PreparedExec;
 use crate::sys::fork::{exit_now, wait_to_be_killed};
-use crate::sys::privilege;
 use crate::sys::signals::{self, Inherited, block_all, survive_limit_of_files};
 use crate::sys::stdio::reserve_closed;
 use crate::sys::take_over::{self, Cause, ForEach, Guarded, Reason, Refused};
+use crate::sys::user;
 use crate::text::sentence;
 
 /// Runs the program; all signals must be blocked. Returns the exit code.
 pub fn start(inherited: Inherited) -> i32 {
     let parent = getppid();
     reserve_closed();
-    if privilege::is_lent() {
+    if user::has_lent_rights() {
         say(LENT);
         return exit::FAILED;
     }

@@ -20,7 +20,6 @@ pub(crate) mod mounts;
 pub(crate) mod names;
 mod nonblocking;
 pub(crate) mod pidfd;
-pub(crate) mod privilege;
 pub(crate) mod random;
 pub mod signals;
 pub(crate) mod stdio;
