@@ -149,11 +149,12 @@ pub(crate) fn duration(time: Duration) -> String {
     humantime::format_duration(rounded).to_string()
 }
 
-/// `850 us`, `12 ms`, `2.1 s`.
+/// `850 us`, `3.4 ms`, `12 ms`, `2.1 s`.
 pub(crate) fn microseconds(time: u64) -> String {
     match time {
         0..1000 => format!("{time} us"),
-        1000..1_000_000 => format!("{} ms", time / 1000),
+        1000..10_000 => format!("{}.{} ms", time / 1000, time / 100 % 10),
+        10_000..1_000_000 => format!("{} ms", time / 1000),
         _ => format!("{}.{} s", time / 1_000_000, time / 100_000 % 10),
     }
 }
@@ -255,6 +256,12 @@ mod tests {
         let names = ["a1", "a2", "a3", "b", "c1", "c2"];
         assert_eq!(condensed_to(&names, 2), "a1..a3, b and 2 more");
         assert_eq!(condensed_to(&names, 3), "a1..a3, b, c1, c2");
+    }
+
+    #[test]
+    fn times_have_two_digits_that_count() {
+        let said = [850, 1000, 3456, 9999, 12_345, 999_999, 2_150_000].map(microseconds);
+        assert_eq!(said, ["850 us", "1.0 ms", "3.4 ms", "9.9 ms", "12 ms", "999 ms", "2.1 s"]);
     }
 
     #[test]

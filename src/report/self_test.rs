@@ -6,7 +6,7 @@ use crate::log;
 use crate::self_test::check::{Check, Outcome};
 use crate::self_test::kinds::{self, KINDS, Level};
 use crate::self_test::report::{Figures, Pair, Report};
-use crate::text::{condensed_to, counted, visible};
+use crate::text::{condensed_to, counted, microseconds, visible};
 
 /// Up to this many checks that do not apply are shown one by one.
 const FEW: usize = 3;
@@ -85,7 +85,7 @@ pub(crate) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
 /// What a check of a device or of another node took. The others only look at what was read before.
 fn took(check: &Check) -> String {
     let is_timed = kinds::find(&check.id).is_none_or(|kind| kind.level > Level::Quick);
-    if is_timed && check.took_us > 0 { time(check.took_us) } else { String::new() }
+    if is_timed && check.took_us > 0 { microseconds(check.took_us) } else { String::new() }
 }
 
 /// A line for each rail to the other node.
@@ -180,7 +180,7 @@ fn verdict(report: &Report) -> String {
         _ => "failed".to_owned(),
     };
     let (checks, ports) = (counted(report.checks.len(), "check"), counted(report.hcas.len(), "port"));
-    format!("{verdict} ({checks} on {ports}, {})", time(report.took_us))
+    format!("{verdict} ({checks} on {ports}, {})", microseconds(report.took_us))
 }
 
 fn word(outcome: Outcome) -> &'static str {
@@ -189,15 +189,6 @@ fn word(outcome: Outcome) -> &'static str {
         Outcome::Skipped => "skipped",
         Outcome::Warning => "warning",
         Outcome::Failed => "FAILED",
-    }
-}
-
-/// `12 us`, `3.4 ms`, `1.2 s`.
-fn time(us: u64) -> String {
-    match us {
-        0..1000 => format!("{us} us"),
-        1000..1_000_000 => format!("{}.{} ms", us / 1000, us % 1000 / 100),
-        _ => format!("{}.{} s", us / 1_000_000, us % 1_000_000 / 100_000),
     }
 }
 
