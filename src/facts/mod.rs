@@ -27,6 +27,7 @@ pub(crate) mod limits;
 pub(crate) mod named_files;
 pub(crate) mod names;
 pub mod net;
+mod netlink;
 pub(crate) mod node;
 pub(crate) mod node_list;
 pub(crate) mod parent;

@@ -1,17 +1,11 @@
 //! Whether the kernel keeps each RDMA device in one network namespace, as rdma-system(8) shows it. A
 //! container may then have the uverbs node of a device that it cannot use.
 
-use std::io::IoSliceMut;
-use std::os::fd::AsRawFd;
-
-use netlink_packet_core::{NLM_F_REQUEST, NetlinkBuffer, NlasIterator};
+use netlink_packet_core::{NetlinkBuffer, NlasIterator};
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recvmsg, sendto, setsockopt,
-    socket, sockopt,
-};
-use nix::sys::time::{TimeVal, TimeValLike};
+use nix::sys::socket::SockProtocol;
 
+use super::netlink;
 use super::reader::Reader;
 
 /// Which network namespaces see an RDMA device.
@@ -30,9 +24,6 @@ const SYS_GET: u16 = (5 << 10) | 6;
 /// `drivers/infiniband/core/nldev.c`).
 const NETNS_MODE: u16 = 66;
 
-/// In bytes: `struct nlmsghdr`, which is the whole question.
-const REQUEST: usize = 16;
-
 /// In bytes: the answer has some ten attributes of a few bytes.
 const BUFFER: usize = 4096;
 
@@ -41,22 +32,9 @@ const BUFFER: usize = 4096;
 /// # Errors
 /// The socket's error: a kernel before 5.2 knows no mode, and a sandbox may refuse the socket.
 pub(crate) fn system_mode() -> Result<Mode, Errno> {
-    let fd =
-        socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRDMA)?;
-    // The kernel answers at once. A sandbox that only pretends to answer must not delay the command.
-    setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::seconds(1))?;
-    let mut bytes = [0; REQUEST];
-    let mut packet = NetlinkBuffer::new(&mut bytes);
-    packet.set_length(REQUEST as u32);
-    packet.set_message_type(SYS_GET);
-    packet.set_flags(NLM_F_REQUEST);
-    sendto(fd.as_raw_fd(), &bytes, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
-    let mut buffer = [0; BUFFER];
-    let mut parts = [IoSliceMut::new(&mut buffer)];
-    let received = recvmsg::<NetlinkAddr>(fd.as_raw_fd(), &mut parts, None, MsgFlags::empty())?;
-    let is_of_kernel = received.address.is_none_or(|address| address.pid() == 0);
-    let length = if is_of_kernel { received.bytes } else { 0 };
-    mode(buffer.get(..length).unwrap_or_default()).ok_or(Errno::EBADMSG)
+    let socket = netlink::open(SockProtocol::NetlinkRDMA)?;
+    netlink::ask(&socket, SYS_GET, 0, 0, &[])?;
+    mode(netlink::receive(&socket, &mut [0; BUFFER])?).ok_or(Errno::EBADMSG)
 }
 
 /// What the kernel's answer says; `None` if it is not that answer.

@@ -2,16 +2,13 @@
 //! user in any network namespace that sees the device, even if /sys has none of them.
 
 use std::collections::BTreeMap;
-use std::io::IoSliceMut;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NlasIterator};
+use netlink_packet_core::{NLM_F_DUMP, NetlinkBuffer, NlasIterator};
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recvmsg, sendto, setsockopt,
-    socket, sockopt,
-};
-use nix::sys::time::{TimeVal, TimeValLike};
+use nix::sys::socket::SockProtocol;
+
+use super::netlink;
 
 /// `RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, ...)` of `rdma/rdma_netlink.h`: `RDMA_NLDEV_CMD_GET` and
 /// `RDMA_NLDEV_CMD_STAT_GET`.
@@ -29,9 +26,8 @@ const HWCOUNTER_VALUE: u16 = 83;
 /// The bits of an attribute's kind that are no number (`NLA_F_NESTED`, `NLA_F_NET_BYTEORDER`).
 const FLAGS: u16 = 0xc000;
 
-/// In bytes: `struct nlmsghdr`, and an attribute of four bytes.
-const HEADER: usize = 16;
-const NUMBER: usize = 8;
+/// In bytes: an attribute of four bytes.
+const NUMBER: u16 = 8;
 
 /// In bytes: more than the kernel sends at once.
 const BUFFER: usize = 32 * 1024;
@@ -54,10 +50,7 @@ impl Statistics {
     /// # Errors
     /// The socket's error, or the kernel's.
     pub(crate) fn open() -> Result<Statistics, Errno> {
-        let socket =
-            socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRDMA)?;
-        // The kernel answers at once. A sandbox that only pretends to answer must not delay the caller.
-        setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::seconds(1))?;
+        let socket = netlink::open(SockProtocol::NetlinkRDMA)?;
         ask(&socket, GET, NLM_F_DUMP, &[])?;
         let mut indices = BTreeMap::new();
         answers(&socket, |kind, payload| {
@@ -85,29 +78,20 @@ impl Statistics {
 }
 
 fn ask(fd: &OwnedFd, command: u16, flags: u16, attributes: &[(u16, u32)]) -> Result<(), Errno> {
-    let mut bytes = vec![0; HEADER];
+    let mut bytes = Vec::new();
     for (kind, value) in attributes {
-        bytes.extend((NUMBER as u16).to_ne_bytes());
+        bytes.extend(NUMBER.to_ne_bytes());
         bytes.extend(kind.to_ne_bytes());
         bytes.extend(value.to_ne_bytes());
     }
-    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    let mut packet = NetlinkBuffer::new(&mut bytes);
-    packet.set_length(length);
-    packet.set_message_type(command);
-    packet.set_flags(NLM_F_REQUEST | flags);
-    sendto(fd.as_raw_fd(), &bytes, &NetlinkAddr::new(0, 0), MsgFlags::empty()).map(drop)
+    netlink::ask(fd, command, flags, 0, &bytes)
 }
 
 /// Gives each message of the answer to `take`, which says whether more of them are to come.
 fn answers(fd: &OwnedFd, mut take: impl FnMut(u16, &[u8]) -> bool) -> Result<(), Errno> {
     let mut buffer = vec![0; BUFFER];
     for _ in 0..MOST {
-        let mut parts = [IoSliceMut::new(&mut buffer)];
-        let received = recvmsg::<NetlinkAddr>(fd.as_raw_fd(), &mut parts, None, MsgFlags::empty())?;
-        let is_of_kernel = received.address.is_none_or(|address| address.pid() == 0);
-        let length = if is_of_kernel { received.bytes } else { 0 };
-        let mut rest = buffer.get(..length).unwrap_or_default();
+        let mut rest = netlink::receive(fd, &mut buffer)?;
         while let Ok(packet) = NetlinkBuffer::new_checked(rest) {
             match packet.message_type() {
                 DONE => return Ok(()),

@@ -6,20 +6,16 @@ pub(crate) mod links;
 mod message;
 
 use std::collections::BTreeSet;
-use std::io::IoSliceMut;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer};
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_DUMP_INTR, NetlinkBuffer};
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recvmsg, sendto, setsockopt,
-    socket, sockopt,
-};
-use nix::sys::time::{TimeVal, TimeValLike};
+use nix::sys::socket::SockProtocol;
 
 use self::kept::Kept;
+use super::netlink;
 use super::route::Route;
 use super::rule::RoutingRule;
 
@@ -49,9 +45,6 @@ const MOST_RULES: usize = 16 * 1024;
 /// In bytes: the kernel fills up to 32 KiB at a time if the reader has room for it
 /// (`netlink_dump` in `net/netlink/af_netlink.c`).
 const BUFFER: usize = 32 * 1024;
-
-/// In bytes: `struct nlmsghdr`.
-const HEADER: usize = 16;
 
 /// In bytes: how long the kernel expects what follows the header to be.
 fn length_of(request: u16) -> usize {
@@ -128,15 +121,7 @@ struct Socket {
 
 impl Socket {
     fn open() -> Result<Socket, Errno> {
-        let fd = socket(
-            AddressFamily::Netlink,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            SockProtocol::NetlinkRoute,
-        )?;
-        // The kernel answers at once. A sandbox that only pretends to answer must not delay the
-        // command.
-        setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::seconds(1))?;
+        let fd = netlink::open(SockProtocol::NetlinkRoute)?;
         Ok(Socket { fd, sequence: 0, buffer: vec![0; BUFFER] })
     }
 
@@ -156,44 +141,20 @@ impl Socket {
 
     fn dump_once(&mut self, asked: Question, add: impl FnMut(&[u8])) -> Result<ListEnd, Errno> {
         self.sequence += 1;
-        let length = HEADER + length_of(asked.request);
-        let mut bytes = vec![0; length];
-        let mut packet = NetlinkBuffer::new(&mut bytes);
-        packet.set_length(length as u32);
-        packet.set_message_type(asked.request);
-        packet.set_flags(NLM_F_REQUEST | NLM_F_DUMP);
-        packet.set_sequence_number(self.sequence);
+        let mut payload = vec![0; length_of(asked.request)];
         // Each of these structures begins with it.
-        bytes[HEADER] = asked.family;
-        sendto(self.fd.as_raw_fd(), &bytes, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
+        payload[0] = asked.family;
+        netlink::ask(&self.fd, asked.request, NLM_F_DUMP, self.sequence, &payload)?;
 
         let mut dump = Dump { sequence: self.sequence, asked, add, count: 0, changed: false };
         while dump.count < MOST_READ {
-            let length = self.receive()?;
-            if dump.take(self.buffer.get(..length).unwrap_or_default())? {
+            if dump.take(netlink::receive(&self.fd, &mut self.buffer)?)? {
                 return Ok(if dump.changed { ListEnd::Changed } else { ListEnd::Whole });
             }
         }
         // The rest of the kernel's answer must not be taken for the answer to the next request.
         self.fd = Socket::open()?.fd;
         Ok(ListEnd::TooLong)
-    }
-
-    /// Receives complete messages of the kernel. Gives their length in bytes.
-    fn receive(&mut self) -> Result<usize, Errno> {
-        loop {
-            let mut parts = [IoSliceMut::new(&mut self.buffer)];
-            let received = recvmsg::<NetlinkAddr>(self.fd.as_raw_fd(), &mut parts, None, MsgFlags::empty());
-            match received {
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(errno),
-                Ok(received) if received.flags.contains(MsgFlags::MSG_TRUNC) => return Err(Errno::EMSGSIZE),
-                Ok(received) if received.bytes == 0 => return Err(Errno::EBADMSG),
-                // Another process may send to this socket, too.
-                Ok(received) if received.address.is_some_and(|address| address.pid() != 0) => {}
-                Ok(received) => return Ok(received.bytes),
-            }
-        }
     }
 }
 
