@@ -28,8 +28,7 @@ fn shows(ended: &Ended, text: &str) {
 
 #[test]
 fn exec_gives_what_the_command_got() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let container = started(engine, &host, &["--env", "SECRET=hunter2"]);
     let env = container.exec(&["/rdma-init", "exec", "--", "env"]).expect_code(0);
     assert_eq!(about_nccl(&env), WANTED);
@@ -61,8 +60,7 @@ fn exec_gives_what_the_command_got() {
 
 #[test]
 fn a_shell_of_the_command_is_told_who_filled_them_in() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let options = host.options(&["--env", "NCCL_IB_TIMEOUT=22"]);
     let shell = |script: &str| engine.script(options.clone(), script).expect_code(0);
     let plan = shell("/rdma-init plan");
@@ -89,8 +87,7 @@ fn a_shell_of_the_command_is_told_who_filled_them_in() {
 
 #[test]
 fn nccl_finds_the_variables_in_every_process() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let (_folder, conf) = file("NCCL_DEBUG=WARN\nNCCL_SOCKET_IFNAME=eth9");
     // The container has its own copy of the file, as if the file were in the image.
     let copy = format!("cp {conf}.in /etc/nccl.conf");
@@ -116,8 +113,7 @@ fn nccl_finds_the_variables_in_every_process() {
 
 #[test]
 fn where_little_can_be_written_the_state_is_found_all_the_same() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     for options in [&["--read-only"][..], &["--user", "1234"], &["--read-only", "--user", "1234"]] {
         let container = started(engine, &host, options);
         let env = container.exec(&["/rdma-init", "exec", "--", "env"]).expect_code(0);
@@ -140,8 +136,7 @@ fn where_little_can_be_written_the_state_is_found_all_the_same() {
 
 #[test]
 fn status_is_for_probes() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let container = started(engine, &host, &["--env", "RDMA_INIT_SELF_TEST=warn"]);
     let status = container.exec(&["/rdma-init", "status"]).expect_code(0);
     shows(&status, "RoCE, 1 port");
@@ -166,8 +161,7 @@ fn status_is_for_probes() {
 
 #[test]
 fn what_pid_1_had_of_nccl_reaches_those_who_enter() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     // A platform sets these variables without telling the engine, so an entering process does
     // not have them.
     let script = "NCCL_IB_TIMEOUT=22 NCCL_SOCKET_IFNAME=eth0 TOKEN=hunter2 exec /rdma-init -- sh -c 'echo ready; exec sleep 1000'";

@@ -90,8 +90,7 @@ fn the_engine_reads_the_format_that_is_for_it() {
 
 #[test]
 fn a_running_container_can_be_asked() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let mut container = engine.start(host.options(&[]), &["sh", "-c", "echo ready; exec sleep 1000"]);
     container.wait_for("ready");
 
@@ -130,8 +129,7 @@ fn a_running_container_can_be_asked() {
 
 #[test]
 fn what_the_user_sets_stands() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let set =
         ["--env", "NCCL_IB_HCA=mlx5_7", "--env", "NCCL_IB_GID_INDEX=3", "--env", "NCCL_SOCKET_IFNAME=eth"];
     let ended = engine.run(host.options(&set), &["env"]).expect_code(0);
@@ -146,8 +144,7 @@ fn what_the_user_sets_stands() {
 
 #[test]
 fn a_wrong_gid_index_of_the_user_stands_and_is_explained() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let ended = engine.run(host.options(&["--env", "NCCL_IB_GID_INDEX=3"]), &["env"]).expect_code(0);
     assert_eq!(ended.variable("NCCL_IB_GID_INDEX"), Some("3"));
     assert_eq!(ended.variable("NCCL_IB_HCA"), Some("=mlx5_0"));
@@ -162,8 +159,7 @@ fn a_wrong_gid_index_of_the_user_stands_and_is_explained() {
 
 #[test]
 fn an_empty_value_counts_as_set() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let ended = engine.run(host.options(&["--env", "NCCL_IB_HCA="]), &["env"]).expect_code(0);
     assert_eq!(ended.variable("NCCL_IB_HCA"), Some(""));
     assert_eq!(ended.variable("NCCL_IB_GID_INDEX"), Some(OWN_SLOT));
@@ -172,8 +168,7 @@ fn an_empty_value_counts_as_set() {
 
 #[test]
 fn what_etc_nccl_conf_says_stands() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let (_folder, conf) = file("# the site's\nNCCL_IB_GID_INDEX=5\nNCCL_SOCKET_IFNAME=eth0\n");
     let mount = format!("{conf}:/etc/nccl.conf:ro");
     let ended = engine.run(host.options(&["--volume", &mount]), &["env"]).expect_code(0);
@@ -185,8 +180,7 @@ fn what_etc_nccl_conf_says_stands() {
 
 #[test]
 fn the_image_s_configuration_counts() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let (_folder, config) =
         file("keep = [\"NCCL_IB_HCA\"]\nset = { NCCL_DEBUG = \"WARN\" }\nlog-level = \"error\"\n");
     let mount = format!("{config}:/etc/rdma-init.toml:ro");
@@ -214,8 +208,7 @@ fn a_broken_configuration_ends_the_container_and_names_the_mistake() {
 
 #[test]
 fn the_report_can_be_json() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let ended = engine.run(host.options(&["--env", "RDMA_INIT_LOG_FORMAT=json"]), &["true"]).expect_code(0);
     let lines = json_lines(&ended);
     let hca = lines.iter().find(|line| line["variable"] == "NCCL_IB_HCA").unwrap();
@@ -304,8 +297,7 @@ fn without_a_network_the_command_starts_and_is_told_so() {
 
 #[test]
 fn a_container_that_is_started_again_decides_again() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let mut container = engine.create(host.options(&[]), &["env"]);
     container.start();
     let first = container.wait_again().expect_code(0);

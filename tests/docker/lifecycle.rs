@@ -227,8 +227,7 @@ fn standard_input_and_output_are_the_command_s_alone() {
 
 #[test]
 fn beside_the_host_s_pid_1_it_becomes_the_command() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let script = "echo pid $$; env | grep NCCL_IB_HCA; echo ready; exec sleep 1000";
     let mut container = engine.start(host.options(&["--pid", "host"]), &["sh", "-c", script]);
     container.wait_for("ready");
@@ -241,8 +240,7 @@ fn beside_the_host_s_pid_1_it_becomes_the_command() {
 
 #[test]
 fn under_the_engine_s_own_init_it_becomes_the_command() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let script = "cat /proc/1/comm; grep PPid /proc/$$/status; env | grep NCCL_IB_HCA; exit 3";
     engine
         .script(host.options(&["--init"]), script)

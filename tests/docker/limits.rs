@@ -11,8 +11,7 @@ const LOW: [&str; 2] = ["--ulimit", "memlock=65536:65536"];
 /// Runs a container with an HCA, whose command prints its limit of pinned memory, in KiB.
 #[track_caller]
 fn limit(options: &[&str]) -> Option<Ended> {
-    let engine = engine()?;
-    let host = Host::with_one_hca(engine);
+    let (engine, host) = Host::of_engine()?;
     Some(engine.script(host.options(options), "ulimit -l"))
 }
 
@@ -78,8 +77,7 @@ fn capable(host: &Host) -> Option<String> {
 
 #[test]
 fn a_file_capability_on_the_program_reaches_another_user_and_its_command() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let Some(mount) = capable(&host) else { return };
     let capable = ["--cap-add", "IPC_LOCK", "--user", "1000", "--volume", &mount, "--entrypoint", "/capable"];
     let options = [LOW.as_slice(), &capable].concat();
@@ -101,8 +99,7 @@ fn a_file_capability_on_the_program_reaches_another_user_and_its_command() {
 /// With a capability of its file, the C library takes variables out of the program's environment.
 #[test]
 fn a_file_capability_on_the_program_takes_nothing_from_the_environment() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let Some(mount) = capable(&host) else { return };
     let variables = [
         "LD_LIBRARY_PATH=/opt/nccl/lib",
@@ -170,8 +167,7 @@ fn the_limit_is_left_alone_where_asked_and_raised_in_silence_without_rdma() {
 
 #[test]
 fn without_a_limit_there_is_nothing_to_say() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let ended = engine.try_run(host.options(&["--ulimit", "memlock=-1:-1"]), &["sh", "-c", "ulimit -l"]);
     if could_start(&ended) {
         ended
@@ -185,8 +181,7 @@ fn without_a_limit_there_is_nothing_to_say() {
 
 #[test]
 fn the_hard_limit_is_raised_where_the_container_may() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let options = [LOW.as_slice(), &["--cap-add", "SYS_RESOURCE"]].concat();
     let ended = engine.try_run(host.options(&options), &["sh", "-c", "ulimit -l"]);
     if could_start(&ended) {
@@ -200,8 +195,7 @@ fn the_hard_limit_is_raised_where_the_container_may() {
 
 #[test]
 fn enforce_refuses_where_next_to_nothing_can_be_pinned() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let (_folder, log) = file("");
     let mount = format!("{log}:/dev/termination-log");
     let options = [LOW.as_slice(), &["--volume", &mount, "--entrypoint", "/rdma-init"]].concat();
@@ -260,8 +254,7 @@ fn required_rdma_that_will_not_connect_refuses() {
 /// rdma-init predicts that NCCL will end with an error.
 #[test]
 fn required_rdma_refuses_where_nccl_would_end() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     // A prediction needs a known release, and this one is set. A release from 2.29 on takes
     // another interface instead.
     let known = ["--env", "NCCL_VERSION=2.27.7", "--env", "NCCL_COMM_ID=192.0.2.1:4000"];
@@ -276,8 +269,7 @@ fn required_rdma_refuses_where_nccl_would_end() {
 /// Where the kernel has no room for the variables, the command would not get what was decided.
 #[test]
 fn required_rdma_refuses_where_the_variables_have_no_room() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     // The value is longer than the kernel takes for one variable (MAX_ARG_STRLEN), in bytes.
     let (_folder, config) = file(&format!("[set]\nT_FILLED = \"{}\"\n", "y".repeat(200_000)));
     let (_folder, log) = file("");

@@ -40,8 +40,7 @@ fn without_capabilities_signals_still_reach_the_command() {
 
 #[test]
 fn a_bare_image_works() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let ended = engine.run_bare(host.options(&[]), &["/rdma-init", "env", "--format", "docker"]);
     // The second start finds the variables that the first one has filled in.
     ended.expect_code(0).expect_line(["set", "NCCL_IB_GID_INDEX", OWN_SLOT]).expect_unsaid("warning");
@@ -58,8 +57,7 @@ const MAY_MOUNT: [&str; 4] = ["--cap-add", "SYS_ADMIN", "--security-opt", "appar
 
 #[test]
 fn without_dev_null_the_command_starts() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     filled(engine.after("rm /dev/null", host.options(&[]), "/rdma-init -- env"));
 }
 
@@ -86,8 +84,7 @@ fn devices_without_sys_are_not_called_absent() {
 
 #[test]
 fn a_sys_that_the_user_may_not_read_is_named() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     fs::set_permissions(host.sys().join("class/infiniband"), fs::Permissions::from_mode(0o700)).unwrap();
     engine
         .run(host.options(&["--user", "65534"]), &["sh", "-c", "echo started"])
@@ -100,8 +97,7 @@ fn a_sys_that_the_user_may_not_read_is_named() {
 /// interfaces there are.
 #[test]
 fn what_may_not_be_read_is_not_called_absent() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     fs::set_permissions(host.sys(), fs::Permissions::from_mode(0o700)).unwrap();
     let mut container = engine.create(host.options(&["--user", "65534"]), &["true"]);
     for rail in engine.rails() {
@@ -117,8 +113,7 @@ fn what_may_not_be_read_is_not_called_absent() {
 
 #[test]
 fn without_proc_the_command_starts() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     filled(engine.after(HIDE_PROC, host.options(&MAY_MOUNT), "/rdma-init -- env"));
 }
 
@@ -126,8 +121,7 @@ fn without_proc_the_command_starts() {
 /// than the limit.
 #[test]
 fn without_proc_the_capability_still_counts() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let options = [&MAY_MOUNT[..], &["--ulimit", "memlock=65536:65536", "--cap-add", "IPC_LOCK"]].concat();
     engine
         .after(HIDE_PROC, host.options(&options), "/rdma-init --memlock enforce -- true")
@@ -145,8 +139,7 @@ fn denying(calls: &str) -> (tempfile::TempDir, String) {
 
 #[test]
 fn a_filter_that_denies_what_can_be_missed_changes_nothing() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let (_folder, filter) =
         denying(r#""close_range", "mlock2", "setpgid", "signalfd4", "statx", "timer_create""#);
     filled(engine.run(host.options(&["--security-opt", &filter]), &["env"])).expect_unsaid("warning");
@@ -155,8 +148,7 @@ fn a_filter_that_denies_what_can_be_missed_changes_nothing() {
 /// If the addresses cannot be listed, nothing is said about them.
 #[test]
 fn addresses_that_cannot_be_listed_are_not_called_missing() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let (_folder, filter) = denying(r#""socket""#);
     engine
         .run(host.options(&["--security-opt", &filter]), &["true"])

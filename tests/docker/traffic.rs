@@ -1,7 +1,7 @@
 //! Tests what is said about the traffic of a job, with made-up counters.
 
 use crate::support::docker::host::Host;
-use crate::support::docker::{Container, Engine, engine};
+use crate::support::docker::{Container, Engine};
 
 const PORT: &str = "class/infiniband/mlx5_0/ports/1";
 
@@ -25,8 +25,7 @@ fn started<'a>(engine: &'a Engine, host: &Host) -> Container<'a> {
 
 #[test]
 fn it_is_told_at_the_end() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     count(&host, 1000, 10);
     let container = started(engine, &host);
     count(&host, 1000 + (3 << 18), 4010);
@@ -61,8 +60,7 @@ fn it_is_told_at_the_end() {
 
 #[test]
 fn what_went_wrong_on_a_port_is_told_and_a_sound_one_has_no_line() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let wrong = [
         "The link went down",
         "Queue pairs",
@@ -104,8 +102,7 @@ fn what_went_wrong_on_a_port_is_told_and_a_sound_one_has_no_line() {
 
 #[test]
 fn nothing_is_told_where_no_counter_shows() {
-    let Some(engine) = engine() else { return };
-    let host = Host::with_one_hca(engine);
+    let Some((engine, host)) = Host::of_engine() else { return };
     let container = started(engine, &host);
     let stat = container.exec(&["/rdma-init", "stat"]).expect_code(125);
     stat.expect_said("the RDMA devices show no counters here");

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use super::{Engine, Network};
+use super::{Engine, Network, engine};
 
 /// The number of slots in each made-up GID table.
 const SLOTS: usize = 16;
@@ -41,6 +41,12 @@ impl Host {
         let network = engine.network();
         let address = network.address();
         Host::new().on(network, address).hca(0, "eth0", network, address).allot(0)
+    }
+
+    /// That host and the engine; `None` if there is no engine here, which is said.
+    pub fn of_engine() -> Option<(&'static Engine, Host)> {
+        let engine = engine()?;
+        Some((engine, Host::with_one_hca(engine)))
     }
 
     /// The folder that the container sees as /sys.
