@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::libc;
 
-use crate::support::running::{after, as_pid_1, children, rdma_init, send, shell, status};
+use crate::support::running::{after, as_pid_1, children, has_taken_signals, rdma_init, send, shell, status};
 use crate::support::{poll_until, status_field};
 
 #[test]
@@ -97,12 +97,7 @@ fn a_child_that_may_not_be_signalled_is_warned_of_once() {
     let child = running.child();
     for _ in 0..3 {
         running.kill(libc::SIGTERM);
-        // PID 1 must have taken the signal, so that the next one is not merged with it.
-        poll_until("PID 1 has taken the signal", || {
-            let status = status(running.pid);
-            let sleeps = status_field(&status, "State")?.starts_with('S');
-            (sleeps && status_field(&status, "ShdPnd")? == "0000000000000000").then_some(())
-        });
+        has_taken_signals(running.pid);
     }
     running.wait_for_error("cannot forward");
     send(child, libc::SIGKILL);

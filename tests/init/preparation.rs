@@ -8,7 +8,7 @@ use nix::libc;
 
 use crate::support::hang::Hang;
 use crate::support::running::{
-    Ended, Running, after, as_pid_1, children, hanging, rdma_init, send, signal_of, status,
+    Ended, Running, after, as_pid_1, children, hanging, has_taken_signals, rdma_init, send, signal_of, status,
 };
 use crate::support::signal_states::{State, inherit};
 use crate::support::{poll_until, status_field};
@@ -106,11 +106,7 @@ fn stopped(timeout: &str) -> (Hang, Running, i32) {
 fn forward(running: &Running, signals: &[i32]) {
     for signal in signals {
         running.kill(*signal);
-        poll_until("PID 1 has taken the signal", || {
-            let status = status(running.pid);
-            let sleeps = status_field(&status, "State")?.starts_with('S');
-            (sleeps && status_field(&status, "ShdPnd")? == "0000000000000000").then_some(())
-        });
+        has_taken_signals(running.pid);
     }
 }
 
@@ -190,30 +186,26 @@ fn a_preparation_that_was_given_up_is_reaped() {
 
 /// The timeouts lie around the time that a preparation takes. Either the preparation or the
 /// deadline wins, never both.
-#[test]
-fn the_command_runs_once_wherever_the_timeout_falls() {
+fn runs_once(place: &str, start: impl Fn(Command) -> Running) {
     let mut untouched = 0;
     for microseconds in (100..12_000).step_by(100) {
         let timeout = format!("{microseconds}us");
-        let ended = as_pid_1(command(&timeout)).end().expect_code(7);
+        let ended = start(command(&timeout)).end().expect_code(7);
         assert_eq!(ended.stdout.matches("ran ").count(), 1, "{timeout}: {ended:#?}");
         untouched += usize::from(ended.stdout.contains("unprepared"));
     }
-    println!("as PID 1, {untouched} of 119 were started as they are");
+    println!("{place}, {untouched} of 119 were started as they are");
+}
+
+#[test]
+fn the_command_runs_once_wherever_the_timeout_falls() {
+    runs_once("as PID 1", as_pid_1);
 }
 
 #[test]
 fn the_command_runs_once_wherever_the_timeout_falls_in_place() {
     let hang = Hang::interruptible("/nowhere");
-    let mut untouched = 0;
-    for microseconds in (100..12_000).step_by(100) {
-        let timeout = format!("{microseconds}us");
-        let running = hanging(command(&timeout), false, &hang);
-        let ended = running.end().expect_code(7);
-        assert_eq!(ended.stdout.matches("ran ").count(), 1, "{timeout}: {ended:#?}");
-        untouched += usize::from(ended.stdout.contains("unprepared"));
-    }
-    println!("in place, {untouched} of 119 were started as they are");
+    runs_once("in place", |command| hanging(command, false, &hang));
 }
 
 /// The program's own commands have no other command to start instead, so no timeout ends them.

@@ -236,6 +236,17 @@ pub fn rests(init: i32) {
     });
 }
 
+/// Waits until an init has taken the signals that were sent to it, so that the next one is not merged with
+/// them.
+#[track_caller]
+pub fn has_taken_signals(init: i32) {
+    poll_until("the init has taken the signal", || {
+        let status = status(init);
+        let sleeps = status_field(&status, "State")?.starts_with('S');
+        (sleeps && status_field(&status, "ShdPnd")? == "0000000000000000").then_some(())
+    });
+}
+
 pub fn send(pid: i32, signal: i32) {
     // SAFETY: kill takes plain numbers. A process is reaped only by the thread that then sends
     // its status.
