@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use super::started::{arguments, is_child_of_pid_1, stand_ins, with_host};
+use super::started::{arguments, is_child_of_pid_1, stand_ins};
+use crate::support::docker::host::Host;
 use crate::support::docker::host::OWN_SLOT;
 use crate::support::repository;
 
@@ -54,7 +55,7 @@ fn submit() -> Output {
 
 #[test]
 fn each_pod_starts_torchrun_with_the_variables() {
-    let Some((engine, host)) = with_host() else { return };
+    let Some((engine, host)) = Host::of_engine() else { return };
     let output = submit();
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8(output.stdout).unwrap();

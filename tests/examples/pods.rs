@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::manifests::manifests;
-use super::started::{Described, arguments, containers, is_child_of_pid_1, strings, with_host};
+use super::started::{Described, arguments, containers, is_child_of_pid_1, strings};
 use crate::support::docker::host::{Host, OWN_SLOT};
 
 /// The name of a container, what its platform adds to the environment, and the command that is
@@ -98,7 +98,7 @@ pub fn case(described: &Described) -> &'static Case {
 fn every_container_starts_its_command_with_the_variables() {
     let Some(manifests) = manifests() else { return };
     for described in manifests.iter().flat_map(containers) {
-        let Some((engine, mut host)) = with_host() else { return };
+        let Some((engine, mut host)) = Host::of_engine() else { return };
         let (name, platform, command) = case(&described);
         let has_devices = *name != "mpijob/launcher";
         if !has_devices {

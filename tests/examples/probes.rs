@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use super::manifests::manifests;
 use super::pods::case;
-use super::started::{containers, strings, with_host};
+use super::started::{containers, strings};
 use crate::support::docker::Container;
+use crate::support::docker::host::Host;
 
 /// Returns the commands of all probes of a container.
 fn probes(container: &Value) -> Vec<Vec<&str>> {
@@ -29,7 +30,7 @@ fn a_probe_passes_when_the_container_is_prepared_and_not_before() {
         if probes.is_empty() {
             continue;
         }
-        let Some((engine, host)) = with_host() else { return };
+        let Some((engine, host)) = Host::of_engine() else { return };
         let unprepared = ["--entrypoint", "/bin/sh"];
         let mut container = engine.start(host.options(&unprepared), &["-c", "echo ready; exec sleep 1000"]);
         container.wait_for("ready");

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::manifests::Manifest;
 use crate::support::docker::host::Host;
-use crate::support::docker::{Container, Ended, Engine, engine};
+use crate::support::docker::{Container, Ended, Engine};
 use crate::support::repository;
 
 /// The paths at which standin.sh takes the place of the real programs.
@@ -175,12 +175,6 @@ pub fn stand_ins() -> impl Iterator<Item = String> {
     STANDINS.iter().flat_map(move |path| ["--volume".to_owned(), format!("{}:{path}:ro", script.display())])
 }
 
-/// Returns the engine, and a host for one container.
-pub fn with_host() -> Option<(&'static Engine, Host)> {
-    let engine = engine()?;
-    Some((engine, Host::with_one_hca(engine)))
-}
-
 /// Returns the arguments with which a stand-in said that it was started.
 pub fn arguments(ended: &Ended) -> Vec<&str> {
     ended.stdout.lines().filter_map(|line| line.strip_prefix("argument ")).collect()
@@ -194,7 +188,7 @@ pub fn is_child_of_pid_1(ended: &Ended) {
 
 #[test]
 fn the_stand_ins_refuse_what_the_real_ones_would() {
-    let Some((engine, host)) = with_host() else { return };
+    let Some((engine, host)) = Host::of_engine() else { return };
     let options: Vec<_> = stand_ins().collect();
     let options = host.options(&texts(&options));
     for (command, fine) in [
