@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use nix::libc;
 
-use crate::support::running::{Running, after, as_pid_1, children, rdma_init, shell, signal_of, status};
+use crate::support::running::{
+    Running, after, as_pid_1, children, rdma_init, shell, signal_of, status, wait_until_stopped,
+};
 use crate::support::{poll_until, status_field};
 
 #[test]
@@ -130,9 +132,7 @@ fn a_pid_1_that_was_stopped_goes_on() {
     let mut running = as_pid_1(shell("echo ready; exec sleep 1000"));
     running.wait_for("ready");
     running.kill(libc::SIGSTOP);
-    poll_until("PID 1 is stopped", || {
-        status_field(&status(running.pid), "State")?.starts_with('T').then_some(())
-    });
+    wait_until_stopped(running.pid);
     running.kill(libc::SIGTERM);
     running.kill(libc::SIGCONT);
     running.end().expect_code(143);

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use nix::libc;
 
-use crate::support::running::{after, as_pid_1, children, has_taken_signals, rdma_init, send, shell, status};
+use crate::support::running::{
+    after, as_pid_1, children, has_taken_signals, rdma_init, send, shell, status, wait_until_stopped,
+};
 use crate::support::{poll_until, status_field};
 
 #[test]
@@ -57,8 +59,7 @@ fn only_the_command_s_own_end_counts() {
 fn a_child_that_stops_and_goes_on_is_no_end() {
     let mut running = as_pid_1(shell("kill -STOP $$; echo went on; exit 3"));
     let command = running.command();
-    let state = || status_field(&status(command), "State").map(|state| state.starts_with('T'));
-    poll_until("the command is stopped", || (state()?).then_some(()));
+    wait_until_stopped(command);
     running.kill(libc::SIGCONT);
     running.wait_for("went on");
     running.end().expect_code(3);

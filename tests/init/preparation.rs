@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use nix::libc;
 
 use crate::support::hang::Hang;
+use crate::support::poll_until;
 use crate::support::running::{
-    Ended, Running, after, as_pid_1, children, hanging, has_taken_signals, rdma_init, send, signal_of, status,
+    Ended, Running, after, as_pid_1, children, hanging, has_taken_signals, rdma_init, send, signal_of,
+    wait_until_stopped,
 };
 use crate::support::signal_states::{State, inherit};
-use crate::support::{poll_until, status_field};
 
 /// The program opens this path in every preparation; the command never does.
 const HANGS: &str = "/sys/class/infiniband";
@@ -96,9 +97,7 @@ fn stopped(timeout: &str) -> (Hang, Running, i32) {
     hang.wait();
     let child = running.child();
     send(child, libc::SIGSTOP);
-    poll_until("the preparation is stopped", || {
-        status_field(&status(child), "State")?.starts_with('T').then_some(())
-    });
+    wait_until_stopped(child);
     (hang, running, child)
 }
 

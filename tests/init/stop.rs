@@ -5,8 +5,11 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
-use crate::support::running::{Ended, Running, after, as_pid_1, in_place, rdma_init, send, status};
-use crate::support::{poll_until, status_field};
+use crate::support::poll_until;
+use crate::support::running::{
+    Ended, Running, after, as_pid_1, descendants, in_place, is_stopped, lives, rdma_init, send, status,
+    wait_until_stopped,
+};
 
 /// Starts the program with options and a shell script, as PID 1 and as a subreaper.
 fn both(options: &[&str], script: &str) -> [Running; 2] {
@@ -21,17 +24,6 @@ fn stopped(options: &[&str], script: &str, code: i32) -> [Ended; 2] {
         running.kill(libc::SIGTERM);
         running.end().expect_code(code)
     })
-}
-
-/// Returns whether a process still runs; a zombie does not.
-fn lives(pid: i32) -> bool {
-    status_field(&status(pid), "State").is_some_and(|state| !state.starts_with('Z'))
-}
-
-fn descendants(pid: i32) -> Vec<i32> {
-    let children = crate::support::running::children(pid);
-    let below = children.iter().flat_map(|child| descendants(*child));
-    below.collect::<Vec<i32>>().into_iter().chain(children).collect()
 }
 
 /// All processes, including a worker in a session of its own, ignore the signals that ask for
@@ -138,9 +130,7 @@ fn a_preparation_that_does_not_stop_is_killed() {
     hang.wait();
     let child = running.child();
     send(child, libc::SIGSTOP);
-    poll_until("the preparation is stopped", || {
-        status_field(&status(child), "State")?.starts_with('T').then_some(())
-    });
+    wait_until_stopped(child);
     running.kill(libc::SIGTERM);
     let ended = running.end().expect_code(137);
     assert_eq!(ended.stdout, "", "{ended:#?}");
@@ -216,10 +206,7 @@ fn the_drain_wakes_those_who_were_stopped() {
     for (mut running, stdin) in until_closed(&["--drain-timeout", "20s"], script) {
         running.wait_for("ready");
         poll_until("the worker is stopped", || {
-            descendants(running.pid)
-                .into_iter()
-                .any(|pid| status_field(&status(pid), "State").is_some_and(|state| state.starts_with('T')))
-                .then_some(())
+            descendants(running.pid).into_iter().any(is_stopped).then_some(())
         });
         let start = Instant::now();
         drop(stdin);

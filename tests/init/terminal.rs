@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use nix::libc;
 use nix::unistd::Pid;
 
-use crate::support::running::{Running, after, rdma_init, status};
+use crate::support::running::{Running, after, rdma_init, status, wait_until_stopped};
 use crate::support::screen::{self, Screen};
 use crate::support::{poll_until, status_field};
 
@@ -122,9 +122,7 @@ fn a_suspended_command_goes_on() {
     screen.shows("ready");
     let command = running.command();
     screen.types("\x1a");
-    poll_until("the command is suspended", || {
-        status_field(&status(command), "State")?.starts_with('T').then_some(())
-    });
+    wait_until_stopped(command);
     running.kill(libc::SIGCONT);
     screen.types("this\n");
     screen.shows("got this");

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use nix::libc;
 use tempfile::TempDir;
 
-use crate::support::running::{Ended, Running, as_pid_1, children, in_place, rdma_init, send, status};
-use crate::support::{poll_for, status_field};
+use crate::support::poll_for;
+use crate::support::running::{Ended, Running, as_pid_1, descendants, in_place, lives, rdma_init, send};
 
 /// Two cores that are busy with something else need this long to import PyTorch three times.
 const START: Duration = Duration::from_secs(180);
@@ -198,15 +198,4 @@ fn written(folder: &Path) -> Vec<String> {
         Some(format!("{}: {:?}", file.file_name().display(), fs::read_to_string(file.path()).ok()?))
     });
     files.collect()
-}
-
-/// Returns whether a process still runs; a zombie does not.
-fn lives(pid: i32) -> bool {
-    status_field(&status(pid), "State").is_some_and(|state| !state.starts_with('Z'))
-}
-
-fn descendants(pid: i32) -> Vec<i32> {
-    let below = children(pid);
-    let further: Vec<i32> = below.iter().flat_map(|child| descendants(*child)).collect();
-    [below, further].concat()
 }

@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+pub use crate::support::running::wait_until_stopped;
 use crate::support::running::{Ended, Running, as_pid_1, children, command_of, rests, send, status};
 use crate::support::{self, poll_until, process, status_field};
 
@@ -287,11 +288,6 @@ pub fn is_over(state: Option<char>) -> bool {
 #[track_caller]
 pub fn wait_until_over(pid: i32) {
     wait_for_state(pid, "ends", is_over);
-}
-
-#[track_caller]
-pub fn wait_until_stopped(pid: i32) {
-    wait_for_state(pid, "is stopped", |state| state == Some('T'));
 }
 
 /// The signals that are pending for a process: bit n-1 stands for signal n.

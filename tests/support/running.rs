@@ -262,6 +262,28 @@ pub fn children(pid: i32) -> Vec<i32> {
     children.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
+/// Returns whether a process still runs; a zombie does not.
+pub fn lives(pid: i32) -> bool {
+    status_field(&status(pid), "State").is_some_and(|state| !state.starts_with('Z'))
+}
+
+/// Returns whether a signal has stopped a process.
+pub fn is_stopped(pid: i32) -> bool {
+    status_field(&status(pid), "State").is_some_and(|state| state.starts_with('T'))
+}
+
+#[track_caller]
+pub fn wait_until_stopped(pid: i32) {
+    poll_until(&format!("process {pid} is stopped"), || is_stopped(pid).then_some(()));
+}
+
+/// Returns the processes below a process: its children first.
+pub fn descendants(pid: i32) -> Vec<i32> {
+    let below = children(pid);
+    let further: Vec<i32> = below.iter().flat_map(|child| descendants(*child)).collect();
+    [below, further].concat()
+}
+
 /// Returns the open descriptors of a process, each with what it leads to.
 pub fn descriptors(pid: i32) -> Vec<(i32, String)> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().filter_map(Result::ok);
