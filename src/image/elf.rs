@@ -322,12 +322,7 @@ mod tests {
         }
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..1000 {
-            let mut bytes = good.clone();
-            for _ in 0..random.usize(1..8) {
-                let at = random.usize(20..bytes.len());
-                bytes[at] = random.u8(..);
-            }
-            let file = file(&bytes);
+            let file = file(&fake::damaged(&good, &mut random));
             let elf = Elf::open(&file).unwrap();
             elf.dynamic();
             let texts = elf.texts(1 << 20);

@@ -21,6 +21,17 @@ pub(super) struct FakeLibrary<'a> {
     pub has_version: Option<&'a str>,
 }
 
+/// A file with a few bytes behind its first ones changed, mostly to those that mean something in a number.
+pub(super) fn damaged(good: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut bytes = good.to_vec();
+    for _ in 0..random.usize(1..8) {
+        let at = random.usize(20..bytes.len());
+        let any = random.u8(..);
+        bytes[at] = random.choice([0, 1, 0x7f, 0x80, 0xff, any]).unwrap();
+    }
+    bytes
+}
+
 /// The address at which the file is loaded; it differs from the offset, as in real libraries.
 const BASE: u64 = 0x40_0000;
 

@@ -99,13 +99,7 @@ mod tests {
                 let _ = of_bytes(&good[..length], "efa");
             }
             for _ in 0..1000 {
-                let mut bytes = good.clone();
-                for _ in 0..random.usize(1..6) {
-                    let at = random.usize(20..bytes.len());
-                    let any = random.u8(..);
-                    bytes[at] = random.choice([0, 1, 0x7f, 0x80, 0xff, any]).unwrap();
-                }
-                let _ = of_bytes(&bytes, "efa");
+                let _ = of_bytes(&fake::damaged(&good, &mut random), "efa");
             }
         }
     }

@@ -102,7 +102,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::image::fake::FakeLibrary;
+    use crate::image::fake::{FakeLibrary, damaged};
 
     fn with<T>(bytes: &[u8], look: impl FnOnce(&Elf) -> T) -> Option<T> {
         let mut file = tempfile::tempfile().unwrap();
@@ -137,13 +137,7 @@ mod tests {
         let good = both();
         let mut random = fastrand::Rng::with_seed(5);
         for _ in 0..2000 {
-            let mut bytes = good.clone();
-            for _ in 0..random.usize(1..6) {
-                let at = random.usize(20..bytes.len());
-                let any = random.u8(..);
-                bytes[at] = random.choice([0, 1, 0x7f, 0x80, 0xff, any]).unwrap();
-            }
-            with(&bytes, |elf| (elf.versions_needed(), elf.versions_defined()));
+            with(&damaged(&good, &mut random), |elf| (elf.versions_needed(), elf.versions_defined()));
         }
     }
 }
