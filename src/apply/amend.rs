@@ -88,7 +88,7 @@ pub(crate) fn amend(
     let is_shared = || in_place == InPlace::UnlessMounted && !lies_in_its_folder(path);
     match folder.write_for(owner, name, new.as_bytes(), mode) {
         Err(Errno::EBUSY | Errno::EACCES | Errno::EPERM) if owner.is_some() && is_shared() => {
-            Err(NotAmended::Because("it is mounted from elsewhere, and others may share it".to_owned()))
+            Err(NotAmended::Because("it is a mount, which other containers may share".to_owned()))
         }
         Err(errno) if may_be_in_place(errno) && owner.is_some() => {
             write_in_place(path, &old, &new).map_err(|_| NotAmended::Because(describe(errno)))

@@ -44,10 +44,10 @@ fn put(path: &Path, program: &[u8]) -> Result<Installed, String> {
     let shown = path.display();
     let folder = Folder::shared(path).map_err(|errno| match errno {
         Errno::ENOENT => {
-            format!("there is no folder {shown}: make it, or mount a volume there")
+            format!("there is no directory {shown}: create it, or mount a volume there")
         }
-        Errno::ENOTDIR => format!("{shown} is not a folder"),
-        errno => format!("cannot open the folder {shown}: {}", describe(errno)),
+        Errno::ENOTDIR => format!("{shown} is not a directory"),
+        errno => format!("cannot open the directory {shown}: {}", describe(errno)),
     })?;
     let target = path.join(NAME);
     let is_whole = |(bytes, mode): (Vec<u8>, u32)| mode == MODE && bytes == program;
@@ -63,13 +63,13 @@ fn put(path: &Path, program: &[u8]) -> Result<Installed, String> {
 
 fn refused(target: &Path, errno: Errno, bytes: usize) -> String {
     let why = match errno {
-        Errno::EISDIR | Errno::EEXIST | Errno::ENOTEMPTY => "a folder has that name".to_owned(),
+        Errno::EISDIR | Errno::EEXIST | Errno::ENOTEMPTY => "a directory has that name".to_owned(),
         Errno::EACCES | Errno::EPERM => {
-            format!("the user {} may not write to the folder ({errno:?})", user::effective())
+            format!("the user {} may not write to the directory ({errno:?})", user::effective())
         }
-        Errno::EROFS => format!("the file system can only be read ({errno:?})"),
+        Errno::EROFS => format!("the file system is read-only ({errno:?})"),
         Errno::ENOSPC | Errno::EDQUOT => {
-            format!("there is no room for its {bytes} bytes ({errno:?})")
+            format!("the file system has no space for its {bytes} bytes ({errno:?})")
         }
         errno => describe(errno),
     };

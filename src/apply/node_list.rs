@@ -21,7 +21,7 @@ use crate::sys::user;
 /// A sentence that says why the names cannot be written.
 pub(crate) fn write(root: &Path, file: &str, names: &[&str], in_place: InPlace) -> Result<(), String> {
     if !file.starts_with('/') {
-        return Err("its folder is named from the working folder, so each process looks for another file (let VLLM_CONFIG_ROOT begin with /)".into());
+        return Err("its directory is relative to the working directory, so each process looks for a different file (start VLLM_CONFIG_ROOT with /)".into());
     }
     let path = root.join(file.trim_start_matches('/'));
     // A user may have put the names into a list that is not ours to write.
@@ -32,7 +32,7 @@ pub(crate) fn write(root: &Path, file: &str, names: &[&str], in_place: InPlace) 
     // All folders on the way are missing below this one.
     let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(root);
     if in_place == InPlace::UnlessMounted && mount::of_path(there) != mount::of_path(root) {
-        return Err(format!("{} is mounted from elsewhere, and others may share it", there.display()));
+        return Err(format!("{} is a mount, which other containers may share", there.display()));
     }
     if there != folder {
         let users = [Uid::from_raw(0), user::effective()];
@@ -93,7 +93,7 @@ mod tests {
         let write = |file: &str, names: &[&str]| write(root.path(), file, names, InPlace::Yes);
         assert_eq!(write("/list.json", &["NCCL_IB_HCA"]), Ok(()));
         assert!(write("/list.json", &["NCCL_IB_TC"]).unwrap_err().contains("symbolic link"));
-        assert!(write("list.json", &["NCCL_IB_HCA"]).unwrap_err().contains("working folder"));
+        assert!(write("list.json", &["NCCL_IB_HCA"]).unwrap_err().contains("working directory"));
     }
 
     #[test]

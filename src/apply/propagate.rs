@@ -29,8 +29,8 @@ type Put = fn(PropagationTarget, &[(&str, &str)], &mut Vec<String>);
 pub(crate) fn write(target: PropagationTarget, wanted: Propagate, variables: &[(&str, &str)]) -> Vec<String> {
     let places: [(bool, &str, Put); 3] = [
         (wanted.profile, "login shells do not get all variables (propagate, profile)", for_shells),
-        (wanted.environment, "PAM does not give all variables (propagate, environment)", for_pam),
-        (wanted.ssh, "what sshd starts does not get all variables (propagate, ssh)", sshd::write),
+        (wanted.environment, "PAM does not provide all variables (propagate, environment)", for_pam),
+        (wanted.ssh, "processes that sshd starts do not get all variables (propagate, ssh)", sshd::write),
     ];
     let mut told = Vec::new();
     for (_, what, put) in places.into_iter().filter(|(is_wanted, ..)| *is_wanted) {

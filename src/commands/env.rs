@@ -41,7 +41,7 @@ pub(super) fn run(
         return Ok(0);
     }
     let names: Vec<String> = left_out.iter().map(ToString::to_string).collect();
-    say(&format!("these variables are left out, as this format cannot hold them: {}.", names.join(", ")));
+    say(&format!("this format cannot hold these variables, so they are omitted: {}.", names.join(", ")));
     Ok(INCOMPLETE)
 }
 

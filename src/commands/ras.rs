@@ -42,7 +42,7 @@ pub(super) fn report(
     };
     let failed = |failure: &Failure| {
         let at = visible(&shortened(address));
-        Report::without_answer(format!("NCCL's RAS cannot be asked at {at}: {failure}.{}", hint(failure)))
+        Report::without_answer(format!("cannot query NCCL's RAS at {at}: {failure}.{}", hint(failure)))
     };
     let asked = Instant::now();
     let first = match ask(address, asked + DEADLINE) {

@@ -45,7 +45,7 @@ pub(super) fn run(
     };
     let level = match (arguments.level, &arguments.host.facts) {
         (Some(Level::Verbs), Some(_)) => {
-            bail!("the devices of a captured host cannot be tried: with --facts, the level is quick")
+            bail!("the devices of a captured host cannot be tested: with --facts, the level is quick")
         }
         (_, Some(_)) => Level::Quick,
         (level, None) => level.unwrap_or(Level::Verbs),
@@ -138,7 +138,7 @@ fn refuse_nothing(
         bail!("the check {id} needs {needs}");
     }
     if !KINDS.iter().any(|kind| kind.level <= level && is_wanted(kind.id)) {
-        bail!("--only and --skip leave no check to make");
+        bail!("--only and --skip leave no check to run");
     }
     Ok(())
 }

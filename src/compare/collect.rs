@@ -56,7 +56,7 @@ pub(crate) fn collect(sources: &[PathBuf]) -> Collected {
             let before = collected.seen();
             collected.folder(source, DEEPEST);
             if collected.seen() == before {
-                collected.unread(&name(source), None, "there is no report in this folder");
+                collected.unread(&name(source), None, "there is no report in this directory");
             }
         } else {
             // A FIFO that the user names is intended: `compare <(kubectl logs ...)`.
@@ -109,7 +109,7 @@ impl Collected {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 match depth.checked_sub(1) {
                     Some(depth) => self.folder(&path, depth),
-                    None => self.unread(&name(&path), None, "the folder is nested too deep to be searched"),
+                    None => self.unread(&name(&path), None, "the directory is nested too deep to search"),
                 }
             } else if fs::metadata(&path).map_or(true, |data| data.is_file()) {
                 // Opening it does not wait for a writer, even if it has become a FIFO by now.

@@ -135,7 +135,7 @@ fn reports(number: usize, text: &[u8], found: &mut dyn FnMut(usize, Found)) -> O
         promises += usize::from(result.is_err());
         found(number, result);
         if promises >= PROMISES {
-            found(number, Err("the line is not read any further, as too much of it is cut".to_owned()));
+            found(number, Err("rdma-init stopped reading this line, because too much of it is cut".to_owned()));
             return None;
         }
         done = end;
@@ -169,7 +169,7 @@ fn other_schema(version: Option<&str>) -> String {
 
 fn why(error: &serde_json::Error) -> String {
     match error.classify() {
-        Category::Data => format!("not as this rdma-init writes it: {error}"),
+        Category::Data => format!("not in the form that this rdma-init writes: {error}"),
         _ => format!("not JSON, or cut and mixed with another line: {error}"),
     }
 }

@@ -84,10 +84,10 @@ pub(crate) fn system_routing(own: &BTreeSet<IpAddr>) -> Result<Routing, Errno> {
         strange += kept.strange;
         if kept.is_full {
             routing.trouble =
-                Some(format!("gave more than {} routes, and the rest was left out", kept::MOST));
+                Some(format!("gave more than {} routes; rdma-init ignores the rest", kept::MOST));
         }
         if !is_whole {
-            routing.trouble = Some(format!("gave {MOST_READ} routes or more, and the rest was left unread"));
+            routing.trouble = Some(format!("gave {MOST_READ} routes or more; rdma-init did not read the rest"));
         }
         routing.routes.extend(kept.routes);
     }

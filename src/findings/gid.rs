@@ -19,7 +19,7 @@ pub(super) fn published_differs(profile: &str, published: &str, instead: Instead
         Instead::Index(index) => format!("{index} is set instead"),
         Instead::Found(slot) => format!("it stays unset, because NCCL finds index {slot} itself"),
         Instead::FoundOnEach => "it stays unset, because the right indexes differ".to_owned(),
-        Instead::Nothing => "it stays unset, because no index is".to_owned(),
+        Instead::Nothing => "it stays unset, because no index is right for every HCA".to_owned(),
     };
     Finding::info(
         Id::PublishedGidDiffers,

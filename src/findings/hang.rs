@@ -44,7 +44,7 @@ pub(super) fn finding(facts: &Facts, user: &User) -> Option<Finding> {
     };
     let [recorder, earlier] = RECORDERS;
     let message = format!(
-        "If the job hangs, nothing can tell which rank has stopped: {why}, and neither PyTorch's Flight Recorder ({recorder}) nor a profiler plugin such as NCCL's Inspector ({PROFILER}) is on."
+        "If the job hangs, no tool can tell which rank stopped: {why}, and neither PyTorch's Flight Recorder ({recorder}) nor a profiler plugin such as NCCL's Inspector ({PROFILER}) is on."
     );
     Some(
         Finding::info(Id::NoHangDiagnosis, message)

@@ -36,10 +36,10 @@ pub(super) fn rails(kept: &KeptRails) -> Finding {
     let hcas = counted(*hcas, "HCA");
     let message = match rails.as_slice() {
         [_] => format!(
-            "{list} carries {route}, and {VARIABLE} still takes it as a rail: it is as fast as the others, and without it there would be {hcas} for {gpus} GPUs."
+            "{list} carries {route}, and {VARIABLE} still uses it as a rail: it is as fast as the others, and without it there would be {hcas} for {gpus} GPUs."
         ),
         _ => format!(
-            "{list} carry default routes, and {VARIABLE} still takes them as rails: they are as fast as the others, and without them there would be {hcas} for {gpus} GPUs."
+            "{list} carry default routes, and {VARIABLE} still uses them as rails: they are as fast as the others, and without them there would be {hcas} for {gpus} GPUs."
         ),
     };
     let (ports, interfaces): (Vec<&String>, Vec<&String>) =

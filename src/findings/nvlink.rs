@@ -49,7 +49,7 @@ fn no_channel(facts: &Facts, plan: &Plan, without: WithoutChannel) -> Finding {
         "{what}, so a job cannot reach {gpus} of other nodes over NVLink. If it has several nodes of one NVLink domain, {ends}. Only NVML knows whether this node has joined a domain: see Fabric in the output of nvidia-smi -q."
     );
     let fix = format!(
-        "{first}In Kubernetes, make a ComputeDomain for the job, and give its pods the resource claim of the domain's channel. Elsewhere, let nvidia-imex run on the nodes, and give the container a channel (NVIDIA_IMEX_CHANNELS=0, or --device /dev/nvidia-caps-imex-channels/channel0). To do without NVLink between nodes, set {VARIABLE}=0 on all of them."
+        "{first}In Kubernetes, create a ComputeDomain for the job, and give its pods the domain's resource claim. Elsewhere, run nvidia-imex on the nodes, and give the container a channel (NVIDIA_IMEX_CHANNELS=0, or --device /dev/nvidia-caps-imex-channels/channel0). To disable NVLink between nodes, set {VARIABLE}=0 on all of them."
     );
     Finding::warning(Id::ImexChannel, message).with_fix(fix)
 }
@@ -111,12 +111,12 @@ impl ChannelFault<'_> {
     fn fix(&self) -> &'static str {
         match self {
             ChannelFault::Stale(..) => {
-                "Start a new container: the driver was loaded again after the device files of this one were made. "
+                "Start a new container: the driver was reloaded after this container's device files were created. "
             }
             ChannelFault::Closed(_) => {
                 "Let the container's user open the device, and allow it in the device cgroup. "
             }
-            ChannelFault::NoDevice => "Start a new container that is given the device of the channel. ",
+            ChannelFault::NoDevice => "Start a new container with the channel's device.  ",
         }
     }
 }
@@ -134,6 +134,6 @@ fn unused(plan: &Plan, variable: &'static str) -> Finding {
     .with_fix(match variable {
         // A user who runs two jobs in one clique, each with a domain of its own, has a reason.
         VARIABLE => format!("Remove {variable} on all nodes, unless this is intended."),
-        _ => format!("Remove {variable}, on all nodes; to go without NVLink between nodes, set {VARIABLE}=0."),
+        _ => format!("Remove {variable}, on all nodes; to disable NVLink between nodes, set {VARIABLE}=0."),
     })
 }

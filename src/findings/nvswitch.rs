@@ -74,7 +74,7 @@ fn suspected(suspects: &[&Candidate]) -> Option<Finding> {
     let names: Vec<String> = suspects.iter().map(|port| port.name()).collect();
     let rate = &suspects.first()?.port.rate;
     let message = format!(
-        "{VARIABLE} takes {} ({rate}), which may lead to the NVSwitches of this machine, not to a network: the other HCAs are enough for the GPUs, and only root can read the VPD that would prove it.",
+        "{VARIABLE} takes {} ({rate}), which may connect to the NVSwitches of this machine, not to a network: the other HCAs are enough for the GPUs, and only root can read the VPD that would prove it.",
         names.join(", ")
     );
     Some(Finding::warning(Id::NvswitchHca, message).about_variables([VARIABLE]).about_ports(names).with_fix(format!(

@@ -70,7 +70,7 @@ fn cards(facts: &Facts, profile: &Profile) -> Option<Finding> {
         );
         return Some(
             Finding::info(Id::CardCount, message)
-                .with_fix("Check that the exception is that of this container."),
+                .with_fix("Check that the exception applies to this container."),
         );
     }
     let note = profile.constraints.cards_note.as_ref().map(|note| format!(" {note}")).unwrap_or_default();

@@ -55,7 +55,7 @@ pub(crate) fn findings(ports: &[PortRises], time: Duration) -> Vec<Finding> {
 
 fn of_lost(ports: &[&PortRises]) -> Finding {
     let names: Vec<&str> = ports.iter().map(|port| port.hca.as_str()).collect();
-    let message = format!("{} was active at first, and is not any more.", visible(&condensed(&names)));
+    let message = format!("{} was ACTIVE at first, but no longer is.", visible(&condensed(&names)));
     Finding::warning(Id::LinkDown, message).about_ports(ids(ports)).with_fix(FIX_OF_LINK)
 }
 
@@ -90,7 +90,7 @@ const FIX_OF_LINK: &str =
     "Check the cable, the transceiver and the switch's port; the kernel's log has the times.";
 const FIX_OF_QUEUE_PAIRS: &str =
     "Look in the other nodes' logs for a process that failed first. If none did, check the links on the way.";
-const FIX_OF_LOSS: &str = "Compare this port with the others by rdma-init stat --format prometheus, and check the network for loss.";
+const FIX_OF_LOSS: &str = "Compare this port with the others (rdma-init stat --format prometheus), and check the network for loss.";
 
 fn id_of(trouble: Trouble) -> Id {
     match trouble {
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(
             found,
             [
-                (Id::LinkDown, Severity::Warning, "mlx5_7 was active at first, and is not any more."),
+                (Id::LinkDown, Severity::Warning, "mlx5_7 was ACTIVE at first, but no longer is."),
                 (
                     Id::EndedQueuePairs,
                     Severity::Warning,

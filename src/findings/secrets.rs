@@ -17,11 +17,11 @@ pub(super) fn finding(plan: &Plan) -> Option<Finding> {
         return None;
     }
     let (their, what, are, them) = match names.as_slice() {
-        [_] => ("its name", "a secret", "its value is", "it"),
-        _ => ("their names", "secrets", "their values are", "them"),
+        [_] => ("its name", "a secret", "its value", "it"),
+        _ => ("their names", "secrets", "their values", "them"),
     };
     let message = format!(
-        "By {their}, {} may hold {what}: {are} not shown, and not written to any file, so processes that enter the container later do not get {them} from rdma-init.",
+        "{} may hold {what}, to judge by {their}: rdma-init neither shows {are} nor writes {them} to a file, so processes that enter the container later do not get {them} from rdma-init.",
         condensed(&names)
     );
     Some(Finding::info(Id::KeptBack, message).about_variables(names))

@@ -42,13 +42,13 @@ pub(crate) fn finding(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
         return idle(moved, ran);
     }
     let message = format!(
-        "RDMA was planned, and nothing has moved over {} in {}: the job ran on sockets, or on this node alone.",
+        "RDMA was planned, but no data has moved over {} in {}: the job ran on sockets, or on this node alone.",
         names(moved),
         duration(ran)
     );
     let ports = moved.iter().map(|port| format!("{}:{}", port.hca, port.port));
     Some(Finding::warning(Id::NoTraffic, message).about_ports(ports).with_fix(
-        "Start the job with NCCL_DEBUG=INFO and look for NET/IB or NET/Socket; rdma-init self-test proves the fabric.",
+        "Start the job with NCCL_DEBUG=INFO and look for NET/IB or NET/Socket; rdma-init self-test tests the fabric.",
     ))
 }
 
@@ -60,7 +60,7 @@ fn idle(moved: &[PortTraffic], ran: Duration) -> Option<Finding> {
         && busy.iter().all(|port| exceeds(port, MUCH));
     let names: Vec<&str> = idle.iter().map(|port| port.hca.as_str()).collect();
     let message = format!(
-        "Nothing has moved over {} in {}, while much has moved over each of the {} other rails: the job did without {}, or not all of its GPUs took part.",
+        "Nothing has moved over {} in {}, while much has moved over each of the {} other rails: the job did not use {}, or not all of its GPUs took part.",
         visible(&condensed(&names)),
         duration(ran),
         busy.len(),
@@ -157,7 +157,7 @@ mod tests {
         assert!(!is_told(&[port(false, Some(0), None), port(false, None, None)]));
         assert_eq!(
             finding(&[port(false, Some(0), Some(0))], Duration::from_millis(90_400)).unwrap().message,
-            "RDMA was planned, and nothing has moved over mlx5_1 in 1m 30s: the job ran on sockets, or on this node alone."
+            "RDMA was planned, but no data has moved over mlx5_1 in 1m 30s: the job ran on sockets, or on this node alone."
         );
     }
 }

@@ -103,7 +103,7 @@ impl CommandEnd {
                 Killed::StopTimeout(time) => ("stop-timeout", time),
                 Killed::DrainTimeout(time) => ("drain-timeout", time),
             };
-            let _ = write!(line, "; what was left after the {what} of {} was killed", shown(time));
+            let _ = write!(line, "; the processes left after the {what} of {} were killed", shown(time));
         }
         line.push('.');
         line
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(
             killed.line(TORCHRUN),
             "torchrun was killed by SIGKILL (exit code 137, turned into 0) after 2h 3m 4s; SIGTERM was \
-             forwarded to it 25s before; what was left after the stop-timeout of 25s was killed."
+             forwarded to it 25s before; the processes left after the stop-timeout of 25s were killed."
         );
         let early = CommandEnd {
             ran: Duration::from_millis(3),

@@ -129,11 +129,11 @@ impl Supervisor {
         let child = self.child;
         let message = if self.stopping.may_not_kill {
             format!(
-                "process {child} may not be killed: it has changed its user, and rdma-init has no capability KILL. rdma-init exits without it."
+                "process {child} cannot be killed: it has changed its user, and rdma-init has no capability KILL. rdma-init exits without it."
             )
         } else {
             format!(
-                "process {child} does not end {DYING:?} after SIGKILL: it hangs in the kernel (a driver or a file system). rdma-init no longer waits for it."
+                "process {child} is still alive {DYING:?} after SIGKILL: it hangs in the kernel (a driver or a file system). rdma-init no longer waits for it."
             )
         };
         self.orders.voice.say(Level::Error, &message);

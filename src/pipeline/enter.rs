@@ -169,7 +169,7 @@ fn waiting(longest: Duration, phase: Option<&At>) -> String {
         true => format!(", for {} at most (--wait)", duration(Duration::from_secs(longest.as_secs()))),
         false => String::new(),
     };
-    format!("waits until the container is prepared{bound}{}", phase_of(phase))
+    format!("is waiting until the container is prepared{bound}{}", phase_of(phase))
 }
 
 fn phase_of(phase: Option<&At>) -> String {
@@ -191,7 +191,7 @@ impl Missing {
     }
 
     fn why_nothing(&self) -> String {
-        let start = "the start of the container has left nothing here, so the variables are decided anew";
+        let start = "the start of the container saved no state here, so the variables are decided anew";
         let reasons: Vec<String> =
             self.without.iter().map(|one| format!("{}: {}", one.folder.display(), one.why)).collect();
         match reasons.is_empty() {

@@ -136,7 +136,7 @@ pub(super) fn leave(config: &Config, decided: Decided, log: &Log) -> Remains {
     for file in nccl_conf::files(&decided.facts) {
         let Some(old) = nccl_conf::left_behind(root, file, &lines) else { continue };
         log.warn(&format!(
-            "/{file} has lines of an earlier start, and NCCL takes from them what the environment does not set: {}. Remove the block of rdma-init from the file in the image, or let rdma-init write the file.",
+            "/{file} has lines of an earlier start, and NCCL reads from them the variables that the environment does not set: {}. Remove the block of rdma-init from the file in the image, or let rdma-init write the file.",
             visible(&old)
         ));
     }
@@ -190,7 +190,7 @@ fn of_start(run: &Run) -> Vec<(String, String)> {
 }
 
 /// What is said if the report was wrong about the plugin.
-const NO_PLUGIN: &str = "NCCL does not ask rdma-init's env plugin after all, because its files cannot be written to the state folder. The environment and NCCL's conf file serve as without it.";
+const NO_PLUGIN: &str = "NCCL does not ask rdma-init's env plugin after all, because its files cannot be written to the state directory. The environment and NCCL's conf file serve as without it.";
 
 fn pairs(variables: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
     variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
@@ -243,7 +243,7 @@ fn tell_of_strangers(refused: &[RefusedFolder], log: &Log) {
         let folder = folder.display();
         let strange = strange.join(", ");
         let of_others = format!(
-            "{folder} holds files that this start did not write, and another user or container may have written them ({strange}). rdma-init does not use {folder}: {why}. Let no shell read it, and let neither NCCL_CONF_FILE nor /etc/nccl.conf lead there; rdma-init exec and eval \"$(rdma-init env)\" do not read it."
+            "{folder} holds files that this start did not write, and another user or container may have written them ({strange}). rdma-init does not use {folder}: {why}. Do not let a shell read it, and point neither NCCL_CONF_FILE nor /etc/nccl.conf to it; rdma-init exec and eval \"$(rdma-init env)\" do not read it."
         );
         match origin {
             FilesOrigin::OtherState => log.warn(&of_others),
@@ -265,10 +265,10 @@ fn nowhere(refused: &[RefusedFolder], by_init: bool) -> String {
     let reasons = reasons(refused);
     match by_init {
         true => format!(
-            "the decision cannot be written to any folder, and only PID 1 holds it: processes of its own user that enter the container later get the variables, and others decide anew. The reason: {reasons}."
+            "the decision cannot be written to any directory, and only PID 1 holds it: processes of its own user that enter the container later get the variables, and others decide anew. The reason: {reasons}."
         ),
         false => format!(
-            "the decision cannot be written to any folder, so processes that enter the container later decide anew. The reason: {reasons}."
+            "the decision cannot be written to any directory, so processes that enter the container later decide anew. The reason: {reasons}."
         ),
     }
 }

@@ -29,7 +29,7 @@ pub fn exec_failed(command: &OsStr, error: Errno, image: &PreparedExec) -> (Stri
         (Errno::ENOENT, None) if name.is_empty() => "the name of the command is empty".to_owned(),
         (Errno::ENOENT, None) if name.starts_with('/') && is_missing() => "there is no such file".to_owned(),
         (Errno::ENOENT, None) if name.contains('/') && is_missing() => {
-            format!("there is no such file; the working folder is {}", visible(&folder.to_string_lossy()))
+            format!("there is no such file; the working directory is {}", visible(&folder.to_string_lossy()))
         }
         (Errno::ENOENT, None) if name.contains('/') => {
             "its interpreter or dynamic loader is not in the image".to_owned()

@@ -211,7 +211,7 @@ fn beginning(part: &Part) -> String {
     let place = part.meet.as_deref().filter(|_| part.node > 0);
     let place = place.map(|place| format!(" at {place}")).unwrap_or_default();
     let waits = if part.node == 0 { "the other nodes" } else { "node 0" };
-    format!("preflight: node {} of {} waits for {waits}{place}", part.node, part.nodes)
+    format!("preflight: node {} of {} is waiting for {waits}{place}", part.node, part.nodes)
 }
 
 /// What only node 0 can tell: the table, if there is something to see, and the nodes at fault.

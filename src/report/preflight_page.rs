@@ -72,7 +72,7 @@ fn write_lists(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
         let list = escape(&crate::facts::hostlist::compress(&names));
         writeln!(
             out,
-            "<p class=\"soft\">To start again without the nodes at fault: <code>{list}</code></p>"
+            "<p class=\"soft\">To start again without the faulty nodes: <code>{list}</code></p>"
         )?;
     }
     let slow = verdict.slow.iter().map(|slow| (words::slow(evidence, slow), ""));

@@ -234,7 +234,7 @@ fn of_folder(path: &Path, users: &[Uid], identity: &Identity) -> Result<Claim, O
         return Err(Some("it is of an earlier start, or of another container".to_owned()));
     }
     if !run.by_init && !run.identity.is_container() && !run.is_running() {
-        return Err(Some("the command that it was left for has ended".to_owned()));
+        return Err(Some("the command that it was saved for has ended".to_owned()));
     }
     let owner = of_other.unwrap_or(folder.owner());
     Ok(Claim { folder: path.to_owned(), run, owner, is_of_container: folder.is_of_root() })

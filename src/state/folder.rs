@@ -63,7 +63,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Refused::Errno(Errno::ELOOP | Errno::ENOTDIR) => {
-                f.write_str("a symbolic link or a file is where a folder should be")
+                f.write_str("a symbolic link or a file is in the place of the directory")
             }
             Refused::Errno(errno) => f.write_str(&describe(*errno)),
             Refused::Foreign(uid) => write!(f, "it belongs to another user (uid {uid})"),

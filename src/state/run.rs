@@ -141,7 +141,7 @@ pub(crate) fn parse(text: &[u8]) -> Result<Run, String> {
     let kept: Kept = json::read(text).map_err(|error| format!("it is not a plan: {error}"))?;
     match kept.run {
         _ if kept.schema != SCHEMA => Err(format!("its schema is {:?}, not {SCHEMA:?}", kept.schema)),
-        None => Err("it says nothing of a start".to_owned()),
+        None => Err("it has no record of a start".to_owned()),
         Some(run)
             if [run.filled.len(), run.inherited.len(), run.reasons.len()]
                 .into_iter()

@@ -94,7 +94,7 @@ impl Directory {
         let found = step(&self.0, name)?;
         let status = fstat(&found)?;
         if status.st_uid != user::effective().as_raw() || status.st_mode & 0o077 != 0 {
-            return Err(io::Error::other("it is not a folder of this user alone"));
+            return Err(io::Error::other("it is not a directory that only this user can use"));
         }
         Ok(Directory(found))
     }

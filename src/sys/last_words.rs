@@ -57,7 +57,7 @@ pub enum LastWordsError {
     NotStarted(Errno),
     #[error("the process that writes it ended before it had written anything")]
     Ended,
-    #[error("it is no regular file of one name, or has another text than one of rdma-init, which stays")]
+    #[error("it is not a regular file with one name, or it contains text that is not rdma-init's, so rdma-init does not change it")]
     NotForThis,
 }
 

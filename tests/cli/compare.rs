@@ -360,7 +360,7 @@ fn a_folder_means_its_files() {
     let empty = tempfile::tempdir().unwrap();
     fs::write(empty.path().join("stderr"), "").unwrap();
     let ran = run(rdma_init([Path::new("compare"), empty.path()])).expect_code(1);
-    assert!(ran.text().contains("there is no report in this folder"), "{ran:#?}");
+    assert!(ran.text().contains("there is no report in this directory"), "{ran:#?}");
 }
 
 #[test]

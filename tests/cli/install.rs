@@ -35,11 +35,11 @@ fn the_copy_is_whole_and_runs() {
 fn an_error_says_what_is_in_the_way() {
     let folder = tempfile::tempdir().unwrap();
     install(&folder.path().join("no"))
-        .expect_error(&["there is no folder /", "make it, or mount a volume there"]);
-    install(&binary()).expect_error(&["rdma-init is not a folder"]);
+        .expect_error(&["there is no directory /", "create it, or mount a volume there"]);
+    install(&binary()).expect_error(&["rdma-init is not a directory"]);
     install(Path::new("/proc")).expect_error(&["cannot write /proc/rdma-init"]);
     fs::create_dir(folder.path().join("rdma-init")).unwrap();
-    install(folder.path()).expect_error(&["cannot write /", "/rdma-init: a folder has that name"]);
+    install(folder.path()).expect_error(&["cannot write /", "/rdma-init: a directory has that name"]);
     run(rdma_init(["install"]))
         .expect_error(&["install: the following required arguments were not provided: <DIR>"]);
 }
@@ -61,9 +61,9 @@ fn where_there_is_no_room_nothing_is_left() {
     let lines: Vec<&str> = ran.text().lines().collect();
     assert_eq!((lines[0], lines[1], lines[3]), ("125", "125", "0"), "{ran:#?}");
     for part in [
-        "rdma-init: there is no room for its ",
+        "rdma-init: the file system has no space for its ",
         "bytes (ENOSPC).",
-        "rdma-init: the file system can only be read (EROFS).",
+        "rdma-init: the file system is read-only (EROFS).",
         "is mounted noexec here",
     ] {
         assert!(ran.stderr.contains(part), "no {part:?} in {ran:#?}");
@@ -89,7 +89,7 @@ fn any_user_who_may_write_there_can() {
         command.uid(12345).gid(12345);
         run(command)
     };
-    install(0o755).expect_error(&["the user 12345 may not write to the folder (EACCES)"]);
+    install(0o755).expect_error(&["the user 12345 may not write to the directory (EACCES)"]);
     // The kubelet makes an emptyDir with this mode.
     install(0o777).expect_code(0);
     assert_eq!(fs::metadata(volume.join("rdma-init")).unwrap().permissions().mode() & 0o7777, 0o755);

@@ -36,10 +36,10 @@ fn on_node(node: &str, script: &str) -> Option<Ran> {
 fn the_command_starts_once_the_name_of_the_master_resolves() {
     let script = r#"
         "$0" --wait-for-master 10m -- echo started >/mnt/out 2>/mnt/said &
-        until grep -q 'waits up to 10m until MASTER_ADDR=first.job resolves' /mnt/said; do sleep 0.05; done
+        until grep -q 'is waiting up to 10m until MASTER_ADDR=first.job resolves' /mnt/said; do sleep 0.05; done
         [ ! -s /mnt/out ]
         "$0" status >/mnt/status && exit 9
-        grep -q 'waits up to 10m until MASTER_ADDR=first.job resolves' /mnt/status || { cat /mnt/status >&2; exit 8; }
+        grep -q 'is waiting up to 10m until MASTER_ADDR=first.job resolves' /mnt/status || { cat /mnt/status >&2; exit 8; }
         echo '10.0.0.9 first.job' >>/mnt/hosts
         wait
         cat /mnt/said >&2

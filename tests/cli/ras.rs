@@ -107,11 +107,11 @@ fn why_ras_was_not_asked_or_does_not_answer_is_said() {
     // A port that is free again.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let refused = with("NCCL_RAS_ADDR", &address);
-    let start = format!("NCCL's RAS cannot be asked at {address}: no process listens there. It answers once");
+    let start = format!("cannot query NCCL's RAS at {address}: no process listens there. It answers once");
     assert!(refused.starts_with(&start), "{refused}");
     assert_eq!(
         with("NCCL_RAS_ADDR", "localhost"),
-        "NCCL's RAS cannot be asked at localhost: the address cannot be used: it has no port. Set NCCL_RAS_ADDR to HOST:PORT or [IPV6]:PORT."
+        "cannot query NCCL's RAS at localhost: the address cannot be used: it has no port. Set NCCL_RAS_ADDR to HOST:PORT or [IPV6]:PORT."
     );
 }
 

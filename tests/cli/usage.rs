@@ -201,7 +201,7 @@ fn an_interpreter_that_is_missing_is_named() {
     }
     let missing = relative("", "./other");
     let advice = format!(
-        "cannot run ./other: there is no such file; the working folder is {} (ENOENT)",
+        "cannot run ./other: there is no such file; the working directory is {} (ENOENT)",
         folder.path().display()
     );
     assert!(missing.contains(&advice), "{missing}");

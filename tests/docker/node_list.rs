@@ -55,7 +55,7 @@ fn nothing_is_lost_and_nothing_is_written_where_it_is_not_asked_for() {
     // The home folder may be that of many nodes.
     run(engine, BOTH, &["--tmpfs", "/root"], "true").expect_code(1).expect_line([
         "vLLM's list",
-        "/root is mounted from elsewhere",
+        "/root is a mount, which",
         "NCCL_IB_HCA",
     ]);
 }

@@ -40,7 +40,7 @@ fn it_is_told_at_the_end() {
         .wait()
         .expect_code(143)
         .expect_line(["rdma-init: mlx5_0 sent 3 MiB and received 6 MiB."])
-        .expect_unsaid("nothing has moved");
+        .expect_unsaid("no data has moved");
 
     let container = started(engine, &host);
     container.signal("TERM");
@@ -48,14 +48,14 @@ fn it_is_told_at_the_end() {
         .wait()
         .expect_code(143)
         .expect_line(["rdma-init: mlx5_0 sent 0 bytes and received 0 bytes."])
-        .expect_line(["warning: RDMA was planned, and nothing has moved over mlx5_0 in "]);
+        .expect_line(["warning: RDMA was planned, but no data has moved over mlx5_0 in "]);
 
     // On InfiniBand the traffic of the subnet manager does not count as the job's.
     host.write(&format!("{PORT}/link_layer"), "InfiniBand");
     let container = started(engine, &host);
     count(&host, 1000 + (6 << 18) + 64, 8012);
     container.signal("TERM");
-    container.wait().expect_said("sent 256 bytes").expect_said("nothing has moved over mlx5_0");
+    container.wait().expect_said("sent 256 bytes").expect_said("no data has moved over mlx5_0");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn what_went_wrong_on_a_port_is_told_and_a_sound_one_has_no_line() {
         "Queue pairs",
         "The link had errors",
         "Packets were sent again",
-        "not any more",
+        "no longer is",
     ];
     let set = |counters: &[(&str, u64)]| {
         counters.iter().for_each(|(name, value)| host.write(&format!("{PORT}/{name}"), &value.to_string()));
@@ -90,7 +90,7 @@ fn what_went_wrong_on_a_port_is_told_and_a_sound_one_has_no_line() {
     container
         .wait()
         .expect_code(143)
-        .expect_line(["warning: mlx5_0 was active at first, and is not any more."])
+        .expect_line(["warning: mlx5_0 was ACTIVE at first, but no longer is."])
         .expect_line(["warning: The link went down in ", ": mlx5_0: at least 252 times."])
         .expect_line([
             "warning: Queue pairs ended with an error in ",

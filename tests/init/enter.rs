@@ -78,7 +78,7 @@ fn it_waits_for_a_start_that_is_not_done() {
         let (variables, said) = end(enters);
         assert_eq!(variables, ["NCCL_IB_TC=106"]);
         // On a busy machine, it takes long enough for this to be said.
-        let is_fine = |line: &str| line.contains("waits until the container is prepared");
+        let is_fine = |line: &str| line.contains("is waiting until the container is prepared");
         assert!(said.lines().all(is_fine), "{said}");
         init.wait_for("ready");
     }
@@ -117,17 +117,17 @@ fn it_waits_no_longer_than_it_is_asked_to_and_says_for_what() {
     let phase = "preflight: 1 of 2 nodes have joined; node 0 is waiting for";
     assert!(said.contains(&format!("not ready: the start is under way: {phase}")), "{said}");
     let (variables, said) = end(inside(&["exec", "--wait", "1s", "--", "env"]));
-    let waits = format!("waits until the container is prepared, for 1s at most (--wait): {phase}");
+    let waits = format!("is waiting until the container is prepared, for 1s at most (--wait): {phase}");
     // What it has waited for, how long, and what to do.
     let late = format!("the start of the container is still under way after 1s (--wait): {phase}");
     assert!(said.contains(&waits) && said.contains(&late), "{said}");
     assert!(said.contains("enter again when rdma-init status says that the command runs"), "{said}");
-    assert!(!said.contains("has left nothing here"), "{said}");
+    assert!(!said.contains("saved no state here"), "{said}");
     assert!(!variables.contains(&"NCCL_IB_TC=106".to_owned()), "{variables:?}");
     for none in ["0", "0s"] {
         let (variables, said) = end(inside(&["exec", "--wait", none, "--", "env"]));
         let late = format!("the start of the container is still under way: {phase}");
-        assert!(said.contains(&late) && !said.contains("waits until"), "{said}");
+        assert!(said.contains(&late) && !said.contains("is waiting until"), "{said}");
         assert!(!variables.contains(&"NCCL_IB_TC=106".to_owned()), "{variables:?}");
     }
 }
@@ -162,7 +162,7 @@ fn it_waits_for_a_preflight_whose_options_it_does_not_know() {
             enter(&zero, &state, &[("RDMA_INIT_PREPARE_TIMEOUT", "1ms")], &["exec", "--", "env"]);
         let said = first_line(&mut enters);
         assert!(
-            said.contains("waits until the container is prepared, for ") && said.contains("1 of 2 nodes"),
+            said.contains("is waiting until the container is prepared, for ") && said.contains("1 of 2 nodes"),
             "{said}"
         );
         let one = start("1", "true").output().unwrap();
@@ -189,7 +189,7 @@ fn what_a_start_is_at_is_told_until_its_state_is_there() {
         let mut enters =
             enter(&init, &state, &[("RDMA_INIT_PREPARE_TIMEOUT", "1ms")], &["exec", "--", "env"]);
         let said = first_line(&mut enters);
-        assert!(said.contains("waits until") && said.ends_with(": self-test\n"), "PID 1 {is_pid_1}: {said}");
+        assert!(said.contains("is waiting until") && said.ends_with(": self-test\n"), "PID 1 {is_pid_1}: {said}");
         hang.release();
         assert_eq!(end(enters).0, ["NCCL_IB_TC=106"], "PID 1 {is_pid_1}");
         init.wait_for("ready");
@@ -213,7 +213,7 @@ fn it_waits_as_long_as_it_is_asked_to() {
         let own = [("RDMA_INIT_PREPARE_TIMEOUT", "1ms")];
         let mut enters = enter(&init, &state, &own, &["exec", "--wait", "2h", "--", "env"]);
         let said = first_line(&mut enters);
-        assert!(said.ends_with("waits until the container is prepared, for 2h at most (--wait)\n"), "{said}");
+        assert!(said.ends_with("is waiting until the container is prepared, for 2h at most (--wait)\n"), "{said}");
         hang.release();
         assert_eq!(end(enters).0, ["NCCL_IB_TC=106"]);
         init.wait_for("ready");
@@ -245,7 +245,7 @@ fn a_preparation_that_has_crashed_is_not_waited_for() {
     assert!(shown.contains("nothing was prepared"), "{shown}");
     let entered = ours(&["exec", "--wait", "2h", "--", "true"]);
     let said = String::from_utf8(entered.stderr).unwrap();
-    assert!(said.contains("has left nothing here") && !said.contains("waits until"), "{said}");
+    assert!(said.contains("saved no state here") && !said.contains("is waiting until"), "{said}");
 }
 
 /// Returns whether nsenter's child has become this program with these arguments.

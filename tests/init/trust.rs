@@ -66,7 +66,7 @@ fn got_status(victim: &Victim, user: u32) -> serde_json::Value {
 fn where_nothing_can_be_written_pid_1_has_it() {
     let pod = Pod::sharing(&[]).read_only();
     let mut victim = pod.start();
-    victim.init.wait_for_error("the decision cannot be written to any folder, and only PID 1 holds it");
+    victim.init.wait_for_error("the decision cannot be written to any directory, and only PID 1 holds it");
     victim.exec(0).expect(&OWN);
     assert_eq!(got_status(&victim, 0)["ready"], true);
     victim.exec(1234).expect(&[]).expect_said(&["decided anew"]);

@@ -133,7 +133,7 @@ impl Outcome {
     /// Checks that the program did not have to kill any process.
     #[track_caller]
     pub fn expect_nobody_killed(self) -> Outcome {
-        assert!(!self.ended.stderr.contains("what was left"), "{:#?}", self.ended);
+        assert!(!self.ended.stderr.contains("the processes left after"), "{:#?}", self.ended);
         self
     }
 

@@ -29,7 +29,7 @@ pub(super) fn write(target: PropagationTarget, variables: &[(&str, &str)], probl
     // Readable for this user alone, as sshd demands of files in this folder.
     let of_user = target.home.map(|home| home.join(".ssh"));
     let lines = lines(variables, formats::ssh_environment, problems);
-    let written = of_user.ok_or_else(|| "this user has no home folder".to_owned()).and_then(|folder| {
+    let written = of_user.ok_or_else(|| "this user has no home directory".to_owned()).and_then(|folder| {
         let path = target.root.join(folder.strip_prefix("/").unwrap_or(&folder));
         // If the folder is there already, its mode is what its owner wants.
         let _ = DirBuilder::new().mode(0o700).create(&path);
@@ -40,7 +40,7 @@ pub(super) fn write(target: PropagationTarget, variables: &[(&str, &str)], probl
         Err(why) => problems.extend([why_not, why]),
         Ok(()) if permits_user_environment(target.root) => {}
         Ok(()) => problems.push(format!(
-            "{why_not}. The variables are in ~/.ssh/environment of this user instead, which sshd reads only where its configuration says PermitUserEnvironment yes"
+            "{why_not}. The variables are in ~/.ssh/environment of this user instead, which sshd reads only if its configuration says PermitUserEnvironment yes"
         )),
     }
 }
@@ -68,7 +68,7 @@ fn drop_in(
     for (path, text) in texts(root, own_files(root)?).chain([(MAIN.to_owned(), main)]) {
         let words = lines_of(&text);
         if words.iter().any(|(word, _)| word == "setenv") {
-            return Err(format!("{path} has a SetEnv of its own, which ours would replace"));
+            return Err(format!("{path} has its own SetEnv, which rdma-init's would replace"));
         }
     }
     let (pairs, unfit) = written(variables, formats::sshd);
@@ -114,7 +114,7 @@ fn own_files(root: &Path) -> Result<Vec<String>, String> {
     let names = names.filter(|name| name.ends_with(".conf") && name != OWN);
     let paths: Vec<String> = names.take(MOST + 1).map(|name| format!("{FOLDER}/{name}")).collect();
     match paths.len() > MOST {
-        true => Err(format!("{FOLDER} has more than {MOST} files, so not all of them are looked at")),
+        true => Err(format!("{FOLDER} has more than {MOST} files, and rdma-init does not read all of them")),
         false => Ok(paths),
     }
 }

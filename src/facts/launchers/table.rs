@@ -130,7 +130,7 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
             said.meet =
                 said.names.first().map(|first| Sourced::new(first.clone(), "SLURM_STEP_NODELIST", list));
             if said.meet.is_none() {
-                said.placeless = Some("SLURM_STEP_NODELIST is no list of hosts".to_owned());
+                said.placeless = Some("SLURM_STEP_NODELIST is not a list of hosts".to_owned());
             }
             let step = seen.variable("SLURM_STEP_ID").unwrap_or("0");
             said.job = seen
@@ -149,7 +149,7 @@ pub(super) const LAUNCHERS: [Launcher; 15] = [
         more: |_, said| {
             if said.nodes.as_ref().is_none_or(|nodes| nodes.value != 1) {
                 said.uncounted = Some(
-                    "this is an allocation of Slurm, and no step; start it with srun, once on each node"
+                    "this is a Slurm allocation, not a step; start it with srun, once on each node"
                         .to_owned(),
                 );
             }

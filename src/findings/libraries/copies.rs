@@ -48,7 +48,7 @@ pub(crate) fn findings(image: &Image) -> Vec<Finding> {
     let of_nvshmem = by_loader(&nvshmem, "libnvshmem_host.so.3");
     findings.extend(libraries("RCCL", &rccl, &of_rccl, "cannot form one job"));
     findings.extend(libraries("UCX", &without_wheels(ucx), &of_ucx, "may read other variables"));
-    findings.extend(libraries("NVSHMEM", &without_wheels(nvshmem), &of_nvshmem, "may not fit each other"));
+    findings.extend(libraries("NVSHMEM", &without_wheels(nvshmem), &of_nvshmem, "may be incompatible"));
     findings
 }
 
@@ -111,7 +111,7 @@ fn packages(title: &str, same: &[&Package]) -> Option<Finding> {
             _ => Finding::warning(
                 Id::LibraryVersionsDiffer,
                 format!(
-                    "{message}; a Python that searches both folders takes {}, and rdma-init decides for it.",
+                    "{message}; a Python that searches both directories takes {}, and rdma-init decides for it.",
                     first.version
                 ),
             ),

@@ -28,7 +28,7 @@ fn missing(subject: &Subject) -> Option<Finding> {
         return None;
     }
     let message = format!(
-        "{}: NCCL cannot read this file, and while the variable is set it does not read the one in the home folder either.",
+        "{}: NCCL cannot read this file, and while the variable is set it does not read the one in the home directory either.",
         shown(setting)
     );
     Some(

@@ -71,7 +71,7 @@ fn idle(subject: &Subject, setting: &UserSetting) -> Option<Finding> {
         used + idle.len(),
         condensed(&idle)
     );
-    let fix = "Remove NCCL_IB_HCA, and all of them are filled in; or leave it, if the others are for something else.";
+    let fix = "Remove NCCL_IB_HCA: rdma-init then fills in all of them. Keep it if the others are for something else.";
     let finding = match gpus {
         Some(_) => Finding::warning(Id::IdleHcas, message).with_fix(fix),
         // Without the number of GPUs, it is unknown whether these are too few.
@@ -112,7 +112,7 @@ fn stale(subject: &Subject, pattern: &Pattern) -> Option<Finding> {
     let fix = match (pattern.exclude, rdma.is_empty()) {
         (true, _) => "Correct the names in NCCL_IB_HCA.",
         (false, true) => "Remove NCCL_IB_HCA, or give the container its RDMA devices.",
-        (false, false) => "Remove NCCL_IB_HCA, and the usable HCAs are filled in.",
+        (false, false) => "Remove NCCL_IB_HCA: rdma-init then fills in the usable HCAs.",
     };
     Some(
         Finding::warning(

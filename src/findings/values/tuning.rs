@@ -59,7 +59,7 @@ fn fault(text: &str, words: &[&str]) -> Option<String> {
             }
             Some(list) => list,
             None if index > 0 => {
-                return Some(format!("{part:?} names no function, which only the first list may leave out"));
+                return Some(format!("{part:?} names no function; only the first list may omit it"));
             }
             None => first,
         };
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(fault("allreduc:ring").unwrap(), "\"allreduc\" is not a function of NCCL");
         assert_eq!(
             fault("ring;tree").unwrap(),
-            "\"tree\" names no function, which only the first list may leave out"
+            "\"tree\" names no function; only the first list may omit it"
         );
         assert_eq!(fault(" Ring").unwrap(), "NCCL does not know the word \" Ring\" here");
     }

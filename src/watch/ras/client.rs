@@ -150,14 +150,14 @@ impl fmt::Display for Failure {
                 write!(f, "another program answers, with \"{words}\"")
             }
             Failure::Unreadable(Unreadable::Refused(words)) => {
-                write!(f, "RAS refuses the question: {words}")
+                write!(f, "RAS rejects the request: {words}")
             }
             Failure::Unreadable(Unreadable::Cut) => f.write_str("the answer ends too early"),
             Failure::Unreadable(Unreadable::TooManyRanks) => {
                 write!(f, "the answer lists more than {} ranks", protocol::MOST_RANKS)
             }
             Failure::Unreadable(Unreadable::Malformed(why)) => {
-                write!(f, "the answer is not one of RAS: {}", visible(why))
+                write!(f, "the answer is not in RAS's format: {}", visible(why))
             }
         }
     }

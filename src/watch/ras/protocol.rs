@@ -19,7 +19,7 @@ pub(super) const MOST_RANKS: usize = 100_000;
 pub(crate) enum Unreadable {
     /// Another program answers, with these first words.
     Foreign(String),
-    /// RAS refuses the question with these words.
+    /// RAS rejects the request with these words.
     Refused(String),
     /// The answer ends before its end.
     Cut,

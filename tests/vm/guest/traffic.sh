@@ -24,10 +24,10 @@ echo '--- a job that moves nothing'
 job -- true
 has 'a line for each HCA' '^rdma-init: mlx5_1 sent 0 packets and received 0 packets\.$'
 has 'and for the other' '^rdma-init: mlx5_2 sent 0 packets and received 0 packets\.$'
-has 'it is warned of' '^rdma-init: warning: RDMA was planned, and nothing has moved over mlx5_1, mlx5_2 in '
+has 'it is warned of' '^rdma-init: warning: RDMA was planned, but no data has moved over mlx5_1, mlx5_2 in '
 job --log-level warn -- true
 has_not 'less is told' 'mlx5_1 sent'
-has 'but the warning' 'nothing has moved'
+has 'but the warning' 'no data has moved'
 job --log-level error -- true
 expect 'nothing is told' "$(cat /run/out)" ''
 job --log-format json -- true
@@ -39,7 +39,7 @@ has_not 'without RDMA there is nothing to tell' 'mlx5_1 sent'
 echo '--- a self-test'
 job -- "$init" self-test --only verbs-loopback >/run/self_test
 has 'it shows' '^rdma-init: mlx5_1 sent [1-9][0-9]* packets and received [1-9]'
-has_not 'no warning' 'nothing has moved'
+has_not 'no warning' 'no data has moved'
 # Before the job, it is not the job's.
 job --self-test enforce --prepare-timeout 60s -- true
 has 'it is not counted' '^rdma-init: mlx5_1 sent 0 packets'
@@ -96,7 +96,7 @@ serve --iters 50
 job -- $bandwidth --iters 50 25.11.128.2 >/run/client
 has 'what it has moved' '^rdma-init: mlx5_1 sent [1-9][0-9]* packets and received [1-9]'
 has 'over one HCA alone' '^rdma-init: mlx5_2 sent 0 packets'
-has_not 'no warning' 'nothing has moved'
+has_not 'no warning' 'no data has moved'
 
 echo '--- a link that goes down and comes up again'
 job -- sh -c 'ip link set eth2 down; ip link set eth2 up'
@@ -104,4 +104,4 @@ has 'it is told' '^rdma-init: warning: The link went down in .*: mlx5_2: 1 time\
 job -- true
 has_not 'it was told once' 'went down'
 job -- sh -c 'ip link set eth2 down'
-has 'it is down at the end' '^rdma-init: warning: mlx5_2 was active at first, and is not any more\.$'
+has 'it is down at the end' '^rdma-init: warning: mlx5_2 was ACTIVE at first, but no longer is\.$'
