@@ -140,11 +140,11 @@ mod tests {
     fn what_keeps_it_from_there_is_told() {
         let place = tempfile::tempdir().unwrap();
         let error = |path: &Path| put(path, b"program").unwrap_err();
-        assert!(error(&place.path().join("no")).contains("no: make it, or mount a volume there"));
+        assert!(error(&place.path().join("no")).contains("no: create it, or mount a volume there"));
         fs::write(place.path().join("file"), "").unwrap();
-        assert!(error(&place.path().join("file")).ends_with("file is not a folder"));
+        assert!(error(&place.path().join("file")).ends_with("file is not a directory"));
         fs::create_dir(place.path().join(NAME)).unwrap();
-        assert!(error(place.path()).ends_with("rdma-init: a folder has that name"));
+        assert!(error(place.path()).ends_with("rdma-init: a directory has that name"));
         let mut left = names(place.path());
         left.sort_unstable();
         assert_eq!(left, ["file", NAME]);

@@ -135,7 +135,10 @@ fn reports(number: usize, text: &[u8], found: &mut dyn FnMut(usize, Found)) -> O
         promises += usize::from(result.is_err());
         found(number, result);
         if promises >= PROMISES {
-            found(number, Err("rdma-init stopped reading this line, because too much of it is cut".to_owned()));
+            found(
+                number,
+                Err("rdma-init stopped reading this line, because too much of it is cut".to_owned()),
+            );
             return None;
         }
         done = end;

@@ -87,7 +87,8 @@ pub(crate) fn system_routing(own: &BTreeSet<IpAddr>) -> Result<Routing, Errno> {
                 Some(format!("gave more than {} routes; rdma-init ignores the rest", kept::MOST));
         }
         if !is_whole {
-            routing.trouble = Some(format!("gave {MOST_READ} routes or more; rdma-init did not read the rest"));
+            routing.trouble =
+                Some(format!("gave {MOST_READ} routes or more; rdma-init did not read the rest"));
         }
         routing.routes.extend(kept.routes);
     }

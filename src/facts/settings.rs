@@ -200,8 +200,7 @@ pub fn read(
             )
         }));
         if ours.next().is_some() {
-            let why =
-                format!("sets more than {MOST_SETTINGS} variables; rdma-init ignores the rest");
+            let why = format!("sets more than {MOST_SETTINGS} variables; rdma-init ignores the rest");
             reader.remember(&reader.path(&path), why);
         }
         odd.extend(odd_lines(&file, &text).take(MOST_ODD).map(|line| ConfLine { private, ..line }));

@@ -64,7 +64,7 @@ mod tests {
         };
         assert_eq!(
             message(&[("mlx5_0:1", "eth0")], WhichRoute::Only, 1, 2),
-            "mlx5_0:1 (eth0) carries the default route, and NCCL_IB_HCA still takes it as a rail: \
+            "mlx5_0:1 (eth0) carries the default route, and NCCL_IB_HCA still uses it as a rail: \
              it is as fast as the others, and without it there would be 1 HCA for 2 GPUs."
         );
         let one = message(&[("mlx5_1:1", "eth1")], WhichRoute::OneOfSeveral, 3, 4);

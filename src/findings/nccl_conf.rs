@@ -76,7 +76,7 @@ mod tests {
             messages,
             [
                 "nccl.conf does not contain B, because its value has a line break.",
-                "nccl.conf does not contain C, because its 1024 bytes are more than the 1023 that NCCL reads.",
+                "nccl.conf does not contain C, because its 1024 bytes exceed the 1023 that NCCL reads.",
             ]
         );
     }

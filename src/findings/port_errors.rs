@@ -90,7 +90,8 @@ const FIX_OF_LINK: &str =
     "Check the cable, the transceiver and the switch's port; the kernel's log has the times.";
 const FIX_OF_QUEUE_PAIRS: &str =
     "Look in the other nodes' logs for a process that failed first. If none did, check the links on the way.";
-const FIX_OF_LOSS: &str = "Compare this port with the others (rdma-init stat --format prometheus), and check the network for loss.";
+const FIX_OF_LOSS: &str =
+    "Compare this port with the others (rdma-init stat --format prometheus), and check the network for loss.";
 
 fn id_of(trouble: Trouble) -> Id {
     match trouble {

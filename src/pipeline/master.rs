@@ -61,7 +61,8 @@ impl Awaited {
                 ));
             }
             if !has_waited {
-                let what = format!("is waiting up to {} until MASTER_ADDR={name} resolves", shown(self.limit));
+                let what =
+                    format!("is waiting up to {} until MASTER_ADDR={name} resolves", shown(self.limit));
                 under_way.is_now(&what);
                 log.note(&format!("{what}: {why}."));
                 has_waited = true;

@@ -70,10 +70,7 @@ fn write_lists(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     let names = verdict.exclude();
     if !names.is_empty() {
         let list = escape(&crate::facts::hostlist::compress(&names));
-        writeln!(
-            out,
-            "<p class=\"soft\">To start again without the faulty nodes: <code>{list}</code></p>"
-        )?;
+        writeln!(out, "<p class=\"soft\">To start again without the faulty nodes: <code>{list}</code></p>")?;
     }
     let slow = verdict.slow.iter().map(|slow| (words::slow(evidence, slow), ""));
     let class = if verdict.is_slow_refused { "fault" } else { "slow" };

@@ -178,7 +178,7 @@ mod tests {
         assert!(
             parse(format!("{{\"schema\": {SCHEMA:?}}}").as_bytes())
                 .unwrap_err()
-                .contains("nothing of a start")
+                .contains("no record of a start")
         );
         assert!(parse(b"{").unwrap_err().contains("not a plan"));
     }

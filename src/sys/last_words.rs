@@ -57,7 +57,9 @@ pub enum LastWordsError {
     NotStarted(Errno),
     #[error("the process that writes it ended before it had written anything")]
     Ended,
-    #[error("it is not a regular file with one name, or it contains text that is not rdma-init's, so rdma-init does not change it")]
+    #[error(
+        "it is not a regular file with one name, or it contains text that is not rdma-init's, so rdma-init does not change it"
+    )]
     NotForThis,
 }
 

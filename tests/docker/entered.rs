@@ -235,14 +235,20 @@ fn a_file_that_others_may_share_is_changed_only_when_told_to() {
     let options = ["--volume", &volume, "--env", "RDMA_INIT_SET=NCCL_IB_TC=1"];
     let ended = engine.run(options, &["true"]).expect_code(0);
     ended
-        .expect_line(["cannot be written to /etc/nccl.conf", "it is a mount, which other containers may share"])
+        .expect_line([
+            "cannot be written to /etc/nccl.conf",
+            "it is a mount, which other containers may share",
+        ])
         .expect_line(["fix:", "NCCL_CONF_FILE=/run/"]);
     assert_eq!(std::fs::read_to_string(&conf).unwrap(), "NCCL_DEBUG=WARN\n");
     // Now the file belongs to the user of the container, who could write to it, but not to its
     // folder.
     std::os::unix::fs::chown(&conf, Some(1234), None).unwrap();
     let own = [&options[..], &["--user", "1234"]].concat();
-    engine.run(own, &["true"]).expect_code(0).expect_line(["it is a mount, which other containers may share"]);
+    engine
+        .run(own, &["true"])
+        .expect_code(0)
+        .expect_line(["it is a mount, which other containers may share"]);
     assert_eq!(std::fs::read_to_string(&conf).unwrap(), "NCCL_DEBUG=WARN\n");
     let told = [&options[..], &["--env", "RDMA_INIT_WRITE_NCCL_CONF=true"]].concat();
     engine.run(told, &["true"]).expect_code(0).expect_unsaid("cannot be put");

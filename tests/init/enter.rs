@@ -162,7 +162,8 @@ fn it_waits_for_a_preflight_whose_options_it_does_not_know() {
             enter(&zero, &state, &[("RDMA_INIT_PREPARE_TIMEOUT", "1ms")], &["exec", "--", "env"]);
         let said = first_line(&mut enters);
         assert!(
-            said.contains("is waiting until the container is prepared, for ") && said.contains("1 of 2 nodes"),
+            said.contains("is waiting until the container is prepared, for ")
+                && said.contains("1 of 2 nodes"),
             "{said}"
         );
         let one = start("1", "true").output().unwrap();
@@ -189,7 +190,10 @@ fn what_a_start_is_at_is_told_until_its_state_is_there() {
         let mut enters =
             enter(&init, &state, &[("RDMA_INIT_PREPARE_TIMEOUT", "1ms")], &["exec", "--", "env"]);
         let said = first_line(&mut enters);
-        assert!(said.contains("is waiting until") && said.ends_with(": self-test\n"), "PID 1 {is_pid_1}: {said}");
+        assert!(
+            said.contains("is waiting until") && said.ends_with(": self-test\n"),
+            "PID 1 {is_pid_1}: {said}"
+        );
         hang.release();
         assert_eq!(end(enters).0, ["NCCL_IB_TC=106"], "PID 1 {is_pid_1}");
         init.wait_for("ready");
@@ -213,7 +217,10 @@ fn it_waits_as_long_as_it_is_asked_to() {
         let own = [("RDMA_INIT_PREPARE_TIMEOUT", "1ms")];
         let mut enters = enter(&init, &state, &own, &["exec", "--wait", "2h", "--", "env"]);
         let said = first_line(&mut enters);
-        assert!(said.ends_with("is waiting until the container is prepared, for 2h at most (--wait)\n"), "{said}");
+        assert!(
+            said.ends_with("is waiting until the container is prepared, for 2h at most (--wait)\n"),
+            "{said}"
+        );
         hang.release();
         assert_eq!(end(enters).0, ["NCCL_IB_TC=106"]);
         init.wait_for("ready");

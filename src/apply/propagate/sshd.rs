@@ -245,7 +245,7 @@ mod tests {
         let second = Machine::new(INCLUDES);
         fs::write(second.0.path().join("etc/ssh/sshd_config.d/a.conf"), "\tsetenv=LANG=C\n").unwrap();
         for (machine, why) in
-            [(&other, "does not begin with Include"), (&second, "a.conf has a SetEnv of its own")]
+            [(&other, "does not begin with Include"), (&second, "a.conf has its own SetEnv")]
         {
             let problems = machine.written();
             assert!(

@@ -392,7 +392,7 @@ mod tests {
         fs::create_dir(&name).unwrap();
         fs::set_permissions(&name, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
         let why = Meeting::at(folder.path(), None, [0, 1], "1.5", Began::own()).err().unwrap().to_string();
-        assert_eq!(why, "it is not a folder of this user alone");
+        assert_eq!(why, "it is not a directory that only this user can use");
     }
 
     /// Of a process of the same user, which alone can write there.

@@ -424,7 +424,7 @@ fn contradictions_and_nonsense_are_sentences() {
         ("SLURM_NODEID", "3", "SLURM_NODEID=3 and SLURM_STEP_NUM_NODES=3 contradict each other"),
         ("SLURM_NODEID", "-1", "SLURM_NODEID=-1: this is no number"),
         ("SLURM_STEP_NUM_NODES", "many", "SLURM_STEP_NUM_NODES=many: this is no number"),
-        ("SLURM_STEP_NODELIST", "node[1-", "SLURM_STEP_NODELIST is no list of hosts"),
+        ("SLURM_STEP_NODELIST", "node[1-", "SLURM_STEP_NODELIST is not a list of hosts"),
     ] {
         let variables: Vec<_> =
             SLURM.iter().map(|&(known, old)| (known, if known == name { value } else { old })).collect();
